@@ -1,0 +1,1 @@
+//! Charts as SVG text and in the terminal.

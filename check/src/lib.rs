@@ -1,0 +1,1 @@
+//! The seam under loom and under crash injection.

@@ -1,0 +1,2 @@
+//! The command line of conic.
+fn main() {}

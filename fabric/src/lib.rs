@@ -1,0 +1,3 @@
+//! The seam between an interface and the memory it runs over.
+mod time;
+pub use time::Time;

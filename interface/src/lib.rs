@@ -1,0 +1,1 @@
+//! Host-NIC interfaces, one module each.

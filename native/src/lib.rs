@@ -1,0 +1,1 @@
+//! The seam over real shared memory and real cores.

@@ -1,0 +1,1 @@
+//! Where packets enter and leave the software NIC.
