@@ -1,0 +1,267 @@
+//! The core face of the seam: how a processor core, or a core that plays a device, touches shared memory.
+
+use crate::{Address, Line, Time};
+
+/// One core's view of shared memory.
+///
+/// An interface's host half and its device half are each written once against this trait (a device half that wants a
+/// device's requests, against [`crate::Device`]) and run natively, simulated, model-checked and crash-injected. Every
+/// method takes `&self`: natively the implementation is a base pointer and nothing else.
+///
+/// # Words
+///
+/// | kind | who may touch it | how | what it costs natively |
+/// |---|---|---|---|
+/// | synchronising | both sides, at any time | the methods of the first group | a load, a store, or one locked instruction |
+/// | owned | the side that the protocol names | `load`, `store`, the line and byte methods | a plain load or store |
+///
+/// Which word is which is said once, in the [`crate::Layout`]; the loom world refuses a synchronising access to an owned
+/// word and detects a race on one.
+///
+/// # Contract
+///
+/// An address must lie in the region, words 8-byte aligned and lines 64-byte aligned. The native world checks that in
+/// debug builds only, so whoever computes an address from what a peer wrote must check it first.
+///
+/// # Blocking
+///
+/// No method waits for the other side, except a load from a line whose home answers when it chooses (coherent
+/// programmed I/O). A loop that waits must call [`Core::spin`] in every round that made no progress: natively a hint to
+/// the core, in simulation the point at which the agent may be parked, under loom the point at which others run.
+pub trait Core {
+    // ---- synchronising words ------------------------------------------------------------------------------------
+
+    /// Loads a synchronising word; what its writer wrote before its release is visible after it.
+    fn load_acquire(&self, at: Address) -> u64;
+    /// Stores a synchronising word; what this core wrote before is visible to whoever acquires it.
+    fn store_release(&self, at: Address, value: u64);
+    /// Clears the bits of a synchronising word that are clear in `bits`, and returns what it was (acquire and release).
+    fn fetch_and(&self, at: Address, bits: u64) -> u64;
+    /// Sets the bits of a synchronising word that are set in `bits`, and returns what it was (acquire and release).
+    fn fetch_or(&self, at: Address, bits: u64) -> u64;
+    /// Replaces a synchronising word if it is `current` (acquire and release).
+    ///
+    /// # Errors
+    ///
+    /// What the word was instead.
+    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64>;
+
+    // ---- owned words, lines and bytes ---------------------------------------------------------------------------
+
+    /// Loads an owned word.
+    fn load(&self, at: Address) -> u64;
+    /// Stores an owned word.
+    fn store(&self, at: Address, value: u64);
+    /// Reads a whole line. Synchronising words in it are read without ordering: acquire one first.
+    fn read_line(&self, at: Address) -> Line;
+    /// Writes a whole line of owned words.
+    fn write_line(&self, at: Address, line: &Line);
+    /// Writes a whole line so that its word 0, a synchronising one, becomes visible last, with release ordering.
+    ///
+    /// A consumer that acquires word 0 and then reads the line sees all of it. Natively three stores (32 bytes, 16, then
+    /// the 16 that hold word 0), in that order: no architecture promises that 64 bytes appear at once.
+    fn publish_line(&self, at: Address, line: &Line);
+    /// Reads whole lines; their misses overlap.
+    fn read_lines(&self, at: Address, into: &mut [Line]) {
+        for (index, line) in into.iter_mut().enumerate() {
+            *line = self.read_line(at.lines(index as u64));
+        }
+    }
+    /// Writes whole lines of owned words.
+    fn write_lines(&self, at: Address, from: &[Line]) {
+        for (index, line) in from.iter().enumerate() {
+            self.write_line(at.lines(index as u64), line);
+        }
+    }
+    /// Copies whole lines of owned words from one place in the region to another; the reads' misses overlap.
+    fn copy_lines(&self, from: Address, to: Address, lines: u64) {
+        for index in 0..lines {
+            self.write_line(to.lines(index), &self.read_line(from.lines(index)));
+        }
+    }
+    /// Reads bytes of owned words, at any alignment.
+    fn read_bytes(&self, at: Address, into: &mut [u8]);
+    /// Writes bytes of owned words, at any alignment.
+    fn write_bytes(&self, at: Address, from: &[u8]);
+    /// Writes whole lines of owned words past the caches (`vmovntdq`). They may become visible after later stores:
+    /// [`Core::fence`] before anything that announces them.
+    fn write_nontemporal(&self, at: Address, from: &[Line]) {
+        self.write_lines(at, from);
+    }
+
+    // ---- the cache ----------------------------------------------------------------------------------------------
+
+    /// Asks for a line to read soon (`prefetcht0`). A real instruction, with a real cost, in every world that has costs.
+    fn prefetch_read(&self, _at: Address) {}
+    /// Asks for a line to write soon, with ownership (`prefetchw`).
+    fn prefetch_write(&self, _at: Address) {}
+    /// Declares that an out-of-order core would by now have issued the load of this line by itself. Nothing natively;
+    /// in simulation the load starts here. Never a substitute for [`Core::prefetch_read`]: that one is an instruction.
+    fn will_read(&self, _at: Address) {}
+    /// Writes a line back and drops it from every cache (`clflushopt`).
+    fn flush(&self, _at: Address) {}
+    /// Moves a line towards the shared cache, where the other side finds it sooner (`cldemote`); a hint.
+    fn demote(&self, _at: Address) {}
+    /// Orders non-temporal and write-combining stores before every later store (`sfence`).
+    fn fence(&self) {}
+
+    // ---- device registers ---------------------------------------------------------------------------------------
+
+    /// Reads a 64-bit register. Its [`crate::MemoryType`] decides what that is: an uncached load that waits for the
+    /// device, or, for a register that is a line of coherent memory, `load_acquire`.
+    fn register_read(&self, at: Address) -> u64 {
+        self.load_acquire(at)
+    }
+    /// Writes a 64-bit register: an uncached posted store, or, in coherent memory, `store_release`. What this core
+    /// wrote to write-back memory before is visible to the device once it sees the register.
+    fn register_write(&self, at: Address, value: u64) {
+        self.store_release(at, value);
+    }
+    /// Writes a line to write-combining memory; it leaves when its buffer is full, evicted, or fenced.
+    fn register_write_line(&self, at: Address, line: &Line) {
+        self.write_line(at, line);
+    }
+
+    // ---- progress and time --------------------------------------------------------------------------------------
+
+    /// Says that this round made no progress.
+    fn spin(&self);
+    /// Like [`Core::spin`], and that nothing need happen here before `until` unless a line that was read since the last
+    /// spin changes: a simulated world may skip the rounds between, with the same result.
+    fn spin_until(&self, _until: Time) {
+        self.spin();
+    }
+    /// The time.
+    fn now(&self) -> Time;
+    /// Says that the code just did `cycles` of work that touches no shared memory. Nothing natively, where it takes the
+    /// time it takes.
+    fn work(&self, _cycles: u32) {}
+    /// Bytes that move between caches as one, a power of two of at least 64.
+    fn coherence_unit(&self) -> u64 {
+        crate::LINE_BYTES
+    }
+}
+
+/// A reference to a core is a core, so that a test may keep the world and lend it.
+impl<C: Core + ?Sized> Core for &C {
+    #[inline(always)]
+    fn load_acquire(&self, at: Address) -> u64 {
+        (**self).load_acquire(at)
+    }
+    #[inline(always)]
+    fn store_release(&self, at: Address, value: u64) {
+        (**self).store_release(at, value);
+    }
+    #[inline(always)]
+    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
+        (**self).fetch_and(at, bits)
+    }
+    #[inline(always)]
+    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
+        (**self).fetch_or(at, bits)
+    }
+    #[inline(always)]
+    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
+        (**self).compare_exchange(at, current, new)
+    }
+    #[inline(always)]
+    fn load(&self, at: Address) -> u64 {
+        (**self).load(at)
+    }
+    #[inline(always)]
+    fn store(&self, at: Address, value: u64) {
+        (**self).store(at, value);
+    }
+    #[inline(always)]
+    fn read_line(&self, at: Address) -> Line {
+        (**self).read_line(at)
+    }
+    #[inline(always)]
+    fn write_line(&self, at: Address, line: &Line) {
+        (**self).write_line(at, line);
+    }
+    #[inline(always)]
+    fn publish_line(&self, at: Address, line: &Line) {
+        (**self).publish_line(at, line);
+    }
+    #[inline(always)]
+    fn read_lines(&self, at: Address, into: &mut [Line]) {
+        (**self).read_lines(at, into);
+    }
+    #[inline(always)]
+    fn write_lines(&self, at: Address, from: &[Line]) {
+        (**self).write_lines(at, from);
+    }
+    #[inline(always)]
+    fn copy_lines(&self, from: Address, to: Address, lines: u64) {
+        (**self).copy_lines(from, to, lines);
+    }
+    #[inline(always)]
+    fn read_bytes(&self, at: Address, into: &mut [u8]) {
+        (**self).read_bytes(at, into);
+    }
+    #[inline(always)]
+    fn write_bytes(&self, at: Address, from: &[u8]) {
+        (**self).write_bytes(at, from);
+    }
+    #[inline(always)]
+    fn write_nontemporal(&self, at: Address, from: &[Line]) {
+        (**self).write_nontemporal(at, from);
+    }
+    #[inline(always)]
+    fn prefetch_read(&self, at: Address) {
+        (**self).prefetch_read(at);
+    }
+    #[inline(always)]
+    fn prefetch_write(&self, at: Address) {
+        (**self).prefetch_write(at);
+    }
+    #[inline(always)]
+    fn will_read(&self, at: Address) {
+        (**self).will_read(at);
+    }
+    #[inline(always)]
+    fn flush(&self, at: Address) {
+        (**self).flush(at);
+    }
+    #[inline(always)]
+    fn demote(&self, at: Address) {
+        (**self).demote(at);
+    }
+    #[inline(always)]
+    fn fence(&self) {
+        (**self).fence();
+    }
+    #[inline(always)]
+    fn register_read(&self, at: Address) -> u64 {
+        (**self).register_read(at)
+    }
+    #[inline(always)]
+    fn register_write(&self, at: Address, value: u64) {
+        (**self).register_write(at, value);
+    }
+    #[inline(always)]
+    fn register_write_line(&self, at: Address, line: &Line) {
+        (**self).register_write_line(at, line);
+    }
+    #[inline(always)]
+    fn spin(&self) {
+        (**self).spin();
+    }
+    #[inline(always)]
+    fn spin_until(&self, until: Time) {
+        (**self).spin_until(until);
+    }
+    #[inline(always)]
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+    #[inline(always)]
+    fn work(&self, cycles: u32) {
+        (**self).work(cycles);
+    }
+    #[inline(always)]
+    fn coherence_unit(&self) -> u64 {
+        (**self).coherence_unit()
+    }
+}

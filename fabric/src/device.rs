@@ -1,0 +1,178 @@
+//! The device face of the seam: requests with hints, several in flight, and the coherence messages themselves.
+
+use crate::{Address, Core, LINE_BYTES, Line, Time, lines_of};
+
+/// What a device says about the state in which it wants a line, or leaves it (CXL-NIC section 2.2, CXL.cache).
+///
+/// | hint | read | write |
+/// |---|---|---|
+/// | `NonCacheable` | RdCurr: data only, no state changes | WOWrInv: to memory, every cache loses the line |
+/// | `NonCacheablePush` | as `NonCacheable` | ItoMWr: into the host's last-level cache |
+/// | `CacheableShared` | RdShared: a shared copy in the device's cache | not a write |
+/// | `CacheableOwned` | RdOwn: an exclusive copy in the device's cache | RdOwn or RdOwnNoData, written later by an eviction |
+///
+/// A PCIe DMA engine ignores it. A core that plays the device maps it to loads, stores and non-temporal stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StateHint {
+    /// NC.
+    NonCacheable,
+    /// NC-P.
+    NonCacheablePush,
+    /// CS.
+    CacheableShared,
+    /// CO.
+    CacheableOwned,
+}
+
+/// A read in flight, by the number the device gave it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a read in flight holds a tag until it is finished"]
+pub struct ReadTag(pub u64);
+
+/// A device's view of memory: requests that take time, with several in flight.
+///
+/// Reads are split in two so that a device's pipeline is written as it is: everything it can ask for is asked for, then
+/// the answers are taken. Writes are posted and, with the same hint, are seen in the order they were issued; a
+/// [`Device::write_word`] is seen after every write before it, whatever its hint.
+pub trait Device {
+    /// Starts to read `bytes` bytes. Waits only where the device has no tag left.
+    fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag;
+    /// Whether a read has its data.
+    fn is_ready(&self, tag: &ReadTag) -> bool;
+    /// Waits for a read and takes its data; `into` has the length that was asked for.
+    fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]);
+    /// Reads bytes at once: a start and a finish.
+    fn read(&self, at: Address, into: &mut [u8], hint: StateHint) {
+        let tag = self.start_read(at, into.len() as u64, hint);
+        self.finish_read(tag, at, into);
+    }
+    /// Reads a synchronising word (a polled tail, a doorbell in memory).
+    fn read_word(&self, at: Address, hint: StateHint) -> u64;
+    /// Writes bytes.
+    fn write(&self, at: Address, from: &[u8], hint: StateHint);
+    /// Writes a synchronising word (a completion, a head), after every write before it.
+    fn write_word(&self, at: Address, value: u64, hint: StateHint);
+    /// Reads one of the device's own registers, which the host wrote.
+    fn own_register(&self, at: Address) -> u64;
+    /// Says that this round made no progress.
+    fn spin(&self);
+    /// The time.
+    fn now(&self) -> Time;
+    /// Says that the device worked for `cycles` of its own clock.
+    fn work(&self, _cycles: u32) {}
+}
+
+/// How a device answers a request for one of its lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// The asker may read.
+    Shared,
+    /// The asker may write without asking again (coherent PIO section 4, the optimised exchange).
+    Exclusive,
+}
+
+/// What the other side's cache asked of the home of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A load missed.
+    Shared,
+    /// A store missed, or hit a shared copy.
+    Exclusive,
+    /// The cache gave the line up by itself, with its data if it had changed.
+    Evicted(Option<Line>),
+}
+
+/// A coherence message that arrived at the device's home agent.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a request that is never answered stops the core that made it"]
+pub struct Arrival {
+    /// The line.
+    pub line: Address,
+    /// What is asked.
+    pub ask: Ask,
+    /// Which request it is, for the answer.
+    pub id: u64,
+}
+
+/// A device that sees the coherence messages for the lines it is home of, and answers when it chooses: now, later, or
+/// after it has fetched another line (coherent PIO sections 3 and 4).
+pub trait HomeAgent: Device {
+    /// The next message that arrived, if one has.
+    fn next_arrival(&self) -> Option<Arrival>;
+    /// Answers a request for a line with its contents.
+    fn answer(&self, arrival: Arrival, line: &Line, grant: Grant);
+    /// Starts to fetch a line of the device's own back from whoever caches it, leaving no copy there.
+    fn start_recall(&self, at: Address) -> ReadTag;
+    /// Whether a recall has its answer.
+    fn is_recalled(&self, tag: &ReadTag) -> bool;
+    /// Waits for a recall: the line if the cache had changed it, nothing if it had not.
+    fn finish_recall(&self, tag: ReadTag) -> Option<Line>;
+}
+
+/// A core that plays a device: start is a prefetch, finish a load, a write a store; pushing to memory is a non-temporal
+/// store.
+#[derive(Clone, Copy, Debug)]
+pub struct PlayedByCore<C>(
+    /// The core.
+    pub C,
+);
+
+impl<C: Core> Device for PlayedByCore<C> {
+    #[inline(always)]
+    fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag {
+        for index in 0..lines_of(at.0 % LINE_BYTES + bytes) {
+            let line = at.line().lines(index);
+            match hint {
+                StateHint::CacheableOwned => self.0.prefetch_write(line),
+                _ => self.0.prefetch_read(line),
+            }
+        }
+        ReadTag(at.0)
+    }
+    #[inline(always)]
+    fn is_ready(&self, _tag: &ReadTag) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn finish_read(&self, _tag: ReadTag, at: Address, into: &mut [u8]) {
+        self.0.read_bytes(at, into);
+    }
+    #[inline(always)]
+    fn read_word(&self, at: Address, _hint: StateHint) -> u64 {
+        self.0.load_acquire(at)
+    }
+    #[inline(always)]
+    fn write(&self, at: Address, from: &[u8], hint: StateHint) {
+        let whole_lines = at.is_line_aligned() && (from.len() as u64).is_multiple_of(LINE_BYTES);
+        if hint == StateHint::NonCacheable && whole_lines {
+            for (index, chunk) in from.chunks_exact(LINE_BYTES as usize).enumerate() {
+                let line = Line::from_bytes(chunk.try_into().expect("a chunk of a line"));
+                self.0.write_nontemporal(at.lines(index as u64), &[line]);
+            }
+            // The next word written announces these bytes; non-temporal stores would otherwise pass it.
+            self.0.fence();
+        } else {
+            self.0.write_bytes(at, from);
+        }
+    }
+    #[inline(always)]
+    fn write_word(&self, at: Address, value: u64, _hint: StateHint) {
+        self.0.store_release(at, value);
+    }
+    #[inline(always)]
+    fn own_register(&self, at: Address) -> u64 {
+        self.0.register_read(at)
+    }
+    #[inline(always)]
+    fn spin(&self) {
+        self.0.spin();
+    }
+    #[inline(always)]
+    fn now(&self) -> Time {
+        self.0.now()
+    }
+    #[inline(always)]
+    fn work(&self, cycles: u32) {
+        self.0.work(cycles);
+    }
+}
