@@ -1,1 +1,2 @@
 //! Host-NIC interfaces, one module each.
+pub mod ccnic;

@@ -1,0 +1,277 @@
+//! The host's half: the burst calls of the paper's Figure 5.
+
+use conic_fabric::{Address, Core};
+
+use super::descriptor::{Descriptor, Flags};
+use super::inline;
+use super::map::Map;
+use super::policy::{Features, Policy};
+use super::pool::{Allocator, AllocatorFeatures};
+use super::queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults};
+use super::recovery;
+use super::retained::Retained;
+
+/// What the NIC did that it should not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostFaults {
+    /// Impossible positions on the transmit ring.
+    pub transmit: QueueFaults,
+    /// Impossible positions on the receive ring.
+    pub receive: QueueFaults,
+    /// Received descriptors that named no buffer, found when they were freed.
+    pub not_a_buffer: u64,
+    /// Buffers found free that were freed.
+    pub freed_twice: u64,
+}
+
+/// One queue pair of the host, for one thread.
+///
+/// | call | takes | gives | may block |
+/// |---|---|---|---|
+/// | [`Host::buf_alloc`] | a size | a buffer, the caller's | no |
+/// | [`Host::buf_free`] | a buffer of the caller's | - | no |
+/// | [`Host::tx_burst`] | packets; their buffers are the NIC's from then on, unless retained | how many were taken, from the front | no |
+/// | [`Host::rx_burst`] | room | packets; their buffers are the caller's | no |
+/// | [`Host::completions`] | room | retained buffers that are the caller's again | no |
+///
+/// A call that makes no progress has not spun: whoever loops calls [`Core::spin`].
+#[derive(Debug)]
+pub struct Host<C, P> {
+    core: C,
+    features: Features,
+    transmit: Producer<P>,
+    receive: Consumer<P>,
+    allocator: Allocator,
+    retained: Retained,
+    blanks: Option<Blanks<P>>,
+}
+
+/// The receive buffers that the host posts, where it alone manages the pool.
+#[derive(Debug)]
+struct Blanks<P> {
+    ring: Producer<P>,
+    /// Buffers posted and not come back in a received packet.
+    outstanding: u64,
+    target: u64,
+}
+
+impl<C: Core, P: Policy> Host<C, P> {
+    /// The host's half of queue pair `queue` of a fresh region.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such queue.
+    pub fn new(core: C, map: &Map, queue: usize) -> Host<C, P> {
+        let allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), false);
+        Host::with_allocator(core, map, queue, allocator)
+    }
+
+    fn with_allocator(core: C, map: &Map, queue: usize, allocator: Allocator) -> Host<C, P> {
+        let (queue, features) = (&map.queues[queue], map.features);
+        let inline = inline::is_used::<P>(&features);
+        let blanks = (!features.shared_pool).then(|| Blanks {
+            ring: Producer::new(queue.blanks),
+            outstanding: 0,
+            target: queue.blanks.slots * P::PER_SLOT as u64,
+        });
+        let mut host = Host {
+            core,
+            features: Features { inline_payload: inline, ..features },
+            transmit: Producer::new(queue.transmit),
+            receive: Consumer::new(queue.receive, inline),
+            allocator,
+            retained: Retained::new(queue.transmit.slots * P::PER_SLOT as u64),
+            blanks,
+        };
+        host.post_blanks();
+        host
+    }
+
+    /// The core it runs on.
+    #[inline(always)]
+    pub fn core(&self) -> &C {
+        &self.core
+    }
+
+    /// Allocates buffers that hold `bytes` each, small ones if those are large enough, and returns how many: fewer than
+    /// there is room for in `out` where the pool has run dry.
+    #[inline(always)]
+    pub fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
+        for (count, space) in out.iter_mut().enumerate() {
+            match self.allocate(bytes) {
+                Some(at) => *space = at,
+                None => return count,
+            }
+        }
+        out.len()
+    }
+
+    #[inline(always)]
+    fn allocate(&mut self, bytes: u64) -> Option<Address> {
+        let allocated = self.allocator.allocate(&self.core, bytes);
+        if allocated.is_none() && self.blanks.is_some() {
+            self.reclaim_transmitted();
+            return self.allocator.allocate(&self.core, bytes);
+        }
+        allocated
+    }
+
+    /// Frees buffers.
+    #[inline(always)]
+    pub fn buf_free(&mut self, buffers: &[Address]) {
+        for &at in buffers {
+            self.allocator.free(&self.core, at);
+        }
+    }
+
+    /// Sends packets and returns how many, from the front: fewer than asked where the ring is full.
+    ///
+    /// A packet of several segments is several descriptors, all but the last with [`Flags::NEXT`], at most
+    /// [`MAX_SEGMENTS`]. A segment with [`Flags::RETAIN`] stays the caller's, and comes back by [`Host::completions`]; it
+    /// must not be written until then.
+    #[inline(always)]
+    pub fn tx_burst(&mut self, packets: &[Descriptor]) -> usize {
+        if let [packet] = packets
+            && self.features.inline_payload
+            && usize::from(packet.length()) <= inline::INLINE_BYTES
+            && !packet.has(Flags::NEXT | Flags::RETAIN)
+        {
+            let sent = self.transmit.send_inline(&self.core, *packet);
+            if sent {
+                self.allocator.free(&self.core, packet.address());
+            }
+            return usize::from(sent);
+        }
+        let keeps = self.blanks.is_some() || packets.iter().any(|packet| packet.has(Flags::RETAIN));
+        if keeps {
+            return self.send_kept(packets);
+        }
+        self.transmit.send(&self.core, packets)
+    }
+
+    /// Sends packets of which some come back to the host.
+    #[inline(never)]
+    fn send_kept(&mut self, packets: &[Descriptor]) -> usize {
+        let mut sent = 0;
+        while sent < packets.len() {
+            // One slot's worth at a time, so that each descriptor's position is known.
+            let most = packets.len().min(sent + P::PER_SLOT.max(MAX_SEGMENTS));
+            if self.retained.room() < P::PER_SLOT.max(MAX_SEGMENTS) {
+                break;
+            }
+            let count = self.transmit.send(&self.core, &packets[sent..most]);
+            let all_kept = self.blanks.is_some();
+            for packet in &packets[sent..sent + count] {
+                if all_kept || packet.has(Flags::RETAIN) {
+                    self.retained.push(self.transmit.sent(), *packet);
+                }
+            }
+            if count == 0 {
+                break;
+            }
+            sent += count;
+        }
+        sent
+    }
+
+    /// Takes retained segments that the NIC has read: each is the caller's again. Returns how many.
+    pub fn completions(&mut self, out: &mut [Descriptor]) -> usize {
+        self.reclaim_transmitted();
+        self.retained.take_returned(out)
+    }
+
+    /// Frees what was transmitted from buffers of the pool, where the host manages it alone, and keeps what the caller
+    /// retained for `completions`.
+    #[inline(never)]
+    fn reclaim_transmitted(&mut self) {
+        if self.retained.is_waiting() {
+            let released = self.transmit.released(&self.core);
+            while let Some(done) = self.retained.pop_released(released) {
+                if !done.has(Flags::RETAIN) {
+                    self.allocator.free(&self.core, done.address());
+                }
+            }
+        }
+    }
+
+    /// Receives packets into `out` and returns how many. Their buffers are the caller's.
+    #[inline(always)]
+    pub fn rx_burst(&mut self, out: &mut [Descriptor]) -> usize {
+        let (core, allocator) = (&self.core, &mut self.allocator);
+        let received = self.receive.receive(core, out, || allocator.allocate(core, inline::INLINE_BYTES as u64));
+        if received > 0 {
+            // Nothing of the slots is needed any more: the buffers came with the descriptors.
+            self.receive.release(&self.core);
+        }
+        if let Some(blanks) = &mut self.blanks {
+            blanks.outstanding -= (received as u64).min(blanks.outstanding);
+            self.post_blanks();
+        }
+        received
+    }
+
+    fn post_blanks(&mut self) {
+        let Some(blanks) = &mut self.blanks else { return };
+        while blanks.outstanding < blanks.target {
+            let mut group = [Descriptor::BLANK; 4];
+            let mut count = 0;
+            while count < group.len() {
+                // The size of what will arrive is not known: the largest frame's buffer, or what there is.
+                let Some(at) = self.allocator.allocate_blank(&self.core) else { break };
+                group[count] = Descriptor::new(at, 1);
+                count += 1;
+            }
+            let posted = blanks.ring.send(&self.core, &group[..count]);
+            for spare in &group[posted..count] {
+                self.allocator.free(&self.core, spare.address());
+            }
+            blanks.outstanding += posted as u64;
+            if posted < group.len() {
+                break;
+            }
+        }
+    }
+
+    /// What the NIC did that it should not have.
+    pub fn faults(&self) -> HostFaults {
+        HostFaults {
+            transmit: self.transmit.faults(),
+            receive: self.receive.faults(),
+            not_a_buffer: self.allocator.not_a_buffer(),
+            freed_twice: self.allocator.freed_twice(),
+        }
+    }
+
+    /// Goes on after the NIC has died: makes the region whole and gives the host's half of a fresh queue pair, and how
+    /// many buffers had been lost with the NIC. Packets that it had delivered are received first, by `rx_burst`; what was
+    /// sent and not read is gone, and comes back by no completion. `held` are the buffers that the application holds.
+    ///
+    /// Only when no other agent uses the region; with several queue pairs, `held` covers the others' stacks too.
+    pub fn recover(self, map: &Map, queue: usize, held: impl IntoIterator<Item = Address>) -> (Host<C, P>, u64) {
+        let Host { core, mut allocator, .. } = self;
+        recovery::reset_rings(&core, map, queue);
+        let lost = allocator.reclaim(&core, held);
+        (Host::with_allocator(core, map, queue, allocator), lost)
+    }
+
+    /// The allocator, for accounting.
+    pub fn allocator(&self) -> &Allocator {
+        &self.allocator
+    }
+
+    /// Gives every buffer on this side's stacks back to the pool.
+    pub fn drain(&mut self) {
+        self.allocator.drain(&self.core);
+    }
+}
+
+impl AllocatorFeatures {
+    /// The switches that concern buffers.
+    pub fn of(features: &Features) -> AllocatorFeatures {
+        AllocatorFeatures {
+            recycling: features.recycling,
+            scattered: features.scattered,
+            small_buffers: features.small_buffers,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Payloads of a few bytes inside the ring's lines.
+//!
+//! | line | word 0 | word 1 | words 2 to 7 |
+//! |---|---|---|---|
+//! | first | signal, `INLINE`, length | metadata | payload bytes 0 to 47 |
+//! | second, for 49 to 104 bytes | signal, `CONTINUED` | payload bytes 48 to 55 | payload bytes 56 to 103 |
+//!
+//! The second line is written before the first. It carries a signal of its own so that a consumer whose ring comes round
+//! never takes payload for a signal.
+
+use conic_fabric::{Address, Core, LINE_WORDS, Line};
+
+use super::descriptor::{Descriptor, Flags, flag_bit};
+use super::policy::{Features, Packing, Policy, Signal};
+
+/// The most bytes that travel inside the ring.
+pub const INLINE_BYTES: usize = 8 * (FIRST_WORDS + SECOND_WORDS);
+
+const FIRST_WORDS: usize = LINE_WORDS - 2;
+const SECOND_WORDS: usize = LINE_WORDS - 1;
+
+/// Whether payloads travel in the ring: they may, the slots are lines with a signal in them, and the receiver has buffers
+/// of its own to put them in.
+pub fn is_used<P: Policy>(features: &Features) -> bool {
+    let possible = !matches!(P::PACKING, Packing::Packed) && !matches!(P::SIGNAL, Signal::Register);
+    features.inline_payload && features.shared_pool && possible
+}
+
+/// The slots that an inline payload of `length` bytes takes.
+#[inline(always)]
+pub(crate) const fn slots(length: u16) -> u64 {
+    if length as usize <= 8 * FIRST_WORDS { 1 } else { 2 }
+}
+
+/// A payload on its way between a buffer and the ring.
+pub(crate) struct Payload([Line; 2]);
+
+/// Loads a payload from its buffer, whose lines this side owns.
+#[inline(always)]
+pub(crate) fn load<C: Core>(core: &C, descriptor: Descriptor) -> Payload {
+    let mut lines = [Line::ZERO; 2];
+    let at = descriptor.address();
+    if at.is_line_aligned() {
+        let count = descriptor.lines() as usize;
+        core.read_lines(at, &mut lines[..count.min(2)]);
+    } else {
+        let mut bytes = [0u8; 128];
+        core.read_bytes(at, &mut bytes[..usize::from(descriptor.length())]);
+        for (line, chunk) in lines.iter_mut().zip(bytes.chunks_exact(64)) {
+            *line = Line::from_bytes(chunk.try_into().expect("a chunk of a line"));
+        }
+    }
+    Payload(lines)
+}
+
+impl Payload {
+    #[inline(always)]
+    pub(crate) fn first(&self, descriptor: Descriptor) -> Line {
+        let fields = descriptor.word & !0xff_ffff_ffff & !flag_bit(Flags::PHASE);
+        let [payload, _] = &self.0;
+        let mut line = Line::ZERO;
+        line.0[0] = fields | flag_bit(Flags::INLINE);
+        line.0[1] = descriptor.metadata;
+        line.0[2..].copy_from_slice(&payload.0[..FIRST_WORDS]);
+        line
+    }
+
+    #[inline(always)]
+    pub(crate) fn continuation(&self) -> Line {
+        let [payload, rest] = &self.0;
+        let mut line = Line::ZERO;
+        line.0[0] = flag_bit(Flags::CONTINUED);
+        line.0[1..3].copy_from_slice(&payload.0[FIRST_WORDS..]);
+        line.0[3..].copy_from_slice(&rest.0[..5]);
+        line
+    }
+}
+
+/// Stores a payload that came in the ring into a buffer, whose lines this side owns.
+#[inline(always)]
+pub(crate) fn store<C: Core>(core: &C, at: Address, length: u16, first: &Line, second: &Line) {
+    let mut payload = Line::ZERO;
+    payload.0[..FIRST_WORDS].copy_from_slice(&first.0[2..]);
+    payload.0[FIRST_WORDS..].copy_from_slice(&second.0[1..3]);
+    core.write_line(at, &payload);
+    if length > 64 {
+        let mut rest = Line::ZERO;
+        rest.0[..5].copy_from_slice(&second.0[3..]);
+        core.write_line(at.lines(1), &rest);
+    }
+}

@@ -1,0 +1,414 @@
+//! The buffers: a pool that both sides allocate from and free to, and each side's recycling stack (section 3.4).
+//!
+//! # The pool
+//!
+//! Buffers come in classes of one size each. A class's free buffers are the set bits of an array of words; each word is a
+//! synchronising word in a line of its own. Every move is one atomic operation on one word:
+//!
+//! | move | operation | what it yields |
+//! |---|---|---|
+//! | allocate | load a word, choose some of its set bits, `fetch_and` them away | those that were still set: they are ours |
+//! | free | `fetch_or` the buffers' bits | any that were set already were free: a fault, counted |
+//!
+//! So a buffer cannot be named that does not exist, none is handed out twice, a buffer freed twice is noticed, and a side
+//! that dies between two operations leaves the pool consistent: it lacks what the dead side held, and
+//! [`Allocator::reclaim`] puts that back.
+//!
+//! # The recycling stacks
+//!
+//! Each side keeps what it freed last on a stack of its own and allocates from there first, because those buffers' lines
+//! are in its cache (section 3.3). The host's transmit buffers become the NIC's receive buffers and come back. A stack that
+//! runs empty takes a batch from the pool, one that runs over gives a batch back.
+//!
+//! # Who owns a buffer
+//!
+//! | place | owner | leaves by |
+//! |---|---|---|
+//! | bit set in the pool | nobody | allocation by either side |
+//! | a side's stack | that side | allocation, or a batch to the pool |
+//! | handed out by `allocate` | the caller | sending it, or `free` |
+//! | named by a descriptor not yet received | the receiver, once it receives it | - |
+//! | named by a descriptor with `RETAIN` | the sender, which must not write it before its slot is released | completion |
+
+use conic_fabric::{Address, Core};
+
+/// Buffer classes: small, large, jumbo.
+pub const CLASSES: usize = 3;
+
+/// Most buffers that one side's stack of a class holds.
+const STACK: usize = 256;
+
+/// Buffers moved between a stack and the pool at once.
+const BATCH: usize = 32;
+
+/// One class of buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassMap {
+    /// The first buffer; a multiple of the size.
+    pub start: Address,
+    /// Base-two logarithm of a buffer's size in bytes.
+    pub shift: u32,
+    /// How many buffers, zero or a power of two.
+    pub count: u64,
+    /// The first word of the free set; each word is in its own line.
+    pub bits: Address,
+}
+
+impl ClassMap {
+    /// Bytes of a buffer.
+    pub const fn size(&self) -> u64 {
+        1 << self.shift
+    }
+
+    const fn words(&self) -> u64 {
+        self.count.div_ceil(64)
+    }
+
+    const fn end(&self) -> Address {
+        Address(self.start.0 + (self.count << self.shift))
+    }
+
+    /// The bits of word `index` that stand for a buffer.
+    const fn mask(&self, index: u64) -> u64 {
+        let remaining = self.count - 64 * index;
+        if remaining >= 64 { u64::MAX } else { (1 << remaining) - 1 }
+    }
+
+    /// The word of the free set at `index`.
+    fn word(&self, index: u64) -> Address {
+        self.bits.lines(index)
+    }
+}
+
+/// Where every class lies, and the memory beside them that senders may name in descriptors that they retain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolMap {
+    /// Small, large, jumbo, by size.
+    pub classes: [ClassMap; CLASSES],
+    /// Objects of the host's own, for zero-copy transmission: where they start.
+    pub objects: Address,
+    /// How many bytes of them there are.
+    pub object_bytes: u64,
+}
+
+/// Why a piece of memory that a descriptor names is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BadMemory {
+    /// It starts in no buffer and in no object.
+    Address,
+    /// It has no bytes, or runs past the end of its buffer.
+    Length,
+    /// It is an object, and is not retained, so that the receiver would have to free it.
+    NotABuffer,
+}
+
+impl PoolMap {
+    /// The class of the buffer that an address lies in.
+    #[inline(always)]
+    pub fn class_of(&self, at: Address) -> Option<usize> {
+        self.classes.iter().position(|class| class.start <= at && at < class.end())
+    }
+
+    /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    #[inline(always)]
+    pub fn check(&self, at: Address, length: u16, retained: bool) -> Result<(), BadMemory> {
+        let length = u64::from(length);
+        if let Some(class) = self.class_of(at) {
+            let size = self.classes[class].size();
+            let offset = at.0 & (size - 1);
+            return if length == 0 || offset + length > size { Err(BadMemory::Length) } else { Ok(()) };
+        }
+        let offset = at.0.wrapping_sub(self.objects.0);
+        if offset >= self.object_bytes {
+            Err(BadMemory::Address)
+        } else if !retained {
+            Err(BadMemory::NotABuffer)
+        } else if length == 0 || offset + length > self.object_bytes {
+            Err(BadMemory::Length)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Sets every buffer free. For whoever makes the region, before anyone else sees it.
+    pub fn fill<C: Core>(&self, core: &C) {
+        for class in &self.classes {
+            for index in 0..class.words() {
+                // Release: nobody looks yet; who attaches later learns of the region by other means.
+                core.store_release(class.word(index), class.mask(index));
+            }
+        }
+    }
+
+    /// How many buffers of each class are free in the pool.
+    pub fn free<C: Core>(&self, core: &C) -> [u64; CLASSES] {
+        self.classes.map(|class| {
+            (0..class.words())
+                .map(|index| {
+                    // Acquire: a count for people; any order would do.
+                    u64::from((core.load_acquire(class.word(index)) & class.mask(index)).count_ones())
+                })
+                .sum()
+        })
+    }
+}
+
+/// What an allocator is asked to do, of the switches in [`super::Features`].
+#[derive(Clone, Copy, Debug)]
+pub struct AllocatorFeatures {
+    /// Keep a stack.
+    pub recycling: bool,
+    /// Hand out addresses that do not run on.
+    pub scattered: bool,
+    /// Use the small class.
+    pub small_buffers: bool,
+}
+
+/// A stack of buffers, in units of lines from the start of the region.
+#[derive(Debug)]
+struct Stack {
+    entries: [u32; STACK],
+    height: usize,
+}
+
+/// One side's way to the buffers.
+#[derive(Debug)]
+pub struct Allocator {
+    map: PoolMap,
+    features: AllocatorFeatures,
+    stacks: Box<[Stack; CLASSES]>,
+    /// The word of each class to look at first; the two sides start at opposite ends, so as not to meet.
+    next_word: [u64; CLASSES],
+    freed_twice: u64,
+    not_a_buffer: u64,
+}
+
+/// How far apart successive bits' buffers lie, in buffers: odd, so that it permutes a power of two of them, and far
+/// enough that neither a next-line nor a stride prefetcher runs from one into the next.
+const SCATTER: u64 = 37;
+
+impl Allocator {
+    /// An allocator for one side; `from_the_end` for the NIC's.
+    pub fn new(map: PoolMap, features: AllocatorFeatures, from_the_end: bool) -> Allocator {
+        let stacks = Box::new([const { Stack { entries: [0; STACK], height: 0 } }; CLASSES]);
+        let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
+        Allocator { map, features, stacks, next_word, freed_twice: 0, not_a_buffer: 0 }
+    }
+
+    /// Where the buffers lie.
+    #[inline(always)]
+    pub fn map(&self) -> &PoolMap {
+        &self.map
+    }
+
+    /// Buffers that were freed while they were free.
+    pub fn freed_twice(&self) -> u64 {
+        self.freed_twice
+    }
+
+    /// Frees of what is no buffer.
+    pub fn not_a_buffer(&self) -> u64 {
+        self.not_a_buffer
+    }
+
+    /// Allocates a buffer of the smallest class that holds `bytes`, or of a larger one if that has none left.
+    #[inline(always)]
+    pub fn allocate<C: Core>(&mut self, core: &C, bytes: u64) -> Option<Address> {
+        let first = usize::from(!self.features.small_buffers);
+        for class in first..CLASSES {
+            if bytes > self.map.classes[class].size() {
+                continue;
+            }
+            let stack = &mut self.stacks[class];
+            if stack.height == 0 && !self.refill(core, class) {
+                continue;
+            }
+            let stack = &mut self.stacks[class];
+            stack.height -= 1;
+            return Some(Address(u64::from(stack.entries[stack.height]) << 6));
+        }
+        None
+    }
+
+    /// Allocates a buffer for a frame whose size is not known yet: a large one, or what there is.
+    pub fn allocate_blank<C: Core>(&mut self, core: &C) -> Option<Address> {
+        let large = self.map.classes[1].size();
+        self.allocate(core, large)
+    }
+
+    /// Frees the buffer that an address lies in. What is no buffer is counted and otherwise ignored.
+    #[inline(always)]
+    pub fn free<C: Core>(&mut self, core: &C, at: Address) {
+        let Some(class) = self.map.class_of(at) else {
+            self.not_a_buffer += 1;
+            return;
+        };
+        let start = at.0 & !(self.map.classes[class].size() - 1);
+        if !self.features.recycling {
+            self.give(core, class, &[(start >> 6) as u32]);
+            return;
+        }
+        if self.stacks[class].height == STACK {
+            self.spill(core, class);
+        }
+        let stack = &mut self.stacks[class];
+        stack.entries[stack.height] = (start >> 6) as u32;
+        stack.height += 1;
+    }
+
+    /// Gives everything on the stacks back to the pool.
+    pub fn drain<C: Core>(&mut self, core: &C) {
+        for class in 0..CLASSES {
+            while self.stacks[class].height > 0 {
+                self.spill(core, class);
+            }
+        }
+    }
+
+    /// How many buffers of each class lie on this side's stacks.
+    pub fn held(&self) -> [u64; CLASSES] {
+        std::array::from_fn(|class| self.stacks[class].height as u64)
+    }
+
+    /// After the other side has died: makes the pool whole. Every buffer that is neither on this side's stacks nor in
+    /// `held` becomes free; how many had been lost with the other side is returned.
+    ///
+    /// Only when nobody else uses the region.
+    pub fn reclaim<C: Core>(&mut self, core: &C, held: impl IntoIterator<Item = Address>) -> u64 {
+        let mut sets = self.map.classes.map(|class| (0..class.words()).map(|w| class.mask(w)).collect::<Vec<_>>());
+        let stacked = self.stacks.iter().flat_map(|stack| &stack.entries[..stack.height]);
+        let stacked: Vec<Address> = stacked.map(|&entry| Address(u64::from(entry) << 6)).collect();
+        for at in stacked.into_iter().chain(held) {
+            if let Some(class) = self.map.class_of(at) {
+                let (word, bit) = self.bit_of(class, at);
+                sets[class][word as usize] &= !(1 << bit);
+            }
+        }
+        let mut lost = 0;
+        for (class, set) in self.map.classes.iter().zip(sets) {
+            for (index, free) in set.into_iter().enumerate() {
+                // Acquire and release: the other side is gone; its last operations on the word happened before.
+                let before = core.load_acquire(class.word(index as u64));
+                lost += u64::from((free & !before).count_ones());
+                core.store_release(class.word(index as u64), free);
+            }
+        }
+        lost
+    }
+
+    /// The buffer that a bit stands for.
+    #[inline(always)]
+    fn address_of(&self, class: usize, word: u64, bit: u64) -> Address {
+        let map = &self.map.classes[class];
+        let index = 64 * word + bit;
+        let index = if self.features.scattered { index.wrapping_mul(SCATTER) & (map.count - 1) } else { index };
+        map.start + (index << map.shift)
+    }
+
+    /// The bit that stands for a buffer: `(word, bit)`.
+    #[inline(always)]
+    fn bit_of(&self, class: usize, at: Address) -> (u64, u64) {
+        let map = &self.map.classes[class];
+        let index = (at - map.start) >> map.shift;
+        let index =
+            if self.features.scattered { index.wrapping_mul(inverse(SCATTER)) & (map.count - 1) } else { index };
+        (index / 64, index % 64)
+    }
+
+    #[inline(never)]
+    fn refill<C: Core>(&mut self, core: &C, class: usize) -> bool {
+        let map = self.map.classes[class];
+        let want = if self.features.recycling { BATCH } else { 1 };
+        for _ in 0..map.words() {
+            let word = self.next_word[class];
+            // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.
+            let free = core.load_acquire(map.word(word)) & map.mask(word);
+            let wanted = lowest_bits(free, want);
+            let got = match wanted {
+                0 => 0,
+                // Acquire and release: as above; and nothing of ours moves before the claim.
+                _ => core.fetch_and(map.word(word), !wanted) & wanted,
+            };
+            self.push_bits(class, word, got);
+            if got != 0 {
+                return true;
+            }
+            self.next_word[class] = if word + 1 == map.words() { 0 } else { word + 1 };
+        }
+        false
+    }
+
+    fn push_bits(&mut self, class: usize, word: u64, mut bits: u64) {
+        while bits != 0 {
+            let at = self.address_of(class, word, u64::from(bits.trailing_zeros()));
+            bits &= bits - 1;
+            let stack = &mut self.stacks[class];
+            stack.entries[stack.height] = (at.0 >> 6) as u32;
+            stack.height += 1;
+        }
+    }
+
+    /// Gives the oldest batch of a stack back to the pool.
+    #[inline(never)]
+    fn spill<C: Core>(&mut self, core: &C, class: usize) {
+        let count = self.stacks[class].height.min(BATCH);
+        let mut batch = [0u32; BATCH];
+        batch[..count].copy_from_slice(&self.stacks[class].entries[..count]);
+        let stack = &mut self.stacks[class];
+        stack.entries.copy_within(count..stack.height, 0);
+        stack.height -= count;
+        self.give(core, class, &batch[..count]);
+    }
+
+    /// Gives buffers to the pool, one atomic operation for each word of the free set that they touch.
+    fn give<C: Core>(&mut self, core: &C, class: usize, buffers: &[u32]) {
+        let map = self.map.classes[class];
+        let mut given = 0u64;
+        debug_assert!(buffers.len() <= 64);
+        for first in 0..buffers.len() {
+            if given >> first & 1 == 1 {
+                continue;
+            }
+            let (word, _) = self.bit_of(class, Address(u64::from(buffers[first]) << 6));
+            let mut bits = 0;
+            for (index, &buffer) in buffers.iter().enumerate().skip(first) {
+                let (other, bit) = self.bit_of(class, Address(u64::from(buffer) << 6));
+                if other == word {
+                    self.freed_twice += bits >> bit & 1;
+                    bits |= 1 << bit;
+                    given |= 1 << index;
+                }
+            }
+            // Acquire and release: this side's accesses to the buffers happen before whoever allocates them next.
+            let before = core.fetch_or(map.word(word), bits);
+            self.freed_twice += u64::from((before & bits).count_ones());
+        }
+    }
+}
+
+/// The lowest `count` set bits.
+fn lowest_bits(bits: u64, count: usize) -> u64 {
+    if bits.count_ones() as usize <= count {
+        return bits;
+    }
+    let mut rest = bits;
+    for _ in 0..count {
+        rest &= rest - 1;
+    }
+    bits & !rest
+}
+
+/// The inverse of an odd number modulo 2^64, by Newton's iteration.
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut round = 0;
+    while round < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+}
