@@ -1,2 +1,4 @@
-//! Host-NIC interfaces, one module each.
+//! Host-NIC interfaces, one module each, written once over the seam.
+
+pub mod burst;
 pub mod ccnic;

@@ -4,10 +4,12 @@
 
 pub mod clock;
 mod core;
+mod flag;
 mod line;
 mod memory;
 mod place;
 
 pub use core::NativeCore;
+pub use flag::Flag;
 pub use memory::{Memory, MemoryError, Pages};
 pub use place::{Machine, cores, numa_nodes, pin};

@@ -9,10 +9,12 @@
 //! | `queue` | one ring, its producer and its consumer; the protocol as tables |
 //! | `inline` | payloads inside the ring |
 //! | `pool` | buffers, the shared free set, the recycling stacks; who owns a buffer |
+//! | `burst` | CC-NIC as one of the packet interfaces; the NIC as a wire |
 //! | `host`, `nic` | the two halves and their burst calls (Figure 5) |
 //! | `retained` | what the host sent and keeps |
 //! | `recovery` | starting over when a side has died |
 
+mod burst;
 mod descriptor;
 mod host;
 mod inline;
@@ -24,6 +26,7 @@ mod queue;
 mod recovery;
 mod retained;
 
+pub use burst::Wire;
 pub use descriptor::{Descriptor, Flags};
 pub use host::{Host, HostFaults};
 pub use inline::INLINE_BYTES;

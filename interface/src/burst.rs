@@ -1,0 +1,39 @@
+//! What every packet interface offers, so that a program, a benchmark or a study can be written once over all of them.
+
+use conic_fabric::{Address, Core};
+
+/// A packet, or one segment of one, in the shared region.
+pub type Packet = crate::ccnic::Descriptor;
+
+/// The host's half of a queue pair: the calls of CC-NIC's Figure 5. None blocks, none spins.
+pub trait HostQueue {
+    /// The core it runs on.
+    type Core: Core;
+    /// The core it runs on.
+    fn core(&self) -> &Self::Core;
+    /// Allocates buffers for `bytes` each and returns how many.
+    fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize;
+    /// Frees buffers.
+    fn buf_free(&mut self, buffers: &[Address]);
+    /// Sends packets and returns how many were taken, from the front.
+    fn tx_burst(&mut self, packets: &[Packet]) -> usize;
+    /// Receives packets and returns how many.
+    fn rx_burst(&mut self, out: &mut [Packet]) -> usize;
+}
+
+/// The NIC's half of a queue pair, for a NIC that is a loopback or that stands before a port.
+pub trait NicQueue {
+    /// Receives what was transmitted as a wire would: reads each payload and writes it into a receive buffer taken from
+    /// the interface's pool, and delivers that. Returns how many packets; zero is no progress.
+    fn turn_around(&mut self) -> usize;
+    /// Takes the next transmitted frame into `frame` and returns its length; longer ones are dropped and counted.
+    fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize>;
+    /// Delivers a frame; false, and nothing is kept, if there is no room.
+    fn deliver_frame(&mut self, frame: &[u8]) -> bool;
+    /// Says that this round made no progress.
+    fn spin(&self);
+    /// Violations by the host that were refused.
+    fn refused(&self) -> u64;
+    /// Frames that were dropped: too long, or without a buffer to receive them into.
+    fn dropped(&self) -> u64;
+}

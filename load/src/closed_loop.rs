@@ -1,0 +1,226 @@
+//! The paper's loopback workload (section 5.1): the whole payload written, time-stamped, sent, received and read.
+
+use conic_fabric::{Address, Core, Line, Time, lines_of};
+use conic_interface::burst::{HostQueue, Packet};
+
+use crate::Latency;
+
+/// Most packets in one burst.
+const MOST: usize = 256;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Bytes of a packet, at least 16: a time stamp and a sequence number.
+    pub packet_size: u16,
+    /// Packets in flight at most.
+    pub window: u64,
+    /// Packets sent, and received, in one call at most; up to 256.
+    pub transmit_burst: usize,
+    /// Packets received in one call at most; up to 256.
+    pub receive_burst: usize,
+}
+
+/// An application that keeps `window` packets in flight: it sends while fewer are, and checks each one that comes back:
+/// its sequence number (order, loss, duplicates) and every word of its payload.
+///
+/// A closed loop: a slow answer delays the next packet, as it would for a program that waits for answers. Latency is from
+/// just before a burst is written to just after the burst with its answer is received.
+#[derive(Debug)]
+pub struct ClosedLoop<Q> {
+    queue: Q,
+    workload: Workload,
+    sent: u64,
+    received: u64,
+    /// Packets that were written and did not fit into the ring.
+    waiting: [Packet; MOST],
+    waiting_count: usize,
+    latency: Latency,
+    lost: u64,
+    corrupt: u64,
+}
+
+/// The word that a packet's payload is filled with.
+#[inline(always)]
+fn pattern(sequence: u64) -> u64 {
+    sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl<Q: HostQueue> ClosedLoop<Q> {
+    /// An application on a queue.
+    pub fn new(queue: Q, workload: Workload) -> ClosedLoop<Q> {
+        let workload = Workload {
+            packet_size: workload.packet_size.max(16),
+            transmit_burst: workload.transmit_burst.clamp(1, MOST),
+            receive_burst: workload.receive_burst.clamp(1, MOST),
+            window: workload.window.max(1),
+        };
+        ClosedLoop {
+            queue,
+            workload,
+            sent: 0,
+            received: 0,
+            waiting: [Packet::BLANK; MOST],
+            waiting_count: 0,
+            latency: Latency::new(),
+            lost: 0,
+            corrupt: 0,
+        }
+    }
+
+    /// The queue.
+    pub fn queue(&mut self) -> &mut Q {
+        &mut self.queue
+    }
+
+    /// Packets received so far.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Packets that never came back although later ones did.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Packets that came back with another payload, out of order, or twice.
+    pub fn corrupt(&self) -> u64 {
+        self.corrupt
+    }
+
+    /// The latencies so far.
+    pub fn latency(&self) -> &Latency {
+        &self.latency
+    }
+
+    /// Forgets the latencies so far, at the end of a warm-up.
+    pub fn forget_latency(&mut self) {
+        self.latency = Latency::new();
+    }
+
+    /// Sends what the window allows, receives what has come, and returns how many came.
+    #[inline(always)]
+    pub fn step(&mut self) -> usize {
+        let sent = self.send();
+        let received = self.receive();
+        if sent + received == 0 {
+            self.queue.core().spin();
+        }
+        received
+    }
+
+    /// Receives what is still in flight, without sending more, until nothing is or `deadline` has passed; what has not
+    /// come by then is lost.
+    pub fn drain(&mut self, deadline: Time) {
+        let keep = self.workload.window;
+        self.workload.window = 0;
+        while self.waiting_count > 0 || self.received + self.lost < self.sent {
+            if self.step() == 0 && self.queue.core().now() > deadline {
+                self.lost += self.sent - self.received - self.lost;
+                break;
+            }
+        }
+        self.workload.window = keep;
+    }
+
+    #[inline(always)]
+    fn send(&mut self) -> usize {
+        if self.waiting_count == 0 {
+            let in_flight = self.sent - self.received - self.lost;
+            let room = self.workload.window.saturating_sub(in_flight) as usize;
+            let count = room.min(self.workload.transmit_burst);
+            if count == 0 {
+                return 0;
+            }
+            self.write(count);
+        }
+        let sent = self.queue.tx_burst(&self.waiting[..self.waiting_count]);
+        if sent < self.waiting_count {
+            self.waiting.copy_within(sent..self.waiting_count, 0);
+        }
+        self.waiting_count -= sent;
+        sent
+    }
+
+    #[inline(always)]
+    fn write(&mut self, count: usize) {
+        let mut buffers = [Address(0); MOST];
+        let size = self.workload.packet_size;
+        let count = self.queue.buf_alloc(u64::from(size), &mut buffers[..count]);
+        let core = self.queue.core();
+        let now = core.now().picoseconds();
+        let lines = lines_of(u64::from(size));
+        for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
+            let word = pattern(self.sent);
+            core.write_line(at, &Line([now, self.sent, word, word, word, word, word, word]));
+            for index in 1..lines {
+                core.write_line(at.lines(index), &Line([word; 8]));
+            }
+            *space = Packet::new(at, size);
+            self.sent += 1;
+        }
+        self.waiting_count = count;
+    }
+
+    #[inline(always)]
+    fn receive(&mut self) -> usize {
+        let mut packets = [Packet::BLANK; MOST];
+        let count = self.queue.rx_burst(&mut packets[..self.workload.receive_burst]);
+        if count == 0 {
+            return 0;
+        }
+        let mut buffers = [Address(0); MOST];
+        let (mut same_stamp, mut stamp) = (0, 0);
+        let now = self.queue.core().now().picoseconds();
+        for (packet, buffer) in packets[..count].iter().zip(&mut buffers) {
+            let written = self.read(packet);
+            if written != stamp {
+                self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), same_stamp);
+                (stamp, same_stamp) = (written, 0);
+            }
+            same_stamp += 1;
+            *buffer = packet.address();
+        }
+        self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), same_stamp);
+        self.queue.buf_free(&buffers[..count]);
+        count
+    }
+
+    /// Reads a packet whole, checks it, and returns its time stamp.
+    #[inline(always)]
+    fn read(&mut self, packet: &Packet) -> u64 {
+        let core = self.queue.core();
+        let first = core.read_line(packet.address());
+        let [stamp, sequence, ..] = first.0;
+        let word = pattern(sequence);
+        let mut difference = first.0[2..].iter().fold(0, |sum, other| sum | (other ^ word));
+        let whole = lines_of(u64::from(self.workload.packet_size));
+        for index in 1..whole {
+            let line = core.read_line(packet.address().lines(index));
+            // The last line may be part padding, which need not travel.
+            let words = (usize::from(self.workload.packet_size) - 64 * index as usize) / 8;
+            difference |= line.0.iter().take(words).fold(0, |sum, other| sum | (other ^ word));
+        }
+        let expected = self.received + self.lost;
+        let size = packet.length() == self.workload.packet_size;
+        if difference != 0 || sequence != expected || !size {
+            return self.misread(sequence, expected, difference != 0 || !size, stamp);
+        }
+        self.received += 1;
+        stamp
+    }
+
+    #[cold]
+    fn misread(&mut self, sequence: u64, expected: u64, corrupt: bool, stamp: u64) -> u64 {
+        if corrupt || sequence < expected {
+            self.corrupt += 1;
+        } else {
+            self.lost += sequence - expected;
+        }
+        // One that came twice, or whose number cannot be believed, answers none that was sent.
+        if sequence >= expected && sequence < self.sent {
+            self.received += 1;
+        }
+        stamp
+    }
+}

@@ -1,0 +1,7 @@
+//! Traffic over an interface, and what it measures. It runs in every world: its clock is the core's.
+
+mod closed_loop;
+mod latency;
+
+pub use closed_loop::{ClosedLoop, Workload};
+pub use latency::Latency;
