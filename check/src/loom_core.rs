@@ -29,12 +29,6 @@ pub struct LoomCore {
     calls_of_now: Cell<u64>,
 }
 
-impl std::fmt::Debug for LoomMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoomMemory").finish_non_exhaustive()
-    }
-}
-
 impl LoomCore {
     pub(crate) fn new(memory: LoomMemory, agent: &'static str) -> LoomCore {
         LoomCore { memory, agent, buffered: RefCell::default(), calls_of_now: Cell::new(0) }

@@ -1,5 +1,6 @@
 //! Shared memory made of loom's objects, and the deliberate weakenings that test the tests.
 
+use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -130,6 +131,12 @@ struct Objects {
 unsafe impl Send for Objects {}
 // SAFETY: as above.
 unsafe impl Sync for Objects {}
+
+impl fmt::Debug for LoomMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoomMemory").finish_non_exhaustive()
+    }
+}
 
 impl LoomMemory {
     /// A memory of zeroes. To be called on the first thread of a model, before it starts others.

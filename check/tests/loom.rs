@@ -1,9 +1,9 @@
 //! The loom world: what it explores, what it catches, and that each weakening is caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
 
-use conic_check::loom::thread;
-use conic_check::{Exploration, LoomCore, LoomMemory, Mutation, Weaken, catches, explore};
+use conic_check::{Exploration, LoomCore, LoomMemory, Mutation, Weaken, catches, explore, spawn};
 use conic_fabric::{
     Address, Core, Device, Home, Layout, Line, MemoryType, PlayedByCore, StateHint, SynchronisingWords,
 };
@@ -59,7 +59,7 @@ fn wait(core: &LoomCore, at: Address, for_zero: bool) -> u64 {
 /// One message in owned lines, announced by a word elsewhere.
 fn message(memory: &LoomMemory, places: Places) {
     let (sender, receiver) = (memory.core("sender"), memory.core("receiver"));
-    let thread = thread::spawn(move || {
+    let thread = spawn(move || {
         sender.write_line(places.data, &Line([7; 8]));
         sender.write_bytes(places.data + 67, b"between words");
         sender.store_release(places.ring, 1);
@@ -92,7 +92,7 @@ fn a_weakening_may_be_limited_to_a_segment_and_to_an_agent() {
 /// A ring whose lines carry their message and are cleared by the consumer, `SLOTS` long.
 fn ring<const SLOTS: u64, const MESSAGES: u64>(memory: &LoomMemory, places: Places) {
     let (sender, receiver) = (memory.core("sender"), memory.core("receiver"));
-    let thread = thread::spawn(move || {
+    let thread = spawn(move || {
         for number in 0..MESSAGES {
             let slot = places.ring.lines(number % SLOTS);
             wait(&sender, slot, true);
@@ -123,7 +123,7 @@ fn a_ring_cleared_by_its_consumer_needs_each_of_its_edges() {
 /// A word handed over by a bit that is set, and back by one that is cleared.
 fn bits(memory: &LoomMemory, places: Places) {
     let (sender, receiver) = (memory.core("sender"), memory.core("receiver"));
-    let thread = thread::spawn(move || {
+    let thread = spawn(move || {
         sender.store(places.data, 1);
         sender.fetch_or(places.ring, 2);
         while sender.fetch_and(places.ring, !4) & 4 == 0 {
@@ -152,7 +152,7 @@ fn updates_acquire_and_release() {
 /// A message written past the caches.
 fn nontemporal(memory: &LoomMemory, places: Places) {
     let (sender, receiver) = (memory.core("sender"), memory.core("receiver"));
-    let thread = thread::spawn(move || {
+    let thread = spawn(move || {
         sender.write_nontemporal(places.data, &[Line([7; 8]), Line([8; 8])]);
         sender.fence();
         sender.store_release(places.ring, 1);
@@ -165,7 +165,7 @@ fn nontemporal(memory: &LoomMemory, places: Places) {
 /// A register line written to write-combining memory, and announced.
 fn combined(memory: &LoomMemory, places: Places) {
     let (host, device) = (memory.core("host"), memory.core("device"));
-    let thread = thread::spawn(move || {
+    let thread = spawn(move || {
         host.register_write_line(places.doorbell, &Line([5; 8]));
         host.fence();
         host.store_release(places.ring, 1);
@@ -188,7 +188,7 @@ fn stores_past_the_caches_need_their_fence() {
 fn a_nontemporal_store_to_what_another_reads_is_a_race_whatever_comes_before_its_fence() {
     let message = fails(None, |memory, places| {
         let (writer, reader) = (memory.core("writer"), memory.core("reader"));
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             reader.load(places.data);
             reader.store_release(places.ring, 1);
         });
@@ -215,9 +215,12 @@ fn a_core_reads_its_own_nontemporal_stores_and_a_locked_instruction_empties_its_
     });
 }
 
+/// An access that the layout forbids.
+type WrongAccess = fn(&LoomCore, Places);
+
 #[test]
 fn an_access_of_the_wrong_kind_names_segment_and_address() {
-    let wrong: [(&str, fn(&LoomCore, Places)); 9] = [
+    let wrong: [(&str, WrongAccess); 9] = [
         ("load_acquire: word 2 of line 1 of `data` (at 0x150)", |core, places| {
             core.load_acquire(places.data.lines(1).word(2));
         }),
@@ -255,7 +258,7 @@ fn an_access_of_the_wrong_kind_names_segment_and_address() {
 /// Two threads that each write one word of a line, `apart` words from each other.
 fn neighbours(memory: &LoomMemory, places: Places, apart: usize) {
     let (one, other) = (memory.core("one"), memory.core("other"));
-    let thread = thread::spawn(move || one.write_bytes(places.data, &[1; 8]));
+    let thread = spawn(move || one.write_bytes(places.data, &[1; 8]));
     other.store(places.data.word(apart), 2);
     thread.join().expect("the other thread ends");
     assert_eq!(memory.core("reader").load(places.data.word(apart)), 2);
@@ -272,7 +275,7 @@ fn two_words_of_a_line_may_have_two_owners_but_one_word_may_not() {
 fn a_model_may_touch_many_words_and_others_in_other_schedules() {
     let many = passes(|memory, places| {
         let (one, other) = (memory.core("one"), memory.core("other"));
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             one.store_release(places.ring, 1);
             for index in 0..500 {
                 assert_eq!(one.load(places.data.word(index)), 0);
@@ -288,18 +291,44 @@ fn a_model_may_touch_many_words_and_others_in_other_schedules() {
     });
     let few = passes(|memory, places| {
         let (one, other) = (memory.core("one"), memory.core("other"));
-        let thread = thread::spawn(move || one.store_release(places.ring, 1));
+        let thread = spawn(move || one.store_release(places.ring, 1));
         other.load_acquire(places.ring);
         thread.join().expect("the other thread ends");
     });
     assert_eq!(many, few);
 }
 
+/// How many executions end with each side having missed the other's word: each sets its own, then looks at the other's.
+fn misses(look: fn(&LoomCore, Address) -> u64) -> u64 {
+    let missed = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&missed);
+    passes(move |memory, places| {
+        let (one, other) = (memory.core("one"), memory.core("other"));
+        let [first, second] = [places.ring, places.ring.lines(1)];
+        let thread = spawn(move || {
+            one.fetch_or(first, 1);
+            look(&one, second)
+        });
+        other.fetch_or(second, 1);
+        let seen = look(&other, first);
+        if seen + thread.join().expect("the other thread ends") == 0 {
+            *count.lock().expect("a count") += 1;
+        }
+    });
+    *missed.lock().expect("a count")
+}
+
+#[test]
+fn two_sides_may_miss_each_other_unless_each_looks_with_an_update() {
+    assert!(misses(|core, at| core.load_acquire(at)) > 0);
+    assert_eq!(misses(|core, at| core.fetch_or(at, 0)), 0);
+}
+
 #[test]
 fn a_loop_that_waits_without_a_spin_is_caught() {
     let message = fails(None, |memory, places| {
         let (one, other) = (memory.core("one"), memory.core("other"));
-        let thread = thread::spawn(move || one.store_release(places.ring, 1));
+        let thread = spawn(move || one.store_release(places.ring, 1));
         while other.load_acquire(places.ring) == 0 {}
         thread.join().expect("the other thread ends");
     });
@@ -307,10 +336,17 @@ fn a_loop_that_waits_without_a_spin_is_caught() {
 }
 
 #[test]
+fn a_thread_has_room_for_large_values_and_a_stack_that_overflows_is_an_error() {
+    passes(|_, _| spawn(|| assert_eq!(std::hint::black_box([1u8; 300_000])[7], 1)).join().expect("the thread ends"));
+    let message = fails(None, |_, _| assert_eq!(std::hint::black_box([1u8; 100_000])[7], 1));
+    assert!(message.contains("a stack that overflowed"), "{message}");
+}
+
+#[test]
 fn a_core_that_plays_a_device_is_explored_like_any_other() {
     let model = |memory: &LoomMemory, places: Places| {
         let (host, device) = (memory.core("host"), PlayedByCore(memory.core("device")));
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             device.write(places.data, &[9; 128], StateHint::NonCacheable);
             device.write(places.data + 130, b"pushed", StateHint::NonCacheablePush);
             device.write_word(places.ring, 1, StateHint::CacheableOwned);
