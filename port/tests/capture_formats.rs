@@ -296,6 +296,12 @@ fn lengths_that_lie_are_named_with_their_offset() {
     let mut bytes = unknown.bytes.clone();
     bytes[32..36].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
     assert_broken(&bytes, 28, "72 of 4294967280 bytes");
+    let mut bytes = unknown.bytes.clone();
+    bytes[96..100].copy_from_slice(&76u32.to_le_bytes());
+    assert_broken(&bytes, 28, "72 bytes at its beginning and 76 at its end");
+    let mut bytes = unknown.bytes.clone();
+    bytes[24..28].copy_from_slice(&32u32.to_le_bytes());
+    assert_broken(&bytes, 0, "28 bytes at its beginning and 32 at its end");
     let mut bytes = unknown.bytes;
     bytes[32..36].copy_from_slice(&4u32.to_le_bytes());
     assert_broken(

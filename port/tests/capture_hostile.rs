@@ -9,8 +9,8 @@ use std::io::Cursor;
 
 use conic_fabric::Time;
 use conic_port::{
-    CAPTURED_MAX, CapturePort, CaptureReader, Loops, MAX_FRAME, MIN_FRAME, Pace, Port, Problem,
-    Receive, Replay, Speed,
+    CAPTURED_MAX, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops, MAX_FRAME,
+    MIN_FRAME, Pace, Port, Problem, Receive, Replay, Speed, Timestamp,
 };
 use support::{Fixture, Random, frame, read, small_files};
 
@@ -235,6 +235,23 @@ fn nothing_is_allocated_for_a_frame() {
                 Some(true)
             );
         }
+        assert_eq!(CALLS.get(), before);
+    }
+}
+
+#[test]
+fn nothing_is_allocated_for_a_frame_that_is_written() {
+    let data = frame(8200, 1);
+    for format in [CaptureFormat::Pcap, CaptureFormat::Pcapng] {
+        let mut writer = CaptureWriter::new(std::io::sink(), format, "test");
+        let before = CALLS.get();
+        // Lengths of all kinds, so that the buffer is left full to every degree.
+        let mut random = Random(11);
+        for _ in 0..200_000 {
+            let length = 60 + random.below(8_000);
+            writer.write(Timestamp::default(), &data[..length]).unwrap();
+        }
+        writer.finish().unwrap();
         assert_eq!(CALLS.get(), before);
     }
 }

@@ -346,6 +346,22 @@ fn passes_follow_each_other_at_the_mean_distance() {
 }
 
 #[test]
+fn a_pass_that_ends_with_an_earlier_time_lasts_until_its_latest() {
+    let mut port = port(
+        &at(&[0, 100, 50]),
+        Replay {
+            loops: times(2),
+            ..paced(Speed::RECORDED)
+        },
+    );
+    assert_due(&mut port, Time::ZERO, 0);
+    assert_due(&mut port, nanoseconds(100), 1);
+    let got = port.receive(nanoseconds(100), &mut [0; MAX_FRAME]).unwrap();
+    assert!(matches!(got, Receive::Frame { .. }));
+    assert_due(&mut port, nanoseconds(150), 0);
+}
+
+#[test]
 fn passes_follow_each_other_at_a_distance_that_is_given() {
     let gap = Some(nanoseconds(7));
     let replay = Replay {
