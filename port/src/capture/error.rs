@@ -167,6 +167,33 @@ impl fmt::Display for Problem {
                 "the file ends inside {what}: {found} of {needed} bytes are there; \
                  the capture was cut short, and what lies before is sound"
             ),
+            Problem::TooManyInterfaces(limit) => {
+                write!(
+                    f,
+                    "more than {limit} interfaces in one section; split the file with editcap"
+                )
+            }
+            Problem::TimestampTooLate => {
+                write!(
+                    f,
+                    "a timestamp past the year 2106, which pcap cannot hold; write a .pcapng"
+                )
+            }
+            Problem::AbsurdCapturedLength(..)
+            | Problem::BlockLength { .. }
+            | Problem::BlockLengthsDiffer(..)
+            | Problem::PacketOutgrowsBlock { .. }
+            | Problem::ByteOrderMagic(..)
+            | Problem::InterfaceOption(..)
+            | Problem::UnknownInterface(..) => self.fmt_damage(f),
+        }
+    }
+}
+
+impl Problem {
+    /// The text of what only a damaged file has.
+    fn fmt_damage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Problem::AbsurdCapturedLength(length) => {
                 write!(
                     f,
@@ -207,18 +234,8 @@ impl fmt::Display for Problem {
                     "a packet of interface {interface}, which no block before describes; {DAMAGED}"
                 )
             }
-            Problem::TooManyInterfaces(limit) => {
-                write!(
-                    f,
-                    "more than {limit} interfaces in one section; split the file with editcap"
-                )
-            }
-            Problem::TimestampTooLate => {
-                write!(
-                    f,
-                    "a timestamp past the year 2106, which pcap cannot hold; write a .pcapng"
-                )
-            }
+            // `fmt`, the only caller, names them all.
+            _ => Ok(()),
         }
     }
 }
