@@ -1,1 +1,13 @@
-//! The seam over real shared memory and real cores.
+//! The seam over real shared memory and real cores: memory mappings, the cycle clock, pinning.
+//!
+//! This room, with `check`, owns every atomic, fence, clock and machine instruction of the house.
+
+pub mod clock;
+mod core;
+mod line;
+mod memory;
+mod place;
+
+pub use core::NativeCore;
+pub use memory::{Memory, MemoryError, Pages};
+pub use place::{Machine, cores, numa_nodes, pin};

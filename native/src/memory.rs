@@ -1,0 +1,283 @@
+//! Regions: sealed, pre-faulted memory that two processes can share.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use conic_fabric::{Home, Layout};
+
+use crate::place;
+
+/// Bytes of the huge pages asked for.
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// The seals a region carries: nobody can truncate it under the other side's feet, nor seal it further.
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Which pages a region is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// 2 MiB pages, if the system has enough of them free; plain pages otherwise.
+    HugeIfAvailable,
+    /// Plain pages.
+    Plain,
+}
+
+/// Why a region could not be made or attached.
+#[derive(Debug)]
+pub enum MemoryError {
+    /// A system call failed.
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A descriptor handed over by a peer is not a region of the size and seals that were agreed.
+    Refused(String),
+}
+
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryError::System { doing, error } => write!(f, "{doing}: {error}"),
+            MemoryError::Refused(why) => write!(f, "the memory offered was refused: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {}
+
+fn system(doing: &'static str) -> MemoryError {
+    MemoryError::System { doing, error: io::Error::last_os_error() }
+}
+
+/// A mapped region, backed by a sealed memfd.
+///
+/// Its contents start as zeroes. Dropping it unmaps this process's view; the memory goes with the last view.
+#[derive(Debug)]
+pub struct Memory {
+    base: *mut u8,
+    bytes: u64,
+    descriptor: OwnedFd,
+    pages: Pages,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; what lies in it is reached through `NativeCore` alone.
+unsafe impl Send for Memory {}
+// SAFETY: as above; `Memory` itself changes nothing after it is made.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Makes a region for a layout: places each segment on its home's NUMA node where there are several nodes, touches
+    /// every page, and seals it.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses the memory, the mapping, or the seals.
+    pub fn create(layout: &Layout, pages: Pages) -> Result<Memory, MemoryError> {
+        let bytes = layout.bytes().max(1);
+        let huge = match pages {
+            Pages::HugeIfAvailable => Memory::create_from(layout, bytes.next_multiple_of(HUGE_PAGE), true),
+            Pages::Plain => None,
+        };
+        match huge {
+            Some(memory) => Ok(memory),
+            None => {
+                let page = 4096;
+                let descriptor = anonymous_file(0)?;
+                Memory::fill(layout, descriptor, bytes.next_multiple_of(page), Pages::Plain)
+            }
+        }
+    }
+
+    fn create_from(layout: &Layout, bytes: u64, _huge: bool) -> Option<Memory> {
+        if free_huge_pages() * HUGE_PAGE < bytes {
+            return None;
+        }
+        let descriptor = anonymous_file(libc::MFD_HUGETLB | libc::MFD_HUGE_2MB).ok()?;
+        Memory::fill(layout, descriptor, bytes, Pages::HugeIfAvailable).ok()
+    }
+
+    fn fill(layout: &Layout, descriptor: OwnedFd, bytes: u64, pages: Pages) -> Result<Memory, MemoryError> {
+        // SAFETY: a call on a descriptor that is ours.
+        if unsafe { libc::ftruncate(descriptor.as_raw_fd(), bytes as libc::off_t) } != 0 {
+            return Err(system("setting the size of a region"));
+        }
+        let memory = Memory::map(descriptor, bytes, pages)?;
+        memory.bind_homes(layout);
+        // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
+        // SAFETY: a call on a descriptor that is ours.
+        let failed = unsafe { libc::posix_fallocate(memory.descriptor.as_raw_fd(), 0, bytes as libc::off_t) };
+        if failed != 0 {
+            let error = io::Error::from_raw_os_error(failed);
+            return Err(MemoryError::System { doing: "allocating a region's pages", error });
+        }
+        memory.populate();
+        // SAFETY: a call on a descriptor that is ours.
+        if unsafe { libc::fcntl(memory.descriptor.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } != 0 {
+            return Err(system("sealing a region"));
+        }
+        Ok(memory)
+    }
+
+    /// Maps a region that a peer made and passed over, after checking that it is what was agreed: sealed against
+    /// shrinking, and at least `bytes` bytes long.
+    ///
+    /// # Errors
+    ///
+    /// [`MemoryError::Refused`] if it is not, [`MemoryError::System`] if it cannot be mapped.
+    pub fn attach(descriptor: OwnedFd, bytes: u64) -> Result<Memory, MemoryError> {
+        // SAFETY: a call on a descriptor that is ours; it reads no memory.
+        let seals = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 {
+            return Err(MemoryError::Refused("it is not a memfd (it has no seals)".to_owned()));
+        }
+        if seals & libc::F_SEAL_SHRINK == 0 {
+            return Err(MemoryError::Refused("it is not sealed against shrinking".to_owned()));
+        }
+        // SAFETY: `stat` is plain data for which zeroes are valid.
+        let mut status: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: a call on a descriptor that is ours, into a structure that is ours.
+        if unsafe { libc::fstat(descriptor.as_raw_fd(), &raw mut status) } != 0 {
+            return Err(system("reading the size of a region"));
+        }
+        if (status.st_size as u64) < bytes {
+            let size = status.st_size;
+            return Err(MemoryError::Refused(format!("it has {size} bytes where {bytes} were agreed")));
+        }
+        let memory = Memory::map(descriptor, status.st_size as u64, Pages::Plain)?;
+        memory.populate();
+        Ok(memory)
+    }
+
+    fn map(descriptor: OwnedFd, bytes: u64, pages: Pages) -> Result<Memory, MemoryError> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let raw = descriptor.as_raw_fd();
+        // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, protection, libc::MAP_SHARED, raw, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(system("mapping a region"));
+        }
+        Ok(Memory { base: base.cast(), bytes, descriptor, pages })
+    }
+
+    /// Asks the kernel for this process's page-table entries, so that no packet waits for a fault. Older kernels lack
+    /// the advice; there the first access to each page faults, and nothing else changes.
+    fn populate(&self) {
+        const MADV_POPULATE_WRITE: i32 = 23;
+        // SAFETY: the range is this mapping; populating changes no contents.
+        unsafe { libc::madvise(self.base.cast(), self.bytes as usize, MADV_POPULATE_WRITE) };
+    }
+
+    fn bind_homes(&self, layout: &Layout) {
+        let nodes = place::numa_nodes();
+        if nodes.len() < 2 {
+            return;
+        }
+        for segment in layout.segments() {
+            let node = if segment.home == Home::Host { nodes[0] } else { nodes[1] };
+            let start = self.base.wrapping_add(segment.start.0 as usize);
+            place::prefer_node(start, segment.bytes as usize, node);
+        }
+    }
+
+    /// The region's first byte in this process.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// The region's size.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Which pages it got.
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    /// The descriptor to pass to a peer.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and every `NativeCore` on it borrows this value.
+        unsafe { libc::munmap(self.base.cast(), self.bytes as usize) };
+    }
+}
+
+fn anonymous_file(flags: u32) -> Result<OwnedFd, MemoryError> {
+    // SAFETY: the name is a C string that the call only reads.
+    let raw = unsafe { libc::memfd_create(c"conic".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | flags) };
+    if raw < 0 {
+        return Err(system("making a memfd"));
+    }
+    // SAFETY: the call just returned this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn free_huge_pages() -> u64 {
+    std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NativeCore;
+    use conic_fabric::{Address, Core, Line, SynchronisingWords};
+
+    fn layout(bytes: u64) -> Layout {
+        let mut layout = Layout::new();
+        layout.add("test", bytes, 64, Home::Host, SynchronisingWords::NONE);
+        layout
+    }
+
+    #[test]
+    fn two_mappings_show_the_same_bytes_at_every_alignment() {
+        let ours = Memory::create(&layout(8192), Pages::Plain).expect("a region of two pages");
+        let copy = ours.descriptor().try_clone_to_owned().expect("a second descriptor");
+        let theirs = Memory::attach(copy, 8192).expect("the same region");
+        let (us, them) = (NativeCore::new(&ours), NativeCore::new(&theirs));
+        let pattern: Vec<u8> = (0..400).map(|index| (index * 7 + 3) as u8).collect();
+        for start in 0..130 {
+            for length in [0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 200, 399] {
+                us.write_bytes(Address(start), &pattern[..length]);
+                let mut seen = vec![0; length];
+                them.read_bytes(Address(start), &mut seen);
+                assert_eq!(seen, pattern[..length], "{length} bytes at {start}");
+            }
+        }
+        let line = Line([1, 2, 3, 4, 5, 6, 7, 8]);
+        us.publish_line(Address(4096), &line);
+        assert_eq!(them.read_line(Address(4096)), line);
+        us.write_nontemporal(Address(4160), &[line]);
+        us.fence();
+        assert_eq!(them.load_acquire(Address(4160 + 56)), 8);
+    }
+
+    #[test]
+    fn nobody_can_shrink_a_region() {
+        let memory = Memory::create(&layout(8192), Pages::Plain).expect("a region of two pages");
+        // SAFETY: a call on a descriptor that is ours.
+        let result = unsafe { libc::ftruncate(memory.descriptor().as_raw_fd(), 0) };
+        assert_eq!(result, -1, "a sealed region was truncated");
+    }
+
+    #[test]
+    fn what_is_not_an_agreed_region_is_refused() {
+        let unsealed = anonymous_file(0).expect("a memfd");
+        assert!(matches!(Memory::attach(unsealed, 1), Err(MemoryError::Refused(_))));
+        let file = std::fs::File::open("/dev/zero").expect("a device").into();
+        assert!(matches!(Memory::attach(file, 1), Err(MemoryError::Refused(_))));
+        let short = Memory::create(&layout(4096), Pages::Plain).expect("a region of a page");
+        let copy = short.descriptor().try_clone_to_owned().expect("a second descriptor");
+        assert!(matches!(Memory::attach(copy, 4097), Err(MemoryError::Refused(_))));
+    }
+}

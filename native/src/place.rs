@@ -1,0 +1,108 @@
+//! Where threads and memory sit: cores, NUMA nodes, and what machine this is.
+
+use std::io;
+
+/// The cores this process may run on, in order.
+pub fn cores() -> Vec<usize> {
+    // SAFETY: `cpu_set_t` is plain data for which zeroes are valid.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes into a structure that is ours, of the size it is told.
+    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    if result != 0 {
+        return vec![0];
+    }
+    // SAFETY: every index is below the number of bits of the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
+}
+
+/// Binds the calling thread to one core.
+///
+/// # Errors
+///
+/// What the system said, if there is no such core or the process may not use it.
+pub fn pin(core: usize) -> io::Result<()> {
+    if core >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no core {core}")));
+    }
+    // SAFETY: `cpu_set_t` is plain data for which zeroes are valid.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the index was checked above.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: the call reads a structure that is ours, of the size it is told.
+    match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The NUMA nodes that have cores, in order.
+pub fn numa_nodes() -> Vec<usize> {
+    let Ok(entries) = std::fs::read_dir("/sys/devices/system/node") else { return vec![0] };
+    let mut nodes: Vec<usize> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()).collect();
+    nodes.sort_unstable();
+    if nodes.is_empty() { vec![0] } else { nodes }
+}
+
+/// Asks that a range of pages be allocated on a NUMA node. A preference: a node without memory left is no error.
+pub(crate) fn prefer_node(start: *mut u8, bytes: usize, node: usize) {
+    const MPOL_PREFERRED: libc::c_long = 1;
+    let mask = 1u64 << node;
+    // SAFETY: the range lies in a mapping of the caller's; the call reads one word of a mask that is ours.
+    unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_PREFERRED, &raw const mask, 64, 0) };
+}
+
+/// What machine a figure was measured on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The processor's own name.
+    pub processor: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// NUMA nodes.
+    pub numa_nodes: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Whether a hypervisor stands between.
+    pub virtual_machine: bool,
+}
+
+impl Machine {
+    /// Asks this machine.
+    pub fn here() -> Machine {
+        let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let field = |name: &str| {
+            let line = information.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            processor: field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: cores().len(),
+            numa_nodes: numa_nodes().len(),
+            kernel: kernel.trim().to_owned(),
+            virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_may_use_its_core_alone() {
+        let last = *cores().last().expect("a process runs on some core");
+        std::thread::spawn(move || {
+            pin(last).expect("a core of our own");
+            assert_eq!(cores(), [last]);
+        })
+        .join()
+        .expect("the pinned thread");
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_an_error() {
+        assert!(pin(100_000).is_err());
+    }
+}
