@@ -139,9 +139,9 @@ impl Shape {
         let mut start = None;
         for slot in 0..self.slots {
             let alignment = if slot == 0 { POINTER_SPACING } else { LINE_BYTES };
-            let at = layout.add("cachable queue message", LINE_BYTES, alignment, home, first);
+            let at = layout.add("cachable queue messages", LINE_BYTES, alignment, home, first);
             let rest = layout.add(
-                "cachable queue message, other lines",
+                "cachable queue messages, other lines",
                 message_bytes - LINE_BYTES,
                 LINE_BYTES,
                 home,

@@ -278,6 +278,11 @@ impl<C: Core> Host<C> {
         self.pool.len()
     }
 
+    /// How many buffers the device has: posted, or sent and not reclaimed. Those, the free ones and the caller's are all.
+    pub fn device_buffers(&self) -> usize {
+        (self.queues.mask() - self.rx_missing() + self.tx_outstanding()) as usize
+    }
+
     /// What was refused or lacking.
     pub fn statistics(&self) -> HostStatistics {
         self.statistics
