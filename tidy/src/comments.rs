@@ -40,8 +40,7 @@ fn comment_on(source: &Source, line: usize) -> Option<String> {
         let code = if whole_line_comment { "" } else { text.split(" // ").next().unwrap_or_default().trim_end() };
         let is_attribute = code.starts_with("#[");
         let ends_another_statement = code.is_empty() && !whole_line_comment
-            || code.ends_with([';', '{', '}']) && !is_attribute
-            || is_match_arm_end(code);
+            || code.ends_with([';', '{', '}']) && !is_attribute && !code.contains("match ");
         if above > 0 && ends_another_statement {
             break;
         }
@@ -52,11 +51,6 @@ fn comment_on(source: &Source, line: usize) -> Option<String> {
         }
     }
     (!comment.trim().is_empty()).then_some(comment)
-}
-
-/// Whether the line ends one arm of a `match`, so that the next line is another statement.
-fn is_match_arm_end(code: &str) -> bool {
-    code.contains("=>") && code.ends_with(',')
 }
 
 #[cfg(test)]
@@ -109,6 +103,13 @@ mod tests {
     #[test]
     fn an_ordering_is_not_covered_by_the_comment_of_the_statement_before() {
         assert_eq!(lines_found("fn a() {\n    // one\n    x.load(Relaxed);\n    y.load(Relaxed);\n}"), [5]);
+    }
+
+    #[test]
+    fn the_orderings_in_the_arms_of_a_match_share_the_comment_above_it() {
+        let arms = "    let o = match x {\n        1 => Ordering::Acquire,\n        _ => Ordering::Relaxed,\n    };\n";
+        assert_eq!(lines_found(&format!("fn a() {{\n    // Acquire: sees the entry.\n{arms}}}")), []);
+        assert_eq!(lines_found(&format!("fn a() {{\n    let y = 1;\n{arms}}}")), [5, 6]);
     }
 
     #[test]

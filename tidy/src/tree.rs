@@ -66,7 +66,8 @@ impl Tree {
                 tests.extend(source.test_modules().iter().flat_map(|module| files_of_module(&file.path, module)));
             }
         }
-        let is_test = |path: &str| path.contains("/tests/") || path.contains("/benches/") || tests.contains(path);
+        let folders = ["/tests/", "/benches/", "/examples/"];
+        let is_test = |path: &str| tests.contains(path) || folders.iter().any(|folder| path.contains(folder));
         rust.iter().map(|file| Source::parse(&file.path, &file.text, is_test(&file.path))).collect()
     }
 
@@ -121,6 +122,7 @@ mod tests {
             ("room/src/queue.rs", "fn b() {}\n#[cfg(test)]\nmod tests;"),
             ("room/src/queue/tests.rs", "fn c() {}"),
             ("room/tests/outer.rs", "fn d() {}"),
+            ("room/examples/show.rs", "fn e() {}"),
         ]);
         let production: Vec<(String, usize)> = tree
             .sources()
@@ -129,6 +131,7 @@ mod tests {
             .map(|source| (source.path.clone(), source.production_lines()))
             .collect();
         let expected = [
+            ("room/examples/show.rs", 0),
             ("room/src/checks.rs", 0),
             ("room/src/lib.rs", 1),
             ("room/src/queue.rs", 1),
