@@ -103,6 +103,9 @@ static pid_t start_end(const struct supervisor *supervisor, bool is_nic)
 
 static int exit_code_of(int status)
 {
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "loopback: an end was killed by signal %d (%s)\n", WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
     return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
 }
 
@@ -135,13 +138,16 @@ static int stop_end(pid_t child, bool request)
     return EXIT_FAILED;
 }
 
-/* Waits for the NIC's end to listen. */
-static int await_nic(struct supervisor *supervisor, uint64_t limit)
+/* Starts the end that the other connects to, and waits until it listens. */
+static int start_listener(struct supervisor *supervisor, uint64_t limit)
 {
-    while (!atomic_load(&supervisor->shared->nic_ready)) {
+    bool is_nic = !supervisor->options->variant->application_listens;
+    pid_t *child = is_nic ? &supervisor->nic : &supervisor->application;
+    *child = start_end(supervisor, is_nic);
+    while (*child > 0 && !atomic_load(&supervisor->shared->listening)) {
         int status;
-        if (waitpid(supervisor->nic, &status, WNOHANG) == supervisor->nic) {
-            supervisor->nic = 0;
+        if (waitpid(*child, &status, WNOHANG) == *child) {
+            *child = 0;
             int code = exit_code_of(status);
             return code == EXIT_DONE ? EXIT_FAILED : code;
         }
@@ -149,7 +155,7 @@ static int await_nic(struct supervisor *supervisor, uint64_t limit)
             return EXIT_FAILED;
         sleep_for_signal(supervisor, 5);
     }
-    return EXIT_DONE;
+    return *child > 0 ? EXIT_DONE : EXIT_FAILED;
 }
 
 /* Waits for the application's end; a NIC that dies before it fails the run. */
@@ -185,13 +191,14 @@ static int supervise(struct supervisor *supervisor)
     uint64_t limit = now_ms() + run_ms(supervisor->options);
     int code = EXIT_DONE;
     if (supervisor->options->peer != PEER_RING) {
-        supervisor->nic = start_end(supervisor, true);
-        code = supervisor->nic > 0 ? await_nic(supervisor, limit) : EXIT_FAILED;
+        code = start_listener(supervisor, limit);
+        if (code == EXIT_DONE && supervisor->nic <= 0)
+            supervisor->nic = start_end(supervisor, true);
     }
-    if (code == EXIT_DONE) {
+    if (code == EXIT_DONE && supervisor->application <= 0)
         supervisor->application = start_end(supervisor, false);
+    if (code == EXIT_DONE)
         code = supervisor->application > 0 ? await_application(supervisor, limit) : EXIT_FAILED;
-    }
     if (supervisor->application > 0)
         stop_end(supervisor->application, true);
     if (supervisor->nic > 0)

@@ -35,6 +35,7 @@ struct variant {
     const char *nic;         /* device arguments of the network interface's end */
     bool nic_copies;         /* the NIC loop must copy, for the driver hands over the sender's buffer */
     bool needs_avx512;
+    bool application_listens; /* so the application's end must start first */
     unsigned ring_size;      /* descriptors a queue, unless --ring-size says otherwise */
 };
 
@@ -65,8 +66,9 @@ struct result {
 
 /* Shared by the supervisor and both ends: flags, and the result of the application. */
 struct shared {
-    atomic_int nic_ready;
+    atomic_int listening; /* the end that starts first can be connected to */
     atomic_int stop; /* tells the NIC that the application has finished */
+    atomic_int nic_done, application_done; /* each end has left its data path */
     struct result result;
 };
 

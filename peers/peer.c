@@ -21,21 +21,22 @@
 #define POOL_CACHE 512u
 
 const struct variant variants[] = {
-    {PEER_MEMIF, "application-client", "role=client", "role=server", false, false, 1024},
-    {PEER_MEMIF, "application-server", "role=server", "role=client", false, false, 1024},
+    {PEER_MEMIF, "application-client", "role=client", "role=server", .ring_size = 256},
+    {PEER_MEMIF, "application-server", "role=server", "role=client", .application_listens = true,
+     .ring_size = 256},
     {PEER_MEMIF_ZERO_COPY, "application-client", "role=client,zero-copy=yes", "role=server",
-     false, false, 1024},
+     .ring_size = 256},
     {PEER_MEMIF_ZERO_COPY, "nic-client", "role=server", "role=client,zero-copy=yes",
-     true, false, 1024},
-    {PEER_VHOST, "split-vectorized", "mrg_rxbuf=0,in_order=0,vectorized=1", "", false, false, 256},
-    {PEER_VHOST, "split-in-order", "mrg_rxbuf=0,in_order=1", "", false, false, 256},
-    {PEER_VHOST, "split-mergeable", "mrg_rxbuf=1,in_order=0", "", false, false, 256},
-    {PEER_VHOST_PACKED, "packed-vectorized",
-     "packed_vq=1,mrg_rxbuf=0,in_order=1,vectorized=1", "", false, true, 256},
+     .nic_copies = true, .application_listens = true, .ring_size = 256},
+    {PEER_VHOST, "split-vectorized", "mrg_rxbuf=0,in_order=0,vectorized=1", "", .ring_size = 256},
+    {PEER_VHOST, "split-in-order", "mrg_rxbuf=0,in_order=1", "", .ring_size = 256},
+    {PEER_VHOST, "split-mergeable", "mrg_rxbuf=1,in_order=0", "", .ring_size = 256},
+    {PEER_VHOST_PACKED, "packed-vectorized", "packed_vq=1,mrg_rxbuf=0,in_order=1,vectorized=1", "",
+     .needs_avx512 = true, .ring_size = 256},
     {PEER_VHOST_PACKED, "packed-in-order", "packed_vq=1,mrg_rxbuf=0,in_order=1", "",
-     false, false, 256},
-    {PEER_VHOST_PACKED, "packed", "packed_vq=1,mrg_rxbuf=0,in_order=0", "", false, false, 256},
-    {PEER_RING, "one-pool", "", "", true, false, 1024},
+     .ring_size = 256},
+    {PEER_VHOST_PACKED, "packed", "packed_vq=1,mrg_rxbuf=0,in_order=0", "", .ring_size = 256},
+    {PEER_RING, "one-pool", "", "", .nic_copies = true, .ring_size = 1024},
 };
 const unsigned variant_count = sizeof variants / sizeof variants[0];
 
@@ -193,6 +194,13 @@ static int link_wait(const struct end *end)
     return EXIT_FAILED;
 }
 
+/* Waits for the other end, for at most a second. */
+static void await_flag(atomic_int *flag)
+{
+    for (unsigned tries = 0; tries < 1000 && !terminated && !atomic_load(flag); tries++)
+        rte_delay_us_sleep(1000);
+}
+
 static int run_two_process_end(struct end *end, const char *directory, bool is_nic)
 {
     int code = device_add(end, directory, is_nic, &end->port);
@@ -200,15 +208,21 @@ static int run_two_process_end(struct end *end, const char *directory, bool is_n
         code = port_start(end, end->port);
     if (code != EXIT_DONE)
         return code;
-    if (is_nic)
-        atomic_store(&end->shared->nic_ready, 1);
+    atomic_store(&end->shared->listening, 1);
     code = link_wait(end);
     if (code == EXIT_DONE)
         code = is_nic ? nic_run(end) : application_run(end);
-    rte_eth_dev_stop(end->port);
-    rte_eth_dev_close(end->port);
-    if (!is_nic) /* only now, for virtio-user talks to the other end while it closes */
+    /* Neither end closes its port: memif's driver tears a connection down in its control thread
+     * too, and the two teardowns free the same memory. Each end leaves its data path first, then
+     * the processes end and the kernel takes everything back. */
+    if (is_nic) {
+        atomic_store(&end->shared->nic_done, 1);
+        await_flag(&end->shared->application_done);
+    } else {
         atomic_store(&end->shared->stop, 1);
+        await_flag(&end->shared->nic_done);
+        atomic_store(&end->shared->application_done, 1);
+    }
     return code;
 }
 
@@ -279,6 +293,5 @@ int run_end(const struct options *options, struct shared *shared, const char *di
         code = run_ring(&end);
     else
         code = run_two_process_end(&end, directory, is_nic);
-    rte_eal_cleanup();
     return code;
 }
