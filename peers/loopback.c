@@ -261,7 +261,7 @@ static void print_use(FILE *to)
             "  --packet-size BYTES   60 to 9600 (64)\n"
             "  --window PACKETS      in flight at most, 1 to 4096 (256)\n"
             "  --burst PACKETS       a call of the application, 1 to 256 (32)\n"
-            "  --nic-burst PACKETS   a call of the NIC (as --burst)\n"
+            "  --nic-burst PACKETS   a call of the NIC (as --burst, at least 64)\n"
             "  --duration-ms MS      measured, 1 to 60000 (1000)\n"
             "  --warmup-ms MS        before it, 0 to 10000 (200)\n"
             "  --cores APP,NIC       two different cores (the first two allowed)\n"
@@ -400,7 +400,7 @@ static bool complete(struct options *options, const struct texts *texts)
     if (!choose_variant(options, texts->variant) || !choose_cores(options, texts->cores))
         return false;
     if (options->nic_burst == 0)
-        options->nic_burst = options->burst;
+        options->nic_burst = options->burst < 64 ? 64 : options->burst;
     if (options->ring_size == 0)
         options->ring_size = options->variant->ring_size;
     if ((options->ring_size & (options->ring_size - 1)) != 0) {

@@ -21,9 +21,9 @@
 #define POOL_CACHE 512u
 
 const struct variant variants[] = {
-    {PEER_MEMIF, "application-client", "role=client", "role=server", .ring_size = 256},
     {PEER_MEMIF, "application-server", "role=server", "role=client", .application_listens = true,
      .ring_size = 256},
+    {PEER_MEMIF, "application-client", "role=client", "role=server", .ring_size = 256},
     {PEER_MEMIF_ZERO_COPY, "application-client", "role=client,zero-copy=yes", "role=server",
      .ring_size = 256},
     {PEER_MEMIF_ZERO_COPY, "nic-client", "role=server", "role=client,zero-copy=yes",
@@ -113,8 +113,9 @@ static bool driver_loaded(const char *name, char *path, size_t size)
 
 static struct rte_mempool *pool_create(const struct options *options)
 {
-    unsigned room = options->packet_size > RTE_MBUF_DEFAULT_DATAROOM
-                        ? (options->packet_size + 63) / 64 * 64 : RTE_MBUF_DEFAULT_DATAROOM;
+    /* virtio wants room for the largest frame (CRC included) and its own header. */
+    unsigned room = options->packet_size + 32 > RTE_MBUF_DEFAULT_DATAROOM
+                        ? (options->packet_size + 32 + 63) / 64 * 64 : RTE_MBUF_DEFAULT_DATAROOM;
     /* Both queues full, the window in flight, the caches of two cores, and bursts in hand. */
     unsigned least = 2 * options->ring_size + options->window + 4 * POOL_CACHE + 4 * MAX_BURST;
     unsigned count = 1023;
@@ -164,7 +165,9 @@ static int port_start(const struct end *end, uint16_t port)
         return fail("port information", error);
     configuration.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
     if (end->options->packet_size > RTE_ETHER_MAX_LEN - RTE_ETHER_CRC_LEN)
-        configuration.rxmode.mtu = end->options->packet_size - RTE_ETHER_HDR_LEN;
+        /* memif states a maximum of 1518 bytes but carries whatever its buffers hold. */
+        configuration.rxmode.mtu = RTE_MIN(end->options->packet_size, info.max_rx_pktlen) -
+                                   RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN;
     if ((error = rte_eth_dev_configure(port, 1, 1, &configuration)) != 0)
         return fail("port configuration", error);
     if ((error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit)) != 0)
