@@ -236,6 +236,9 @@ impl Core for CrashCore {
         self.spin();
     }
 
+    // One agent runs at a time: every store is visible at once.
+    fn full_fence(&self) {}
+
     fn now(&self) -> Time {
         self.memory.0.now.get()
     }

@@ -82,11 +82,12 @@ impl LoomCore {
         let acquires = !self.weakened(Weaken::UpdateWithoutAcquire, Some(at));
         let releases = !self.weakened(Weaken::UpdateWithoutRelease, Some(at));
         let success = match (acquires, releases) {
-            (true, true) => Ordering::AcqRel,
-            (true, false) => Ordering::Acquire,
-            (false, true) => Ordering::Release,
-            (false, false) => Ordering::Relaxed,
+            (true, true) => Ordering::AcqRel,    // The seam's contract for an update.
+            (true, false) => Ordering::Acquire,  // Weakened on purpose: a check must catch it.
+            (false, true) => Ordering::Release,  // Weakened on purpose, as above.
+            (false, false) => Ordering::Relaxed, // Weakened on purpose, as above.
         };
+        // Acquire: the seam's contract for an update that fails; Relaxed: weakened on purpose.
         let failure = if acquires { Ordering::Acquire } else { Ordering::Relaxed };
         (self.memory.synchronising(at), success, failure)
     }
@@ -246,6 +247,12 @@ impl Core for LoomCore {
         if !self.weakened(Weaken::NoFence, None) {
             self.drain();
         }
+    }
+
+    fn full_fence(&self) {
+        self.drain();
+        // SeqCst: the seam's contract, the one ordering that keeps a load behind an earlier store.
+        loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
     fn register_write_line(&self, at: Address, line: &Line) {

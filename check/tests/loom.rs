@@ -319,8 +319,13 @@ fn misses(look: fn(&LoomCore, Address) -> u64) -> u64 {
 }
 
 #[test]
-fn two_sides_may_miss_each_other_unless_each_looks_with_an_update() {
+fn two_sides_may_miss_each_other_unless_each_fences_or_looks_with_an_update() {
     assert!(misses(|core, at| core.load_acquire(at)) > 0);
+    let fenced = misses(|core, at| {
+        core.full_fence();
+        core.load_acquire(at)
+    });
+    assert_eq!(fenced, 0);
     assert_eq!(misses(|core, at| core.fetch_or(at, 0)), 0);
 }
 

@@ -9,7 +9,7 @@ use conic_fabric::{Core, Home, Layout, Line, PlayedByCore, StateHint};
 use conic_interface::cachable_queue::{self, Arrival};
 use conic_interface::fastforward::{self, Slip};
 use conic_interface::ring::{Buffer, RxSignal, Shape};
-use conic_native::{Memory, NativeCore, Pages};
+use conic_native::{Memory, NativeCore, Pages, yield_core};
 
 const MESSAGES: u64 = 50_000;
 
@@ -18,7 +18,7 @@ fn pause(core: &impl Core, round: &mut u32) {
     *round += 1;
     core.spin();
     if round.is_multiple_of(100) {
-        thread::yield_now();
+        yield_core();
     }
 }
 

@@ -21,9 +21,14 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "check", rooms: &["fabric"], outside: true },
     Arrow { room: "interface", rooms: &["fabric"], outside: false },
     Arrow { room: "port", rooms: &["fabric"], outside: true },
+    Arrow { room: "load", rooms: &["fabric", "interface"], outside: true },
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
-    Arrow { room: "conic", rooms: &["fabric", "native", "check", "interface", "port", "nicd", "chart"], outside: true },
+    Arrow {
+        room: "conic",
+        rooms: &["fabric", "native", "check", "interface", "port", "load", "nicd", "chart"],
+        outside: true,
+    },
     Arrow { room: "tidy", rooms: &[], outside: true },
 ];
 

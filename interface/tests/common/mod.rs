@@ -172,6 +172,7 @@ impl Core for Agent<'_> {
         }
     }
     fn spin(&self) {}
+    fn full_fence(&self) {}
     fn now(&self) -> Time {
         Time::ZERO
     }
