@@ -38,6 +38,7 @@ impl Flags {
 /// | 0 | 48..64 | length in bytes |
 /// | 1 | 0..64 | metadata, which the queue carries and does not read (checksum, segmentation, RSS hash, VLAN) |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Descriptor {
     /// Address, flags and length.
     pub word: u64,

@@ -97,23 +97,12 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// there is room for in `out` where the pool has run dry.
     #[inline(always)]
     pub fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
-        for (count, space) in out.iter_mut().enumerate() {
-            match self.allocate(bytes) {
-                Some(at) => *space = at,
-                None => return count,
-            }
-        }
-        out.len()
-    }
-
-    #[inline(always)]
-    fn allocate(&mut self, bytes: u64) -> Option<Address> {
-        let allocated = self.allocator.allocate(&self.core, bytes);
-        if allocated.is_none() && self.blanks.is_some() {
+        let mut count = self.allocator.allocate_burst(&self.core, bytes, out);
+        if count < out.len() && self.blanks.is_some() {
             self.reclaim_transmitted();
-            return self.allocator.allocate(&self.core, bytes);
+            count += self.allocator.allocate_burst(&self.core, bytes, &mut out[count..]);
         }
-        allocated
+        count
     }
 
     /// Frees buffers.

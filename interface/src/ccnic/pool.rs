@@ -35,7 +35,7 @@ use conic_fabric::{Address, Core};
 /// Buffer classes: small, large, jumbo.
 pub const CLASSES: usize = 3;
 
-/// Most buffers that one side's stack of a class holds.
+/// Most buffers that one side's stack of a class holds, a power of two.
 const STACK: usize = 256;
 
 /// Buffers moved between a stack and the pool at once.
@@ -50,6 +50,8 @@ pub struct ClassMap {
     pub shift: u32,
     /// How many buffers, zero or a power of two.
     pub count: u64,
+    /// Bytes of all buffers together.
+    pub bytes: u64,
     /// The first word of the free set; each word is in its own line.
     pub bits: Address,
 }
@@ -64,8 +66,10 @@ impl ClassMap {
         self.count.div_ceil(64)
     }
 
-    const fn end(&self) -> Address {
-        Address(self.start.0 + (self.count << self.shift))
+    /// Whether an address lies in one of its buffers.
+    #[inline(always)]
+    const fn contains(&self, at: Address) -> bool {
+        at.0.wrapping_sub(self.start.0) < self.bytes
     }
 
     /// The bits of word `index` that stand for a buffer.
@@ -106,7 +110,7 @@ impl PoolMap {
     /// The class of the buffer that an address lies in.
     #[inline(always)]
     pub fn class_of(&self, at: Address) -> Option<usize> {
-        self.classes.iter().position(|class| class.start <= at && at < class.end())
+        self.classes.iter().position(|class| class.contains(at))
     }
 
     /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
@@ -168,11 +172,40 @@ pub struct AllocatorFeatures {
     pub small_buffers: bool,
 }
 
-/// A stack of buffers, in units of lines from the start of the region.
+/// A stack of buffers.
 #[derive(Debug)]
 struct Stack {
-    entries: [u32; STACK],
+    entries: [Address; STACK],
     height: usize,
+}
+
+impl Stack {
+    /// Pushes a buffer; there is room, for whoever calls has looked. The mask tells the compiler so.
+    #[inline(always)]
+    fn push(&mut self, at: Address) {
+        debug_assert!(self.height < STACK);
+        self.entries[self.height & (STACK - 1)] = at;
+        self.height += 1;
+    }
+
+    /// Pops as many as there are, or there is room for.
+    #[inline(always)]
+    fn pop_into(&mut self, out: &mut [Address]) -> usize {
+        let count = self.height.min(out.len());
+        let top = &self.entries[..self.height.min(STACK)];
+        for (space, at) in out[..count].iter_mut().zip(top.iter().rev()) {
+            *space = *at;
+        }
+        self.height -= count;
+        count
+    }
+
+    /// Pops the buffer pushed last, if there is one.
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Address> {
+        self.height = self.height.checked_sub(1)?;
+        Some(self.entries[self.height & (STACK - 1)])
+    }
 }
 
 /// One side's way to the buffers.
@@ -194,7 +227,7 @@ const SCATTER: u64 = 37;
 impl Allocator {
     /// An allocator for one side; `from_the_end` for the NIC's.
     pub fn new(map: PoolMap, features: AllocatorFeatures, from_the_end: bool) -> Allocator {
-        let stacks = Box::new([const { Stack { entries: [0; STACK], height: 0 } }; CLASSES]);
+        let stacks = Box::new([const { Stack { entries: [Address(0); STACK], height: 0 } }; CLASSES]);
         let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
         Allocator { map, features, stacks, next_word, freed_twice: 0, not_a_buffer: 0 }
     }
@@ -223,15 +256,32 @@ impl Allocator {
             if bytes > self.map.classes[class].size() {
                 continue;
             }
-            let stack = &mut self.stacks[class];
-            if stack.height == 0 && !self.refill(core, class) {
-                continue;
+            if let Some(at) = self.stacks[class].pop() {
+                return Some(at);
             }
-            let stack = &mut self.stacks[class];
-            stack.height -= 1;
-            return Some(Address(u64::from(stack.entries[stack.height]) << 6));
+            if self.refill(core, class) {
+                return self.stacks[class].pop();
+            }
         }
         None
+    }
+
+    /// Allocates buffers for `bytes` each, as [`Allocator::allocate`] does, and returns how many.
+    #[inline(always)]
+    pub fn allocate_burst<C: Core>(&mut self, core: &C, bytes: u64, out: &mut [Address]) -> usize {
+        let mut count = 0;
+        for class in usize::from(!self.features.small_buffers)..CLASSES {
+            if bytes > self.map.classes[class].size() {
+                continue;
+            }
+            while count < out.len() {
+                if self.stacks[class].height == 0 && !self.refill(core, class) {
+                    break;
+                }
+                count += self.stacks[class].pop_into(&mut out[count..]);
+            }
+        }
+        count
     }
 
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or what there is.
@@ -247,17 +297,15 @@ impl Allocator {
             self.not_a_buffer += 1;
             return;
         };
-        let start = at.0 & !(self.map.classes[class].size() - 1);
+        let start = Address(at.0 & !(self.map.classes[class].size() - 1));
         if !self.features.recycling {
-            self.give(core, class, &[(start >> 6) as u32]);
+            self.give(core, class, &[start]);
             return;
         }
         if self.stacks[class].height == STACK {
             self.spill(core, class);
         }
-        let stack = &mut self.stacks[class];
-        stack.entries[stack.height] = (start >> 6) as u32;
-        stack.height += 1;
+        self.stacks[class].push(start);
     }
 
     /// Gives everything on the stacks back to the pool.
@@ -281,8 +329,7 @@ impl Allocator {
     pub fn reclaim<C: Core>(&mut self, core: &C, held: impl IntoIterator<Item = Address>) -> u64 {
         let mut sets = self.map.classes.map(|class| (0..class.words()).map(|w| class.mask(w)).collect::<Vec<_>>());
         let stacked = self.stacks.iter().flat_map(|stack| &stack.entries[..stack.height]);
-        let stacked: Vec<Address> = stacked.map(|&entry| Address(u64::from(entry) << 6)).collect();
-        for at in stacked.into_iter().chain(held) {
+        for at in stacked.copied().chain(held) {
             if let Some(class) = self.map.class_of(at) {
                 let (word, bit) = self.bit_of(class, at);
                 sets[class][word as usize] &= !(1 << bit);
@@ -346,9 +393,7 @@ impl Allocator {
         while bits != 0 {
             let at = self.address_of(class, word, u64::from(bits.trailing_zeros()));
             bits &= bits - 1;
-            let stack = &mut self.stacks[class];
-            stack.entries[stack.height] = (at.0 >> 6) as u32;
-            stack.height += 1;
+            self.stacks[class].push(at);
         }
     }
 
@@ -356,7 +401,7 @@ impl Allocator {
     #[inline(never)]
     fn spill<C: Core>(&mut self, core: &C, class: usize) {
         let count = self.stacks[class].height.min(BATCH);
-        let mut batch = [0u32; BATCH];
+        let mut batch = [Address(0); BATCH];
         batch[..count].copy_from_slice(&self.stacks[class].entries[..count]);
         let stack = &mut self.stacks[class];
         stack.entries.copy_within(count..stack.height, 0);
@@ -365,7 +410,7 @@ impl Allocator {
     }
 
     /// Gives buffers to the pool, one atomic operation for each word of the free set that they touch.
-    fn give<C: Core>(&mut self, core: &C, class: usize, buffers: &[u32]) {
+    fn give<C: Core>(&mut self, core: &C, class: usize, buffers: &[Address]) {
         let map = self.map.classes[class];
         let mut given = 0u64;
         debug_assert!(buffers.len() <= 64);
@@ -373,10 +418,10 @@ impl Allocator {
             if given >> first & 1 == 1 {
                 continue;
             }
-            let (word, _) = self.bit_of(class, Address(u64::from(buffers[first]) << 6));
+            let (word, _) = self.bit_of(class, buffers[first]);
             let mut bits = 0;
             for (index, &buffer) in buffers.iter().enumerate().skip(first) {
-                let (other, bit) = self.bit_of(class, Address(u64::from(buffer) << 6));
+                let (other, bit) = self.bit_of(class, buffer);
                 if other == word {
                     self.freed_twice += bits >> bit & 1;
                     bits |= 1 << bit;

@@ -233,12 +233,7 @@ impl<P: Policy> Producer<P> {
         let signal = full_signal::<P>(&self.map, position);
         let first = group[0].word & !flag_bit(Flags::PHASE) | signal;
         if P::PACKING != Packing::Packed && P::WHOLE_LINE {
-            let mut line = Line::ZERO;
-            for (pair, descriptor) in line.0.chunks_exact_mut(2).zip(group) {
-                pair.copy_from_slice(&[descriptor.word, descriptor.metadata]);
-            }
-            line.0[0] = first;
-            self.write_slot_line(core, at, &line);
+            self.write_slot_line(core, at, &slot_line(first, group));
             return;
         }
         core.store(at.word(1), group[0].metadata);
@@ -287,6 +282,21 @@ impl<P: Policy> Producer<P> {
         self.tail += slots;
         true
     }
+}
+
+/// A slot's line. A full one is put together from its descriptors without a loop, so that it goes from the caller's array
+/// to the ring in vector registers: gathered word by word in memory and read back whole, it would stall on the words.
+#[inline(always)]
+fn slot_line(first: u64, group: &[Descriptor]) -> Line {
+    if let [a, b, c, d] = group {
+        return Line([first, a.metadata, b.word, b.metadata, c.word, c.metadata, d.word, d.metadata]);
+    }
+    let mut line = Line::ZERO;
+    for (pair, descriptor) in line.0.chunks_exact_mut(2).zip(group) {
+        pair.copy_from_slice(&[descriptor.word, descriptor.metadata]);
+    }
+    line.0[0] = first;
+    line
 }
 
 /// The longest run of whole packets, from the front, that goes into one slot (grouped), or one packet (otherwise).
