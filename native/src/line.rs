@@ -41,8 +41,13 @@ mod wide {
     pub unsafe fn publish(to: *mut u8, line: &Line) {
         let [a, b, c, d, e, f, g, h] = line.0;
         // SAFETY: plain bytes on both sides, of one size, for which any bytes are valid.
-        let (high, middle, low): (__m256i, __m128i, __m128i) =
-            unsafe { (std::mem::transmute([e, f, g, h]), std::mem::transmute([c, d]), std::mem::transmute([a, b])) };
+        let (high, middle, low): (__m256i, __m128i, __m128i) = unsafe {
+            (
+                std::mem::transmute::<[u64; 4], __m256i>([e, f, g, h]),
+                std::mem::transmute::<[u64; 2], __m128i>([c, d]),
+                std::mem::transmute::<[u64; 2], __m128i>([a, b]),
+            )
+        };
         // SAFETY: the caller says that `to` is a mapped, aligned line. x86 shows stores in program order, so the last
         // 16 bytes, which hold word 0, release the rest.
         unsafe {
