@@ -111,6 +111,9 @@ impl Descriptor {
     }
 }
 
+/// The flags that belong to the ring and not to the packet: nobody's descriptor brings them along or takes them away.
+pub(crate) const RING_FLAGS: u64 = flag_bit(Flags::PHASE | Flags::INLINE | Flags::CONTINUED);
+
 /// Whether a flag is set in a descriptor's word 0.
 #[inline(always)]
 pub(crate) const fn has_flag(word: u64, flag: u8) -> bool {

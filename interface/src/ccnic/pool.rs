@@ -18,7 +18,8 @@
 //!
 //! Each side keeps what it freed last on a stack of its own and allocates from there first, because those buffers' lines
 //! are in its cache (section 3.3). The host's transmit buffers become the NIC's receive buffers and come back. A stack that
-//! runs empty takes a batch from the pool, one that runs over gives a batch back.
+//! runs empty takes a batch from the pool, one that runs over gives a batch back. No stack holds more than a quarter of a
+//! class, so that neither side starves the other of buffers that it does not use.
 //!
 //! # Who owns a buffer
 //!
@@ -113,6 +114,11 @@ impl PoolMap {
         self.classes.iter().position(|class| class.contains(at))
     }
 
+    /// The bytes of the buffer that an address lies in; zero if it lies in none.
+    pub fn size_of(&self, at: Address) -> u64 {
+        self.class_of(at).map_or(0, |class| self.classes[class].size())
+    }
+
     /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
     ///
     /// # Errors
@@ -177,6 +183,15 @@ pub struct AllocatorFeatures {
 struct Stack {
     entries: [Address; STACK],
     height: usize,
+    /// The most that it may hold: zero where nothing is to be kept.
+    limit: usize,
+}
+
+impl Stack {
+    /// How many buffers go to and from the pool at once.
+    fn batch(&self) -> usize {
+        self.limit.clamp(1, BATCH)
+    }
 }
 
 impl Stack {
@@ -227,7 +242,11 @@ const SCATTER: u64 = 37;
 impl Allocator {
     /// An allocator for one side; `from_the_end` for the NIC's.
     pub fn new(map: PoolMap, features: AllocatorFeatures, from_the_end: bool) -> Allocator {
-        let stacks = Box::new([const { Stack { entries: [Address(0); STACK], height: 0 } }; CLASSES]);
+        let stacks = map.classes.map(|class| {
+            let limit = if features.recycling { (class.count / 4).min(STACK as u64) as usize } else { 0 };
+            Stack { entries: [Address(0); STACK], height: 0, limit }
+        });
+        let stacks = Box::new(stacks);
         let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
         Allocator { map, features, stacks, next_word, freed_twice: 0, not_a_buffer: 0 }
     }
@@ -298,11 +317,11 @@ impl Allocator {
             return;
         };
         let start = Address(at.0 & !(self.map.classes[class].size() - 1));
-        if !self.features.recycling {
-            self.give(core, class, &[start]);
-            return;
-        }
-        if self.stacks[class].height == STACK {
+        if self.stacks[class].height >= self.stacks[class].limit {
+            if self.stacks[class].limit == 0 {
+                self.give(core, class, &[start]);
+                return;
+            }
             self.spill(core, class);
         }
         self.stacks[class].push(start);
@@ -322,14 +341,15 @@ impl Allocator {
         std::array::from_fn(|class| self.stacks[class].height as u64)
     }
 
-    /// After the other side has died: makes the pool whole. Every buffer that is neither on this side's stacks nor in
-    /// `held` becomes free; how many had been lost with the other side is returned.
+    /// After the other side has died: makes the pool whole. Every buffer that is not in `held` becomes free, those on this
+    /// side's stacks too (a hostile peer may have sent the same one twice, and the stacks hold it twice); how many had been
+    /// lost with the other side is returned.
     ///
     /// Only when nobody else uses the region.
     pub fn reclaim<C: Core>(&mut self, core: &C, held: impl IntoIterator<Item = Address>) -> u64 {
+        self.drain(core);
         let mut sets = self.map.classes.map(|class| (0..class.words()).map(|w| class.mask(w)).collect::<Vec<_>>());
-        let stacked = self.stacks.iter().flat_map(|stack| &stack.entries[..stack.height]);
-        for at in stacked.copied().chain(held) {
+        for at in held {
             if let Some(class) = self.map.class_of(at) {
                 let (word, bit) = self.bit_of(class, at);
                 sets[class][word as usize] &= !(1 << bit);
@@ -369,22 +389,29 @@ impl Allocator {
     #[inline(never)]
     fn refill<C: Core>(&mut self, core: &C, class: usize) -> bool {
         let map = self.map.classes[class];
-        let want = if self.features.recycling { BATCH } else { 1 };
-        for _ in 0..map.words() {
+        if map.count == 0 {
+            return false;
+        }
+        let want = self.stacks[class].batch();
+        // Twice more than there are words: where the other side was quicker, a word is tried again.
+        for _ in 0..map.words() + 2 {
             let word = self.next_word[class];
             // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.
             let free = core.load_acquire(map.word(word)) & map.mask(word);
             let wanted = lowest_bits(free, want);
-            let got = match wanted {
+            let before = match wanted {
                 0 => 0,
                 // Acquire and release: as above; and nothing of ours moves before the claim.
-                _ => core.fetch_and(map.word(word), !wanted) & wanted,
+                _ => core.fetch_and(map.word(word), !wanted) & map.mask(word),
             };
+            let got = before & wanted;
             self.push_bits(class, word, got);
             if got != 0 {
                 return true;
             }
-            self.next_word[class] = if word + 1 == map.words() { 0 } else { word + 1 };
+            if before == 0 {
+                self.next_word[class] = if word + 1 == map.words() { 0 } else { word + 1 };
+            }
         }
         false
     }
@@ -400,7 +427,7 @@ impl Allocator {
     /// Gives the oldest batch of a stack back to the pool.
     #[inline(never)]
     fn spill<C: Core>(&mut self, core: &C, class: usize) {
-        let count = self.stacks[class].height.min(BATCH);
+        let count = self.stacks[class].height.min(self.stacks[class].batch());
         let mut batch = [Address(0); BATCH];
         batch[..count].copy_from_slice(&self.stacks[class].entries[..count]);
         let stack = &mut self.stacks[class];
