@@ -12,4 +12,4 @@ mod place;
 pub use core::NativeCore;
 pub use flag::Flag;
 pub use memory::{Memory, MemoryError, Pages};
-pub use place::{Machine, cores, numa_nodes, pin};
+pub use place::{Machine, cores, numa_nodes, pin, yield_core};

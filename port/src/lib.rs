@@ -11,8 +11,8 @@ mod port;
 mod tap;
 
 pub use capture::{
-    CAPTURED_MAX, CaptureError, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops,
-    Pace, Problem, Record, Replay, ShortFrames, Speed, Timestamp,
+    CAPTURED_MAX, CaptureError, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops, Pace, Problem, Record,
+    Replay, ShortFrames, Speed, Timestamp,
 };
 pub use counters::Counters;
 pub use error::PortError;

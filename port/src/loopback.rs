@@ -34,10 +34,7 @@ impl Loopback {
     /// # Panics
     /// `frames` is 0 or more than 65536 (630 MB): a mistake of the program, not of its input.
     pub fn new(frames: usize) -> Loopback {
-        assert!(
-            (1..=65_536).contains(&frames),
-            "a loopback holds 1 to 65536 frames, not {frames}"
-        );
+        assert!((1..=65_536).contains(&frames), "a loopback holds 1 to 65536 frames, not {frames}");
         Loopback {
             bytes: vec![0; frames * MAX_FRAME].into_boxed_slice(),
             lengths: vec![0; frames].into_boxed_slice(),
@@ -60,11 +57,7 @@ impl Port for Loopback {
         }
         let slot = self.head;
         let length = usize::from(self.lengths[slot]);
-        self.head = if slot + 1 == self.lengths.len() {
-            0
-        } else {
-            slot + 1
-        };
+        self.head = if slot + 1 == self.lengths.len() { 0 } else { slot + 1 };
         self.queued -= 1;
         let Some(destination) = frame.get_mut(..length) else {
             self.counters.skipped_oversized += 1;
@@ -72,10 +65,7 @@ impl Port for Loopback {
         };
         destination.copy_from_slice(&self.bytes[slot * MAX_FRAME..][..length]);
         self.counters.count_received(length);
-        Ok(Receive::Frame {
-            length,
-            captured: None,
-        })
+        Ok(Receive::Frame { length, captured: None })
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
@@ -89,11 +79,7 @@ impl Port for Loopback {
             return Ok(Transmit::Full);
         }
         let behind = self.head + self.queued;
-        let slot = if behind >= slots {
-            behind - slots
-        } else {
-            behind
-        };
+        let slot = if behind >= slots { behind - slots } else { behind };
         self.bytes[slot * MAX_FRAME..][..frame.len()].copy_from_slice(frame);
         self.lengths[slot] = frame.len() as u16;
         self.queued += 1;

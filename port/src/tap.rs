@@ -105,11 +105,7 @@ impl Tap {
             && !(MTU_MIN..=MTU_MAX).contains(&mtu)
         {
             let name = options.name.clone().unwrap_or_default();
-            return Err(TapError {
-                name,
-                problem: TapProblem::Mtu { mtu, most: MTU_MAX },
-            }
-            .into());
+            return Err(TapError { name, problem: TapProblem::Mtu { mtu, most: MTU_MAX } }.into());
         }
         let device = kernel::Device::open(options.name.as_deref())?;
         if let Some(mtu) = options.mtu {
@@ -122,12 +118,7 @@ impl Tap {
             device.bring_up()?;
         }
         let mtu = device.mtu()?;
-        Ok(Tap {
-            device,
-            mtu,
-            gone: false,
-            counters: Counters::default(),
-        })
+        Ok(Tap { device, mtu, gone: false, counters: Counters::default() })
     }
 
     /// The interface's name.
@@ -143,11 +134,7 @@ impl Tap {
     /// What an error number of a read or write means, where it is not one that passes.
     fn lost(&mut self, error: std::io::Error) -> PortError {
         self.gone = true;
-        TapError {
-            name: self.name().to_owned(),
-            problem: TapProblem::Gone(error),
-        }
-        .into()
+        TapError { name: self.name().to_owned(), problem: TapProblem::Gone(error) }.into()
     }
 }
 
@@ -190,10 +177,7 @@ impl Port for Tap {
         }
         let length = length.max(MIN_FRAME);
         self.counters.count_received(length);
-        Ok(Receive::Frame {
-            length,
-            captured: None,
-        })
+        Ok(Receive::Frame { length, captured: None })
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {

@@ -9,8 +9,8 @@ use std::io::Cursor;
 
 use conic_fabric::Time;
 use conic_port::{
-    CAPTURED_MAX, CapturePort, CaptureReader, Loops, MAX_FRAME, MIN_FRAME, Pace, Port, Problem,
-    Receive, Replay, Speed,
+    CAPTURED_MAX, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops, MAX_FRAME, MIN_FRAME, Pace, Port,
+    Problem, Receive, Replay, Speed, Timestamp,
 };
 use support::{Fixture, Random, frame, read, small_files};
 
@@ -54,17 +54,11 @@ fn run_through(bytes: &[u8]) -> (usize, Option<(u64, String)>) {
                 assert!(record.captured <= CAPTURED_MAX);
                 assert_eq!(reader.data().len(), record.captured as usize);
                 // The least record is a simple packet block of 16 bytes.
-                assert!(
-                    packets <= bytes.len() / 16,
-                    "more packets than the file has room for"
-                );
+                assert!(packets <= bytes.len() / 16, "more packets than the file has room for");
             }
             Ok(None) => return (packets, None),
             Err(error) => {
-                assert!(
-                    reader.next_record().unwrap().is_none(),
-                    "an error is reported once"
-                );
+                assert!(reader.next_record().unwrap().is_none(), "an error is reported once");
                 assert!(reader.data().is_empty());
                 return (packets, Some((error.offset, error.to_string())));
             }
@@ -83,11 +77,7 @@ fn a_file_cut_at_any_byte_gives_the_frames_before_and_the_offset_of_the_cut_reco
                 None => assert!(file.ends.contains(&cut), "{name} cut at {cut}: no error"),
                 Some(error) => {
                     assert!(!file.ends.contains(&cut), "{name} cut at {cut}: {error}");
-                    assert_eq!(
-                        error.offset,
-                        file.start_of(cut) as u64,
-                        "{name} cut at {cut}: {error}"
-                    );
+                    assert_eq!(error.offset, file.start_of(cut) as u64, "{name} cut at {cut}: {error}");
                     let expected = match error.problem {
                         Problem::Empty => cut == 0,
                         Problem::EndsInside { found, needed, .. } => {
@@ -114,10 +104,7 @@ fn any_byte_with_any_value_is_survived() {
                 let before = BYTES.get();
                 let (packets, error) = run_through(&bytes);
                 // The buffer of 512 KiB, the name, a few interfaces, the text of an error.
-                assert!(
-                    BYTES.get() - before < (512 << 10) + 4096,
-                    "byte {at} = {value}"
-                );
+                assert!(BYTES.get() - before < (512 << 10) + 4096, "byte {at} = {value}");
                 assert!(packets <= sound + 4);
                 if let Some((offset, _)) = error {
                     errors += 1;
@@ -145,11 +132,7 @@ fn seeded_damage_at_several_places_is_survived_by_the_port() {
         let Ok(reader) = CaptureReader::new(Cursor::new(bytes), "test") else {
             continue;
         };
-        let replay = Replay {
-            loops: Loops::Forever,
-            pace: Pace::Recorded(Speed::RECORDED),
-            ..Replay::default()
-        };
+        let replay = Replay { loops: Loops::Forever, pace: Pace::Recorded(Speed::RECORDED), ..Replay::default() };
         let mut port = CapturePort::replay_from(reader, replay).unwrap();
         let mut now = Time::ZERO;
         for _ in 0..40 {
@@ -198,10 +181,7 @@ fn interfaces_without_end_are_refused() {
         bytes.extend(&one[28..]);
     }
     let error = read(&bytes).1.unwrap();
-    assert!(
-        matches!(error.problem, Problem::TooManyInterfaces(65_536)),
-        "{error}"
-    );
+    assert!(matches!(error.problem, Problem::TooManyInterfaces(65_536)), "{error}");
     assert_eq!(error.offset, 28 + 65_536 * 20);
 }
 
@@ -212,29 +192,39 @@ fn nothing_is_allocated_for_a_frame() {
     let mut pcapng = Fixture::pcapng(false).interface(1, 0, &[]);
     for number in 0..2_000 {
         pcap = pcap.record(number, 0, &data, 1500);
-        pcapng = pcapng
-            .enhanced(0, u64::from(number), &data, 1500)
-            .block(5, &data, false);
+        pcapng = pcapng.enhanced(0, u64::from(number), &data, 1500).block(5, &data, false);
     }
     let mut buffer = [0; MAX_FRAME];
     for file in [pcap, pcapng] {
         let reader = CaptureReader::new(Cursor::new(&file.bytes), "test").unwrap();
-        let replay = Replay {
-            loops: Loops::Times(3.try_into().unwrap()),
-            ..Replay::default()
-        };
+        let replay = Replay { loops: Loops::Times(3.try_into().unwrap()), ..Replay::default() };
         let mut port = CapturePort::replay_from(reader, replay).unwrap();
         // The first frame may find the list of interfaces growing.
         port.receive(Time::ZERO, &mut buffer).unwrap();
         let before = CALLS.get();
         for _ in 1..2_000 {
             assert_eq!(
-                port.receive(Time::ZERO, &mut buffer)
-                    .map(|got| matches!(got, Receive::Frame { .. }))
-                    .ok(),
+                port.receive(Time::ZERO, &mut buffer).map(|got| matches!(got, Receive::Frame { .. })).ok(),
                 Some(true)
             );
         }
+        assert_eq!(CALLS.get(), before);
+    }
+}
+
+#[test]
+fn nothing_is_allocated_for_a_frame_that_is_written() {
+    let data = frame(8200, 1);
+    for format in [CaptureFormat::Pcap, CaptureFormat::Pcapng] {
+        let mut writer = CaptureWriter::new(std::io::sink(), format, "test");
+        let before = CALLS.get();
+        // Lengths of all kinds, so that the buffer is left full to every degree.
+        let mut random = Random(11);
+        for _ in 0..200_000 {
+            let length = 60 + random.below(8_000);
+            writer.write(Timestamp::default(), &data[..length]).unwrap();
+        }
+        writer.finish().unwrap();
         assert_eq!(CALLS.get(), before);
     }
 }

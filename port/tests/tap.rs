@@ -22,9 +22,7 @@ fn alone() -> bool {
     // SAFETY: no memory is passed; only this thread's namespace changes.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         let error = io::Error::last_os_error();
-        skipped(&format!(
-            "making a network namespace needs CAP_SYS_ADMIN ({error})"
-        ));
+        skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
         return false;
     }
     if !std::path::Path::new("/dev/net/tun").exists() {
@@ -35,11 +33,7 @@ fn alone() -> bool {
 }
 
 fn options(name: &str) -> TapOptions {
-    TapOptions {
-        name: Some(name.to_owned()),
-        up: true,
-        ..TapOptions::default()
-    }
+    TapOptions { name: Some(name.to_owned()), up: true, ..TapOptions::default() }
 }
 
 fn frame(length: usize, kind: [u8; 2], seed: u8) -> Vec<u8> {
@@ -54,13 +48,7 @@ fn frame(length: usize, kind: [u8; 2], seed: u8) -> Vec<u8> {
 fn packet_socket(name: &str) -> File {
     let protocol = 0x0003u16.to_be();
     // SAFETY: no memory is passed.
-    let socket = unsafe {
-        libc::socket(
-            libc::AF_PACKET,
-            libc::SOCK_RAW | libc::SOCK_NONBLOCK,
-            i32::from(protocol),
-        )
-    };
+    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, i32::from(protocol)) };
     assert!(socket >= 0, "{}", io::Error::last_os_error());
     // SAFETY: the descriptor was just opened and nothing else owns it.
     let socket = unsafe { File::from_raw_fd(socket) };
@@ -80,11 +68,7 @@ fn packet_socket(name: &str) -> File {
 
 /// Waits up to a second for the descriptor to be readable.
 fn wait(file: &impl AsFd) {
-    let mut poll = libc::pollfd {
-        fd: file.as_fd().as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut poll = libc::pollfd { fd: file.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, borrowed for writing.
     unsafe { libc::poll(&raw mut poll, 1, 1000) };
 }
@@ -123,15 +107,8 @@ fn frames_of_the_kernel_are_received_and_frames_transmitted_reach_it() {
     if !alone() {
         return;
     }
-    let mut tap = Tap::open(&TapOptions {
-        mtu: Some(9586),
-        ..options("conictest")
-    })
-    .unwrap();
-    assert_eq!(
-        (tap.name(), tap.mtu(), tap.next_due()),
-        ("conictest", 9586, None)
-    );
+    let mut tap = Tap::open(&TapOptions { mtu: Some(9586), ..options("conictest") }).unwrap();
+    assert_eq!((tap.name(), tap.mtu(), tap.next_due()), ("conictest", 9586, None));
     let mut socket = packet_socket("conictest");
     for length in [60, 61, 1514, 9600] {
         let sent = frame(length, EXPERIMENT, length as u8);
@@ -191,11 +168,7 @@ fn frames_over_the_mtu_are_counted_and_a_tag_is_not_part_of_it() {
     if !alone() {
         return;
     }
-    let mut tap = Tap::open(&TapOptions {
-        mtu: Some(1500),
-        ..options("conictest")
-    })
-    .unwrap();
+    let mut tap = Tap::open(&TapOptions { mtu: Some(1500), ..options("conictest") }).unwrap();
     for (length, kind, expected) in [
         (1514, EXPERIMENT, Transmit::Accepted),
         (1515, EXPERIMENT, Transmit::Refused),
@@ -208,13 +181,7 @@ fn frames_over_the_mtu_are_counted_and_a_tag_is_not_part_of_it() {
         let sent = tap.transmit(Time::ZERO, &frame(length, kind, 1)).unwrap();
         assert_eq!(sent, expected, "{length} {kind:02x?}");
     }
-    assert_eq!(
-        (
-            tap.counters().refused_over_mtu,
-            tap.counters().refused_length
-        ),
-        (2, 2)
-    );
+    assert_eq!((tap.counters().refused_over_mtu, tap.counters().refused_length), (2, 2));
 }
 
 #[test]
@@ -222,24 +189,11 @@ fn an_interface_that_is_down_refuses_and_is_counted() {
     if !alone() {
         return;
     }
-    let mut tap = Tap::open(&TapOptions {
-        up: false,
-        ..options("conictest")
-    })
-    .unwrap();
+    let mut tap = Tap::open(&TapOptions { up: false, ..options("conictest") }).unwrap();
     let sent = tap.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap();
     assert_eq!(sent, Transmit::Refused);
-    assert_eq!(
-        (
-            tap.counters().refused_by_kernel,
-            tap.counters().transmitted_frames
-        ),
-        (1, 0)
-    );
-    assert_eq!(
-        tap.receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(),
-        Receive::None
-    );
+    assert_eq!((tap.counters().refused_by_kernel, tap.counters().transmitted_frames), (1, 0));
+    assert_eq!(tap.receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::None);
 }
 
 #[test]
@@ -248,17 +202,10 @@ fn with_an_address_the_kernel_asks_for_its_neighbours_by_arp_and_hears_the_answe
         return;
     }
     let address: Ipv4Address = "10.77.0.1/24".parse().unwrap();
-    let mut tap = Tap::open(&TapOptions {
-        address: Some(address),
-        ..options("conictest")
-    })
-    .unwrap();
+    let mut tap = Tap::open(&TapOptions { address: Some(address), ..options("conictest") }).unwrap();
     let socket = std::net::UdpSocket::bind("10.77.0.1:0").unwrap();
     // In the network by the mask of 24 bits, and out of it by the mask of the address's class.
-    assert!(
-        socket.send_to(b"hello", "10.78.0.2:9").is_err(),
-        "no route beyond the mask"
-    );
+    assert!(socket.send_to(b"hello", "10.78.0.2:9").is_err(), "no route beyond the mask");
     socket.send_to(b"hello", "10.77.0.2:9").unwrap();
     let request = receive(&mut tap, [0x08, 0x06]);
     assert_eq!(request.len(), MIN_FRAME);
@@ -273,10 +220,7 @@ fn with_an_address_the_kernel_asks_for_its_neighbours_by_arp_and_hears_the_answe
     answer[22..28].copy_from_slice(&mine);
     answer[28..32].copy_from_slice(&request[38..42]);
     answer[32..42].copy_from_slice(&request[22..32]);
-    assert_eq!(
-        tap.transmit(Time::ZERO, &answer).unwrap(),
-        Transmit::Accepted
-    );
+    assert_eq!(tap.transmit(Time::ZERO, &answer).unwrap(), Transmit::Accepted);
     let datagram = receive(&mut tap, [0x08, 0x00]);
     assert_eq!(datagram[..6], mine);
     assert_eq!(datagram[42..47], *b"hello");
@@ -289,15 +233,9 @@ fn a_second_user_and_an_interface_of_another_kind_are_named() {
     }
     let _tap = Tap::open(&options("conictest")).unwrap();
     let error = Tap::open(&options("conictest")).unwrap_err().to_string();
-    assert!(
-        error.contains("conictest is in use by another process"),
-        "{error}"
-    );
+    assert!(error.contains("conictest is in use by another process"), "{error}");
     let error = Tap::open(&options("lo")).unwrap_err().to_string();
-    assert!(
-        error.contains("lo exists and is not a TAP interface"),
-        "{error}"
-    );
+    assert!(error.contains("lo exists and is not a TAP interface"), "{error}");
 }
 
 #[test]
@@ -319,10 +257,7 @@ fn an_interface_that_is_removed_is_an_error_once_and_then_the_end() {
     }
     let mut tap = Tap::open(&options("conictest")).unwrap();
     // The child inherits this thread's namespace.
-    match Command::new("ip")
-        .args(["link", "delete", "conictest"])
-        .status()
-    {
+    match Command::new("ip").args(["link", "delete", "conictest"]).status() {
         Ok(status) => assert!(status.success()),
         Err(error) => return skipped(&format!("there is no ip command here ({error})")),
     }
@@ -335,35 +270,17 @@ fn an_interface_that_is_removed_is_an_error_once_and_then_the_end() {
     };
     assert!(error.contains("conictest can no longer be used"), "{error}");
     assert_eq!(tap.receive(Time::ZERO, &mut buffer).unwrap(), Receive::End);
-    assert_eq!(
-        tap.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap(),
-        Transmit::Refused
-    );
+    assert_eq!(tap.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap(), Transmit::Refused);
 }
 
 #[test]
 fn names_and_mtus_that_cannot_be_are_refused_before_the_kernel_is_asked() {
-    for name in [
-        "",
-        "sixteen-letters-",
-        "a b",
-        "a/b",
-        "conic%d",
-        "..",
-        "a:b",
-        "\u{e4}",
-    ] {
+    for name in ["", "sixteen-letters-", "a b", "a/b", "conic%d", "..", "a:b", "\u{e4}"] {
         let error = Tap::open(&options(name)).unwrap_err().to_string();
-        assert!(
-            error.contains("is no name for an interface"),
-            "{name:?}: {error}"
-        );
+        assert!(error.contains("is no name for an interface"), "{name:?}: {error}");
     }
     for mtu in [0, 67, 9587, usize::MAX] {
-        let error = Tap::open(&TapOptions {
-            mtu: Some(mtu),
-            ..options("conictest")
-        });
+        let error = Tap::open(&TapOptions { mtu: Some(mtu), ..options("conictest") });
         let error = error.unwrap_err().to_string();
         assert!(error.contains("out of range: give 68 to 9586"), "{error}");
     }
@@ -383,12 +300,8 @@ fn without_permission_the_error_says_what_to_do() {
         let not_permitted = "making the TAP interface conictest needs CAP_NET_ADMIN: run with sudo, or create it \
                              first with: sudo ip tuntap add dev conictest mode tap user $USER";
         // Where the device file is open to root only.
-        let no_driver =
-            "/dev/net/tun cannot be opened (Permission denied (os error 13)): run with sudo, or";
-        assert!(
-            error == not_permitted || error.starts_with(no_driver),
-            "{error}"
-        );
+        let no_driver = "/dev/net/tun cannot be opened (Permission denied (os error 13)): run with sudo, or";
+        assert!(error == not_permitted || error.starts_with(no_driver), "{error}");
     };
     std::thread::spawn(without).join().unwrap();
 }
@@ -398,23 +311,9 @@ fn addresses_are_written_with_their_prefix() {
     let address: Ipv4Address = "192.168.7.1/20".parse().unwrap();
     assert_eq!(address.address().octets(), [192, 168, 7, 1]);
     assert_eq!(address.mask().octets(), [255, 255, 240, 0]);
-    assert_eq!(
-        "1.2.3.4/0".parse::<Ipv4Address>().unwrap().mask().octets(),
-        [0; 4]
-    );
-    assert_eq!(
-        "1.2.3.4/32".parse::<Ipv4Address>().unwrap().mask().octets(),
-        [255; 4]
-    );
-    for wrong in [
-        "1.2.3.4",
-        "1.2.3.4/33",
-        "1.2.3/8",
-        "/8",
-        "",
-        "1.2.3.4/",
-        "1.2.3.4/-1",
-    ] {
+    assert_eq!("1.2.3.4/0".parse::<Ipv4Address>().unwrap().mask().octets(), [0; 4]);
+    assert_eq!("1.2.3.4/32".parse::<Ipv4Address>().unwrap().mask().octets(), [255; 4]);
+    for wrong in ["1.2.3.4", "1.2.3.4/33", "1.2.3/8", "/8", "", "1.2.3.4/", "1.2.3.4/-1"] {
         assert!(wrong.parse::<Ipv4Address>().is_err(), "{wrong:?}");
     }
 }

@@ -105,8 +105,7 @@ impl fmt::Display for CaptureError {
 impl std::error::Error for CaptureError {}
 
 /// What to do about a file that is damaged from some point on.
-const DAMAGED: &str =
-    "the file is damaged from here on; capture it again, or keep the frames before with editcap";
+const DAMAGED: &str = "the file is damaged from here on; capture it again, or keep the frames before with editcap";
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,10 +125,7 @@ impl fmt::Display for Problem {
                 )
             }
             Problem::SameFile => write!(f, "is the capture being replayed; record to another file"),
-            Problem::Empty => write!(
-                f,
-                "the file is empty, not a capture; was the capture stopped before it began?"
-            ),
+            Problem::Empty => write!(f, "the file is empty, not a capture; was the capture stopped before it began?"),
             Problem::UnknownMagic([a, b, c, d]) => write!(
                 f,
                 "begins with {a:02x} {b:02x} {c:02x} {d:02x}, which is neither pcap nor pcapng; \
@@ -138,18 +134,14 @@ impl fmt::Display for Problem {
             Problem::Compressed(with) => {
                 write!(f, "is compressed; decompress it first, with: {with}")
             }
-            Problem::PcapVariant => write!(
-                f,
-                "is a pcap variant with other record headers; convert it with: editcap -F pcap IN OUT.pcap"
-            ),
+            Problem::PcapVariant => {
+                write!(f, "is a pcap variant with other record headers; convert it with: editcap -F pcap IN OUT.pcap")
+            }
             Problem::UnsupportedVersion(major, minor) => write!(
                 f,
                 "is of format version {major}.{minor}; known are pcap 2.4 and pcapng 1.0 and 1.2. Convert it with editcap"
             ),
-            Problem::NotEthernet {
-                link_type,
-                interface,
-            } => {
+            Problem::NotEthernet { link_type, interface } => {
                 if let Some(interface) = interface {
                     write!(f, "a packet of interface {interface}, which ")?;
                 }
@@ -158,15 +150,32 @@ impl fmt::Display for Problem {
                     "has link type {link_type}, not Ethernet (1); capture on an Ethernet interface, not on \"any\" or a tunnel"
                 )
             }
-            Problem::EndsInside {
-                what,
-                needed,
-                found,
-            } => write!(
+            Problem::EndsInside { what, needed, found } => write!(
                 f,
                 "the file ends inside {what}: {found} of {needed} bytes are there; \
                  the capture was cut short, and what lies before is sound"
             ),
+            Problem::TooManyInterfaces(limit) => {
+                write!(f, "more than {limit} interfaces in one section; split the file with editcap")
+            }
+            Problem::TimestampTooLate => {
+                write!(f, "a timestamp past the year 2106, which pcap cannot hold; write a .pcapng")
+            }
+            Problem::AbsurdCapturedLength(..)
+            | Problem::BlockLength { .. }
+            | Problem::BlockLengthsDiffer(..)
+            | Problem::PacketOutgrowsBlock { .. }
+            | Problem::ByteOrderMagic(..)
+            | Problem::InterfaceOption(..)
+            | Problem::UnknownInterface(..) => self.fmt_damage(f),
+        }
+    }
+}
+
+impl Problem {
+    /// The text of what only a damaged file has.
+    fn fmt_damage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Problem::AbsurdCapturedLength(length) => {
                 write!(
                     f,
@@ -174,51 +183,26 @@ impl fmt::Display for Problem {
                 )
             }
             Problem::BlockLength { what, length, must } => {
-                write!(
-                    f,
-                    "{what} claims a length of {length} bytes and must have {must}; {DAMAGED}"
-                )
+                write!(f, "{what} claims a length of {length} bytes and must have {must}; {DAMAGED}")
             }
             Problem::BlockLengthsDiffer(first, last) => {
-                write!(
-                    f,
-                    "a block says {first} bytes at its beginning and {last} at its end; {DAMAGED}"
-                )
+                write!(f, "a block says {first} bytes at its beginning and {last} at its end; {DAMAGED}")
             }
             Problem::PacketOutgrowsBlock { captured, room } => {
-                write!(
-                    f,
-                    "a packet claims {captured} bytes, and its block has room for {room}; {DAMAGED}"
-                )
+                write!(f, "a packet claims {captured} bytes, and its block has room for {room}; {DAMAGED}")
             }
             Problem::ByteOrderMagic([a, b, c, d]) => write!(
                 f,
                 "a section's byte-order magic is {a:02x} {b:02x} {c:02x} {d:02x}, not 1a 2b 3c 4d either way round; {DAMAGED}"
             ),
             Problem::InterfaceOption(code) => {
-                write!(
-                    f,
-                    "option {code} of an interface has a length that it cannot have; {DAMAGED}"
-                )
+                write!(f, "option {code} of an interface has a length that it cannot have; {DAMAGED}")
             }
             Problem::UnknownInterface(interface) => {
-                write!(
-                    f,
-                    "a packet of interface {interface}, which no block before describes; {DAMAGED}"
-                )
+                write!(f, "a packet of interface {interface}, which no block before describes; {DAMAGED}")
             }
-            Problem::TooManyInterfaces(limit) => {
-                write!(
-                    f,
-                    "more than {limit} interfaces in one section; split the file with editcap"
-                )
-            }
-            Problem::TimestampTooLate => {
-                write!(
-                    f,
-                    "a timestamp past the year 2106, which pcap cannot hold; write a .pcapng"
-                )
-            }
+            // `fmt`, the only caller, names them all.
+            _ => Ok(()),
         }
     }
 }

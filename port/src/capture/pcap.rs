@@ -33,18 +33,10 @@ pub(super) struct Pcap {
 
 impl Pcap {
     /// Reads the file header, whose magic number has been seen.
-    pub(super) fn begin<R: Read>(
-        source: &mut Source<R>,
-        order: Order,
-        fraction_unit: u64,
-    ) -> Result<Pcap, Problem> {
+    pub(super) fn begin<R: Read>(source: &mut Source<R>, order: Order, fraction_unit: u64) -> Result<Pcap, Problem> {
         let header = source.peek(HEADER)?;
         if header.len() < HEADER {
-            return Err(Problem::ends_inside(
-                "the file header",
-                HEADER,
-                header.len(),
-            ));
+            return Err(Problem::ends_inside("the file header", HEADER, header.len()));
         }
         let (major, minor) = (order.u16(header, 4), order.u16(header, 6));
         if (major, minor) != (2, 4) {
@@ -54,23 +46,12 @@ impl Pcap {
         let network = order.u32(header, 20);
         let link_type = network as u16;
         if link_type != ETHERNET {
-            return Err(Problem::NotEthernet {
-                link_type,
-                interface: None,
-            });
+            return Err(Problem::NotEthernet { link_type, interface: None });
         }
         // Bit 26 says that the top four bits count the frame check sequence, in 16-bit words.
-        let check_sequence = if network & (1 << 26) != 0 {
-            (network >> 28) * 2
-        } else {
-            0
-        };
+        let check_sequence = if network & (1 << 26) != 0 { (network >> 28) * 2 } else { 0 };
         source.consume(HEADER);
-        Ok(Pcap {
-            order,
-            fraction_unit,
-            check_sequence,
-        })
+        Ok(Pcap { order, fraction_unit, check_sequence })
     }
 
     /// Reads the next record.
@@ -82,11 +63,7 @@ impl Pcap {
             if header.is_empty() {
                 return Ok(Step::End);
             }
-            return Err(Problem::ends_inside(
-                "a record's header",
-                RECORD_HEADER,
-                header.len(),
-            ));
+            return Err(Problem::ends_inside("a record's header", RECORD_HEADER, header.len()));
         }
         let seconds = u64::from(self.order.u32(header, 0));
         let fraction = u64::from(self.order.u32(header, 4));
@@ -103,12 +80,7 @@ impl Pcap {
         source.consume(length);
         // Below 2^64: 2^32 seconds are 4.3e18 nanoseconds, 2^32 microseconds 4.3e12.
         let nanoseconds = seconds * 1_000_000_000 + fraction * self.fraction_unit;
-        let record = Record {
-            offset,
-            timestamp: Some(Timestamp::from_nanoseconds(nanoseconds)),
-            captured,
-            wire,
-        };
+        let record = Record { offset, timestamp: Some(Timestamp::from_nanoseconds(nanoseconds)), captured, wire };
         Ok(Step::Packet(Located {
             record: record.without_check_sequence(self.check_sequence),
             data: offset + RECORD_HEADER as u64,

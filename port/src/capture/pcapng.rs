@@ -53,10 +53,7 @@ pub(super) struct Pcapng {
 impl Pcapng {
     /// A file that begins with a section header, which is yet to be read.
     pub(super) fn new() -> Pcapng {
-        Pcapng {
-            order: Order::Little,
-            interfaces: Vec::new(),
-        }
+        Pcapng { order: Order::Little, interfaces: Vec::new() }
     }
 
     /// Reads the next block.
@@ -128,14 +125,7 @@ impl Pcapng {
 
     fn interface<R: Read>(&mut self, source: &mut Source<R>, length: u32) -> Result<Step, Problem> {
         let order = self.order;
-        let block = whole(
-            source,
-            order,
-            "an interface description",
-            length,
-            20,
-            "20 to 524288",
-        )?;
+        let block = whole(source, order, "an interface description", length, 20, "20 to 524288")?;
         let mut interface = Interface {
             link_type: order.u16(block, 8),
             snapshot_length: order.u32(block, 12),
@@ -152,43 +142,22 @@ impl Pcapng {
     }
 
     #[inline]
-    fn packet<R: Read>(
-        &self,
-        source: &mut Source<R>,
-        kind: u32,
-        length: u32,
-    ) -> Result<Step, Problem> {
+    fn packet<R: Read>(&self, source: &mut Source<R>, kind: u32, length: u32) -> Result<Step, Problem> {
         let offset = source.offset();
         let order = self.order;
         let simple = kind == SIMPLE_PACKET;
-        let (header, must) = if simple {
-            (SIMPLE_PACKET_HEADER, "16 to 524288")
-        } else {
-            (PACKET_HEADER, "32 to 524288")
-        };
-        let block = whole(
-            source,
-            order,
-            "a packet block",
-            length,
-            header + TRAILER,
-            must,
-        )?;
+        let (header, must) =
+            if simple { (SIMPLE_PACKET_HEADER, "16 to 524288") } else { (PACKET_HEADER, "32 to 524288") };
+        let block = whole(source, order, "a packet block", length, header + TRAILER, must)?;
         let number = match kind {
             ENHANCED_PACKET => order.u32(block, 8),
             OBSOLETE_PACKET => u32::from(order.u16(block, 8)),
             _ => 0,
         };
-        let interface = self
-            .interfaces
-            .get(number as usize)
-            .ok_or(Problem::UnknownInterface(number))?;
+        let interface = self.interfaces.get(number as usize).ok_or(Problem::UnknownInterface(number))?;
         if interface.link_type != ETHERNET {
             let link_type = interface.link_type;
-            return Err(Problem::NotEthernet {
-                link_type,
-                interface: Some(number),
-            });
+            return Err(Problem::NotEthernet { link_type, interface: Some(number) });
         }
         let (captured, wire, timestamp) = if simple {
             let wire = order.u32(block, 8);
@@ -206,18 +175,9 @@ impl Pcapng {
         if captured > CAPTURED_MAX {
             return Err(Problem::AbsurdCapturedLength(captured));
         }
-        let record = Record {
-            offset,
-            timestamp,
-            captured,
-            wire,
-        }
-        .without_check_sequence(interface.check_sequence);
+        let record = Record { offset, timestamp, captured, wire }.without_check_sequence(interface.check_sequence);
         source.consume(length as usize);
-        Ok(Step::Packet(Located {
-            record,
-            data: offset + header as u64,
-        }))
+        Ok(Step::Packet(Located { record, data: offset + header as u64 }))
     }
 }
 
@@ -256,21 +216,12 @@ impl Interface {
     }
 }
 
-fn check_length(
-    what: &'static str,
-    length: u32,
-    least: usize,
-    must: &'static str,
-) -> Result<(), Problem> {
+fn check_length(what: &'static str, length: u32, least: usize, must: &'static str) -> Result<(), Problem> {
     if (length as usize) < least {
         return Err(Problem::BlockLength { what, length, must });
     }
     if !length.is_multiple_of(4) {
-        return Err(Problem::BlockLength {
-            what,
-            length,
-            must: "a multiple of 4",
-        });
+        return Err(Problem::BlockLength { what, length, must: "a multiple of 4" });
     }
     Ok(())
 }

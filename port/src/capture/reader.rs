@@ -91,11 +91,7 @@ impl Order {
 
 impl Problem {
     pub(super) fn ends_inside(what: &'static str, needed: usize, found: usize) -> Problem {
-        Problem::EndsInside {
-            what,
-            needed: needed as u64,
-            found: found as u64,
-        }
+        Problem::EndsInside { what, needed: needed as u64, found: found as u64 }
     }
 }
 
@@ -154,18 +150,8 @@ impl<R: Read> CaptureReader<R> {
         let file = name.into();
         let mut source = Source::new(reader);
         match begin(&mut source) {
-            Ok(format) => Ok(CaptureReader {
-                file,
-                source,
-                format,
-                current: (0, 0),
-                ended: false,
-            }),
-            Err(problem) => Err(CaptureError {
-                file,
-                offset: 0,
-                problem,
-            }),
+            Ok(format) => Ok(CaptureReader { file, source, format, current: (0, 0), ended: false }),
+            Err(problem) => Err(CaptureError { file, offset: 0, problem }),
         }
     }
 
@@ -202,19 +188,11 @@ impl<R: Read> CaptureReader<R> {
     #[inline]
     pub fn data(&self) -> &[u8] {
         let (offset, length) = self.current;
-        if length == 0 {
-            &[]
-        } else {
-            self.source.at(offset, length)
-        }
+        if length == 0 { &[] } else { self.source.at(offset, length) }
     }
 
     fn error(&self, offset: u64, problem: Problem) -> CaptureError {
-        CaptureError {
-            file: self.file.clone(),
-            offset,
-            problem,
-        }
+        CaptureError { file: self.file.clone(), offset, problem }
     }
 }
 
@@ -227,9 +205,7 @@ impl<R: Read + Seek> CaptureReader<R> {
         self.current.1 = 0;
         self.ended = true;
         let offset = self.source.offset();
-        self.source
-            .rewind()
-            .map_err(|error| self.error(offset, Problem::CannotRewind(error)))?;
+        self.source.rewind().map_err(|error| self.error(offset, Problem::CannotRewind(error)))?;
         self.format = begin(&mut self.source).map_err(|problem| self.error(0, problem))?;
         self.ended = false;
         Ok(())
@@ -241,9 +217,7 @@ impl<R: Read + Seek> CaptureReader<R> {
     /// The file is a pipe or the like.
     pub(super) fn check_rewind(&mut self) -> Result<(), CaptureError> {
         let offset = self.source.offset();
-        self.source
-            .check_seekable()
-            .map_err(|error| self.error(offset, Problem::CannotRewind(error)))
+        self.source.check_seekable().map_err(|error| self.error(offset, Problem::CannotRewind(error)))
     }
 }
 
@@ -263,10 +237,7 @@ fn begin<R: Read>(source: &mut Source<R>) -> Result<Format, Problem> {
         pcapng.step(source)?;
         return Ok(Format::Pcapng(pcapng));
     }
-    for (order, number) in [
-        (Order::Little, u32::from_le_bytes(magic)),
-        (Order::Big, u32::from_be_bytes(magic)),
-    ] {
+    for (order, number) in [(Order::Little, u32::from_le_bytes(magic)), (Order::Big, u32::from_be_bytes(magic))] {
         let fraction_unit = match number {
             pcap::MAGIC_MICROSECONDS => 1_000,
             pcap::MAGIC_NANOSECONDS => 1,

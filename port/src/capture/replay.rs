@@ -27,26 +27,19 @@ pub struct Speed {
 
 impl Speed {
     /// As recorded.
-    pub const RECORDED: Speed = Speed {
-        numerator: 1,
-        denominator: 1,
-    };
+    pub const RECORDED: Speed = Speed { numerator: 1, denominator: 1 };
 
     /// `numerator / denominator` times as fast as recorded; `None` where either is 0.
     pub const fn new(numerator: u32, denominator: u32) -> Option<Speed> {
         if numerator == 0 || denominator == 0 {
             return None;
         }
-        Some(Speed {
-            numerator,
-            denominator,
-        })
+        Some(Speed { numerator, denominator })
     }
 
     /// The time that `nanoseconds` of the recording take, rounded down; saturates.
     fn time(self, nanoseconds: u64) -> Time {
-        let picoseconds = u128::from(nanoseconds) * 1_000 * u128::from(self.denominator)
-            / u128::from(self.numerator);
+        let picoseconds = u128::from(nanoseconds) * 1_000 * u128::from(self.denominator) / u128::from(self.numerator);
         Time::from_picoseconds(u64::try_from(picoseconds).unwrap_or(u64::MAX))
     }
 }
@@ -56,7 +49,8 @@ impl FromStr for Speed {
 
     /// A decimal number such as `2`, `0.5` or `1.25`, with up to six digits behind the point.
     fn from_str(text: &str) -> Result<Speed, &'static str> {
-        const WRONG: &str = "a speed is a number above 0 such as 2, 0.5 or 1.25, with up to six digits behind the point";
+        const WRONG: &str =
+            "a speed is a number above 0 such as 2, 0.5 or 1.25, with up to six digits behind the point";
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if !digits(whole) || !digits(fraction) || fraction.len() > 6 {
@@ -119,12 +113,7 @@ pub struct Replay {
 
 impl Default for Replay {
     fn default() -> Replay {
-        Replay {
-            pace: Pace::AsFastAsPossible,
-            loops: Loops::ONCE,
-            short_frames: ShortFrames::Pad,
-            loop_gap: None,
-        }
+        Replay { pace: Pace::AsFastAsPossible, loops: Loops::ONCE, short_frames: ShortFrames::Pad, loop_gap: None }
     }
 }
 
@@ -157,12 +146,7 @@ impl CapturePort<File> {
     /// # Errors
     /// The file cannot be made.
     pub fn record(path: &Path, epoch: Timestamp) -> Result<CapturePort, PortError> {
-        CapturePort {
-            input: None,
-            output: None,
-            counters: Counters::default(),
-        }
-        .recording_to(path, epoch)
+        CapturePort { input: None, output: None, counters: Counters::default() }.recording_to(path, epoch)
     }
 
     /// The same port, recording what it transmits in a new file at `path` (`.pcap` or `.pcapng`). A frame's time is
@@ -176,17 +160,9 @@ impl CapturePort<File> {
             && (there.dev(), there.ino()) == (replayed.dev(), replayed.ino())
         {
             let file = path.to_owned();
-            return Err(CaptureError {
-                file,
-                offset: 0,
-                problem: Problem::SameFile,
-            }
-            .into());
+            return Err(CaptureError { file, offset: 0, problem: Problem::SameFile }.into());
         }
-        self.output = Some(Output {
-            writer: CaptureWriter::create(path)?,
-            epoch,
-        });
+        self.output = Some(Output { writer: CaptureWriter::create(path)?, epoch });
         Ok(self)
     }
 }
@@ -196,19 +172,12 @@ impl<R: Read + Seek> CapturePort<R> {
     ///
     /// # Errors
     /// It is a pipe or the like, and to be replayed more than once.
-    pub fn replay_from(
-        mut reader: CaptureReader<R>,
-        replay: Replay,
-    ) -> Result<CapturePort<R>, PortError> {
+    pub fn replay_from(mut reader: CaptureReader<R>, replay: Replay) -> Result<CapturePort<R>, PortError> {
         if replay.loops != Loops::ONCE {
             reader.check_rewind()?;
         }
         let input = Some(Input::new(reader, replay));
-        Ok(CapturePort {
-            input,
-            output: None,
-            counters: Counters::default(),
-        })
+        Ok(CapturePort { input, output: None, counters: Counters::default() })
     }
 }
 
@@ -274,24 +243,10 @@ struct Input<R> {
 
 impl<R: Read + Seek> Input<R> {
     fn new(reader: CaptureReader<R>, replay: Replay) -> Input<R> {
-        Input {
-            reader,
-            replay,
-            pending: None,
-            repeats: 0,
-            delivered: 0,
-            origin: None,
-            last_due: None,
-            ended: false,
-        }
+        Input { reader, replay, pending: None, repeats: 0, delivered: 0, origin: None, last_due: None, ended: false }
     }
 
-    fn receive(
-        &mut self,
-        now: Time,
-        frame: &mut [u8],
-        counters: &mut Counters,
-    ) -> Result<Receive, CaptureError> {
+    fn receive(&mut self, now: Time, frame: &mut [u8], counters: &mut Counters) -> Result<Receive, CaptureError> {
         if self.ended {
             return Ok(Receive::End);
         }
@@ -299,10 +254,7 @@ impl<R: Read + Seek> Input<R> {
             Some(pending) => pending,
             None => match self.next_record() {
                 Ok(Some(record)) if self.is_wanted(&record, counters) => {
-                    let pending = Pending {
-                        captured: record.timestamp,
-                        due: self.due(now, record.timestamp),
-                    };
+                    let pending = Pending { captured: record.timestamp, due: self.due(now, record.timestamp) };
                     self.pending = Some(pending);
                     pending
                 }
@@ -335,10 +287,7 @@ impl<R: Read + Seek> Input<R> {
             counters.received_padded += 1;
         }
         counters.count_received(length);
-        Ok(Receive::Frame {
-            length,
-            captured: pending.captured,
-        })
+        Ok(Receive::Frame { length, captured: pending.captured })
     }
 
     /// The next record, of the next pass where this one is over and there is one.

@@ -23,14 +23,7 @@ pub(super) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(super) fn new(reader: R) -> Source<R> {
-        Source {
-            reader,
-            buffer: vec![0; CAPACITY].into_boxed_slice(),
-            start: 0,
-            end: 0,
-            base: 0,
-            ended: false,
-        }
+        Source { reader, buffer: vec![0; CAPACITY].into_boxed_slice(), start: 0, end: 0, base: 0, ended: false }
     }
 
     pub(super) fn reader(&self) -> &R {

@@ -41,10 +41,7 @@ enum Unit {
 
 impl Clock {
     /// Microseconds since 1970: what a pcapng interface uses that says nothing.
-    pub(super) const MICROSECONDS: Clock = Clock {
-        unit: Unit::Nanoseconds(1_000),
-        offset_seconds: 0,
-    };
+    pub(super) const MICROSECONDS: Clock = Clock { unit: Unit::Nanoseconds(1_000), offset_seconds: 0 };
 
     /// The same clock with the resolution of an `if_tsresol` option: the top bit chooses between 10^-n and 2^-n seconds.
     pub(super) fn with_resolution(self, option: u8) -> Clock {
@@ -61,10 +58,7 @@ impl Clock {
 
     /// The same clock with the offset of an `if_tsoffset` option.
     pub(super) fn with_offset(self, offset_seconds: i64) -> Clock {
-        Clock {
-            offset_seconds,
-            ..self
-        }
+        Clock { offset_seconds, ..self }
     }
 
     /// The time that this clock shows as `units`, rounded down; before 1970 and after 2554 it saturates.
@@ -92,9 +86,7 @@ mod tests {
     use super::*;
 
     fn at(resolution: u8, offset: i64, units: u64) -> u64 {
-        let clock = Clock::MICROSECONDS
-            .with_resolution(resolution)
-            .with_offset(offset);
+        let clock = Clock::MICROSECONDS.with_resolution(resolution).with_offset(offset);
         clock.timestamp(units).nanoseconds()
     }
 

@@ -56,13 +56,8 @@ impl CaptureWriter<File> {
     /// # Errors
     /// The extension is neither `.pcap` nor `.pcapng`, or the file cannot be made.
     pub fn create(path: &Path) -> Result<CaptureWriter<File>, CaptureError> {
-        let failed = |problem| CaptureError {
-            file: path.to_owned(),
-            offset: 0,
-            problem,
-        };
-        let format =
-            CaptureFormat::of_path(path).ok_or_else(|| failed(Problem::UnknownExtension))?;
+        let failed = |problem| CaptureError { file: path.to_owned(), offset: 0, problem };
+        let format = CaptureFormat::of_path(path).ok_or_else(|| failed(Problem::UnknownExtension))?;
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -81,13 +76,7 @@ impl<W: Write> CaptureWriter<W> {
             CaptureFormat::Pcap => pcap_header(&mut buffer),
             CaptureFormat::Pcapng => pcapng_header(&mut buffer),
         }
-        CaptureWriter {
-            file: name.into(),
-            out,
-            format,
-            buffer,
-            written: 0,
-        }
+        CaptureWriter { file: name.into(), out, format, buffer, written: 0 }
     }
 
     /// Writes one frame.
@@ -104,8 +93,7 @@ impl<W: Write> CaptureWriter<W> {
         }
         // The longest record is its frame, 32 bytes and up to 3 of padding.
         if self.buffer.len() + frame.len() + 36 > BUFFER {
-            self.write_out()
-                .map_err(|error| self.error(Problem::Write(error)))?;
+            self.write_out().map_err(|error| self.error(Problem::Write(error)))?;
         }
         let nanoseconds = captured.nanoseconds();
         match self.format {
@@ -124,8 +112,7 @@ impl<W: Write> CaptureWriter<W> {
                 let head = [pcapng::ENHANCED_PACKET, total, 0, high, low, length, length];
                 words(&mut self.buffer, &head);
                 self.buffer.extend_from_slice(frame);
-                self.buffer
-                    .extend_from_slice(&[0; 3][..(padded - length) as usize]);
+                self.buffer.extend_from_slice(&[0; 3][..(padded - length) as usize]);
                 words(&mut self.buffer, &[total]);
             }
         }
@@ -137,9 +124,7 @@ impl<W: Write> CaptureWriter<W> {
     /// # Errors
     /// The disk is full.
     pub fn finish(&mut self) -> Result<(), CaptureError> {
-        self.write_out()
-            .and_then(|()| self.out.flush())
-            .map_err(|error| self.error(Problem::Write(error)))
+        self.write_out().and_then(|()| self.out.flush()).map_err(|error| self.error(Problem::Write(error)))
     }
 
     /// Writes the buffer; what an error leaves unwritten stays in it, so that a later call continues without a tear.
@@ -162,11 +147,7 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     fn error(&self, problem: Problem) -> CaptureError {
-        CaptureError {
-            file: self.file.clone(),
-            offset: self.written,
-            problem,
-        }
+        CaptureError { file: self.file.clone(), offset: self.written, problem }
     }
 }
 
@@ -186,48 +167,15 @@ fn words(buffer: &mut Vec<u8>, words: &[u32]) {
 fn pcap_header(buffer: &mut Vec<u8>) {
     let version = 2 | 4 << 16;
     let link_type = u32::from(pcap::ETHERNET);
-    words(
-        buffer,
-        &[
-            pcap::MAGIC_NANOSECONDS,
-            version,
-            0,
-            0,
-            SNAPSHOT_LENGTH,
-            link_type,
-        ],
-    );
+    words(buffer, &[pcap::MAGIC_NANOSECONDS, version, 0, 0, SNAPSHOT_LENGTH, link_type]);
 }
 
 fn pcapng_header(buffer: &mut Vec<u8>) {
     let unknown = u32::MAX;
-    words(
-        buffer,
-        &[
-            pcapng::SECTION_HEADER,
-            28,
-            pcapng::BYTE_ORDER_MAGIC,
-            1,
-            unknown,
-            unknown,
-            28,
-        ],
-    );
+    words(buffer, &[pcapng::SECTION_HEADER, 28, pcapng::BYTE_ORDER_MAGIC, 1, unknown, unknown, 28]);
     let resolution_head = u32::from(pcapng::OPTION_RESOLUTION) | 1 << 16;
     let nanoseconds = 9;
     let end_of_options = 0;
     let link_type = u32::from(pcap::ETHERNET);
-    words(
-        buffer,
-        &[
-            pcapng::INTERFACE_DESCRIPTION,
-            32,
-            link_type,
-            0,
-            resolution_head,
-            nanoseconds,
-            end_of_options,
-            32,
-        ],
-    );
+    words(buffer, &[pcapng::INTERFACE_DESCRIPTION, 32, link_type, 0, resolution_head, nanoseconds, end_of_options, 32]);
 }

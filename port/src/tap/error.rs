@@ -48,19 +48,12 @@ pub enum TapProblem {
 
 impl fmt::Display for TapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.name.is_empty() {
-            "NAME"
-        } else {
-            &self.name
-        };
+        let name = if self.name.is_empty() { "NAME" } else { &self.name };
         match &self.problem {
             TapProblem::Driver(error) => {
                 write!(f, "/dev/net/tun cannot be opened ({error}): ")?;
                 if error.raw_os_error() == Some(libc::EACCES) {
-                    write!(
-                        f,
-                        "run with sudo, or allow it with: sudo chmod 666 /dev/net/tun"
-                    )
+                    write!(f, "run with sudo, or allow it with: sudo chmod 666 /dev/net/tun")
                 } else {
                     write!(
                         f,
@@ -74,38 +67,25 @@ impl fmt::Display for TapError {
                 "making the TAP interface {name} needs CAP_NET_ADMIN: run with sudo, or create it first with: \
                  sudo ip tuntap add dev {name} mode tap user $USER"
             ),
-            TapProblem::Busy => write!(
-                f,
-                "the TAP interface {name} is in use by another process: stop that, or choose another name"
-            ),
-            TapProblem::NotTap => write!(
-                f,
-                "the interface {name} exists and is not a TAP interface of one queue: choose another name"
-            ),
-            TapProblem::Name => write!(
-                f,
-                "{name:?} is no name for an interface: give 1 to 15 letters, digits, '-', '_' or '.'"
-            ),
-            TapProblem::Mtu { mtu, most } => {
-                write!(
-                    f,
-                    "an MTU of {mtu} bytes is out of range: give 68 to {most}"
-                )
+            TapProblem::Busy => {
+                write!(f, "the TAP interface {name} is in use by another process: stop that, or choose another name")
             }
-            TapProblem::Setting {
-                what,
-                command,
-                error,
-            } => write!(
+            TapProblem::NotTap => {
+                write!(f, "the interface {name} exists and is not a TAP interface of one queue: choose another name")
+            }
+            TapProblem::Name => {
+                write!(f, "{name:?} is no name for an interface: give 1 to 15 letters, digits, '-', '_' or '.'")
+            }
+            TapProblem::Mtu { mtu, most } => {
+                write!(f, "an MTU of {mtu} bytes is out of range: give 68 to {most}")
+            }
+            TapProblem::Setting { what, command, error } => write!(
                 f,
                 "{what} of the TAP interface {name} cannot be set ({error}): run with sudo, or set it first with: \
                  sudo ip {command} dev {name}"
             ),
             TapProblem::Gone(error) => {
-                write!(
-                    f,
-                    "the TAP interface {name} can no longer be used ({error}); was it removed?"
-                )
+                write!(f, "the TAP interface {name} can no longer be used ({error}); was it removed?")
             }
         }
     }

@@ -19,10 +19,7 @@ pub(super) struct Device {
 impl Device {
     /// Makes or attaches to the interface, without packet information before each frame, not blocking.
     pub(super) fn open(name: Option<&str>) -> Result<Device, TapError> {
-        let failed = |problem| TapError {
-            name: name.unwrap_or_default().to_owned(),
-            problem,
-        };
+        let failed = |problem| TapError { name: name.unwrap_or_default().to_owned(), problem };
         // The kernel puts a number in place of "%d", and so no name given may have one.
         let mut request = match name {
             Some(name) if is_name(name) => request(name),
@@ -44,11 +41,7 @@ impl Device {
                 _ => TapProblem::Driver(error),
             })
         })?;
-        let name = request
-            .ifr_name
-            .iter()
-            .map(|&byte| byte as u8)
-            .take_while(|&byte| byte != 0);
+        let name = request.ifr_name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
         let name = String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned();
         Ok(Device { file, name })
     }
@@ -66,14 +59,8 @@ impl Device {
         // The kernel cuts what does not fit without a word; one byte of room beyond shows it.
         let mut beyond = [0u8; 1];
         let parts = [
-            libc::iovec {
-                iov_base: frame.as_mut_ptr().cast(),
-                iov_len: frame.len(),
-            },
-            libc::iovec {
-                iov_base: beyond.as_mut_ptr().cast(),
-                iov_len: beyond.len(),
-            },
+            libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() },
+            libc::iovec { iov_base: beyond.as_mut_ptr().cast(), iov_len: beyond.len() },
         ];
         // SAFETY: both parts are memory that is borrowed here for writing, of the lengths given, and outlive the call.
         let length = unsafe { libc::readv(self.file.as_raw_fd(), parts.as_ptr(), 2) };
@@ -88,8 +75,7 @@ impl Device {
 
     pub(super) fn mtu(&self) -> Result<usize, TapError> {
         let mut request = request(&self.name);
-        self.control(libc::SIOCGIFMTU, &mut request)
-            .map_err(|error| self.refused("the MTU", "link show", error))?;
+        self.control(libc::SIOCGIFMTU, &mut request).map_err(|error| self.refused("the MTU", "link show", error))?;
         // SAFETY: the kernel has answered SIOCGIFMTU, which fills in this member; any bits are an integer.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
         Ok(usize::try_from(mtu).unwrap_or(0))
@@ -107,9 +93,8 @@ impl Device {
         for (setting, value) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
             let mut request = request(&self.name);
             request.ifr_ifru.ifru_addr = socket_address(value);
-            self.control(setting, &mut request).map_err(|error| {
-                self.refused("the address", "address add ADDRESS/PREFIX", error)
-            })?;
+            self.control(setting, &mut request)
+                .map_err(|error| self.refused("the address", "address add ADDRESS/PREFIX", error))?;
         }
         Ok(())
     }
@@ -117,8 +102,7 @@ impl Device {
     pub(super) fn bring_up(&self) -> Result<(), TapError> {
         let mut request = request(&self.name);
         let refused = |error| self.refused("the state", "link set up", error);
-        self.control(libc::SIOCGIFFLAGS, &mut request)
-            .map_err(refused)?;
+        self.control(libc::SIOCGIFFLAGS, &mut request).map_err(refused)?;
         // SAFETY: the kernel has answered SIOCGIFFLAGS, which fills in this member; any bits are an integer.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         let up = libc::IFF_UP as libc::c_short;
@@ -126,15 +110,13 @@ impl Device {
             return Ok(());
         }
         request.ifr_ifru.ifru_flags = flags | up;
-        self.control(libc::SIOCSIFFLAGS, &mut request)
-            .map_err(refused)
+        self.control(libc::SIOCSIFFLAGS, &mut request).map_err(refused)
     }
 
     /// A request about the interface, which goes through any socket of the network namespace.
     fn control(&self, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
         // SAFETY: no memory is passed.
-        let socket =
-            unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if socket < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -144,24 +126,14 @@ impl Device {
     }
 
     fn refused(&self, what: &'static str, command: &'static str, error: io::Error) -> TapError {
-        TapError {
-            name: self.name.clone(),
-            problem: TapProblem::Setting {
-                what,
-                command,
-                error,
-            },
-        }
+        TapError { name: self.name.clone(), problem: TapProblem::Setting { what, command, error } }
     }
 }
 
 /// Whether the kernel takes this as the name of an interface.
 fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..libc::IFNAMSIZ).contains(&name.len())
-        && name.bytes().all(allowed)
-        && name != "."
-        && name != ".."
+    (1..libc::IFNAMSIZ).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
 fn request(name: &str) -> libc::ifreq {
@@ -181,18 +153,11 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     for (to, from) in data[2..6].iter_mut().zip(address.octets()) {
         *to = from as libc::c_char;
     }
-    libc::sockaddr {
-        sa_family: libc::AF_INET as libc::sa_family_t,
-        sa_data: data,
-    }
+    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
 }
 
 fn ioctl(file: BorrowedFd<'_>, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: every code used here reads and writes one `ifreq`, which is borrowed for writing and fully initialised.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), code, std::ptr::from_mut(request)) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

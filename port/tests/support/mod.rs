@@ -18,20 +18,12 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn u16(&mut self, value: u16) {
-        let bytes = if self.big {
-            value.to_be_bytes()
-        } else {
-            value.to_le_bytes()
-        };
+        let bytes = if self.big { value.to_be_bytes() } else { value.to_le_bytes() };
         self.bytes.extend(bytes);
     }
 
     pub fn u32(&mut self, value: u32) {
-        let bytes = if self.big {
-            value.to_be_bytes()
-        } else {
-            value.to_le_bytes()
-        };
+        let bytes = if self.big { value.to_be_bytes() } else { value.to_le_bytes() };
         self.bytes.extend(bytes);
     }
 
@@ -48,10 +40,7 @@ impl Fixture {
     }
 
     pub fn pcap(big: bool, magic: u32, network: u32) -> Fixture {
-        let mut file = Fixture {
-            big,
-            ..Fixture::default()
-        };
+        let mut file = Fixture { big, ..Fixture::default() };
         file.u32(magic);
         file.u16(2);
         file.u16(4);
@@ -85,10 +74,7 @@ impl Fixture {
 
     pub fn section(mut self, big: bool) -> Fixture {
         self.big = big;
-        let mut body = Fixture {
-            big,
-            ..Fixture::default()
-        };
+        let mut body = Fixture { big, ..Fixture::default() };
         body.u32(0x1a2b_3c4d);
         body.u16(1);
         body.u16(0);
@@ -109,10 +95,7 @@ impl Fixture {
 
     /// An interface with options of (code, value).
     pub fn interface(self, link_type: u16, snapshot: u32, options: &[(u16, &[u8])]) -> Fixture {
-        let mut body = Fixture {
-            big: self.big,
-            ..Fixture::default()
-        };
+        let mut body = Fixture { big: self.big, ..Fixture::default() };
         body.u16(link_type);
         body.u16(0);
         body.u32(snapshot);
@@ -143,10 +126,7 @@ impl Fixture {
         wire: u32,
         options: &[(u16, &[u8])],
     ) -> Fixture {
-        let mut body = Fixture {
-            big: self.big,
-            ..Fixture::default()
-        };
+        let mut body = Fixture { big: self.big, ..Fixture::default() };
         let (high, low) = ((units >> 32) as u32, units as u32);
         for word in [interface, high, low, data.len() as u32, wire] {
             body.u32(word);
@@ -157,20 +137,14 @@ impl Fixture {
     }
 
     pub fn simple(self, data: &[u8], wire: u32) -> Fixture {
-        let mut body = Fixture {
-            big: self.big,
-            ..Fixture::default()
-        };
+        let mut body = Fixture { big: self.big, ..Fixture::default() };
         body.u32(wire);
         body.padded(data);
         self.block(3, &body.bytes, true)
     }
 
     pub fn obsolete(self, interface: u16, units: u64, data: &[u8], wire: u32) -> Fixture {
-        let mut body = Fixture {
-            big: self.big,
-            ..Fixture::default()
-        };
+        let mut body = Fixture { big: self.big, ..Fixture::default() };
         body.u16(interface);
         body.u16(0xffff);
         for word in [(units >> 32) as u32, units as u32, data.len() as u32, wire] {
@@ -182,20 +156,13 @@ impl Fixture {
 
     /// The offset at which the record or block begins that holds byte `offset` (or would, if the file went on).
     pub fn start_of(&self, offset: usize) -> usize {
-        self.ends
-            .iter()
-            .copied()
-            .filter(|&end| end <= offset)
-            .max()
-            .unwrap_or(0)
+        self.ends.iter().copied().filter(|&end| end <= offset).max().unwrap_or(0)
     }
 }
 
 /// A frame of `length` bytes, each frame different.
 pub fn frame(length: usize, seed: u8) -> Vec<u8> {
-    (0..length)
-        .map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed))
-        .collect()
+    (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
 }
 
 /// One of each way in which a file can be laid out, all small.
@@ -203,17 +170,10 @@ pub fn small_files() -> Vec<(&'static str, Fixture)> {
     let (a, b) = (frame(60, 1), frame(62, 2));
     let mut files = Vec::new();
     for big in [false, true] {
-        files.push((
-            "pcap, microseconds",
-            Fixture::pcap_microseconds(big)
-                .record(1, 2, &a, 60)
-                .record(1, 3, &b, 62),
-        ));
+        files.push(("pcap, microseconds", Fixture::pcap_microseconds(big).record(1, 2, &a, 60).record(1, 3, &b, 62)));
         files.push((
             "pcap, nanoseconds",
-            Fixture::pcap_nanoseconds(big)
-                .record(1, 2, &a, 60)
-                .record(1, 3, &b[..20], 62),
+            Fixture::pcap_nanoseconds(big).record(1, 2, &a, 60).record(1, 3, &b[..20], 62),
         ));
         files.push((
             "pcapng",
