@@ -2,6 +2,7 @@
 
 mod closed_loop;
 mod latency;
+pub mod limits;
 
 pub use closed_loop::{ClosedLoop, Workload};
 pub use latency::Latency;
