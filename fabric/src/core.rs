@@ -79,7 +79,7 @@ pub trait Core {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
     }
-    /// Reads bytes of owned words, at any alignment.
+    /// Reads bytes, at any alignment. Synchronising words among them are read without ordering: acquire one first.
     fn read_bytes(&self, at: Address, into: &mut [u8]);
     /// Writes bytes of owned words, at any alignment.
     fn write_bytes(&self, at: Address, from: &[u8]);
@@ -104,6 +104,10 @@ pub trait Core {
     fn demote(&self, _at: Address) {}
     /// Orders non-temporal and write-combining stores before every later store (`sfence`).
     fn fence(&self) {}
+
+    /// Orders every earlier access before every later one, earlier stores before later loads included (`mfence`): for
+    /// whoever says that it goes to sleep and then looks once more, and between the store and the load of a line pair.
+    fn full_fence(&self);
 
     // ---- device registers ---------------------------------------------------------------------------------------
 
@@ -231,6 +235,10 @@ impl<C: Core + ?Sized> Core for &C {
     #[inline(always)]
     fn fence(&self) {
         (**self).fence();
+    }
+    #[inline(always)]
+    fn full_fence(&self) {
+        (**self).full_fence();
     }
     #[inline(always)]
     fn register_read(&self, at: Address) -> u64 {

@@ -82,7 +82,7 @@ pub enum Ask {
     Evicted(Option<Line>),
 }
 
-/// A coherence message that arrived at the device's home agent.
+/// A coherence message that arrived at the device's home agent. [`Ask::Evicted`] alone needs no answer.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a request that is never answered stops the core that made it"]
 pub struct Arrival {
@@ -102,6 +102,9 @@ pub trait HomeAgent: Device {
     /// Answers a request for a line with its contents.
     fn answer(&self, arrival: Arrival, line: &Line, grant: Grant);
     /// Starts to fetch a line of the device's own back from whoever caches it, leaving no copy there.
+    ///
+    /// Where the cache gives the line up by itself meanwhile, its [`Ask::Evicted`] arrives before the recall is answered,
+    /// and the answer is nothing: the data came with the eviction.
     fn start_recall(&self, at: Address) -> ReadTag;
     /// Whether a recall has its answer.
     fn is_recalled(&self, tag: &ReadTag) -> bool;

@@ -1,4 +1,7 @@
-//! Host-NIC interfaces, one module each, written once over the seam.
+//! Host-NIC interfaces, one module each.
 
 pub mod burst;
+pub mod cachable_queue;
 pub mod ccnic;
+pub mod fastforward;
+pub mod ring;

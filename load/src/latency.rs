@@ -25,7 +25,9 @@ impl Latency {
     /// Records `count` packets of one latency; more than a minute counts as a minute.
     #[inline]
     pub fn record(&mut self, latency: Time, count: u64) {
-        self.histogram.saturating_record_n(latency.picoseconds(), count);
+        if count > 0 {
+            self.histogram.saturating_record_n(latency.picoseconds(), count);
+        }
     }
 
     /// Adds another histogram's counts.

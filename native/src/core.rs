@@ -172,6 +172,12 @@ impl Core for NativeCore<'_> {
     }
 
     #[inline(always)]
+    fn full_fence(&self) {
+        // SeqCst: the method's contract, the one ordering that keeps a load behind an earlier store.
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
     fn spin(&self) {
         std::hint::spin_loop();
     }

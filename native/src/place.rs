@@ -35,6 +35,11 @@ pub fn pin(core: usize) -> io::Result<()> {
     }
 }
 
+/// Lets another thread have this core: for loops that may share it, as tests do on a busy machine.
+pub fn yield_core() {
+    std::thread::yield_now();
+}
+
 /// The NUMA nodes that have cores, in order.
 pub fn numa_nodes() -> Vec<usize> {
     let Ok(entries) = std::fs::read_dir("/sys/devices/system/node") else { return vec![0] };

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use conic_fabric::{Core, Layout, Time};
 use conic_load::limits::RoundTrip;
-use conic_native::{Flag, Memory, MemoryError, NativeCore, Pages, clock, cores, pin};
+use conic_native::{Flag, Memory, MemoryError, NativeCore, Pages, ThreadClock, clock, cores, pin};
 
 /// How long one sample of a probe takes; a probe is the median of [`SAMPLES`].
 const SAMPLE: Time = Time::from_nanoseconds(150_000);
@@ -57,6 +57,7 @@ pub type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread that waits for work without sleeping.
 struct Worker {
+    clock: ThreadClock,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -68,13 +69,12 @@ impl Worker {
         let thread = std::thread::spawn(move || {
             let outcome = pin(core);
             let ready = outcome.is_ok();
-            if pinned.send(outcome).is_ok() && ready {
+            if pinned.send(outcome.map(|()| ThreadClock::mine())).is_ok() && ready {
                 work(&receiver, &NativeCore::new(&memory));
             }
         });
-        let worker = Worker { jobs: Some(jobs), thread: Some(thread) };
         match result.recv() {
-            Ok(Ok(())) => Ok(worker),
+            Ok(Ok(clock)) => Ok(Worker { clock, jobs: Some(jobs), thread: Some(thread) }),
             Ok(Err(error)) => Err(ArenaError::Pin(core, error)),
             Err(_) => Err(ArenaError::Died),
         }
@@ -114,6 +114,24 @@ pub struct Arena {
     nics: Vec<Worker>,
     memory: Arc<Memory>,
     probe: RoundTrip,
+    clock: ThreadClock,
+}
+
+/// How long each thread of an arena had run at a point in time.
+#[derive(Clone, Debug)]
+pub struct Usage {
+    at: Time,
+    ran: Vec<Time>,
+}
+
+impl Usage {
+    /// The share of the time since `earlier` in which the thread that ran least ran: all of it, if nobody else used the
+    /// cores.
+    pub fn share_since(&self, earlier: &Usage) -> f64 {
+        let span = self.at.since(earlier.at).seconds();
+        let shares = self.ran.iter().zip(&earlier.ran).map(|(now, then)| now.since(*then).seconds() / span);
+        shares.fold(1.0, f64::min)
+    }
 }
 
 impl Arena {
@@ -143,7 +161,13 @@ impl Arena {
         let nics = pairs.iter().map(|pair| start(pair.1)).collect::<Result<_, _>>()?;
         let applications = pairs[1..].iter().map(|pair| start(pair.0)).collect::<Result<_, _>>()?;
         pin(pairs[0].0).map_err(|error| ArenaError::Pin(pairs[0].0, error))?;
-        Ok(Arena { pairs, applications, nics, memory, probe })
+        Ok(Arena { pairs, applications, nics, memory, probe, clock: ThreadClock::mine() })
+    }
+
+    /// How long each thread has run until now.
+    pub fn usage(&self) -> Usage {
+        let workers = self.applications.iter().chain(&self.nics).map(|worker| worker.clock);
+        Usage { at: clock::now(), ran: std::iter::once(self.clock).chain(workers).map(ThreadClock::elapsed).collect() }
     }
 
     /// The cores of each pair: the application's, and the NIC's.

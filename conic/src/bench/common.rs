@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
 use super::placement::{Placement, Spread};
+use super::rounds::{Dropped, Slices};
 
 /// Options of every benchmark.
 #[derive(Clone, Debug, Args)]
@@ -190,8 +191,31 @@ pub fn placement_line(place: &Placement, slices: usize, slice: Time) -> String {
     let trip = place.round_trip;
     let spread = range(trip, |value| format!("{value:.0}"));
     let milliseconds = slice.picoseconds() as f64 / 1e9;
-    let name = if place.label == "steady" { String::new() } else { format!("cores {}: ", place.label) };
-    format!("{name}one line's round trip {} {spread}; {slices} slices of {milliseconds} ms", nanoseconds(trip.median))
+    let name = match place.label {
+        "steady" | "restless" => String::new(),
+        label => format!("cores {label}: "),
+    };
+    let trip = nanoseconds(trip.median);
+    format!("{name}one line's round trip {trip} {spread}; {} of {milliseconds} ms", self::slices(slices))
+}
+
+/// Says what was left out of a run, if anything was.
+pub fn print_notes<T>(measured: &Slices<T>) {
+    let Dropped { moved, disturbed } = measured.dropped;
+    if moved > 0 {
+        println!("  {} left out: the hypervisor moved the cores meanwhile", slices(moved));
+    }
+    if disturbed > 0 {
+        println!("  {} left out: another process ran on one of the cores", slices(disturbed));
+    }
+    if measured.restless {
+        println!("  note: the cores were moved, or shared with other processes, all the time; nothing could be left out");
+    }
+}
+
+/// A number of slices in words.
+fn slices(count: usize) -> String {
+    if count == 1 { "1 slice".to_owned() } else { format!("{count} slices") }
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use conic_native::{Memory, NativeCore, Pages, clock};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, placement_line, range, span, three_digits, usable_cores};
+use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores};
 use super::failure::Failure;
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
-use super::rounds::{Slices, Until, alternate};
+use super::rounds::{Dropped, Slices, Until, alternate};
 
 /// What the machine's coherence allows: round trips of lines, and streams of them
 ///
@@ -216,7 +216,8 @@ struct Report {
     model_64_byte_mpps: f64,
     model: &'static str,
     placement: &'static str,
-    moved_slices: usize,
+    dropped_slices: Dropped,
+    restless: bool,
     machine: MachineReport,
     placements: Vec<PlacementReport>,
 }
@@ -254,7 +255,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
             model_64_byte_mpps: headline.model_64_byte_mpps,
             model: MODEL,
             placement: headline.placement,
-            moved_slices: measured.moved,
+            dropped_slices: measured.dropped,
+            restless: measured.restless,
             machine,
             placements: complete.iter().filter_map(|place| place_report(&measured, place)).collect(),
         };
@@ -269,6 +271,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
             print(&report);
         }
     }
+    print_notes(&measured);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,14 +9,14 @@ use conic_load::Workload;
 use serde::Serialize;
 
 use super::common::{
-    Common, MachineReport, count, nanoseconds, placement_line, range, span, three_digits, usable_cores,
+    Common, MachineReport, count, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
 };
 use super::failure::Failure;
 use super::features;
 use super::link::{Interface, Outcome, Setup, Span, run};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
-use super::rounds::{Slices, Until, alternate};
+use super::rounds::{Dropped, Slices, Until, alternate};
 
 /// How long a slice is measured.
 pub const SLICE: Time = Time::from_nanoseconds(50_000_000);
@@ -143,7 +143,8 @@ pub struct Report {
     corrupt: u64,
     packets: u64,
     slices: usize,
-    moved_slices: usize,
+    dropped_slices: Dropped,
+    restless: bool,
     placement: &'static str,
     one_line_round_trip_ns: f64,
     machine: MachineReport,
@@ -276,7 +277,8 @@ fn report(
         corrupt: sum(|outcome| outcome.corrupt),
         packets: sum(|outcome| outcome.packets),
         slices: measured.kept.len(),
-        moved_slices: measured.moved,
+        dropped_slices: measured.dropped,
+        restless: measured.restless,
         placement: headline.placement,
         one_line_round_trip_ns: headline.one_line_round_trip_ns.median,
         machine,
@@ -316,9 +318,7 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
         }
         (lost, corrupt) => println!("  loss     {} lost, {} corrupt", count(lost), count(corrupt)),
     }
-    if report.moved_slices > 0 {
-        println!("  {} slices dropped: the hypervisor moved the cores during them", report.moved_slices);
-    }
+    print_notes(measured);
     let others = measured.placements.len() - choice.of(&measured.complete(1)).len();
     if others > 0 {
         println!("  {others} other placement of the cores was seen: --placement all shows it");

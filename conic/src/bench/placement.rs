@@ -32,7 +32,8 @@ impl Probes {
 /// A placement of the two cores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
-    /// `steady` if it is the only one, otherwise `near`, `far`, and `between` for what lies between.
+    /// `steady` if it is the only one, otherwise `near`, `far`, and `between` for what lies between; `restless` if the
+    /// machine stayed nowhere.
     pub label: &'static str,
     /// One line's round trip, in nanoseconds.
     pub round_trip: Spread,
@@ -64,6 +65,12 @@ pub fn placements(round_trips: &[f64]) -> Vec<Placement> {
         Some(Placement { label: label(index), round_trip: Spread::of(&values)?, members })
     };
     groups.into_iter().enumerate().filter_map(placement).collect()
+}
+
+/// All measurements as one placement, where the machine never rested in any.
+pub fn mixed(round_trips: &[f64]) -> Vec<Placement> {
+    let all = |round_trip| Placement { label: "restless", round_trip, members: (0..round_trips.len()).collect() };
+    Spread::of(round_trips).map(all).into_iter().collect()
 }
 
 /// A median and how far the values lie apart.

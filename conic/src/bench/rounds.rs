@@ -2,9 +2,10 @@
 
 use conic_fabric::Time;
 use conic_native::clock;
+use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
-use super::placement::{Placement, Probes, Spread, placements};
+use super::placement::{Placement, Probes, Spread, mixed, placements};
 use super::progress::Progress;
 
 /// How long to go on.
@@ -15,6 +16,9 @@ pub struct Until {
     /// No new round after this long.
     pub limit: Time,
 }
+
+/// A slice in which a thread had less of its core than this was disturbed.
+const UNDISTURBED: f64 = 0.98;
 
 /// One slice's outcome.
 #[derive(Clone, Debug)]
@@ -27,17 +31,41 @@ pub struct Slice<T> {
     pub value: T,
 }
 
+/// Slices that were left out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// The cores moved: the probes before and after disagree.
+    pub moved: usize,
+    /// Another process ran on one of the cores.
+    pub disturbed: usize,
+}
+
 /// All slices of a run.
 #[derive(Clone, Debug)]
 pub struct Slices<T> {
-    /// Those during which the cores did not move.
+    /// Those that count.
     pub kept: Vec<Slice<T>>,
     /// One line's round trip beside each of them, in nanoseconds.
     pub round_trips: Vec<f64>,
-    /// How many were dropped because the cores moved.
-    pub moved: usize,
+    /// How many do not.
+    pub dropped: Dropped,
+    /// Whether nothing is left out because nothing would be left: the machine was too restless.
+    pub restless: bool,
     /// Where the cores were, from near to far.
     pub placements: Vec<Placement>,
+}
+
+/// A slice, and what was beside it.
+struct Taken<T> {
+    slice: Slice<T>,
+    probes: Probes,
+    share: f64,
+}
+
+impl<T> Taken<T> {
+    fn counts(&self) -> bool {
+        !self.probes.moved() && self.share >= UNDISTURBED
+    }
 }
 
 /// Measures `subjects` configurations in turn, a slice each, for at least one round.
@@ -53,29 +81,50 @@ pub fn alternate<T, E: From<ArenaError>>(
     mut measure: impl FnMut(usize) -> Result<T, E>,
 ) -> Result<Slices<T>, E> {
     let end = clock::now() + until.limit;
-    let mut slices = Slices { kept: Vec::new(), round_trips: Vec::new(), moved: 0, placements: Vec::new() };
+    let mut taken: Vec<Taken<T>> = Vec::new();
     let mut before = arena.round_trip()?;
     for round in 0.. {
         for subject in 0..subjects {
+            let usage = arena.usage();
             let value = measure(subject)?;
+            let share = arena.usage().share_since(&usage);
             let after = arena.round_trip()?;
-            let probes = Probes { before, after };
-            if probes.moved() {
-                slices.moved += 1;
-            } else {
-                slices.kept.push(Slice { subject, round, value });
-                slices.round_trips.push(probes.round_trip());
-            }
+            taken.push(Taken { slice: Slice { subject, round, value }, probes: Probes { before, after }, share });
             progress.slice(after);
             before = after;
         }
-        slices.placements = placements(&slices.round_trips);
-        let most = slices.placements.iter().map(|place| place.members.len()).max().unwrap_or(0);
+        let trips: Vec<f64> = taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
+        let most = placements(&trips).iter().map(|place| place.members.len()).max().unwrap_or(0);
         if most >= until.rounds * subjects || clock::now() >= end {
             break;
         }
     }
-    Ok(slices)
+    Ok(Slices::of_taken(taken, subjects))
+}
+
+impl<T> Slices<T> {
+    fn of_taken(taken: Vec<Taken<T>>, subjects: usize) -> Slices<T> {
+        let dropped = Dropped {
+            moved: taken.iter().filter(|one| one.probes.moved()).count(),
+            disturbed: taken.iter().filter(|one| !one.counts() && !one.probes.moved()).count(),
+        };
+        let trips: Vec<f64> = taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
+        let seen: Vec<usize> = taken.iter().filter(|one| one.counts()).map(|one| one.slice.subject).collect();
+        let places = placements(&trips);
+        let whole = |place: &Placement| (0..subjects).all(|one| place.members.iter().any(|&index| seen[index] == one));
+        let restless = !places.iter().any(whole);
+        let keep = |one: &Taken<T>| restless || one.counts();
+        let (mut kept, mut round_trips) = (Vec::new(), Vec::new());
+        for one in taken {
+            if keep(&one) {
+                round_trips.push(one.probes.round_trip());
+                kept.push(one.slice);
+            }
+        }
+        let placements = if restless { mixed(&round_trips) } else { places };
+        let dropped = if restless { Dropped::default() } else { dropped };
+        Slices { kept, round_trips, dropped, restless, placements }
+    }
 }
 
 impl<T> Slices<T> {
@@ -130,7 +179,7 @@ mod tests {
         let kept = values.iter().map(|&(round, subject, value, _)| Slice { subject, round, value }).collect();
         let round_trips: Vec<f64> = values.iter().map(|value| value.3).collect();
         let places = placements(&round_trips);
-        Slices { kept, round_trips, moved: 0, placements: places }
+        Slices { kept, round_trips, dropped: Dropped::default(), restless: false, placements: places }
     }
 
     #[test]
@@ -156,5 +205,27 @@ mod tests {
         assert_eq!(complete.len(), 1);
         assert_eq!(complete[0].label, "near");
         assert_eq!(all.ratios(&all.placements[1], 1, 0, |value| *value), None);
+    }
+
+    fn taken(subject: usize, before: f64, after: f64, share: f64) -> Taken<()> {
+        Taken { slice: Slice { subject, round: 0, value: () }, probes: Probes { before, after }, share }
+    }
+
+    #[test]
+    fn slices_that_were_moved_or_disturbed_are_left_out_and_counted() {
+        let all = Slices::of_taken(
+            vec![taken(0, 60.0, 62.0, 1.0), taken(0, 60.0, 400.0, 1.0), taken(0, 61.0, 60.0, 0.6)],
+            1,
+        );
+        assert_eq!((all.kept.len(), all.dropped), (1, Dropped { moved: 1, disturbed: 1 }));
+        assert!(!all.restless);
+    }
+
+    #[test]
+    fn a_machine_that_never_rests_is_measured_all_the_same_and_says_so() {
+        let all = Slices::of_taken(vec![taken(0, 60.0, 62.0, 1.0), taken(1, 60.0, 400.0, 0.5)], 2);
+        assert!(all.restless);
+        assert_eq!((all.kept.len(), all.dropped, all.placements.len()), (2, Dropped::default(), 1));
+        assert_eq!(all.placements[0].label, "restless");
     }
 }

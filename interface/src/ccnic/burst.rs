@@ -40,13 +40,22 @@ pub struct Wire<C, P> {
     polled: [Descriptor; ROUND],
     count: usize,
     next: usize,
+    /// Room for what is to be delivered; kept, because clearing it anew costs more than a packet.
+    delivered: [Descriptor; ROUND],
     dropped: u64,
 }
 
 impl<C: Core, P: Policy> Wire<C, P> {
     /// Puts a NIC's queue pair to work.
     pub fn new(nic: Nic<C, P>) -> Wire<C, P> {
-        Wire { nic, polled: [Descriptor::BLANK; ROUND], count: 0, next: 0, dropped: 0 }
+        Wire {
+            nic,
+            polled: [Descriptor::BLANK; ROUND],
+            count: 0,
+            next: 0,
+            delivered: [Descriptor::BLANK; ROUND],
+            dropped: 0,
+        }
     }
 
     /// The NIC's half.
@@ -59,12 +68,33 @@ impl<C: Core, P: Policy> Wire<C, P> {
         self.nic
     }
 
-    /// Copies a packet's segments, one behind the other, to `to`.
-    fn gather(&self, segments: &[Descriptor], to: Address) {
+    /// Receives a polled packet, whose segments start at `start`, as a wire would: into a receive buffer of its own. Gives
+    /// how many segments it had, and the packet if there was a buffer for it.
+    #[inline(always)]
+    fn receive(&mut self, start: usize) -> (usize, Option<Descriptor>) {
+        let packet = self.polled[start];
+        if packet.has(Flags::NEXT) || !packet.address().is_line_aligned() {
+            return self.receive_pieces(start);
+        }
+        let received = self.nic.rx_alloc(u64::from(packet.length())).map(|to| {
+            self.nic.core().copy_lines(packet.address(), to, lines_of(u64::from(packet.length())));
+            Descriptor::new(to, packet.length()).with_metadata(packet.metadata)
+        });
+        (1, received)
+    }
+
+    /// The same for a packet of several segments, or one that starts within a line.
+    #[inline(never)]
+    fn receive_pieces(&mut self, start: usize) -> (usize, Option<Descriptor>) {
+        let rest = &self.polled[start..self.count];
+        let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
+        let segments = segments.min(rest.len());
+        let length: u64 = rest[..segments].iter().map(|segment| u64::from(segment.length())).sum();
+        let Ok(short) = u16::try_from(length) else { return (segments, None) };
+        let Some(to) = self.nic.rx_alloc(length) else { return (segments, None) };
         let core = self.nic.core();
-        let mut bytes = [0u8; 64];
-        let mut at = to;
-        for segment in segments {
+        let (mut bytes, mut at) = ([0u8; 64], to);
+        for segment in &self.polled[start..start + segments] {
             let mut done = 0;
             while done < u64::from(segment.length()) {
                 let piece = (u64::from(segment.length()) - done).min(64) as usize;
@@ -73,16 +103,7 @@ impl<C: Core, P: Policy> Wire<C, P> {
                 (done, at) = (done + piece as u64, at + piece as u64);
             }
         }
-    }
-
-    /// Receives a packet of several segments, and says where it now is.
-    #[inline(never)]
-    fn receive_chain(&mut self, segments: &[Descriptor]) -> Option<Descriptor> {
-        let length: u64 = segments.iter().map(|segment| u64::from(segment.length())).sum();
-        let length = u16::try_from(length).ok()?;
-        let to = self.nic.rx_alloc(u64::from(length))?;
-        self.gather(segments, to);
-        Some(Descriptor::new(to, length).with_metadata(segments[0].metadata))
+        (segments, Some(Descriptor::new(to, short).with_metadata(self.polled[start].metadata)))
     }
 }
 
@@ -93,44 +114,26 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         if room < MAX_SEGMENTS {
             return 0;
         }
-        let mut polled = [Descriptor::BLANK; ROUND];
-        let count = self.nic.poll_tx(&mut polled[..room]);
-        if count == 0 {
+        self.count = self.nic.poll_tx(&mut self.polled[..room]);
+        if self.count == 0 {
             return 0;
         }
-        let mut delivered = [Descriptor::BLANK; ROUND];
-        let mut deliver = 0;
-        let mut start = 0;
-        while start < count {
-            let packet = polled[start];
-            let received = if packet.has(Flags::NEXT) {
-                let last = polled[start..count].iter().position(|segment| !segment.has(Flags::NEXT)).unwrap_or(0);
-                let segments = &polled[start..=start + last];
-                start += last + 1;
-                self.receive_chain(segments)
-            } else {
-                start += 1;
-                self.nic.rx_alloc(u64::from(packet.length())).map(|to| {
-                    let (from, length) = (packet.address(), packet.length());
-                    if from.is_line_aligned() {
-                        self.nic.core().copy_lines(from, to, lines_of(u64::from(length)));
-                    } else {
-                        self.gather(&[packet], to);
-                    }
-                    Descriptor::new(to, length).with_metadata(packet.metadata)
-                })
-            };
+        let (mut deliver, mut start) = (0, 0);
+        while start < self.count {
+            let (segments, received) = self.receive(start);
+            start += segments;
             match received {
                 Some(packet) => {
-                    delivered[deliver] = packet;
+                    self.delivered[deliver] = packet;
                     deliver += 1;
                 }
                 None => self.dropped += 1,
             }
         }
-        let sent = self.nic.rx_burst(&delivered[..deliver]);
+        let sent = self.nic.rx_burst(&self.delivered[..deliver]);
         debug_assert_eq!(sent, deliver, "room was asked for before");
-        self.nic.complete_tx(&polled[..count]);
+        let count = std::mem::take(&mut self.count);
+        self.nic.complete_tx(&self.polled[..count]);
         count
     }
 

@@ -1,0 +1,60 @@
+# The entry points. `make` lists them; a target's help is the `##` comment beside it.
+# Each command lives here once; the order in which continuous integration runs them is in .ci/run.
+
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+# What `make run` gives the program: `make run ARGS="bench limits"`.
+ARGS ?= bench
+# CONIC_PORTABLE=1 builds for any x86-64 machine instead of this one.
+ifdef CONIC_PORTABLE
+export RUSTFLAGS := -C target-cpu=x86-64
+endif
+
+.PHONY: help setup run build test lint format docs sanitize smoke ci peers clean
+
+help: ## list these targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@echo
+	@echo 'CONIC_PORTABLE=1 builds for any x86-64 machine; ARGS="bench limits" is what `make run` runs.'
+
+setup: ## check the tools, and install the parts of the toolchain that are missing
+	@.ci/setup
+
+run: setup ## build and run the main job: a tour of the benchmarks, under a minute, without root
+	$(CARGO) run --release --locked -p conic -- $(ARGS)
+
+build: setup ## build everything, optimised
+	$(CARGO) build --release --locked --workspace
+
+test: setup ## build and pass all tests
+	$(CARGO) test --locked --workspace
+
+lint: setup ## check the format, and refuse every warning
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) run --locked --quiet -p conic-tidy
+
+format: setup ## format the code
+	$(CARGO) fmt --all
+
+docs: setup ## build the documentation, and refuse every warning
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+
+sanitize: setup ## run the tests of what shares memory under AddressSanitizer and ThreadSanitizer
+	@.ci/sanitize
+
+smoke: build ## run a short main job, and check what it prints
+	@.ci/smoke
+
+ci: ## run all checks, as continuous integration does
+	@.ci/run
+
+peers: ## install DPDK, for `conic bench peers`
+	@.ci/peers
+
+clean: ## remove what was built
+	$(CARGO) clean

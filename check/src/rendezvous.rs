@@ -1,0 +1,426 @@
+//! A device that answers coherence messages, and a core that waits for its answers: two threads and a lock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use conic_fabric::{
+    Address, Arrival, Ask, Core, Device, Grant, Home, HomeAgent, LINE_WORDS, Layout, Line, MemoryType, ReadTag,
+    StateHint, Time,
+};
+
+use crate::words::{Words, read_bytes, word_of_line, word_of_region, write_bytes};
+
+/// One core with a cache, one device, and the memory of both.
+///
+/// | memory | what it is here |
+/// |---|---|
+/// | the host's | plain words; a lock makes each access of either side one step, in program order |
+/// | the device's, write-back | nothing but what the device answers: a miss becomes an [`Arrival`], and the core waits |
+/// | the device's, uncached or write-combining | registers: the core writes words, the device reads them at once |
+///
+/// The core's cache keeps lines Shared, Exclusive or Modified. A store to an Exclusive line is silent; one to a Shared
+/// or absent line asks for Exclusive. At moments that the seed chooses the cache gives a line up: before or after any
+/// access of the core to the device's lines, while its request for another line waits, and between a recall's start and
+/// its effect. Each side draws from a stream of its own, so where the two only ever alternate a seed replays a run.
+#[derive(Clone, Debug)]
+pub struct RendezvousMemory(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    layout: Words,
+    eviction_percent: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Shared,
+    Exclusive,
+    Modified,
+}
+
+/// The core's request, which the device has or has not answered.
+#[derive(Debug)]
+struct Request {
+    id: u64,
+    line: Address,
+    /// Of a store: which word, and its new value.
+    store: Option<(usize, u64)>,
+    answer: Option<Line>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    words: Vec<u64>,
+    cache: BTreeMap<Address, (Held, Line)>,
+    arrivals: VecDeque<Arrival>,
+    request: Option<Request>,
+    recalls: BTreeMap<u64, Recall>,
+    next_id: u64,
+    now: u64,
+    core_random: u64,
+    device_random: u64,
+    core_is_gone: bool,
+    device_is_gone: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Recall {
+    Asked(Address),
+    Answered(Option<Line>),
+}
+
+impl RendezvousMemory {
+    /// A memory of zeroes and an empty cache that gives lines up with a chance of `eviction_percent` in 100.
+    pub fn new(layout: &Layout, seed: u64, eviction_percent: u64) -> RendezvousMemory {
+        let layout = Words::new(layout);
+        let state =
+            State { words: vec![0; layout.count()], core_random: seed, device_random: !seed, ..State::default() };
+        RendezvousMemory(Arc::new(Shared { layout, eviction_percent, state: state.into(), changed: Condvar::new() }))
+    }
+
+    /// The two ends. Each goes to a thread of its own.
+    pub fn ends(&self) -> (RendezvousCore, RendezvousDevice) {
+        (RendezvousCore(self.clone()), RendezvousDevice(self.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // An end that panics says so by being gone; what it left is still whole.
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.now += 1;
+        state
+    }
+
+    /// Whether a word is of a line that the device answers for.
+    fn is_answered(&self, at: Address) -> bool {
+        let segment = self.0.layout.segment(at);
+        segment.home == Home::Nic && segment.memory == MemoryType::WriteBack
+    }
+
+    /// A word of the host's memory or of a register, for either side.
+    fn plain(&self, at: Address) -> usize {
+        assert!(!self.is_answered(at), "the device is home of {}, and answers for it", self.0.layout.describe(at));
+        word_of_region(at)
+    }
+
+    fn update(&self, at: Address, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+        let word = self.plain(at);
+        let mut state = self.lock();
+        let old = state.words[word];
+        if let Some(new) = change(old) {
+            state.words[word] = new;
+        }
+        old
+    }
+}
+
+/// One draw of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+impl State {
+    fn arrive(&mut self, line: Address, ask: Ask) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.arrivals.push_back(Arrival { line, ask, id });
+        id
+    }
+
+    /// Perhaps gives a line up, as `random` says.
+    fn perhaps_evict(&mut self, percent: u64, random: u64) {
+        if random % 100 >= percent || self.cache.is_empty() {
+            return;
+        }
+        let victim = (random >> 32) as usize % self.cache.len();
+        let line = *self.cache.keys().nth(victim).expect("a number below the cache's length");
+        let data = self.give_up(line);
+        self.arrive(line, Ask::Evicted(data));
+    }
+
+    /// A moment at which the cache may give a line up, on the core's side.
+    fn core_moment(&mut self, percent: u64) {
+        let random = draw(&mut self.core_random);
+        self.perhaps_evict(percent, random);
+    }
+
+    /// Drops a line from the cache, and returns it if it was modified.
+    fn give_up(&mut self, line: Address) -> Option<Line> {
+        self.cache.remove(&line).and_then(|(held, data)| (held == Held::Modified).then_some(data))
+    }
+}
+
+/// The core's end: loads of the device's lines wait until it answers.
+#[derive(Debug)]
+pub struct RendezvousCore(RendezvousMemory);
+
+impl RendezvousCore {
+    /// A moment at which the cache may give a line up.
+    fn moment(&self) -> MutexGuard<'_, State> {
+        let mut state = self.0.lock();
+        state.core_moment(self.0.0.eviction_percent);
+        state
+    }
+
+    /// Reads, or writes, a word of one of the device's lines, between two such moments.
+    fn access(&self, at: Address, store: Option<u64>) -> u64 {
+        let value = self.access_once(at, store);
+        drop(self.moment());
+        value
+    }
+
+    fn access_once(&self, at: Address, store: Option<u64>) -> u64 {
+        let (line, word) = (at.line(), word_of_line(at));
+        let mut state = self.moment();
+        match (state.cache.get_mut(&line), store) {
+            (Some((_, data)), None) => data.0[word],
+            (Some((held @ (Held::Exclusive | Held::Modified), data)), Some(value)) => {
+                *held = Held::Modified;
+                data.0[word] = value;
+                value
+            }
+            _ => {
+                // A store to a shared copy gives the copy up for the writable line that it asks for.
+                state.cache.remove(&line);
+                let id = state.arrive(line, if store.is_some() { Ask::Exclusive } else { Ask::Shared });
+                state.request = Some(Request { id, line, store: store.map(|value| (word, value)), answer: None });
+                // Before the device can answer, because the choice of the line must not depend on who is faster.
+                state.core_moment(self.0.0.eviction_percent);
+                self.wait(state).0[word]
+            }
+        }
+    }
+
+    /// Waits for the answer to the request. The access that waits uses the answer itself, so a line that is recalled as
+    /// soon as it arrives does not starve it.
+    fn wait(&self, mut state: MutexGuard<'_, State>) -> Line {
+        loop {
+            if let Some(answer) = state.request.as_ref().and_then(|request| request.answer) {
+                state.request = None;
+                return answer;
+            }
+            assert!(!state.device_is_gone, "the device went without an answer to {:?}", state.request);
+            state = self.0.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn get(&self, at: Address) -> u64 {
+        if self.0.is_answered(at) { self.access(at, None) } else { self.0.lock().words[self.0.plain(at)] }
+    }
+
+    fn set(&self, at: Address, value: u64) {
+        if self.0.is_answered(at) {
+            self.access(at, Some(value));
+        } else {
+            self.0.lock().words[self.0.plain(at)] = value;
+        }
+    }
+}
+
+impl Drop for RendezvousCore {
+    fn drop(&mut self) {
+        self.0.lock().core_is_gone = true;
+        self.0.0.changed.notify_all();
+    }
+}
+
+impl Core for RendezvousCore {
+    fn load_acquire(&self, at: Address) -> u64 {
+        self.0.0.layout.expect_synchronising(at, "load_acquire");
+        self.get(at)
+    }
+
+    fn store_release(&self, at: Address, value: u64) {
+        self.0.0.layout.expect_synchronising(at, "store_release");
+        self.set(at, value);
+    }
+
+    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
+        self.0.update(at, |old| Some(old & bits))
+    }
+
+    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
+        self.0.update(at, |old| Some(old | bits))
+    }
+
+    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
+        let old = self.0.update(at, |old| (old == current).then_some(new));
+        if old == current { Ok(old) } else { Err(old) }
+    }
+
+    fn load(&self, at: Address) -> u64 {
+        self.0.0.layout.expect_owned(at, "load");
+        self.get(at)
+    }
+
+    fn store(&self, at: Address, value: u64) {
+        self.0.0.layout.expect_owned(at, "store");
+        self.set(at, value);
+    }
+
+    fn read_line(&self, at: Address) -> Line {
+        self.0.0.layout.line(at);
+        Line(std::array::from_fn(|index| self.get(at.word(index))))
+    }
+
+    fn write_line(&self, at: Address, line: &Line) {
+        self.0.0.layout.expect_owned_line(at, "write_line");
+        self.register_write_line(at, line);
+    }
+
+    fn publish_line(&self, at: Address, line: &Line) {
+        self.0.0.layout.expect_synchronising(at, "publish_line");
+        for index in (0..LINE_WORDS).rev() {
+            self.set(at.word(index), line.0[index]);
+        }
+    }
+
+    fn read_bytes(&self, at: Address, into: &mut [u8]) {
+        read_bytes(at, into, |word| self.load(word));
+    }
+
+    fn write_bytes(&self, at: Address, from: &[u8]) {
+        write_bytes(at, from, |word, change| self.store(word, change(self.load(word))));
+    }
+
+    fn register_write_line(&self, at: Address, line: &Line) {
+        for (index, &value) in line.0.iter().enumerate() {
+            self.set(at.word(index), value);
+        }
+    }
+
+    fn spin(&self) {
+        std::thread::yield_now();
+    }
+
+    // Every access is made under one lock, in order.
+    fn full_fence(&self) {}
+
+    fn now(&self) -> Time {
+        Time::from_nanoseconds(self.0.lock().now)
+    }
+}
+
+/// The device's end: it reads and writes the host's memory, and answers for its own.
+#[derive(Debug)]
+pub struct RendezvousDevice(RendezvousMemory);
+
+impl RendezvousDevice {
+    /// Whether the core has gone, and nothing more will arrive once what has arrived is taken.
+    pub fn core_is_gone(&self) -> bool {
+        self.0.lock().core_is_gone
+    }
+
+    /// Lets the cache answer a recall, which it does by itself, whatever its core waits for.
+    fn settle(&self, state: &mut State, tag: u64) {
+        let Some(Recall::Asked(line)) = state.recalls.get(&tag).copied() else { return };
+        let random = draw(&mut state.device_random);
+        state.perhaps_evict(self.0.0.eviction_percent, random);
+        let data = state.give_up(line);
+        state.recalls.insert(tag, Recall::Answered(data));
+    }
+}
+
+impl Drop for RendezvousDevice {
+    fn drop(&mut self) {
+        self.0.lock().device_is_gone = true;
+        self.0.0.changed.notify_all();
+    }
+}
+
+impl Device for RendezvousDevice {
+    fn start_read(&self, at: Address, _bytes: u64, _hint: StateHint) -> ReadTag {
+        ReadTag(at.0)
+    }
+
+    fn is_ready(&self, _tag: &ReadTag) -> bool {
+        true
+    }
+
+    fn finish_read(&self, _tag: ReadTag, at: Address, into: &mut [u8]) {
+        read_bytes(at, into, |word| self.0.lock().words[self.0.plain(word)]);
+    }
+
+    fn read_word(&self, at: Address, _hint: StateHint) -> u64 {
+        self.0.0.layout.expect_synchronising(at, "read_word");
+        self.0.lock().words[self.0.plain(at)]
+    }
+
+    fn write(&self, at: Address, from: &[u8], _hint: StateHint) {
+        write_bytes(at, from, |word, change| {
+            self.0.update(word, |old| Some(change(old)));
+        });
+    }
+
+    fn write_word(&self, at: Address, value: u64, _hint: StateHint) {
+        self.0.0.layout.expect_synchronising(at, "write_word");
+        self.0.update(at, |_| Some(value));
+    }
+
+    fn own_register(&self, at: Address) -> u64 {
+        self.0.lock().words[self.0.plain(at)]
+    }
+
+    fn spin(&self) {
+        std::thread::yield_now();
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanoseconds(self.0.lock().now)
+    }
+}
+
+impl HomeAgent for RendezvousDevice {
+    fn next_arrival(&self) -> Option<Arrival> {
+        self.0.lock().arrivals.pop_front()
+    }
+
+    fn answer(&self, arrival: Arrival, line: &Line, grant: Grant) {
+        let mut state = self.0.lock();
+        let request = state.request.as_mut().filter(|request| request.id == arrival.id && request.answer.is_none());
+        let request = request.unwrap_or_else(|| panic!("nobody waits for an answer to {arrival:?}"));
+        let mut data = *line;
+        let mut held = if grant == Grant::Exclusive { Held::Exclusive } else { Held::Shared };
+        if let Some((word, value)) = request.store {
+            assert!(grant == Grant::Exclusive, "a store needs the line at {} Exclusive", arrival.line);
+            data.0[word] = value;
+            held = Held::Modified;
+        }
+        request.answer = Some(data);
+        state.cache.insert(arrival.line, (held, data));
+        self.0.0.changed.notify_all();
+    }
+
+    fn start_recall(&self, at: Address) -> ReadTag {
+        assert!(self.0.is_answered(at), "{} is not the device's to recall", self.0.0.layout.describe(at));
+        let mut state = self.0.lock();
+        let waits = state.request.as_ref().is_some_and(|request| request.line == at && request.answer.is_none());
+        assert!(!waits, "the recall of the line at {at} waits for its load, and the load for the device");
+        let tag = state.next_id;
+        state.next_id += 1;
+        state.recalls.insert(tag, Recall::Asked(at));
+        ReadTag(tag)
+    }
+
+    fn is_recalled(&self, tag: &ReadTag) -> bool {
+        let mut state = self.0.lock();
+        // The first question comes too early, so that whoever does not ask again is found out.
+        let answered = matches!(state.recalls.get(&tag.0), Some(Recall::Answered(_)));
+        self.settle(&mut state, tag.0);
+        answered
+    }
+
+    fn finish_recall(&self, tag: ReadTag) -> Option<Line> {
+        let mut state = self.0.lock();
+        self.settle(&mut state, tag.0);
+        match state.recalls.remove(&tag.0) {
+            Some(Recall::Answered(data)) => data,
+            other => panic!("recall {} is not in flight: {other:?}", tag.0),
+        }
+    }
+}

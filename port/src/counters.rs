@@ -1,0 +1,74 @@
+//! What a port counts.
+
+/// What has passed through a port since it was made, and what has not, by reason. Bytes are without the frame check
+/// sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames delivered by `receive`.
+    pub received_frames: u64,
+    /// Bytes of these, with the padding.
+    pub received_bytes: u64,
+    /// Frames among these that were shorter than 60 bytes and were padded with zeros.
+    pub received_padded: u64,
+    /// Frames skipped on receive: the capture holds only their beginning.
+    pub skipped_truncated: u64,
+    /// Frames skipped on receive: shorter than 60 bytes and not to be padded, or shorter than an Ethernet header.
+    pub skipped_short: u64,
+    /// Frames skipped on receive: longer than 9600 bytes, or than the buffer given.
+    pub skipped_oversized: u64,
+    /// Calls of `receive` that the kernel answered with an error other than "nothing there".
+    pub receive_errors: u64,
+    /// Frames accepted by `transmit`.
+    pub transmitted_frames: u64,
+    /// Bytes of these.
+    pub transmitted_bytes: u64,
+    /// Calls of `transmit` that found no room.
+    pub transmit_full: u64,
+    /// Frames refused on transmit: not 60 to 9600 bytes long.
+    pub refused_length: u64,
+    /// Frames refused on transmit: longer than the interface's MTU allows.
+    pub refused_over_mtu: u64,
+    /// Frames refused on transmit by the kernel: interface down, or no memory.
+    pub refused_by_kernel: u64,
+}
+
+impl Counters {
+    /// Every counter with its name, for printing.
+    pub fn named(&self) -> [(&'static str, u64); 13] {
+        [
+            ("received_frames", self.received_frames),
+            ("received_bytes", self.received_bytes),
+            ("received_padded", self.received_padded),
+            ("skipped_truncated", self.skipped_truncated),
+            ("skipped_short", self.skipped_short),
+            ("skipped_oversized", self.skipped_oversized),
+            ("receive_errors", self.receive_errors),
+            ("transmitted_frames", self.transmitted_frames),
+            ("transmitted_bytes", self.transmitted_bytes),
+            ("transmit_full", self.transmit_full),
+            ("refused_length", self.refused_length),
+            ("refused_over_mtu", self.refused_over_mtu),
+            ("refused_by_kernel", self.refused_by_kernel),
+        ]
+    }
+
+    /// Frames skipped on receive, for any reason.
+    pub fn skipped(&self) -> u64 {
+        self.skipped_truncated + self.skipped_short + self.skipped_oversized
+    }
+
+    /// Frames refused on transmit, for any reason.
+    pub fn refused(&self) -> u64 {
+        self.refused_length + self.refused_over_mtu + self.refused_by_kernel
+    }
+
+    pub(crate) fn count_received(&mut self, length: usize) {
+        self.received_frames += 1;
+        self.received_bytes += length as u64;
+    }
+
+    pub(crate) fn count_transmitted(&mut self, length: usize) {
+        self.transmitted_frames += 1;
+        self.transmitted_bytes += length as u64;
+    }
+}

@@ -1,0 +1,37 @@
+//! What can go wrong with a port.
+
+use std::fmt;
+
+use crate::{CaptureError, TapError};
+
+/// A port cannot be opened, or can no longer be used. The text says what is wrong, where, and what to do.
+#[derive(Debug)]
+pub enum PortError {
+    /// A capture file.
+    Capture(Box<CaptureError>),
+    /// A TAP interface.
+    Tap(Box<TapError>),
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortError::Capture(error) => error.fmt(f),
+            PortError::Tap(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PortError {}
+
+impl From<CaptureError> for PortError {
+    fn from(error: CaptureError) -> PortError {
+        PortError::Capture(Box::new(error))
+    }
+}
+
+impl From<TapError> for PortError {
+    fn from(error: TapError) -> PortError {
+        PortError::Tap(Box::new(error))
+    }
+}

@@ -1,0 +1,319 @@
+//! The TAP port against the kernel. Each test has a network namespace of its own, so that nothing on the machine is
+//! touched; without the right to make one, a test says that it is skipped.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::process::Command;
+
+use conic_fabric::Time;
+use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
+
+/// The EtherType for local experiments (IEEE 802), which nothing in the kernel sends or takes.
+const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
+
+/// Says why a test does not run, past the test runner's capture.
+fn skipped(why: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {why}");
+}
+
+/// Puts this thread into a network namespace of its own.
+fn alone() -> bool {
+    // SAFETY: no memory is passed; only this thread's namespace changes.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        let error = io::Error::last_os_error();
+        skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
+        return false;
+    }
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        skipped("there is no /dev/net/tun here");
+        return false;
+    }
+    true
+}
+
+fn options(name: &str) -> TapOptions {
+    TapOptions { name: Some(name.to_owned()), up: true, ..TapOptions::default() }
+}
+
+fn frame(length: usize, kind: [u8; 2], seed: u8) -> Vec<u8> {
+    let mut frame = vec![seed; length];
+    frame[..6].fill(0xff);
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, seed]);
+    frame[12..14].copy_from_slice(&kind);
+    frame
+}
+
+/// A socket that sends and receives whole frames on the interface, as another program of the machine would.
+fn packet_socket(name: &str) -> File {
+    let protocol = 0x0003u16.to_be();
+    // SAFETY: no memory is passed.
+    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, i32::from(protocol)) };
+    assert!(socket >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: the descriptor was just opened and nothing else owns it.
+    let socket = unsafe { File::from_raw_fd(socket) };
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: all members are integers or arrays of them.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol;
+    // SAFETY: the name ends with a zero and outlives the call.
+    address.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as i32;
+    let size = size_of::<libc::sockaddr_ll>() as u32;
+    // SAFETY: the address is of the size given and outlives the call.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
+    assert_eq!(bound, 0, "{}", io::Error::last_os_error());
+    socket
+}
+
+/// Waits up to a second for the descriptor to be readable.
+fn wait(file: &impl AsFd) {
+    let mut poll = libc::pollfd { fd: file.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, borrowed for writing.
+    unsafe { libc::poll(&raw mut poll, 1, 1000) };
+}
+
+/// The next frame of this EtherType that the port receives.
+fn receive(tap: &mut Tap, kind: [u8; 2]) -> Vec<u8> {
+    let mut buffer = [0xee; MAX_FRAME];
+    for _ in 0..1000 {
+        match tap.receive(Time::ZERO, &mut buffer).unwrap() {
+            Receive::Frame { length, .. } if buffer[12..14] == kind => {
+                return buffer[..length].to_vec();
+            }
+            Receive::Frame { .. } => {}
+            Receive::None => wait(tap),
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("no frame of type {kind:02x?} came");
+}
+
+/// The next frame of the experimental EtherType that the socket receives.
+fn receive_at(socket: &mut File) -> Vec<u8> {
+    let mut buffer = [0; 2 * MAX_FRAME];
+    for _ in 0..1000 {
+        match socket.read(&mut buffer) {
+            Ok(length) if buffer[12..14] == EXPERIMENT => return buffer[..length].to_vec(),
+            Ok(_) => {}
+            Err(_) => wait(socket),
+        }
+    }
+    panic!("no frame came");
+}
+
+#[test]
+fn frames_of_the_kernel_are_received_and_frames_transmitted_reach_it() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&TapOptions { mtu: Some(9586), ..options("conictest") }).unwrap();
+    assert_eq!((tap.name(), tap.mtu(), tap.next_due()), ("conictest", 9586, None));
+    let mut socket = packet_socket("conictest");
+    for length in [60, 61, 1514, 9600] {
+        let sent = frame(length, EXPERIMENT, length as u8);
+        socket.write_all(&sent).unwrap();
+        assert_eq!(receive(&mut tap, EXPERIMENT), sent);
+        assert_eq!(tap.transmit(Time::ZERO, &sent).unwrap(), Transmit::Accepted);
+        assert_eq!(receive_at(&mut socket), sent);
+    }
+    assert_eq!(tap.counters().transmitted_frames, 4);
+    assert_eq!(tap.counters().transmitted_bytes, 60 + 61 + 1514 + 9600);
+    assert_eq!(tap.counters().skipped(), 0);
+}
+
+#[test]
+fn short_frames_of_the_kernel_are_padded_as_a_nic_pads_them() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&options("conictest")).unwrap();
+    let mut socket = packet_socket("conictest");
+    let sent = frame(42, EXPERIMENT, 5);
+    socket.write_all(&sent).unwrap();
+    let got = receive(&mut tap, EXPERIMENT);
+    assert_eq!(got[..42], sent);
+    assert_eq!(got[42..], [0; 18]);
+    assert!(tap.counters().received_padded >= 1);
+}
+
+#[test]
+fn a_frame_longer_than_the_buffer_is_counted_not_cut() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&options("conictest")).unwrap();
+    let mut socket = packet_socket("conictest");
+    let mut buffer = [0; MAX_FRAME];
+    // What the kernel sends on its own when an interface comes up.
+    while tap.receive(Time::ZERO, &mut buffer).unwrap() != Receive::None {}
+    socket.write_all(&frame(1001, EXPERIMENT, 5)).unwrap();
+    let mut skipped = false;
+    for _ in 0..100 {
+        match tap.receive(Time::ZERO, &mut buffer[..1000]).unwrap() {
+            Receive::Skipped => skipped = true,
+            Receive::None if skipped => break,
+            Receive::None => wait(&tap),
+            _ => {}
+        }
+    }
+    assert!(skipped);
+    assert_eq!(tap.counters().skipped_oversized, 1);
+    socket.write_all(&frame(1000, EXPERIMENT, 6)).unwrap();
+    assert_eq!(receive(&mut tap, EXPERIMENT), frame(1000, EXPERIMENT, 6));
+}
+
+#[test]
+fn frames_over_the_mtu_are_counted_and_a_tag_is_not_part_of_it() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&TapOptions { mtu: Some(1500), ..options("conictest") }).unwrap();
+    for (length, kind, expected) in [
+        (1514, EXPERIMENT, Transmit::Accepted),
+        (1515, EXPERIMENT, Transmit::Refused),
+        (1518, [0x81, 0x00], Transmit::Accepted),
+        (1518, [0x88, 0xa8], Transmit::Accepted),
+        (1519, [0x81, 0x00], Transmit::Refused),
+        (59, EXPERIMENT, Transmit::Refused),
+        (9601, EXPERIMENT, Transmit::Refused),
+    ] {
+        let sent = tap.transmit(Time::ZERO, &frame(length, kind, 1)).unwrap();
+        assert_eq!(sent, expected, "{length} {kind:02x?}");
+    }
+    assert_eq!((tap.counters().refused_over_mtu, tap.counters().refused_length), (2, 2));
+}
+
+#[test]
+fn an_interface_that_is_down_refuses_and_is_counted() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&TapOptions { up: false, ..options("conictest") }).unwrap();
+    let sent = tap.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap();
+    assert_eq!(sent, Transmit::Refused);
+    assert_eq!((tap.counters().refused_by_kernel, tap.counters().transmitted_frames), (1, 0));
+    assert_eq!(tap.receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::None);
+}
+
+#[test]
+fn with_an_address_the_kernel_asks_for_its_neighbours_by_arp_and_hears_the_answer() {
+    if !alone() {
+        return;
+    }
+    let address: Ipv4Address = "10.77.0.1/24".parse().unwrap();
+    let mut tap = Tap::open(&TapOptions { address: Some(address), ..options("conictest") }).unwrap();
+    let socket = std::net::UdpSocket::bind("10.77.0.1:0").unwrap();
+    // In the network by the mask of 24 bits, and out of it by the mask of the address's class.
+    assert!(socket.send_to(b"hello", "10.78.0.2:9").is_err(), "no route beyond the mask");
+    socket.send_to(b"hello", "10.77.0.2:9").unwrap();
+    let request = receive(&mut tap, [0x08, 0x06]);
+    assert_eq!(request.len(), MIN_FRAME);
+    assert_eq!(request[28..32], [10, 77, 0, 1]);
+    assert_eq!(request[38..42], [10, 77, 0, 2]);
+
+    let mut answer = request.clone();
+    let mine = [2, 0, 0, 0, 0, 9];
+    answer[..6].copy_from_slice(&request[6..12]);
+    answer[6..12].copy_from_slice(&mine);
+    answer[20..22].copy_from_slice(&[0, 2]);
+    answer[22..28].copy_from_slice(&mine);
+    answer[28..32].copy_from_slice(&request[38..42]);
+    answer[32..42].copy_from_slice(&request[22..32]);
+    assert_eq!(tap.transmit(Time::ZERO, &answer).unwrap(), Transmit::Accepted);
+    let datagram = receive(&mut tap, [0x08, 0x00]);
+    assert_eq!(datagram[..6], mine);
+    assert_eq!(datagram[42..47], *b"hello");
+}
+
+#[test]
+fn a_second_user_and_an_interface_of_another_kind_are_named() {
+    if !alone() {
+        return;
+    }
+    let _tap = Tap::open(&options("conictest")).unwrap();
+    let error = Tap::open(&options("conictest")).unwrap_err().to_string();
+    assert!(error.contains("conictest is in use by another process"), "{error}");
+    let error = Tap::open(&options("lo")).unwrap_err().to_string();
+    assert!(error.contains("lo exists and is not a TAP interface"), "{error}");
+}
+
+#[test]
+fn the_kernel_chooses_a_name_where_none_is_given_and_the_interface_goes_with_its_port() {
+    if !alone() {
+        return;
+    }
+    let first = Tap::open(&TapOptions::default()).unwrap();
+    let second = Tap::open(&TapOptions::default()).unwrap();
+    assert_eq!((first.name(), second.name()), ("conic0", "conic1"));
+    drop(first);
+    assert_eq!(Tap::open(&TapOptions::default()).unwrap().name(), "conic0");
+}
+
+#[test]
+fn an_interface_that_is_removed_is_an_error_once_and_then_the_end() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&options("conictest")).unwrap();
+    // The child inherits this thread's namespace.
+    match Command::new("ip").args(["link", "delete", "conictest"]).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => return skipped(&format!("there is no ip command here ({error})")),
+    }
+    let mut buffer = [0; MAX_FRAME];
+    let error = loop {
+        match tap.receive(Time::ZERO, &mut buffer) {
+            Ok(got) => assert_ne!(got, Receive::End),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("conictest can no longer be used"), "{error}");
+    assert_eq!(tap.receive(Time::ZERO, &mut buffer).unwrap(), Receive::End);
+    assert_eq!(tap.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap(), Transmit::Refused);
+}
+
+#[test]
+fn names_and_mtus_that_cannot_be_are_refused_before_the_kernel_is_asked() {
+    for name in ["", "sixteen-letters-", "a b", "a/b", "conic%d", "..", "a:b", "\u{e4}"] {
+        let error = Tap::open(&options(name)).unwrap_err().to_string();
+        assert!(error.contains("is no name for an interface"), "{name:?}: {error}");
+    }
+    for mtu in [0, 67, 9587, usize::MAX] {
+        let error = Tap::open(&TapOptions { mtu: Some(mtu), ..options("conictest") });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("out of range: give 68 to 9586"), "{error}");
+    }
+}
+
+#[test]
+fn without_permission_the_error_says_what_to_do() {
+    // A thread of its own, because it cannot get its rights back.
+    let without = || {
+        if !alone() {
+            return;
+        }
+        // SAFETY: no memory is passed. The system call, unlike the library's function, changes this thread only.
+        let dropped = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+        assert_eq!(dropped, 0);
+        let error = Tap::open(&options("conictest")).unwrap_err().to_string();
+        let not_permitted = "making the TAP interface conictest needs CAP_NET_ADMIN: run with sudo, or create it \
+                             first with: sudo ip tuntap add dev conictest mode tap user $USER";
+        // Where the device file is open to root only.
+        let no_driver = "/dev/net/tun cannot be opened (Permission denied (os error 13)): run with sudo, or";
+        assert!(error == not_permitted || error.starts_with(no_driver), "{error}");
+    };
+    std::thread::spawn(without).join().unwrap();
+}
+
+#[test]
+fn addresses_are_written_with_their_prefix() {
+    let address: Ipv4Address = "192.168.7.1/20".parse().unwrap();
+    assert_eq!(address.address().octets(), [192, 168, 7, 1]);
+    assert_eq!(address.mask().octets(), [255, 255, 240, 0]);
+    assert_eq!("1.2.3.4/0".parse::<Ipv4Address>().unwrap().mask().octets(), [0; 4]);
+    assert_eq!("1.2.3.4/32".parse::<Ipv4Address>().unwrap().mask().octets(), [255; 4]);
+    for wrong in ["1.2.3.4", "1.2.3.4/33", "1.2.3/8", "/8", "", "1.2.3.4/", "1.2.3.4/-1"] {
+        assert!(wrong.parse::<Ipv4Address>().is_err(), "{wrong:?}");
+    }
+}
