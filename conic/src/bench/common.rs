@@ -209,7 +209,9 @@ pub fn print_notes<T>(measured: &Slices<T>) {
         println!("  {} left out: another process ran on one of the cores", slices(disturbed));
     }
     if measured.restless {
-        println!("  note: the cores were moved, or shared with other processes, all the time; nothing could be left out");
+        println!(
+            "  note: the cores were moved, or shared with other processes, all the time; nothing could be left out"
+        );
     }
 }
 

@@ -10,7 +10,9 @@ use conic_native::{Memory, NativeCore, Pages, clock};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores};
+use super::common::{
+    Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
+};
 use super::failure::Failure;
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;

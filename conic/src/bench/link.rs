@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use conic_fabric::{Layout, Time};
-use conic_interface::burst::{HostQueue, NicQueue};
-use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, Policy, Wire, prepare};
+use conic_fabric::Time;
+use conic_interface::ccnic::Features;
 use conic_interface::with_policy;
-use conic_load::{ClosedLoop, Latency, Workload};
+use conic_load::{Latency, Workload};
 use conic_native::{Flag, Memory, NativeCore, Pages, clock};
 
 use super::arena::{Arena, ArenaError, Job};
 use super::failure::Failure;
+
+mod interfaces;
+
+use interfaces::{CachableQueues, CcNic, FastForwardQueues, Link, Ring, Traffic, Turn};
 
 /// How long an application waits at the end for what is still in flight.
 const DRAIN: Time = Time::from_nanoseconds(200_000_000);
@@ -21,8 +24,14 @@ const BETWEEN_LOOKS: usize = 64;
 /// Which interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Interface {
-    /// CC-NIC: inline signals, grouped descriptors, shared recycled buffers.
+    /// CC-NIC: inline signals, grouped descriptors, one recycled pool for both sides
     Ccnic,
+    /// A PCIe-style ring with head and tail registers, here lines of coherent memory: the paper's unoptimised baseline
+    Ring,
+    /// CNI's cachable queue of 1996, a pair of them; packets go by value
+    CachableQueue,
+    /// FastForward, a pair of queues of one line a slot; packets go by value
+    Fastforward,
 }
 
 impl Interface {
@@ -30,6 +39,9 @@ impl Interface {
     pub fn name(self) -> &'static str {
         match self {
             Interface::Ccnic => "ccnic",
+            Interface::Ring => "ring",
+            Interface::CachableQueue => "cachable-queue",
+            Interface::Fastforward => "fastforward",
         }
     }
 }
@@ -89,45 +101,6 @@ impl Outcome {
     }
 }
 
-/// An interface over a region: makes each side's half of a queue pair.
-pub trait Link: Send + Sync + 'static {
-    /// The host's half.
-    type Host<'memory>: HostQueue;
-    /// The NIC's half.
-    type Nic<'memory>: NicQueue;
-    /// The region it needs.
-    fn layout(&self) -> &Layout;
-    /// Makes a fresh region ready.
-    fn prepare(&self, core: &NativeCore<'_>);
-    /// The host's half of a queue pair.
-    fn host<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> Self::Host<'memory>;
-    /// The NIC's half of a queue pair.
-    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> Self::Nic<'memory>;
-}
-
-/// CC-NIC.
-struct CcNic<P> {
-    map: Map,
-    policy: std::marker::PhantomData<fn() -> P>,
-}
-
-impl<P: Policy> Link for CcNic<P> {
-    type Host<'memory> = Host<NativeCore<'memory>, P>;
-    type Nic<'memory> = Wire<NativeCore<'memory>, P>;
-    fn layout(&self) -> &Layout {
-        &self.map.layout
-    }
-    fn prepare(&self, core: &NativeCore<'_>) {
-        prepare(core, &self.map);
-    }
-    fn host<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> Self::Host<'memory> {
-        Host::new(core, &self.map, queue)
-    }
-    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> Self::Nic<'memory> {
-        Wire::new(Nic::new(core, &self.map, queue))
-    }
-}
-
 /// Runs one slice in a region of its own.
 ///
 /// # Errors
@@ -136,26 +109,12 @@ impl<P: Policy> Link for CcNic<P> {
 pub fn run(arena: &Arena, setup: &Setup, span: Span) -> Result<Outcome, Failure> {
     match setup.interface {
         Interface::Ccnic => {
-            let map = Map::new(geometry(setup), setup.features).map_err(|error| Failure::failed(error.to_string()))?;
-            with_policy!(setup.features, P => {
-                run_link(arena, setup, span, CcNic::<P> { map, policy: std::marker::PhantomData })
-            })
+            with_policy!(setup.features, P => run_link(arena, setup, span, CcNic::<P>::new(setup)?))
         }
+        Interface::Ring => run_link(arena, setup, span, Ring::new(setup)?),
+        Interface::CachableQueue => run_link(arena, setup, span, CachableQueues::new(setup)?),
+        Interface::Fastforward => run_link(arena, setup, span, FastForwardQueues::new(setup)?),
     }
-}
-
-/// Enough buffers for what can be in flight, of the class that the packets need, and few of the others.
-fn geometry(setup: &Setup) -> Geometry {
-    let blanks = if setup.features.shared_pool { 0 } else { 2 * setup.descriptors };
-    let in_flight = (setup.workload.window.min(2 * setup.descriptors) + blanks + 1024) * setup.queues as u64;
-    let count = in_flight.next_power_of_two();
-    let bytes = setup.workload.packet_size;
-    let buffers = match bytes {
-        0..=128 if setup.features.small_buffers => [count, 64, 64],
-        0..=4096 => [2048, count, 64],
-        _ => [2048, 64, count],
-    };
-    Geometry { queues: setup.queues as u32, descriptors: setup.descriptors, buffers, object_bytes: 0 }
 }
 
 fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Result<Outcome, Failure> {
@@ -167,16 +126,16 @@ fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Resul
     let mut applications: Vec<Box<dyn FnOnce() -> Outcome + Send>> = Vec::new();
     for pair in 0..pairs {
         let queues: Vec<usize> = (pair..setup.queues).step_by(pairs).collect();
-        let (workload, mine) = (setup.workload, queues.clone());
+        let mine = queues.clone();
         let (shared, region, flag) = (Arc::clone(&link), Arc::clone(&memory), Arc::clone(&stop));
         nics.push(Box::new(move || {
             let nic = |&queue: &usize| shared.nic(NativeCore::new(&region), queue);
-            turn_around(&mut mine.iter().map(nic).collect::<Vec<_>>(), &flag);
+            serve(&mut mine.iter().map(nic).collect::<Vec<_>>(), &flag);
         }));
         let (shared, region) = (Arc::clone(&link), Arc::clone(&memory));
         applications.push(Box::new(move || {
-            let host = |&queue: &usize| ClosedLoop::new(shared.host(NativeCore::new(&region), queue), workload);
-            drive(queues.iter().map(host).collect(), span)
+            let application = |&queue: &usize| shared.application(NativeCore::new(&region), queue);
+            drive(queues.iter().map(application).collect(), span)
         }));
     }
     let mut total = Outcome::none();
@@ -187,7 +146,7 @@ fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Resul
     Ok(total)
 }
 
-fn turn_around<N: NicQueue>(nics: &mut [N], stop: &Flag) {
+fn serve<N: Turn>(nics: &mut [N], stop: &Flag) {
     if let [nic] = nics {
         while !stop.is_up() {
             if nic.turn_around() == 0 {
@@ -197,21 +156,21 @@ fn turn_around<N: NicQueue>(nics: &mut [N], stop: &Flag) {
         return;
     }
     while !stop.is_up() {
-        let turned: usize = nics.iter_mut().map(NicQueue::turn_around).sum();
+        let turned: usize = nics.iter_mut().map(Turn::turn_around).sum();
         if turned == 0 {
             nics[0].spin();
         }
     }
 }
 
-fn drive<Q: HostQueue>(mut loops: Vec<ClosedLoop<Q>>, span: Span) -> Outcome {
+fn drive<T: Traffic>(mut loops: Vec<T>, span: Span) -> Outcome {
     work(&mut loops, clock::now() + span.warm_up);
-    loops.iter_mut().for_each(ClosedLoop::forget_latency);
-    let before: u64 = loops.iter().map(ClosedLoop::received).sum();
+    loops.iter_mut().for_each(Traffic::forget_latency);
+    let before: u64 = loops.iter().map(Traffic::received).sum();
     let start = clock::now();
     work(&mut loops, start + span.measured);
     let seconds = clock::now().since(start).seconds();
-    let packets = loops.iter().map(ClosedLoop::received).sum::<u64>() - before;
+    let packets = loops.iter().map(Traffic::received).sum::<u64>() - before;
     let mut outcome = Outcome::none();
     (outcome.packets, outcome.rate) = (packets, packets as f64 / seconds);
     for one in &mut loops {
@@ -223,7 +182,7 @@ fn drive<Q: HostQueue>(mut loops: Vec<ClosedLoop<Q>>, span: Span) -> Outcome {
     outcome
 }
 
-fn work<Q: HostQueue>(loops: &mut [ClosedLoop<Q>], until: Time) {
+fn work<T: Traffic>(loops: &mut [T], until: Time) {
     while clock::now() < until {
         for _ in 0..BETWEEN_LOOKS {
             for one in loops.iter_mut() {

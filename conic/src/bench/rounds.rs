@@ -213,10 +213,8 @@ mod tests {
 
     #[test]
     fn slices_that_were_moved_or_disturbed_are_left_out_and_counted() {
-        let all = Slices::of_taken(
-            vec![taken(0, 60.0, 62.0, 1.0), taken(0, 60.0, 400.0, 1.0), taken(0, 61.0, 60.0, 0.6)],
-            1,
-        );
+        let all =
+            Slices::of_taken(vec![taken(0, 60.0, 62.0, 1.0), taken(0, 60.0, 400.0, 1.0), taken(0, 61.0, 60.0, 0.6)], 1);
         assert_eq!((all.kept.len(), all.dropped), (1, Dropped { moved: 1, disturbed: 1 }));
         assert!(!all.restless);
     }
