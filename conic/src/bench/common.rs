@@ -201,14 +201,19 @@ pub fn placement_line(place: &Placement, slices: usize, slice: Time) -> String {
 
 /// Says what was left out of a run, if anything was.
 pub fn print_notes<T>(measured: &Slices<T>) {
-    let Dropped { moved, disturbed } = measured.dropped;
+    print_left_out(measured.dropped, measured.restless);
+}
+
+/// Says what was left out, if anything was.
+pub fn print_left_out(dropped: Dropped, restless: bool) {
+    let Dropped { moved, disturbed } = dropped;
     if moved > 0 {
         println!("  {} left out: the hypervisor moved the cores meanwhile", slices(moved));
     }
     if disturbed > 0 {
         println!("  {} left out: another process ran on one of the cores", slices(disturbed));
     }
-    if measured.restless {
+    if restless {
         println!(
             "  note: the cores were moved, or shared with other processes, all the time; nothing could be left out"
         );

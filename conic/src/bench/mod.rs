@@ -1,7 +1,9 @@
 //! `conic bench`: measurements on this machine.
 
+mod ablations;
 mod arena;
 mod common;
+mod compare;
 mod failure;
 mod features;
 mod limits;
@@ -26,12 +28,14 @@ pub struct Arguments {
 enum Command {
     Loopback(loopback::Arguments),
     Limits(limits::Arguments),
+    Ablations(ablations::Arguments),
 }
 
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let (result, json) = match &arguments.command {
         Command::Loopback(arguments) => (loopback::main(arguments), arguments.common.json),
+        Command::Ablations(arguments) => (ablations::main(arguments), arguments.common.json),
         Command::Limits(arguments) => (limits::main(arguments), arguments.common.json),
     };
     result.unwrap_or_else(|failure| failure.report(json))
