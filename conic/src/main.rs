@@ -1,5 +1,6 @@
 //! The command line of conic.
 
+mod bench;
 mod idle;
 mod replay;
 mod responder;
@@ -11,16 +12,24 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The coherent NIC in software.
+/// The coherent NIC in software: packets between applications and a network interface over cache-coherent memory.
 #[derive(Parser)]
-#[command(name = "conic", version)]
+#[command(name = "conic", version, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "Examples:
+  conic bench                     a tour of this machine in under a minute
+  conic bench loopback            packets through CC-NIC and back
+  conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
+  conic tap                       a network interface that answers ping";
+
 #[derive(Subcommand)]
 enum Command {
+    /// Measure interfaces on this machine; without a subcommand, a tour of everything
+    Bench(bench::Arguments),
     /// Send a capture through the whole path and prove that nothing changed
     Replay(replay::Options),
     /// Write a small capture with frames of all sizes
@@ -34,6 +43,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
         Command::Tap(options) => tap::run(&options),

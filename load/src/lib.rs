@@ -2,6 +2,8 @@
 
 mod closed_loop;
 mod latency;
+pub mod limits;
+pub mod message_loop;
 
 pub use closed_loop::{ClosedLoop, Workload};
 pub use latency::Latency;

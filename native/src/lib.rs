@@ -8,8 +8,10 @@ mod flag;
 mod line;
 mod memory;
 mod place;
+mod thread_clock;
 
 pub use core::NativeCore;
 pub use flag::Flag;
 pub use memory::{Memory, MemoryError, Pages};
 pub use place::{Machine, cores, numa_nodes, pin, yield_core};
+pub use thread_clock::ThreadClock;

@@ -273,6 +273,12 @@ impl<C: Core> Host<C> {
         bytes
     }
 
+    /// Bytes of a buffer: the largest packet.
+    #[inline(always)]
+    pub fn buffer_bytes(&self) -> u64 {
+        self.queues.shape.buffer_bytes
+    }
+
     /// How many buffers are in the pool.
     pub fn free_buffers(&self) -> usize {
         self.pool.len()

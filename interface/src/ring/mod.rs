@@ -65,10 +65,12 @@
 //! 64-bit arithmetic, and what fails is skipped and counted in [`Refusals`]. The host checks the device's registers and
 //! lengths too.
 
+mod burst;
 mod device;
 mod host;
 mod pool;
 
+pub use burst::Wire;
 pub use device::{Nic, NoBuffer, Refusals};
 pub use host::{Buffer, Host, HostStatistics};
 

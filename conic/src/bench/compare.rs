@@ -1,0 +1,180 @@
+//! Several configurations side by side: rate and unloaded latency of each, and ratios to the first one's by pairs of
+//! slices from the same round.
+
+use conic_fabric::Time;
+use conic_load::Workload;
+use serde::Serialize;
+
+use super::arena::Arena;
+use super::common::Choice;
+use super::failure::Failure;
+use super::link::{Outcome, Setup, Span, run};
+use super::placement::{Placement, Spread, rounded};
+use super::progress::Progress;
+use super::rounds::{Dropped, Slices, Until, alternate};
+
+/// A configuration with a name.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What it is called.
+    pub name: String,
+    /// What runs for its rate; its latency is that with one packet in flight.
+    pub setup: Setup,
+}
+
+impl Case {
+    /// A configuration with a name.
+    pub fn new(name: impl Into<String>, setup: Setup) -> Case {
+        Case { name: name.into(), setup }
+    }
+}
+
+/// How to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Rounds in one placement.
+    pub rounds: usize,
+    /// No new round after this long.
+    pub limit: Time,
+    /// Each slice.
+    pub span: Span,
+    /// Whether the latency with one packet in flight is measured too.
+    pub latency: bool,
+}
+
+/// One configuration in one placement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it is called.
+    pub name: String,
+    /// Its interface.
+    pub interface: &'static str,
+    /// CC-NIC's switches.
+    pub features: Option<String>,
+    /// Bytes of a packet.
+    pub packet_size: u16,
+    /// Packets in flight, for the rate.
+    pub window: u64,
+    /// Packets sent at once.
+    pub burst: usize,
+    /// Packets received at once.
+    pub rx_burst: usize,
+    /// Millions of packets a second.
+    pub mpps: Spread,
+    /// Packet bytes one way, in 10^9 bits a second.
+    pub gbps: f64,
+    /// The rate over the first configuration's.
+    pub rate_ratio: Option<Spread>,
+    /// Median latency with one packet in flight.
+    pub p50_ns: Option<Spread>,
+    /// The same over the first configuration's.
+    pub latency_ratio: Option<Spread>,
+    /// The same over the round trip beside it.
+    pub p50_in_round_trips: Option<Spread>,
+    /// Slices of its rate.
+    pub slices: usize,
+    /// Packets lost in any slice.
+    pub lost: u64,
+    /// Packets corrupt in any slice.
+    pub corrupt: u64,
+}
+
+/// All configurations in one placement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// `steady`, `near`, `far`, `between` or `restless`.
+    pub placement: &'static str,
+    /// One line's round trip.
+    pub one_line_round_trip_ns: Spread,
+    /// The configurations, the first the one that the others are compared with.
+    pub rows: Vec<Row>,
+}
+
+/// A comparison in every placement that was asked for.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The headline's first.
+    pub comparisons: Vec<Comparison>,
+    /// What was left out.
+    pub dropped: Dropped,
+    /// Whether nothing could be left out.
+    pub restless: bool,
+}
+
+/// Compares configurations.
+///
+/// # Errors
+///
+/// If one of them cannot be, or the machine refuses it.
+pub fn compare(
+    arena: &Arena,
+    cases: &[Case],
+    plan: Plan,
+    choice: Choice,
+    progress: &mut Progress,
+) -> Result<Compared, Failure> {
+    let per_case = if plan.latency { 2 } else { 1 };
+    let subjects = cases.len() * per_case;
+    let until = Until { rounds: plan.rounds, limit: plan.limit };
+    let measured = alternate(arena, subjects, until, progress, |subject| {
+        let case = &cases[subject / per_case];
+        let setup = if subject % per_case == 0 { case.setup } else { unloaded(case.setup) };
+        run(arena, &setup, plan.span)
+    })?;
+    let complete = measured.complete(subjects);
+    let chosen = choice.of(&complete);
+    let comparisons = chosen.iter().map(|place| comparison(&measured, place, cases, per_case)).collect();
+    Ok(Compared { comparisons, dropped: measured.dropped, restless: measured.restless })
+}
+
+/// The same with one packet in flight.
+pub fn unloaded(setup: Setup) -> Setup {
+    Setup { workload: Workload { window: 1, ..setup.workload }, ..setup }
+}
+
+fn median_latency(outcome: &Outcome) -> f64 {
+    outcome.latency.quantile(0.5).picoseconds() as f64 / 1e3
+}
+
+fn comparison(measured: &Slices<Outcome>, place: &Placement, cases: &[Case], per_case: usize) -> Comparison {
+    let row = |(index, case)| row(measured, place, index, case, per_case);
+    Comparison {
+        placement: place.label,
+        one_line_round_trip_ns: place.round_trip.rounded(1),
+        rows: cases.iter().enumerate().filter_map(row).collect(),
+    }
+}
+
+fn row(measured: &Slices<Outcome>, place: &Placement, index: usize, case: &Case, per_case: usize) -> Option<Row> {
+    let subject = index * per_case;
+    let rates: Vec<f64> = measured.of(place, subject).map(|outcome| outcome.rate / 1e6).collect();
+    let mpps = Spread::of(&rates)?.rounded(3);
+    let unloaded = (per_case == 2).then_some(subject + 1);
+    let spread = |figure: &dyn Fn(f64, &Outcome) -> f64| {
+        let values: Vec<f64> = measured.beside(place, unloaded?).map(|(trip, outcome)| figure(trip, outcome)).collect();
+        Spread::of(&values)
+    };
+    let outcomes = || measured.kept.iter().filter(|slice| slice.subject / per_case == index).map(|slice| &slice.value);
+    let Workload { packet_size, window, transmit_burst, receive_burst } = case.setup.workload;
+    let is_ccnic = case.setup.interface == super::link::Interface::Ccnic;
+    Some(Row {
+        name: case.name.clone(),
+        interface: case.setup.interface.name(),
+        features: is_ccnic.then(|| case.setup.features.to_string()),
+        packet_size,
+        window,
+        burst: transmit_burst,
+        rx_burst: receive_burst,
+        mpps,
+        gbps: rounded(mpps.median * f64::from(packet_size) * 8.0 / 1e3, 3),
+        rate_ratio: measured.ratios(place, subject, 0, |outcome| outcome.rate).map(|ratio| ratio.rounded(3)),
+        p50_ns: spread(&|_, outcome| median_latency(outcome)).map(|spread| spread.rounded(1)),
+        latency_ratio: unloaded
+            .and_then(|one| measured.ratios(place, one, 1, median_latency))
+            .map(|ratio| ratio.rounded(3)),
+        p50_in_round_trips: spread(&|trip, outcome| median_latency(outcome) / trip).map(|spread| spread.rounded(2)),
+        slices: rates.len(),
+        lost: outcomes().map(|outcome| outcome.lost).sum(),
+        corrupt: outcomes().map(|outcome| outcome.corrupt).sum(),
+    })
+}

@@ -1,0 +1,193 @@
+//! One configuration of a packet interface, and one slice of the loopback workload through it.
+
+use std::sync::Arc;
+
+use conic_fabric::Time;
+use conic_interface::ccnic::Features;
+use conic_interface::with_policy;
+use conic_load::{Latency, Workload};
+use conic_native::{Flag, Memory, NativeCore, Pages, clock};
+
+use super::arena::{Arena, ArenaError, Job};
+use super::failure::Failure;
+
+mod interfaces;
+
+use interfaces::{CachableQueues, CcNic, FastForwardQueues, Link, Ring, Traffic, Turn};
+
+/// How long an application waits at the end for what is still in flight.
+const DRAIN: Time = Time::from_nanoseconds(200_000_000);
+
+/// Rounds between two looks at the clock, or at the flag that stops them.
+const BETWEEN_LOOKS: usize = 64;
+
+/// Which interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Interface {
+    /// CC-NIC: inline signals, grouped descriptors, one recycled pool for both sides
+    Ccnic,
+    /// A PCIe-style ring with head and tail registers, here lines of coherent memory: the paper's unoptimised baseline
+    Ring,
+    /// CNI's cachable queue of 1996, a pair of them; packets go by value
+    CachableQueue,
+    /// FastForward, a pair of queues of one line a slot; packets go by value
+    Fastforward,
+}
+
+impl Interface {
+    /// Its name on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Interface::Ccnic => "ccnic",
+            Interface::Ring => "ring",
+            Interface::CachableQueue => "cachable-queue",
+            Interface::Fastforward => "fastforward",
+        }
+    }
+}
+
+/// What a slice runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Which interface.
+    pub interface: Interface,
+    /// CC-NIC's switches; no other interface has any.
+    pub features: Features,
+    /// What is sent through each queue pair.
+    pub workload: Workload,
+    /// Queue pairs.
+    pub queues: usize,
+    /// Descriptors of each ring.
+    pub descriptors: u64,
+    /// Pages of the region.
+    pub pages: Pages,
+}
+
+/// How long a slice takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Not measured.
+    pub warm_up: Time,
+    /// Measured.
+    pub measured: Time,
+}
+
+/// What came of a slice.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Packets received while it was measured.
+    pub packets: u64,
+    /// Packets a second.
+    pub rate: f64,
+    /// From just before a burst is written to just after the burst with its answer is received.
+    pub latency: Latency,
+    /// Packets that never came.
+    pub lost: u64,
+    /// Packets that came with another payload, out of order, or twice.
+    pub corrupt: u64,
+}
+
+impl Outcome {
+    fn none() -> Outcome {
+        Outcome { packets: 0, rate: 0.0, latency: Latency::new(), lost: 0, corrupt: 0 }
+    }
+
+    /// Adds what another slice, or another thread of the same, came to; rates are left alone.
+    pub fn add(&mut self, other: &Outcome) {
+        self.packets += other.packets;
+        self.latency.add(&other.latency);
+        self.lost += other.lost;
+        self.corrupt += other.corrupt;
+    }
+}
+
+/// Runs one slice in a region of its own.
+///
+/// # Errors
+///
+/// If the configuration cannot be, or the machine refuses it.
+pub fn run(arena: &Arena, setup: &Setup, span: Span) -> Result<Outcome, Failure> {
+    match setup.interface {
+        Interface::Ccnic => {
+            with_policy!(setup.features, P => run_link(arena, setup, span, CcNic::<P>::new(setup)?))
+        }
+        Interface::Ring => run_link(arena, setup, span, Ring::new(setup)?),
+        Interface::CachableQueue => run_link(arena, setup, span, CachableQueues::new(setup)?),
+        Interface::Fastforward => run_link(arena, setup, span, FastForwardQueues::new(setup)?),
+    }
+}
+
+fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Result<Outcome, Failure> {
+    let memory = Arc::new(Memory::create(link.layout(), setup.pages).map_err(ArenaError::from)?);
+    link.prepare(&NativeCore::new(&memory));
+    let (link, stop) = (Arc::new(link), Arc::new(Flag::new()));
+    let pairs = arena.pairs().len().min(setup.queues);
+    let mut nics: Vec<Job> = Vec::new();
+    let mut applications: Vec<Box<dyn FnOnce() -> Outcome + Send>> = Vec::new();
+    for pair in 0..pairs {
+        let queues: Vec<usize> = (pair..setup.queues).step_by(pairs).collect();
+        let mine = queues.clone();
+        let (shared, region, flag) = (Arc::clone(&link), Arc::clone(&memory), Arc::clone(&stop));
+        nics.push(Box::new(move || {
+            let nic = |&queue: &usize| shared.nic(NativeCore::new(&region), queue);
+            serve(&mut mine.iter().map(nic).collect::<Vec<_>>(), &flag);
+        }));
+        let (shared, region) = (Arc::clone(&link), Arc::clone(&memory));
+        applications.push(Box::new(move || {
+            let application = |&queue: &usize| shared.application(NativeCore::new(&region), queue);
+            drive(queues.iter().map(application).collect(), span)
+        }));
+    }
+    let mut total = Outcome::none();
+    for outcome in arena.run(&stop, nics, applications)? {
+        total.add(&outcome);
+        total.rate += outcome.rate;
+    }
+    Ok(total)
+}
+
+fn serve<N: Turn>(nics: &mut [N], stop: &Flag) {
+    if let [nic] = nics {
+        while !stop.is_up() {
+            if nic.turn_around() == 0 {
+                nic.spin();
+            }
+        }
+        return;
+    }
+    while !stop.is_up() {
+        let turned: usize = nics.iter_mut().map(Turn::turn_around).sum();
+        if turned == 0 {
+            nics[0].spin();
+        }
+    }
+}
+
+fn drive<T: Traffic>(mut loops: Vec<T>, span: Span) -> Outcome {
+    work(&mut loops, clock::now() + span.warm_up);
+    loops.iter_mut().for_each(Traffic::forget_latency);
+    let before: u64 = loops.iter().map(Traffic::received).sum();
+    let start = clock::now();
+    work(&mut loops, start + span.measured);
+    let seconds = clock::now().since(start).seconds();
+    let packets = loops.iter().map(Traffic::received).sum::<u64>() - before;
+    let mut outcome = Outcome::none();
+    (outcome.packets, outcome.rate) = (packets, packets as f64 / seconds);
+    for one in &mut loops {
+        outcome.latency.add(one.latency());
+        one.drain(clock::now() + DRAIN);
+        outcome.lost += one.lost();
+        outcome.corrupt += one.corrupt();
+    }
+    outcome
+}
+
+fn work<T: Traffic>(loops: &mut [T], until: Time) {
+    while clock::now() < until {
+        for _ in 0..BETWEEN_LOOKS {
+            for one in loops.iter_mut() {
+                one.step();
+            }
+        }
+    }
+}

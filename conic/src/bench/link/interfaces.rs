@@ -1,0 +1,267 @@
+//! Each interface as something that a slice can run over.
+
+use std::marker::PhantomData;
+
+use conic_fabric::{Home, Layout, PlayedByCore, Time};
+use conic_interface::burst::{HostQueue, NicQueue};
+use conic_interface::ccnic::{Geometry, Host, Map, Nic, Policy, Wire, prepare};
+use conic_interface::{cachable_queue, fastforward, ring};
+use conic_load::message_loop::{
+    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, ReceivePacket,
+    SendPacket, message_lines, slots_of,
+};
+use conic_load::{ClosedLoop, Latency, Workload};
+use conic_native::NativeCore;
+
+use super::{Failure, Setup};
+
+/// An interface over a region: makes each side's end of a queue pair.
+pub trait Link: Send + Sync + 'static {
+    /// The region it needs.
+    fn layout(&self) -> &Layout;
+    /// Makes a fresh region ready.
+    fn prepare(&self, _core: &NativeCore<'_>) {}
+    /// The application on a queue pair.
+    fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory, Self>;
+    /// The NIC's half of a queue pair.
+    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory, Self>;
+}
+
+/// An application that sends and receives.
+pub trait Traffic {
+    /// Sends and receives some.
+    fn step(&mut self);
+    /// Packets received so far.
+    fn received(&self) -> u64;
+    /// Packets lost so far.
+    fn lost(&self) -> u64;
+    /// Packets that came back changed, so far.
+    fn corrupt(&self) -> u64;
+    /// The latencies so far.
+    fn latency(&self) -> &Latency;
+    /// Forgets them.
+    fn forget_latency(&mut self);
+    /// Receives what is in flight.
+    fn drain(&mut self, deadline: Time);
+}
+
+/// A NIC that turns packets around.
+pub trait Turn {
+    /// Turns some around, and says how many.
+    fn turn_around(&mut self) -> usize;
+    /// Says that this round made no progress.
+    fn spin(&self);
+}
+
+macro_rules! traffic {
+    ($($parameter:ident: $bound:ident),* => $loop:ty) => {
+        impl<$($parameter: $bound),*> Traffic for $loop {
+            #[inline(always)]
+            fn step(&mut self) {
+                self.step();
+            }
+            fn received(&self) -> u64 {
+                self.received()
+            }
+            fn lost(&self) -> u64 {
+                self.lost()
+            }
+            fn corrupt(&self) -> u64 {
+                self.corrupt()
+            }
+            fn latency(&self) -> &Latency {
+                self.latency()
+            }
+            fn forget_latency(&mut self) {
+                self.forget_latency();
+            }
+            fn drain(&mut self, deadline: Time) {
+                self.drain(deadline);
+            }
+        }
+    };
+}
+
+traffic!(Q: HostQueue => ClosedLoop<Q>);
+traffic!(S: SendPacket, R: ReceivePacket => MessageLoop<S, R>);
+
+/// The NIC's half of a packet interface.
+struct Packets<N>(N);
+
+impl<N: NicQueue> Turn for Packets<N> {
+    #[inline(always)]
+    fn turn_around(&mut self) -> usize {
+        self.0.turn_around()
+    }
+    #[inline(always)]
+    fn spin(&self) {
+        self.0.spin();
+    }
+}
+
+impl<S: SendPacket, R: ReceivePacket> Turn for Echo<S, R> {
+    #[inline(always)]
+    fn turn_around(&mut self) -> usize {
+        self.turn_around()
+    }
+    #[inline(always)]
+    fn spin(&self) {
+        self.spin();
+    }
+}
+
+fn cannot_be(error: impl std::fmt::Display) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+/// CC-NIC.
+pub struct CcNic<P> {
+    map: Map,
+    workload: Workload,
+    policy: PhantomData<fn() -> P>,
+}
+
+impl<P: Policy> CcNic<P> {
+    /// As large as a setup needs it.
+    pub fn new(setup: &Setup) -> Result<CcNic<P>, Failure> {
+        let map = Map::new(geometry(setup), setup.features).map_err(cannot_be)?;
+        Ok(CcNic { map, workload: setup.workload, policy: PhantomData })
+    }
+}
+
+/// Enough buffers for what can be in flight, of the class that the packets need, and few of the others.
+fn geometry(setup: &Setup) -> Geometry {
+    let blanks = if setup.features.shared_pool { 0 } else { 2 * setup.descriptors };
+    let in_flight = (setup.workload.window.min(2 * setup.descriptors) + blanks + 1024) * setup.queues as u64;
+    let count = in_flight.next_power_of_two();
+    let buffers = match setup.workload.packet_size {
+        0..=128 if setup.features.small_buffers => [count, 64, 64],
+        0..=4096 => [2048, count, 64],
+        _ => [2048, 64, count],
+    };
+    Geometry { queues: setup.queues as u32, descriptors: setup.descriptors, buffers, object_bytes: 0 }
+}
+
+impl<P: Policy> Link for CcNic<P> {
+    fn layout(&self) -> &Layout {
+        &self.map.layout
+    }
+    fn prepare(&self, core: &NativeCore<'_>) {
+        prepare(core, &self.map);
+    }
+    fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory, P> {
+        ClosedLoop::new(Host::<_, P>::new(core, &self.map, queue), self.workload)
+    }
+    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory, P> {
+        Packets(Wire::new(Nic::<_, P>::new(core, &self.map, queue)))
+    }
+}
+
+/// The PCIe-style ring.
+pub struct Ring {
+    layout: Layout,
+    pairs: Vec<ring::QueuePair>,
+    workload: Workload,
+}
+
+impl Ring {
+    /// Descriptors as asked for, and buffers for both rings and what the application holds.
+    pub fn new(setup: &Setup) -> Result<Ring, Failure> {
+        let shape = ring::Shape::for_packets(u64::from(setup.workload.packet_size)).map_err(cannot_be)?;
+        let shape = ring::Shape { descriptors: setup.descriptors, buffers: 3 * setup.descriptors, ..shape };
+        let mut layout = Layout::new();
+        let pairs = (0..setup.queues).map(|_| shape.place(&mut layout)).collect::<Result<_, _>>().map_err(cannot_be)?;
+        Ok(Ring { layout, pairs, workload: setup.workload })
+    }
+}
+
+impl Link for Ring {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory> {
+        ClosedLoop::new(self.pairs[queue].host(core), self.workload)
+    }
+    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
+        Packets(ring::Wire::new(self.pairs[queue].nic(PlayedByCore(core)), self.pairs[queue].shape()))
+    }
+}
+
+/// A pair of cachable queues.
+pub struct CachableQueues {
+    layout: Layout,
+    pairs: Vec<(cachable_queue::Queue, cachable_queue::Queue)>,
+    workload: Workload,
+}
+
+impl CachableQueues {
+    /// A slot for every descriptor asked for, each as large as a packet.
+    pub fn new(setup: &Setup) -> Result<CachableQueues, Failure> {
+        let shape = cachable_queue::Shape {
+            slots: setup.descriptors,
+            message_lines: message_lines(setup.workload.packet_size),
+            ..cachable_queue::Shape::default()
+        };
+        let mut layout = Layout::new();
+        let mut pair = |_| {
+            let there = shape.place(&mut layout, Home::Host, Home::Nic)?;
+            Ok((there, shape.place(&mut layout, Home::Nic, Home::Host)?))
+        };
+        let pairs = (0..setup.queues).map(&mut pair).collect::<Result<_, cachable_queue::ShapeError>>();
+        let pairs = pairs.map_err(cannot_be)?;
+        Ok(CachableQueues { layout, pairs, workload: setup.workload })
+    }
+}
+
+impl Link for CachableQueues {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory> {
+        let ((there, back), Workload { packet_size, window, transmit_burst, .. }) = (self.pairs[queue], self.workload);
+        let sender = CachableSender::new(there.sender(core), packet_size);
+        let receiver = CachableReceiver::new(back.receiver(core), packet_size);
+        MessageLoop::new(sender, receiver, packet_size, window, transmit_burst)
+    }
+    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
+        let ((there, back), size) = (self.pairs[queue], self.workload.packet_size);
+        Echo::new(CachableSender::new(back.sender(core), size), CachableReceiver::new(there.receiver(core), size), size)
+    }
+}
+
+/// A pair of FastForward queues.
+pub struct FastForwardQueues {
+    layout: Layout,
+    pairs: Vec<(fastforward::Queue, fastforward::Queue)>,
+    workload: Workload,
+}
+
+impl FastForwardQueues {
+    /// Slots for as many packets as descriptors were asked for.
+    pub fn new(setup: &Setup) -> Result<FastForwardQueues, Failure> {
+        let slots = (setup.descriptors * slots_of(setup.workload.packet_size)).next_power_of_two();
+        let shape = fastforward::Shape { slots, ..fastforward::Shape::default() };
+        let mut layout = Layout::new();
+        let mut pair = |_| Ok((shape.place(&mut layout, Home::Host)?, shape.place(&mut layout, Home::Nic)?));
+        let pairs = (0..setup.queues).map(&mut pair).collect::<Result<_, fastforward::ShapeError>>();
+        let pairs = pairs.map_err(cannot_be)?;
+        Ok(FastForwardQueues { layout, pairs, workload: setup.workload })
+    }
+}
+
+impl Link for FastForwardQueues {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory> {
+        let ((there, back), Workload { packet_size, window, transmit_burst, .. }) = (self.pairs[queue], self.workload);
+        let receiver = FastForwardReceiver::new(back.receiver(core), packet_size);
+        let sender = FastForwardSender::new(there.sender(core));
+        MessageLoop::new(sender, receiver, packet_size, window, transmit_burst)
+    }
+    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
+        let ((there, back), size) = (self.pairs[queue], self.workload.packet_size);
+        let receiver = FastForwardReceiver::new(there.receiver(core), size);
+        Echo::new(FastForwardSender::new(back.sender(core)), receiver, size)
+    }
+}

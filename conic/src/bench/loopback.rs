@@ -1,0 +1,326 @@
+//! `conic bench loopback`: packets from the application through the NIC and back.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use conic_fabric::Time;
+use conic_interface::ccnic::Features;
+use conic_load::Workload;
+use serde::Serialize;
+
+use super::common::{
+    Common, MachineReport, count, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
+};
+use super::failure::Failure;
+use super::features;
+use super::link::{Interface, Outcome, Setup, Span, run};
+use super::placement::{Placement, Spread, rounded};
+use super::progress::Progress;
+use super::rounds::{Dropped, Slices, Until, alternate};
+
+/// How long a slice is measured.
+pub const SLICE: Time = Time::from_nanoseconds(50_000_000);
+
+/// What comes before it.
+pub const WARM_UP: Time = Time::from_nanoseconds(10_000_000);
+
+/// Packets through an interface and back: rate, latency, loss
+///
+/// One application thread and one NIC thread, each on a core of its own. The application writes every byte of each
+/// payload, with a time stamp and a sequence number in it, sends it, and reads and checks every byte of what comes back.
+/// The NIC reads each payload and writes it into a receive buffer, as a wire would; no pointer is passed through.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub common: Common,
+    /// The interface
+    #[arg(long, value_enum, default_value_t = Interface::Ccnic)]
+    pub interface: Interface,
+    /// CC-NIC's switches, comma-separated, each changing what those before it made of "best": paper, best; clear, phase,
+    /// register; grouped, packed, padded; and, also with no- before it: whole-line, inline-payload, recycling, scattered,
+    /// small-buffers, shared-pool
+    #[arg(long, value_name = "LIST", default_value = "best", value_parser = features::parse)]
+    pub features: Features,
+    /// Bytes of a packet, 60 to 9600
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
+    pub packet_size: u16,
+    /// Packets in flight in each queue pair; 1 shows the unloaded latency
+    #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    pub window: u64,
+    /// Packets sent in one call at most, 1 to 256
+    #[arg(long, value_name = "PACKETS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub burst: u16,
+    /// Packets received in one call at most, 1 to 256 [default: as --burst]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub rx_burst: Option<u16>,
+    /// Queue pairs; each gets an application and a NIC core of its own where there are enough cores
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub queues: u16,
+    /// Descriptors of each ring, a power of two
+    #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
+    pub descriptors: u64,
+    /// How long to measure, in slices of 50 ms, each between two probes of a line's round trip
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
+    pub duration: Time,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic bench loopback                                  64-byte packets, 256 in flight
+  conic bench loopback --window 1                       the unloaded latency
+  conic bench loopback --packet-size 1500 --json        for a program
+  conic bench loopback --features paper,no-recycling    CC-NIC as published, without its recycling stacks
+
+Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
+received; a packet is sent when another has come back. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LatencyReport {
+    /// The smallest.
+    pub min: f64,
+    /// The median.
+    pub p50: f64,
+    /// What 99% do not exceed.
+    pub p99: f64,
+    /// What 99.9% do not exceed.
+    pub p999: f64,
+}
+
+impl LatencyReport {
+    /// Of a slice, or of several added up.
+    pub fn of(outcome: &Outcome) -> LatencyReport {
+        let nanoseconds = |time: Time| rounded(time.picoseconds() as f64 / 1e3, 1);
+        let latency = &outcome.latency;
+        LatencyReport {
+            min: nanoseconds(latency.minimum()),
+            p50: nanoseconds(latency.quantile(0.5)),
+            p99: nanoseconds(latency.quantile(0.99)),
+            p999: nanoseconds(latency.quantile(0.999)),
+        }
+    }
+}
+
+/// What was measured in one placement of the cores.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlacementReport {
+    /// `steady`, `near`, `far` or `between`.
+    pub placement: &'static str,
+    /// One line's round trip beside the slices.
+    pub one_line_round_trip_ns: Spread,
+    /// How many slices.
+    pub slices: usize,
+    /// Millions of packets a second, over the slices.
+    pub mpps: Spread,
+    /// Packet bytes one way, in 10^9 bits a second.
+    pub gbps: f64,
+    /// Of all packets of all slices.
+    pub latency_ns: LatencyReport,
+    /// The slices' medians.
+    pub p50_ns: Spread,
+    /// Each slice's median latency over the round trip beside it.
+    pub p50_in_round_trips: Spread,
+    /// Packets that come back while one line goes there and back.
+    pub packets_per_round_trip: Spread,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    schema: &'static str,
+    interface: &'static str,
+    features: Option<String>,
+    packet_size: u16,
+    window: u64,
+    burst: usize,
+    rx_burst: usize,
+    queues: usize,
+    descriptors: u64,
+    mpps: f64,
+    gbps: f64,
+    latency_ns: LatencyReport,
+    lost: u64,
+    corrupt: u64,
+    packets: u64,
+    slices: usize,
+    dropped_slices: Dropped,
+    restless: bool,
+    placement: &'static str,
+    one_line_round_trip_ns: f64,
+    machine: MachineReport,
+    placements: Vec<PlacementReport>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If the configuration cannot be, or the machine refuses it.
+pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let usable = usable_cores();
+    let arena = arguments.common.arena(usize::from(arguments.queues))?;
+    let machine = MachineReport::of(&arena, usable);
+    let setup = arguments.setup();
+    let (slice, rounds) = slices_in(arguments.duration);
+    let mut progress = Progress::new();
+    progress.start(format!("loopback over {}", setup.interface.name()));
+    let until = Until { rounds, limit: longest(arguments.duration) };
+    let measured = alternate(&arena, 1, until, &mut progress, |_| {
+        run(&arena, &setup, Span { warm_up: WARM_UP, measured: slice })
+    })?;
+    progress.clear();
+    let report = report(&setup, arguments.common.placement, machine, &measured)?;
+    if arguments.common.json {
+        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+    } else {
+        print(&report, arguments.common.placement, &measured, slice);
+    }
+    if report.lost + report.corrupt > 0 {
+        let Report { lost, corrupt, .. } = report;
+        eprintln!("error: {lost} packets were lost and {corrupt} corrupt");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Arguments {
+    /// What the options ask for.
+    pub fn setup(&self) -> Setup {
+        let burst = usize::from(self.burst);
+        Setup {
+            interface: self.interface,
+            features: self.features,
+            workload: Workload {
+                packet_size: self.packet_size,
+                window: self.window,
+                transmit_burst: burst,
+                receive_burst: self.rx_burst.map_or(burst, usize::from),
+            },
+            queues: usize::from(self.queues),
+            descriptors: self.descriptors,
+            pages: self.common.pages(),
+        }
+    }
+}
+
+/// A duration as slices: how long each is, and how many.
+pub fn slices_in(duration: Time) -> (Time, usize) {
+    if duration <= SLICE {
+        return (duration, 1);
+    }
+    (SLICE, duration.picoseconds().div_ceil(SLICE.picoseconds()) as usize)
+}
+
+/// When to give up waiting for enough slices in one placement.
+pub fn longest(duration: Time) -> Time {
+    Time::from_picoseconds(duration.picoseconds().saturating_mul(2)) + Time::from_nanoseconds(300_000_000)
+}
+
+/// One configuration in one placement.
+pub fn place_report(
+    measured: &Slices<Outcome>,
+    place: &Placement,
+    subject: usize,
+    packet_size: u16,
+) -> Option<PlacementReport> {
+    let beside: Vec<(f64, &Outcome)> = measured.beside(place, subject).collect();
+    let mut all = beside.first()?.1.clone();
+    beside[1..].iter().for_each(|(_, outcome)| all.add(outcome));
+    let spread = |figure: &dyn Fn(f64, &Outcome) -> f64, digits| {
+        let values: Vec<f64> = beside.iter().map(|(trip, outcome)| figure(*trip, outcome)).collect();
+        Some(Spread::of(&values)?.rounded(digits))
+    };
+    let median = |outcome: &Outcome| outcome.latency.quantile(0.5).picoseconds() as f64 / 1e3;
+    let mpps = spread(&|_, outcome| outcome.rate / 1e6, 3)?;
+    Some(PlacementReport {
+        placement: place.label,
+        one_line_round_trip_ns: place.round_trip.rounded(1),
+        slices: beside.len(),
+        mpps,
+        gbps: rounded(mpps.median * f64::from(packet_size) * 8.0 / 1e3, 3),
+        latency_ns: LatencyReport::of(&all),
+        p50_ns: spread(&|_, outcome| median(outcome), 1)?,
+        p50_in_round_trips: spread(&|trip, outcome| median(outcome) / trip, 2)?,
+        packets_per_round_trip: spread(&|trip, outcome| outcome.rate * trip / 1e9, 2)?,
+    })
+}
+
+fn report(
+    setup: &Setup,
+    choice: super::common::Choice,
+    machine: MachineReport,
+    measured: &Slices<Outcome>,
+) -> Result<Report, Failure> {
+    let size = setup.workload.packet_size;
+    let complete = measured.complete(1);
+    let chosen = choice.of(&complete);
+    let all: Vec<PlacementReport> =
+        measured.placements.iter().filter_map(|place| place_report(measured, place, 0, size)).collect();
+    let headline = chosen.first().and_then(|place| place_report(measured, place, 0, size));
+    let headline = headline
+        .ok_or_else(|| Failure::failed("the cores moved during every slice: try again, or with a longer --duration"))?;
+    let sum = |figure: fn(&Outcome) -> u64| measured.kept.iter().map(|slice| figure(&slice.value)).sum();
+    Ok(Report {
+        schema: "conic.bench.loopback/1",
+        interface: setup.interface.name(),
+        features: (setup.interface == Interface::Ccnic).then(|| setup.features.to_string()),
+        packet_size: size,
+        window: setup.workload.window,
+        burst: setup.workload.transmit_burst,
+        rx_burst: setup.workload.receive_burst,
+        queues: setup.queues,
+        descriptors: setup.descriptors,
+        mpps: headline.mpps.median,
+        gbps: headline.gbps,
+        latency_ns: headline.latency_ns,
+        lost: sum(|outcome| outcome.lost),
+        corrupt: sum(|outcome| outcome.corrupt),
+        packets: sum(|outcome| outcome.packets),
+        slices: measured.kept.len(),
+        dropped_slices: measured.dropped,
+        restless: measured.restless,
+        placement: headline.placement,
+        one_line_round_trip_ns: headline.one_line_round_trip_ns.median,
+        machine,
+        placements: all,
+    })
+}
+
+fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outcome>, slice: Time) {
+    let Report { interface, packet_size, window, burst, rx_burst, queues, .. } = report;
+    let bursts =
+        if burst == rx_burst { format!("bursts of {burst}") } else { format!("bursts of {burst} and {rx_burst}") };
+    let pairs = if *queues == 1 { String::new() } else { format!(" in each of {queues} queue pairs") };
+    println!("loopback over {interface}: packets of {packet_size} bytes, {window} in flight{pairs}, {bursts}");
+    if let Some(features) = &report.features {
+        println!("  {features}");
+    }
+    println!("  {}", report.machine.line());
+    for place in choice.of(&measured.complete(1)) {
+        let Some(one) = place_report(measured, place, 0, *packet_size) else { continue };
+        println!();
+        println!("  {}", placement_line(place, one.slices, slice));
+        let rates = range(one.mpps, three_digits);
+        let (mpps, gbps) = (three_digits(one.mpps.median), three_digits(one.gbps));
+        println!(
+            "    rate     {mpps} Mpps {rates}, {gbps} Gb/s; {} packets a round trip",
+            one.packets_per_round_trip.median
+        );
+        let LatencyReport { min, p50, p99, p999 } = one.latency_ns;
+        let [min, p50, p99, p999] = [min, p50, p99, p999].map(nanoseconds);
+        println!("    latency  min {min}, p50 {p50}, p99 {p99}, p99.9 {p999} (round trip, closed loop)");
+        println!("             p50 is {} round trips of a line", one.p50_in_round_trips.median);
+    }
+    println!();
+    match (report.lost, report.corrupt) {
+        (0, 0) => {
+            println!("  loss     none of {} packets; every payload came back as it was sent", count(report.packets))
+        }
+        (lost, corrupt) => println!("  loss     {} lost, {} corrupt", count(lost), count(corrupt)),
+    }
+    print_notes(measured);
+    let others = measured.placements.len() - choice.of(&measured.complete(1)).len();
+    if others > 0 {
+        println!("  {others} other placement of the cores was seen: --placement all shows it");
+    }
+}

@@ -1,0 +1,229 @@
+//! Slices of several configurations, one after the other and round again, each between two probes.
+
+use conic_fabric::Time;
+use conic_native::clock;
+use serde::Serialize;
+
+use super::arena::{Arena, ArenaError};
+use super::placement::{Placement, Probes, Spread, mixed, placements};
+use super::progress::Progress;
+
+/// How long to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    /// Rounds that were not moved, in the placement that has most.
+    pub rounds: usize,
+    /// No new round after this long.
+    pub limit: Time,
+}
+
+/// A slice in which a thread had less of its core than this was disturbed.
+const UNDISTURBED: f64 = 0.98;
+
+/// One slice's outcome.
+#[derive(Clone, Debug)]
+pub struct Slice<T> {
+    /// Which configuration.
+    pub subject: usize,
+    /// Which round.
+    pub round: usize,
+    /// What was measured.
+    pub value: T,
+}
+
+/// Slices that were left out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// The cores moved: the probes before and after disagree.
+    pub moved: usize,
+    /// Another process ran on one of the cores.
+    pub disturbed: usize,
+}
+
+/// All slices of a run.
+#[derive(Clone, Debug)]
+pub struct Slices<T> {
+    /// Those that count.
+    pub kept: Vec<Slice<T>>,
+    /// One line's round trip beside each of them, in nanoseconds.
+    pub round_trips: Vec<f64>,
+    /// How many do not.
+    pub dropped: Dropped,
+    /// Whether nothing is left out because nothing would be left: the machine was too restless.
+    pub restless: bool,
+    /// Where the cores were, from near to far.
+    pub placements: Vec<Placement>,
+}
+
+/// A slice, and what was beside it.
+struct Taken<T> {
+    slice: Slice<T>,
+    probes: Probes,
+    share: f64,
+}
+
+impl<T> Taken<T> {
+    fn counts(&self) -> bool {
+        !self.probes.moved() && self.share >= UNDISTURBED
+    }
+}
+
+/// Measures `subjects` configurations in turn, a slice each, for at least one round.
+///
+/// # Errors
+///
+/// What `measure` says.
+pub fn alternate<T, E: From<ArenaError>>(
+    arena: &Arena,
+    subjects: usize,
+    until: Until,
+    progress: &mut Progress,
+    mut measure: impl FnMut(usize) -> Result<T, E>,
+) -> Result<Slices<T>, E> {
+    let end = clock::now() + until.limit;
+    let mut taken: Vec<Taken<T>> = Vec::new();
+    let mut before = arena.round_trip()?;
+    for round in 0.. {
+        for subject in 0..subjects {
+            let usage = arena.usage();
+            let value = measure(subject)?;
+            let share = arena.usage().share_since(&usage);
+            let after = arena.round_trip()?;
+            taken.push(Taken { slice: Slice { subject, round, value }, probes: Probes { before, after }, share });
+            progress.slice(after);
+            before = after;
+        }
+        let trips: Vec<f64> = taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
+        let most = placements(&trips).iter().map(|place| place.members.len()).max().unwrap_or(0);
+        if most >= until.rounds * subjects || clock::now() >= end {
+            break;
+        }
+    }
+    Ok(Slices::of_taken(taken, subjects))
+}
+
+impl<T> Slices<T> {
+    fn of_taken(taken: Vec<Taken<T>>, subjects: usize) -> Slices<T> {
+        let dropped = Dropped {
+            moved: taken.iter().filter(|one| one.probes.moved()).count(),
+            disturbed: taken.iter().filter(|one| !one.counts() && !one.probes.moved()).count(),
+        };
+        let trips: Vec<f64> = taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
+        let seen: Vec<usize> = taken.iter().filter(|one| one.counts()).map(|one| one.slice.subject).collect();
+        let places = placements(&trips);
+        let whole = |place: &Placement| (0..subjects).all(|one| place.members.iter().any(|&index| seen[index] == one));
+        let restless = !places.iter().any(whole);
+        let keep = |one: &Taken<T>| restless || one.counts();
+        let (mut kept, mut round_trips) = (Vec::new(), Vec::new());
+        for one in taken {
+            if keep(&one) {
+                round_trips.push(one.probes.round_trip());
+                kept.push(one.slice);
+            }
+        }
+        let placements = if restless { mixed(&round_trips) } else { places };
+        let dropped = if restless { Dropped::default() } else { dropped };
+        Slices { kept, round_trips, dropped, restless, placements }
+    }
+}
+
+impl<T> Slices<T> {
+    /// The slices of one configuration in one placement.
+    pub fn of<'a>(&'a self, place: &'a Placement, subject: usize) -> impl Iterator<Item = &'a T> {
+        let slices = place.members.iter().map(|&index| &self.kept[index]);
+        slices.filter(move |slice| slice.subject == subject).map(|slice| &slice.value)
+    }
+
+    /// The slices of one configuration in one placement, each with the round trip beside it in nanoseconds.
+    pub fn beside<'a>(&'a self, place: &'a Placement, subject: usize) -> impl Iterator<Item = (f64, &'a T)> {
+        let slices = place.members.iter().map(|&index| (self.round_trips[index], &self.kept[index]));
+        slices.filter(move |(_, slice)| slice.subject == subject).map(|(trip, slice)| (trip, &slice.value))
+    }
+
+    /// A figure of `subject` over the same figure of `baseline`, by pairs from the same round in one placement.
+    pub fn ratios(
+        &self,
+        place: &Placement,
+        subject: usize,
+        baseline: usize,
+        figure: impl Fn(&T) -> f64,
+    ) -> Option<Spread> {
+        let mut ratios = Vec::new();
+        for &index in &place.members {
+            let slice = &self.kept[index];
+            let same_round =
+                |&&other: &&usize| self.kept[other].subject == baseline && self.kept[other].round == slice.round;
+            if slice.subject == subject
+                && let Some(&other) = place.members.iter().find(same_round)
+            {
+                ratios.push(figure(&slice.value) / figure(&self.kept[other].value));
+            }
+        }
+        Spread::of(&ratios)
+    }
+
+    /// The placements in which every one of the `subjects` configurations has a slice; the one with most slices first.
+    pub fn complete(&self, subjects: usize) -> Vec<&Placement> {
+        let has_all = |place: &&Placement| (0..subjects).all(|subject| self.of(place, subject).next().is_some());
+        let mut complete: Vec<_> = self.placements.iter().filter(has_all).collect();
+        complete.sort_by_key(|place| std::cmp::Reverse(place.members.len()));
+        complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slices(values: &[(usize, usize, f64, f64)]) -> Slices<f64> {
+        let kept = values.iter().map(|&(round, subject, value, _)| Slice { subject, round, value }).collect();
+        let round_trips: Vec<f64> = values.iter().map(|value| value.3).collect();
+        let places = placements(&round_trips);
+        Slices { kept, round_trips, dropped: Dropped::default(), restless: false, placements: places }
+    }
+
+    #[test]
+    fn a_ratio_pairs_slices_of_one_round_in_one_placement() {
+        let all = slices(&[
+            (0, 0, 10.0, 60.0),
+            (0, 1, 20.0, 60.0),
+            (1, 0, 1.0, 400.0),
+            (1, 1, 9.0, 400.0),
+            (2, 0, 10.0, 60.0),
+            (2, 1, 1.0, 400.0),
+        ]);
+        let near = all.ratios(&all.placements[0], 1, 0, |value| *value);
+        assert_eq!(near, Some(Spread { median: 2.0, min: 2.0, max: 2.0 }));
+        let far = all.ratios(&all.placements[1], 1, 0, |value| *value);
+        assert_eq!(far, Some(Spread { median: 9.0, min: 9.0, max: 9.0 }));
+    }
+
+    #[test]
+    fn a_placement_without_a_slice_of_each_compares_nothing() {
+        let all = slices(&[(0, 0, 1.0, 60.0), (0, 1, 1.0, 400.0), (1, 0, 1.0, 60.0), (1, 1, 2.0, 60.0)]);
+        let complete = all.complete(2);
+        assert_eq!(complete.len(), 1);
+        assert_eq!(complete[0].label, "near");
+        assert_eq!(all.ratios(&all.placements[1], 1, 0, |value| *value), None);
+    }
+
+    fn taken(subject: usize, before: f64, after: f64, share: f64) -> Taken<()> {
+        Taken { slice: Slice { subject, round: 0, value: () }, probes: Probes { before, after }, share }
+    }
+
+    #[test]
+    fn slices_that_were_moved_or_disturbed_are_left_out_and_counted() {
+        let all =
+            Slices::of_taken(vec![taken(0, 60.0, 62.0, 1.0), taken(0, 60.0, 400.0, 1.0), taken(0, 61.0, 60.0, 0.6)], 1);
+        assert_eq!((all.kept.len(), all.dropped), (1, Dropped { moved: 1, disturbed: 1 }));
+        assert!(!all.restless);
+    }
+
+    #[test]
+    fn a_machine_that_never_rests_is_measured_all_the_same_and_says_so() {
+        let all = Slices::of_taken(vec![taken(0, 60.0, 62.0, 1.0), taken(1, 60.0, 400.0, 0.5)], 2);
+        assert!(all.restless);
+        assert_eq!((all.kept.len(), all.dropped, all.placements.len()), (2, Dropped::default(), 1));
+        assert_eq!(all.placements[0].label, "restless");
+    }
+}

@@ -1,0 +1,160 @@
+//! The ring as one of the packet interfaces.
+
+use conic_fabric::{Address, Core, Device};
+
+use super::host::{Buffer, Host};
+use super::{Nic, Shape};
+use crate::burst::{HostQueue, NicQueue, Packet};
+
+/// Packets that are handed over at once.
+const ROUND: usize = 32;
+
+impl<C: Core> HostQueue for Host<C> {
+    type Core = C;
+    #[inline(always)]
+    fn core(&self) -> &C {
+        self.core()
+    }
+    #[inline(always)]
+    fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
+        if bytes > self.buffer_bytes() {
+            return 0;
+        }
+        let mut count = 0;
+        for space in out.chunks_mut(ROUND) {
+            let mut buffers = [Buffer::default(); ROUND];
+            let taken = self.buf_alloc(&mut buffers[..space.len()]);
+            for (at, buffer) in space.iter_mut().zip(&buffers[..taken]) {
+                *at = buffer.address;
+            }
+            count += taken;
+            if taken < space.len() {
+                break;
+            }
+        }
+        count
+    }
+    #[inline(always)]
+    fn buf_free(&mut self, buffers: &[Address]) {
+        for &address in buffers {
+            self.buf_free(&[Buffer { address, length: 0 }]);
+        }
+    }
+    #[inline(always)]
+    fn tx_burst(&mut self, packets: &[Packet]) -> usize {
+        let mut count = 0;
+        for some in packets.chunks(ROUND) {
+            let mut buffers = [Buffer::default(); ROUND];
+            for (buffer, packet) in buffers.iter_mut().zip(some) {
+                *buffer = Buffer { address: packet.address(), length: u64::from(packet.length()) };
+            }
+            let sent = self.tx_burst(&buffers[..some.len()]);
+            count += sent;
+            if sent < some.len() {
+                break;
+            }
+        }
+        count
+    }
+    #[inline(always)]
+    fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
+        let mut count = 0;
+        for space in out.chunks_mut(ROUND) {
+            let mut buffers = [Buffer::default(); ROUND];
+            let received = self.rx_burst(&mut buffers[..space.len()]);
+            for (packet, buffer) in space.iter_mut().zip(&buffers[..received]) {
+                // A buffer, and so a packet in one, is at most 2^16 - 64 bytes (`Wire::new` sees to it).
+                *packet = Packet::new(buffer.address, buffer.length as u16);
+            }
+            count += received;
+            if received < space.len() {
+                break;
+            }
+        }
+        count
+    }
+}
+
+/// A device half with room for the frame that is on its way through it.
+#[derive(Debug)]
+pub struct Wire<D> {
+    nic: Nic<D>,
+    frame: Box<[u8]>,
+    /// Bytes of a frame that was taken and finds no blank buffer yet.
+    held: Option<usize>,
+    dropped: u64,
+}
+
+impl<D: Device> Wire<D> {
+    /// Puts a device half to work.
+    ///
+    /// # Panics
+    ///
+    /// If a buffer holds more than a [`Packet`] can say.
+    pub fn new(nic: Nic<D>, shape: Shape) -> Wire<D> {
+        assert!(shape.buffer_bytes <= u64::from(u16::MAX), "a packet's length has 16 bits");
+        Wire { nic, frame: vec![0; shape.buffer_bytes as usize].into(), held: None, dropped: 0 }
+    }
+
+    /// The device half.
+    pub fn nic(&mut self) -> &mut Nic<D> {
+        &mut self.nic
+    }
+}
+
+impl<D: Device> NicQueue for Wire<D> {
+    #[inline(always)]
+    fn turn_around(&mut self) -> usize {
+        let mut count = 0;
+        while count < ROUND {
+            if self.held.is_none() {
+                if self.nic.poll_tx() == 0 {
+                    break;
+                }
+                self.held = self.nic.take_tx(&mut self.frame);
+            }
+            let Some(length) = self.held else { break };
+            if self.nic.rx_push(&self.frame[..length]).is_err() {
+                break;
+            }
+            self.held = None;
+            count += 1;
+        }
+        self.nic.flush();
+        count
+    }
+
+    fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
+        while self.nic.poll_tx() != 0 {
+            let length = self.nic.take_tx(&mut self.frame)?;
+            self.nic.flush();
+            match frame.get_mut(..length) {
+                Some(space) => {
+                    space.copy_from_slice(&self.frame[..length]);
+                    return Some(length);
+                }
+                None => self.dropped += 1,
+            }
+        }
+        None
+    }
+
+    fn deliver_frame(&mut self, frame: &[u8]) -> bool {
+        let delivered = self.nic.rx_push(frame).is_ok();
+        self.nic.flush();
+        delivered
+    }
+
+    #[inline(always)]
+    fn spin(&self) {
+        self.nic.device().spin();
+    }
+
+    fn refused(&self) -> u64 {
+        self.nic.refusals().by_host()
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped + self.nic.refusals().rx_length
+    }
+}

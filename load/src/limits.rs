@@ -1,0 +1,184 @@
+//! What a machine's coherence allows, measured with as little protocol as there can be: the limits that an interface's
+//! figures are shares of.
+//!
+//! | kernel | what moves | after |
+//! |---|---|---|
+//! | [`RoundTrip::one_line`] | one line, there and back | CC-NIC Figure 8, one line for both registers |
+//! | [`RoundTrip::two_lines`] | two lines, each written by one side and read by the other | Figure 8, separate lines, homed at their writer |
+//! | [`LineAndFlag`] | a line of data and a line with its flag, there and back | a register beside a ring |
+//! | [`Exchange`] | lines in a ring each way, signal in the line, credits in batches | a plain exchange |
+//! | [`Swap`] | lines in one ring, each overwritten with the answer | the same lines carry both directions |
+//! | [`Stream`] | a megabyte at a time, announced by a register | Figure 9 |
+//!
+//! Each kernel is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
+
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
+
+mod stream;
+
+pub use stream::{Exchange, Side, Store, Stream, Swap};
+
+/// Written instead of the next number: the other side shall stop.
+const STOP: u64 = u64::MAX;
+
+/// Round trips between two looks at the clock.
+const BETWEEN_LOOKS: u64 = 32;
+
+/// How much moved in what time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Round trips, or lines.
+    pub count: u64,
+    /// The time they took.
+    pub span: Time,
+}
+
+impl Moved {
+    /// Nanoseconds for each; zero if nothing moved.
+    pub fn nanoseconds_each(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.span.picoseconds() as f64 / 1e3 / self.count as f64 }
+    }
+
+    /// How many a second; zero if no time passed.
+    pub fn per_second(&self) -> f64 {
+        if self.span == Time::ZERO { 0.0 } else { self.count as f64 / self.span.seconds() }
+    }
+}
+
+fn lines(layout: &mut Layout, name: &str, count: u64, home: Home, words: SynchronisingWords) -> Address {
+    // Pairs of lines are kept apart, so that an adjacent-line prefetcher drags nothing along.
+    layout.add(name, count * LINE_BYTES, 2 * LINE_BYTES, home, words)
+}
+
+/// Numbers that go there and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrip {
+    ask: Address,
+    answer: Address,
+}
+
+impl RoundTrip {
+    /// The caller's and the answerer's number in one word.
+    pub fn one_line(layout: &mut Layout) -> RoundTrip {
+        let word = lines(layout, "one line", 1, Home::Host, SynchronisingWords::FIRST);
+        RoundTrip { ask: word, answer: word }
+    }
+
+    /// A line for each, in its writer's memory.
+    pub fn two_lines(layout: &mut Layout) -> RoundTrip {
+        let ask = lines(layout, "the caller's line", 1, Home::Host, SynchronisingWords::FIRST);
+        let answer = lines(layout, "the answerer's line", 1, Home::Nic, SynchronisingWords::FIRST);
+        RoundTrip { ask, answer }
+    }
+
+    /// Asks until `until`, and then stops [`RoundTrip::answer`]; both words are zero before and after.
+    pub fn call<C: Core>(&self, core: &C, until: Time) -> Moved {
+        let start = core.now();
+        let mut count = 0;
+        let end = loop {
+            for _ in 0..BETWEEN_LOOKS {
+                count += 1;
+                // Release, and acquire in the loop: nothing but the numbers themselves changes hands.
+                core.store_release(self.ask, 2 * count - 1);
+                while core.load_acquire(self.answer) != 2 * count {
+                    core.spin();
+                }
+            }
+            let now = core.now();
+            if now >= until {
+                break now;
+            }
+        };
+        // Release, acquire: as above. The answerer puts back zero, so that the words may be used again.
+        core.store_release(self.ask, STOP);
+        while core.load_acquire(self.answer) != 0 {
+            core.spin();
+        }
+        core.store_release(self.ask, 0);
+        Moved { count, span: end.since(start) }
+    }
+
+    /// Answers until the caller stops.
+    pub fn answer<C: Core>(&self, core: &C) {
+        let mut last = 0;
+        loop {
+            // Acquire and release: as in `call`.
+            let asked = core.load_acquire(self.ask);
+            if asked == last + 1 {
+                last += 2;
+                core.store_release(self.answer, last);
+            } else if asked == STOP {
+                core.store_release(self.answer, 0);
+                // Until the caller has taken it back: whoever answers the next call must not take it for that one's.
+                while core.load_acquire(self.ask) == STOP {
+                    core.spin();
+                }
+                return;
+            } else {
+                core.spin();
+            }
+        }
+    }
+}
+
+/// A line of data that is announced in another line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineAndFlag {
+    data: Address,
+    flag: Address,
+}
+
+impl LineAndFlag {
+    /// Both lines in the host's memory.
+    pub fn new(layout: &mut Layout) -> LineAndFlag {
+        let data = lines(layout, "data", 1, Home::Host, SynchronisingWords::NONE);
+        let flag = lines(layout, "flag", 1, Home::Host, SynchronisingWords::FIRST);
+        LineAndFlag { data, flag }
+    }
+
+    /// Sends the line there and back until `until`, and then stops [`LineAndFlag::answer`]. Needs a fresh region.
+    pub fn call<C: Core>(&self, core: &C, until: Time) -> Moved {
+        let start = core.now();
+        let mut count = 0;
+        let end = loop {
+            for _ in 0..BETWEEN_LOOKS {
+                count += 1;
+                core.write_line(self.data, &Line([count; 8]));
+                // Release: the data becomes visible with the flag.
+                core.store_release(self.flag, 2 * count - 1);
+                // Acquire: pairs with the answerer's release of its data.
+                while core.load_acquire(self.flag) != 2 * count {
+                    core.spin();
+                }
+                count = core.read_line(self.data).0[7];
+            }
+            let now = core.now();
+            if now >= until {
+                break now;
+            }
+        };
+        // Release: nothing depends on it.
+        core.store_release(self.flag, STOP);
+        Moved { count, span: end.since(start) }
+    }
+
+    /// Answers until the caller stops.
+    pub fn answer<C: Core>(&self, core: &C) {
+        let mut last = 0;
+        loop {
+            // Acquire: pairs with the caller's release of its data.
+            let flag = core.load_acquire(self.flag);
+            if flag == last + 1 {
+                last += 2;
+                let line = core.read_line(self.data);
+                core.write_line(self.data, &line);
+                // Release: the data becomes visible with the flag.
+                core.store_release(self.flag, last);
+            } else if flag == STOP {
+                return;
+            } else {
+                core.spin();
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Loopback over each interface with both sides stepped in turn by one thread: every run is the same.
+
+use conic_fabric::{Home, Layout, PlayedByCore, Time};
+use conic_interface::burst::NicQueue;
+use conic_interface::{cachable_queue, fastforward, ring};
+use conic_load::message_loop::{
+    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, message_lines,
+    slots_of,
+};
+use conic_load::{ClosedLoop, Workload};
+use conic_native::{Memory, NativeCore, Pages, clock};
+
+const SIZES: [u16; 7] = [16, 60, 61, 64, 65, 120, 1500];
+
+/// Long enough for anything that is still in flight.
+fn soon() -> Time {
+    clock::now() + Time::from_nanoseconds(50_000_000)
+}
+
+#[test]
+fn packets_of_every_size_come_back_over_cachable_queues() {
+    for size in SIZES {
+        let shape = cachable_queue::Shape { slots: 8, message_lines: message_lines(size), ..Default::default() };
+        let mut layout = Layout::new();
+        let there = shape.place(&mut layout, Home::Host, Home::Nic).expect("a queue");
+        let back = shape.place(&mut layout, Home::Nic, Home::Host).expect("a queue");
+        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let core = || NativeCore::new(&memory);
+        let sender = CachableSender::new(there.sender(core()), size);
+        let mut application = MessageLoop::new(sender, CachableReceiver::new(back.receiver(core()), size), size, 20, 5);
+        let sender = CachableSender::new(back.sender(core()), size);
+        let mut echo = Echo::new(sender, CachableReceiver::new(there.receiver(core()), size), size);
+        for _ in 0..500 {
+            application.step();
+            echo.turn_around();
+        }
+        assert!(application.received() > 1000, "{} packets of {size} bytes", application.received());
+        assert_eq!((application.lost(), application.corrupt()), (0, 0), "packets of {size} bytes");
+    }
+}
+
+#[test]
+fn packets_of_every_size_come_back_over_fastforward_queues() {
+    for size in SIZES {
+        let shape = fastforward::Shape { slots: (4 * slots_of(size)).next_power_of_two(), slip: None };
+        let mut layout = Layout::new();
+        let there = shape.place(&mut layout, Home::Host).expect("a queue");
+        let back = shape.place(&mut layout, Home::Nic).expect("a queue");
+        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let core = || NativeCore::new(&memory);
+        let sender = FastForwardSender::new(there.sender(core()));
+        let receiver = FastForwardReceiver::new(back.receiver(core()), size);
+        let mut application = MessageLoop::new(sender, receiver, size, 20, 5);
+        let receiver = FastForwardReceiver::new(there.receiver(core()), size);
+        let mut echo = Echo::new(FastForwardSender::new(back.sender(core())), receiver, size);
+        for _ in 0..2000 {
+            application.step();
+            echo.turn_around();
+        }
+        assert!(application.received() > 1000, "{} packets of {size} bytes", application.received());
+        assert_eq!((application.lost(), application.corrupt()), (0, 0), "packets of {size} bytes");
+    }
+}
+
+#[test]
+fn what_nobody_sends_back_is_lost() {
+    let shape = fastforward::Shape { slots: 64, slip: None };
+    let mut layout = Layout::new();
+    let there = shape.place(&mut layout, Home::Host).expect("a queue");
+    let back = shape.place(&mut layout, Home::Nic).expect("a queue");
+    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let core = || NativeCore::new(&memory);
+    let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
+    let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 3, 5);
+    application.step();
+    application.drain(Time::ZERO);
+    assert_eq!((application.received(), application.lost()), (0, 3));
+}
+
+#[test]
+fn what_comes_back_changed_is_corrupt() {
+    let shape = fastforward::Shape { slots: 64, slip: None };
+    let mut layout = Layout::new();
+    let there = shape.place(&mut layout, Home::Host).expect("a queue");
+    let back = shape.place(&mut layout, Home::Nic).expect("a queue");
+    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let core = || NativeCore::new(&memory);
+    let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
+    let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 1, 1);
+    let (mut from, mut to) = (there.receiver(core()), back.sender(core()));
+    application.step();
+    while let Some(mut payload) = from.try_receive() {
+        payload[0] ^= 1 << 63;
+        assert!(to.try_send(&payload));
+    }
+    application.step();
+    // Word 0 of the first slot is the time stamp; word 0 of the second is payload.
+    assert_eq!((application.received(), application.corrupt()), (1, 1));
+}
+
+#[test]
+fn packets_of_every_size_come_back_over_the_ring() {
+    for size in SIZES.into_iter().filter(|&size| size >= 60) {
+        let mut layout = Layout::new();
+        let shape = ring::Shape { descriptors: 64, buffers: 256, ..Default::default() };
+        let pair = shape.place(&mut layout).expect("a queue pair");
+        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let workload = Workload { packet_size: size, window: 50, transmit_burst: 40, receive_burst: 40 };
+        let mut application = ClosedLoop::new(pair.host(NativeCore::new(&memory)), workload);
+        let mut wire = ring::Wire::new(pair.nic(PlayedByCore(NativeCore::new(&memory))), shape);
+        for _ in 0..500 {
+            application.step();
+            wire.turn_around();
+        }
+        for _ in 0..4 {
+            wire.turn_around();
+        }
+        application.drain(soon());
+        assert!(application.received() > 1000, "{} packets of {size} bytes", application.received());
+        assert_eq!((application.lost(), application.corrupt()), (0, 0), "packets of {size} bytes");
+        assert_eq!((wire.refused(), wire.dropped()), (0, 0));
+    }
+}
