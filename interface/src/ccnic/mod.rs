@@ -26,7 +26,7 @@ mod queue;
 mod recovery;
 mod retained;
 
-pub use burst::Wire;
+pub use burst::{Wire, host_queue, nic_queue};
 pub use descriptor::{Descriptor, Flags};
 pub use host::{Host, HostFaults};
 pub use inline::INLINE_BYTES;
