@@ -13,3 +13,6 @@ mod calls;
 mod common;
 mod erased;
 mod guard;
+mod loom_pair;
+mod loom_pool;
+mod loom_queue;
