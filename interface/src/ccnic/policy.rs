@@ -101,7 +101,7 @@ impl fmt::Display for Features {
 }
 
 /// The switches that the hot loop is compiled for.
-pub trait Policy: Copy + 'static {
+pub trait Policy: Copy + Send + Sync + 'static {
     /// How slots are signalled and reused.
     const SIGNAL: Signal;
     /// How descriptors lie in lines.
