@@ -26,7 +26,7 @@ use crate::value::{Cores, grouped};
 use report::Outcome;
 use witness::Witness;
 
-/// How long the path may stand still at the end before the frames still in it are given up.
+/// How long no frame may come back while some are on their way before they are given up, and the rest with them.
 const STANDSTILL: Time = Time::from_nanoseconds(2_000_000_000);
 
 /// How long the NIC waits for an application that takes no frames: longer than any pause of a thread that shares its core.
@@ -193,14 +193,19 @@ fn pass_through<P: Policy + Send>(map: &Map, witness: Witness, cores: Option<Cor
 fn drive(mut nic: SoftwareNic<Wire<NativeCore<'_>, impl Policy>, Witness>, core: &NativeCore<'_>) -> Passed {
     let mut idle = Idle::default();
     let mut shown = Progress::new(core.now());
-    let mut moved = core.now();
+    let (mut back, mut moved) = (0, core.now());
     loop {
         let now = core.now();
         let step = nic.step(now).expect("the witness keeps the errors of its port");
+        if nic.port().is_empty() || nic.port().verdict().frames_out != back {
+            (back, moved) = (nic.port().verdict().frames_out, now);
+        } else if now.since(moved) > STANDSTILL {
+            nic.port_mut().give_up();
+            break;
+        }
         if !step.is_idle() {
             idle.reset();
-            moved = now;
-        } else if nic.is_ended() && (nic.port().is_empty() || now.since(moved) > STANDSTILL) {
+        } else if nic.is_ended() && nic.port().is_empty() {
             break;
         } else {
             idle.wait(core);

@@ -35,9 +35,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether every frame that entered came back in order with every byte as it was, and nothing else did.
+    /// Whether there were frames, every one came back in order with every byte as it was, and nothing else did.
     pub fn is_identical(&self) -> bool {
-        self.identical == self.frames_in && self.changed + self.missing + self.extra == 0
+        self.frames_in > 0 && self.identical == self.frames_in && self.changed + self.missing + self.extra == 0
     }
 
     /// Seconds from the first frame in to the last frame out.
@@ -94,6 +94,11 @@ impl Witness {
         }
         self.verdict.missing += self.in_flight.frames.len() as u64;
         (self.verdict, self.error)
+    }
+
+    /// Ends the replay, because nothing comes back any more.
+    pub fn give_up(&mut self) {
+        self.fail("no frame came back for 2 seconds; the replay was given up");
     }
 
     fn fail(&mut self, error: impl ToString) {
