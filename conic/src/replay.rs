@@ -150,7 +150,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let passed = with_policy!(options.features, P => pass_through::<P>(&map, witness, cores))?;
     let output = options.output.as_ref().map(|path| {
         let input = repeatable.then_some(&input);
-        output::Output { path: path.clone(), compared: output::compare(path, input, replay, passed.verdict.identical) }
+        let compared = match passed.recorded {
+            true => output::compare(path, input, replay, passed.verdict.identical),
+            false => output::Compared::Differs("it could not be written to its end".to_owned()),
+        };
+        output::Output { path: path.clone(), compared }
     });
     let outcome = Outcome { input: input.name(), features: options.features, cores, passed, output };
     outcome.print(options.json);
@@ -164,6 +168,8 @@ struct Passed {
     nic: conic_nicd::Counters,
     /// What was wrong with the capture or with the output.
     error: Option<String>,
+    /// Whether everything that came back was recorded.
+    recorded: bool,
 }
 
 /// Runs the NIC here and the application in another thread until the port is at its end and everything is back.
@@ -216,8 +222,8 @@ fn drive(mut nic: SoftwareNic<Wire<NativeCore<'_>, impl Policy>, Witness>, core:
     let counters = nic.counters();
     let (_, witness) = nic.into_parts();
     let port = *witness.counters();
-    let (verdict, error) = witness.finish();
-    Passed { verdict, port, nic: counters, error }
+    let (verdict, error, recorded) = witness.finish();
+    Passed { verdict, port, nic: counters, error, recorded }
 }
 
 /// The application: reads and writes every byte of every frame, and sends it back.

@@ -121,3 +121,36 @@ fn what_cannot_be_replayed_is_an_error() {
     let nothing = conic(&["replay", &empty]);
     assert_eq!(nothing.status.code(), Some(1), "a proof over no frames proves nothing");
 }
+
+#[test]
+fn a_recording_that_cannot_be_written_is_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let full = path(&directory, "full.pcap");
+    std::os::unix::fs::symlink("/dev/full", &full).expect("a link");
+    let output = conic(&["replay", "--sample", "--json", "--output", &full]);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert!(report["error"].as_str().expect("a text").contains("cannot be written"), "{report}");
+    assert_eq!(report["output"]["identical"], false);
+}
+
+#[test]
+fn an_interrupted_replay_ends_with_a_verdict() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let back = path(&directory, "back.pcap");
+    // A hundred times slower than recorded, so that it is far from its end when it is interrupted.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_conic"))
+        .args(["replay", "--sample", "--json", "--pace", "0.01x", "--output", &back])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a process");
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().expect("a pipe"), &mut text).expect("text");
+    let report: Value = serde_json::from_str(&text).expect("a JSON object");
+    assert!(child.wait().expect("a process").success(), "{report}");
+    let frames = report["frames_out"].as_u64().expect("a number");
+    assert!(frames < 20_000 && report["output"]["frames"] == frames, "{report}");
+}

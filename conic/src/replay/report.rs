@@ -39,7 +39,7 @@ impl Outcome {
     }
 
     fn to_text(&self) -> String {
-        let Passed { verdict, port, nic, error } = &self.passed;
+        let Passed { verdict, port, nic, error, .. } = &self.passed;
         let seconds = verdict.seconds();
         let on = |core: Option<usize>| core.map_or(String::new(), |core| format!(" (core {core})"));
         let mut lines = vec![
@@ -98,7 +98,7 @@ impl Outcome {
     }
 
     fn to_json(&self) -> Value {
-        let Passed { verdict, port, nic, error } = &self.passed;
+        let Passed { verdict, port, nic, error, .. } = &self.passed;
         let (mpps, gbps) = self.rates();
         let output = self.output.as_ref().map(|Output { path, compared }| {
             let (frames, identical, difference) = match compared {

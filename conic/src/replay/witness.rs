@@ -85,15 +85,17 @@ impl Witness {
         &self.verdict
     }
 
-    /// What was seen in all, and what was wrong with the capture or the recording.
-    pub fn finish(mut self) -> (Verdict, Option<String>) {
-        if let Some(output) = &mut self.output
-            && let Err(error) = output.finish()
-        {
-            self.error.get_or_insert(error.to_string());
+    /// What was seen in all, what was wrong with the capture or the recording, and whether the recording is whole.
+    pub fn finish(mut self) -> (Verdict, Option<String>, bool) {
+        let mut recorded = false;
+        if let Some(output) = &mut self.output {
+            match output.finish() {
+                Ok(()) => recorded = true,
+                Err(error) => self.fail(error),
+            }
         }
         self.verdict.missing += self.in_flight.frames.len() as u64;
-        (self.verdict, self.error)
+        (self.verdict, self.error, recorded)
     }
 
     /// Ends the replay, because nothing comes back any more.
