@@ -26,7 +26,7 @@ use crate::value::{Cores, grouped};
 use report::Outcome;
 use witness::Witness;
 
-/// How long the path may stand still at the end before the frames still in it are given up.
+/// How long no frame may come back while some are on their way before they are given up, and the rest with them.
 const STANDSTILL: Time = Time::from_nanoseconds(2_000_000_000);
 
 /// How long the NIC waits for an application that takes no frames: longer than any pause of a thread that shares its core.
@@ -150,7 +150,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let passed = with_policy!(options.features, P => pass_through::<P>(&map, witness, cores))?;
     let output = options.output.as_ref().map(|path| {
         let input = repeatable.then_some(&input);
-        output::Output { path: path.clone(), compared: output::compare(path, input, replay, passed.verdict.identical) }
+        let compared = match passed.recorded {
+            true => output::compare(path, input, replay, passed.verdict.identical),
+            false => output::Compared::Differs("it could not be written to its end".to_owned()),
+        };
+        output::Output { path: path.clone(), compared }
     });
     let outcome = Outcome { input: input.name(), features: options.features, cores, passed, output };
     outcome.print(options.json);
@@ -164,6 +168,8 @@ struct Passed {
     nic: conic_nicd::Counters,
     /// What was wrong with the capture or with the output.
     error: Option<String>,
+    /// Whether everything that came back was recorded.
+    recorded: bool,
 }
 
 /// Runs the NIC here and the application in another thread until the port is at its end and everything is back.
@@ -193,14 +199,19 @@ fn pass_through<P: Policy + Send>(map: &Map, witness: Witness, cores: Option<Cor
 fn drive(mut nic: SoftwareNic<Wire<NativeCore<'_>, impl Policy>, Witness>, core: &NativeCore<'_>) -> Passed {
     let mut idle = Idle::default();
     let mut shown = Progress::new(core.now());
-    let mut moved = core.now();
+    let (mut back, mut moved) = (0, core.now());
     loop {
         let now = core.now();
         let step = nic.step(now).expect("the witness keeps the errors of its port");
+        if nic.port().is_empty() || nic.port().verdict().frames_out != back {
+            (back, moved) = (nic.port().verdict().frames_out, now);
+        } else if now.since(moved) > STANDSTILL {
+            nic.port_mut().give_up();
+            break;
+        }
         if !step.is_idle() {
             idle.reset();
-            moved = now;
-        } else if nic.is_ended() && (nic.port().is_empty() || now.since(moved) > STANDSTILL) {
+        } else if nic.is_ended() && nic.port().is_empty() {
             break;
         } else {
             idle.wait(core);
@@ -211,8 +222,8 @@ fn drive(mut nic: SoftwareNic<Wire<NativeCore<'_>, impl Policy>, Witness>, core:
     let counters = nic.counters();
     let (_, witness) = nic.into_parts();
     let port = *witness.counters();
-    let (verdict, error) = witness.finish();
-    Passed { verdict, port, nic: counters, error }
+    let (verdict, error, recorded) = witness.finish();
+    Passed { verdict, port, nic: counters, error, recorded }
 }
 
 /// The application: reads and writes every byte of every frame, and sends it back.

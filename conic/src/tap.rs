@@ -25,6 +25,10 @@ use crate::value::{Cores, duration, grouped};
 /// How long a side without work spins before it sleeps: longer than the other side takes to answer.
 const SPIN: Time = Time::from_nanoseconds(100_000);
 
+/// How long the NIC waits for an application that takes no frames. The kernel's queue stands behind the interface, and
+/// waking a thread on a busy machine can take tens of milliseconds.
+const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
+
 /// How long the application sleeps at most; the NIC wakes it when there is a frame.
 const SLEEP: Duration = Duration::from_millis(500);
 
@@ -144,7 +148,8 @@ fn serve<P: Policy + Send>(
 ) -> Result<(), Box<dyn Error>> {
     let host = Host::<_, P>::new(NativeCore::new(memory), map, 0);
     let wire = Wire::new(Nic::<_, P>::new(NativeCore::new(memory), map, 0));
-    let mut nic = SoftwareNic::new(tap, [wire], conic_nicd::Options::default());
+    let working = conic_nicd::Options { patience: PATIENCE, ..conic_nicd::Options::default() };
+    let mut nic = SoftwareNic::new(tap, [wire], working);
     let (result, served) = std::thread::scope(|scope| {
         let application = scope.spawn(|| {
             let bound = options.cores.map_or(Ok(()), |cores| pin(cores.application));

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use super::ProcessError;
-use crate::features::parse_features;
+use conic_nicd::parse_features;
 
 /// The first word of an agreement, with the version of all that follows from it: its own text and the region's layout.
 const VERSION: &str = "conic-1";
