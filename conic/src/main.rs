@@ -1,13 +1,19 @@
 //! The command line of conic.
 
 mod bench;
+mod idle;
+mod replay;
+mod responder;
+mod sample;
+mod tap;
+mod value;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 /// The coherent NIC in software: packets between applications and a network interface over cache-coherent memory.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 #[command(name = "conic", version, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
@@ -17,16 +23,34 @@ struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
-  conic bench loopback --help     what can be chosen there";
+  conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
+  conic tap                       a network interface that answers ping";
 
-#[derive(Debug, Subcommand)]
+#[derive(Subcommand)]
 enum Command {
-    /// Measure interfaces on this machine; without a subcommand, a tour of everything.
+    /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    /// Send a capture through the whole path and prove that nothing changed
+    Replay(replay::Options),
+    /// Write a small capture with frames of all sizes
+    Sample(sample::Options),
+    /// Make a network interface with an application behind it that answers ping and UDP echo
+    Tap(tap::Options),
+    /// Play the NIC of a region that comes over the standard input
+    #[command(hide = true)]
+    NicProcess,
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
-        Command::Bench(arguments) => bench::main(&arguments),
-    }
+    let result = match Arguments::parse().command {
+        Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Replay(options) => replay::run(&options),
+        Command::Sample(options) => sample::run(&options),
+        Command::Tap(options) => tap::run(&options),
+        Command::NicProcess => conic_nicd::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("conic: {error}");
+        ExitCode::FAILURE
+    })
 }

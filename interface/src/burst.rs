@@ -26,9 +26,11 @@ pub trait NicQueue {
     /// Receives what was transmitted as a wire would: reads each payload and writes it into a receive buffer taken from
     /// the interface's pool, and delivers that. Returns how many packets; zero is no progress.
     fn turn_around(&mut self) -> usize;
-    /// Takes the next transmitted frame into `frame` and returns its length; longer ones are dropped and counted.
+    /// Takes the next transmitted frame into `frame` and returns its length; longer ones are dropped and counted. None:
+    /// there is none, or those that were looked at were all too long.
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize>;
-    /// Delivers a frame; false, and nothing is kept, if there is no room.
+    /// Delivers a frame; false, and nothing is kept, if there is no room now. One that no buffer will ever hold, or an empty
+    /// one, is dropped and counted, and that is true too.
     fn deliver_frame(&mut self, frame: &[u8]) -> bool;
     /// Says that this round made no progress.
     fn spin(&self);

@@ -173,10 +173,11 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             return 0;
         }
         let (mut same_stamp, mut stamp) = (0, 0);
+        let mut difference = Line::ZERO;
         let now = self.queue.core().now().picoseconds();
         for index in 0..count {
             let packet = self.burst.0[index];
-            let written = self.read(&packet);
+            let written = self.read(&packet, &mut difference);
             if written != stamp {
                 self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), same_stamp);
                 (stamp, same_stamp) = (written, 0);
@@ -185,46 +186,71 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             self.burst.1[index] = packet.address();
         }
         self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), same_stamp);
+        if difference != Line::ZERO {
+            self.count_corrupt(count);
+        }
         self.queue.buf_free(&self.burst.1[..count]);
         count
     }
 
-    /// Reads a packet whole, checks it, and returns its time stamp.
+    /// Reads a packet whole and returns its time stamp. What its payload has other than it should is added to
+    /// `difference`, lane by lane: a burst is judged once.
     #[inline(always)]
-    fn read(&mut self, packet: &Packet) -> u64 {
+    fn read(&mut self, packet: &Packet, difference: &mut Line) -> u64 {
         let core = self.queue.core();
-        let first = core.read_line(packet.address());
+        let mut first = core.read_line(packet.address());
         let [stamp, sequence, ..] = first.0;
         let word = pattern(sequence);
-        // What lies behind the packet's end in its last line need not travel.
-        let words = (usize::from(self.workload.packet_size) / 8).clamp(2, 8);
-        let mut difference = first.0[2..words].iter().fold(0, |sum, other| sum | (other ^ word));
-        let whole = lines_of(u64::from(self.workload.packet_size));
-        for index in 1..whole {
-            let line = core.read_line(packet.address().lines(index));
-            let words = (usize::from(self.workload.packet_size) - 64 * index as usize) / 8;
-            difference |= line.0.iter().take(words).fold(0, |sum, other| sum | (other ^ word));
+        let size = usize::from(self.workload.packet_size);
+        if size < 64 {
+            // What lies behind the packet's end in its last line need not travel. Here and below.
+            first.0.iter_mut().skip((size / 8).max(2)).for_each(|lane| *lane = word);
+        }
+        add_difference(difference, &first, [stamp, sequence, word, word, word, word, word, word]);
+        for index in 1..lines_of(size as u64) {
+            let mut line = core.read_line(packet.address().lines(index));
+            line.0.iter_mut().skip((size - 64 * index as usize) / 8).for_each(|lane| *lane = word);
+            add_difference(difference, &line, [word; 8]);
         }
         let expected = self.received + self.lost;
-        let size = packet.length() == self.workload.packet_size;
-        if difference != 0 || sequence != expected || !size {
-            return self.misread(sequence, expected, difference != 0 || !size, stamp);
+        if sequence != expected || packet.length() != self.workload.packet_size {
+            return self.misread(sequence, expected, stamp);
         }
         self.received += 1;
         stamp
     }
 
+    /// Looks again at a burst in which some payload was wrong, packet by packet.
     #[cold]
-    fn misread(&mut self, sequence: u64, expected: u64, corrupt: bool, stamp: u64) -> u64 {
-        if corrupt || sequence < expected {
+    fn count_corrupt(&mut self, count: usize) {
+        for index in 0..count {
+            let (packet, mut difference) = (self.burst.0[index], Line::ZERO);
+            let (received, lost, corrupt) = (self.received, self.lost, self.corrupt);
+            self.read(&packet, &mut difference);
+            (self.received, self.lost, self.corrupt) = (received, lost, corrupt);
+            self.corrupt += u64::from(difference != Line::ZERO);
+        }
+    }
+
+    #[cold]
+    fn misread(&mut self, sequence: u64, expected: u64, stamp: u64) -> u64 {
+        if sequence < expected || sequence >= self.sent {
+            // One that came twice, or whose number cannot be believed, answers none that was sent.
             self.corrupt += 1;
-        } else {
-            self.lost += sequence - expected;
+            return stamp;
         }
-        // One that came twice, or whose number cannot be believed, answers none that was sent.
-        if sequence >= expected && sequence < self.sent {
-            self.received += 1;
-        }
+        // The right number in a packet of another length is a corrupt packet too.
+        self.corrupt += u64::from(sequence == expected);
+        self.lost += sequence - expected;
+        self.received += 1;
         stamp
+    }
+}
+
+/// Adds what a line has other than it should.
+#[inline(always)]
+fn add_difference(difference: &mut Line, line: &Line, expected: [u64; 8]) {
+    for ((sum, word), expected) in difference.0.iter_mut().zip(line.0).zip(expected) {
+        *sum |= word ^ expected;
     }
 }

@@ -4,7 +4,8 @@ use conic_fabric::{Home, Layout, PlayedByCore, Time};
 use conic_interface::burst::NicQueue;
 use conic_interface::{cachable_queue, fastforward, ring};
 use conic_load::message_loop::{
-    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, message_lines, slots_of,
+    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, message_lines,
+    slots_of,
 };
 use conic_load::{ClosedLoop, Workload};
 use conic_native::{Memory, NativeCore, Pages, clock};

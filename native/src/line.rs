@@ -10,7 +10,7 @@ use conic_fabric::Line;
 mod wide {
     use super::Line;
     use std::arch::asm;
-    use std::arch::x86_64::__m512i;
+    use std::arch::x86_64::{__m128i, __m256i, __m512i};
 
     // SAFETY of the transmutes below: `Line` and `__m512i` are both 64 plain bytes, and any bytes are valid for both.
 
@@ -39,18 +39,23 @@ mod wide {
 
     #[inline(always)]
     pub unsafe fn publish(to: *mut u8, line: &Line) {
-        // SAFETY: see above.
-        let line: __m512i = unsafe { std::mem::transmute::<Line, __m512i>(*line) };
+        let [a, b, c, d, e, f, g, h] = line.0;
+        // SAFETY: plain bytes on both sides, of one size, for which any bytes are valid.
+        let (high, middle, low): (__m256i, __m128i, __m128i) = unsafe {
+            (
+                std::mem::transmute::<[u64; 4], __m256i>([e, f, g, h]),
+                std::mem::transmute::<[u64; 2], __m128i>([c, d]),
+                std::mem::transmute::<[u64; 2], __m128i>([a, b]),
+            )
+        };
         // SAFETY: the caller says that `to` is a mapped, aligned line. x86 shows stores in program order, so the last
         // 16 bytes, which hold word 0, release the rest.
         unsafe {
             asm!(
-                "vextracti64x4 {high:y}, {line}, 1",
-                "vmovdqa [{to} + 32], {high:y}",
-                "vextracti128 {high:x}, {line:y}, 1",
-                "vmovdqa [{to} + 16], {high:x}",
-                "vmovdqa [{to}], {line:x}",
-                line = in(zmm_reg) line, high = out(zmm_reg) _, to = in(reg) to,
+                "vmovdqa [{to} + 32], {high}",
+                "vmovdqa [{to} + 16], {middle}",
+                "vmovdqa [{to}], {low}",
+                high = in(ymm_reg) high, middle = in(xmm_reg) middle, low = in(xmm_reg) low, to = in(reg) to,
                 options(nostack, preserves_flags)
             );
         }

@@ -105,6 +105,23 @@ impl<C: Core, P: Policy> Wire<C, P> {
         }
         (segments, Some(Descriptor::new(to, short).with_metadata(self.polled[start].metadata)))
     }
+
+    /// Copies the next polled packet into `frame`, as far as it fits, and returns its whole length.
+    fn copy_frame(&mut self, frame: &mut [u8]) -> usize {
+        let mut length = 0;
+        loop {
+            let segment = self.polled[self.next];
+            let bytes = usize::from(segment.length());
+            if let Some(space) = frame.get_mut(length..length + bytes) {
+                self.nic.core().read_bytes(segment.address(), space);
+            }
+            length += bytes;
+            self.next += 1;
+            if !segment.has(Flags::NEXT) || self.next == self.count {
+                return length;
+            }
+        }
+    }
 }
 
 impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
@@ -116,6 +133,8 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         }
         self.count = self.nic.poll_tx(&mut self.polled[..room]);
         if self.count == 0 {
+            // Packets may have been refused; their slots go back.
+            self.nic.complete_tx(&[]);
             return 0;
         }
         let (mut deliver, mut start) = (0, 0);
@@ -142,37 +161,28 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
             self.nic.complete_tx(&self.polled[..self.count]);
             self.next = 0;
             self.count = self.nic.poll_tx(&mut self.polled);
-            if self.count == 0 {
-                return None;
-            }
         }
-        let mut length = 0;
-        loop {
-            let segment = self.polled[self.next];
-            let bytes = usize::from(segment.length());
-            if let Some(space) = frame.get_mut(length..length + bytes) {
-                self.nic.core().read_bytes(segment.address(), space);
+        // One round's packets at most, however many of them are too long.
+        while self.next < self.count {
+            let length = self.copy_frame(frame);
+            if length <= frame.len() {
+                return Some(length);
             }
-            length += bytes;
-            self.next += 1;
-            if !segment.has(Flags::NEXT) || self.next == self.count {
-                break;
-            }
-        }
-        if length > frame.len() {
             self.dropped += 1;
-            return self.take_frame(frame);
         }
-        Some(length)
+        None
     }
 
     fn deliver_frame(&mut self, frame: &[u8]) -> bool {
         if self.nic.rx_room(1) == 0 {
             return false;
         }
-        let Ok(length) = u16::try_from(frame.len()) else {
-            self.dropped += 1;
-            return true;
+        let length = match u16::try_from(frame.len()) {
+            Ok(length) if length > 0 && self.nic.holds(u64::from(length)) => length,
+            _ => {
+                self.dropped += 1;
+                return true;
+            }
         };
         let Some(at) = self.nic.rx_alloc(u64::from(length)) else { return false };
         self.nic.core().write_bytes(at, frame);

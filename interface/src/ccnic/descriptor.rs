@@ -38,6 +38,7 @@ impl Flags {
 /// | 0 | 48..64 | length in bytes |
 /// | 1 | 0..64 | metadata, which the queue carries and does not read (checksum, segmentation, RSS hash, VLAN) |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Descriptor {
     /// Address, flags and length.
     pub word: u64,
@@ -109,6 +110,9 @@ impl Descriptor {
         (self.address().0 % LINE_BYTES + self.length() as u64).div_ceil(LINE_BYTES)
     }
 }
+
+/// The flags that belong to the ring and not to the packet: nobody's descriptor brings them along or takes them away.
+pub(crate) const RING_FLAGS: u64 = flag_bit(Flags::PHASE | Flags::INLINE | Flags::CONTINUED);
 
 /// Whether a flag is set in a descriptor's word 0.
 #[inline(always)]

@@ -97,23 +97,12 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// there is room for in `out` where the pool has run dry.
     #[inline(always)]
     pub fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
-        for (count, space) in out.iter_mut().enumerate() {
-            match self.allocate(bytes) {
-                Some(at) => *space = at,
-                None => return count,
-            }
-        }
-        out.len()
-    }
-
-    #[inline(always)]
-    fn allocate(&mut self, bytes: u64) -> Option<Address> {
-        let allocated = self.allocator.allocate(&self.core, bytes);
-        if allocated.is_none() && self.blanks.is_some() {
+        let mut count = self.allocator.allocate_burst(&self.core, bytes, out);
+        if count < out.len() && self.blanks.is_some() {
             self.reclaim_transmitted();
-            return self.allocator.allocate(&self.core, bytes);
+            count += self.allocator.allocate_burst(&self.core, bytes, &mut out[count..]);
         }
-        allocated
+        count
     }
 
     /// Frees buffers.
@@ -128,20 +117,20 @@ impl<C: Core, P: Policy> Host<C, P> {
     ///
     /// A packet of several segments is several descriptors, all but the last with [`Flags::NEXT`], at most
     /// [`MAX_SEGMENTS`]. A segment with [`Flags::RETAIN`] stays the caller's, and comes back by [`Host::completions`]; it
-    /// must not be written until then.
+    /// must not be written until then. Who retains must take completions: what waits for that takes the place of what
+    /// could be sent.
     #[inline(always)]
     pub fn tx_burst(&mut self, packets: &[Descriptor]) -> usize {
         if let [packet] = packets
             && self.features.inline_payload
             && usize::from(packet.length()) <= inline::INLINE_BYTES
             && !packet.has(Flags::NEXT | Flags::RETAIN)
+            && self.transmit.send_inline(&self.core, *packet)
         {
-            let sent = self.transmit.send_inline(&self.core, *packet);
-            if sent {
-                self.allocator.free(&self.core, packet.address());
-            }
-            return usize::from(sent);
+            self.allocator.free(&self.core, packet.address());
+            return 1;
         }
+        // It needs two lines, and there may be one: go on with its descriptor.
         let keeps = self.blanks.is_some() || packets.iter().any(|packet| packet.has(Flags::RETAIN));
         if keeps {
             return self.send_kept(packets);
@@ -157,7 +146,10 @@ impl<C: Core, P: Policy> Host<C, P> {
             // One slot's worth at a time, so that each descriptor's position is known.
             let most = packets.len().min(sent + P::PER_SLOT.max(MAX_SEGMENTS));
             if self.retained.room() < P::PER_SLOT.max(MAX_SEGMENTS) {
-                break;
+                self.reclaim_transmitted();
+                if self.retained.room() < P::PER_SLOT.max(MAX_SEGMENTS) {
+                    break;
+                }
             }
             let count = self.transmit.send(&self.core, &packets[sent..most]);
             let all_kept = self.blanks.is_some();
@@ -199,10 +191,9 @@ impl<C: Core, P: Policy> Host<C, P> {
     pub fn rx_burst(&mut self, out: &mut [Descriptor]) -> usize {
         let (core, allocator) = (&self.core, &mut self.allocator);
         let received = self.receive.receive(core, out, || allocator.allocate(core, inline::INLINE_BYTES as u64));
-        if received > 0 {
-            // Nothing of the slots is needed any more: the buffers came with the descriptors.
-            self.receive.release(&self.core);
-        }
+        // Nothing of the slots is needed any more: the buffers came with the descriptors. Also where nothing was received,
+        // because slots may have been refused.
+        self.receive.release(&self.core);
         if let Some(blanks) = &mut self.blanks {
             blanks.outstanding -= (received as u64).min(blanks.outstanding);
             self.post_blanks();

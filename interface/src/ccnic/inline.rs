@@ -10,7 +10,7 @@
 
 use conic_fabric::{Address, Core, LINE_WORDS, Line};
 
-use super::descriptor::{Descriptor, Flags, flag_bit};
+use super::descriptor::{Descriptor, Flags, RING_FLAGS, flag_bit};
 use super::policy::{Features, Packing, Policy, Signal};
 
 /// The most bytes that travel inside the ring.
@@ -56,7 +56,7 @@ pub(crate) fn load<C: Core>(core: &C, descriptor: Descriptor) -> Payload {
 impl Payload {
     #[inline(always)]
     pub(crate) fn first(&self, descriptor: Descriptor) -> Line {
-        let fields = descriptor.word & !0xff_ffff_ffff & !flag_bit(Flags::PHASE);
+        let fields = descriptor.word & !0xff_ffff_ffff & !RING_FLAGS;
         let [payload, _] = &self.0;
         let mut line = Line::ZERO;
         line.0[0] = fields | flag_bit(Flags::INLINE);

@@ -153,13 +153,13 @@ fn line(layout: &mut Layout, name: &str, home: Home) -> Address {
 
 fn pool(layout: &mut Layout, geometry: &Geometry) -> PoolMap {
     let names = ["small buffers", "large buffers", "jumbo buffers"];
-    let mut classes = [ClassMap { start: Address(0), shift: 0, count: 0, bits: Address(0) }; CLASSES];
+    let mut classes = [ClassMap { start: Address(0), shift: 0, count: 0, bytes: 0, bits: Address(0) }; CLASSES];
     for (class, ((&count, shift), name)) in classes.iter_mut().zip(geometry.buffers.iter().zip(SHIFTS).zip(names)) {
         let words = count.div_ceil(64);
         let free = format!("free {name}");
         class.bits = layout.add(&free, words * LINE_BYTES, 2 * LINE_BYTES, Home::Host, SynchronisingWords::FIRST);
         class.start = layout.add(name, count << shift, 1 << shift, Home::Host, SynchronisingWords::NONE);
-        (class.shift, class.count) = (shift, count);
+        (class.shift, class.count, class.bytes) = (shift, count, count << shift);
     }
     let objects = layout.add("objects", geometry.object_bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
     PoolMap { classes, objects, object_bytes: geometry.object_bytes }

@@ -19,7 +19,7 @@ pub struct NicFaults {
     pub length: u64,
     /// Descriptors that name an object without retaining it.
     pub not_a_buffer: u64,
-    /// Packets whose last segment never came.
+    /// Packets whose last segment never came, or of more than [`MAX_SEGMENTS`].
     pub chain: u64,
     /// Buffers found free that were sent.
     pub freed_twice: u64,
@@ -32,7 +32,7 @@ pub struct NicFaults {
 impl NicFaults {
     /// All of them together.
     pub fn total(&self) -> u64 {
-        let queues = [self.transmit, self.receive].map(|queue| queue.credit + queue.doorbell).iter().sum::<u64>();
+        let queues = self.transmit.total() + self.receive.total();
         self.address + self.length + self.not_a_buffer + self.chain + self.freed_twice + queues
     }
 }
@@ -42,7 +42,7 @@ impl NicFaults {
 /// | call | takes | gives |
 /// |---|---|---|
 /// | [`Nic::poll_tx`] | room | transmitted packets, checked; their payloads may be read until `complete_tx` |
-/// | [`Nic::complete_tx`] | the packets of every `poll_tx` since the last | - |
+/// | [`Nic::complete_tx`] | the packets of every `poll_tx` since the last, also if there are none: what was refused took slots | - |
 /// | [`Nic::rx_alloc`] | a size | a receive buffer, the caller's |
 /// | [`Nic::rx_burst`] | packets in such buffers; the host's from then on | how many were taken, from the front |
 /// | [`Nic::rx_free`] | a receive buffer that was not delivered | - |
@@ -62,7 +62,7 @@ pub struct Nic<C, P> {
 #[derive(Debug)]
 struct Blanks<P> {
     ring: Consumer<P>,
-    ready: Vec<Descriptor>,
+    ready: Vec<Address>,
 }
 
 impl<C: Core, P: Policy> Nic<C, P> {
@@ -124,7 +124,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
         !packet.has(Flags::NEXT) && self.allocator.map().check(packet.address(), packet.length(), retained).is_ok()
     }
 
-    /// Keeps whole packets of good segments, in order, and counts the others.
+    /// Keeps whole packets of good segments, in order, and counts the others. Their buffers were given away by their
+    /// sender; they are recycled at once, because nobody will complete them.
     #[cold]
     fn keep_good(&mut self, packets: &mut [Descriptor]) -> usize {
         let (mut kept, mut start) = (0, 0);
@@ -132,9 +133,11 @@ impl<C: Core, P: Policy> Nic<C, P> {
             let rest = &packets[start..];
             let Some(last) = rest.iter().position(|segment| !segment.has(Flags::NEXT)) else {
                 self.faults.chain += 1;
+                self.recycle(rest);
                 break;
             };
-            let mut good = true;
+            let mut good = last < MAX_SEGMENTS;
+            self.faults.chain += u64::from(!good);
             for segment in &rest[..=last] {
                 let retained = segment.has(Flags::RETAIN);
                 if let Err(bad) = self.allocator.map().check(segment.address(), segment.length(), retained) {
@@ -149,6 +152,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
             if good {
                 packets.copy_within(start..=start + last, kept);
                 kept += last + 1;
+            } else {
+                self.recycle(&rest[..=last]);
             }
             start += last + 1;
         }
@@ -160,6 +165,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
     #[inline(always)]
     pub fn complete_tx(&mut self, packets: &[Descriptor]) {
         self.transmit.release(&self.core);
+        self.recycle(packets);
+    }
+
+    /// Recycles the buffers that came with packets, where they are this side's to recycle.
+    #[inline(always)]
+    fn recycle(&mut self, packets: &[Descriptor]) {
         if self.blanks.is_some() {
             return;
         }
@@ -181,26 +192,38 @@ impl<C: Core, P: Policy> Nic<C, P> {
 
     #[inline(never)]
     fn take_blank(&mut self, bytes: u64) -> Option<Address> {
-        let blanks = self.blanks.as_mut()?;
-        if blanks.ready.is_empty() {
-            let mut posted = [Descriptor::BLANK; 32];
-            let count = blanks.ring.receive(&self.core, &mut posted, || None);
-            blanks.ring.release(&self.core);
-            blanks.ready.extend_from_slice(&posted[..count]);
-        }
+        self.fetch_blanks();
         let map = self.allocator.map();
-        let blank = blanks.ready.last()?.address();
-        match map.class_of(blank) {
-            Some(class) if map.classes[class].size() >= bytes && blank.0.is_multiple_of(map.classes[class].size()) => {
-                blanks.ready.pop();
-                Some(blank)
-            }
-            Some(class) if map.classes[class].size() < bytes => None,
-            _ => {
-                blanks.ready.pop();
+        let ready = &mut self.blanks.as_mut()?.ready;
+        let fits = ready.iter().rposition(|&blank| map.size_of(blank) >= bytes)?;
+        Some(ready.swap_remove(fits))
+    }
+
+    /// Takes what the host has posted, if none is left of what it posted before.
+    fn fetch_blanks(&mut self) {
+        let Some(blanks) = self.blanks.as_mut().filter(|blanks| blanks.ready.is_empty()) else { return };
+        let mut posted = [Descriptor::BLANK; 32];
+        let count = blanks.ring.receive(&self.core, &mut posted, || None);
+        blanks.ring.release(&self.core);
+        for blank in &posted[..count] {
+            let at = blank.address();
+            let size = self.allocator.map().size_of(at);
+            if size > 0 && at.0.is_multiple_of(size) {
+                blanks.ready.push(at);
+            } else {
                 self.faults.address += 1;
-                None
             }
+        }
+    }
+
+    /// Whether there are buffers for frames of so many bytes at all; not whether one is free. Where the host posts them,
+    /// what it has posted last decides.
+    pub fn holds(&mut self, bytes: u64) -> bool {
+        self.fetch_blanks();
+        let map = self.allocator.map();
+        match &self.blanks {
+            None => map.classes.iter().any(|class| class.count > 0 && class.size() >= bytes),
+            Some(blanks) => blanks.ready.is_empty() || blanks.ready.iter().any(|&blank| map.size_of(blank) >= bytes),
         }
     }
 
@@ -209,7 +232,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn rx_free(&mut self, at: Address) {
         match &mut self.blanks {
             None => self.allocator.free(&self.core, at),
-            Some(blanks) => blanks.ready.push(Descriptor::new(at, 1)),
+            Some(blanks) => blanks.ready.push(at),
         }
     }
 
@@ -219,13 +242,13 @@ impl<C: Core, P: Policy> Nic<C, P> {
         if let [packet] = packets
             && self.features.inline_payload
             && usize::from(packet.length()) <= inline::INLINE_BYTES
+            && !packet.has(Flags::NEXT | Flags::RETAIN)
+            && self.receive.send_inline(&self.core, *packet)
         {
-            let sent = self.receive.send_inline(&self.core, *packet);
-            if sent {
-                self.allocator.free(&self.core, packet.address());
-            }
-            return usize::from(sent);
+            self.allocator.free(&self.core, packet.address());
+            return 1;
         }
+        // It needs two lines, and there may be one: go on with its descriptor.
         self.receive.send(&self.core, packets)
     }
 

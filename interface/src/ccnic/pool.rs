@@ -18,7 +18,8 @@
 //!
 //! Each side keeps what it freed last on a stack of its own and allocates from there first, because those buffers' lines
 //! are in its cache (section 3.3). The host's transmit buffers become the NIC's receive buffers and come back. A stack that
-//! runs empty takes a batch from the pool, one that runs over gives a batch back.
+//! runs empty takes a batch from the pool, one that runs over gives a batch back. No stack holds more than a quarter of a
+//! class, so that neither side starves the other of buffers that it does not use.
 //!
 //! # Who owns a buffer
 //!
@@ -35,7 +36,7 @@ use conic_fabric::{Address, Core};
 /// Buffer classes: small, large, jumbo.
 pub const CLASSES: usize = 3;
 
-/// Most buffers that one side's stack of a class holds.
+/// Most buffers that one side's stack of a class holds, a power of two.
 const STACK: usize = 256;
 
 /// Buffers moved between a stack and the pool at once.
@@ -50,6 +51,8 @@ pub struct ClassMap {
     pub shift: u32,
     /// How many buffers, zero or a power of two.
     pub count: u64,
+    /// Bytes of all buffers together.
+    pub bytes: u64,
     /// The first word of the free set; each word is in its own line.
     pub bits: Address,
 }
@@ -64,8 +67,10 @@ impl ClassMap {
         self.count.div_ceil(64)
     }
 
-    const fn end(&self) -> Address {
-        Address(self.start.0 + (self.count << self.shift))
+    /// Whether an address lies in one of its buffers.
+    #[inline(always)]
+    const fn contains(&self, at: Address) -> bool {
+        at.0.wrapping_sub(self.start.0) < self.bytes
     }
 
     /// The bits of word `index` that stand for a buffer.
@@ -106,7 +111,12 @@ impl PoolMap {
     /// The class of the buffer that an address lies in.
     #[inline(always)]
     pub fn class_of(&self, at: Address) -> Option<usize> {
-        self.classes.iter().position(|class| class.start <= at && at < class.end())
+        self.classes.iter().position(|class| class.contains(at))
+    }
+
+    /// The bytes of the buffer that an address lies in; zero if it lies in none.
+    pub fn size_of(&self, at: Address) -> u64 {
+        self.class_of(at).map_or(0, |class| self.classes[class].size())
     }
 
     /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
@@ -168,11 +178,49 @@ pub struct AllocatorFeatures {
     pub small_buffers: bool,
 }
 
-/// A stack of buffers, in units of lines from the start of the region.
+/// A stack of buffers.
 #[derive(Debug)]
 struct Stack {
-    entries: [u32; STACK],
+    entries: [Address; STACK],
     height: usize,
+    /// The most that it may hold: zero where nothing is to be kept.
+    limit: usize,
+}
+
+impl Stack {
+    /// How many buffers go to and from the pool at once.
+    fn batch(&self) -> usize {
+        self.limit.clamp(1, BATCH)
+    }
+}
+
+impl Stack {
+    /// Pushes a buffer; there is room, for whoever calls has looked. The mask tells the compiler so.
+    #[inline(always)]
+    fn push(&mut self, at: Address) {
+        debug_assert!(self.height < STACK);
+        self.entries[self.height & (STACK - 1)] = at;
+        self.height += 1;
+    }
+
+    /// Pops as many as there are, or there is room for.
+    #[inline(always)]
+    fn pop_into(&mut self, out: &mut [Address]) -> usize {
+        let count = self.height.min(out.len());
+        let top = &self.entries[..self.height.min(STACK)];
+        for (space, at) in out[..count].iter_mut().zip(top.iter().rev()) {
+            *space = *at;
+        }
+        self.height -= count;
+        count
+    }
+
+    /// Pops the buffer pushed last, if there is one.
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Address> {
+        self.height = self.height.checked_sub(1)?;
+        Some(self.entries[self.height & (STACK - 1)])
+    }
 }
 
 /// One side's way to the buffers.
@@ -194,7 +242,11 @@ const SCATTER: u64 = 37;
 impl Allocator {
     /// An allocator for one side; `from_the_end` for the NIC's.
     pub fn new(map: PoolMap, features: AllocatorFeatures, from_the_end: bool) -> Allocator {
-        let stacks = Box::new([const { Stack { entries: [0; STACK], height: 0 } }; CLASSES]);
+        let stacks = map.classes.map(|class| {
+            let limit = if features.recycling { (class.count / 4).min(STACK as u64) as usize } else { 0 };
+            Stack { entries: [Address(0); STACK], height: 0, limit }
+        });
+        let stacks = Box::new(stacks);
         let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
         Allocator { map, features, stacks, next_word, freed_twice: 0, not_a_buffer: 0 }
     }
@@ -223,15 +275,32 @@ impl Allocator {
             if bytes > self.map.classes[class].size() {
                 continue;
             }
-            let stack = &mut self.stacks[class];
-            if stack.height == 0 && !self.refill(core, class) {
-                continue;
+            if let Some(at) = self.stacks[class].pop() {
+                return Some(at);
             }
-            let stack = &mut self.stacks[class];
-            stack.height -= 1;
-            return Some(Address(u64::from(stack.entries[stack.height]) << 6));
+            if self.refill(core, class) {
+                return self.stacks[class].pop();
+            }
         }
         None
+    }
+
+    /// Allocates buffers for `bytes` each, as [`Allocator::allocate`] does, and returns how many.
+    #[inline(always)]
+    pub fn allocate_burst<C: Core>(&mut self, core: &C, bytes: u64, out: &mut [Address]) -> usize {
+        let mut count = 0;
+        for class in usize::from(!self.features.small_buffers)..CLASSES {
+            if bytes > self.map.classes[class].size() {
+                continue;
+            }
+            while count < out.len() {
+                if self.stacks[class].height == 0 && !self.refill(core, class) {
+                    break;
+                }
+                count += self.stacks[class].pop_into(&mut out[count..]);
+            }
+        }
+        count
     }
 
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or what there is.
@@ -247,17 +316,15 @@ impl Allocator {
             self.not_a_buffer += 1;
             return;
         };
-        let start = at.0 & !(self.map.classes[class].size() - 1);
-        if !self.features.recycling {
-            self.give(core, class, &[(start >> 6) as u32]);
-            return;
-        }
-        if self.stacks[class].height == STACK {
+        let start = Address(at.0 & !(self.map.classes[class].size() - 1));
+        if self.stacks[class].height >= self.stacks[class].limit {
+            if self.stacks[class].limit == 0 {
+                self.give(core, class, &[start]);
+                return;
+            }
             self.spill(core, class);
         }
-        let stack = &mut self.stacks[class];
-        stack.entries[stack.height] = (start >> 6) as u32;
-        stack.height += 1;
+        self.stacks[class].push(start);
     }
 
     /// Gives everything on the stacks back to the pool.
@@ -274,15 +341,15 @@ impl Allocator {
         std::array::from_fn(|class| self.stacks[class].height as u64)
     }
 
-    /// After the other side has died: makes the pool whole. Every buffer that is neither on this side's stacks nor in
-    /// `held` becomes free; how many had been lost with the other side is returned.
+    /// After the other side has died: makes the pool whole. Every buffer that is not in `held` becomes free, those on this
+    /// side's stacks too (a hostile peer may have sent the same one twice, and the stacks hold it twice); how many had been
+    /// lost with the other side is returned.
     ///
     /// Only when nobody else uses the region.
     pub fn reclaim<C: Core>(&mut self, core: &C, held: impl IntoIterator<Item = Address>) -> u64 {
+        self.drain(core);
         let mut sets = self.map.classes.map(|class| (0..class.words()).map(|w| class.mask(w)).collect::<Vec<_>>());
-        let stacked = self.stacks.iter().flat_map(|stack| &stack.entries[..stack.height]);
-        let stacked: Vec<Address> = stacked.map(|&entry| Address(u64::from(entry) << 6)).collect();
-        for at in stacked.into_iter().chain(held) {
+        for at in held {
             if let Some(class) = self.map.class_of(at) {
                 let (word, bit) = self.bit_of(class, at);
                 sets[class][word as usize] &= !(1 << bit);
@@ -322,22 +389,29 @@ impl Allocator {
     #[inline(never)]
     fn refill<C: Core>(&mut self, core: &C, class: usize) -> bool {
         let map = self.map.classes[class];
-        let want = if self.features.recycling { BATCH } else { 1 };
-        for _ in 0..map.words() {
+        if map.count == 0 {
+            return false;
+        }
+        let want = self.stacks[class].batch();
+        // Twice more than there are words: where the other side was quicker, a word is tried again.
+        for _ in 0..map.words() + 2 {
             let word = self.next_word[class];
             // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.
             let free = core.load_acquire(map.word(word)) & map.mask(word);
             let wanted = lowest_bits(free, want);
-            let got = match wanted {
+            let before = match wanted {
                 0 => 0,
                 // Acquire and release: as above; and nothing of ours moves before the claim.
-                _ => core.fetch_and(map.word(word), !wanted) & wanted,
+                _ => core.fetch_and(map.word(word), !wanted) & map.mask(word),
             };
+            let got = before & wanted;
             self.push_bits(class, word, got);
             if got != 0 {
                 return true;
             }
-            self.next_word[class] = if word + 1 == map.words() { 0 } else { word + 1 };
+            if before == 0 {
+                self.next_word[class] = if word + 1 == map.words() { 0 } else { word + 1 };
+            }
         }
         false
     }
@@ -346,17 +420,15 @@ impl Allocator {
         while bits != 0 {
             let at = self.address_of(class, word, u64::from(bits.trailing_zeros()));
             bits &= bits - 1;
-            let stack = &mut self.stacks[class];
-            stack.entries[stack.height] = (at.0 >> 6) as u32;
-            stack.height += 1;
+            self.stacks[class].push(at);
         }
     }
 
     /// Gives the oldest batch of a stack back to the pool.
     #[inline(never)]
     fn spill<C: Core>(&mut self, core: &C, class: usize) {
-        let count = self.stacks[class].height.min(BATCH);
-        let mut batch = [0u32; BATCH];
+        let count = self.stacks[class].height.min(self.stacks[class].batch());
+        let mut batch = [Address(0); BATCH];
         batch[..count].copy_from_slice(&self.stacks[class].entries[..count]);
         let stack = &mut self.stacks[class];
         stack.entries.copy_within(count..stack.height, 0);
@@ -365,7 +437,7 @@ impl Allocator {
     }
 
     /// Gives buffers to the pool, one atomic operation for each word of the free set that they touch.
-    fn give<C: Core>(&mut self, core: &C, class: usize, buffers: &[u32]) {
+    fn give<C: Core>(&mut self, core: &C, class: usize, buffers: &[Address]) {
         let map = self.map.classes[class];
         let mut given = 0u64;
         debug_assert!(buffers.len() <= 64);
@@ -373,10 +445,10 @@ impl Allocator {
             if given >> first & 1 == 1 {
                 continue;
             }
-            let (word, _) = self.bit_of(class, Address(u64::from(buffers[first]) << 6));
+            let (word, _) = self.bit_of(class, buffers[first]);
             let mut bits = 0;
             for (index, &buffer) in buffers.iter().enumerate().skip(first) {
-                let (other, bit) = self.bit_of(class, Address(u64::from(buffer) << 6));
+                let (other, bit) = self.bit_of(class, buffer);
                 if other == word {
                     self.freed_twice += bits >> bit & 1;
                     bits |= 1 << bit;

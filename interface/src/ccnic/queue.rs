@@ -37,7 +37,7 @@ use std::marker::PhantomData;
 
 use conic_fabric::{Address, Core, Line};
 
-use super::descriptor::{Descriptor, Flags, flag_bit};
+use super::descriptor::{Descriptor, Flags, RING_FLAGS, flag_bit};
 use super::inline;
 use super::policy::{Packing, Policy, Signal};
 
@@ -62,13 +62,22 @@ pub struct RingMap {
     pub doorbell: Address,
 }
 
-/// Positions from the peer that could not be true; each was ignored.
+/// What the peer wrote that could not be true; each was ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueFaults {
     /// Credits or head registers beyond what was sent.
     pub credit: u64,
     /// Tail registers further ahead than the ring is long.
     pub doorbell: u64,
+    /// Payloads in the ring of an impossible length, or whose second line was missing.
+    pub inline: u64,
+}
+
+impl QueueFaults {
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.credit + self.doorbell + self.inline
+    }
 }
 
 /// The sending end of a ring.
@@ -231,14 +240,9 @@ impl<P: Policy> Producer<P> {
     fn write_slot<C: Core>(&self, core: &C, position: u64, group: &[Descriptor]) {
         let at = slot_address::<P>(&self.map, position);
         let signal = full_signal::<P>(&self.map, position);
-        let first = group[0].word & !flag_bit(Flags::PHASE) | signal;
+        let first = group[0].word & !RING_FLAGS | signal;
         if P::PACKING != Packing::Packed && P::WHOLE_LINE {
-            let mut line = Line::ZERO;
-            for (pair, descriptor) in line.0.chunks_exact_mut(2).zip(group) {
-                pair.copy_from_slice(&[descriptor.word, descriptor.metadata]);
-            }
-            line.0[0] = first;
-            self.write_slot_line(core, at, &line);
+            self.write_slot_line(core, at, &slot_line(first, group));
             return;
         }
         core.store(at.word(1), group[0].metadata);
@@ -289,6 +293,21 @@ impl<P: Policy> Producer<P> {
     }
 }
 
+/// A slot's line. A full one is put together from its descriptors without a loop, so that it goes from the caller's array
+/// to the ring in vector registers: gathered word by word in memory and read back whole, it would stall on the words.
+#[inline(always)]
+fn slot_line(first: u64, group: &[Descriptor]) -> Line {
+    if let [a, b, c, d] = group {
+        return Line([first, a.metadata, b.word, b.metadata, c.word, c.metadata, d.word, d.metadata]);
+    }
+    let mut line = Line::ZERO;
+    for (pair, descriptor) in line.0.chunks_exact_mut(2).zip(group) {
+        pair.copy_from_slice(&[descriptor.word, descriptor.metadata]);
+    }
+    line.0[0] = first;
+    line
+}
+
 /// The longest run of whole packets, from the front, that goes into one slot (grouped), or one packet (otherwise).
 #[inline(always)]
 fn next_group<P: Policy>(descriptors: &[Descriptor]) -> &[Descriptor] {
@@ -301,6 +320,16 @@ fn next_group<P: Policy>(descriptors: &[Descriptor]) -> &[Descriptor] {
         length -= 1;
     }
     &descriptors[..length]
+}
+
+/// What became of a payload in the ring.
+enum Taken {
+    /// It is in a buffer now.
+    Packet(Descriptor),
+    /// There is no buffer for it: it stays.
+    NoPlace,
+    /// It cannot be: it was skipped and counted.
+    Refused,
 }
 
 /// The receiving end of a ring.
@@ -345,7 +374,8 @@ impl<P: Policy> Consumer<P> {
     /// Receives descriptors into `out`, and starts to fetch the first line of each payload. Payloads that travelled in
     /// the ring are copied to where `place` says; where it has no place they wait.
     ///
-    /// A packet of several segments is given whole if `out` has room for [`MAX_SEGMENTS`].
+    /// A packet of several segments is given whole if `out` has room for [`MAX_SEGMENTS`]. Whatever the peer writes, and
+    /// however fast, a call looks at no more slots than the ring has.
     #[inline(always)]
     pub fn receive<C: Core>(
         &mut self,
@@ -353,10 +383,14 @@ impl<P: Policy> Consumer<P> {
         out: &mut [Descriptor],
         mut place: impl FnMut() -> Option<Address>,
     ) -> usize {
+        if out.is_empty() {
+            return 0;
+        }
         let mut received = self.take_stash(out);
         for ahead in 0..LOOK_AHEAD {
             core.prefetch_read(slot_address::<P>(&self.map, self.head + ahead));
         }
+        let mut goes_on = false;
         while out.len() - received >= P::PER_SLOT || received == 0 {
             let Some(at) = self.full_slot(core) else { break };
             let line = if P::PACKING == Packing::Packed {
@@ -367,14 +401,22 @@ impl<P: Policy> Consumer<P> {
             };
             let first = Descriptor { word: line.0[0], metadata: line.0[1] };
             if self.inline && first.has(Flags::INLINE) {
-                let Some(descriptor) = self.take_inline(core, first, &line, &mut place) else { break };
-                let Some(space) = out.get_mut(received) else { break };
-                *space = descriptor;
-                received += 1;
+                match self.take_inline(core, first, &line, &mut place) {
+                    Taken::Packet(descriptor) => {
+                        out[received] = descriptor;
+                        received += 1;
+                    }
+                    Taken::Refused => {}
+                    Taken::NoPlace => break,
+                }
                 continue;
             }
-            if P::PER_SLOT == 1 && first.has(Flags::NEXT) && out.len() - received < MAX_SEGMENTS && received > 0 {
-                break;
+            if P::PER_SLOT == 1 {
+                let begins_chain = first.has(Flags::NEXT) && !goes_on;
+                if begins_chain && received > 0 && out.len() - received < MAX_SEGMENTS {
+                    break;
+                }
+                goes_on = first.has(Flags::NEXT);
             }
             self.head += 1;
             if out.len() - received >= P::PER_SLOT {
@@ -399,8 +441,9 @@ impl<P: Policy> Consumer<P> {
         let at = slot_address::<P>(&self.map, self.head);
         let full = match P::SIGNAL {
             Signal::Register => self.head != self.known_tail || self.see_doorbell(core),
-            // What was received and not released yet still says that it is full.
-            Signal::Clear if self.head - self.released == self.map.slots => false,
+            // What was received and not released yet may still say that it is full; and a producer that writes over it
+            // all the same does not keep this side busy.
+            _ if self.head - self.released >= self.map.slots => false,
             // Acquire, pairs with the release of a slot's word 0 in `Producer::write_slot`: the rest of the slot, and the
             // payloads it names, were written before.
             _ => is_full::<P>(&self.map, self.head, core.load_acquire(at)),
@@ -411,7 +454,7 @@ impl<P: Policy> Consumer<P> {
     fn see_doorbell<C: Core>(&mut self, core: &C) -> bool {
         // Acquire, pairs with the release in `Producer::send`: slots up to the tail were written before.
         let tail = core.register_read(self.map.doorbell);
-        if tail.wrapping_sub(self.head) > self.map.slots {
+        if tail.wrapping_sub(self.released) > self.map.slots || tail < self.head {
             self.faults.doorbell += 1;
             return false;
         }
@@ -438,18 +481,26 @@ impl<P: Policy> Consumer<P> {
         first: Descriptor,
         line: &Line,
         place: &mut impl FnMut() -> Option<Address>,
-    ) -> Option<Descriptor> {
-        let length = usize::from(first.length()).min(inline::INLINE_BYTES) as u16;
+    ) -> Taken {
+        let length = first.length();
         let slots = inline::slots(length);
-        let rest = match slots {
+        let mut good = length > 0 && usize::from(length) <= inline::INLINE_BYTES;
+        let mut rest = Line::ZERO;
+        if slots == 2 {
             // Written before the first slot, which was acquired.
-            2 => core.read_line(slot_address::<P>(&self.map, self.head + 1)),
-            _ => Line::ZERO,
-        };
-        let at = place()?;
+            rest = core.read_line(slot_address::<P>(&self.map, self.head + 1));
+            let continues = rest.0[0] & flag_bit(Flags::CONTINUED) != 0;
+            good &= continues && self.head + slots - self.released <= self.map.slots;
+        }
+        if !good {
+            self.faults.inline += 1;
+            self.head += 1;
+            return Taken::Refused;
+        }
+        let Some(at) = place() else { return Taken::NoPlace };
         inline::store(core, at, length, line, &rest);
         self.head += slots;
-        Some(Descriptor::new(at, length).with_metadata(first.metadata))
+        Taken::Packet(Descriptor::new(at, length).with_metadata(first.metadata))
     }
 
     #[inline(always)]
@@ -489,10 +540,9 @@ impl<P: Policy> Consumer<P> {
 /// Takes the descriptors of a slot, blanks skipped, and starts to fetch their payloads.
 #[inline(always)]
 fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor]) -> usize {
-    let clean = !(flag_bit(Flags::PHASE) | flag_bit(Flags::CONTINUED) | flag_bit(Flags::INLINE));
     let mut count = 0;
     for pair in line.0.chunks_exact(2).take(P::PER_SLOT) {
-        let descriptor = Descriptor { word: pair[0] & clean, metadata: pair[1] };
+        let descriptor = Descriptor { word: pair[0] & !RING_FLAGS, metadata: pair[1] };
         if !descriptor.is_blank() {
             core.prefetch_read(descriptor.address().line());
             out[count] = descriptor;

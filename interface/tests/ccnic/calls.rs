@@ -1,0 +1,299 @@
+//! Calls at their limits: full rings, dry pools, empty slices, packets that fit nowhere.
+
+use conic_fabric::{Address, Core};
+use conic_interface::ccnic::{Descriptor, Features, Flags, Packing, Signal};
+
+use crate::common::*;
+
+#[test]
+fn a_chain_is_received_whole_wherever_the_room_ends() {
+    for features in all_features() {
+        for singles in 0..8 {
+            for segments in 2..=4 {
+                let mut pair = Pair::new(features, geometry(64, [64, 256, 4], 0));
+                let mut burst = Vec::new();
+                for sequence in 0..singles + segments {
+                    burst.push(packet(&mut *pair.host, sequence, 64).expect("a full pool"));
+                }
+                for segment in &mut burst[singles as usize..(singles + segments - 1) as usize] {
+                    *segment = segment.with(Flags::NEXT);
+                }
+                assert_eq!(pair.host.tx_burst(&burst), burst.len(), "{features}");
+                let mut expected = 0;
+                let mut out = [Descriptor::BLANK; 8];
+                for _ in 0..8 {
+                    let count = pair.nic.poll_tx(&mut out);
+                    for segment in &out[..count] {
+                        assert_eq!(segment.metadata, !expected, "{features}: after {singles} singles");
+                        expected += 1;
+                    }
+                    assert!(count == 0 || !out[count - 1].has(Flags::NEXT), "{features}: a chain was cut");
+                    pair.nic.complete_tx(&out[..count]);
+                }
+                assert_eq!(expected, singles + segments, "{features}: after {singles} singles");
+                assert_eq!(pair.nic.faults().total(), 0, "{features}");
+            }
+        }
+    }
+}
+
+#[test]
+fn receiving_into_nothing_loses_nothing() {
+    for features in all_features() {
+        let (mut client, mut wire) = Pair::new(features, geometry(16, [64, 64, 4], 0)).wire();
+        for sequence in 0..2 {
+            assert!(client.send(sequence, 64), "{features}");
+            wire.turn_around();
+        }
+        for _ in 0..5 {
+            assert_eq!(client.host.rx_burst(&mut []), 0, "{features}");
+        }
+        assert_eq!(client.receive(0, 64), 2, "{features}");
+    }
+}
+
+#[test]
+fn a_packet_that_no_longer_fits_inline_goes_in_a_buffer() {
+    // A ring of one line holds no payload of two; and the last free line of a longer ring holds none either.
+    for descriptors in [4, 8, 16] {
+        let (mut client, mut wire) = Pair::new(Features::best(), geometry(descriptors, [64, 64, 4], 0)).wire();
+        let mut sequence = 0;
+        for first in [0, 1, 2, 3] {
+            // Leave `first` packets of one line waiting, so that the two-line ones end at every place of the ring.
+            for _ in 0..first {
+                client.send(sequence, 16);
+                wire.turn_around();
+                sequence += client.receive(sequence, 16);
+            }
+            let start = sequence;
+            for _ in 0..6 {
+                if client.send(sequence, 100) {
+                    sequence += 1;
+                }
+                wire.turn_around();
+            }
+            assert!(sequence > start, "nothing went through a ring of {descriptors}");
+            let mut received = 0;
+            for _ in 0..8 {
+                received += client.receive(start + received, 100);
+                wire.turn_around();
+            }
+            assert_eq!((received, wire.dropped()), (sequence - start, 0));
+        }
+    }
+}
+
+#[test]
+fn a_host_that_manages_the_pool_alone_sends_on_without_being_asked_to_reclaim() {
+    for features in all_features().into_iter().filter(|features| !features.shared_pool) {
+        let (mut client, mut wire) = Pair::new(features, geometry(16, [512, 512, 4], 0)).wire();
+        let mut sequence = 0;
+        for _ in 0..200 {
+            // The buffer is there before the ring has room, and never allocated again: as a burst that waits.
+            let waiting = packet(&mut *client.host, sequence, 64).expect("a pool larger than the ring");
+            let mut rounds = 0;
+            while client.host.tx_burst(&[waiting]) == 0 {
+                wire.turn_around();
+                client.receive(sequence, 64);
+                rounds += 1;
+                assert!(rounds < 10, "{features}: packet {sequence} never goes");
+            }
+            wire.turn_around();
+            assert_eq!(client.receive(sequence, 64), 1, "{features}");
+            sequence += 1;
+        }
+    }
+}
+
+#[test]
+fn frames_that_are_too_long_are_dropped_without_end_of_stack() {
+    let features = Features { packing: Packing::Packed, ..Features::paper() };
+    let (mut client, mut wire) = Pair::new(features, geometry(1 << 16, [1 << 16, 64, 4], 0)).wire();
+    for sequence in 0..60_000 {
+        assert!(client.send(sequence, 128));
+    }
+    assert!(client.send(60_000, 64));
+    let mut frame = [0; 64];
+    let mut calls = 0;
+    let length = loop {
+        if let Some(length) = wire.take_frame(&mut frame) {
+            break length;
+        }
+        calls += 1;
+        assert!(calls < 60_000, "the frame that fits never comes");
+    };
+    assert_eq!((length, wire.dropped()), (64, 60_000));
+    assert_eq!(frame[..], bytes(60_000, 64)[..]);
+    assert_eq!(wire.take_frame(&mut frame), None);
+    assert_eq!(client.receive(0, 64), 0);
+}
+
+#[test]
+fn a_frame_that_no_buffer_holds_is_dropped_and_not_tried_again() {
+    for features in all_features() {
+        let (mut client, mut wire) = Pair::new(features, geometry(16, [64, 64, 4], 0)).wire();
+        assert!(wire.deliver_frame(&[0; 20_000]), "{features}: to be tried again for ever");
+        assert!(wire.deliver_frame(&[0; 100_000]), "{features}: to be tried again for ever");
+        assert!(wire.deliver_frame(&[]), "{features}: to be tried again for ever");
+        assert_eq!(wire.dropped(), 3, "{features}");
+        let mut out = [Descriptor::BLANK; 8];
+        assert_eq!(client.host.rx_burst(&mut out), 0, "{features}");
+        // Where the host posts the buffers, what it posted decides; then a jumbo frame is dropped, not stuck.
+        for sequence in 0..8 {
+            let delivered = wire.dropped();
+            assert!(wire.deliver_frame(&bytes(sequence, 9600)), "{features}: to be tried again for ever");
+            let count = client.host.rx_burst(&mut out);
+            assert_eq!(count as u64 + wire.dropped() - delivered, 1, "{features}");
+            assert!(!features.shared_pool || count == 1, "{features}");
+            for packet in &out[..count] {
+                verify(client.host.core(), packet.address(), sequence, 9600);
+                client.host.buf_free(&[packet.address()]);
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_of_every_size_go_in_and_out_unchanged() {
+    for features in all_features() {
+        let (mut client, mut wire) = Pair::new(features, geometry(16, [64, 64, 16], 0)).wire();
+        let most = if features.shared_pool { 9600 } else { 4096 };
+        let mut frame = [0; 9600];
+        for length in (1..200).chain([1023, 1500, 1514, 4095, 4096, 4097, 9000, 9599, 9600]).filter(|&at| at <= most) {
+            let sequence = u64::from(length);
+            assert!(client.send(sequence, length), "{features}: {length}");
+            assert_eq!(wire.take_frame(&mut frame), Some(usize::from(length)), "{features}: {length}");
+            assert!(frame[..usize::from(length)] == bytes(sequence, usize::from(length)), "{features}: {length}");
+            assert_eq!(wire.take_frame(&mut frame), None);
+            assert!(wire.deliver_frame(&bytes(sequence, usize::from(length))), "{features}: {length}");
+            let mut out = [Descriptor::BLANK; 4];
+            assert_eq!(client.host.rx_burst(&mut out), 1, "{features}: {length}");
+            assert_eq!(out[0].length(), length);
+            verify(client.host.core(), out[0].address(), sequence, length);
+            client.host.buf_free(&[out[0].address()]);
+        }
+        assert_eq!(wire.dropped() + wire.refused(), 0, "{features}");
+    }
+}
+
+#[test]
+fn refused_packets_cost_their_sender_no_slot_and_no_buffer() {
+    for features in all_features() {
+        let (mut client, mut wire) = Pair::new(features, geometry(16, [64, 64, 4], 0)).wire();
+        let mut sequence = 0;
+        for round in 0..200 {
+            let mut at = [Address(0)];
+            assert_eq!(client.host.buf_alloc(64, &mut at), 1, "{features}: lost by round {round}");
+            let bad = match round % 3 {
+                0 => Descriptor::new(at[0], 0),
+                1 => Descriptor::new(at[0], 20_000),
+                _ => Descriptor::new(at[0], 0).with(Flags::NEXT),
+            };
+            let burst = [bad, Descriptor::new(Address((1 << 40) - 1), 64)];
+            assert_eq!(client.host.tx_burst(&burst[..1]), (round % 3 != 2).into(), "{features}");
+            if round % 3 == 2 {
+                assert_eq!(client.host.tx_burst(&burst), 2, "{features}: stuck in round {round}");
+            }
+            let before = wire.refused();
+            wire.turn_around();
+            wire.turn_around();
+            assert!(wire.refused() > before, "{features}: not counted in round {round}");
+        }
+        assert!(client.send(sequence, 64), "{features}");
+        wire.turn_around();
+        sequence += client.receive(sequence, 64);
+        assert_eq!(sequence, 1, "{features}");
+    }
+}
+
+#[test]
+fn flags_that_belong_to_the_ring_do_not_pass_through_it() {
+    for features in all_features() {
+        let mut pair = Pair::new(features, geometry(16, [64, 64, 4], 0));
+        for sequence in 0..40 {
+            // As an application might that sends on what it made up itself.
+            let plain: Vec<_> = (0..3).map(|_| packet(&mut *pair.host, sequence, 300).expect("a buffer")).collect();
+            let odd: Vec<_> =
+                plain.iter().map(|packet| packet.with(Flags::INLINE | Flags::CONTINUED | Flags::PHASE)).collect();
+            assert_eq!(pair.host.tx_burst(&odd), 3, "{features}");
+            let mut out = [Descriptor::BLANK; 8];
+            assert_eq!(pair.nic.poll_tx(&mut out), 3, "{features}");
+            assert_eq!(out[..3], plain[..], "{features}");
+            pair.nic.complete_tx(&out[..3]);
+            let to = pair.nic.rx_alloc(300).expect("a buffer");
+            let packet = Descriptor::new(to, 300);
+            assert_eq!(pair.nic.rx_burst(&[packet.with(Flags::INLINE | Flags::CONTINUED | Flags::PHASE)]), 1);
+            assert_eq!(pair.host.rx_burst(&mut out), 1, "{features}");
+            assert_eq!(out[0], packet, "{features}");
+            pair.host.buf_free(&[to]);
+        }
+    }
+}
+
+#[test]
+fn a_small_pool_is_not_hoarded_by_one_side() {
+    // The host sends from every buffer; the NIC must come to one of them to receive into.
+    for features in all_features().into_iter().filter(|features| features.shared_pool) {
+        for buffers in [[4, 0, 0], [64, 0, 0], [0, 16, 0], [256, 0, 0]] {
+            let small = buffers[1] == 0;
+            if small && !features.small_buffers {
+                continue;
+            }
+            let (mut client, mut wire) = Pair::new(features, geometry(16, buffers, 0)).wire();
+            let mut at = vec![Address(0); buffers.iter().sum::<u64>() as usize];
+            let count = client.host.buf_alloc(64, &mut at);
+            assert_eq!(count, at.len(), "{features}");
+            client.host.buf_free(&at);
+            let mut received = 0;
+            for sequence in 0..20 {
+                assert!(client.send(sequence, 64), "{features}");
+                wire.turn_around();
+                received += client.receive(sequence, 64);
+            }
+            assert_eq!((received, wire.dropped()), (20, 0), "{features} with {buffers:?}");
+        }
+    }
+}
+
+#[test]
+fn retained_segments_come_back_in_order_once_read() {
+    for features in all_features() {
+        let mut pair = Pair::new(features, geometry(16, [64, 64, 4], 4096));
+        let objects = pair.map.pool.objects;
+        let mut next = 0;
+        for round in 0..50u64 {
+            let header = packet(&mut *pair.host, round, 64).expect("a buffer").with(Flags::NEXT);
+            let object = objects + 64 * (round % 64);
+            write(pair.host.core(), object, round, 64);
+            let payload = Descriptor::new(object, 64).with(Flags::RETAIN);
+            assert_eq!(pair.host.tx_burst(&[header, payload]), 2, "{features}");
+            let mut out = [Descriptor::BLANK; 8];
+            let mut back = [Descriptor::BLANK; 8];
+            assert_eq!(pair.host.completions(&mut back), 0, "{features}: before it was read");
+            let count = pair.nic.poll_tx(&mut out);
+            assert_eq!(count, 2, "{features}");
+            assert_eq!(pair.host.completions(&mut back), 0, "{features}: before it was read");
+            verify(pair.nic.core(), out[1].address(), round, 64);
+            pair.nic.complete_tx(&out[..count]);
+            // Credits come in batches, or with the next poll.
+            assert_eq!(pair.nic.poll_tx(&mut out), 0);
+            let count = pair.host.completions(&mut back);
+            for done in &back[..count] {
+                assert_eq!(done.address(), objects + 64 * (next % 64), "{features}");
+                next += 1;
+            }
+            assert_eq!(next, round + 1, "{features}");
+        }
+    }
+}
+
+#[test]
+fn a_register_signal_says_nothing_in_the_ring() {
+    let features = Features { signal: Signal::Register, ..Features::paper() };
+    let mut pair = Pair::new(features, geometry(16, [64, 64, 4], 0));
+    assert!(send(&mut *pair.host, 0, 64));
+    let core = pair.memory.core("onlooker");
+    assert_eq!(core.load_acquire(pair.map.queues[0].transmit.doorbell), 1);
+    let mut out = [Descriptor::BLANK; 4];
+    assert_eq!(pair.nic.poll_tx(&mut out), 1);
+}

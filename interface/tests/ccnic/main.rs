@@ -1,0 +1,15 @@
+//! CC-NIC, checked: one binary, because each of its policies is compiled once for all of these.
+//!
+//! | file | what it checks |
+//! |---|---|
+//! | `calls` | calls at their limits: full rings, dry pools, empty slices, packets that fit nowhere |
+//! | `model` | any sequence of calls against a model: order, content, who owns which buffer |
+//! | `crash` | a death at every memory operation of an exchange, of either side |
+//! | `hostile` | a peer that writes anything anywhere at any time |
+//! | `loom_queue`, `loom_pool`, `loom_pair` | every schedule and every ordering, and that each edge is needed |
+//! | `guard`, `erased`, `common` | what they share: a core that refuses what a side must not do, the policies behind one type, packets that know their content |
+
+mod calls;
+mod common;
+mod erased;
+mod guard;
