@@ -9,8 +9,8 @@ use conic_load::Workload;
 use conic_native::Pages;
 use serde::Serialize;
 
-use super::common::{Common, MachineReport, nanoseconds, range, three_digits, usable_cores};
-use super::compare::{Case, Compared, Comparison, Plan, Row, compare};
+use super::common::{Common, MachineReport, print_left_out, usable_cores};
+use super::compare::{self, Case, Compared, Plan, Row, compare};
 use super::failure::Failure;
 use super::link::{Interface, Setup, Span};
 use super::placement::Spread;
@@ -179,19 +179,22 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         all.push((group, compare(&arena, &group.cases(setup), plan, arguments.common.placement, &mut progress)?));
     }
     progress.clear();
+    let spoilt: u64 = all.iter().map(|(_, compared)| compared.spoilt()).sum();
+    let code = if spoilt > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     if arguments.common.json {
-        return print_json(&all, &machine);
+        print_json(&all, &machine)?;
+        return Ok(code);
     }
     println!("ablations of CC-NIC: packets of {} bytes, {} in flight", arguments.packet_size, arguments.window);
     println!("  {}", machine.line());
     for (group, compared) in &all {
         for comparison in &compared.comparisons {
             println!("\n  {}", group.title());
-            print_comparison(comparison);
+            compare::print(comparison);
         }
-        super::common::print_left_out(compared.dropped, compared.restless);
+        print_left_out(compared.dropped, compared.restless);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// What every configuration starts from.
@@ -214,7 +217,7 @@ fn plan(group: Group, rounds: usize, setup: &Setup) -> Plan {
     Plan { rounds, limit, span, latency: group.has_latency() }
 }
 
-fn print_json(all: &[(Group, Compared)], machine: &MachineReport) -> Result<ExitCode, Failure> {
+fn print_json(all: &[(Group, Compared)], machine: &MachineReport) -> Result<(), Failure> {
     let mut entries = Vec::new();
     for (group, compared) in all {
         for comparison in &compared.comparisons {
@@ -230,39 +233,7 @@ fn print_json(all: &[(Group, Compared)], machine: &MachineReport) -> Result<Exit
         }
     }
     println!("{}", serde_json::to_string(&entries).map_err(|error| Failure::failed(error.to_string()))?);
-    Ok(ExitCode::SUCCESS)
-}
-
-/// A comparison as a table.
-pub fn print_comparison(comparison: &Comparison) {
-    let trip = comparison.one_line_round_trip_ns;
-    let place = match comparison.placement {
-        "steady" | "restless" => String::new(),
-        label => format!("cores {label}, "),
-    };
-    println!(
-        "  {place}one line's round trip {} {}",
-        nanoseconds(trip.median),
-        range(trip, |value| format!("{value:.0}"))
-    );
-    let latency = comparison.rows.iter().any(|row| row.p50_ns.is_some());
-    let width = comparison.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(20);
-    let heads = if latency { format!("{:>10}  {:<24}", "latency", "ratio") } else { String::new() };
-    println!("    {:width$}  {:>10}  {:<24}{heads}", "", "rate", "ratio");
-    for row in &comparison.rows {
-        let rate = format!("{} Mpps", three_digits(row.mpps.median));
-        let mut line = format!("    {:width$}  {rate:>10}  {:<24}", row.name, ratio(row.rate_ratio));
-        if let Some(p50) = row.p50_ns {
-            line += &format!("{:>10}  {:<24}", nanoseconds(p50.median), ratio(row.latency_ratio));
-        }
-        println!("{}", line.trim_end());
-    }
-}
-
-/// `0.83 (0.79 to 0.85)`.
-pub fn ratio(spread: Option<Spread>) -> String {
-    let text = |value: f64| format!("{value:.2}");
-    spread.map_or_else(|| "-".to_owned(), |spread| format!("{} {}", text(spread.median), range(spread, text)))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use conic_load::Workload;
 use serde::Serialize;
 
 use super::arena::Arena;
-use super::common::Choice;
+use super::common::{Choice, nanoseconds, range, three_digits};
 use super::failure::Failure;
 use super::link::{Outcome, Setup, Span, run};
 use super::placement::{Placement, Spread, rounded};
@@ -20,6 +20,13 @@ pub struct Case {
     pub name: String,
     /// What runs for its rate; its latency is that with one packet in flight.
     pub setup: Setup,
+}
+
+impl Compared {
+    /// Packets that were lost or corrupt.
+    pub fn spoilt(&self) -> u64 {
+        self.comparisons.iter().flat_map(|comparison| &comparison.rows).map(|row| row.lost + row.corrupt).sum()
+    }
 }
 
 impl Case {
@@ -177,4 +184,44 @@ fn row(measured: &Slices<Outcome>, place: &Placement, index: usize, case: &Case,
         lost: outcomes().map(|outcome| outcome.lost).sum(),
         corrupt: outcomes().map(|outcome| outcome.corrupt).sum(),
     })
+}
+
+/// A comparison as a table.
+pub fn print(comparison: &Comparison) {
+    let trip = comparison.one_line_round_trip_ns;
+    let place = match comparison.placement {
+        "steady" | "restless" => String::new(),
+        label => format!("cores {label}, "),
+    };
+    println!(
+        "  {place}one line's round trip {} {}",
+        nanoseconds(trip.median),
+        range(trip, |value| format!("{value:.0}"))
+    );
+    let latency = comparison.rows.iter().any(|row| row.p50_ns.is_some());
+    let width = comparison.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(20);
+    let heads = if latency { format!("{:>10}  {:<24}", "latency", "ratio") } else { String::new() };
+    println!("    {:width$}  {:>10}  {:<24}{heads}", "", "rate", "ratio");
+    for row in &comparison.rows {
+        let rate = format!("{} Mpps", three_digits(row.mpps.median));
+        let mut line = format!("    {:width$}  {rate:>10}  {:<24}", row.name, ratio(row.rate_ratio));
+        if let Some(p50) = row.p50_ns {
+            line += &format!("{:>10}  {:<24}", nanoseconds(p50.median), ratio(row.latency_ratio));
+        }
+        println!("{}", line.trim_end());
+        if row.lost + row.corrupt > 0 {
+            println!("    {:width$}  lost {}, corrupt {}", "", row.lost, row.corrupt);
+        }
+    }
+}
+
+/// `0.83 (0.79 to 0.85)`, or a dash.
+fn ratio(spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "-".to_owned(), ratio_text)
+}
+
+/// `0.83 (0.79 to 0.85)`.
+pub fn ratio_text(spread: Spread) -> String {
+    let text = |value: f64| format!("{value:.2}");
+    format!("{} {}", text(spread.median), range(spread, text)).trim_end().to_owned()
 }

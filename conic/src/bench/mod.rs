@@ -9,6 +9,7 @@ mod features;
 mod limits;
 mod link;
 mod loopback;
+mod peers;
 mod placement;
 mod progress;
 mod rounds;
@@ -29,6 +30,7 @@ enum Command {
     Loopback(loopback::Arguments),
     Limits(limits::Arguments),
     Ablations(ablations::Arguments),
+    Peers(peers::Arguments),
 }
 
 /// Runs the command.
@@ -36,6 +38,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let (result, json) = match &arguments.command {
         Command::Loopback(arguments) => (loopback::main(arguments), arguments.common.json),
         Command::Ablations(arguments) => (ablations::main(arguments), arguments.common.json),
+        Command::Peers(arguments) => (peers::main(arguments), arguments.common.json),
         Command::Limits(arguments) => (limits::main(arguments), arguments.common.json),
     };
     result.unwrap_or_else(|failure| failure.report(json))

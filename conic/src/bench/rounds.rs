@@ -81,7 +81,7 @@ pub fn alternate<T, E: From<ArenaError>>(
     mut measure: impl FnMut(usize) -> Result<T, E>,
 ) -> Result<Slices<T>, E> {
     let end = clock::now() + until.limit;
-    let mut taken: Vec<Taken<T>> = Vec::new();
+    let mut recorder = Recorder::new(subjects);
     let mut before = arena.round_trip()?;
     for round in 0.. {
         for subject in 0..subjects {
@@ -89,17 +89,44 @@ pub fn alternate<T, E: From<ArenaError>>(
             let value = measure(subject)?;
             let share = arena.usage().share_since(&usage);
             let after = arena.round_trip()?;
-            taken.push(Taken { slice: Slice { subject, round, value }, probes: Probes { before, after }, share });
+            recorder.record(Slice { subject, round, value }, Probes { before, after }, share);
             progress.slice(after);
             before = after;
         }
-        let trips: Vec<f64> = taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
-        let most = placements(&trips).iter().map(|place| place.members.len()).max().unwrap_or(0);
-        if most >= until.rounds * subjects || clock::now() >= end {
+        if recorder.most() >= until.rounds * subjects || clock::now() >= end {
             break;
         }
     }
-    Ok(Slices::of_taken(taken, subjects))
+    Ok(recorder.finish())
+}
+
+/// Slices as they are taken.
+pub struct Recorder<T> {
+    subjects: usize,
+    taken: Vec<Taken<T>>,
+}
+
+impl<T> Recorder<T> {
+    /// For so many configurations.
+    pub fn new(subjects: usize) -> Recorder<T> {
+        Recorder { subjects, taken: Vec::new() }
+    }
+
+    /// Records a slice, the probes beside it, and the share of its time in which its threads had their cores.
+    pub fn record(&mut self, slice: Slice<T>, probes: Probes, share: f64) {
+        self.taken.push(Taken { slice, probes, share });
+    }
+
+    /// How many slices that count there are in the placement that has most.
+    fn most(&self) -> usize {
+        let trips: Vec<f64> = self.taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
+        placements(&trips).iter().map(|place| place.members.len()).max().unwrap_or(0)
+    }
+
+    /// Sorts out what counts.
+    pub fn finish(self) -> Slices<T> {
+        Slices::of_taken(self.taken, self.subjects)
+    }
 }
 
 impl<T> Slices<T> {
