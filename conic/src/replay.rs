@@ -13,11 +13,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use conic_fabric::{Core, Time};
-use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, Policy, Wire, prepare};
-use conic_interface::with_policy;
+use conic_interface::burst::{HostQueue, NicQueue, Packet};
+use conic_interface::ccnic::{Features, Geometry, Map, host_queue, nic_queue, prepare};
 use conic_native::{Flag, Memory, NativeCore, Pages, pin};
-use conic_nicd::{SoftwareNic, parse_features};
+use conic_nicd::SoftwareNic;
 use conic_port::{CapturePort, CaptureReader, CaptureWriter, Loops, MAX_FRAME, Port, PortError, Replay, Speed};
 
 use crate::idle::Idle;
@@ -58,7 +57,7 @@ pub struct Options {
     #[arg(long = "loop", default_value_t = 1, value_name = "N")]
     loops: u64,
     /// The interface's switches, such as paper or best,no-inline-payload
-    #[arg(long, default_value = "best", value_parser = parse_features)]
+    #[arg(long, default_value = "best")]
     features: Features,
     /// The cores of the NIC and of the application
     #[arg(long, value_name = "A,B")]
@@ -147,7 +146,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let cores = options.cores.or_else(Cores::default_pair);
     let witness = Witness::new(port, writer, stop);
     let map = Map::new(Geometry { buffers: [2048, 512, 256], ..Geometry::default() }, options.features)?;
-    let passed = with_policy!(options.features, P => pass_through::<P>(&map, witness, cores))?;
+    let passed = pass_through(&map, witness, cores)?;
     let output = options.output.as_ref().map(|path| {
         let input = repeatable.then_some(&input);
         let compared = match passed.recorded {
@@ -173,18 +172,17 @@ struct Passed {
 }
 
 /// Runs the NIC here and the application in another thread until the port is at its end and everything is back.
-fn pass_through<P: Policy + Send>(map: &Map, witness: Witness, cores: Option<Cores>) -> Result<Passed, Box<dyn Error>> {
+fn pass_through(map: &Map, witness: Witness, cores: Option<Cores>) -> Result<Passed, Box<dyn Error>> {
     let memory = Memory::create(&map.layout, Pages::HugeIfAvailable)?;
     prepare(&NativeCore::new(&memory), map);
-    let host = Host::<_, P>::new(NativeCore::new(&memory), map, 0);
-    let wire = Wire::new(Nic::<_, P>::new(NativeCore::new(&memory), map, 0));
+    let wire = nic_queue(NativeCore::new(&memory), map, 0);
     let options = conic_nicd::Options { patience: PATIENCE, ..conic_nicd::Options::default() };
     let nic = SoftwareNic::new(witness, [wire], options);
     let done = Flag::new();
     std::thread::scope(|scope| {
         let application = scope.spawn(|| {
             let bound = cores.map_or(Ok(()), |cores| pin(cores.application));
-            forward(host, &done);
+            forward(host_queue(NativeCore::new(&memory), map, 0), &done);
             bound
         });
         let bound = cores.map_or(Ok(()), |cores| pin(cores.nic));
@@ -196,7 +194,7 @@ fn pass_through<P: Policy + Send>(map: &Map, witness: Witness, cores: Option<Cor
     })
 }
 
-fn drive(mut nic: SoftwareNic<Wire<NativeCore<'_>, impl Policy>, Witness>, core: &NativeCore<'_>) -> Passed {
+fn drive(mut nic: SoftwareNic<Box<dyn NicQueue + '_>, Witness>, core: &NativeCore<'_>) -> Passed {
     let mut idle = Idle::default();
     let mut shown = Progress::new(core.now());
     let (mut back, mut moved) = (0, core.now());

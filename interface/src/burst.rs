@@ -32,6 +32,8 @@ pub trait NicQueue {
     /// Delivers a frame; false, and nothing is kept, if there is no room now. One that no buffer will ever hold, or an empty
     /// one, is dropped and counted, and that is true too.
     fn deliver_frame(&mut self, frame: &[u8]) -> bool;
+    /// Gives free buffers that this side keeps back to whoever else may want them.
+    fn drain(&mut self) {}
     /// Says that this round made no progress.
     fn spin(&self);
     /// Violations by the host that were refused.
@@ -68,6 +70,9 @@ impl<Q: NicQueue + ?Sized> NicQueue for Box<Q> {
     }
     fn deliver_frame(&mut self, frame: &[u8]) -> bool {
         (**self).deliver_frame(frame)
+    }
+    fn drain(&mut self) {
+        (**self).drain();
     }
     fn spin(&self) {
         (**self).spin();

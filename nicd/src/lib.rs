@@ -3,11 +3,9 @@
 //! [`SoftwareNic`] joins the queues of an interface to a [`conic_port::Port`]; whoever drives it says what time it is.
 
 mod counters;
-mod features;
 mod flow;
 mod nic;
 
 pub use counters::Counters;
-pub use features::parse_features;
 pub use flow::flow_hash;
 pub use nic::{Options, SoftwareNic, Step};

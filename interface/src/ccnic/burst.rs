@@ -205,6 +205,10 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         false
     }
 
+    fn drain(&mut self) {
+        self.nic.drain();
+    }
+
     #[inline(always)]
     fn spin(&self) {
         self.nic.core().spin();

@@ -32,7 +32,7 @@ pub use host::{Host, HostFaults};
 pub use inline::INLINE_BYTES;
 pub use map::{Geometry, GeometryError, Map, QueueMap};
 pub use nic::{Nic, NicFaults};
-pub use policy::{Compiled, Features, Packing, Paper, PhaseCredit, Policy, Signal};
+pub use policy::{Compiled, Features, Packing, Paper, PhaseCredit, Policy, Signal, UnknownFeature};
 pub use pool::{Allocator, AllocatorFeatures, BadMemory, CLASSES, ClassMap, PoolMap};
 pub use queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults, RingMap};
 pub use recovery::{prepare, reset_rings};
