@@ -193,11 +193,12 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let first = core.read_line(packet.address());
         let [stamp, sequence, ..] = first.0;
         let word = pattern(sequence);
-        let mut difference = first.0[2..].iter().fold(0, |sum, other| sum | (other ^ word));
+        // The last line may be part padding, which need not travel; here it may be the first.
+        let words = usize::from(self.workload.packet_size / 8).min(8) - 2;
+        let mut difference = first.0[2..].iter().take(words).fold(0, |sum, other| sum | (other ^ word));
         let whole = lines_of(u64::from(self.workload.packet_size));
         for index in 1..whole {
             let line = core.read_line(packet.address().lines(index));
-            // The last line may be part padding, which need not travel.
             let words = (usize::from(self.workload.packet_size) - 64 * index as usize) / 8;
             difference |= line.0.iter().take(words).fold(0, |sum, other| sum | (other ^ word));
         }
