@@ -8,11 +8,13 @@
 //! | what is refused is counted | impossible positions are counted |
 //! | serves a new host after recovery | goes on with a new NIC after recovery |
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use conic_check::CrashCore;
-use conic_fabric::{Address, Core, Layout, Segment};
-use conic_interface::ccnic::{Descriptor, Features, Flags, MAX_SEGMENTS, Map};
+use conic_fabric::{Address, Core, Layout, Line, Segment, Time};
+use conic_interface::ccnic::{Consumer, Descriptor, Features, Flags, MAX_SEGMENTS, Map, RingMap};
+use conic_interface::with_policy;
 
 use crate::common::*;
 use crate::erased::{host, nic};
@@ -307,5 +309,71 @@ fn nic_attacks(features: Features, seed: u64) {
 fn a_nic_that_writes_anything_does_not_break_the_host() {
     for (seed, features) in (1..).zip(all_features()) {
         nic_attacks(features, seed);
+    }
+}
+
+/// What a consumer sees whose peer keeps up with it: every slot is full when it looks, and blank when it reads; the tail
+/// register is always one further.
+struct KeepsUp {
+    ring: RingMap,
+    looks: Cell<u64>,
+}
+
+impl KeepsUp {
+    fn look(&self) -> u64 {
+        let looks = self.looks.get();
+        assert!(looks < 1000, "one call looks {looks} times");
+        self.looks.set(looks + 1);
+        looks
+    }
+}
+
+impl Core for KeepsUp {
+    fn load_acquire(&self, at: Address) -> u64 {
+        let look = self.look();
+        if at == self.ring.doorbell {
+            return look + 1;
+        }
+        let phase = if look & self.ring.slots == 0 { Flags::PHASE } else { 0 };
+        Descriptor::new(Address(0), 0).with(phase).word
+    }
+    fn store_release(&self, _: Address, _: u64) {}
+    fn fetch_and(&self, _: Address, _: u64) -> u64 {
+        0
+    }
+    fn fetch_or(&self, _: Address, _: u64) -> u64 {
+        0
+    }
+    fn compare_exchange(&self, _: Address, _: u64, _: u64) -> Result<u64, u64> {
+        Err(0)
+    }
+    fn load(&self, _: Address) -> u64 {
+        0
+    }
+    fn store(&self, _: Address, _: u64) {}
+    fn read_line(&self, _: Address) -> Line {
+        Line::ZERO
+    }
+    fn write_line(&self, _: Address, _: &Line) {}
+    fn publish_line(&self, _: Address, _: &Line) {}
+    fn read_bytes(&self, _: Address, _: &mut [u8]) {}
+    fn write_bytes(&self, _: Address, _: &[u8]) {}
+    fn spin(&self) {}
+    fn now(&self) -> Time {
+        Time::ZERO
+    }
+}
+
+#[test]
+fn a_peer_that_keeps_up_with_blanks_does_not_keep_a_call_from_returning() {
+    for features in all_features() {
+        let map = Map::new(geometry(64, [64, 64, 4], 0), features).expect("a geometry that can be");
+        let ring = map.queues[0].transmit;
+        let core = KeepsUp { ring, looks: Cell::new(0) };
+        let mut out = [Descriptor::BLANK; 32];
+        // In the packed ring the word that was seen full is loaded again, and is what it was.
+        let received = with_policy!(features, P => Consumer::<P>::new(ring, true).receive(&core, &mut out, || None));
+        assert!(received <= out.len(), "{features}");
+        assert!(core.looks.get() <= 2 * ring.slots + 1, "{features}: it looked {} times", core.looks.get());
     }
 }
