@@ -14,6 +14,7 @@ mod common;
 mod crash;
 mod erased;
 mod guard;
+mod hostile;
 mod loom_pair;
 mod loom_pool;
 mod loom_queue;
