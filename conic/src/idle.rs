@@ -7,10 +7,8 @@ use conic_fabric::Core;
 /// Rounds without progress in which a thread only spins: some tens of microseconds.
 const SPIN: u32 = 4000;
 
-/// Rounds after these in which it offers its core to others.
-const YIELD: u32 = SPIN + 100;
-
-/// Counts rounds without progress: a thread spins at first, then lets others run, then sleeps for short times.
+/// Counts rounds without progress: a thread spins at first, then sleeps for short times, so that others
+/// may have its core.
 #[derive(Debug, Default)]
 pub struct Idle {
     rounds: u32,
@@ -27,8 +25,6 @@ impl Idle {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds < SPIN {
             core.spin();
-        } else if self.rounds < YIELD {
-            std::thread::yield_now();
         } else {
             std::thread::sleep(Duration::from_micros(50));
         }

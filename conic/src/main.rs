@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
         Command::Tap(options) => tap::run(&options),
-        Command::NicProcess => conic_nicd::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     result.unwrap_or_else(|error| {
         eprintln!("conic: {error}");

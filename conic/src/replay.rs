@@ -13,11 +13,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use conic_fabric::{Core, Time};
-use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, Policy, Wire, prepare};
-use conic_interface::with_policy;
+use conic_interface::burst::{HostQueue, NicQueue, Packet};
+use conic_interface::ccnic::{Features, Geometry, Map, host_queue, nic_queue, prepare};
 use conic_native::{Flag, Memory, NativeCore, Pages, pin};
-use conic_nicd::{SoftwareNic, parse_features};
+use conic_nicd::SoftwareNic;
 use conic_port::{CapturePort, CaptureReader, CaptureWriter, Loops, MAX_FRAME, Port, PortError, Replay, Speed};
 
 use crate::idle::Idle;
@@ -26,7 +25,7 @@ use crate::value::{Cores, grouped};
 use report::Outcome;
 use witness::Witness;
 
-/// How long the path may stand still at the end before the frames still in it are given up.
+/// How long no frame may come back while some are on their way before they are given up, and the rest with them.
 const STANDSTILL: Time = Time::from_nanoseconds(2_000_000_000);
 
 /// How long the NIC waits for an application that takes no frames: longer than any pause of a thread that shares its core.
@@ -58,7 +57,7 @@ pub struct Options {
     #[arg(long = "loop", default_value_t = 1, value_name = "N")]
     loops: u64,
     /// The interface's switches, such as paper or best,no-inline-payload
-    #[arg(long, default_value = "best", value_parser = parse_features)]
+    #[arg(long, default_value = "best")]
     features: Features,
     /// The cores of the NIC and of the application
     #[arg(long, value_name = "A,B")]
@@ -147,10 +146,14 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let cores = options.cores.or_else(Cores::default_pair);
     let witness = Witness::new(port, writer, stop);
     let map = Map::new(Geometry { buffers: [2048, 512, 256], ..Geometry::default() }, options.features)?;
-    let passed = with_policy!(options.features, P => pass_through::<P>(&map, witness, cores))?;
+    let passed = pass_through(&map, witness, cores)?;
     let output = options.output.as_ref().map(|path| {
         let input = repeatable.then_some(&input);
-        output::Output { path: path.clone(), compared: output::compare(path, input, replay, passed.verdict.identical) }
+        let compared = match passed.recorded {
+            true => output::compare(path, input, replay, passed.verdict.identical),
+            false => output::Compared::Differs("it could not be written to its end".to_owned()),
+        };
+        output::Output { path: path.clone(), compared }
     });
     let outcome = Outcome { input: input.name(), features: options.features, cores, passed, output };
     outcome.print(options.json);
@@ -164,21 +167,22 @@ struct Passed {
     nic: conic_nicd::Counters,
     /// What was wrong with the capture or with the output.
     error: Option<String>,
+    /// Whether everything that came back was recorded.
+    recorded: bool,
 }
 
 /// Runs the NIC here and the application in another thread until the port is at its end and everything is back.
-fn pass_through<P: Policy + Send>(map: &Map, witness: Witness, cores: Option<Cores>) -> Result<Passed, Box<dyn Error>> {
+fn pass_through(map: &Map, witness: Witness, cores: Option<Cores>) -> Result<Passed, Box<dyn Error>> {
     let memory = Memory::create(&map.layout, Pages::HugeIfAvailable)?;
     prepare(&NativeCore::new(&memory), map);
-    let host = Host::<_, P>::new(NativeCore::new(&memory), map, 0);
-    let wire = Wire::new(Nic::<_, P>::new(NativeCore::new(&memory), map, 0));
+    let wire = nic_queue(NativeCore::new(&memory), map, 0);
     let options = conic_nicd::Options { patience: PATIENCE, ..conic_nicd::Options::default() };
     let nic = SoftwareNic::new(witness, [wire], options);
     let done = Flag::new();
     std::thread::scope(|scope| {
         let application = scope.spawn(|| {
             let bound = cores.map_or(Ok(()), |cores| pin(cores.application));
-            forward(host, &done);
+            forward(host_queue(NativeCore::new(&memory), map, 0), &done);
             bound
         });
         let bound = cores.map_or(Ok(()), |cores| pin(cores.nic));
@@ -190,17 +194,22 @@ fn pass_through<P: Policy + Send>(map: &Map, witness: Witness, cores: Option<Cor
     })
 }
 
-fn drive(mut nic: SoftwareNic<Wire<NativeCore<'_>, impl Policy>, Witness>, core: &NativeCore<'_>) -> Passed {
+fn drive(mut nic: SoftwareNic<Box<dyn NicQueue + '_>, Witness>, core: &NativeCore<'_>) -> Passed {
     let mut idle = Idle::default();
     let mut shown = Progress::new(core.now());
-    let mut moved = core.now();
+    let (mut back, mut moved) = (0, core.now());
     loop {
         let now = core.now();
         let step = nic.step(now).expect("the witness keeps the errors of its port");
+        if nic.port().is_empty() || nic.port().verdict().frames_out != back {
+            (back, moved) = (nic.port().verdict().frames_out, now);
+        } else if now.since(moved) > STANDSTILL {
+            nic.port_mut().give_up();
+            break;
+        }
         if !step.is_idle() {
             idle.reset();
-            moved = now;
-        } else if nic.is_ended() && (nic.port().is_empty() || now.since(moved) > STANDSTILL) {
+        } else if nic.is_ended() && nic.port().is_empty() {
             break;
         } else {
             idle.wait(core);
@@ -211,8 +220,8 @@ fn drive(mut nic: SoftwareNic<Wire<NativeCore<'_>, impl Policy>, Witness>, core:
     let counters = nic.counters();
     let (_, witness) = nic.into_parts();
     let port = *witness.counters();
-    let (verdict, error) = witness.finish();
-    Passed { verdict, port, nic: counters, error }
+    let (verdict, error, recorded) = witness.finish();
+    Passed { verdict, port, nic: counters, error, recorded }
 }
 
 /// The application: reads and writes every byte of every frame, and sends it back.

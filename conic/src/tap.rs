@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use conic_fabric::{Address, Core, Time};
 use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, Policy, Wire, prepare};
-use conic_interface::with_policy;
+use conic_interface::ccnic::{Features, Geometry, Map, host_queue, nic_queue, prepare};
 use conic_native::{Flag, Memory, NativeCore, Pages, pin};
-use conic_nicd::{SoftwareNic, parse_features};
+use conic_nicd::SoftwareNic;
 use conic_port::{Ipv4Address, MAX_FRAME, Port, Tap, TapOptions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use smoltcp::wire::EthernetAddress;
@@ -24,6 +23,10 @@ use crate::value::{Cores, duration, grouped};
 
 /// How long a side without work spins before it sleeps: longer than the other side takes to answer.
 const SPIN: Time = Time::from_nanoseconds(100_000);
+
+/// How long the NIC waits for an application that takes no frames. The kernel's queue stands behind the interface, and
+/// waking a thread on a busy machine can take tens of milliseconds.
+const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
 
 /// How long the application sleeps at most; the NIC wakes it when there is a frame.
 const SLEEP: Duration = Duration::from_millis(500);
@@ -53,7 +56,7 @@ pub struct Options {
     #[arg(long, value_parser = duration)]
     duration: Option<Duration>,
     /// The interface's switches, such as paper or best,no-inline-payload
-    #[arg(long, default_value = "best", value_parser = parse_features)]
+    #[arg(long, default_value = "best")]
     features: Features,
     /// The cores of the NIC and of the application; without it, wherever the kernel puts them
     #[arg(long, value_name = "A,B")]
@@ -105,7 +108,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let map = Map::new(Geometry { buffers: [2048, 512, 256], ..Geometry::default() }, options.features)?;
     let memory = Memory::create(&map.layout, Pages::HugeIfAvailable)?;
     prepare(&NativeCore::new(&memory), &map);
-    with_policy!(options.features, P => serve::<P>(&map, &memory, tap, responder, &Shared { stop, bell }, options))?;
+    serve(&map, &memory, tap, responder, &Shared { stop, bell }, options)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,7 +137,7 @@ fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-fn serve<P: Policy + Send>(
+fn serve(
     map: &Map,
     memory: &Memory,
     tap: Tap,
@@ -142,12 +145,13 @@ fn serve<P: Policy + Send>(
     shared: &Shared,
     options: &Options,
 ) -> Result<(), Box<dyn Error>> {
-    let host = Host::<_, P>::new(NativeCore::new(memory), map, 0);
-    let wire = Wire::new(Nic::<_, P>::new(NativeCore::new(memory), map, 0));
-    let mut nic = SoftwareNic::new(tap, [wire], conic_nicd::Options::default());
+    let wire = nic_queue(NativeCore::new(memory), map, 0);
+    let working = conic_nicd::Options { patience: PATIENCE, ..conic_nicd::Options::default() };
+    let mut nic = SoftwareNic::new(tap, [wire], working);
     let (result, served) = std::thread::scope(|scope| {
         let application = scope.spawn(|| {
             let bound = options.cores.map_or(Ok(()), |cores| pin(cores.application));
+            let host = host_queue(NativeCore::new(memory), map, 0);
             (bound, Application::new(host, responder).run(shared))
         });
         let bound = options.cores.map_or(Ok(()), |cores| pin(cores.nic)).map_err(Into::into);

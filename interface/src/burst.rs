@@ -32,10 +32,55 @@ pub trait NicQueue {
     /// Delivers a frame; false, and nothing is kept, if there is no room now. One that no buffer will ever hold, or an empty
     /// one, is dropped and counted, and that is true too.
     fn deliver_frame(&mut self, frame: &[u8]) -> bool;
+    /// Gives free buffers that this side keeps back to whoever else may want them.
+    fn drain(&mut self) {}
     /// Says that this round made no progress.
     fn spin(&self);
     /// Violations by the host that were refused.
     fn refused(&self) -> u64;
     /// Frames that were dropped: too long, or without a buffer to receive them into.
     fn dropped(&self) -> u64;
+}
+
+impl<Q: HostQueue + ?Sized> HostQueue for Box<Q> {
+    type Core = Q::Core;
+    fn core(&self) -> &Q::Core {
+        (**self).core()
+    }
+    fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
+        (**self).buf_alloc(bytes, out)
+    }
+    fn buf_free(&mut self, buffers: &[Address]) {
+        (**self).buf_free(buffers);
+    }
+    fn tx_burst(&mut self, packets: &[Packet]) -> usize {
+        (**self).tx_burst(packets)
+    }
+    fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
+        (**self).rx_burst(out)
+    }
+}
+
+impl<Q: NicQueue + ?Sized> NicQueue for Box<Q> {
+    fn turn_around(&mut self) -> usize {
+        (**self).turn_around()
+    }
+    fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
+        (**self).take_frame(frame)
+    }
+    fn deliver_frame(&mut self, frame: &[u8]) -> bool {
+        (**self).deliver_frame(frame)
+    }
+    fn drain(&mut self) {
+        (**self).drain();
+    }
+    fn spin(&self) {
+        (**self).spin();
+    }
+    fn refused(&self) -> u64 {
+        (**self).refused()
+    }
+    fn dropped(&self) -> u64 {
+        (**self).dropped()
+    }
 }

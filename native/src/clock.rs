@@ -8,6 +8,9 @@ use conic_fabric::Time;
 /// How long the time-stamp counter is compared with the system's clock, once a process.
 const CALIBRATION: Duration = Duration::from_millis(20);
 
+/// Readings of which the tightest is taken at either end.
+const READINGS: usize = 50;
+
 #[derive(Clone, Copy)]
 struct Scale {
     start: u64,
@@ -46,16 +49,27 @@ fn ticks() -> u64 {
 
 #[cold]
 fn calibrate() -> Scale {
-    let (start, clock) = (ticks(), Instant::now());
-    let (end, elapsed) = loop {
-        let (end, elapsed) = (ticks(), clock.elapsed());
-        if elapsed >= CALIBRATION {
-            break (end, elapsed);
-        }
+    let (start, begun) = simultaneous();
+    while begun.elapsed() < CALIBRATION {
         std::hint::spin_loop();
-    };
-    let picoseconds = elapsed.as_nanos() * 1_000;
+    }
+    let (end, ended) = simultaneous();
+    let picoseconds = ended.duration_since(begun).as_nanos() * 1_000;
     Scale { start, picoseconds_fixed: ((picoseconds << 32) / u128::from(end - start)) as u64 }
+}
+
+/// The counter and the system's clock at one moment: of many readings the one that took the shortest time, because a
+/// thread may be preempted within a reading, and 5 ms there would falsify every figure of the process.
+fn simultaneous() -> (u64, Instant) {
+    let reading = || {
+        let before = ticks();
+        let clock = Instant::now();
+        let after = ticks();
+        (after - before, before + (after - before) / 2, clock)
+    };
+    let (_, counter, clock) =
+        (0..READINGS).map(|_| reading()).min_by_key(|&(span, ..)| span).expect("there are readings");
+    (counter, clock)
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ mod tests {
             let clock = ThreadClock::mine();
             while clock.elapsed() < Time::from_nanoseconds(3_000_000) {}
             give.send(clock).expect("the test waits for it");
-            drop(stopped.recv());
+            let _ = stopped.recv();
         });
         let clock = take.recv().expect("the thread's clock");
         let worked = clock.elapsed();

@@ -12,7 +12,6 @@ use super::common::{
     Common, MachineReport, count, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
 };
 use super::failure::Failure;
-use super::features;
 use super::link::{Interface, Outcome, Setup, Span, run};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
@@ -42,7 +41,7 @@ pub struct Arguments {
     /// CC-NIC's switches, comma-separated, each changing what those before it made of "best": paper, best; clear, phase,
     /// register; grouped, packed, padded; and, also with no- before it: whole-line, inline-payload, recycling, scattered,
     /// small-buffers, shared-pool
-    #[arg(long, value_name = "LIST", default_value = "best", value_parser = features::parse)]
+    #[arg(long, value_name = "LIST", default_value = "best")]
     pub features: Features,
     /// Bytes of a packet, 60 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]

@@ -5,7 +5,6 @@ mod arena;
 mod common;
 mod compare;
 mod failure;
-mod features;
 mod limits;
 mod link;
 mod loopback;

@@ -8,6 +8,7 @@ use conic_fabric::Time;
 use conic_port::{CaptureReader, MAX_FRAME, Pace, Port, Receive, Replay, Timestamp};
 
 use super::Input;
+use crate::value::grouped;
 
 /// The recording and what was found in it.
 pub struct Output {
@@ -15,6 +16,20 @@ pub struct Output {
     pub path: PathBuf,
     /// What the comparison found.
     pub compared: Compared,
+}
+
+impl Output {
+    /// What was found, for people.
+    pub fn in_words(&self) -> String {
+        let path = self.path.display();
+        match &self.compared {
+            Compared::Identical(frames) => {
+                format!("{path} read again: {} frames and their times are the capture's", grouped(*frames))
+            }
+            Compared::Differs(how) => format!("{path} DIFFERS: {how}"),
+            Compared::NotRepeatable => format!("{path} not compared: the capture cannot be read a second time"),
+        }
+    }
 }
 
 /// What the comparison of a recording found.

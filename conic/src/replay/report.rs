@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::Passed;
 use super::output::{Compared, Output};
+use super::witness::Verdict;
 use crate::value::{Cores, grouped, span};
 
 /// Everything that a replay found.
@@ -38,7 +39,7 @@ impl Outcome {
     }
 
     fn to_text(&self) -> String {
-        let Passed { verdict, port, nic, error } = &self.passed;
+        let Passed { verdict, port, nic, error, .. } = &self.passed;
         let seconds = verdict.seconds();
         let on = |core: Option<usize>| core.map_or(String::new(), |core| format!(" (core {core})"));
         let mut lines = vec![
@@ -76,31 +77,9 @@ impl Outcome {
             let reasons: Vec<String> = reasons.map(|(name, count)| format!("{name} {count}")).collect();
             lines.push(("dropped", reasons.join(", ")));
         }
-        lines.push((
-            "identical",
-            match verdict.is_identical() {
-                true => "yes: every frame, byte for byte and in order".to_owned(),
-                false => format!(
-                    "NO: {} as they were, {} changed, {} missing, {} too many",
-                    grouped(verdict.identical),
-                    grouped(verdict.changed),
-                    grouped(verdict.missing),
-                    grouped(verdict.extra)
-                ),
-            },
-        ));
-        if let Some(Output { path, compared }) = &self.output {
-            let path = path.display();
-            lines.push((
-                "output",
-                match compared {
-                    Compared::Identical(frames) => {
-                        format!("{path} read again: {} frames and their times are the capture's", grouped(*frames))
-                    }
-                    Compared::Differs(how) => format!("{path} DIFFERS: {how}"),
-                    Compared::NotRepeatable => format!("{path} not compared: the capture cannot be read a second time"),
-                },
-            ));
+        lines.push(("identical", in_words(verdict)));
+        if let Some(output) = &self.output {
+            lines.push(("output", output.in_words()));
         }
         if let Some(error) = error {
             lines.push(("error", error.clone()));
@@ -119,7 +98,7 @@ impl Outcome {
     }
 
     fn to_json(&self) -> Value {
-        let Passed { verdict, port, nic, error } = &self.passed;
+        let Passed { verdict, port, nic, error, .. } = &self.passed;
         let (mpps, gbps) = self.rates();
         let output = self.output.as_ref().map(|Output { path, compared }| {
             let (frames, identical, difference) = match compared {
@@ -156,4 +135,20 @@ impl Outcome {
             "error": error,
         })
     }
+}
+
+fn in_words(verdict: &Verdict) -> String {
+    if verdict.is_identical() {
+        return "yes: every frame, byte for byte and in order".to_owned();
+    }
+    if verdict.frames_in == 0 {
+        return "NOTHING TO COMPARE: no frame was replayed".to_owned();
+    }
+    format!(
+        "NO: {} as they were, {} changed, {} missing, {} too many",
+        grouped(verdict.identical),
+        grouped(verdict.changed),
+        grouped(verdict.missing),
+        grouped(verdict.extra)
+    )
 }

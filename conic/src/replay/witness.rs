@@ -35,9 +35,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether every frame that entered came back in order with every byte as it was, and nothing else did.
+    /// Whether there were frames, every one came back in order with every byte as it was, and nothing else did.
     pub fn is_identical(&self) -> bool {
-        self.identical == self.frames_in && self.changed + self.missing + self.extra == 0
+        self.frames_in > 0 && self.identical == self.frames_in && self.changed + self.missing + self.extra == 0
     }
 
     /// Seconds from the first frame in to the last frame out.
@@ -85,15 +85,22 @@ impl Witness {
         &self.verdict
     }
 
-    /// What was seen in all, and what was wrong with the capture or the recording.
-    pub fn finish(mut self) -> (Verdict, Option<String>) {
-        if let Some(output) = &mut self.output
-            && let Err(error) = output.finish()
-        {
-            self.error.get_or_insert(error.to_string());
+    /// What was seen in all, what was wrong with the capture or the recording, and whether the recording is whole.
+    pub fn finish(mut self) -> (Verdict, Option<String>, bool) {
+        let mut recorded = false;
+        if let Some(output) = &mut self.output {
+            match output.finish() {
+                Ok(()) => recorded = true,
+                Err(error) => self.fail(error),
+            }
         }
         self.verdict.missing += self.in_flight.frames.len() as u64;
-        (self.verdict, self.error)
+        (self.verdict, self.error, recorded)
+    }
+
+    /// Ends the replay, because nothing comes back any more.
+    pub fn give_up(&mut self) {
+        self.fail("no frame came back for 2 seconds; the replay was given up");
     }
 
     fn fail(&mut self, error: impl ToString) {

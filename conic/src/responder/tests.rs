@@ -1,3 +1,5 @@
+//! Requests as a kernel sends them, and what must come back.
+
 use smoltcp::wire::{Icmpv4Repr, Ipv4Repr, UdpRepr};
 
 use super::*;

@@ -2,8 +2,9 @@
 
 use conic_fabric::{Address, Core, lines_of};
 
-use super::{Descriptor, Flags, Host, MAX_SEGMENTS, Nic, Policy};
+use super::{Descriptor, Flags, Host, MAX_SEGMENTS, Map, Nic, Policy};
 use crate::burst::{HostQueue, NicQueue, Packet};
+use crate::with_policy;
 
 /// Packets that the NIC handles in one round.
 const ROUND: usize = 32;
@@ -30,6 +31,17 @@ impl<C: Core, P: Policy> HostQueue for Host<C, P> {
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
         self.rx_burst(out)
     }
+}
+
+/// The host's half for switches that are known only when the program runs. A call through it costs an indirect jump a
+/// burst; what is measured is compiled for its policy instead.
+pub fn host_queue<'a, C: Core + 'a>(core: C, map: &Map, queue: usize) -> Box<dyn HostQueue<Core = C> + 'a> {
+    with_policy!(map.features, P => Box::new(Host::<C, P>::new(core, map, queue)))
+}
+
+/// The NIC's half, likewise.
+pub fn nic_queue<'a, C: Core + 'a>(core: C, map: &Map, queue: usize) -> Box<dyn NicQueue + 'a> {
+    with_policy!(map.features, P => Box::new(Wire::new(Nic::<C, P>::new(core, map, queue))))
 }
 
 /// A NIC's queue pair with the packets that are on their way through it.
@@ -191,6 +203,10 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         }
         self.nic.rx_free(at);
         false
+    }
+
+    fn drain(&mut self) {
+        self.nic.drain();
     }
 
     #[inline(always)]

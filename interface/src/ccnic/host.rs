@@ -66,9 +66,12 @@ impl<C: Core, P: Policy> Host<C, P> {
         Host::with_allocator(core, map, queue, allocator)
     }
 
-    fn with_allocator(core: C, map: &Map, queue: usize, allocator: Allocator) -> Host<C, P> {
+    fn with_allocator(core: C, map: &Map, queue: usize, mut allocator: Allocator) -> Host<C, P> {
         let (queue, features) = (&map.queues[queue], map.features);
         let inline = inline::is_used::<P>(&features);
+        if inline {
+            allocator.keep_reserve(&core, inline::INLINE_BYTES as u64);
+        }
         let blanks = (!features.shared_pool).then(|| Blanks {
             ring: Producer::new(queue.blanks),
             outstanding: 0,
@@ -190,7 +193,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     #[inline(always)]
     pub fn rx_burst(&mut self, out: &mut [Descriptor]) -> usize {
         let (core, allocator) = (&self.core, &mut self.allocator);
-        let received = self.receive.receive(core, out, || allocator.allocate(core, inline::INLINE_BYTES as u64));
+        let received = self.receive.receive(core, out, || allocator.allocate_inline(core, inline::INLINE_BYTES as u64));
         // Nothing of the slots is needed any more: the buffers came with the descriptors. Also where nothing was received,
         // because slots may have been refused.
         self.receive.release(&self.core);

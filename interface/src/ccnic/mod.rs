@@ -26,13 +26,13 @@ mod queue;
 mod recovery;
 mod retained;
 
-pub use burst::Wire;
+pub use burst::{Wire, host_queue, nic_queue};
 pub use descriptor::{Descriptor, Flags};
 pub use host::{Host, HostFaults};
 pub use inline::INLINE_BYTES;
 pub use map::{Geometry, GeometryError, Map, QueueMap};
 pub use nic::{Nic, NicFaults};
-pub use policy::{Compiled, Features, Packing, Paper, PhaseCredit, Policy, Signal};
+pub use policy::{Compiled, Features, Packing, Paper, PhaseCredit, Policy, Signal, UnknownFeature};
 pub use pool::{Allocator, AllocatorFeatures, BadMemory, CLASSES, ClassMap, PoolMap};
 pub use queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults, RingMap};
 pub use recovery::{prepare, reset_rings};

@@ -76,9 +76,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
         Nic::with_allocator(core, map, queue, allocator)
     }
 
-    fn with_allocator(core: C, map: &Map, queue: usize, allocator: Allocator) -> Nic<C, P> {
+    fn with_allocator(core: C, map: &Map, queue: usize, mut allocator: Allocator) -> Nic<C, P> {
         let (queue, features) = (&map.queues[queue], map.features);
         let inline = inline::is_used::<P>(&features);
+        if inline {
+            allocator.keep_reserve(&core, inline::INLINE_BYTES as u64);
+        }
         let capacity = queue.blanks.slots as usize * P::PER_SLOT;
         Nic {
             core,
@@ -111,7 +114,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn poll_tx(&mut self, out: &mut [Descriptor]) -> usize {
         debug_assert!(out.len() >= MAX_SEGMENTS);
         let (core, allocator) = (&self.core, &mut self.allocator);
-        let received = self.transmit.receive(core, out, || allocator.allocate(core, inline::INLINE_BYTES as u64));
+        let received =
+            self.transmit.receive(core, out, || allocator.allocate_inline(core, inline::INLINE_BYTES as u64));
         if self.checked && !out[..received].iter().all(|packet| self.is_good(packet)) {
             return self.keep_good(&mut out[..received]);
         }

@@ -1,6 +1,7 @@
 //! The interface's switches: what the paper's ablations turn off, and what goes beyond it.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// How a consumer learns that a slot is full, and a producer that it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +33,8 @@ pub struct Features {
     pub signal: Signal,
     /// How descriptors lie in lines.
     pub packing: Packing,
-    /// A slot's line is put together in a register and published in one go, rather than one descriptor at a time.
+    /// A grouped slot's line is put together in registers and published in one go, rather than one descriptor at a time.
+    /// Of no effect where a slot holds one descriptor.
     pub whole_line: bool,
     /// Payloads of up to [`crate::ccnic::INLINE_BYTES`] bytes that are sent alone travel in the ring's lines. Beyond the paper.
     pub inline_payload: bool,
@@ -73,6 +75,63 @@ impl Default for Features {
     }
 }
 
+/// A name that is none of a [`Features`] value's switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFeature(String);
+
+impl fmt::Display for UnknownFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no feature \"{}\"; there are {}", self.0, Features::NAMES)
+    }
+}
+
+impl std::error::Error for UnknownFeature {}
+
+impl Features {
+    /// The switches' names, for help and errors.
+    pub const NAMES: &str = "paper, best; clear, phase, register; grouped, packed, padded; and, each also with no- before \
+                             it: whole-line, inline-payload, recycling, scattered, small-buffers, shared-pool";
+
+    fn switch(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "whole-line" => &mut self.whole_line,
+            "inline-payload" => &mut self.inline_payload,
+            "recycling" => &mut self.recycling,
+            "scattered" => &mut self.scattered,
+            "small-buffers" => &mut self.small_buffers,
+            "shared-pool" => &mut self.shared_pool,
+            _ => return None,
+        })
+    }
+}
+
+/// Reads what `Display` prints: a comma-separated list of names, each of which changes what those before it made of
+/// [`Features::best`].
+impl FromStr for Features {
+    type Err = UnknownFeature;
+
+    fn from_str(list: &str) -> Result<Features, UnknownFeature> {
+        let mut features = Features::best();
+        for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match name {
+                "paper" => features = Features::paper(),
+                "best" => features = Features::best(),
+                "clear" => features.signal = Signal::Clear,
+                "phase" => features.signal = Signal::Phase,
+                "register" => features.signal = Signal::Register,
+                "grouped" => features.packing = Packing::Grouped,
+                "packed" => features.packing = Packing::Packed,
+                "padded" => features.packing = Packing::Padded,
+                switch => {
+                    let (name, on) = switch.strip_prefix("no-").map_or((switch, true), |name| (name, false));
+                    *features.switch(name).ok_or_else(|| UnknownFeature(switch.to_owned()))? = on;
+                }
+            }
+        }
+        Ok(features)
+    }
+}
+
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let signal = match self.signal {
@@ -101,7 +160,7 @@ impl fmt::Display for Features {
 }
 
 /// The switches that the hot loop is compiled for.
-pub trait Policy: Copy + 'static {
+pub trait Policy: Copy + Send + Sync + 'static {
     /// How slots are signalled and reused.
     const SIGNAL: Signal;
     /// How descriptors lie in lines.
@@ -145,26 +204,64 @@ macro_rules! with_policy {
         use $crate::ccnic::{Compiled, Packing, Signal};
         let features: $crate::ccnic::Features = $features;
         macro_rules! compiled {
-            ($signal:literal, $packing:literal) => {
-                if features.whole_line {
-                    type $policy = Compiled<$signal, $packing, true>;
-                    $body
-                } else {
-                    type $policy = Compiled<$signal, $packing, false>;
-                    $body
-                }
-            };
+            ($signal:literal, $packing:literal, $whole_line:literal) => {{
+                type $policy = Compiled<$signal, $packing, $whole_line>;
+                $body
+            }};
         }
-        match (features.signal, features.packing) {
-            (Signal::Clear, Packing::Grouped) => compiled!(0, 0),
-            (Signal::Clear, Packing::Packed) => compiled!(0, 1),
-            (Signal::Clear, Packing::Padded) => compiled!(0, 2),
-            (Signal::Phase, Packing::Grouped) => compiled!(1, 0),
-            (Signal::Phase, Packing::Packed) => compiled!(1, 1),
-            (Signal::Phase, Packing::Padded) => compiled!(1, 2),
-            (Signal::Register, Packing::Grouped) => compiled!(2, 0),
-            (Signal::Register, Packing::Packed) => compiled!(2, 1),
-            (Signal::Register, Packing::Padded) => compiled!(2, 2),
+        match (features.signal, features.packing, features.whole_line) {
+            (Signal::Clear, Packing::Grouped, true) => compiled!(0, 0, true),
+            (Signal::Clear, Packing::Grouped, false) => compiled!(0, 0, false),
+            (Signal::Clear, Packing::Packed, _) => compiled!(0, 1, true),
+            (Signal::Clear, Packing::Padded, _) => compiled!(0, 2, true),
+            (Signal::Phase, Packing::Grouped, true) => compiled!(1, 0, true),
+            (Signal::Phase, Packing::Grouped, false) => compiled!(1, 0, false),
+            (Signal::Phase, Packing::Packed, _) => compiled!(1, 1, true),
+            (Signal::Phase, Packing::Padded, _) => compiled!(1, 2, true),
+            (Signal::Register, Packing::Grouped, true) => compiled!(2, 0, true),
+            (Signal::Register, Packing::Grouped, false) => compiled!(2, 0, false),
+            (Signal::Register, Packing::Packed, _) => compiled!(2, 1, true),
+            (Signal::Register, Packing::Padded, _) => compiled!(2, 2, true),
         }
     }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_features_print_is_what_they_are_read_from() {
+        let mut all = vec![Features::paper(), Features::best()];
+        for name in ["whole-line", "inline-payload", "recycling", "scattered", "small-buffers", "shared-pool"] {
+            for signal in [Signal::Clear, Signal::Phase, Signal::Register] {
+                for packing in [Packing::Grouped, Packing::Packed, Packing::Padded] {
+                    let mut features = Features { signal, packing, ..Features::paper() };
+                    let switch = features.switch(name).expect("one of the names");
+                    *switch = !*switch;
+                    all.push(features);
+                }
+            }
+        }
+        for features in all {
+            assert_eq!(features.to_string().parse(), Ok(features));
+        }
+    }
+
+    #[test]
+    fn later_names_change_what_earlier_ones_made() {
+        assert_eq!("paper".parse(), Ok(Features::paper()));
+        assert_eq!("".parse(), Ok(Features::best()));
+        assert_eq!("paper,no-recycling".parse(), Ok(Features { recycling: false, ..Features::paper() }));
+        assert_eq!("no-recycling,paper".parse(), Ok(Features::paper()));
+        assert_eq!(" paper, register ".parse(), Ok(Features { signal: Signal::Register, ..Features::paper() }));
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error_that_lists_the_known_ones() {
+        for bad in ["recycle", "no-", "no-phase", "no-no-recycling", "Paper"] {
+            let error = bad.parse::<Features>().expect_err("no feature has that name").to_string();
+            assert!(error.contains(bad) && error.contains("small-buffers"), "{error}");
+        }
+    }
 }

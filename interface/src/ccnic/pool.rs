@@ -27,6 +27,7 @@
 //! |---|---|---|
 //! | bit set in the pool | nobody | allocation by either side |
 //! | a side's stack | that side | allocation, or a batch to the pool |
+//! | a side's reserve (one buffer, where payloads travel in the ring) | that side | receiving a payload from the ring when the pool is dry |
 //! | handed out by `allocate` | the caller | sending it, or `free` |
 //! | named by a descriptor not yet received | the receiver, once it receives it | - |
 //! | named by a descriptor with `RETAIN` | the sender, which must not write it before its slot is released | completion |
@@ -231,6 +232,9 @@ pub struct Allocator {
     stacks: Box<[Stack; CLASSES]>,
     /// The word of each class to look at first; the two sides start at opposite ends, so as not to meet.
     next_word: [u64; CLASSES],
+    /// A buffer set aside for a payload that came in a ring; see [`Allocator::keep_reserve`].
+    reserve: Option<Address>,
+    keeps_reserve: bool,
     freed_twice: u64,
     not_a_buffer: u64,
 }
@@ -248,7 +252,16 @@ impl Allocator {
         });
         let stacks = Box::new(stacks);
         let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
-        Allocator { map, features, stacks, next_word, freed_twice: 0, not_a_buffer: 0 }
+        Allocator {
+            map,
+            features,
+            stacks,
+            next_word,
+            reserve: None,
+            keeps_reserve: false,
+            freed_twice: 0,
+            not_a_buffer: 0,
+        }
     }
 
     /// Where the buffers lie.
@@ -303,6 +316,23 @@ impl Allocator {
         count
     }
 
+    /// From now on sets one buffer aside for a payload that comes in a ring, where the pool is of 16 or more.
+    /// Without it such a payload could wait for ever: all other buffers may be in packets behind it in the same ring.
+    pub(crate) fn keep_reserve<C: Core>(&mut self, core: &C, bytes: u64) {
+        let buffers: u64 = self.map.classes.iter().map(|class| class.count).sum();
+        self.keeps_reserve = buffers >= 16;
+        if self.keeps_reserve && self.reserve.is_none() {
+            self.reserve = self.allocate(core, bytes);
+        }
+    }
+
+    /// Allocates a buffer for a payload that came in a ring; the one set aside, if there is no other.
+    #[inline(always)]
+    pub(crate) fn allocate_inline<C: Core>(&mut self, core: &C, bytes: u64) -> Option<Address> {
+        let allocated = self.allocate(core, bytes);
+        if allocated.is_none() { self.reserve.take() } else { allocated }
+    }
+
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or what there is.
     pub fn allocate_blank<C: Core>(&mut self, core: &C) -> Option<Address> {
         let large = self.map.classes[1].size();
@@ -317,6 +347,10 @@ impl Allocator {
             return;
         };
         let start = Address(at.0 & !(self.map.classes[class].size() - 1));
+        if self.keeps_reserve && self.reserve.is_none() {
+            self.reserve = Some(start);
+            return;
+        }
         if self.stacks[class].height >= self.stacks[class].limit {
             if self.stacks[class].limit == 0 {
                 self.give(core, class, &[start]);
@@ -327,8 +361,12 @@ impl Allocator {
         self.stacks[class].push(start);
     }
 
-    /// Gives everything on the stacks back to the pool.
+    /// Gives everything on the stacks back to the pool, and what is set aside.
     pub fn drain<C: Core>(&mut self, core: &C) {
+        self.keeps_reserve = false;
+        if let Some(at) = self.reserve.take() {
+            self.free(core, at);
+        }
         for class in 0..CLASSES {
             while self.stacks[class].height > 0 {
                 self.spill(core, class);
@@ -336,9 +374,10 @@ impl Allocator {
         }
     }
 
-    /// How many buffers of each class lie on this side's stacks.
+    /// How many buffers of each class lie on this side's stacks, or are set aside.
     pub fn held(&self) -> [u64; CLASSES] {
-        std::array::from_fn(|class| self.stacks[class].height as u64)
+        let reserved = self.reserve.and_then(|at| self.map.class_of(at));
+        std::array::from_fn(|class| self.stacks[class].height as u64 + u64::from(reserved == Some(class)))
     }
 
     /// After the other side has died: makes the pool whole. Every buffer that is not in `held` becomes free, those on this
@@ -393,7 +432,7 @@ impl Allocator {
             return false;
         }
         let want = self.stacks[class].batch();
-        // Twice more than there are words: where the other side was quicker, a word is tried again.
+        // Two rounds more than there are words: where the other side was quicker, a word is tried again.
         for _ in 0..map.words() + 2 {
             let word = self.next_word[class];
             // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.

@@ -157,22 +157,28 @@ pub fn buffer_of(map: &PoolMap, at: Address) -> Address {
     Address(at.0 & !(map.classes[class].size() - 1))
 }
 
-/// Takes every buffer out of the pool and asserts that each is there exactly once, apart from those in `held`.
-///
-/// The allocators must have been drained. The pool is empty afterwards.
+/// Asserts that each buffer is free in the pool, in `held`, or one of the `stacked` that lie on stacks; exactly once.
 #[track_caller]
-pub fn assert_whole<C: Core>(core: &C, map: &Map, held: impl IntoIterator<Item = Address>) {
-    let features = AllocatorFeatures { small_buffers: true, ..AllocatorFeatures::of(&map.features) };
+pub fn assert_whole(memory: &CrashMemory, map: &Map, held: impl IntoIterator<Item = Address>, stacked: [u64; 3]) {
+    let core = memory.core("accountant");
+    // Without a stack, so that every buffer is taken from the pool, and given back to it.
+    let features = AllocatorFeatures { small_buffers: true, recycling: false, ..AllocatorFeatures::of(&map.features) };
     let mut allocator = Allocator::new(map.pool, features, false);
     let mut seen = BTreeSet::new();
     for at in held {
         assert!(seen.insert(buffer_of(&map.pool, at)), "{at} is held twice");
     }
-    while let Some(at) = allocator.allocate(core, 1) {
+    let mut free = Vec::new();
+    while let Some(at) = allocator.allocate(&core, 1) {
         assert!(seen.insert(at), "{at} is in the pool although it is held, or twice");
+        free.push(at);
     }
     let missing: Vec<_> = all_buffers(&map.pool).difference(&seen).copied().collect();
-    assert!(missing.is_empty(), "{} buffers are lost: {missing:?}", missing.len());
+    let stacked: u64 = stacked.iter().sum();
+    assert_eq!(missing.len() as u64, stacked, "not on {stacked} places of stacks: {missing:?}");
+    for at in free {
+        allocator.free(&core, at);
+    }
 }
 
 /// A small generator of numbers that look random (xorshift64*), the same on every run.

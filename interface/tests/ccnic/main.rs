@@ -11,5 +11,10 @@
 
 mod calls;
 mod common;
+mod crash;
 mod erased;
 mod guard;
+mod loom_pair;
+mod loom_pool;
+mod loom_queue;
+mod model;

@@ -21,8 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use conic_interface::burst::NicQueue;
-use conic_interface::ccnic::{Map, Nic, Wire};
-use conic_interface::with_policy;
+use conic_interface::ccnic::{Map, nic_queue};
 use conic_native::{Flag, Memory, MemoryError, NativeCore, pin};
 
 pub use agreement::Agreement;
@@ -199,10 +198,8 @@ pub fn serve() -> Result<(), ProcessError> {
         // The loop below must not make a system call for each round, so another thread waits for the parent.
         scope.spawn(|| wait_for_end(&control, &stop));
         say(&control, "ready\n")?;
-        Ok(with_policy!(map.features, P => {
-            let wires = (0..map.queues.len()).map(|queue| Wire::new(Nic::<_, P>::new(NativeCore::new(&memory), &map, queue)));
-            turn_around(wires.collect(), &stop)
-        }))
+        let wires = (0..map.queues.len()).map(|queue| nic_queue(NativeCore::new(&memory), &map, queue));
+        Ok(turn_around(wires.collect(), &stop))
     })?;
     say(&control, &report.to_line())
 }
@@ -218,7 +215,7 @@ fn say(mut control: &UnixStream, line: &str) -> Result<(), ProcessError> {
     io::Write::write_all(&mut control, line.as_bytes()).map_err(system("answering the host"))
 }
 
-fn turn_around<P: conic_interface::ccnic::Policy>(mut wires: Vec<Wire<NativeCore<'_>, P>>, stop: &Flag) -> Report {
+fn turn_around(mut wires: Vec<Box<dyn NicQueue + '_>>, stop: &Flag) -> Report {
     let mut report = Report::default();
     while !stop.is_up() {
         let moved: usize = wires.iter_mut().map(NicQueue::turn_around).sum();
@@ -230,7 +227,7 @@ fn turn_around<P: conic_interface::ccnic::Policy>(mut wires: Vec<Wire<NativeCore
     for wire in &mut wires {
         report.dropped += wire.dropped();
         report.refused += wire.refused();
-        wire.nic().drain();
+        wire.drain();
     }
     report.turned_around -= report.dropped.min(report.turned_around);
     report

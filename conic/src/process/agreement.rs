@@ -5,14 +5,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use conic_interface::ccnic::{Features, Geometry};
+use conic_interface::ccnic::{Features, Geometry, UnknownFeature};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
 
 use super::ProcessError;
-use crate::features::parse_features;
 
 /// The first word of an agreement, with the version of all that follows from it: its own text and the region's layout.
 const VERSION: &str = "conic-1";
@@ -57,7 +56,7 @@ impl Agreement {
             "any" => None,
             core => Some(number(core)? as usize),
         };
-        Ok(Agreement { geometry, features: parse_features(features)?, core })
+        Ok(Agreement { geometry, features: features.parse().map_err(|error: UnknownFeature| error.to_string())?, core })
     }
 
     pub(super) fn send(self, socket: &UnixStream, region: BorrowedFd<'_>) -> Result<(), ProcessError> {

@@ -1,0 +1,3 @@
+//! What the commands share with their tests.
+
+pub mod process;

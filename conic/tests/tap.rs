@@ -1,0 +1,144 @@
+//! `conic tap` with the kernel as its peer, in a network namespace of its own.
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Why the test cannot run here, if it cannot.
+fn obstacle() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root");
+    }
+    if std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
+        return Some("/dev/net/tun cannot be opened");
+    }
+    let namespace = Command::new("unshare").args(["--net", "true"]).stderr(Stdio::null()).status();
+    if !namespace.is_ok_and(|status| status.success()) {
+        return Some("no network namespace can be made (unshare --net)");
+    }
+    None
+}
+
+/// `conic tap` in a new network namespace; killed when dropped.
+struct Tap(Child);
+
+impl Tap {
+    fn start(arguments: &[&str]) -> Tap {
+        let mut command = Command::new("unshare");
+        command.args(["--net", env!("CARGO_BIN_EXE_conic"), "tap", "--duration", "60s"]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("unshare was there");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let first = lines.next().expect("a first line").expect("text");
+        assert!(first.contains("is up"), "{first}");
+        // The rest is read so that the program never waits for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Tap(child)
+    }
+
+    /// Runs `body` in a thread that has entered the namespace.
+    fn inside<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
+        let namespace = std::fs::File::open(format!("/proc/{}/ns/net", self.0.id())).expect("a namespace");
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let network = Some(rustix::thread::LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), network)
+                    .expect("entering the namespace");
+                body()
+            });
+            thread.join().expect("the thread in the namespace")
+        })
+    }
+
+    fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a process");
+        assert!(self.0.wait().expect("a process").success(), "an interrupted tap ends in order");
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn echo(sizes: impl Iterator<Item = usize>) {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    socket.connect("10.9.0.2:7").expect("a route");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    let mut answer = vec![0; 65_536];
+    for (number, size) in sizes.enumerate() {
+        let datagram: Vec<u8> = (0..size).map(|at| (at * 3 + number) as u8).collect();
+        socket.send(&datagram).expect("a route");
+        let length = socket.recv(&mut answer).unwrap_or_else(|error| panic!("no answer to {size} bytes: {error}"));
+        assert_eq!(answer[..length], datagram, "{size} bytes");
+    }
+}
+
+#[test]
+fn udp_echo_and_ping_lose_nothing() {
+    if let Some(obstacle) = obstacle() {
+        eprintln!("skipped: conic tap: {obstacle}");
+        return;
+    }
+    for features in ["best", "paper", "register,packed"] {
+        let tap = Tap::start(&["--mtu", "9000", "--features", features]);
+        tap.inside(|| {
+            echo((0..2000).map(|number| number * 37 % 8973));
+            // A burst that waits in the queues: more than one frame is on its way at once.
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            socket.connect("10.9.0.2:7").expect("a route");
+            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+            for number in 0..100u32 {
+                socket.send(&number.to_be_bytes()).expect("a route");
+            }
+            for number in 0..100u32 {
+                let mut answer = [0; 8];
+                assert_eq!(socket.recv(&mut answer).expect("an answer"), 4);
+                assert_eq!(answer[..4], number.to_be_bytes(), "out of order");
+            }
+            ping(&["-c", "1000", "-f", "10.9.0.2"]);
+            ping(&["-c", "50", "-i", "0.002", "-s", "8000", "10.9.0.2"]);
+            let neighbour = "fe80::c0:1cff:fe00:2%conic0";
+            wait_for(neighbour);
+            ping(&["-c", "20", "-i", "0.01", neighbour]);
+        });
+        tap.stop();
+    }
+}
+
+fn ping(arguments: &[&str]) {
+    match Command::new("ping").args(["-q", "-W", "10"]).args(arguments).output() {
+        Err(_) => eprintln!("skipped: ping {arguments:?}: ping is not installed"),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                text.contains(" 0% packet loss"),
+                "{arguments:?}: {text}{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+    }
+}
+
+/// Waits until the kernel's own IPv6 address is ready: at first it asks the link whether another host has it.
+fn wait_for(neighbour: &str) {
+    for _ in 0..20 {
+        let output = Command::new("ping").args(["-q", "-c", "1", "-W", "1", neighbour]).output();
+        if output.map_or(true, |output| output.status.success()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(250));
+    }
+}
+
+#[test]
+fn without_the_right_to_make_an_interface_it_says_what_to_do() {
+    // Nobody may attach to what is no TAP interface, whoever runs this.
+    let output = Command::new(env!("CARGO_BIN_EXE_conic")).args(["tap", "--name", "lo", "--duration", "1s"]).output();
+    let output = output.expect("the program");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.starts_with("conic: "), "{text}");
+}
