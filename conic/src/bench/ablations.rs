@@ -92,7 +92,7 @@ impl Group {
     }
 
     /// The configurations, the one that the others are compared with first.
-    fn cases(self, setup: Setup) -> Vec<Case> {
+    pub fn cases(self, setup: Setup) -> Vec<Case> {
         let with = |features| Setup { features, ..setup };
         let each_off = |name, all| -> Vec<Case> {
             one_off(name, all).into_iter().map(|(name, features)| Case::new(name, with(features))).collect()

@@ -15,7 +15,7 @@ use super::rounds::{Dropped, Slices};
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Print one JSON object (or array) on stdout and nothing else there; errors too, with exit code 1
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub json: bool,
     /// The cores of the application and of the NIC, for example 0,1 [default: the first two this process may use]
     #[arg(long, value_name = "APP,NIC", value_parser = core_pair)]
@@ -24,7 +24,7 @@ pub struct Common {
     #[arg(long)]
     pub huge_pages: bool,
     /// Report where the two cores were near, far, or all placements; a virtual machine's cores may move while it runs
-    #[arg(long, value_enum, default_value_t = Choice::Most, hide_possible_values = false)]
+    #[arg(long, value_enum, default_value_t = Choice::Most)]
     pub placement: Choice,
 }
 
@@ -214,9 +214,7 @@ pub fn print_left_out(dropped: Dropped, restless: bool) {
         println!("  {} left out: another process ran on one of the cores", slices(disturbed));
     }
     if restless {
-        println!(
-            "  note: the cores were moved, or shared with other processes, all the time; nothing could be left out"
-        );
+        println!("  note: the machine never rested; the least disturbed slices count, and their figures are too low");
     }
 }
 

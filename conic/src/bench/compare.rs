@@ -139,7 +139,11 @@ pub fn unloaded(setup: Setup) -> Setup {
     Setup { workload: Workload { window: 1, ..setup.workload }, ..setup }
 }
 
+/// In nanoseconds; not a number, and so left out everywhere, where no packet came back.
 fn median_latency(outcome: &Outcome) -> f64 {
+    if outcome.latency.count() == 0 {
+        return f64::NAN;
+    }
     outcome.latency.quantile(0.5).picoseconds() as f64 / 1e3
 }
 
@@ -201,7 +205,7 @@ pub fn print(comparison: &Comparison) {
     let latency = comparison.rows.iter().any(|row| row.p50_ns.is_some());
     let width = comparison.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(20);
     let heads = if latency { format!("{:>10}  {:<24}", "latency", "ratio") } else { String::new() };
-    println!("    {:width$}  {:>10}  {:<24}{heads}", "", "rate", "ratio");
+    println!("{}", format!("    {:width$}  {:>10}  {:<24}{heads}", "", "rate", "ratio").trim_end());
     for row in &comparison.rows {
         let rate = format!("{} Mpps", three_digits(row.mpps.median));
         let mut line = format!("    {:width$}  {rate:>10}  {:<24}", row.name, ratio(row.rate_ratio));

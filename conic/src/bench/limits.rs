@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
 use super::common::{
-    Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
+    Common, MachineReport, nanoseconds, placement_line, print_left_out, range, span, three_digits, usable_cores,
 };
 use super::failure::Failure;
 use super::placement::{Placement, Spread, rounded};
@@ -91,109 +91,75 @@ impl Kernel {
     /// Measures it once, in a region of its own.
     fn measure(self, arena: &Arena, pages: Pages, measured: Time) -> Result<Moved, Failure> {
         let mut layout = Layout::new();
-        match self {
-            Kernel::OneLine | Kernel::TwoLines => {
-                let one = self == Kernel::OneLine;
-                let kernel = if one { RoundTrip::one_line(&mut layout) } else { RoundTrip::two_lines(&mut layout) };
-                pair(
-                    arena,
-                    &layout,
-                    pages,
-                    measured,
-                    move |core, until| kernel.call(core, until),
-                    move |core| {
-                        kernel.answer(core);
-                        kernel.answer(core);
-                    },
-                    true,
-                )
-            }
+        let (host, nic): (HostSide, NicSide) = match self {
+            Kernel::OneLine => round_trip(RoundTrip::one_line(&mut layout)),
+            Kernel::TwoLines => round_trip(RoundTrip::two_lines(&mut layout)),
             Kernel::LineAndFlag => {
                 let kernel = LineAndFlag::new(&mut layout);
-                pair(
-                    arena,
-                    &layout,
-                    pages,
-                    measured,
-                    move |core, until| kernel.call(core, until),
-                    move |core| kernel.answer(core),
-                    false,
-                )
+                (Box::new(move |core, until| kernel.call(core, until)), Box::new(move |core| kernel.answer(core)))
             }
             Kernel::OneWay => {
                 let kernel = Exchange::new(&mut layout);
-                let read = move |core: &NativeCore<'_>| {
-                    std::hint::black_box(kernel.read(core));
-                };
-                pair(arena, &layout, pages, measured, move |core, until| kernel.write(core, until), read, false)
+                let nic = move |core: &NativeCore<'_>| drop_all(kernel.read(core));
+                (Box::new(move |core, until| kernel.write(core, until)), Box::new(nic))
             }
             Kernel::BothWays => {
                 let kernel = Exchange::new(&mut layout);
-                let nic = move |core: &NativeCore<'_>| {
-                    kernel.both_ways(core, Side::Nic, Time::NEVER);
-                };
-                pair(
-                    arena,
-                    &layout,
-                    pages,
-                    measured,
-                    move |core, until| kernel.both_ways(core, Side::Host, until),
-                    nic,
-                    false,
-                )
+                let nic = move |core: &NativeCore<'_>| drop_all(kernel.both_ways(core, Side::Nic, Time::NEVER));
+                (Box::new(move |core, until| kernel.both_ways(core, Side::Host, until)), Box::new(nic))
             }
             Kernel::Swap => {
                 let kernel = Swap::new(&mut layout);
-                let nic = move |core: &NativeCore<'_>| {
-                    kernel.run(core, Side::Nic, Time::NEVER);
-                };
-                pair(
-                    arena,
-                    &layout,
-                    pages,
-                    measured,
-                    move |core, until| kernel.run(core, Side::Host, until),
-                    nic,
-                    false,
-                )
+                let nic = move |core: &NativeCore<'_>| drop_all(kernel.run(core, Side::Nic, Time::NEVER));
+                (Box::new(move |core, until| kernel.run(core, Side::Host, until)), Box::new(nic))
             }
-            Kernel::Cached | Kernel::NonTemporal => {
-                let kernel = Stream::new(&mut layout, 1 << 20);
-                let store = if self == Kernel::Cached { Store::Cached } else { Store::NonTemporal };
-                let read = move |core: &NativeCore<'_>| {
-                    std::hint::black_box(kernel.read(core));
-                };
-                pair(arena, &layout, pages, measured, move |core, until| kernel.write(core, store, until), read, false)
-            }
-        }
+            Kernel::Cached => stream(&mut layout, Store::Cached),
+            Kernel::NonTemporal => stream(&mut layout, Store::NonTemporal),
+        };
+        let memory = Arc::new(Memory::create(&layout, pages).map_err(ArenaError::from)?);
+        let shared = Arc::clone(&memory);
+        let moved = arena.beside(Box::new(move || nic(&NativeCore::new(&shared))), || {
+            host(&NativeCore::new(&memory), clock::now() + measured)
+        })?;
+        Ok(moved)
     }
 }
 
-/// Runs a kernel's two sides in a fresh region; one that can be called twice is warmed up first.
-fn pair(
-    arena: &Arena,
-    layout: &Layout,
-    pages: Pages,
-    measured: Time,
-    host: impl Fn(&NativeCore<'_>, Time) -> Moved,
-    nic: impl Fn(&NativeCore<'_>) + Send + 'static,
-    twice: bool,
-) -> Result<Moved, Failure> {
-    let memory = Arc::new(Memory::create(layout, pages).map_err(ArenaError::from)?);
-    let shared = Arc::clone(&memory);
-    let moved = arena.beside(Box::new(move || nic(&NativeCore::new(&shared))), || {
-        let core = NativeCore::new(&memory);
-        if twice {
-            host(&core, clock::now() + WARM_UP);
-        }
-        host(&core, clock::now() + measured)
-    })?;
-    Ok(moved)
+/// The side of a kernel that keeps the time.
+type HostSide = Box<dyn Fn(&NativeCore<'_>, Time) -> Moved>;
+
+/// The side of a kernel that stops when it is told.
+type NicSide = Box<dyn Fn(&NativeCore<'_>) + Send>;
+
+/// A round trip, warmed up first.
+fn round_trip(kernel: RoundTrip) -> (HostSide, NicSide) {
+    let host = move |core: &NativeCore<'_>, until: Time| {
+        kernel.call(core, clock::now() + WARM_UP);
+        kernel.call(core, until + WARM_UP)
+    };
+    let nic = move |core: &NativeCore<'_>| (0..2).for_each(|_| kernel.answer(core));
+    (Box::new(host), Box::new(nic))
+}
+
+/// A stream of a megabyte at a time.
+fn stream(layout: &mut Layout, store: Store) -> (HostSide, NicSide) {
+    let kernel = Stream::new(layout, 1 << 20);
+    let nic = move |core: &NativeCore<'_>| drop_all(kernel.read(core));
+    (Box::new(move |core, until| kernel.write(core, store, until)), Box::new(nic))
+}
+
+/// Forgets what a kernel read, so that the compiler cannot leave the reading out.
+fn drop_all<T>(read: T) {
+    std::hint::black_box(read);
 }
 
 /// The limits in one placement of the cores.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlacementReport {
+    #[serde(skip)]
+    place: Placement,
+    #[serde(skip)]
+    slice: Time,
     placement: &'static str,
     slices: usize,
     one_line_round_trip_ns: Spread,
@@ -204,7 +170,8 @@ pub struct PlacementReport {
     swap_lines_per_second_each_way: Spread,
     stream_cached_gbps: Spread,
     stream_nontemporal_gbps: Spread,
-    model_64_byte_mpps: f64,
+    /// Millions of 64-byte packets a second at which their lines would stream both ways.
+    pub model_64_byte_mpps: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -239,13 +206,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let rounds = arguments.duration.picoseconds().div_ceil(SLICE.picoseconds()).max(1) as usize;
     let mut progress = Progress::new();
     progress.start("limits");
-    let measured = measure(&arena, arguments.common.pages(), rounds, &mut progress)?;
+    let found = found(&arena, &arguments.common, rounds, SLICE, &mut progress)?;
     progress.clear();
-    let complete = measured.complete(KERNELS.len());
-    let chosen = arguments.common.placement.of(&complete);
-    let headline = chosen.first().and_then(|place| place_report(&measured, place)).ok_or_else(|| {
-        Failure::failed("the cores moved too often to measure every limit in one placement: try a longer --duration")
-    })?;
+    let headline = found.reports.first().ok_or_else(|| Failure::failed("nothing was measured"))?;
     if arguments.common.json {
         let report = Report {
             schema: "conic.bench.limits/1",
@@ -257,51 +220,74 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
             model_64_byte_mpps: headline.model_64_byte_mpps,
             model: MODEL,
             placement: headline.placement,
-            dropped_slices: measured.dropped,
-            restless: measured.restless,
+            dropped_slices: found.dropped,
+            restless: found.restless,
             machine,
-            placements: complete.iter().filter_map(|place| place_report(&measured, place)).collect(),
+            placements: found.reports,
         };
         println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
         return Ok(ExitCode::SUCCESS);
     }
     println!("limits of this machine's coherence");
     println!("  {}", machine.line());
-    for place in &chosen {
-        if let Some(report) = place_report(&measured, place) {
-            println!("\n  {}", placement_line(place, report.slices, SLICE));
-            print(&report);
-        }
-    }
-    print_notes(&measured);
+    found.reports.iter().for_each(print);
+    print_left_out(found.dropped, found.restless);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures all limits in turn.
+/// The limits in each placement that was asked for.
+pub struct Found {
+    /// The headline's first.
+    pub reports: Vec<PlacementReport>,
+    /// What was left out.
+    pub dropped: Dropped,
+    /// Whether nothing could be left out.
+    pub restless: bool,
+}
+
+/// Measures all limits in turn, a slice of `measured` each.
 ///
 /// # Errors
 ///
 /// If the machine refuses it.
-fn measure(arena: &Arena, pages: Pages, rounds: usize, progress: &mut Progress) -> Result<Slices<Moved>, Failure> {
-    let slice = (SLICE + WARM_UP).picoseconds() * (rounds * KERNELS.len()) as u64;
+pub fn found(
+    arena: &Arena,
+    common: &Common,
+    rounds: usize,
+    measured: Time,
+    progress: &mut Progress,
+) -> Result<Found, Failure> {
+    let slice = (measured + WARM_UP).picoseconds() * (rounds * KERNELS.len()) as u64;
     let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
-    alternate(arena, KERNELS.len(), until, progress, |subject| KERNELS[subject].measure(arena, pages, SLICE))
+    let measure = |subject: usize| KERNELS[subject].measure(arena, common.pages(), measured);
+    let all = alternate(arena, KERNELS.len(), until, progress, measure)?;
+    let complete = all.complete(KERNELS.len());
+    let chosen = common.placement.of(&complete);
+    let reports = chosen.iter().filter_map(|place| place_report(&all, place, measured)).collect();
+    Ok(Found { reports, dropped: all.dropped, restless: all.restless })
 }
 
 impl PlacementReport {
+    /// What one line's round trip cost beside the limits, in nanoseconds.
+    pub fn round_trip(&self) -> f64 {
+        self.place.round_trip.median
+    }
+
     /// Lines a second each way, both ways at once, by the faster of the two ways to do it.
-    pub fn lines_each_way(&self) -> f64 {
+    fn lines_each_way(&self) -> f64 {
         self.stream_lines_per_second_each_way.median.max(self.swap_lines_per_second_each_way.median)
     }
 }
 
-fn place_report(measured: &Slices<Moved>, place: &Placement) -> Option<PlacementReport> {
+fn place_report(measured: &Slices<Moved>, place: &Placement, slice: Time) -> Option<PlacementReport> {
     let spread = |kernel: Kernel, digits: i32| {
         let subject = KERNELS.iter().position(|&other| other == kernel)?;
         let values: Vec<f64> = measured.of(place, subject).map(|moved| kernel.figure(moved)).collect();
         Some(Spread::of(&values)?.rounded(digits))
     };
     let mut report = PlacementReport {
+        place: place.clone(),
+        slice,
         placement: place.label,
         slices: place.members.len(),
         one_line_round_trip_ns: spread(Kernel::OneLine, 1)?,
@@ -318,7 +304,9 @@ fn place_report(measured: &Slices<Moved>, place: &Placement) -> Option<Placement
     Some(report)
 }
 
-fn print(report: &PlacementReport) {
+/// Prints the limits of a placement.
+pub fn print(report: &PlacementReport) {
+    println!("\n  {}", placement_line(&report.place, report.slices, report.slice));
     let time = |name: &str, spread: Spread| {
         println!("    {name:34} {:>9} {}", nanoseconds(spread.median), range(spread, nanoseconds));
     };

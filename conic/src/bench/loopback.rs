@@ -17,6 +17,8 @@ use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
 use super::rounds::{Dropped, Slices, Until, alternate};
 
+mod curve;
+
 /// How long a slice is measured.
 pub const SLICE: Time = Time::from_nanoseconds(50_000_000);
 
@@ -62,6 +64,9 @@ pub struct Arguments {
     /// How long to measure, in slices of 50 ms, each between two probes of a line's round trip
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
     pub duration: Time,
+    /// The throughput-latency curve: 1, 2, 4 and so on to 1024 packets in flight, each for --duration's eleventh
+    #[arg(long, conflicts_with = "window")]
+    pub sweep: bool,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -160,6 +165,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let arena = arguments.common.arena(usize::from(arguments.queues))?;
     let machine = MachineReport::of(&arena, usable);
     let setup = arguments.setup();
+    if arguments.sweep {
+        return curve::main(arguments, &arena, &setup, machine);
+    }
     let (slice, rounds) = slices_in(arguments.duration);
     let mut progress = Progress::new();
     progress.start(format!("loopback over {}", setup.interface.name()));

@@ -12,6 +12,8 @@ mod peers;
 mod placement;
 mod progress;
 mod rounds;
+mod sweep;
+mod tour;
 
 use std::process::ExitCode;
 
@@ -19,10 +21,23 @@ use clap::{Args, Subcommand};
 
 /// Options of `conic bench`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    tour: tour::Options,
 }
+
+const EXAMPLES: &str = "Examples:
+  conic bench                          all of it, briefly
+  conic bench loopback --window 1      the unloaded latency of CC-NIC
+  conic bench loopback --sweep         its throughput-latency curve
+  conic bench peers                    against DPDK's memif, vhost-user and ring
+
+Two threads are pinned to two cores and never idle. Everything is measured in short slices between probes of what one
+cache line's round trip costs; slices that were disturbed are left out, and where a virtual machine's cores move, the
+figures are kept apart by placement (near, far).";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -35,10 +50,22 @@ enum Command {
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let (result, json) = match &arguments.command {
-        Command::Loopback(arguments) => (loopback::main(arguments), arguments.common.json),
-        Command::Ablations(arguments) => (ablations::main(arguments), arguments.common.json),
-        Command::Peers(arguments) => (peers::main(arguments), arguments.common.json),
-        Command::Limits(arguments) => (limits::main(arguments), arguments.common.json),
+        None => (tour::main(&arguments.tour), arguments.tour.common.json),
+        Some(Command::Loopback(arguments)) => (loopback::main(arguments), arguments.common.json),
+        Some(Command::Ablations(arguments)) => (ablations::main(arguments), arguments.common.json),
+        Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
+        Some(Command::Limits(arguments)) => (limits::main(arguments), arguments.common.json),
     };
     result.unwrap_or_else(|failure| failure.report(json))
+}
+
+/// Tells whoever wrote a command line what is wrong with it, or what they asked to be told: as one JSON object and with
+/// exit code 1 where they asked for JSON.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
+        return failure::Failure::failed(error.to_string().trim()).report(true);
+    }
+    // Nobody can be told that nobody listens.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -17,8 +17,9 @@ pub struct Until {
     pub limit: Time,
 }
 
-/// A slice in which a thread had less of its core than this was disturbed.
-const UNDISTURBED: f64 = 0.98;
+/// A slice in which a thread had less of its core than the first of these was disturbed. Where nothing else was measured,
+/// the next is asked for.
+const UNDISTURBED: [f64; 4] = [0.98, 0.9, 0.75, 0.5];
 
 /// One slice's outcome.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ pub struct Slices<T> {
     pub round_trips: Vec<f64>,
     /// How many do not.
     pub dropped: Dropped,
-    /// Whether nothing is left out because nothing would be left: the machine was too restless.
+    /// Whether slices count that should not, because nothing else was measured: the machine was too restless.
     pub restless: bool,
     /// Where the cores were, from near to far.
     pub placements: Vec<Placement>,
@@ -63,8 +64,8 @@ struct Taken<T> {
 }
 
 impl<T> Taken<T> {
-    fn counts(&self) -> bool {
-        !self.probes.moved() && self.share >= UNDISTURBED
+    fn counts(&self, share: f64) -> bool {
+        !self.probes.moved() && self.share >= share
     }
 }
 
@@ -119,7 +120,8 @@ impl<T> Recorder<T> {
 
     /// How many slices that count there are in the placement that has most.
     fn most(&self) -> usize {
-        let trips: Vec<f64> = self.taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
+        let counting = self.taken.iter().filter(|one| one.counts(UNDISTURBED[0]));
+        let trips: Vec<f64> = counting.map(|one| one.probes.round_trip()).collect();
         placements(&trips).iter().map(|place| place.members.len()).max().unwrap_or(0)
     }
 
@@ -131,30 +133,30 @@ impl<T> Recorder<T> {
 
 impl<T> Slices<T> {
     fn of_taken(taken: Vec<Taken<T>>, subjects: usize) -> Slices<T> {
-        let dropped = Dropped {
-            moved: taken.iter().filter(|one| one.probes.moved()).count(),
-            disturbed: taken.iter().filter(|one| !one.counts() && !one.probes.moved()).count(),
-        };
-        let trips: Vec<f64> = taken.iter().filter(|one| one.counts()).map(|one| one.probes.round_trip()).collect();
-        let seen: Vec<usize> = taken.iter().filter(|one| one.counts()).map(|one| one.slice.subject).collect();
-        let places = placements(&trips);
-        let whole = |place: &Placement| (0..subjects).all(|one| place.members.iter().any(|&index| seen[index] == one));
-        let restless = !places.iter().any(whole);
-        let keep = |one: &Taken<T>| restless || one.counts();
-        let (mut kept, mut round_trips) = (Vec::new(), Vec::new());
-        for one in taken {
-            if keep(&one) {
-                round_trips.push(one.probes.round_trip());
-                kept.push(one.slice);
+        for share in UNDISTURBED {
+            let counting: Vec<&Taken<T>> = taken.iter().filter(|one| one.counts(share)).collect();
+            let trips: Vec<f64> = counting.iter().map(|one| one.probes.round_trip()).collect();
+            let places = placements(&trips);
+            let has = |place: &Placement, one| place.members.iter().any(|&index| counting[index].slice.subject == one);
+            if places.iter().any(|place| (0..subjects).all(|one| has(place, one))) {
+                let moved = taken.iter().filter(|one| one.probes.moved()).count();
+                let dropped = Dropped { moved, disturbed: taken.len() - trips.len() - moved };
+                let kept = taken.into_iter().filter(|one| one.counts(share)).map(|one| one.slice).collect();
+                return Slices {
+                    kept,
+                    round_trips: trips,
+                    dropped,
+                    restless: share < UNDISTURBED[0],
+                    placements: places,
+                };
             }
         }
-        let placements = if restless { mixed(&round_trips) } else { places };
-        let dropped = if restless { Dropped::default() } else { dropped };
-        Slices { kept, round_trips, dropped, restless, placements }
+        let round_trips: Vec<f64> = taken.iter().map(|one| one.probes.round_trip()).collect();
+        let placements = mixed(&round_trips);
+        let kept = taken.into_iter().map(|one| one.slice).collect();
+        Slices { kept, round_trips, dropped: Dropped::default(), restless: true, placements }
     }
-}
 
-impl<T> Slices<T> {
     /// The slices of one configuration in one placement.
     pub fn of<'a>(&'a self, place: &'a Placement, subject: usize) -> impl Iterator<Item = &'a T> {
         let slices = place.members.iter().map(|&index| &self.kept[index]);
@@ -244,6 +246,13 @@ mod tests {
             Slices::of_taken(vec![taken(0, 60.0, 62.0, 1.0), taken(0, 60.0, 400.0, 1.0), taken(0, 61.0, 60.0, 0.6)], 1);
         assert_eq!((all.kept.len(), all.dropped), (1, Dropped { moved: 1, disturbed: 1 }));
         assert!(!all.restless);
+    }
+
+    #[test]
+    fn where_nothing_better_was_measured_the_least_disturbed_slices_count() {
+        let all = Slices::of_taken(vec![taken(0, 60.0, 62.0, 0.8), taken(0, 60.0, 61.0, 0.6)], 1);
+        assert_eq!((all.kept.len(), all.dropped, all.restless), (1, Dropped { moved: 0, disturbed: 1 }, true));
+        assert_eq!(all.placements[0].label, "steady");
     }
 
     #[test]

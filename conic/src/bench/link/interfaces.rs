@@ -129,17 +129,18 @@ impl<P: Policy> CcNic<P> {
     }
 }
 
-/// Enough buffers for what can be in flight, of the class that the packets need, and few of the others; none, where the
-/// host posts blank ones without knowing what will arrive: it would post the largest.
+/// Enough buffers for what can be in flight, of the class that the packets need, and few of the others. A host that posts
+/// blank buffers itself does not know what will arrive: it posts large ones, or jumbo ones where there are no large.
 fn geometry(setup: &Setup) -> Geometry {
     let blanks = if setup.features.shared_pool { 0 } else { 2 * setup.descriptors };
     let in_flight = (setup.workload.window.min(2 * setup.descriptors) + blanks + 1024) * setup.queues as u64;
     let count = in_flight.next_power_of_two();
-    let (few, some) = if setup.features.shared_pool { (64, 2048) } else { (0, 0) };
-    let buffers = match setup.workload.packet_size {
-        0..=128 if setup.features.small_buffers => [count, few, few],
-        0..=4096 => [some, count, few],
-        _ => [some, few, count],
+    let buffers = match (setup.workload.packet_size, setup.features.shared_pool) {
+        (0..=128, true) if setup.features.small_buffers => [count, 64, 64],
+        (0..=128, false) if setup.features.small_buffers => [count, count, 0],
+        (0..=4096, _) => [2048, count, 64],
+        (_, true) => [2048, 64, count],
+        (_, false) => [0, 0, count],
     };
     Geometry { queues: setup.queues as u32, descriptors: setup.descriptors, buffers, object_bytes: 0 }
 }

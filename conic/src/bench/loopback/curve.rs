@@ -1,0 +1,68 @@
+//! `conic bench loopback --sweep`.
+
+use std::process::ExitCode;
+
+use conic_fabric::Time;
+use serde::Serialize;
+
+use super::Arguments;
+use crate::bench::arena::Arena;
+use crate::bench::common::{MachineReport, nanoseconds, print_left_out};
+use crate::bench::failure::Failure;
+use crate::bench::link::{Setup, Span};
+use crate::bench::progress::Progress;
+use crate::bench::sweep::{self, Curve, Sweep, WINDOWS, sweep};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    interface: &'static str,
+    packet_size: u16,
+    burst: usize,
+    rx_burst: usize,
+    #[serde(flatten)]
+    sweep: Sweep,
+    machine: MachineReport,
+}
+
+/// Measures and draws the curve.
+///
+/// # Errors
+///
+/// If the configuration cannot be, or the chart not be written.
+pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: MachineReport) -> Result<ExitCode, Failure> {
+    let span = Span { warm_up: Time::from_nanoseconds(4_000_000), measured: Time::from_nanoseconds(20_000_000) };
+    let rounds = arguments.duration.picoseconds() / WINDOWS.len() as u64 / span.measured.picoseconds();
+    let named = [(setup.interface.name().to_owned(), *setup)];
+    let mut progress = Progress::new();
+    progress.start(format!("throughput and latency of {}", setup.interface.name()));
+    let found = sweep(arena, &named, rounds.max(1) as usize, span, arguments.common.placement, &mut progress)?;
+    progress.clear();
+    let spoilt: u64 = found.curves.iter().flat_map(|curve| &curve.points).map(|point| point.lost + point.corrupt).sum();
+    if arguments.common.json {
+        let report = Report {
+            schema: "conic.bench.sweep/1",
+            interface: setup.interface.name(),
+            packet_size: setup.workload.packet_size,
+            burst: setup.workload.transmit_burst,
+            rx_burst: setup.workload.receive_burst,
+            sweep: found,
+            machine,
+        };
+        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+    } else {
+        println!("loopback over {}: packets of {} bytes", setup.interface.name(), setup.workload.packet_size);
+        println!("  {}", machine.line());
+        for curve in &found.curves {
+            print(curve);
+        }
+        print_left_out(found.dropped_slices, found.restless);
+    }
+    Ok(if spoilt > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn print(curve: &Curve) {
+    let trip = curve.points.first().map_or(0.0, |point| point.figures.one_line_round_trip_ns.median);
+    println!("\n  {}: one line's round trip {}", curve.placement, nanoseconds(trip));
+    sweep::print(curve);
+}

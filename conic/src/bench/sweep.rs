@@ -1,0 +1,109 @@
+//! Throughput-latency curves: the loopback with more and more packets in flight.
+
+use conic_fabric::Time;
+use conic_load::Workload;
+use serde::Serialize;
+
+use super::arena::Arena;
+use super::common::{Choice, three_digits};
+use super::failure::Failure;
+use super::link::{Outcome, Setup, Span, run};
+use super::loopback::{PlacementReport, place_report};
+use super::progress::Progress;
+use super::rounds::{Dropped, Slices, Until, alternate};
+
+/// Packets in flight, from unloaded to more than a ring holds.
+pub const WINDOWS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
+/// One point of a curve.
+#[derive(Clone, Debug, Serialize)]
+pub struct SweepPoint {
+    /// Packets in flight.
+    pub window: u64,
+    /// What was measured with them.
+    #[serde(flatten)]
+    pub figures: PlacementReport,
+    /// Packets lost in any slice.
+    pub lost: u64,
+    /// Packets corrupt in any slice.
+    pub corrupt: u64,
+}
+
+/// The curve of one configuration in one placement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    /// What it is called.
+    pub name: String,
+    /// The placement.
+    pub placement: &'static str,
+    /// From unloaded to full.
+    pub points: Vec<SweepPoint>,
+}
+
+/// Curves, and what was left out of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sweep {
+    /// One for each configuration and placement; the headline's placement first.
+    pub curves: Vec<Curve>,
+    /// What was left out.
+    pub dropped_slices: Dropped,
+    /// Whether nothing could be left out.
+    pub restless: bool,
+}
+
+/// Measures the curves of some configurations, all windows of all of them in turn.
+///
+/// # Errors
+///
+/// If one of them cannot be, or the machine refuses it.
+pub fn sweep(
+    arena: &Arena,
+    named: &[(String, Setup)],
+    rounds: usize,
+    span: Span,
+    choice: Choice,
+    progress: &mut Progress,
+) -> Result<Sweep, Failure> {
+    let subjects = named.len() * WINDOWS.len();
+    let slice =
+        span.warm_up.picoseconds() + span.measured.picoseconds() + Time::from_nanoseconds(4_000_000).picoseconds();
+    let until = Until { rounds, limit: Time::from_picoseconds(slice * 2 * (rounds * subjects) as u64) };
+    let measured = alternate(arena, subjects, until, progress, |subject| {
+        let setup = named[subject / WINDOWS.len()].1;
+        let window = WINDOWS[subject % WINDOWS.len()];
+        run(arena, &Setup { workload: Workload { window, ..setup.workload }, ..setup }, span)
+    })?;
+    let complete = measured.complete(subjects);
+    let mut curves = Vec::new();
+    for place in choice.of(&complete) {
+        for (index, (name, setup)) in named.iter().enumerate() {
+            let point = |(offset, &window): (usize, &u64)| {
+                let subject = index * WINDOWS.len() + offset;
+                let (lost, corrupt) = spoilt(&measured, subject);
+                let figures = place_report(&measured, place, subject, setup.workload.packet_size)?;
+                Some(SweepPoint { window, figures, lost, corrupt })
+            };
+            let points = WINDOWS.iter().enumerate().filter_map(point).collect();
+            curves.push(Curve { name: name.clone(), placement: place.label, points });
+        }
+    }
+    Ok(Sweep { curves, dropped_slices: measured.dropped, restless: measured.restless })
+}
+
+fn spoilt(measured: &Slices<Outcome>, subject: usize) -> (u64, u64) {
+    let outcomes = measured.kept.iter().filter(|slice| slice.subject == subject).map(|slice| &slice.value);
+    outcomes.fold((0, 0), |(lost, corrupt), outcome| (lost + outcome.lost, corrupt + outcome.corrupt))
+}
+
+/// The table of a curve.
+pub fn print(curve: &Curve) {
+    println!("    {:>9}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}", "in flight", "rate", "", "p50", "p99", "p99.9");
+    for point in &curve.points {
+        let figures = &point.figures;
+        let latency = figures.latency_ns;
+        let [p50, p99, p999] = [latency.p50, latency.p99, latency.p999].map(super::common::nanoseconds);
+        let (mpps, gbps) = (three_digits(figures.mpps.median), three_digits(figures.gbps));
+        let (mpps, gbps) = (format!("{mpps} Mpps"), format!("{gbps} Gb/s"));
+        println!("    {:>9}  {mpps:>10}  {gbps:>10}  {p50:>9}  {p99:>9}  {p999:>9}", point.window);
+    }
+}

@@ -1,0 +1,126 @@
+//! `conic bench` as a program: what it prints for programs, and how it refuses. No figure is asserted.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn conic(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_conic")).args(arguments.split_whitespace()).output().expect("conic runs")
+}
+
+/// What conic prints on stdout, which must be one JSON value and nothing else.
+fn json(arguments: &str, code: i32) -> Value {
+    let output = conic(arguments);
+    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "conic {arguments}: {printed}\n{said}");
+    assert_eq!(printed.lines().count(), 1, "conic {arguments}: {printed}");
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("conic {arguments}: {error}: {printed}"))
+}
+
+/// Machines with one core can measure nothing; there the refusal is what is tested.
+fn can_measure() -> bool {
+    if conic_native::cores().len() >= 2 {
+        return true;
+    }
+    assert!(json("bench loopback --json", 1)["error"].is_string());
+    eprintln!("skipped: this process may use one core only");
+    false
+}
+
+fn is_positive(value: &Value, name: &str) {
+    assert!(value.as_f64().is_some_and(|figure| figure > 0.0), "{name}: {value}");
+}
+
+#[test]
+fn loopback_prints_what_it_promises_over_each_interface() {
+    if !can_measure() {
+        return;
+    }
+    for interface in ["ccnic", "ring", "cachable-queue", "fastforward"] {
+        let report = json(&format!("bench loopback --interface {interface} --duration 50ms --json"), 0);
+        assert_eq!(report["interface"], interface);
+        assert_eq!(report["features"].is_string(), interface == "ccnic");
+        assert_eq!([&report["packet_size"], &report["window"], &report["burst"]], [64, 256, 32]);
+        assert_eq!([&report["lost"], &report["corrupt"]], [0, 0]);
+        for key in ["mpps", "gbps", "slices", "one_line_round_trip_ns"] {
+            is_positive(&report[key], key);
+        }
+        for key in ["min", "p50", "p99", "p999"] {
+            is_positive(&report["latency_ns"][key], key);
+        }
+        assert!(report["machine"]["processor"].is_string() && report["placement"].is_string());
+        assert!(report["placements"].as_array().is_some_and(|places| !places.is_empty()));
+    }
+}
+
+#[test]
+fn every_size_of_packet_and_several_queues_come_back_whole() {
+    if !can_measure() {
+        return;
+    }
+    for more in [
+        "--packet-size 60",
+        "--packet-size 9600 --window 32",
+        "--queues 3 --window 16",
+        "--features paper,no-shared-pool",
+        "--features no-shared-pool --packet-size 9600 --window 8",
+    ] {
+        let report = json(&format!("bench loopback {more} --duration 20ms --json"), 0);
+        assert_eq!([&report["lost"], &report["corrupt"]], [0, 0], "{more}");
+        is_positive(&report["packets"], more);
+    }
+}
+
+#[test]
+fn limits_print_what_they_promise() {
+    if !can_measure() {
+        return;
+    }
+    let report = json("bench limits --duration 20ms --json", 0);
+    for key in [
+        "one_line_round_trip_ns",
+        "two_lines_round_trip_ns",
+        "stream_lines_per_second_each_way",
+        "stream_cached_gbps",
+        "stream_nontemporal_gbps",
+        "model_64_byte_mpps",
+    ] {
+        is_positive(&report[key], key);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_one_json_object_with_its_reason() {
+    for (arguments, reason) in [
+        ("bench loopback --packet-size 59 --json", "59"),
+        ("bench loopback --json --packet-size 9601", "9601"),
+        ("bench loopback --features papr --json", "small-buffers"),
+        ("bench loopback --cores 0,0 --json", "core"),
+        ("bench loopback --cores 0,9999 --json", "9999"),
+        ("bench loopback --duration 5 --json", "50ms"),
+        ("bench loopback --descriptors 100 --duration 1ms --json", "100"),
+        ("bench loopback --interface cachable-queue --packet-size 9600 --duration 1ms --json", "lines"),
+        ("bench nonsense --json", "nonsense"),
+    ] {
+        let refusal = json(arguments, 1);
+        let message = refusal["error"].as_str().unwrap_or_else(|| panic!("conic {arguments}: {refusal}"));
+        assert!(message.contains(reason), "conic {arguments}: {message}");
+    }
+}
+
+#[test]
+fn people_are_refused_on_stderr() {
+    let output = conic("bench loopback --packet-size 59");
+    assert!(output.stdout.is_empty() && !output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("60..=9600"));
+}
+
+#[test]
+fn peers_say_what_is_missing_and_how_to_get_it() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let output = command.args(["bench", "peers", "--json"]).env("PATH", "/nonexistent").output().expect("conic runs");
+    assert_eq!(output.status.code(), Some(2));
+    let refusal: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let message = refusal["error"].as_str().expect("a reason");
+    assert!(message.contains("pkg-config") && message.contains("make peers"), "{message}");
+}
