@@ -2,25 +2,22 @@
 //!
 //! For ThreadSanitizer and AddressSanitizer too, with `conic-native/portable`: machine instructions are opaque to them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use conic_fabric::{Core, Time};
+use conic_fabric::Time;
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, Packing, Policy, Signal, Wire, prepare};
 use conic_interface::with_policy;
 use conic_load::{ClosedLoop, Workload};
-use conic_native::{Memory, NativeCore, Pages};
+use conic_native::{Flag, Memory, NativeCore, Pages, yield_core};
 
 /// Round trips of each run: a second or two under a sanitizer, on two busy cores.
 const PACKETS: u64 = 20_000;
 
 /// Says that the run is over, also when a thread panics, so that the others end.
-struct Over<'a>(&'a AtomicBool);
+struct Over<'a>(&'a Flag);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
-        // Relaxed: it orders nothing; the others end a little later.
-        self.0.store(true, Ordering::Relaxed);
+        self.0.raise();
     }
 }
 
@@ -34,11 +31,11 @@ fn run<P: Policy>(features: Features, geometry: Geometry, workload: Workload, pa
         geometry.queues,
         |queue, over| {
             let mut wire = Wire::new(Nic::<_, P>::new(NativeCore::new(memory), map, queue));
-            while !over.load(Ordering::Relaxed) {
+            while !over.is_up() {
                 if wire.turn_around() == 0 {
                     wire.spin();
                     // Two threads may have one core.
-                    std::thread::yield_now();
+                    yield_core();
                 }
             }
             assert_eq!((wire.dropped(), wire.refused()), (0, 0), "{features}");
@@ -49,7 +46,7 @@ fn run<P: Policy>(features: Features, geometry: Geometry, workload: Workload, pa
             let mut application = ClosedLoop::new(host, workload);
             while application.received() < packets {
                 if application.step() == 0 {
-                    std::thread::yield_now();
+                    yield_core();
                 }
                 assert_eq!(application.lost() + application.corrupt(), 0, "{features}");
             }
@@ -66,8 +63,8 @@ fn run<P: Policy>(features: Features, geometry: Geometry, workload: Workload, pa
 }
 
 /// Runs both sides of every queue pair; the NICs' sides end when all applications have.
-fn for_each_queue(queues: u32, nic: impl Fn(usize, &AtomicBool) + Sync, application: impl Fn(usize) + Sync) {
-    let over = AtomicBool::new(false);
+fn for_each_queue(queues: u32, nic: impl Fn(usize, &Flag) + Sync, application: impl Fn(usize) + Sync) {
+    let over = Flag::new();
     std::thread::scope(|scope| {
         let (nic, application, over) = (&nic, &application, &over);
         let _over = Over(over);

@@ -17,7 +17,7 @@ use conic_interface::ccnic::{Consumer, Descriptor, Features, Flags, MAX_SEGMENTS
 use conic_interface::with_policy;
 
 use crate::common::*;
-use crate::erased::{host, nic};
+use crate::erased::{AnyHost, AnyWire, host, nic};
 use crate::guard::{Guard, Side};
 
 const STEPS: u64 = 100_000;
@@ -131,6 +131,36 @@ impl Bound {
     }
 }
 
+/// Two sides that go on after an attack exchange packets as if nothing had been.
+fn serves(features: Features, pair: Pair) {
+    let (mut client, mut wire) = pair.wire();
+    for sequence in 0..100 {
+        assert!(client.send(sequence, 64), "{features}");
+        wire.turn_around();
+        assert_eq!(client.receive(sequence, 64), 1, "{features}");
+    }
+}
+
+/// Polls, reads whatever the packets name, and completes them.
+fn poll_and_read(wire: &mut dyn AnyWire<Guard>, core: &Guard, bound: &mut Bound, room: usize) -> usize {
+    let mut polled = [Descriptor::BLANK; 32];
+    let mut bytes = vec![0; 9600];
+    let count = wire.nic().poll_tx(&mut polled[..room]);
+    bound.check(core, "poll_tx", 1500);
+    for packet in polled[..count].chunk_by(|before, _| before.has(Flags::NEXT)) {
+        assert!(packet.len() <= MAX_SEGMENTS && !packet[packet.len() - 1].has(Flags::NEXT));
+        for segment in packet {
+            assert!(!segment.has(Flags::PHASE | Flags::INLINE | Flags::CONTINUED), "{segment:?}");
+            // The guard panics if it leaves its buffer.
+            core.read_bytes(segment.address(), &mut bytes[..usize::from(segment.length()).min(9600)]);
+        }
+    }
+    bound.check(core, "reading", 33 * 2400);
+    wire.nic().complete_tx(&polled[..count]);
+    bound.check(core, "complete_tx", 1000);
+    count
+}
+
 /// Rings, credits and free sets are scribbled over between the NIC's steps, which are those of a wire that checks.
 fn host_attacks(features: Features, seed: u64) {
     let (map, memory) = world(features, geometry(16, [16, 32, 4], 1000));
@@ -182,22 +212,8 @@ fn host_attacks(features: Features, seed: u64) {
                 bound.check(&core, "deliver_frame", 3000);
             }
             _ => {
-                let mut polled = [Descriptor::BLANK; 32];
                 let room = MAX_SEGMENTS + random.below(29) as usize;
-                let count = wire.nic().poll_tx(&mut polled[..room]);
-                bound.check(&core, "poll_tx", 1500);
-                for packet in polled[..count].chunk_by(|before, _| before.has(Flags::NEXT)) {
-                    assert!(packet.len() <= MAX_SEGMENTS && !packet[packet.len() - 1].has(Flags::NEXT));
-                    for segment in packet {
-                        assert!(!segment.has(Flags::PHASE | Flags::INLINE | Flags::CONTINUED), "{segment:?}");
-                        // The guard panics if it leaves its buffer.
-                        core.read_bytes(segment.address(), &mut frame[..usize::from(segment.length()).min(9600)]);
-                    }
-                }
-                polled_in_all += count;
-                bound.check(&core, "reading", 33 * 2400);
-                wire.nic().complete_tx(&polled[..count]);
-                bound.check(&core, "complete_tx", 1000);
+                polled_in_all += poll_and_read(&mut *wire, &core, &mut bound, room);
             }
         }
     }
@@ -210,12 +226,7 @@ fn host_attacks(features: Features, seed: u64) {
     core.allow_anything(false);
     assert_whole(&memory, &map, [], nic.allocator().held());
     let host = host(features, Guard::new(&memory, &map, "successor", Side::Host), &map, 0);
-    let (mut client, mut wire) = Pair { map, memory, host, nic }.wire();
-    for sequence in 0..100 {
-        assert!(client.send(sequence, 64), "{features}");
-        wire.turn_around();
-        assert_eq!(client.receive(sequence, 64), 1, "{features}");
-    }
+    serves(features, Pair { map, memory, host, nic });
 }
 
 #[test]
@@ -223,6 +234,15 @@ fn a_host_that_writes_anything_harms_only_itself() {
     for (seed, features) in (1..).zip(all_features()) {
         host_attacks(features, seed);
     }
+}
+
+/// Sends three packets that it keeps.
+fn send_retained(host: &mut dyn AnyHost<Guard>) {
+    let mut at = [Address(0); 3];
+    let count = host.buf_alloc(64, &mut at);
+    let burst = at.map(|at| Descriptor::new(at, 64).with(Flags::RETAIN));
+    let sent = host.tx_burst(&burst[..count]);
+    host.buf_free(&at[sent..count]);
 }
 
 /// The same from the other side.
@@ -274,11 +294,7 @@ fn nic_attacks(features: Features, seed: u64) {
                 bound.check(&core, "tx_burst", 1500);
             }
             2 => {
-                let mut at = [Address(0); 3];
-                let count = host.buf_alloc(64, &mut at);
-                let burst = at.map(|at| Descriptor::new(at, 64).with(Flags::RETAIN));
-                let sent = host.tx_burst(&burst[..count]);
-                host.buf_free(&at[sent..count]);
+                send_retained(&mut *host);
                 bound.check(&core, "tx_burst of retained", 1500);
             }
             _ => {
@@ -297,12 +313,7 @@ fn nic_attacks(features: Features, seed: u64) {
         assert_whole(&memory, &map, [], host.allocator().held());
     }
     let nic = nic(features, Guard::new(&memory, &map, "successor", Side::Nic), &map, 0);
-    let (mut client, mut wire) = Pair { map, memory, host, nic }.wire();
-    for sequence in 0..100 {
-        assert!(client.send(sequence, 64), "{features}");
-        wire.turn_around();
-        assert_eq!(client.receive(sequence, 64), 1, "{features}");
-    }
+    serves(features, Pair { map, memory, host, nic });
 }
 
 #[test]
@@ -329,6 +340,7 @@ impl KeepsUp {
 }
 
 impl Core for KeepsUp {
+    fn full_fence(&self) {}
     fn load_acquire(&self, at: Address) -> u64 {
         let look = self.look();
         if at == self.ring.doorbell {
