@@ -247,13 +247,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
             && self.features.inline_payload
             && usize::from(packet.length()) <= inline::INLINE_BYTES
             && !packet.has(Flags::NEXT | Flags::RETAIN)
+            && self.receive.send_inline(&self.core, *packet)
         {
-            if self.receive.send_inline(&self.core, *packet) {
-                self.allocator.free(&self.core, packet.address());
-                return 1;
-            }
-            // It needs two lines, and there may be one: go on with its descriptor.
+            self.allocator.free(&self.core, packet.address());
+            return 1;
         }
+        // Also one that needs two lines of the ring where there is one: in its buffer.
         self.receive.send(&self.core, packets)
     }
 
