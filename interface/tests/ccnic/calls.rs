@@ -87,8 +87,7 @@ fn a_packet_that_no_longer_fits_inline_goes_in_a_buffer() {
 fn a_host_that_manages_the_pool_alone_sends_on_without_being_asked_to_reclaim() {
     for features in all_features().into_iter().filter(|features| !features.shared_pool) {
         let (mut client, mut wire) = Pair::new(features, geometry(16, [512, 512, 4], 0)).wire();
-        let mut sequence = 0;
-        for _ in 0..200 {
+        for sequence in 0..200 {
             // The buffer is there before the ring has room, and never allocated again: as a burst that waits.
             let waiting = packet(&mut *client.host, sequence, 64).expect("a pool larger than the ring");
             let mut rounds = 0;
@@ -100,7 +99,6 @@ fn a_host_that_manages_the_pool_alone_sends_on_without_being_asked_to_reclaim() 
             }
             wire.turn_around();
             assert_eq!(client.receive(sequence, 64), 1, "{features}");
-            sequence += 1;
         }
     }
 }

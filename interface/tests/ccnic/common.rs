@@ -61,14 +61,13 @@ impl Pair {
 
     /// The NIC as a wire; the client keeps the host.
     pub fn wire(self) -> (Client, BoxedWire<Guard>) {
-        (Client { host: self.host, map: self.map }, self.nic.wire())
+        (Client { host: self.host }, self.nic.wire())
     }
 }
 
 /// A host whose NIC is a wire.
 pub struct Client {
     pub host: BoxedHost<Guard>,
-    pub map: Map,
 }
 
 impl Client {

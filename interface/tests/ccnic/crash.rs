@@ -61,7 +61,7 @@ impl Application {
     fn chain(&mut self) -> Option<[Descriptor; 2]> {
         let number = self.sent;
         let header = packet(&mut *self.host, number, length(number))?;
-        let from_pool = number % 2 == 0;
+        let from_pool = number.is_multiple_of(2);
         let object = if from_pool {
             packet(&mut *self.host, number | SECOND, length(SECOND)).map(|segment| segment.address())
         } else {
