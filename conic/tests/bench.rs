@@ -124,3 +124,19 @@ fn peers_say_what_is_missing_and_how_to_get_it() {
     let message = refusal["error"].as_str().expect("a reason");
     assert!(message.contains("pkg-config") && message.contains("make peers"), "{message}");
 }
+
+#[test]
+fn the_tour_prints_everything_and_draws_it() {
+    if !can_measure() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let svg = directory.path().join("charts").join("bench.svg");
+    let report = json(&format!("bench --quick --json --svg {}", svg.display()), 0);
+    for key in ["limits", "interfaces", "large", "ablations"] {
+        assert!(report[key].as_array().is_some_and(|list| !list.is_empty()), "{key}");
+    }
+    assert!(report["sweep"]["curves"].as_array().is_some_and(|curves| curves.len() >= 2));
+    let picture = std::fs::read_to_string(&svg).expect("a picture");
+    assert!(picture.starts_with("<svg") && !picture.contains("NaN"));
+}

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::common::{Common, MachineReport, print_left_out, usable_cores};
 use super::compare::{self, Case, Compared, Plan, Row, compare};
+use super::draw;
 use super::failure::Failure;
 use super::link::{Interface, Setup, Span};
 use super::placement::Spread;
@@ -191,6 +192,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         for comparison in &compared.comparisons {
             println!("\n  {}", group.title());
             compare::print(comparison);
+            println!();
+            draw::on_terminal(&draw::bars(group.title(), comparison, ""));
         }
         print_left_out(compared.dropped, compared.restless);
     }

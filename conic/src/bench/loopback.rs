@@ -1,5 +1,6 @@
 //! `conic bench loopback`: packets from the application through the NIC and back.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -67,6 +68,9 @@ pub struct Arguments {
     /// The throughput-latency curve: 1, 2, 4 and so on to 1024 packets in flight, each for --duration's eleventh
     #[arg(long, conflicts_with = "window")]
     pub sweep: bool,
+    /// Where --sweep's chart goes
+    #[arg(long, value_name = "FILE", default_value = "out/loopback.svg", requires = "sweep")]
+    pub svg: PathBuf,
 }
 
 const EXAMPLES: &str = "Examples:

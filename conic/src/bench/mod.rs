@@ -4,6 +4,7 @@ mod ablations;
 mod arena;
 mod common;
 mod compare;
+mod draw;
 mod failure;
 mod limits;
 mod link;
@@ -30,7 +31,7 @@ pub struct Arguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  conic bench                          all of it, briefly
+  conic bench                          all of it, briefly; charts in out/bench.svg
   conic bench loopback --window 1      the unloaded latency of CC-NIC
   conic bench loopback --sweep         its throughput-latency curve
   conic bench peers                    against DPDK's memif, vhost-user and ring

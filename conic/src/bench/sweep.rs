@@ -1,5 +1,6 @@
 //! Throughput-latency curves: the loopback with more and more packets in flight.
 
+use conic_chart::{Axis, Chart, Point, Series};
 use conic_fabric::Time;
 use conic_load::Workload;
 use serde::Serialize;
@@ -93,6 +94,49 @@ pub fn sweep(
 fn spoilt(measured: &Slices<Outcome>, subject: usize) -> (u64, u64) {
     let outcomes = measured.kept.iter().filter(|slice| slice.subject == subject).map(|slice| &slice.value);
     outcomes.fold((0, 0), |(lost, corrupt), outcome| (lost + outcome.lost, corrupt + outcome.corrupt))
+}
+
+/// A point's value on one of the axes.
+type Figure = fn(&SweepPoint) -> f64;
+
+/// Median (and, of a single curve, 99th percentile) latency against the rate.
+pub fn chart(curves: &[Curve], packet_size: u16, note: &str) -> Chart {
+    let mut chart =
+        Chart::xy(title(curves, packet_size), Axis::linear("Rate", "Mpps"), Axis::log("Latency, round trip", "ns"));
+    chart = chart.note(note);
+    let several = curves.iter().any(|curve| curve.placement != curves[0].placement);
+    for curve in curves {
+        let name = if several { format!("{}, cores {}", curve.name, curve.placement) } else { curve.name.clone() };
+        let line = |figure: Figure| {
+            let point = |point: &SweepPoint| {
+                let rate = point.figures.mpps;
+                let at = Point::new(rate.median, figure(point)).x_spread(rate.min, rate.max);
+                at.note(format!("{} in flight", point.window))
+            };
+            curve.points.iter().map(point).collect::<Vec<_>>()
+        };
+        chart = chart.series(Series::line(format!("{name} p50"), line(|point| point.figures.latency_ns.p50)));
+        if curves.len() == 1 {
+            chart = chart.series(Series::line(format!("{name} p99"), line(|point| point.figures.latency_ns.p99)));
+        }
+    }
+    chart
+}
+
+/// What the curves show, in a sentence.
+fn title(curves: &[Curve], packet_size: u16) -> String {
+    let highest = |curve: &Curve| curve.points.iter().map(|point| point.figures.mpps.median).fold(0.0, f64::max);
+    match curves {
+        [] => "Nothing was measured".to_owned(),
+        [first, others @ ..] => {
+            let other = others
+                .iter()
+                .filter(|other| other.placement == first.placement)
+                .map(|other| format!(", {} {}", other.name, three_digits(highest(other))));
+            let others: String = other.collect();
+            format!("{packet_size}-byte loopback: {} reaches {} Mpps{others}", first.name, three_digits(highest(first)))
+        }
+    }
 }
 
 /// The table of a curve.

@@ -1,5 +1,6 @@
 //! `conic bench` alone: a tour of all benchmarks in under a minute.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use super::ablations::{Group, base};
 use super::arena::Arena;
 use super::common::{Choice, Common, MachineReport, nanoseconds, print_left_out, three_digits, usable_cores};
 use super::compare::{self, Case, Compared, Comparison, Plan, compare};
+use super::draw;
 use super::failure::Failure;
 use super::limits::{self, LINES_PER_PACKET};
 use super::link::{Interface, Setup, Span};
@@ -24,6 +26,9 @@ pub struct Options {
     /// As short as can be, for continuous integration: under ten seconds, and figures with more noise
     #[arg(long)]
     pub quick: bool,
+    /// Where the charts go
+    #[arg(long, value_name = "FILE", default_value = "out/bench.svg")]
+    pub svg: PathBuf,
 }
 
 /// Everything that the tour measures.
@@ -38,6 +43,7 @@ struct Report {
     large: Vec<Comparison>,
     sweep: Sweep,
     ablations: Vec<Comparison>,
+    svg: String,
 }
 
 /// How thorough it is.
@@ -66,7 +72,7 @@ impl Pace {
 ///
 /// # Errors
 ///
-/// If the machine refuses it.
+/// If the machine refuses it, or the charts cannot be written.
 pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
     let usable = usable_cores();
     let arena = arguments.common.arena(1)?;
@@ -83,8 +89,12 @@ pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
     let sweep = tour.sweep()?;
     let compared = [&interfaces, &ablations].into_iter().chain(&large);
     let spoilt = compared.map(Compared::spoilt).sum::<u64>();
+    let note = format!("{}; conic bench", machine.line());
+    let mut charts = vec![sweep::chart(&sweep.curves, 64, &note)];
+    charts.extend(ablations.comparisons.first().map(|one| draw::bars(title(one), one, &note)));
+    draw::to_file(&charts, &arguments.svg)?;
     if tour.shown {
-        finish(&interfaces, &sweep);
+        finish(&charts, &interfaces, &sweep, &arguments.svg);
     } else {
         let report = Report {
             schema: "conic.bench/1",
@@ -94,6 +104,7 @@ pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
             large: large.into_iter().flat_map(|compared| compared.comparisons).collect(),
             sweep,
             ablations: ablations.comparisons,
+            svg: arguments.svg.display().to_string(),
         };
         println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
     }
@@ -207,18 +218,23 @@ fn share_of_limit(comparison: &Comparison, limits: &[limits::PlacementReport]) -
     ))
 }
 
-fn finish(interfaces: &Compared, sweep: &Sweep) {
-    for curve in &sweep.curves {
-        println!(
-            "
-Throughput and latency of {}",
-            curve.name
-        );
-        sweep::print(curve);
+fn title(comparison: &Comparison) -> String {
+    let worst = comparison.rows.iter().skip(1).filter_map(|row| Some((row.rate_ratio?.median, &row.name)));
+    match worst.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((ratio, name)) => format!("Most is lost with \"{name}\": {:+.0}%", 100.0 * (ratio - 1.0)),
+        None => "What each feature is worth".to_owned(),
+    }
+}
+
+fn finish(charts: &[conic_chart::Chart], interfaces: &Compared, sweep: &Sweep, path: &Path) {
+    for chart in charts {
+        println!();
+        draw::on_terminal(chart);
     }
     print_left_out(sweep.dropped_slices, sweep.restless);
     if let Some(row) = interfaces.comparisons.first().and_then(|one| one.rows.first()) {
         let latency = row.p50_ns.map_or_else(String::new, |p50| format!(", {} unloaded", nanoseconds(p50.median)));
         println!("\nccnic: {} Mpps of 64 bytes{latency}", three_digits(row.mpps.median));
     }
+    println!("charts: {}", path.display());
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Arguments;
 use crate::bench::arena::Arena;
 use crate::bench::common::{MachineReport, nanoseconds, print_left_out};
+use crate::bench::draw;
 use crate::bench::failure::Failure;
 use crate::bench::link::{Setup, Span};
 use crate::bench::progress::Progress;
@@ -23,6 +24,7 @@ struct Report {
     #[serde(flatten)]
     sweep: Sweep,
     machine: MachineReport,
+    svg: String,
 }
 
 /// Measures and draws the curve.
@@ -39,6 +41,13 @@ pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: Machin
     let found = sweep(arena, &named, rounds.max(1) as usize, span, arguments.common.placement, &mut progress)?;
     progress.clear();
     let spoilt: u64 = found.curves.iter().flat_map(|curve| &curve.points).map(|point| point.lost + point.corrupt).sum();
+    let chart = sweep::chart(
+        &found.curves,
+        setup.workload.packet_size,
+        &format!("{}; conic bench loopback --sweep", machine.line()),
+    );
+    draw::to_file(std::slice::from_ref(&chart), &arguments.svg)?;
+    let svg = arguments.svg.display().to_string();
     if arguments.common.json {
         let report = Report {
             schema: "conic.bench.sweep/1",
@@ -48,6 +57,7 @@ pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: Machin
             rx_burst: setup.workload.receive_burst,
             sweep: found,
             machine,
+            svg,
         };
         println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
     } else {
@@ -57,6 +67,9 @@ pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: Machin
             print(curve);
         }
         print_left_out(found.dropped_slices, found.restless);
+        println!();
+        draw::on_terminal(&chart);
+        println!("chart: {svg}");
     }
     Ok(if spoilt > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
