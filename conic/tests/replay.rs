@@ -108,7 +108,7 @@ fn what_cannot_be_replayed_is_an_error() {
         (&["replay", "/does/not/exist.pcap"], "cannot be opened"),
         (&["replay", &input, "--output", &input], "is the capture being replayed"),
         (&["replay", &input, "--output", "back.txt"], "ends in .pcap or .pcapng"),
-        (&["replay", &input, "--features", "fast"], "'fast' is no feature"),
+        (&["replay", &input, "--features", "fast"], "there is no feature \"fast\""),
         (&["replay", &input, "--cores", "0,100000"], "may not run on core 100000"),
         (&["replay", &input, "--pace", "slow"], "recorded, or a factor"),
     ];
