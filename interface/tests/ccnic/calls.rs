@@ -1,7 +1,8 @@
 //! Calls at their limits: full rings, dry pools, empty slices, packets that fit nowhere.
 
 use conic_fabric::{Address, Core};
-use conic_interface::ccnic::{Descriptor, Features, Flags, Packing, Signal};
+use conic_interface::ccnic::{Consumer, Descriptor, Features, Flags, Packing, Producer, Signal};
+use conic_interface::with_policy;
 
 use crate::common::*;
 
@@ -283,6 +284,30 @@ fn retained_segments_come_back_in_order_once_read() {
             }
             assert_eq!(next, round + 1, "{features}");
         }
+    }
+}
+
+#[test]
+fn a_slot_of_which_a_part_is_still_to_be_handed_out_is_not_released() {
+    for features in all_features().into_iter().filter(|features| features.packing == Packing::Grouped) {
+        let (map, memory) = world(features, geometry(16, [64, 64, 4], 0));
+        let (ring, sender, receiver) = (map.queues[0].transmit, memory.core("sender"), memory.core("receiver"));
+        let packets = [1, 2, 3].map(|index| Descriptor::new(map.pool.classes[0].start.lines(2 * index), 64));
+        with_policy!(features, P => {
+            let (mut producer, mut consumer) = (Producer::<P>::new(ring), Consumer::<P>::new(ring, false));
+            assert_eq!(producer.send(&sender, &packets), 3);
+            for packet in &packets {
+                // A payload that was retained may be read until its slot is released.
+                assert_eq!(producer.released(&sender), 0, "{features}: released before it was received");
+                let mut out = [Descriptor::BLANK; 1];
+                assert_eq!(consumer.receive(&receiver, &mut out, || None), 1, "{features}");
+                assert_eq!(out[0], *packet, "{features}");
+                consumer.release(&receiver);
+            }
+            // Credits come in batches, or when there is nothing more.
+            assert_eq!(consumer.receive(&receiver, &mut [Descriptor::BLANK; 1], || None), 0);
+            assert_eq!(producer.released(&sender), 1, "{features}");
+        });
     }
 }
 
