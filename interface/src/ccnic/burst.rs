@@ -3,7 +3,7 @@
 use conic_fabric::{Address, Core, lines_of};
 
 use super::{Descriptor, Flags, Host, MAX_SEGMENTS, Map, Nic, Policy};
-use crate::burst::{HostQueue, NicQueue, Packet};
+use crate::burst::{HostQueue, NicQueue, Packet, fetch_ahead};
 use crate::with_policy;
 
 /// Packets that the NIC handles in one round.
@@ -151,6 +151,9 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         }
         let (mut deliver, mut start) = (0, 0);
         while start < self.count {
+            if let Some(next) = self.polled[..self.count].get(start + 1) {
+                fetch_ahead(self.nic.core(), next);
+            }
             let (segments, received) = self.receive(start);
             start += segments;
             match received {
