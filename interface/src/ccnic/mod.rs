@@ -13,6 +13,38 @@
 //! | `host`, `nic` | the two halves and their burst calls (Figure 5) |
 //! | `retained` | what the host sent and keeps |
 //! | `recovery` | starting over when a side has died |
+//!
+//! # Use
+//!
+//! ```
+//! use conic_fabric::{Address, Core};
+//! use conic_interface::burst::NicQueue;
+//! use conic_interface::ccnic::{Descriptor, Features, Geometry, Host, Map, Nic, PhaseCredit, Wire, prepare};
+//! use conic_native::{Memory, NativeCore, Pages};
+//!
+//! // One region for one client: both sides derive from geometry and features where everything lies.
+//! let map = Map::new(Geometry::default(), Features::best()).expect("a geometry that can be");
+//! let memory = Memory::create(&map.layout, Pages::HugeIfAvailable).expect("memory");
+//! let core = NativeCore::new(&memory);
+//! prepare(&core, &map);
+//! // Each half belongs to one thread; here one thread plays both, and the NIC is a wire.
+//! let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
+//! let mut nic = Wire::new(Nic::<_, PhaseCredit>::new(core, &map, 0));
+//!
+//! let mut buffer = [Address(0)];
+//! assert_eq!(host.buf_alloc(60, &mut buffer), 1);
+//! host.core().write_bytes(buffer[0], &[7; 60]);
+//! assert_eq!(host.tx_burst(&[Descriptor::new(buffer[0], 60)]), 1);
+//!
+//! assert_eq!(nic.turn_around(), 1);
+//!
+//! let mut packets = [Descriptor::BLANK; 32];
+//! assert_eq!(host.rx_burst(&mut packets), 1);
+//! let mut payload = [0; 60];
+//! host.core().read_bytes(packets[0].address(), &mut payload);
+//! assert_eq!(payload, [7; 60]);
+//! host.buf_free(&[packets[0].address()]);
+//! ```
 
 mod burst;
 mod descriptor;
