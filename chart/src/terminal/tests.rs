@@ -130,6 +130,11 @@ fn bars_are_as_long_as_their_values() {
     for (i, value) in [10.0, 20.0, 40.0, 5.0].into_iter().enumerate() {
         assert!((length(i) - length(2) * value / 40.0).abs() <= 1.0, "{text}");
     }
+    let labels = text.lines().last().expect("labels");
+    let tick = labels.find(" 40 ").expect("a tick at 40") + 2;
+    let longest = text.lines().find(|l| l.contains("bar 2")).expect("a bar");
+    let end = longest.chars().take(longest.find('#').expect("a bar")).count() + length(2) as usize - 1;
+    assert!(end.abs_diff(tick) <= 1, "the bar of 40 ends at the tick of 40\n{text}");
 }
 
 #[test]
