@@ -140,7 +140,7 @@ fn changes() -> Chart {
 fn agreement() -> Chart {
     let points = |shift: f64, hollow: bool| {
         (0..9).map(move |i| {
-            let paper = 80.0 * 1.9f64.powi(i);
+            let paper = if hollow { 110.0 } else { 80.0 } * 1.9f64.powi(i);
             let wobble = [0.04, -0.09, 0.02, 0.16, -0.03, -0.12, 0.07, 0.01, -0.05][i as usize];
             Point::new(paper, paper * (1.0 + shift + wobble)).hollow(hollow)
         })

@@ -4,7 +4,7 @@ use super::labels::Rect;
 use super::page::{Key, MARGIN, Page, TEXT_SIZE, TICK_SIZE};
 use super::xy::{apart, tick_width};
 use crate::format::{quantity, significant};
-use crate::model::{Bar, Chart};
+use crate::model::{Bar, Chart, Mark};
 use crate::plan::{BarPlan, PlannedBar, left_out_text};
 use crate::text::{cut, ems};
 
@@ -16,28 +16,33 @@ const MOST_ROW: f64 = 52.0;
 pub(super) fn draw(chart: &Chart, plan: &BarPlan, width: f64, height: f64) -> String {
     let mut keys = Vec::new();
     if plan.has_hollow() && !chart.hollow_means.is_empty() {
-        keys.push((Key::HollowBar, chart.hollow_means.clone()));
+        let key = if plan.dots { Key::Hollow } else { Key::HollowBar };
+        keys.push((key, chart.hollow_means.clone()));
     }
     let mut page = Page::new(width);
     let top = page.header(chart, &keys) + guide_room(plan);
     let under = TICK_SIZE + TEXT_SIZE * 1.5 + 22.0 + if plan.left_out > 0 { 18.0 } else { 0.0 };
     let count = plan.bars.len() as f64;
     let row = ((height - MARGIN - under - top) / count).clamp(LEAST_ROW, MOST_ROW);
-    let label_room = 0.4 * width;
+    let label_room = 0.35 * width;
     let fits = |s: &str| ems(s) * TEXT_SIZE * 1.06 <= label_room;
     let labels: Vec<String> = plan.bars.iter().map(|b| cut(&b.bar.label, "…", fits)).collect();
     let widest =
         |texts: &mut dyn Iterator<Item = String>| texts.map(|t| ems(&t) * TEXT_SIZE * 1.06).fold(0.0, f64::max);
     let left = MARGIN + widest(&mut labels.iter().cloned()) + 10.0;
-    let values = widest(&mut plan.bars.iter().map(|b| value_text(b.bar, "")));
-    let plot = Rect { left, top, right: (width - MARGIN - values - 8.0).max(left + 60.0), bottom: top + row * count };
+    let value_fits = |s: &str| ems(s) * TEXT_SIZE * 1.06 <= 0.25 * width;
+    let values: Vec<String> = plan.bars.iter().map(|b| cut(&value_text(b.bar), "…", value_fits)).collect();
+    let value_room = widest(&mut values.iter().cloned());
+    let plot =
+        Rect { left, top, right: (width - MARGIN - value_room - 8.0).max(left + 60.0), bottom: top + row * count };
     let height = plot.bottom + under + MARGIN;
     draw_axis(&mut page, plan, &plot);
-    for (i, (bar, label)) in plan.bars.iter().zip(&labels).enumerate() {
-        let middle = plot.top + (i as f64 + 0.5) * row;
-        draw_bar(&mut page, plan, &plot, bar, label, middle, row);
-    }
+    // Below the bars, so that the halo of a value keeps the line off its digits.
     draw_guides(&mut page, plan, &plot);
+    for (i, (bar, texts)) in plan.bars.iter().zip(labels.iter().zip(&values)).enumerate() {
+        let middle = plot.top + (i as f64 + 0.5) * row;
+        draw_bar(&mut page, plan, &plot, bar, texts, middle, row);
+    }
     if let Some(text) = left_out_text(plan.left_out, "bar") {
         page.text(MARGIN, height - MARGIN + 4.0, "note", "start", &text);
     }
@@ -50,12 +55,9 @@ fn guide_room(plan: &BarPlan) -> f64 {
     6.0 + named.count() as f64 * TEXT_SIZE * 1.4
 }
 
-/// "31.2 -23%".
-fn value_text(bar: &Bar, unit: &str) -> String {
-    let value = match unit {
-        "" => significant(bar.value, 3),
-        unit => quantity(bar.value, unit),
-    };
+/// "31.2  -23%".
+fn value_text(bar: &Bar) -> String {
+    let value = significant(bar.value, 3);
     match bar.annotation.is_empty() {
         true => value,
         false => format!("{value}  {}", bar.annotation),
@@ -83,7 +85,15 @@ fn draw_axis(page: &mut Page, plan: &BarPlan, plot: &Rect) {
     page.text(plot.right, under, "axis", "end", &heading);
 }
 
-fn draw_bar(page: &mut Page, plan: &BarPlan, plot: &Rect, bar: &PlannedBar, label: &str, middle: f64, row: f64) {
+fn draw_bar(
+    page: &mut Page,
+    plan: &BarPlan,
+    plot: &Rect,
+    bar: &PlannedBar,
+    (label, value): (&String, &String),
+    middle: f64,
+    row: f64,
+) {
     let strong = if bar.bar.highlight { "label strong" } else { "label" };
     let base = middle + TEXT_SIZE * 0.36;
     page.text(plot.left - 10.0, base, strong, "end", label);
@@ -98,7 +108,6 @@ fn draw_bar(page: &mut Page, plan: &BarPlan, plot: &Rect, bar: &PlannedBar, labe
     page.open_titled(&format!("{}: {}", bar.bar.label, describe_bar(bar.bar, &plan.axis.unit)));
     if plan.dots {
         page.line((place(0.0), middle), (end, middle), "spread");
-        page.mark(0, crate::model::Mark::Scatter, (end, middle), bar.bar.hollow);
     } else {
         let class = if bar.bar.hollow { "hollow" } else { "mark" };
         page.rectangle(zero.min(end), middle - half, (end - zero).abs(), 2.0 * half, class);
@@ -111,11 +120,15 @@ fn draw_bar(page: &mut Page, plan: &BarPlan, plot: &Rect, bar: &PlannedBar, labe
         page.line((high, middle - 4.0), (high, middle + 4.0), "whisker");
         beyond = beyond.max(high);
     }
+    if plan.dots {
+        // Above the whisker, which is often no longer than the dot.
+        page.mark(0, Mark::Scatter, (end, middle), bar.bar.hollow);
+    }
     page.close();
     page.close();
     // A bar to the left has its value on the right of zero, where nothing else is.
     let x = beyond.max(zero) + 8.0;
-    page.text(x, base, &format!("{strong} halo"), "start", &value_text(bar.bar, ""));
+    page.text(x, base, &format!("{strong} halo"), "start", value);
 }
 
 fn draw_guides(page: &mut Page, plan: &BarPlan, plot: &Rect) {

@@ -30,7 +30,12 @@ pub(super) fn draw(screen: &mut Screen, chart: &Chart, plan: &BarPlan) {
         top += 1;
     }
     if plan.has_hollow() && !chart.hollow_means.is_empty() {
-        let sign = if ascii { "=" } else { "░" };
+        let sign = match (plan.dots, ascii) {
+            (true, true) => 'o',
+            (true, false) => '○',
+            (false, true) => '=',
+            (false, false) => '░',
+        };
         let meaning = printable(&chart.hollow_means, ascii);
         screen.text(0, top, &format!("{sign} {meaning}"), None);
         top += 1;

@@ -32,7 +32,7 @@ pub(super) fn draw(screen: &mut Screen, chart: &Chart, plan: &XyPlan) {
     let height = screen.height.saturating_sub(top + 3).max(3);
     let y = plan.y.fitting_ticks((height / 3).max(2), |ticks| rows_apart(ticks, height));
     let left = y.major.iter().map(|t| columns(&printable(&t.label, ascii))).max().unwrap_or(0) + 2;
-    let plot = Plot { left, top, width: screen.width - left - 1, height };
+    let plot = Plot { left, top, width: screen.width - left, height };
     let x = plan.x.fitting_ticks(12, |ticks| spread_labels(ticks, &plot, screen.width, ascii).is_some());
     axes(screen, &plot, &x, &y);
     for guide in &plan.guides {
@@ -45,7 +45,7 @@ pub(super) fn draw(screen: &mut Screen, chart: &Chart, plan: &XyPlan) {
     }
     // Glyphs come last, so that no line hides a point.
     for (index, series) in plan.series.iter().enumerate() {
-        draw_points(screen, &plot, index, series);
+        draw_points(screen, &plot, index, glyph_number(plan, index), series);
     }
     guide_labels(screen, &plot, plan);
     if let Some(text) = left_out_text(plan.left_out, "point") {
@@ -76,15 +76,22 @@ fn glyph(index: usize, mark: Mark, hollow: bool, ascii: bool) -> char {
     }
 }
 
+/// Number of a series among those that draw from the same list of glyphs.
+fn glyph_number(plan: &XyPlan, index: usize) -> usize {
+    let published = |s: &&PlannedSeries| s.mark == Mark::Published;
+    match plan.series[index].mark {
+        Mark::Published => plan.series[..index].iter().filter(published).count(),
+        Mark::Line | Mark::Scatter => index,
+    }
+}
+
 /// Writes the legend, wrapped; returns the first free line.
 fn legend(screen: &mut Screen, chart: &Chart, plan: &XyPlan, top: usize) -> usize {
     let ascii = screen.style.ascii;
     let mut entries: Vec<(String, String, Option<usize>)> = Vec::new();
-    let published_before = |index: usize| plan.series[..index].iter().filter(|s| s.mark == Mark::Published).count();
     for (index, series) in plan.series.iter().enumerate() {
         let missing = if series.points.is_empty() { " (no data)" } else { "" };
-        let number = if series.mark == Mark::Published { published_before(index) } else { index };
-        let sign = glyph(number, series.mark, false, ascii).to_string();
+        let sign = glyph(glyph_number(plan, index), series.mark, false, ascii).to_string();
         let name = format!("{}{missing}", printable(series.name, ascii));
         if !name.is_empty() {
             entries.push((sign, name, Some(index)));
@@ -177,15 +184,15 @@ fn draw_lines(screen: &mut Screen, plot: &Plot, index: usize, series: &PlannedSe
     }
 }
 
-fn draw_points(screen: &mut Screen, plot: &Plot, index: usize, series: &PlannedSeries) {
+fn draw_points(screen: &mut Screen, plot: &Plot, index: usize, number: usize, series: &PlannedSeries) {
     let count = series.points.len();
     let every = match series.mark {
         Mark::Line if count > GLYPHS_ON_ALL => count.div_ceil(GLYPHS_ON_LONG),
         _ => 1,
     };
     for (i, placed) in series.points.iter().enumerate() {
-        if i % every == 0 || i + 1 == count {
-            let sign = glyph(index, series.mark, placed.point.hollow, screen.style.ascii);
+        if i.is_multiple_of(every) || i + 1 == count {
+            let sign = glyph(number, series.mark, placed.point.hollow, screen.style.ascii);
             let (x, y) = placed.at;
             screen.put(plot.column(x), plot.row(y), sign, Some(index));
         }
