@@ -164,3 +164,42 @@ fn pool(layout: &mut Layout, geometry: &Geometry) -> PoolMap {
     let objects = layout.add("objects", geometry.object_bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
     PoolMap { classes, objects, object_bytes: geometry.object_bytes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_at_rest_takes_less_than_a_mebibyte() {
+        let geometry = Geometry { queues: 1, descriptors: 256, buffers: [512, 0, 0], object_bytes: 0 };
+        for features in [Features::paper(), Features::best()] {
+            let bytes = Map::new(geometry, features).expect("a geometry that can be").layout.bytes();
+            assert!(bytes <= 96 << 10, "256 descriptors and 512 small buffers take {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_laid_out_is_refused_with_the_reason() {
+        let good = Geometry::default();
+        for (bad, reason) in [
+            (Geometry { queues: 0, ..good }, "at least one queue"),
+            (Geometry { descriptors: 100, ..good }, "power of two"),
+            (Geometry { descriptors: 2, ..good }, "4 to 2^20"),
+            (Geometry { buffers: [3, 0, 0], ..good }, "128-byte buffers"),
+            (Geometry { buffers: [0, 0, 0], ..good }, "without buffers"),
+        ] {
+            let error = Map::new(bad, Features::best()).expect_err("a geometry that cannot be").to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_ring_lives_with_its_writer() {
+        let map = Map::new(Geometry { queues: 2, ..Geometry::default() }, Features::best()).expect("two queues");
+        for queue in &map.queues {
+            let home = |at| map.layout.segment_of(at).expect("a segment of the layout").home;
+            assert_eq!((home(queue.transmit.ring), home(queue.receive.ring)), (Home::Host, Home::Nic));
+            assert_eq!((home(queue.transmit.credit), home(queue.receive.credit)), (Home::Nic, Home::Host));
+        }
+    }
+}
