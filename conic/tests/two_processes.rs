@@ -96,14 +96,14 @@ fn exchange<P: Policy>(features: Features, packets: u64, packet_size: u16) {
     let nic = region.start();
     let mut host = Host::<_, P>::new(NativeCore::new(&region.memory), &region.map, 0);
     let mut application = ClosedLoop::new(Lent(&mut host), Workload { packet_size, ..WORKLOAD });
-    while application.received() < packets {
+    while application.account().received() < packets {
         application.step();
     }
     let patience = Time::from_nanoseconds(5_000_000_000);
     let deadline = application.queue().core().now() + patience;
     application.drain(deadline);
-    let received = application.received();
-    assert_eq!((application.lost(), application.corrupt()), (0, 0), "{features}");
+    let received = application.account().received();
+    assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "{features}");
     let report = nic.stop().expect("a NIC that ends in order");
     assert_eq!((report.turned_around, report.dropped, report.refused), (received, 0, 0), "{features}");
     region.assert_whole(&host, "after the end");
@@ -132,20 +132,28 @@ fn kill<P: Policy>(features: Features, kills: u32, random: &mut impl FnMut() -> 
         let mut application = ClosedLoop::new(Lent(&mut host), WORKLOAD);
         // Some die before their first packet, the others between any two instructions of the loop.
         let packets = if random().is_multiple_of(8) { 0 } else { random() % 4096 };
-        while application.received() < packets {
+        while application.account().received() < packets {
             application.step();
         }
         for _ in 0..random() % 256 {
             application.step();
         }
-        assert_eq!((application.lost(), application.corrupt()), (0, 0), "before the kill, {features}");
+        assert_eq!(
+            (application.account().lost(), application.account().corrupt()),
+            (0, 0),
+            "before the kill, {features}"
+        );
         nic.kill().expect("a process that can be killed");
         // What the NIC had delivered whole comes out, in order; the rest of what was in flight is lost with it.
         let deadline = application.queue().core().now() + Time::from_nanoseconds(200_000);
         application.drain(deadline);
-        assert_eq!(application.corrupt(), 0, "after the kill, {features}");
-        assert!(application.lost() <= WORKLOAD.window, "{} packets are lost, {features}", application.lost());
-        passed += application.received();
+        assert_eq!(application.account().corrupt(), 0, "after the kill, {features}");
+        assert!(
+            application.account().lost() <= WORKLOAD.window,
+            "{} packets are lost, {features}",
+            application.account().lost()
+        );
+        passed += application.account().received();
         drop(application);
         let (recovered, lost) = host.recover(&region.map, 0, []);
         host = recovered;

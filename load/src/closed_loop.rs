@@ -3,7 +3,8 @@
 use conic_fabric::{Address, Core, Line, Time, lines_of};
 use conic_interface::burst::{HostQueue, Packet, fetch_ahead};
 
-use crate::Latency;
+use crate::Account;
+use crate::account::pattern;
 
 /// Most packets in one burst.
 const MOST: usize = 256;
@@ -30,22 +31,12 @@ pub struct Workload {
 pub struct ClosedLoop<Q> {
     queue: Q,
     workload: Workload,
-    sent: u64,
-    received: u64,
+    account: Account,
     /// Packets that were written and did not fit into the ring.
     waiting: [Packet; MOST],
     waiting_count: usize,
     /// Room that a burst is received into, and its buffers; kept, because clearing it anew costs more than a packet.
     burst: Box<([Packet; MOST], [Address; MOST])>,
-    latency: Latency,
-    lost: u64,
-    corrupt: u64,
-}
-
-/// The word that a packet's payload is filled with.
-#[inline(always)]
-fn pattern(sequence: u64) -> u64 {
-    sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl<Q: HostQueue> ClosedLoop<Q> {
@@ -60,14 +51,10 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         ClosedLoop {
             queue,
             workload,
-            sent: 0,
-            received: 0,
+            account: Account::default(),
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
             burst: Box::new(([Packet::BLANK; MOST], [Address(0); MOST])),
-            latency: Latency::new(),
-            lost: 0,
-            corrupt: 0,
         }
     }
 
@@ -76,29 +63,14 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         &mut self.queue
     }
 
-    /// Packets received so far.
-    pub fn received(&self) -> u64 {
-        self.received
+    /// What became of its packets.
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
-    /// Packets that never came back although later ones did.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// Packets that came back with another payload, out of order, or twice.
-    pub fn corrupt(&self) -> u64 {
-        self.corrupt
-    }
-
-    /// The latencies so far.
-    pub fn latency(&self) -> &Latency {
-        &self.latency
-    }
-
-    /// Forgets the latencies so far, at the end of a warm-up.
-    pub fn forget_latency(&mut self) {
-        self.latency = Latency::new();
+    /// The same, to forget a warm-up's latencies.
+    pub fn account_mut(&mut self) -> &mut Account {
+        &mut self.account
     }
 
     /// Sends what the window allows, receives what has come, and returns how many came.
@@ -117,9 +89,8 @@ impl<Q: HostQueue> ClosedLoop<Q> {
     pub fn drain(&mut self, deadline: Time) {
         let keep = self.workload.window;
         self.workload.window = 0;
-        while self.waiting_count > 0 || self.received + self.lost < self.sent {
-            if self.step() == 0 && self.queue.core().now() > deadline {
-                self.lost += self.sent - self.received - self.lost;
+        while self.waiting_count > 0 || self.account.in_flight() > 0 {
+            if self.step() == 0 && self.account.gives_up(self.queue.core().now(), deadline) {
                 break;
             }
         }
@@ -129,8 +100,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
     #[inline(always)]
     fn send(&mut self) -> usize {
         if self.waiting_count == 0 {
-            let in_flight = self.sent - self.received - self.lost;
-            let room = self.workload.window.saturating_sub(in_flight) as usize;
+            let room = self.workload.window.saturating_sub(self.account.in_flight()) as usize;
             let count = room.min(self.workload.transmit_burst);
             if count == 0 {
                 return 0;
@@ -154,13 +124,14 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let now = core.now().picoseconds();
         let lines = lines_of(u64::from(size));
         for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
-            let word = pattern(self.sent);
-            core.write_line(at, &Line([now, self.sent, word, word, word, word, word, word]));
+            let sequence = self.account.sent;
+            let word = pattern(sequence);
+            core.write_line(at, &Line([now, sequence, word, word, word, word, word, word]));
             for index in 1..lines {
                 core.write_line(at.lines(index), &Line([word; 8]));
             }
             *space = Packet::new(at, size);
-            self.sent += 1;
+            self.account.sent += 1;
         }
         self.waiting_count = count;
     }
@@ -180,15 +151,19 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             if let Some(next) = self.burst.0[..count].get(index + 1) {
                 fetch_ahead(self.queue.core(), next);
             }
-            let written = self.read(&packet, &mut difference);
+            let (written, sequence) = self.read(&packet, &mut difference);
+            self.account.enter(sequence);
+            if packet.length() != self.workload.packet_size {
+                self.account.spoilt();
+            }
             if written != stamp {
-                self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), same_stamp);
+                self.account.took(stamp, now, same_stamp);
                 (stamp, same_stamp) = (written, 0);
             }
             same_stamp += 1;
             self.burst.1[index] = packet.address();
         }
-        self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), same_stamp);
+        self.account.took(stamp, now, same_stamp);
         if difference != Line::ZERO {
             self.count_corrupt(count);
         }
@@ -196,10 +171,10 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         count
     }
 
-    /// Reads a packet whole and returns its time stamp. What its payload has other than it should is added to
+    /// Reads a packet whole and returns its time stamp and sequence number. What its payload has other than it should is added to
     /// `difference`, lane by lane: a burst is judged once.
     #[inline(always)]
-    fn read(&mut self, packet: &Packet, difference: &mut Line) -> u64 {
+    fn read(&self, packet: &Packet, difference: &mut Line) -> (u64, u64) {
         let core = self.queue.core();
         let mut first = core.read_line(packet.address());
         let [stamp, sequence, ..] = first.0;
@@ -215,38 +190,19 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             line.0.iter_mut().skip((size - 64 * index as usize) / 8).for_each(|lane| *lane = word);
             add_difference(difference, &line, [word; 8]);
         }
-        let expected = self.received + self.lost;
-        if sequence != expected || packet.length() != self.workload.packet_size {
-            return self.misread(sequence, expected, stamp);
-        }
-        self.received += 1;
-        stamp
+        (stamp, sequence)
     }
 
     /// Looks again at a burst in which some payload was wrong, packet by packet.
     #[cold]
     fn count_corrupt(&mut self, count: usize) {
         for index in 0..count {
-            let (packet, mut difference) = (self.burst.0[index], Line::ZERO);
-            let (received, lost, corrupt) = (self.received, self.lost, self.corrupt);
-            self.read(&packet, &mut difference);
-            (self.received, self.lost, self.corrupt) = (received, lost, corrupt);
-            self.corrupt += u64::from(difference != Line::ZERO);
+            let mut difference = Line::ZERO;
+            self.read(&self.burst.0[index], &mut difference);
+            if difference != Line::ZERO {
+                self.account.spoilt();
+            }
         }
-    }
-
-    #[cold]
-    fn misread(&mut self, sequence: u64, expected: u64, stamp: u64) -> u64 {
-        if sequence < expected || sequence >= self.sent {
-            // One that came twice, or whose number cannot be believed, answers none that was sent.
-            self.corrupt += 1;
-            return stamp;
-        }
-        // The right number in a packet of another length is a corrupt packet too.
-        self.corrupt += u64::from(sequence == expected);
-        self.lost += sequence - expected;
-        self.received += 1;
-        stamp
     }
 }
 

@@ -1,9 +1,11 @@
 //! Traffic over an interface, and what it measures. It runs in every world: its clock is the core's.
 
+mod account;
 mod closed_loop;
 mod latency;
 pub mod limits;
 pub mod message_loop;
 
+pub use account::Account;
 pub use closed_loop::{ClosedLoop, Workload};
 pub use latency::Latency;

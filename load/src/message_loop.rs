@@ -3,7 +3,8 @@
 use conic_fabric::{Core, Line, Time};
 use conic_interface::{cachable_queue, fastforward};
 
-use crate::Latency;
+use crate::Account;
+use crate::account::pattern;
 
 /// The end of a message queue that sends.
 pub trait SendPacket {
@@ -176,16 +177,7 @@ pub struct MessageLoop<S, R> {
     come: Vec<u64>,
     /// Whether `packet` has been written and has not gone.
     waiting: bool,
-    sent: u64,
-    received: u64,
-    lost: u64,
-    corrupt: u64,
-    latency: Latency,
-}
-
-/// The word that a packet's payload is filled with.
-fn pattern(sequence: u64) -> u64 {
-    sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    account: Account,
 }
 
 impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
@@ -200,37 +192,18 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
             packet: vec![0; words],
             come: vec![0; words],
             waiting: false,
-            sent: 0,
-            received: 0,
-            lost: 0,
-            corrupt: 0,
-            latency: Latency::new(),
+            account: Account::default(),
         }
     }
 
-    /// Packets received so far.
-    pub fn received(&self) -> u64 {
-        self.received
+    /// What became of its packets.
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
-    /// Packets that never came.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// Packets that came with another payload or out of order.
-    pub fn corrupt(&self) -> u64 {
-        self.corrupt
-    }
-
-    /// The latencies so far.
-    pub fn latency(&self) -> &Latency {
-        &self.latency
-    }
-
-    /// Forgets the latencies so far, at the end of a warm-up.
-    pub fn forget_latency(&mut self) {
-        self.latency = Latency::new();
+    /// The same, to forget a warm-up's latencies.
+    pub fn account_mut(&mut self) -> &mut Account {
+        &mut self.account
     }
 
     /// Sends what the window allows, receives what has come, and returns how many came.
@@ -247,9 +220,8 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
     /// Receives what is still in flight until nothing is or `deadline` has passed; what has not come by then is lost.
     pub fn drain(&mut self, deadline: Time) {
         let keep = std::mem::replace(&mut self.window, 0);
-        while self.waiting || self.received + self.lost < self.sent {
-            if self.step() == 0 && self.sender.core().now() > deadline {
-                self.lost += self.sent - self.received - self.lost;
+        while self.waiting || self.account.in_flight() > 0 {
+            if self.step() == 0 && self.account.gives_up(self.sender.core().now(), deadline) {
                 break;
             }
         }
@@ -258,7 +230,7 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
 
     #[inline(always)]
     fn send(&mut self) -> usize {
-        let room = self.window.saturating_sub(self.sent - self.received - self.lost).min(self.burst);
+        let room = self.window.saturating_sub(self.account.in_flight()).min(self.burst);
         if room == 0 && !self.waiting {
             return 0;
         }
@@ -269,10 +241,11 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
                 if count == room as usize {
                     return count;
                 }
-                let word = pattern(self.sent);
-                self.packet[..2].copy_from_slice(&[now, self.sent]);
+                let sequence = self.account.sent;
+                let word = pattern(sequence);
+                self.packet[..2].copy_from_slice(&[now, sequence]);
                 self.packet[2..].fill(word);
-                self.sent += 1;
+                self.account.sent += 1;
                 self.waiting = true;
             }
             if !self.sender.try_send(&self.packet) {
@@ -291,11 +264,11 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
             let (stamp, sequence) = (self.come[0], self.come[1]);
             let word = pattern(sequence);
             let difference = self.come[2..].iter().fold(0, |sum, other| sum | (other ^ word));
-            if difference != 0 || sequence != self.received {
-                self.corrupt += 1;
+            self.account.enter(sequence);
+            if difference != 0 {
+                self.account.spoilt();
             }
-            self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), 1);
-            self.received += 1;
+            self.account.took(stamp, now, 1);
             count += 1;
         }
         count

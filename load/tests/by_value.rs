@@ -34,8 +34,12 @@ fn packets_of_every_size_come_back_over_cachable_queues() {
             application.step();
             echo.turn_around();
         }
-        assert!(application.received() > 1000, "{} packets of {size} bytes", application.received());
-        assert_eq!((application.lost(), application.corrupt()), (0, 0), "packets of {size} bytes");
+        assert!(
+            application.account().received() > 1000,
+            "{} packets of {size} bytes",
+            application.account().received()
+        );
+        assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "packets of {size} bytes");
     }
 }
 
@@ -57,8 +61,12 @@ fn packets_of_every_size_come_back_over_fastforward_queues() {
             application.step();
             echo.turn_around();
         }
-        assert!(application.received() > 1000, "{} packets of {size} bytes", application.received());
-        assert_eq!((application.lost(), application.corrupt()), (0, 0), "packets of {size} bytes");
+        assert!(
+            application.account().received() > 1000,
+            "{} packets of {size} bytes",
+            application.account().received()
+        );
+        assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "packets of {size} bytes");
     }
 }
 
@@ -74,7 +82,7 @@ fn what_nobody_sends_back_is_lost() {
     let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 3, 5);
     application.step();
     application.drain(Time::ZERO);
-    assert_eq!((application.received(), application.lost()), (0, 3));
+    assert_eq!((application.account().received(), application.account().lost()), (0, 3));
 }
 
 #[test]
@@ -95,7 +103,7 @@ fn what_comes_back_changed_is_corrupt() {
     }
     application.step();
     // Word 0 of the first slot is the time stamp; word 0 of the second is payload.
-    assert_eq!((application.received(), application.corrupt()), (1, 1));
+    assert_eq!((application.account().received(), application.account().corrupt()), (1, 1));
 }
 
 #[test]
@@ -116,8 +124,12 @@ fn packets_of_every_size_come_back_over_the_ring() {
             wire.turn_around();
         }
         application.drain(soon());
-        assert!(application.received() > 1000, "{} packets of {size} bytes", application.received());
-        assert_eq!((application.lost(), application.corrupt()), (0, 0), "packets of {size} bytes");
+        assert!(
+            application.account().received() > 1000,
+            "{} packets of {size} bytes",
+            application.account().received()
+        );
+        assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "packets of {size} bytes");
         assert_eq!((wire.refused(), wire.dropped()), (0, 0));
     }
 }

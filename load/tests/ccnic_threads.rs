@@ -44,14 +44,14 @@ fn run<P: Policy>(features: Features, geometry: Geometry, workload: Workload, pa
         |queue| {
             let host = Host::<_, P>::new(NativeCore::new(memory), map, queue);
             let mut application = ClosedLoop::new(host, workload);
-            while application.received() < packets {
+            while application.account().received() < packets {
                 if application.step() == 0 {
                     yield_core();
                 }
-                assert_eq!(application.lost() + application.corrupt(), 0, "{features}");
+                assert_eq!(application.account().lost() + application.account().corrupt(), 0, "{features}");
             }
             application.drain(Time::NEVER);
-            assert_eq!(application.lost() + application.corrupt(), 0, "{features}");
+            assert_eq!(application.account().lost() + application.account().corrupt(), 0, "{features}");
             assert_eq!(application.queue().faults(), Default::default(), "{features}");
             application.queue().drain();
         },

@@ -165,19 +165,19 @@ fn serve<N: Turn>(nics: &mut [N], stop: &Flag) {
 
 fn drive<T: Traffic>(mut loops: Vec<T>, span: Span) -> Outcome {
     work(&mut loops, clock::now() + span.warm_up);
-    loops.iter_mut().for_each(Traffic::forget_latency);
-    let before: u64 = loops.iter().map(Traffic::received).sum();
+    loops.iter_mut().for_each(|one| one.account_mut().forget_latency());
+    let before: u64 = loops.iter().map(|one| one.account().received()).sum();
     let start = clock::now();
     work(&mut loops, start + span.measured);
     let seconds = clock::now().since(start).seconds();
-    let packets = loops.iter().map(Traffic::received).sum::<u64>() - before;
+    let packets = loops.iter().map(|one| one.account().received()).sum::<u64>() - before;
     let mut outcome = Outcome::none();
     (outcome.packets, outcome.rate) = (packets, packets as f64 / seconds);
     for one in &mut loops {
-        outcome.latency.add(one.latency());
+        outcome.latency.add(one.account().latency());
         one.drain(clock::now() + DRAIN);
-        outcome.lost += one.lost();
-        outcome.corrupt += one.corrupt();
+        outcome.lost += one.account().lost();
+        outcome.corrupt += one.account().corrupt();
     }
     outcome
 }

@@ -10,7 +10,7 @@ use conic_load::message_loop::{
     CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, ReceivePacket,
     SendPacket, message_lines, slots_of,
 };
-use conic_load::{ClosedLoop, Latency, Workload};
+use conic_load::{Account, ClosedLoop, Workload};
 use conic_native::NativeCore;
 
 use super::{Failure, Setup};
@@ -31,16 +31,10 @@ pub trait Link: Send + Sync + 'static {
 pub trait Traffic {
     /// Sends and receives some.
     fn step(&mut self);
-    /// Packets received so far.
-    fn received(&self) -> u64;
-    /// Packets lost so far.
-    fn lost(&self) -> u64;
-    /// Packets that came back changed, so far.
-    fn corrupt(&self) -> u64;
-    /// The latencies so far.
-    fn latency(&self) -> &Latency;
-    /// Forgets them.
-    fn forget_latency(&mut self);
+    /// What became of its packets.
+    fn account(&self) -> &Account;
+    /// The same, to forget a warm-up's latencies.
+    fn account_mut(&mut self) -> &mut Account;
     /// Receives what is in flight.
     fn drain(&mut self, deadline: Time);
 }
@@ -60,20 +54,11 @@ macro_rules! traffic {
             fn step(&mut self) {
                 self.step();
             }
-            fn received(&self) -> u64 {
-                self.received()
+            fn account(&self) -> &Account {
+                self.account()
             }
-            fn lost(&self) -> u64 {
-                self.lost()
-            }
-            fn corrupt(&self) -> u64 {
-                self.corrupt()
-            }
-            fn latency(&self) -> &Latency {
-                self.latency()
-            }
-            fn forget_latency(&mut self) {
-                self.forget_latency();
+            fn account_mut(&mut self) -> &mut Account {
+                self.account_mut()
             }
             fn drain(&mut self, deadline: Time) {
                 self.drain(deadline);
