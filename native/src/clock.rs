@@ -1,6 +1,6 @@
 //! The cycle clock, converted to picoseconds in one place.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conic_fabric::Time;
@@ -11,27 +11,35 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 /// Readings of which the tightest is taken at either end.
 const READINGS: usize = 50;
 
-#[derive(Clone, Copy)]
-struct Scale {
-    start: u64,
-    /// Picoseconds a tick, times 2^32.
-    picoseconds_fixed: u64,
-}
-
-static SCALE: OnceLock<Scale> = OnceLock::new();
+/// The counter when the process first asked.
+static START: AtomicU64 = AtomicU64::new(0);
+/// Picoseconds a tick, times 2^32; zero until it is known.
+static PICOSECONDS_FIXED: AtomicU64 = AtomicU64::new(0);
+/// Whether some thread compares the clocks, or has.
+static CLAIMED: AtomicBool = AtomicBool::new(false);
 
 /// The time since the process first asked, from the time-stamp counter (constant rate, synchronised between cores on
 /// every x86-64 machine that says `constant_tsc` and `nonstop_tsc`).
 #[inline(always)]
 pub fn now() -> Time {
-    let scale = SCALE.get_or_init(calibrate);
-    let elapsed = ticks().wrapping_sub(scale.start);
-    Time::from_picoseconds(((u128::from(elapsed) * u128::from(scale.picoseconds_fixed)) >> 32) as u64)
+    let fixed = picoseconds_fixed();
+    // Relaxed: written before the release that `picoseconds_fixed` acquired, and never again.
+    let elapsed = ticks().wrapping_sub(START.load(Ordering::Relaxed));
+    Time::from_picoseconds(((u128::from(elapsed) * u128::from(fixed)) >> 32) as u64)
 }
 
 /// Ticks of the time-stamp counter a second, as calibrated against the system's clock.
 pub fn ticks_per_second() -> f64 {
-    1e12 * 2f64.powi(32) / SCALE.get_or_init(calibrate).picoseconds_fixed as f64
+    1e12 * 2f64.powi(32) / picoseconds_fixed() as f64
+}
+
+#[inline(always)]
+fn picoseconds_fixed() -> u64 {
+    // Acquire: pairs with the release in `calibrate`, so that START is there too.
+    match PICOSECONDS_FIXED.load(Ordering::Acquire) {
+        0 => calibrate(),
+        fixed => fixed,
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -43,19 +51,35 @@ fn ticks() -> u64 {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn ticks() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    BEGUN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
+/// Compares the clocks, or waits for the thread that does.
 #[cold]
-fn calibrate() -> Scale {
+fn calibrate() -> u64 {
+    // Relaxed: it decides who, and orders nothing.
+    if CLAIMED.swap(true, Ordering::Relaxed) {
+        loop {
+            // Acquire: as in `picoseconds_fixed`.
+            match PICOSECONDS_FIXED.load(Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                fixed => return fixed,
+            }
+        }
+    }
     let (start, begun) = simultaneous();
     while begun.elapsed() < CALIBRATION {
         std::hint::spin_loop();
     }
     let (end, ended) = simultaneous();
     let picoseconds = ended.duration_since(begun).as_nanos() * 1_000;
-    Scale { start, picoseconds_fixed: ((picoseconds << 32) / u128::from(end - start)) as u64 }
+    let fixed = ((picoseconds << 32) / u128::from(end - start)) as u64;
+    // Relaxed: the release below shows it.
+    START.store(start, Ordering::Relaxed);
+    // Release: whoever acquires the scale sees START.
+    PICOSECONDS_FIXED.store(fixed, Ordering::Release);
+    fixed
 }
 
 /// The counter and the system's clock at one moment: of many readings the one that took the shortest time, because a
