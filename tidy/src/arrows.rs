@@ -24,16 +24,18 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "load", rooms: &["fabric", "interface"], outside: true },
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
+    Arrow { room: "sim", rooms: &["fabric"], outside: true },
+    Arrow { room: "study", rooms: &["fabric", "interface", "load", "chart", "sim"], outside: true },
     Arrow {
         room: "conic",
-        rooms: &["fabric", "native", "check", "interface", "port", "load", "nicd", "chart"],
+        rooms: &["fabric", "native", "check", "interface", "port", "load", "nicd", "chart", "sim", "study"],
         outside: true,
     },
     Arrow { room: "tidy", rooms: &[], outside: true },
 ];
 
 /// The rooms that implement worlds: the tests of every room may run in them.
-const WORLDS: &[&str] = &["native", "check"];
+const WORLDS: &[&str] = &["native", "check", "sim"];
 
 /// Dependencies that point the wrong way, and rooms that the table does not know.
 pub fn check(tree: &Tree) -> Vec<Finding> {

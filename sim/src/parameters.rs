@@ -1,0 +1,215 @@
+//! What a modelled machine is made of: every value that a mechanism of this room reads.
+//!
+//! The values come from a platform file (`platforms/`), where each has its provenance. Times are integer picoseconds,
+//! counts of a core's clock are cycles, capacities are bytes. Nothing here belongs to an experiment.
+
+/// A machine of two nodes: sockets, or a host and a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
+    /// The platform's name, as in `platforms/NAME.toml`.
+    pub name: String,
+    /// The cores, the same on every node.
+    pub core: CoreParameters,
+    /// The caches, the same on every node.
+    pub cache: CacheParameters,
+    /// What happens between a core's private caches and its node's home agents.
+    pub node: NodeParameters,
+    /// Each node's memory.
+    pub memory: MemoryParameters,
+    /// The coherent interconnect between the nodes.
+    pub interconnect: InterconnectParameters,
+    /// Choices of the coherence protocol.
+    pub protocol: ProtocolParameters,
+    /// The PCIe link of node 0 and its root port, where there is one.
+    pub pcie: Option<PcieParameters>,
+    /// The network interface behind that link, where there is one.
+    pub nic: Option<NicParameters>,
+}
+
+/// A core and the queues between it and its caches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreParameters {
+    /// Cores of a node.
+    pub cores: u32,
+    /// Clock, in megahertz.
+    pub frequency_megahertz: u32,
+    /// Cycles that an access to memory takes to issue, also when it hits: the throughput of independent accesses.
+    pub issue_cycles: u32,
+    /// Cycles from a load to its use when it hits the first-level cache and what follows depends on it.
+    pub l1_hit_cycles: u32,
+    /// The same for the second-level cache.
+    pub l2_hit_cycles: u32,
+    /// Cycles of a locked instruction, once it owns the line.
+    pub atomic_cycles: u32,
+    /// Lines that may be on their way into the first-level cache at once.
+    pub line_fill_buffers: u32,
+    /// Requests for lines that wait for a line fill buffer without stopping the core (load buffer).
+    pub load_buffer: u32,
+    /// Stores that wait to be performed.
+    pub store_buffer: u32,
+    /// Write-combining buffers, for write-combining memory and non-temporal stores.
+    pub write_combining_buffers: u32,
+    /// Cycles that one cycle of annotated work takes here (`Core::work`): the one value that is fitted, to one figure of one
+    /// thread.
+    pub work_scale: f64,
+    /// Whether a load that misses asks for the next line too (DCU next-line prefetcher).
+    pub prefetch_next_line: bool,
+    /// Whether loads of one place in the code with a constant stride are run ahead of (DCU IP prefetcher).
+    pub prefetch_stride: bool,
+    /// Whether a miss asks for the other line of its 128-byte pair (L2 adjacent-line prefetcher).
+    pub prefetch_adjacent: bool,
+}
+
+/// Sizes of the caches, in bytes, and their ways.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CacheParameters {
+    /// First level, data, of each core.
+    pub l1_bytes: u64,
+    /// Its ways.
+    pub l1_ways: u32,
+    /// Second level, of each core.
+    pub l2_bytes: u64,
+    /// Its ways.
+    pub l2_ways: u32,
+    /// Last level, of each node.
+    pub llc_bytes: u64,
+    /// Its ways.
+    pub llc_ways: u32,
+    /// Ways of the last level that a device's writes may allocate (DDIO); zero: they go to memory.
+    pub device_write_ways: u32,
+}
+
+/// The way from a core to the home agents of its node and back, in picoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeParameters {
+    /// From a core, past its private caches, to the home agent of a line.
+    pub core_to_home: u64,
+    /// From a home agent to a core, until the core may use what came.
+    pub home_to_core: u64,
+    /// A request's way through the home agent: looking up last-level cache, snoop filter and directory.
+    pub home_lookup: u64,
+    /// Reading a line out of the last-level cache.
+    pub llc_read: u64,
+    /// A snooped core's look into its private caches.
+    pub snoop_lookup: u64,
+    /// Requests that a node's home agents start each microsecond, all together; 0: no limit.
+    pub home_lookups_per_microsecond: u64,
+    /// Requests that a node's home agents hold at once (TOR entries, all agents together).
+    pub home_entries: u32,
+}
+
+/// A node's memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryParameters {
+    /// From the home agent to memory and back, unloaded, in picoseconds.
+    pub latency: u64,
+    /// Channels; lines are spread over them.
+    pub channels: u32,
+    /// Time for which a line occupies its channel, in picoseconds.
+    pub line_time: u64,
+}
+
+/// The coherent interconnect: links side by side, each with two directions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterconnectParameters {
+    /// Links; a line always takes the same one.
+    pub links: u32,
+    /// From one node to the other, in picoseconds, besides the time on the wire.
+    pub crossing: u64,
+    /// Time of a flit on the wire of one link, in picoseconds.
+    pub flit_time: u64,
+    /// Bytes of a flit.
+    pub flit_bytes: u32,
+    /// Slots of a flit.
+    pub flit_slots: u32,
+    /// Flits of a message that carries a line.
+    pub data_flits: u32,
+    /// Slots of those that the line and its header take; the others carry headers of other messages.
+    pub data_slots: u32,
+    /// Slots of a message without a line.
+    pub header_slots: u32,
+    /// Requests that one node may have on their way to the other at once, until they are answered (credits).
+    pub request_credits: u32,
+}
+
+/// Choices that a coherence protocol has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProtocolParameters {
+    /// A load of a line that another node's cache has modified takes it over, modified (RdDataMigratory).
+    pub migratory_between_nodes: bool,
+    /// The same between cores of one node.
+    pub migratory_within_node: bool,
+    /// A remote read of a line that nobody caches gets it exclusive.
+    pub exclusive_grant: bool,
+    /// Granting a remote node a line exclusive writes its directory entry to memory.
+    pub directory_write: bool,
+    /// A home that must ask the other node starts to read memory at the same time.
+    pub speculative_memory_read: bool,
+    /// Extra time of a snoop that a home sends for one of its own cores while that read is under way, in picoseconds.
+    pub speculative_read_penalty: u64,
+    /// A store of a whole line takes ownership without the old data.
+    pub full_line_store_without_data: bool,
+}
+
+/// A PCIe link, its root port, and the way to the home agents behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PcieParameters {
+    /// Usable raw rate of the link in one direction after line coding, in megabits a second.
+    pub megabits_per_second: u64,
+    /// From one end to the other, besides the time on the wire, in picoseconds.
+    pub crossing: u64,
+    /// Most bytes of a write, or of a completion's data.
+    pub max_payload: u32,
+    /// Most bytes that one read may ask for.
+    pub max_read_request: u32,
+    /// Completions end at multiples of this many bytes.
+    pub read_completion_boundary: u32,
+    /// Bytes of a memory write besides its data, framing and link layer included.
+    pub write_overhead: u32,
+    /// Bytes of a memory read.
+    pub read_overhead: u32,
+    /// Bytes of a completion besides its data.
+    pub completion_overhead: u32,
+    /// Thousandths of the link that acknowledgements, flow control and skips take.
+    pub link_layer_permille: u32,
+    /// Reads that the device may have on their way.
+    pub tags: u32,
+    /// Posted writes that the root port holds (write credits).
+    pub posted_credits: u32,
+    /// From the root port to the home agents, in picoseconds.
+    pub root_to_home: u64,
+    /// From a core's uncached load or store to the root port, in picoseconds.
+    pub core_to_root: u64,
+    /// The device's own time to answer a read of a register, in picoseconds.
+    pub register_read: u64,
+    /// Time between two uncached stores of a core, in picoseconds: only one is on its way to the root port.
+    pub uncached_store: u64,
+    /// Time for which a write-combining buffer that is flushed stays taken: the way to the root port, in picoseconds.
+    pub write_combining_flush: u64,
+}
+
+/// A network interface chip that stands behind a PCIe link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NicParameters {
+    /// Packets that the chip moves in a second in each direction, all queues together.
+    pub packets_per_second: u64,
+    /// Bits of packet data that it moves in a second in each direction: its ports' rate.
+    pub megabits_per_second: u64,
+    /// Descriptors that it fetches at once at most.
+    pub descriptor_batch: u32,
+    /// Received packets' descriptors that it writes back at once at most.
+    pub write_back_batch: u32,
+    /// How long it holds descriptors to be written back, waiting for more, in picoseconds.
+    pub write_back_wait: u64,
+    /// Its own time from a doorbell to the fetch of descriptors, in picoseconds.
+    pub doorbell_time: u64,
+    /// Its own time for a packet, from its last byte read to its first byte written, in picoseconds.
+    pub pipeline_time: u64,
+}
+
+impl CoreParameters {
+    /// The time of some cycles, in picoseconds, rounded to the nearest.
+    pub fn cycles(&self, cycles: u64) -> u64 {
+        (cycles * 1_000_000 + u64::from(self.frequency_megahertz) / 2) / u64::from(self.frequency_megahertz)
+    }
+}

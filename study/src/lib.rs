@@ -1,0 +1,3 @@
+//! The papers' experiments on modelled machines: workloads, published results, comparison and plots.
+
+pub mod workload;

@@ -1,0 +1,105 @@
+//! What is run on a modelled machine: one question, one answer. Every experiment, `conic sim` and the tests ask here.
+
+use conic_interface::ccnic::Features;
+use conic_sim::Parameters;
+
+/// Which host-NIC interface runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Interface {
+    /// CC-NIC over the coherent interconnect, with its switches.
+    CcNic(Features),
+    /// The ring with head and tail registers over the coherent interconnect: the paper's unoptimised baseline.
+    UnoptimisedRing,
+    /// The ring over PCIe to the platform's NIC chip.
+    PcieRing,
+}
+
+/// Where the NIC's agents run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NicPlace {
+    /// On the other node.
+    Remote,
+    /// On cores of the host's own node (Figure 18).
+    SameNode,
+}
+
+/// What one core's hardware prefetchers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefetching {
+    /// The host's cores have them on.
+    pub host: bool,
+    /// The NIC's cores have them on.
+    pub nic: bool,
+}
+
+/// A loopback: packets are written, sent, turned around by the NIC, received and read (CC-NIC section 5.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loopback {
+    /// The machine.
+    pub machine: Parameters,
+    /// The interface.
+    pub interface: Interface,
+    /// Where the NIC runs.
+    pub nic_place: NicPlace,
+    /// Host threads, each with a queue pair of its own and, over coherence, a NIC thread of its own.
+    pub threads: usize,
+    /// Bytes of a packet.
+    pub packet_size: u16,
+    /// Packets in flight at most, each thread.
+    pub window: u64,
+    /// Packets sent in one call at most.
+    pub transmit_burst: usize,
+    /// Packets received in one call at most.
+    pub receive_burst: usize,
+    /// Offered load in packets a second, each thread: an open loop, latency from the intended time. Without it the loop is
+    /// closed: as fast as the window allows.
+    pub offered: Option<f64>,
+    /// The hardware prefetchers.
+    pub prefetching: Prefetching,
+    /// Packets of each thread before measuring starts, and packets measured of each thread.
+    pub packets: (u64, u64),
+    /// The seed of everything that is drawn.
+    pub seed: u64,
+}
+
+/// Accesses that crossed the interconnect, a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RemoteAccesses {
+    /// Reads.
+    pub reads: f64,
+    /// Reads for ownership, upgrades included.
+    pub rfos: f64,
+}
+
+/// What a loopback did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoopbackOutcome {
+    /// Packets a second, all threads together.
+    pub packets_per_second: f64,
+    /// Bits of payload a second, all threads together.
+    pub bits_per_second: f64,
+    /// Median round-trip latency, nanoseconds.
+    pub median_nanoseconds: f64,
+    /// 99th percentile, nanoseconds.
+    pub p99_nanoseconds: f64,
+    /// The lowest, nanoseconds.
+    pub minimum_nanoseconds: f64,
+    /// What the NIC's agents did, a packet.
+    pub nic: RemoteAccesses,
+    /// What the host's agents did, a packet.
+    pub host: RemoteAccesses,
+    /// Share of the interconnect's flit time that was used, from the host to the NIC and back.
+    pub link_utilisation: [f64; 2],
+    /// Bytes on the interconnect a packet, from the host to the NIC and back.
+    pub link_bytes: [f64; 2],
+    /// Packets measured.
+    pub packets: u64,
+    /// Packets lost or spoilt: must be zero.
+    pub wrong: u64,
+    /// Simulated time, seconds.
+    pub simulated_seconds: f64,
+    /// Memory operations that were simulated.
+    pub operations: u64,
+    /// Events of the engine.
+    pub events: u64,
+}
