@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AccessLatency, AccessOutcome, BurstOutcome, Loopback, LoopbackOutcome, PingPong, PingPongOutcome, ReadOnly,
-    ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome, ThroughputOutcome,
+    ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
+    ThroughputOutcome,
 };
 
 /// Why a question got no answer: what was wrong, where, and what to do.
