@@ -1,9 +1,17 @@
 //! The seam over a modelled machine: event engine and fibers, caches and coherence, links, memory, devices, probes.
 
+pub mod core;
 pub mod credits;
+pub mod engine;
 pub mod link;
+pub mod machine;
 pub mod memory;
 pub mod parameters;
 pub mod probe;
+pub mod protocol;
+pub mod simulation;
 
+pub use core::SimCore;
+pub use machine::Options;
 pub use parameters::Parameters;
+pub use simulation::{Failure, Role, Simulation};
