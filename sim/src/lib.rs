@@ -7,6 +7,7 @@ pub mod link;
 pub mod machine;
 pub mod memory;
 pub mod parameters;
+pub mod platform;
 pub mod probe;
 pub mod protocol;
 pub mod simulation;
