@@ -27,10 +27,16 @@ pub use error::{Fault, PlatformError};
 use crate::Parameters;
 use error::{Faults, did_you_mean};
 use file::{Definition, File, Given};
+use resolve::State;
 use unit::Unit;
 
 /// The platforms that come with the program: name and text.
-const SHIPPED: &[(&str, &str)] = &[("icx", include_str!("../../../platforms/icx.toml"))];
+const SHIPPED: &[(&str, &str)] = &[
+    ("icx", include_str!("../../../platforms/icx.toml")),
+    ("spr", include_str!("../../../platforms/spr.toml")),
+    ("icx-cx6", include_str!("../../../platforms/icx-cx6.toml")),
+    ("icx-e810", include_str!("../../../platforms/icx-e810.toml")),
+];
 
 /// No platform file is longer.
 const MOST_BYTES: u64 = 1 << 20;
@@ -100,7 +106,7 @@ impl Platform {
         let file = with_bases(name, text, resolver, &mut faults);
         // Without a whole set of definitions most relations would only repeat what is known to be wrong.
         faults.finish()?;
-        Platform::resolve(name, file, Vec::new())
+        Platform::resolve(name, file, Vec::new(), State::AsGiven)
     }
 
     /// Its name.
@@ -158,8 +164,7 @@ impl Platform {
         }
         let is_flag = matches!(entry.value, Value::Flag(_));
         definition.given = Given::Value(if is_flag { Value::Flag(value != 0.0) } else { Value::Number(value) });
-        file.checks.clear();
-        Platform::resolve(&self.name, file, self.overrides.clone()).map(|platform| platform.parameters)
+        Platform::resolve(&self.name, file, self.overrides.clone(), State::Changed).map(|platform| platform.parameters)
     }
 
     /// The same platform with some values replaced, each as `key=value`: a number in the unit of the key's entry, or with a
@@ -185,7 +190,7 @@ impl Platform {
             }
         }
         faults.finish()?;
-        Platform::resolve(&self.name, self.file.clone(), all)
+        Platform::resolve(&self.name, self.file.clone(), all, State::Changed)
     }
 
     fn read_override(&self, text: &str) -> Result<Override, String> {
@@ -225,19 +230,16 @@ impl Platform {
     }
 
     /// Evaluates the relations and makes the parameters.
-    fn resolve(name: &str, mut file: File, overrides: Vec<Override>) -> Result<Platform, PlatformError> {
+    fn resolve(name: &str, mut file: File, overrides: Vec<Override>, state: State) -> Result<Platform, PlatformError> {
         let mut faults = Faults::default();
         let (inputs, parameters): (Vec<&Override>, Vec<&Override>) =
             overrides.iter().partition(|one| one.key.starts_with("inputs."));
-        if !overrides.is_empty() {
-            file.checks.clear();
-        }
         for one in inputs {
             if let Some(definition) = file.definitions.get_mut(&one.key) {
                 replace(name, one, definition, &mut faults);
             }
         }
-        let mut entries = resolve::resolve(name, &file, &mut faults);
+        let mut entries = resolve::resolve(&label(name), &file, state, &mut faults);
         for one in parameters {
             replace_parameter(name, one, &mut entries, &mut faults);
         }

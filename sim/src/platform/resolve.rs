@@ -1,6 +1,6 @@
 //! From what the files say of each key to its value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Entry, Value};
 use super::error::Faults;
@@ -15,15 +15,27 @@ const MOST_DEEP: usize = 40;
 /// The key that turns cycles into times.
 const CLOCK: &str = "core.frequency_megahertz";
 
-/// The values of all keys; what has none goes to `faults`. `name` is the file to blame for what is missing.
-pub(super) fn resolve(name: &str, file: &File, faults: &mut Faults) -> BTreeMap<String, Entry> {
-    let mut resolver = Resolver { file, values: BTreeMap::new(), pending: Vec::new(), faults };
-    resolver.require(name);
+/// Whether values are those of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// As the files give them: checks hold, and every input of the first file is there for a relation.
+    AsGiven,
+    /// One or more were replaced.
+    Changed,
+}
+
+/// The values of all keys; what has none goes to `faults`. `label` is the file to blame for what is missing.
+pub(super) fn resolve(label: &str, file: &File, state: State, faults: &mut Faults) -> BTreeMap<String, Entry> {
+    let mut resolver = Resolver { file, values: BTreeMap::new(), used: BTreeSet::new(), pending: Vec::new(), faults };
+    resolver.require(label);
     for key in file.definitions.keys() {
         // What is wrong with it is among the faults.
         let _ = resolver.value(key);
     }
-    resolver.check();
+    if state == State::AsGiven {
+        resolver.check();
+        resolver.find_unused(label);
+    }
     let mut entries = BTreeMap::new();
     for (key, definition) in &file.definitions {
         if let Some(Some(quantity)) = resolver.values.get(key) {
@@ -49,6 +61,8 @@ struct Resolver<'a> {
     file: &'a File,
     /// None: there is no value, and why is among the faults.
     values: BTreeMap<String, Option<Quantity>>,
+    /// The keys that a relation or a check names.
+    used: BTreeSet<String>,
     /// The keys whose relations are being evaluated, in order.
     pending: Vec<String>,
     faults: &'a mut Faults,
@@ -56,7 +70,7 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// Finds the keys that no file gives.
-    fn require(&mut self, name: &str) {
+    fn require(&mut self, label: &str) {
         for section in SECTIONS {
             let given = |field: &Field| self.file.definitions.contains_key(field.key);
             if section.optional && !section.fields.iter().any(given) {
@@ -65,7 +79,7 @@ impl Resolver<'_> {
             for field in section.fields {
                 if !given(field) {
                     let message = format!("is missing; add it to [{}]", section.name);
-                    self.faults.add(name, None, Some(field.key), message);
+                    self.faults.add(label, None, Some(field.key), message);
                 }
             }
         }
@@ -131,11 +145,22 @@ impl Resolver<'_> {
 
     /// A key of a relation.
     fn operand(&mut self, key: &str) -> Result<Quantity, String> {
+        self.used.insert(key.to_string());
         let definition = self.file.definitions.get(key);
         if definition.is_some_and(|definition| matches!(definition.given, Given::Value(Value::Flag(_)))) {
             return Err(format!("{key} is true or false, and no number"));
         }
         self.value(key)
+    }
+
+    /// Finds inputs without a purpose: misspelt, or their relations are cut off.
+    fn find_unused(&mut self, label: &str) {
+        for (key, definition) in &self.file.definitions {
+            if key.starts_with("inputs.") && definition.file == label && !self.used.contains(key) {
+                let message = "no relation and no check uses it; remove it, or mend what should use it";
+                self.faults.add(&definition.file, Some(definition.line), Some(key), message);
+            }
+        }
     }
 
     /// Evaluates the checks.
