@@ -31,6 +31,7 @@ use crate::engine::{EventQueue, Key};
 use crate::link::Direction;
 use crate::memory::Memory;
 use crate::parameters::Parameters;
+use crate::probe::counters::AgentAccesses;
 use crate::protocol::home::{Action, Active, Choices, Stable};
 use crate::protocol::{ToCore, ToHome, Version};
 
@@ -190,6 +191,11 @@ impl Machine {
     /// Events so far.
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// What an agent has done so far.
+    pub fn counters(&self, agent: usize) -> &AgentAccesses {
+        &self.agents[agent].counters.accesses
     }
 
     /// The next place in the order of a source's events.

@@ -9,6 +9,8 @@ impl Machine {
     /// Handles a message at a core.
     pub(crate) fn at_core(&mut self, id: usize, line: u32, message: ToCore) {
         self.agents[id].message_arrived(self.now);
+        // What this round has read may be gone: the next one may not be like it.
+        self.agents[id].not_pure();
         match message {
             ToCore::Snoop(snoop) => self.snooped(id, line, snoop),
             ToCore::Grant { copy, version, .. } => self.granted(id, line, copy, version),

@@ -125,13 +125,16 @@ pub struct Active {
     serving: Option<Serving>,
     /// A snoop that came while cores' answers to this node's own request were awaited.
     deferred: Option<Snoop>,
+    /// The other node has been answered and has not said yet that it has the answer.
+    completing: bool,
     waiting: VecDeque<Waiting>,
 }
 
 impl Active {
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.running.is_none() && self.serving.is_none() && self.deferred.is_none() && self.waiting.is_empty()
+        let nothing = self.running.is_none() && self.serving.is_none() && self.deferred.is_none();
+        nothing && !self.completing && self.waiting.is_empty()
     }
 }
 
@@ -171,7 +174,12 @@ pub fn handle(
         ToHome::Reply { grant, version, data } => {
             let running = handling.active.running.as_mut().expect("a reply answers a request");
             running.reply = Some((grant, version, data));
+            handling.actions.push(Action::ToNode(ToHome::Complete, None));
             handling.advance();
+        }
+        ToHome::Complete => {
+            handling.active.completing = false;
+            handling.start_next();
         }
         ToHome::WriteBack { keeps, version } => {
             handling.stable.memory_version = version;
@@ -212,7 +220,7 @@ pub fn evict_last_level(is_home: bool, stable: &mut Stable, actions: &mut Vec<Ac
 
 impl Handling<'_> {
     fn start_next(&mut self) {
-        while self.active.running.is_none() && self.active.serving.is_none() {
+        while self.active.running.is_none() && self.active.serving.is_none() && !self.active.completing {
             if let Some(snoop) = self.active.deferred.take() {
                 self.serve(snoop);
                 continue;
@@ -649,6 +657,7 @@ impl Handling<'_> {
     }
 
     fn answer(&mut self, running: &Running, copy: Copy, version: Version, data: bool) {
+        self.active.completing = running.asker == Asker::Node;
         self.actions.push(match running.asker {
             Asker::Core(core) => Action::ToCore(core, ToCore::Grant { copy, version, data }),
             Asker::Device(request) => Action::ToDevice(request, version),

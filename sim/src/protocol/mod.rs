@@ -180,6 +180,9 @@ pub enum ToHome {
         /// Whether it travels: not if the node has it, or writes all of it.
         data: bool,
     },
+    /// The other node has the reply: the home may go on with the line. Until then it would have to recall what is still on
+    /// its way (QPI and UPI resolve that conflict with an acknowledgement too).
+    Complete,
     /// The other node gave back a line that it had changed.
     WriteBack {
         /// It still has clean copies, exclusively.
