@@ -4,6 +4,7 @@ pub mod credits;
 pub mod link;
 pub mod memory;
 pub mod parameters;
+pub mod pcie;
 pub mod probe;
 
 pub use parameters::Parameters;
