@@ -52,17 +52,26 @@ impl Credits {
     /// Takes a credit, or queues `id` for one: then `false`, and a later [`Credits::give`] names it.
     #[inline]
     pub fn take(&mut self, id: u32, now: u64) -> bool {
-        self.advance(now);
-        // Whoever waits is served by `give`; there is no free credit as long as somebody does.
-        if self.taken < self.limit {
-            self.taken += 1;
-            self.counters.handed_out += 1;
-            self.counters.most_taken = self.counters.most_taken.max(self.taken);
+        if self.try_take(now) {
             return true;
         }
         self.waiters.push_back(id);
         self.counters.most_waiting = self.counters.most_waiting.max(self.waiters.len() as u32);
         false
+    }
+
+    /// Takes a credit if one is free, and queues for none.
+    #[inline]
+    pub fn try_take(&mut self, now: u64) -> bool {
+        self.advance(now);
+        // Whoever waits is served by `give`: no credit is free as long as somebody does.
+        if self.taken == self.limit {
+            return false;
+        }
+        self.taken += 1;
+        self.counters.handed_out += 1;
+        self.counters.most_taken = self.counters.most_taken.max(self.taken);
+        true
     }
 
     /// Gives a credit back; the one who has waited longest, if anybody, has it now.
@@ -141,6 +150,15 @@ mod tests {
         assert_eq!(credits.give(10), None);
         assert_eq!(credits.taken(), 1);
         assert!(credits.take(10, 10), "the credit that came back is free");
+    }
+
+    #[test]
+    fn who_only_tries_does_not_queue() {
+        let mut credits = Credits::new(1);
+        assert!(credits.try_take(0));
+        assert!(!credits.try_take(0));
+        assert_eq!((credits.waiting(), credits.give(1)), (0, None));
+        assert!(credits.try_take(1));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod machine;
 pub mod memory;
 pub mod parameters;
 pub mod platform;
+pub mod pcie;
 pub mod probe;
 pub mod protocol;
 pub mod simulation;
