@@ -11,9 +11,11 @@ pub mod platform;
 pub mod pcie;
 pub mod probe;
 pub mod protocol;
+pub mod setup;
 pub mod simulation;
 
 pub use core::SimCore;
 pub use machine::Options;
 pub use parameters::Parameters;
+pub use setup::SetupCore;
 pub use simulation::{Failure, Role, Simulation};

@@ -198,6 +198,21 @@ impl Machine {
         &self.agents[agent].counters.accesses
     }
 
+    /// Memory operations of all agents so far.
+    pub fn operations(&self) -> u64 {
+        self.agents.iter().map(|agent| agent.operations).sum()
+    }
+
+    /// What one direction of the interconnect has carried: from node 0, or from node 1.
+    pub fn direction(&self, from: usize) -> &Direction {
+        &self.nodes[from].out
+    }
+
+    /// Switches the hardware prefetchers of an agent on, as its platform has them, or off.
+    pub fn set_prefetchers(&mut self, agent: usize, on: bool) {
+        self.agents[agent].prefetchers.set(on);
+    }
+
     /// The next place in the order of a source's events.
     #[inline]
     fn key(&mut self, time: u64, source: usize) -> Key {

@@ -11,6 +11,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::core::SimCore;
 use crate::machine::{Machine, Options, Wait};
 use crate::parameters::Parameters;
+use crate::setup::SetupCore;
 
 /// Bytes of a program's stack: the interfaces keep bursts on it.
 const STACK_BYTES: usize = 256 << 10;
@@ -82,6 +83,11 @@ impl Simulation {
     /// The machine, between runs.
     pub fn machine(&self) -> &Rc<RefCell<Machine>> {
         &self.machine
+    }
+
+    /// Memory before the programs start.
+    pub fn setup(&self) -> SetupCore<'_> {
+        SetupCore { machine: &self.machine }
     }
 
     /// Adds a core of `node` that runs `program`, from `start` on.

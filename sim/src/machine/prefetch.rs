@@ -11,6 +11,7 @@ pub(crate) struct Prefetchers {
     next_line: bool,
     adjacent: bool,
     stride: bool,
+    on: bool,
 }
 
 impl Prefetchers {
@@ -19,13 +20,19 @@ impl Prefetchers {
             next_line: parameters.prefetch_next_line,
             adjacent: parameters.prefetch_adjacent,
             stride: parameters.prefetch_stride,
+            on: true,
         }
+    }
+
+    /// Switches them all.
+    pub(crate) fn set(&mut self, on: bool) {
+        self.on = on;
     }
 
     /// Whether there is any.
     #[inline(always)]
     pub(crate) fn are_on(&self) -> bool {
-        self.next_line || self.adjacent || self.stride
+        self.on && (self.next_line || self.adjacent || self.stride)
     }
 }
 
