@@ -56,8 +56,6 @@ pub struct Direction {
     data_time: u64,
     header_slots: u32,
     header_flits: u32,
-    /// Flits at the end of a link's queue that may have free slots.
-    most_free_flits: u32,
     spread: Spread,
     links: Vec<Link>,
 }
@@ -77,7 +75,6 @@ impl Direction {
             p.data_slots,
             p.data_flits * p.flit_slots
         );
-        let header_flits = p.header_slots.div_ceil(p.flit_slots);
         Direction {
             crossing: p.crossing,
             flit_time: p.flit_time,
@@ -87,8 +84,7 @@ impl Direction {
             data_slots: p.data_slots,
             data_time: u64::from(p.data_flits) * p.flit_time,
             header_slots: p.header_slots,
-            header_flits,
-            most_free_flits: p.data_flits.max(header_flits),
+            header_flits: p.header_slots.div_ceil(p.flit_slots),
             spread: Spread::new(p.links, 0),
             links: vec![Link::default(); p.links as usize],
         }
@@ -105,7 +101,7 @@ impl Direction {
     /// those have not left; so the free slots of a queue are its last ones, at most as many as the flits of a line have.
     pub fn send_data(&mut self, line: u64, now: u64) -> u64 {
         let at = self.link_of(line);
-        let before = self.usable_slots(&self.links[at], now).min(self.data_slots);
+        let before = self.usable_slots(&self.links[at], now);
         let link = &mut self.links[at];
         link.busy_until = link.busy_until.max(now) + self.data_time;
         link.free_slots = before + self.data_flits * self.flit_slots - self.data_slots;
@@ -115,8 +111,8 @@ impl Direction {
 
     /// Sends a message without a line that is ready at `now`; says when it is on the other side.
     ///
-    /// It rides in free slots behind the last line of its link's queue where a flit with such slots has not left yet, and
-    /// arrives with that flit's queue: it never overtakes a message. Otherwise it takes a flit, in whose other slots later headers may
+    /// It rides in free slots at the end of its link's queue where a flit with such slots has not left yet, and arrives with
+    /// the last message there: it never overtakes one. Otherwise it takes a flit, in whose other slots later headers may
     /// ride.
     pub fn send_header(&mut self, line: u64, now: u64) -> u64 {
         let at = self.link_of(line);
@@ -138,10 +134,11 @@ impl Direction {
     /// They are the last ones, so the last flit holds the last `flit_slots` of them, and the flits before it the others.
     #[inline]
     fn usable_slots(&self, link: &Link, now: u64) -> u32 {
-        // Always as many rounds, without a branch that depends on how far the link is behind: that is hard to foresee.
+        // No more flits than a line has: see `send_data`. Always as many rounds, because a branch on how far the link is
+        // behind would be hard to foresee.
         let mut leaves_from_now_on = 0;
         let mut flit_ends = now;
-        for _ in 0..self.most_free_flits {
+        for _ in 0..self.data_flits {
             flit_ends += self.flit_time;
             leaves_from_now_on += u32::from(flit_ends <= link.busy_until);
         }
