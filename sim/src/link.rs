@@ -24,14 +24,12 @@ pub struct LinkCounters {
     pub slots_used: u64,
 }
 
-impl LinkCounters {
-    fn add(&mut self, other: &LinkCounters) {
-        self.data_messages += other.data_messages;
-        self.header_messages += other.header_messages;
-        self.headers_riding += other.headers_riding;
-        self.flits += other.flits;
-        self.slots_used += other.slots_used;
-    }
+/// What is counted as messages leave; the rest of [`LinkCounters`] follows from it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    data: u64,
+    headers: u64,
+    riding: u64,
 }
 
 /// One link in one direction.
@@ -41,7 +39,7 @@ struct Link {
     busy_until: u64,
     /// Free slots at the end of the flits up to then.
     free_slots: u32,
-    counters: LinkCounters,
+    counts: Counts,
 }
 
 /// One direction of the interconnect: its links, each first in, first out.
@@ -100,39 +98,51 @@ impl Direction {
     /// Sends a message that carries a line and is ready at `now`; says when the whole of it is on the other side.
     ///
     /// It always takes the time of its flits: that is what was measured. But it begins in the free slots before it, where
-    /// those have not left; so the free slots of a queue are the last ones, as many as this message can move there.
+    /// those have not left; so the free slots of a queue are its last ones, at most as many as the flits of a line have.
     pub fn send_data(&mut self, line: u64, now: u64) -> u64 {
         let at = self.link_of(line);
+        let before = self.usable_slots(&self.links[at], now);
         let link = &mut self.links[at];
-        let before = usable_slots(link, self.flit_slots, self.flit_time, now).min(self.data_slots);
         link.busy_until = link.busy_until.max(now) + self.data_time;
         link.free_slots = before + self.data_flits * self.flit_slots - self.data_slots;
-        link.counters.data_messages += 1;
-        link.counters.flits += u64::from(self.data_flits);
-        link.counters.slots_used += u64::from(self.data_slots);
+        link.counts.data += 1;
         link.busy_until + self.crossing
     }
 
     /// Sends a message without a line that is ready at `now`; says when it is on the other side.
     ///
-    /// It rides in free slots behind the last line of its link's queue where a flit with such slots has not left yet, and
-    /// arrives with that flit's queue: it never overtakes a message. Otherwise it takes a flit, in whose other slots later headers may
+    /// It rides in free slots at the end of its link's queue where a flit with such slots has not left yet, and arrives with
+    /// the last message there: it never overtakes one. Otherwise it takes a flit, in whose other slots later headers may
     /// ride.
     pub fn send_header(&mut self, line: u64, now: u64) -> u64 {
         let at = self.link_of(line);
+        let usable = self.usable_slots(&self.links[at], now);
         let link = &mut self.links[at];
-        let usable = usable_slots(link, self.flit_slots, self.flit_time, now);
         if usable >= self.header_slots {
             link.free_slots = usable - self.header_slots;
-            link.counters.headers_riding += 1;
+            link.counts.riding += 1;
         } else {
             link.busy_until = link.busy_until.max(now) + u64::from(self.header_flits) * self.flit_time;
             link.free_slots = self.header_flits * self.flit_slots - self.header_slots;
-            link.counters.flits += u64::from(self.header_flits);
         }
-        link.counters.header_messages += 1;
-        link.counters.slots_used += u64::from(self.header_slots);
+        link.counts.headers += 1;
         link.busy_until + self.crossing
+    }
+
+    /// Free slots at the end of a link's queue in flits that have not left by `now`.
+    ///
+    /// They are the last ones, so the last flit holds the last `flit_slots` of them, and the flits before it the others.
+    #[inline]
+    fn usable_slots(&self, link: &Link, now: u64) -> u32 {
+        // No more flits than a line has: see `send_data`. Always as many rounds, because a branch on how far the link is
+        // behind would be hard to foresee.
+        let mut leaves_from_now_on = 0;
+        let mut flit_ends = now;
+        for _ in 0..self.data_flits {
+            flit_ends += self.flit_time;
+            leaves_from_now_on += u32::from(flit_ends <= link.busy_until);
+        }
+        link.free_slots.min(leaves_from_now_on * self.flit_slots)
     }
 
     /// How long a message that is ready at `now` waits for the link of its line, if it needs flits of its own.
@@ -142,16 +152,28 @@ impl Direction {
 
     /// What one link carried.
     pub fn link_counters(&self, link: usize) -> LinkCounters {
-        self.links[link].counters
+        self.counters_of(self.links[link].counts)
     }
 
     /// What all links carried.
     pub fn counters(&self) -> LinkCounters {
-        let mut sum = LinkCounters::default();
-        for link in &self.links {
-            sum.add(&link.counters);
+        let sum = self.links.iter().fold(Counts::default(), |sum, link| Counts {
+            data: sum.data + link.counts.data,
+            headers: sum.headers + link.counts.headers,
+            riding: sum.riding + link.counts.riding,
+        });
+        self.counters_of(sum)
+    }
+
+    fn counters_of(&self, counts: Counts) -> LinkCounters {
+        let own_flits = (counts.headers - counts.riding) * u64::from(self.header_flits);
+        LinkCounters {
+            data_messages: counts.data,
+            header_messages: counts.headers,
+            headers_riding: counts.riding,
+            flits: counts.data * u64::from(self.data_flits) + own_flits,
+            slots_used: counts.data * u64::from(self.data_slots) + counts.headers * u64::from(self.header_slots),
         }
-        sum
     }
 
     /// How many links there are.
@@ -166,22 +188,8 @@ impl Direction {
 
     /// For how long one link was occupied, in picoseconds.
     pub fn busy_time(&self, link: usize) -> u64 {
-        self.links[link].counters.flits * self.flit_time
+        self.link_counters(link).flits * self.flit_time
     }
-}
-
-/// Free slots at the end of a link's queue in flits that have not left by `now`.
-///
-/// They are the last ones, so the last flit holds the last `flit_slots` of them, and the flits before it the others.
-#[inline]
-fn usable_slots(link: &Link, flit_slots: u32, flit_time: u64, now: u64) -> u32 {
-    let mut usable = 0;
-    let mut leaves_at_or_after_now = now + flit_time;
-    while usable < link.free_slots && leaves_at_or_after_now <= link.busy_until {
-        usable += flit_slots;
-        leaves_at_or_after_now += flit_time;
-    }
-    usable.min(link.free_slots)
 }
 
 #[cfg(test)]

@@ -151,6 +151,28 @@ mod tests {
     }
 
     #[test]
+    fn the_lines_of_a_link_lie_on_all_channels() {
+        let interconnect = crate::parameters::InterconnectParameters {
+            links: 4,
+            crossing: 0,
+            flit_time: 1,
+            flit_bytes: 24,
+            flit_slots: 3,
+            data_flits: 4,
+            data_slots: 9,
+            header_slots: 1,
+            request_credits: 1,
+        };
+        let links = crate::link::Direction::new(&interconnect);
+        let memory = Memory::new(&MemoryParameters { channels: 4, ..ddr4() });
+        let mut lines = [0; 4];
+        for line in (0..16_000).filter(|&line| links.link_of(line) == 1) {
+            lines[memory.channel_of(line)] += 1;
+        }
+        assert!(lines.iter().all(|&lines| (900..1_100).contains(&lines)), "{lines:?}");
+    }
+
+    #[test]
     #[should_panic(expected = "memory.channels is 0")]
     fn memory_without_channels_is_refused() {
         Memory::new(&MemoryParameters { channels: 0, ..ddr4() });

@@ -243,44 +243,107 @@ fn requests_in_the_free_slots_leave_the_other_direction_its_rate() {
     }
 }
 
-#[test]
-fn arrivals_on_a_link_never_go_back_and_slots_never_exceed_the_flits() {
-    for (seed, p) in [(1, icx()), (2, spr()), (3, InterconnectParameters { data_flits: 6, header_slots: 2, ..icx() })] {
-        let mut direction = Direction::new(&p);
-        let mut counter = seed << 32;
-        let mut now = 0;
-        let mut last = vec![0; direction.links()];
-        let (mut data, mut headers) = (0, 0);
-        for _ in 0..200_000 {
-            // From bursts to an idle link.
-            now += if random(&mut counter).is_multiple_of(3) { random(&mut counter) % (6 * p.flit_time) } else { 0 };
-            let line = random(&mut counter) % 64;
-            let arrival = if random(&mut counter).is_multiple_of(4) {
-                data += 1;
-                direction.send_data(line, now)
-            } else {
-                headers += 1;
-                direction.send_header(line, now)
-            };
-            let link = direction.link_of(line);
-            assert!(arrival >= last[link], "a message overtook another");
-            assert!(arrival >= now + p.flit_time + p.crossing, "a message was faster than the wire");
-            last[link] = arrival;
-        }
-        let sum = direction.counters();
-        assert_eq!((sum.data_messages, sum.header_messages), (data, headers));
-        assert_eq!(sum.slots_used, data * u64::from(p.data_slots) + headers * u64::from(p.header_slots));
-        assert!(sum.slots_used <= sum.flits * u64::from(p.flit_slots), "{sum:?}");
-        let header_flits = u64::from(p.header_slots.div_ceil(p.flit_slots));
-        let own_flits = (headers - sum.headers_riding) * header_flits;
-        assert_eq!(sum.flits, data * u64::from(p.data_flits) + own_flits);
-        assert_eq!(direction.bytes(), sum.flits * u64::from(p.flit_bytes));
-        let busy: u64 = (0..direction.links()).map(|link| direction.busy_time(link)).sum();
-        assert_eq!(busy, sum.flits * p.flit_time);
-        for (link, last) in last.iter().enumerate() {
-            assert!(direction.busy_time(link) <= last - p.crossing, "a link was busy for longer than the run");
+/// One link with every slot of every flit written down, the slow way.
+struct Slots<'a> {
+    p: &'a InterconnectParameters,
+    /// When each flit leaves, and which of its slots are taken.
+    flits: Vec<(u64, Vec<bool>)>,
+    /// The slot behind the last one taken, counted from the first flit's first.
+    next: usize,
+}
+
+impl Slots<'_> {
+    fn append(&mut self, flits: u32, now: u64) {
+        for _ in 0..flits {
+            let leaves = self.flits.last().map_or(now, |(leaves, _)| now.max(leaves + self.p.flit_time));
+            self.flits.push((leaves, vec![false; self.p.flit_slots as usize]));
         }
     }
+
+    /// The first slot, from `next` on, of a flit that has not left by `now`.
+    fn first_open(&self, now: u64) -> usize {
+        let flit_slots = self.p.flit_slots as usize;
+        let open = (self.next..self.flits.len() * flit_slots).find(|slot| self.flits[slot / flit_slots].0 >= now);
+        open.unwrap_or(self.flits.len() * flit_slots)
+    }
+
+    fn fill(&mut self, from: usize, slots: u32, now: u64) {
+        let flit_slots = self.p.flit_slots as usize;
+        for slot in from..from + slots as usize {
+            let (leaves, taken) = &mut self.flits[slot / flit_slots];
+            assert!(*leaves >= now, "slot {slot} has left");
+            assert!(!taken[slot % flit_slots], "slot {slot} is taken twice");
+            taken[slot % flit_slots] = true;
+        }
+        self.next = from + slots as usize;
+    }
+
+    fn send(&mut self, data: bool, now: u64) -> u64 {
+        let end = |flits: &Self| flits.flits.len() * flits.p.flit_slots as usize;
+        if data {
+            let open = self.first_open(now);
+            self.append(self.p.data_flits, now);
+            // No more free slots than the flits of a line have.
+            let all = (self.p.data_flits * self.p.flit_slots) as usize;
+            let from = open.max(end(self).saturating_sub(all + self.p.data_slots as usize));
+            self.fill(from, self.p.data_slots, now);
+        } else {
+            let open = self.first_open(now);
+            if end(self) - open >= self.p.header_slots as usize {
+                self.fill(open, self.p.header_slots, now);
+            } else {
+                let from = end(self);
+                self.append(self.p.header_slots.div_ceil(self.p.flit_slots), now);
+                self.fill(from, self.p.header_slots, now);
+            }
+        }
+        self.flits.last().expect("a message was sent").0 + self.p.flit_time + self.p.crossing
+    }
+
+    fn taken(&self) -> u64 {
+        self.flits.iter().flat_map(|(_, taken)| taken).map(|&taken| u64::from(taken)).sum()
+    }
+}
+
+/// A random run on all links, each message compared with the slots written down; the links' counters at the end.
+fn compare_with_slots(p: &InterconnectParameters, seed: u64) {
+    let mut direction = Direction::new(p);
+    let mut slots: Vec<_> = (0..p.links).map(|_| Slots { p, flits: Vec::new(), next: 0 }).collect();
+    let mut last = vec![0; direction.links()];
+    let (mut counter, mut now) = (seed << 32, 0);
+    for _ in 0..40_000 {
+        // From bursts to an idle link.
+        now += if random(&mut counter).is_multiple_of(3) { random(&mut counter) % (6 * p.flit_time) } else { 0 };
+        let line = random(&mut counter) % 64;
+        let link = direction.link_of(line);
+        let data = random(&mut counter).is_multiple_of(4);
+        let arrival = if data { direction.send_data(line, now) } else { direction.send_header(line, now) };
+        assert_eq!(arrival, slots[link].send(data, now), "data {data}, ready at {now}");
+        assert!(arrival >= last[link], "a message overtook another");
+        assert!(arrival >= now + p.flit_time + p.crossing, "a message was faster than the wire");
+        last[link] = arrival;
+    }
+    for (link, slots) in slots.iter().enumerate() {
+        let counters = direction.link_counters(link);
+        assert_eq!(counters.flits, slots.flits.len() as u64);
+        assert_eq!(counters.slots_used, slots.taken());
+        assert!(counters.slots_used <= counters.flits * u64::from(p.flit_slots));
+        assert!(counters.headers_riding > 0 && counters.headers_riding < counters.header_messages, "{counters:?}");
+        assert_eq!(direction.busy_time(link), counters.flits * p.flit_time);
+        assert!(direction.busy_time(link) <= last[link] - p.crossing, "a link was busy for longer than the run");
+    }
+    let sum = direction.counters();
+    assert_eq!(sum.data_messages + sum.header_messages, 40_000);
+    assert_eq!(sum.flits, slots.iter().map(|slots| slots.flits.len() as u64).sum::<u64>());
+    assert_eq!(direction.bytes(), sum.flits * u64::from(p.flit_bytes));
+}
+
+#[test]
+fn arrivals_are_those_of_slots_written_down_one_by_one_and_never_go_back() {
+    compare_with_slots(&icx(), 1);
+    compare_with_slots(&spr(), 2);
+    compare_with_slots(&InterconnectParameters { data_flits: 6, header_slots: 2, ..icx() }, 3);
+    compare_with_slots(&InterconnectParameters { flit_slots: 4, data_flits: 5, data_slots: 5, ..one_link() }, 4);
 }
 
 #[test]
