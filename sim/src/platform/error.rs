@@ -53,6 +53,9 @@ impl fmt::Display for PlatformError {
 
 impl std::error::Error for PlatformError {}
 
+/// Nobody reads more of them, and a hostile file may have one a line.
+const MOST_FAULTS: usize = 100;
+
 /// Collects faults while the rest is still looked at: whoever wrote a file is told everything at once.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Fault>);
@@ -60,9 +63,13 @@ pub(super) struct Faults(Vec<Fault>);
 impl Faults {
     pub(super) fn add(&mut self, file: &str, line: Option<usize>, key: Option<&str>, message: impl Into<String>) {
         let fault = Fault { file: file.to_string(), line, key: key.map(str::to_string), message: message.into() };
-        if !self.0.contains(&fault) {
+        if self.0.len() < MOST_FAULTS && !self.0.contains(&fault) {
             self.0.push(fault);
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Nothing, if nothing is wrong.

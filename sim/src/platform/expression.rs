@@ -8,17 +8,32 @@ const MOST_BYTES: usize = 1000;
 /// How deep parentheses and signs may stand in each other: a hostile file must not exhaust the stack.
 const MOST_DEEP: usize = 32;
 
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// What is wrong, and what to do.
+    Message(String),
+    /// Another key has no value, of which its own fault already tells.
+    Told,
+}
+
+impl From<String> for Trouble {
+    fn from(message: String) -> Trouble {
+        Trouble::Message(message)
+    }
+}
+
+/// Where other keys' values come from.
+type Values<'a> = dyn FnMut(&str) -> Result<Quantity, Trouble> + 'a;
+
 /// Evaluates a relation; `value` knows the other keys.
 ///
 /// # Errors
 ///
 /// Where and why it is not a relation, or has no value; whatever `value` says of a key.
-pub(super) fn evaluate(
-    text: &str,
-    value: &mut dyn FnMut(&str) -> Result<Quantity, String>,
-) -> Result<Quantity, String> {
+pub(super) fn evaluate(text: &str, value: &mut Values<'_>) -> Result<Quantity, Trouble> {
     if text.len() > MOST_BYTES {
-        return Err(format!("the relation is longer than {MOST_BYTES} bytes: split it, with keys in [inputs]"));
+        return Err(format!("the relation is longer than {MOST_BYTES} bytes: split it, with keys in [inputs]").into());
     }
     let mut reader = Reader { text, at: 0, deep: 0, value };
     let result = reader.sum()?;
@@ -29,14 +44,14 @@ pub(super) fn evaluate(
     }
 }
 
-struct Reader<'a> {
+struct Reader<'a, 'v> {
     text: &'a str,
     at: usize,
     deep: usize,
-    value: &'a mut dyn FnMut(&str) -> Result<Quantity, String>,
+    value: &'a mut Values<'v>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -61,32 +76,32 @@ impl<'a> Reader<'a> {
         word
     }
 
-    fn unexpected(&self, what: char) -> String {
-        format!("\"{}\": {what:?} at column {} is not expected there", self.text, self.at + 1)
+    fn unexpected(&self, what: char) -> Trouble {
+        Trouble::Message(format!("\"{}\": {what:?} at column {} is not expected there", self.text, self.at + 1))
     }
 
-    fn sum(&mut self) -> Result<Quantity, String> {
+    fn sum(&mut self) -> Result<Quantity, Trouble> {
         let mut left = self.product()?;
         while let Some(operator) = self.take(&['+', '-']) {
             let right = self.product()?;
             if left.dimension != right.dimension {
                 let (left, right) = (left.dimension.name(), right.dimension.name());
                 let text = self.text;
-                return Err(format!("\"{text}\": {left} {operator} {right} makes no sense; mend the units"));
+                return Err(format!("\"{text}\": {left} {operator} {right} makes no sense; mend the units").into());
             }
             left.number = if operator == '+' { left.number + right.number } else { left.number - right.number };
         }
         self.finite(left)
     }
 
-    fn product(&mut self) -> Result<Quantity, String> {
+    fn product(&mut self) -> Result<Quantity, Trouble> {
         let mut left = self.factor()?;
         while let Some(operator) = self.take(&['*', '/']) {
             let right = self.factor()?;
             left = if operator == '*' {
                 Quantity { number: left.number * right.number, dimension: left.dimension.times(right.dimension) }
             } else if right.number == 0.0 {
-                return Err(format!("\"{}\" divides by zero", self.text));
+                return Err(format!("\"{}\" divides by zero", self.text).into());
             } else {
                 Quantity { number: left.number / right.number, dimension: left.dimension.over(right.dimension) }
             };
@@ -94,17 +109,17 @@ impl<'a> Reader<'a> {
         self.finite(left)
     }
 
-    fn factor(&mut self) -> Result<Quantity, String> {
+    fn factor(&mut self) -> Result<Quantity, Trouble> {
         self.deep += 1;
         if self.deep > MOST_DEEP {
-            return Err(format!("the relation has more than {MOST_DEEP} parentheses in each other: split it"));
+            return Err(format!("the relation has more than {MOST_DEEP} parentheses in each other: split it").into());
         }
         let result = self.factor_inside();
         self.deep -= 1;
         result
     }
 
-    fn factor_inside(&mut self) -> Result<Quantity, String> {
+    fn factor_inside(&mut self) -> Result<Quantity, Trouble> {
         if self.take(&['-']).is_some() {
             let factor = self.factor()?;
             return Ok(Quantity { number: -factor.number, ..factor });
@@ -113,11 +128,11 @@ impl<'a> Reader<'a> {
             let inside = self.sum()?;
             return match self.take(&[')']) {
                 Some(_) => Ok(inside),
-                None => Err(format!("\"{}\": a parenthesis is not closed", self.text)),
+                None => Err(format!("\"{}\": a parenthesis is not closed", self.text).into()),
             };
         }
         match self.rest().chars().next() {
-            None => Err(format!("\"{}\" ends where a number or a key is expected", self.text)),
+            None => Err(format!("\"{}\" ends where a number or a key is expected", self.text).into()),
             Some(first) if first.is_ascii_digit() => {
                 let digits = self.word(|c| c.is_ascii_digit() || c == '.');
                 let number = digits.parse().map_err(|_| format!("\"{}\": {digits} is no number", self.text))?;
@@ -131,11 +146,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn finite(&self, quantity: Quantity) -> Result<Quantity, String> {
+    fn finite(&self, quantity: Quantity) -> Result<Quantity, Trouble> {
         if quantity.number.is_finite() {
             return Ok(quantity);
         }
-        Err(format!("\"{}\" is too large to be computed", self.text))
+        Err(format!("\"{}\" is too large to be computed", self.text).into())
     }
 }
 
@@ -144,10 +159,15 @@ mod tests {
     use super::*;
 
     fn number(text: &str) -> Result<Quantity, String> {
-        evaluate(text, &mut |key| match key {
+        let result = evaluate(text, &mut |key| match key {
             "a.time" => Ok(Quantity { number: 12.0, dimension: Dimension::TIME }),
             "a.bytes" => Ok(Quantity { number: 48.0, dimension: Dimension::BYTES }),
-            _ => Err(format!("{key} is unknown")),
+            "a.broken" => Err(Trouble::Told),
+            _ => Err(format!("{key} is unknown").into()),
+        });
+        result.map_err(|trouble| match trouble {
+            Trouble::Message(message) => message,
+            Trouble::Told => "told".to_string(),
         })
     }
 
@@ -189,6 +209,7 @@ mod tests {
             ("b.c", "b.c is unknown"),
             ("1 % 2", "column 3"),
             ("µ", "column 1"),
+            ("1 + a.broken", "told"),
         ] {
             let message = number(text).expect_err(text);
             assert!(message.contains(wanted), "{text}: {message}");

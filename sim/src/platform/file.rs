@@ -57,7 +57,8 @@ type Item<'a> = Spanned<DeValue<'a>>;
 
 /// Reads a text; what is wrong with it goes to `faults`.
 pub(super) fn read(file: &str, text: &str, faults: &mut Faults) -> File {
-    let mut reader = Reader { file, text, faults, result: File::default() };
+    let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let mut reader = Reader { file, ends, faults, result: File::default() };
     match DeTable::parse(text) {
         Ok(table) => reader.document(table.get_ref()),
         Err(error) => {
@@ -70,14 +71,15 @@ pub(super) fn read(file: &str, text: &str, faults: &mut Faults) -> File {
 
 struct Reader<'a> {
     file: &'a str,
-    text: &'a str,
+    /// Where the lines end.
+    ends: Vec<usize>,
     faults: &'a mut Faults,
     result: File,
 }
 
 impl Reader<'_> {
     fn line(&self, span: &Range<usize>) -> usize {
-        1 + self.text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count()
+        1 + self.ends.partition_point(|end| *end < span.start)
     }
 
     fn fault(&mut self, span: &Range<usize>, key: &str, message: impl Into<String>) {

@@ -287,6 +287,9 @@ fn replace_parameter(name: &str, one: &Override, entries: &mut BTreeMap<String, 
 fn with_bases(name: &str, text: &str, resolver: &dyn Fn(&str) -> Option<String>, faults: &mut Faults) -> File {
     let mut names = vec![name.to_string()];
     let mut result = file::read(&label(name), text, faults);
+    if result.definitions.is_empty() && faults.is_empty() {
+        faults.add(&label(name), None, None, "it gives no value of its own; give some, or use the platform it extends");
+    }
     let mut base = result.extends.clone();
     while let Some(next) = base {
         let by = label(names.last().unwrap_or(&next));

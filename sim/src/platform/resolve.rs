@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Entry, Value};
 use super::error::Faults;
-use super::expression;
+use super::expression::{self, Trouble};
 use super::fields::{self, Field, Kind, SECTIONS};
 use super::file::{Definition, File, Given};
 use super::unit::{self, Dimension, Quantity, Unit};
@@ -54,7 +54,11 @@ pub(super) fn plain(key: &str, value: Value, unit: Option<Unit>, megahertz: f64)
     let field = fields::find(key).ok_or("there is no such value")?;
     let quantity = quantity_of(value, unit);
     let clock = || Ok(Quantity { number: megahertz * 1e-6, dimension: Dimension::FREQUENCY });
-    fit(field, unit, quantity, matches!(value, Value::Flag(_)), false, clock).map(|fitted| in_field(field, fitted))
+    match fit(field, unit, quantity, matches!(value, Value::Flag(_)), false, clock) {
+        Ok(fitted) => Ok(in_field(field, fitted)),
+        Err(Trouble::Message(message)) => Err(message),
+        Err(Trouble::Told) => Err("the clock has no value".to_string()),
+    }
 }
 
 struct Resolver<'a> {
@@ -89,36 +93,37 @@ impl Resolver<'_> {
     ///
     /// # Errors
     ///
-    /// Why there is none, for whoever asked; the key's own fault is noted once.
-    fn value(&mut self, key: &str) -> Result<Quantity, String> {
-        match self.values.get(key) {
-            Some(Some(value)) => return Ok(*value),
-            Some(None) => return Err(format!("{key} has no value")),
-            None => {}
+    /// Why there is none, for whoever asked; what is wrong with the key itself is noted once, and then told.
+    fn value(&mut self, key: &str) -> Result<Quantity, Trouble> {
+        if let Some(value) = self.values.get(key) {
+            return value.ok_or(Trouble::Told);
         }
         if let Some(at) = self.pending.iter().position(|pending| pending == key) {
             let circle = self.pending[at..].join(" needs ");
-            return Err(format!("the relations go in a circle: {circle} needs {key}; give one of them a value"));
+            let message = format!("the relations go in a circle: {circle} needs {key}; give one of them a value");
+            return Err(message.into());
         }
         if self.pending.len() >= MOST_DEEP {
-            return Err(format!("more than {MOST_DEEP} relations stand behind each other; give one of them a value"));
+            let message = format!("more than {MOST_DEEP} relations stand behind each other; give one of them a value");
+            return Err(message.into());
         }
         let file = self.file;
         let Some(definition) = file.definitions.get(key) else {
-            return Err(format!("{key} is not given; add it, or mend the relation"));
+            return Err(format!("{key} is not given; add it, or mend the relation").into());
         };
         self.pending.push(key.to_string());
         let result = self.evaluate(key, definition);
         self.pending.pop();
         self.values.insert(key.to_string(), result.as_ref().ok().copied());
-        if let Err(message) = &result {
-            self.faults.add(&definition.file, Some(definition.line), Some(key), message.clone());
-            return Err(format!("{key} has no value"));
-        }
-        result
+        result.map_err(|trouble| {
+            if let Trouble::Message(message) = trouble {
+                self.faults.add(&definition.file, Some(definition.line), Some(key), message);
+            }
+            Trouble::Told
+        })
     }
 
-    fn evaluate(&mut self, key: &str, definition: &Definition) -> Result<Quantity, String> {
+    fn evaluate(&mut self, key: &str, definition: &Definition) -> Result<Quantity, Trouble> {
         let (quantity, is_flag, is_relation) = match &definition.given {
             Given::Value(value) => (quantity_of(*value, definition.unit), matches!(value, Value::Flag(_)), false),
             Given::Relation(text) => (expression::evaluate(text, &mut |key| self.operand(key))?, false, true),
@@ -127,7 +132,7 @@ impl Resolver<'_> {
             && unit.dimension != quantity.dimension
         {
             let (is, names) = (quantity.dimension.name(), unit::names(Some(quantity.dimension)));
-            return Err(format!("the relation gives {is}, which is not in {}; try {names}", unit.name));
+            return Err(format!("the relation gives {is}, which is not in {}; try {names}", unit.name).into());
         }
         let value = match fields::find(key) {
             Some(field) => fit(field, definition.unit, quantity, is_flag, is_relation, || self.value(CLOCK))?,
@@ -137,18 +142,18 @@ impl Resolver<'_> {
         match definition.range {
             Some((low, high)) if !contains(low, high, shown) => {
                 let shown = Value::Number(shown);
-                Err(format!("{shown} is outside its range of {low} to {high}; mend the value or the range"))
+                Err(format!("{shown} is outside its range of {low} to {high}; mend the value or the range").into())
             }
             _ => Ok(value),
         }
     }
 
     /// A key of a relation.
-    fn operand(&mut self, key: &str) -> Result<Quantity, String> {
+    fn operand(&mut self, key: &str) -> Result<Quantity, Trouble> {
         self.used.insert(key.to_string());
         let definition = self.file.definitions.get(key);
         if definition.is_some_and(|definition| matches!(definition.given, Given::Value(Value::Flag(_)))) {
-            return Err(format!("{key} is true or false, and no number"));
+            return Err(format!("{key} is true or false, and no number").into());
         }
         self.value(key)
     }
@@ -170,7 +175,8 @@ impl Resolver<'_> {
             let is = expression::evaluate(&check.is, &mut |key| self.operand(key));
             let equals = expression::evaluate(&check.equals, &mut |key| self.operand(key));
             let message = match (is, equals) {
-                (Err(message), _) | (_, Err(message)) => message,
+                (Err(Trouble::Told), _) | (_, Err(Trouble::Told)) => continue,
+                (Err(Trouble::Message(message)), _) | (_, Err(Trouble::Message(message))) => message,
                 (Ok(is), Ok(equals)) if is.dimension != equals.dimension => {
                     format!("{} and {} are never equal", is.dimension.name(), equals.dimension.name())
                 }
@@ -207,17 +213,17 @@ fn fit(
     quantity: Quantity,
     is_flag: bool,
     is_relation: bool,
-    clock: impl FnOnce() -> Result<Quantity, String>,
-) -> Result<Quantity, String> {
+    clock: impl FnOnce() -> Result<Quantity, Trouble>,
+) -> Result<Quantity, Trouble> {
     let (dimension, scale) = field.kind.unit();
     if is_flag != (field.kind == Kind::Flag) {
         let wanted = if is_flag { "a number, not true or false" } else { "true or false, not a number" };
-        return Err(format!("give {wanted}"));
+        return Err(format!("give {wanted}").into());
     }
     if let (Kind::Count(counted), Some(unit)) = (field.kind, unit)
         && unit.name != counted
     {
-        return Err(format!("its unit is \"{counted}\", not \"{}\"", unit.name));
+        return Err(format!("its unit is \"{counted}\", not \"{}\"", unit.name).into());
     }
     let mut quantity = quantity;
     let mut rounds = is_relation && field.kind.rounds();
@@ -227,7 +233,7 @@ fn fit(
     }
     if quantity.dimension != dimension {
         let (is, names) = (quantity.dimension.name(), unit::names(Some(dimension)));
-        return Err(format!("{is} is given, and {} is wanted; its unit is one of {names}", dimension.name()));
+        return Err(format!("{is} is given, and {} is wanted; its unit is one of {names}", dimension.name()).into());
     }
     let number = quantity.number / scale;
     if field.kind == Kind::Ratio {
@@ -235,18 +241,20 @@ fn fit(
     }
     let whole = number.round();
     if !rounds && (number - whole).abs() > 1e-9 * number.abs().max(1.0) {
-        return Err(format!("{number} {} is not whole; the simulator counts in whole ones", own_unit(field.kind)));
+        return Err(
+            format!("{number} {} is not whole; the simulator counts in whole ones", own_unit(field.kind)).into()
+        );
     }
     at_least(field, whole)?;
     Ok(Quantity { number: whole * scale, dimension })
 }
 
-fn at_least(field: &Field, number: f64) -> Result<(), String> {
+fn at_least(field: &Field, number: f64) -> Result<(), Trouble> {
     if number >= field.least {
         return Ok(());
     }
     let unit = own_unit(field.kind);
-    Err(format!("{} {unit} is too little; at least {} {unit}", Value::Number(number), field.least))
+    Err(format!("{} {unit} is too little; at least {} {unit}", Value::Number(number), field.least).into())
 }
 
 /// The name of the unit in which a field is kept.
