@@ -259,6 +259,11 @@ impl Machine {
         if time < this.next_message() && time <= self.now + self.timing.lookahead {
             return true;
         }
+        // What a program waited for it may use once, whatever else arrives at that moment: without it two cores could take a
+        // line from each other for ever.
+        if time == this.granted_at {
+            return true;
+        }
         self.may_advance(time)
     }
 

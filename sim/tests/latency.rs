@@ -83,7 +83,11 @@ fn requests_per_round_trip(parameters: &Parameters, lines: u64) -> (f64, f64) {
     const ROUNDS: u64 = 200;
     let mut layout = Layout::new();
     let ask = layout.add("ask", 64, 128, Home::Host, SynchronisingWords::FIRST);
-    let answer = if lines == 1 { Address(ask.0 + 8) } else { layout.add("answer", 64, 128, Home::Nic, SynchronisingWords::FIRST) };
+    let answer = if lines == 1 {
+        Address(ask.0 + 8)
+    } else {
+        layout.add("answer", 64, 128, Home::Nic, SynchronisingWords::FIRST)
+    };
     let mut simulation = Simulation::new(parameters, &layout, checked());
     let time = Rc::new(RefCell::new(0.0));
     let out = Rc::clone(&time);
@@ -107,7 +111,8 @@ fn requests_per_round_trip(parameters: &Parameters, lines: u64) -> (f64, f64) {
     });
     simulation.run().expect("both programs end");
     let machine = simulation.machine().borrow();
-    let requests: u64 = (0..2).map(|agent| machine.counters(agent).remote_reads + machine.counters(agent).remote_rfos).sum();
+    let requests: u64 =
+        (0..2).map(|agent| machine.counters(agent).remote_reads + machine.counters(agent).remote_rfos).sum();
     let nanoseconds = *time.borrow();
     (requests as f64 / ROUNDS as f64, nanoseconds)
 }

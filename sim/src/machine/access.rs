@@ -211,7 +211,7 @@ impl Machine {
             agent.counters.accesses.software_prefetches += 1;
             agent.prefetches.push_back((line, ask));
         } else if costs {
-            return Err(W::FillBuffer);
+            return Err(W::LoadRoom);
         }
         Ok(())
     }

@@ -99,6 +99,13 @@ impl Machine {
                 accesses.remote_reads += 1;
             }
         }
+        if message == ToHome::Complete {
+            // It travels only where another request waits already, as the acknowledgement of a conflict; elsewhere the home
+            // knows the reply to be there before anything that follows it. Its slot is therefore not counted.
+            let arrives = self.now + self.parameters.interconnect.crossing;
+            self.to_home(arrives, node, 1 - node as u8, line, message);
+            return;
+        }
         let is_snoop = matches!(message, ToHome::Snoop(_));
         let leaves = self.now + if is_snoop && speculative { self.timing.speculative_penalty } else { 0 };
         let carries_line = match message {

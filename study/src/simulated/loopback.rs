@@ -73,7 +73,8 @@ fn run_ccnic(question: &Loopback, features: ccnic::Features) -> Result<LoopbackO
         object_bytes: 0,
     };
     let map = ccnic::Map::new(geometry, features).map_err(|error| error.to_string())?;
-    let simulation = Simulation::new(&question.machine, &map.layout, Options { seed: question.seed, ..Options::default() });
+    let simulation =
+        Simulation::new(&question.machine, &map.layout, Options { seed: question.seed, ..Options::default() });
     map.pool.fill(&simulation.setup());
     let map = Rc::new(map);
     let nic_map = Rc::clone(&map);
