@@ -1,3 +1,8 @@
 //! The papers' experiments on modelled machines: workloads, published results, comparison and plots.
 
+pub mod ask;
+pub mod comparison;
+pub mod experiment;
+pub mod report;
+pub mod sensitivity;
 pub mod workload;
