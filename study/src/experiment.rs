@@ -50,7 +50,7 @@ experiments! {
     "read-only" "Read-only data rate of the interconnect" memory::read_only;
     "8" "Ping-pong by memory layout" memory::ping_pong;
     "9" "Streams with caching and with non-temporal stores" memory::streams;
-    "11" "CC-NIC, the unoptimised interface and PCIe NICs on Ice Lake" curves::comparison;
+    "11" "CC-NIC, the unoptimised interface and PCIe NICs on Ice Lake" curves::four_interfaces;
     "12" "CC-NIC and PCIe NICs on Ice Lake in detail" curves::ice_lake;
     "13" "CC-NIC on Sapphire Rapids" curves::sapphire_rapids;
     "cores" "Host threads for 90% of the highest rate" cores::cores;

@@ -104,7 +104,7 @@ impl IceLake {
 }
 
 /// Figure 11: four interfaces on Ice Lake.
-pub(super) fn comparison(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
+pub(super) fn four_interfaces(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let small = IceLake::of(ask, setting, SMALL);
     let large = IceLake::of(ask, setting, LARGE);
     let mut findings = Findings::default();
