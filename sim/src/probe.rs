@@ -1,5 +1,13 @@
 //! What a run shows of itself: counters, queues, latencies and traces.
 
+pub mod counters;
+pub mod holding;
+pub mod latency;
+pub mod occupancy;
+mod packet;
+pub mod perfetto;
 mod record;
+#[cfg(test)]
+mod sample;
 
-pub use record::{Cause, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
+pub use record::{Cause, LevelRecord, MessageRecord, OwnershipRecord, PlaceName, QueueName, Recording, SpanRecord};

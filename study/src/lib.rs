@@ -3,6 +3,8 @@
 pub mod ask;
 pub mod comparison;
 pub mod experiment;
+pub mod kept;
 pub mod report;
 pub mod sensitivity;
+pub mod simulated;
 pub mod workload;

@@ -59,7 +59,25 @@ pub struct OwnershipRecord {
     pub at: Time,
 }
 
+/// A queue or a pool of credits whose level is written down: an index into [`Recording::queues`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueueName(pub u16);
+
+/// A change of how full a queue is, or of how many credits of a pool are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelRecord {
+    /// Which queue.
+    pub queue: QueueName,
+    /// Entries inside from then on.
+    pub inside: u64,
+    /// From when on.
+    pub at: Time,
+}
+
 /// Everything that a traced run wrote down, in the order in which it happened.
+///
+/// A cause stands before what it caused. Whoever reads a recording takes an index that points nowhere for a place without a
+/// name, or for no cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// The places' names: `host core 0`, `host home`, `host to NIC link`, ...
@@ -72,6 +90,50 @@ pub struct Recording {
     pub spans: Vec<SpanRecord>,
     /// Changes of lines' states.
     pub ownership: Vec<OwnershipRecord>,
+    /// The queues' names: `host to NIC request credits`, ...
+    pub queues: Vec<String>,
+    /// Changes of queues' levels.
+    pub levels: Vec<LevelRecord>,
     /// How many more there would have been: recording stops at a limit.
     pub dropped: u64,
+}
+
+impl Recording {
+    /// The name of a place.
+    pub fn place(&self, place: PlaceName) -> String {
+        self.places.get(usize::from(place.0)).cloned().unwrap_or_else(|| format!("place {}", place.0))
+    }
+
+    /// The name of a queue.
+    pub fn queue(&self, queue: QueueName) -> String {
+        self.queues.get(usize::from(queue.0)).cloned().unwrap_or_else(|| format!("queue {}", queue.0))
+    }
+
+    /// The segment that a line lies in, and the line's number in it; none before the first segment.
+    pub fn segment(&self, line: u64) -> Option<(&str, u64)> {
+        let (first, name) = self.segments.iter().rev().find(|(first, _)| *first <= line)?;
+        Some((name, line - first))
+    }
+
+    /// What a line is called: `tx ring 3` is the segment's fourth line, `line 17` lies in no segment.
+    pub fn line(&self, line: u64) -> String {
+        match self.segment(line) {
+            Some((name, number)) => format!("{name} {number}"),
+            None => format!("line {line}"),
+        }
+    }
+
+    /// The message that caused one, if it stands before it as it must.
+    pub fn cause_of(&self, message: usize) -> Option<usize> {
+        let cause = self.messages.get(message)?.cause?.0 as usize;
+        (cause < message).then_some(cause)
+    }
+
+    /// When the last of it happened.
+    pub fn end(&self) -> Time {
+        let messages = self.messages.iter().map(|message| message.arrives.max(message.sent));
+        let spans = self.spans.iter().map(|span| span.ends.max(span.begins));
+        let changes = self.ownership.iter().map(|change| change.at).chain(self.levels.iter().map(|level| level.at));
+        messages.chain(spans).chain(changes).max().unwrap_or(Time::ZERO)
+    }
 }

@@ -74,11 +74,17 @@ macro_rules! questions {
             ///
             /// # Errors
             ///
-            /// The machine's.
+            /// The machine's, and where packets were lost or spoilt, so that their rate means nothing.
             pub fn ask(&self, machine: &impl Machine) -> Result<Answer, Failure> {
-                Ok(match self {
+                let answer = match self {
                     $(Question::$name(question) => Answer::$name(machine.$method(question)?),)*
-                })
+                };
+                match &answer {
+                    Answer::Loopback(outcome) if outcome.wrong > 0 => {
+                        Err(Failure(format!("{} of {} packets were lost or spoilt", outcome.wrong, outcome.packets)))
+                    }
+                    _ => Ok(answer),
+                }
             }
         }
 

@@ -284,6 +284,7 @@ pub fn setting(effort: Effort) -> Setting {
 }
 
 /// Asks the formulas until nothing is open.
+#[allow(dead_code, reason = "not every test binary asks for a whole study")]
 pub fn answered(open: impl Fn(&Answers) -> Vec<Question>) -> Answers {
     let mut answers = Answers::default();
     // The deepest chain of questions halves a range of threads.
@@ -298,3 +299,29 @@ pub fn answered(open: impl Fn(&Answers) -> Vec<Question>) -> Answers {
     }
     panic!("{} questions are still open", open(&answers).len())
 }
+
+/// The rest of a machine, answered as by [`Formulas`].
+#[allow(unused_macros, reason = "not every test binary makes a machine of its own")]
+macro_rules! as_formulas {
+    () => {
+        common::as_formulas! {
+            access_latency(AccessLatency) -> AccessOutcome,
+            register_read(RegisterRead) -> RegisterOutcome,
+            ping_pong(PingPong) -> PingPongOutcome,
+            stream(Stream) -> StreamOutcome,
+            read_only(ReadOnly) -> ReadOnlyOutcome,
+            store_throughput(StoreThroughput) -> ThroughputOutcome,
+            store_burst(StoreBurst) -> BurstOutcome,
+        }
+    };
+    ($($method:ident($question:ident) -> $outcome:ident,)*) => {
+        $(fn $method(
+            &self,
+            question: &conic_study::workload::$question,
+        ) -> Result<conic_study::workload::$outcome, conic_study::workload::Failure> {
+            Formulas.$method(question)
+        })*
+    };
+}
+#[allow(unused_imports, reason = "not every test binary makes a machine of its own")]
+pub(crate) use as_formulas;

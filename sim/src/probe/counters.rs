@@ -1,0 +1,244 @@
+//! What a run counts: accesses by agent, messages by link and direction, memory's traffic.
+//!
+//! Everything only ever grows; what a stretch of a run did is the difference of two snapshots. Times are picoseconds.
+
+mod link;
+
+use conic_fabric::Time;
+use serde::{Deserialize, Serialize};
+
+pub use link::LinkCounters;
+
+/// Makes a struct of `u64` counters that can be subtracted and added field by field.
+macro_rules! counters {
+    ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// What was counted since an earlier snapshot of the same counters.
+            pub fn since(&self, earlier: &$name) -> $name {
+                $name { $($field: grown(self.$field, earlier.$field, stringify!($field)),)* }
+            }
+
+            /// Adds what other counters of the kind counted.
+            pub fn add(&mut self, other: &$name) {
+                $(self.$field += other.$field;)*
+            }
+        }
+    };
+}
+
+/// The growth of a counter.
+///
+/// # Panics
+///
+/// Where it shrank: the two are not snapshots of one run in order, and every figure made of them would be wrong.
+fn grown(now: u64, before: u64, name: &str) -> u64 {
+    now.checked_sub(before).unwrap_or_else(|| panic!("counter `{name}` went from {before} to {now}: not one run"))
+}
+
+counters! {
+    /// Accesses of one agent, a core or a device's engine.
+    ///
+    /// Each load, store and atomic that is not a hint counts once in `loads`, `stores` or `atomics`, and once in the level
+    /// that answered it. What crosses the interconnect counts in `remote_reads` and `remote_rfos` whoever asked for it:
+    /// an access, a store buffer's ownership prefetch, a hardware or a software prefetch. That is what the processors'
+    /// offcore-response counters count (CC-NIC section 5.6).
+    AgentAccesses {
+        /// Loads, a line each.
+        loads,
+        /// Stores, a line each.
+        stores,
+        /// Locked instructions.
+        atomics,
+        /// Answered by the first-level cache.
+        l1_hits,
+        /// Answered by the second-level cache.
+        l2_hits,
+        /// Answered by the last-level cache of the agent's node.
+        llc_hits,
+        /// Answered by a private cache of another agent of the same node.
+        peer_hits,
+        /// Answered by the memory of the agent's node.
+        local_memory,
+        /// Answered by a cache of the other node.
+        remote_caches,
+        /// Answered by the memory of the other node.
+        remote_memory,
+        /// Waited for a line that was already on its way.
+        merged,
+        /// Loads from uncached memory or a device's registers.
+        uncached_loads,
+        /// Stores to uncached or write-combining memory.
+        uncached_stores,
+        /// Stores past the caches, a line each.
+        non_temporal_stores,
+        /// Requests for data alone that crossed the interconnect.
+        remote_reads,
+        /// Requests for ownership that crossed the interconnect, upgrades of shared copies included.
+        remote_rfos,
+        /// Of those, upgrades.
+        remote_upgrades,
+        /// Snoops that came for this agent's caches.
+        snoops,
+        /// Of those, snoops that crossed the interconnect.
+        remote_snoops,
+        /// Lines that the agent's caches gave up for want of room.
+        evictions,
+        /// Of those, lines that went out modified.
+        write_backs,
+        /// Prefetches that the hardware issued.
+        hardware_prefetches,
+        /// Of those, lines that were accessed before the cache lost them.
+        hardware_prefetches_useful,
+        /// Prefetches that the code issued.
+        software_prefetches,
+        /// Of those, lines that were accessed before the cache lost them.
+        software_prefetches_useful,
+        /// Rounds of polling that found nothing.
+        spins,
+    }
+}
+
+counters! {
+    /// Time for which one agent stood still, by reason, in picoseconds. A moment counts under one reason: what the agent
+    /// waits for first.
+    Stalls {
+        /// For a load's data.
+        load_picoseconds,
+        /// For room in the store buffer.
+        store_buffer_picoseconds,
+        /// For a line fill buffer or an entry of the load buffer.
+        fill_buffer_picoseconds,
+        /// For a write-combining buffer.
+        write_combining_picoseconds,
+        /// For a fence: the store buffer to drain.
+        fence_picoseconds,
+        /// For a locked instruction to own its line.
+        atomic_picoseconds,
+        /// For an uncached load or store.
+        uncached_picoseconds,
+        /// For a tag or a credit of a device's request.
+        tag_picoseconds,
+        /// For nothing but work that was stated in cycles. No stall; beside them, so that the sum is the agent's time.
+        work_picoseconds,
+        /// For a change of a line that it polls.
+        polling_picoseconds,
+    }
+}
+
+counters! {
+    /// One node's memory.
+    MemoryCounters {
+        /// Lines read.
+        reads,
+        /// Of those, lines read in advance whose data was then not used.
+        reads_wasted,
+        /// Lines written with data.
+        writes,
+        /// Lines written because their directory entry changed alone.
+        directory_writes,
+        /// Time for which the channels were taken, all together, in picoseconds.
+        busy_picoseconds,
+    }
+}
+
+/// What one agent did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentCounters {
+    /// Its accesses.
+    #[serde(flatten)]
+    pub accesses: AgentAccesses,
+    /// Where its time went.
+    pub stalls: Stalls,
+}
+
+impl AgentCounters {
+    /// What the agent did since an earlier snapshot.
+    pub fn since(&self, earlier: &AgentCounters) -> AgentCounters {
+        AgentCounters { accesses: self.accesses.since(&earlier.accesses), stalls: self.stalls.since(&earlier.stalls) }
+    }
+
+    /// Adds what another agent did.
+    pub fn add(&mut self, other: &AgentCounters) {
+        self.accesses.add(&other.accesses);
+        self.stalls.add(&other.stalls);
+    }
+}
+
+impl AgentAccesses {
+    /// Accesses that some level answered. Equals `loads + stores + atomics` of cached memory once all are done.
+    pub fn answered(&self) -> u64 {
+        let private = self.l1_hits + self.l2_hits;
+        let node = self.llc_hits + self.peer_hits + self.local_memory;
+        private + node + self.remote_caches + self.remote_memory + self.merged
+    }
+}
+
+/// Something that has a name in the machine, and its counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named<T> {
+    /// Its name: `host core 0`, `host to NIC`, `host memory`.
+    pub name: String,
+    /// Its counters.
+    #[serde(flatten)]
+    pub counters: T,
+}
+
+/// All counters of a machine at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// When they were taken; of a difference, how long it spans.
+    #[serde(rename = "time_picoseconds", serialize_with = "picoseconds")]
+    pub time: Time,
+    /// Agents.
+    pub agents: Vec<Named<AgentCounters>>,
+    /// Links, each direction on its own.
+    pub links: Vec<Named<LinkCounters>>,
+    /// Memories, by node.
+    pub memories: Vec<Named<MemoryCounters>>,
+}
+
+impl Counters {
+    /// What was counted since an earlier snapshot of the same run: a warm-up cut off. `time` is then the span between.
+    ///
+    /// # Panics
+    ///
+    /// Where the two are not snapshots of one machine, the earlier one first.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        assert!(self.time >= earlier.time, "a snapshot of {} since one of {}", self.time, earlier.time);
+        Counters {
+            time: self.time.since(earlier.time),
+            agents: pairs(&self.agents, &earlier.agents, AgentCounters::since),
+            links: pairs(&self.links, &earlier.links, LinkCounters::since),
+            memories: pairs(&self.memories, &earlier.memories, MemoryCounters::since),
+        }
+    }
+
+    /// The sum over the agents whose names begin with `prefix`: `host`, `NIC`.
+    pub fn agents_of(&self, prefix: &str) -> AgentCounters {
+        let mut sum = AgentCounters::default();
+        self.agents.iter().filter(|agent| agent.name.starts_with(prefix)).for_each(|agent| sum.add(&agent.counters));
+        sum
+    }
+}
+
+fn pairs<T>(now: &[Named<T>], before: &[Named<T>], since: impl Fn(&T, &T) -> T) -> Vec<Named<T>> {
+    assert_eq!(now.len(), before.len(), "snapshots of two machines: their parts differ in number");
+    let pair = |(now, before): (&Named<T>, &Named<T>)| {
+        assert_eq!(now.name, before.name, "snapshots of two machines: their parts differ in name");
+        Named { name: now.name.clone(), counters: since(&now.counters, &before.counters) }
+    };
+    now.iter().zip(before).map(pair).collect()
+}
+
+fn picoseconds<S: serde::Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.picoseconds())
+}
+
+#[cfg(test)]
+mod tests;

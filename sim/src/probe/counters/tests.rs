@@ -1,0 +1,106 @@
+//! Differences of snapshots, and the names under which they are written.
+
+use super::*;
+
+const KINDS: &[&str] = &["Read", "Data"];
+
+fn snapshot(time: u64, scale: u64) -> Counters {
+    let mut link = LinkCounters::new(KINDS);
+    for _ in 0..scale {
+        link.message(0, 1);
+        link.message(1, 9);
+        link.message(1, 9);
+        link.wire(8, 192, Time::from_picoseconds(8_000));
+    }
+    let accesses = AgentAccesses { loads: 7 * scale, l1_hits: 4 * scale, remote_rfos: scale, ..Default::default() };
+    let stalls = Stalls { load_picoseconds: 300 * scale, ..Default::default() };
+    let named = |name: &str| name.to_string();
+    let agent = AgentCounters { accesses, stalls };
+    let memory = MemoryCounters { reads: 2 * scale, directory_writes: 3 * scale, ..Default::default() };
+    Counters {
+        time: Time::from_nanoseconds(time),
+        agents: vec![
+            Named { name: named("host core 0"), counters: agent },
+            Named { name: named("host core 1"), counters: agent },
+            Named { name: named("NIC core 0"), counters: AgentCounters::default() },
+        ],
+        links: vec![Named { name: named("host to NIC"), counters: link }],
+        memories: vec![Named { name: named("host memory"), counters: memory }],
+    }
+}
+
+#[test]
+fn a_difference_cuts_a_warm_up_off() {
+    assert_eq!(snapshot(50, 9).since(&snapshot(20, 4)), snapshot(30, 5));
+    assert_eq!(snapshot(50, 9).since(&snapshot(50, 9)), snapshot(0, 0));
+}
+
+#[test]
+fn agents_of_one_side_are_summed_by_their_names() {
+    let counters = snapshot(1, 1);
+    let host = counters.agents_of("host");
+    assert_eq!((host.accesses.loads, host.accesses.remote_rfos, host.stalls.load_picoseconds), (14, 2, 600));
+    assert_eq!(counters.agents_of("NIC"), AgentCounters::default());
+}
+
+#[test]
+fn every_level_answers() {
+    let accesses = AgentAccesses {
+        l1_hits: 1,
+        l2_hits: 10,
+        llc_hits: 100,
+        peer_hits: 1_000,
+        local_memory: 10_000,
+        remote_caches: 100_000,
+        remote_memory: 1_000_000,
+        merged: 10_000_000,
+        ..Default::default()
+    };
+    assert_eq!(accesses.answered(), 11_111_111);
+}
+
+#[test]
+fn a_link_counts_by_kind_and_its_wires_once() {
+    let counters = snapshot(1, 3);
+    let link = &counters.links[0].counters;
+    assert_eq!(link.messages().collect::<Vec<_>>(), [("Read", 3), ("Data", 6)]);
+    assert_eq!((link.messages_of("Data"), link.messages_of("Snoop"), link.all_messages()), (6, 0, 9));
+    assert_eq!((link.slots, link.flits, link.bytes), (3 * 19, 24, 576));
+    assert_eq!(link.utilisation(Time::from_nanoseconds(48), 1), 0.5);
+    assert_eq!(link.utilisation(Time::from_nanoseconds(48), 2), 0.25);
+    assert_eq!(link.utilisation(Time::ZERO, 2), 0.0);
+}
+
+#[test]
+#[should_panic(expected = "counter `loads` went from 28 to 21")]
+fn snapshots_in_the_wrong_order_are_refused() {
+    let mut later = snapshot(50, 3);
+    later.time = Time::from_nanoseconds(60);
+    later.since(&snapshot(50, 4));
+}
+
+#[test]
+#[should_panic(expected = "their parts differ in name")]
+fn snapshots_of_two_machines_are_refused() {
+    let mut other = snapshot(1, 1);
+    other.agents[1].name = "NIC core 7".to_string();
+    snapshot(2, 2).since(&other);
+}
+
+#[test]
+fn keys_carry_their_units() {
+    let text = toml::to_string(&snapshot(2, 1)).expect("counters are plain values");
+    let table: toml::Table = text.parse().expect("what was written is TOML");
+    assert_eq!(table["time_picoseconds"].as_integer(), Some(2_000));
+    let agent = &table["agents"][0];
+    assert_eq!(agent["name"].as_str(), Some("host core 0"));
+    assert_eq!(agent["loads"].as_integer(), Some(7));
+    assert_eq!(agent["stalls"]["load_picoseconds"].as_integer(), Some(300));
+    let link = &table["links"][0];
+    assert_eq!(link["busy_picoseconds"].as_integer(), Some(8_000));
+    assert_eq!(link["messages"]["Data"].as_integer(), Some(2));
+    assert_eq!(table["memories"][0]["directory_writes"].as_integer(), Some(3));
+    let units = ["picoseconds"];
+    let stalls = agent["stalls"].as_table().expect("a table");
+    assert!(stalls.keys().all(|key| units.iter().any(|unit| key.ends_with(unit))), "{stalls:?}");
+}

@@ -1,0 +1,5 @@
+//! Questions answered by the simulator.
+
+mod loopback;
+
+pub use loopback::loopback;
