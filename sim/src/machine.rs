@@ -88,15 +88,20 @@ pub(crate) struct Timing {
     pub work_thousand: u64,
 }
 
+/// A node's view of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineState {
+    pub stable: Stable,
+    /// One more than the place of what is under way for it; zero if nothing is.
+    pub active: u32,
+}
+
 /// One node: its view of every line, its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub lines: Vec<Stable>,
-    /// For each line, one more than the place of what is under way for it.
-    pub active: Vec<u32>,
+    pub lines: Vec<LineState>,
     pub last_level: Tags,
     pub memory: Memory,
-    pub directory_writes: u64,
     pub out: Direction,
     /// The agents that are its cores.
     pub cores: Vec<u16>,
@@ -125,7 +130,6 @@ pub struct Machine {
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
-    pub(crate) layout: Layout,
 }
 
 impl Machine {
@@ -164,7 +168,6 @@ impl Machine {
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
-            layout: layout.clone(),
         }
     }
 
@@ -276,9 +279,9 @@ impl Machine {
     fn may_advance(&mut self, time: u64) -> bool {
         if time <= self.now && self.options.run_ahead {
             // A message of this very moment is before it.
-            return self.queue.first().is_none_or(|first| first.time > time);
+            return self.queue.first_time().is_none_or(|first| first > time);
         }
-        let alone = self.queue.first().is_none_or(|first| first.time > time) && self.ready.is_empty();
+        let alone = self.queue.first_time().is_none_or(|first| first > time) && self.ready.is_empty();
         if alone {
             self.now = self.now.max(time);
         }
@@ -350,14 +353,12 @@ impl Node {
         use crate::protocol::home::Right;
         let stable = |&home: &u8| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            Stable { right, ..Stable::default() }
+            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
         };
         Node {
             lines: homes.iter().map(stable).collect(),
-            active: vec![0; homes.len()],
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
-            directory_writes: 0,
             out: Direction::new(&parameters.interconnect),
             cores: Vec::new(),
         }

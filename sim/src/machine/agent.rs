@@ -15,7 +15,6 @@ use super::private::Private;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
     pub line: u32,
-    pub ask: Ask,
 }
 
 /// A store that has not been performed.

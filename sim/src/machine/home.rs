@@ -10,7 +10,7 @@ impl Machine {
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
         let at = line as usize;
         let is_home = self.home_of(line) == node;
-        let mut index = self.nodes[node].active[at];
+        let mut index = self.nodes[node].lines[at].active;
         if index == 0 {
             index = match self.free_actives.pop() {
                 Some(index) => index,
@@ -19,15 +19,15 @@ impl Machine {
                     self.actives.len() as u32
                 }
             };
-            self.nodes[node].active[at] = index;
+            self.nodes[node].lines[at].active = index;
         }
-        let stable = &mut self.nodes[node].lines[at];
+        let stable = &mut self.nodes[node].lines[at].stable;
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         home::handle(is_home, &self.choices, stable, active, message, &mut self.actions);
         let after = stable.last_level;
         if active.is_idle() {
-            self.nodes[node].active[at] = 0;
+            self.nodes[node].lines[at].active = 0;
             self.free_actives.push(index);
         }
         self.send(node, line);
@@ -45,12 +45,12 @@ impl Machine {
             }
             return;
         }
-        let active = &this.active;
-        let inserted = this.last_level.insert(line, |candidate| active[candidate as usize] == 0);
+        let lines = &this.lines;
+        let inserted = this.last_level.insert(line, |candidate| lines[candidate as usize].active == 0);
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
-        let stable = &mut self.nodes[node].lines[victim as usize];
+        let stable = &mut self.nodes[node].lines[victim as usize].stable;
         home::evict_last_level(is_home, stable, &mut self.actions);
         self.send(node, victim);
     }
@@ -64,6 +64,7 @@ impl Machine {
                 Action::ToCore(core, message) => {
                     let agent = self.nodes[node].cores[core as usize];
                     if let ToCore::Grant { .. } = message
+                        && self.nodes[node].lines[line as usize].stable.last_level != LastLevel::None
                         && let Some(place) = self.nodes[node].last_level.find(line)
                     {
                         self.nodes[node].last_level.touch(place);

@@ -11,6 +11,7 @@ use conic_sim::probe::counters::AgentAccesses;
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 use super::Observer;
+use super::wire::Wire;
 use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, RemoteAccesses};
 
 /// What one thread measured.
@@ -22,14 +23,6 @@ struct Measured {
     host: AgentAccesses,
     nic: AgentAccesses,
     wrong: u64,
-}
-
-/// The interconnect at a moment: time, and flit time and bytes of each direction.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wire {
-    at: u64,
-    busy: [u64; 2],
-    bytes: [u64; 2],
 }
 
 /// What the threads share.
@@ -203,11 +196,11 @@ fn application<'a>(
         let machine = core.machine().borrow();
         (*machine.counters(core.agent()), *machine.counters(nic_of(core.agent())))
     };
-    let (begins, received, before, wire) = (now(core), application.account().received(), counters(), wire(core));
+    let (begins, received, before, wire) = (now(core), application.account().received(), counters(), Wire::now(core));
     while application.account().received() < warm + measured {
         application.step();
     }
-    let (ends, after, wire_after) = (now(core), counters(), wire_at(core));
+    let (ends, after, wire_after) = (now(core), counters(), Wire::now(core));
     let account = application.account();
     let mut shared = results.borrow_mut();
     shared.threads.push(Measured {
@@ -232,20 +225,6 @@ fn now(core: &SimCore<'_>) -> Time {
     conic_fabric::Core::now(core)
 }
 
-fn wire(core: &SimCore<'_>) -> Wire {
-    wire_at(core)
-}
-
-fn wire_at(core: &SimCore<'_>) -> Wire {
-    let machine = core.machine().borrow();
-    let of = |from: usize| {
-        let direction = machine.direction(from);
-        ((0..direction.links()).map(|link| direction.busy_time(link)).sum::<u64>(), direction.bytes())
-    };
-    let (there, back) = (of(0), of(1));
-    Wire { at: machine.now(), busy: [there.0, back.0], bytes: [there.1, back.1] }
-}
-
 fn outcome(question: &Loopback, results: &Results, operations: u64, events: u64, end: u64) -> LoopbackOutcome {
     let mut latency = Latency::new();
     let (mut rate, mut packets, mut wrong) = (0.0, 0, 0);
@@ -264,11 +243,8 @@ fn outcome(question: &Loopback, results: &Results, operations: u64, events: u64,
     };
     let nanoseconds = |time: Time| time.picoseconds() as f64 / 1e3;
     let [before, after] = results.wire.unwrap_or_default();
-    let span = (after.at - before.at).max(1) as f64;
-    let links = f64::from(question.machine.interconnect.links);
-    let share = |direction: usize| (after.busy[direction] - before.busy[direction]) as f64 / span / links;
-    let in_span = rate * span * 1e-12;
-    let bytes = |direction: usize| (after.bytes[direction] - before.bytes[direction]) as f64 / in_span;
+    let links = question.machine.interconnect.links;
+    let bytes = after.bytes_per_second_since(&before).map(|bytes| bytes / rate);
     LoopbackOutcome {
         packets_per_second: rate,
         bits_per_second: rate * f64::from(question.packet_size) * 8.0,
@@ -277,8 +253,8 @@ fn outcome(question: &Loopback, results: &Results, operations: u64, events: u64,
         minimum_nanoseconds: nanoseconds(latency.minimum()),
         nic: each(&nic),
         host: each(&host),
-        link_utilisation: [share(0), share(1)],
-        link_bytes: [bytes(0), bytes(1)],
+        link_utilisation: after.utilisation_since(&before, links),
+        link_bytes: bytes,
         packets,
         wrong,
         simulated_seconds: end as f64 * 1e-12,

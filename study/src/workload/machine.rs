@@ -46,6 +46,15 @@ pub trait Machine: Sync {
     fn store_burst(&self, question: &StoreBurst) -> Result<BurstOutcome, Failure>;
 }
 
+/// A kind of question, and what answers it.
+pub trait Asked: Into<Question> {
+    /// What is answered.
+    type Outcome;
+
+    /// The outcome in an answer; none where it answers another kind of question.
+    fn outcome(answer: &Answer) -> Option<Self::Outcome>;
+}
+
 macro_rules! questions {
     ($($name:ident($question:ty) => $method:ident -> $outcome:ty;)*) => {
         /// Any question to a [`Machine`].
@@ -65,11 +74,17 @@ macro_rules! questions {
             ///
             /// # Errors
             ///
-            /// The machine's.
+            /// The machine's, and where packets were lost or spoilt, so that their rate means nothing.
             pub fn ask(&self, machine: &impl Machine) -> Result<Answer, Failure> {
-                Ok(match self {
+                let answer = match self {
                     $(Question::$name(question) => Answer::$name(machine.$method(question)?),)*
-                })
+                };
+                match &answer {
+                    Answer::Loopback(outcome) if outcome.wrong > 0 => {
+                        Err(Failure(format!("{} of {} packets were lost or spoilt", outcome.wrong, outcome.packets)))
+                    }
+                    _ => Ok(answer),
+                }
             }
         }
 
@@ -80,19 +95,45 @@ macro_rules! questions {
                 }
             }
 
-            impl TryFrom<Answer> for $outcome {
-                /// The answer, which is one to another kind of question.
-                type Error = Answer;
+            impl Asked for $question {
+                type Outcome = $outcome;
 
-                fn try_from(answer: Answer) -> Result<$outcome, Answer> {
+                fn outcome(answer: &Answer) -> Option<$outcome> {
                     match answer {
-                        Answer::$name(outcome) => Ok(outcome),
-                        other => Err(other),
+                        Answer::$name(outcome) => Some(outcome.clone()),
+                        _ => None,
                     }
                 }
             }
         )*
     };
+}
+
+impl Question {
+    /// The question as text: two questions are the same exactly if their texts are.
+    pub fn text(&self) -> String {
+        format!("{self:?}")
+    }
+
+    /// About how many lines are touched: what a run's length goes by.
+    pub fn weight(&self) -> u64 {
+        match self {
+            Question::Loopback(question) => {
+                let packets = (question.packets.0 + question.packets.1) * question.threads as u64;
+                packets * (8 + 4 * u64::from(question.packet_size).div_ceil(64))
+            }
+            Question::AccessLatency(question) => 4 * question.accesses,
+            Question::RegisterRead(question) => question.accesses,
+            Question::PingPong(question) => 8 * (question.rounds.0 + question.rounds.1),
+            Question::Stream(question) => {
+                let lines = (question.chunks.0 + question.chunks.1) * question.chunk_bytes / 64;
+                3 * lines * question.pairs as u64
+            }
+            Question::ReadOnly(question) => (question.lines.0 + question.lines.1) * question.threads as u64,
+            Question::StoreThroughput(question) => (question.bytes.0 + question.bytes.1) / 64,
+            Question::StoreBurst(question) => u64::from(question.stores) * u64::from(question.bursts),
+        }
+    }
 }
 
 questions! {
