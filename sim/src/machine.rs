@@ -217,6 +217,11 @@ impl Machine {
         &self.nodes[from].out
     }
 
+    /// The memory of a node.
+    pub fn memory(&self, node: usize) -> &Memory {
+        &self.nodes[node].memory
+    }
+
     /// Switches the hardware prefetchers of an agent on, as its platform has them, or off.
     pub fn set_prefetchers(&mut self, agent: usize, on: bool) {
         self.agents[agent].prefetchers.set(on);

@@ -2,7 +2,9 @@
 
 mod access;
 mod loopback;
+mod observer;
 mod ping_pong;
+pub mod speed;
 mod stream;
 mod wire;
 
@@ -12,7 +14,8 @@ use crate::workload::{
     ThroughputOutcome,
 };
 
-pub use loopback::loopback;
+pub use loopback::{loopback, observed_loopback};
+pub use observer::Observer;
 
 /// The simulator as whoever asks questions sees it.
 #[derive(Clone, Copy, Debug, Default)]
