@@ -487,7 +487,8 @@ impl Handling<'_> {
     }
 
     fn lacks_data(&self, running: &Running) -> bool {
-        let from_node = running.from_node.is_some_and(|found| found.was != Copy::Invalid);
+        // A clean line does not travel with the answer to a snoop: memory has it too.
+        let from_node = running.from_node.is_some_and(|found| found.was == Copy::Modified);
         !running.memory_read && !from_node && !self.has_local_data(running) && self.needs_data(running)
     }
 
@@ -565,7 +566,7 @@ impl Handling<'_> {
             return (stable.last_level_version, last_level_dirty);
         }
         match running.from_node {
-            Some(found) if found.was != Copy::Invalid => (found.version, found.was == Copy::Modified),
+            Some(found) if found.was == Copy::Modified => (found.version, true),
             _ => (stable.memory_version, false),
         }
     }
