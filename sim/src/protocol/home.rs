@@ -505,6 +505,10 @@ impl Handling<'_> {
 
     fn ask_home(&mut self, mut running: Running) {
         running.asked_home = true;
+        if let Some(found) = running.from_core.filter(|found| found.was == Copy::Modified) {
+            // A write to memory has taken the line from its cores. Until it takes effect, a snoop must find what they wrote.
+            (self.stable.last_level, self.stable.last_level_version) = (LastLevel::Dirty, found.version);
+        }
         let ask = if running.ask == Ask::WriteCache { Ask::OwnWhole } else { running.ask };
         let has_data = self.stable.right == Right::Shared
             && (self.has_local_data(&running) || self.stable.copies & core_bit(running.asker) != 0);
