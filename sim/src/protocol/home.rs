@@ -138,6 +138,18 @@ impl Active {
         let nothing = self.running.is_none() && self.serving.is_none() && self.deferred.is_none();
         nothing && !self.completing && self.waiting.is_empty()
     }
+
+    /// Lets a test rename the versions that are on their way through it.
+    #[cfg(test)]
+    pub(super) fn change_versions(&mut self, change: &mut impl FnMut(&mut Version)) {
+        let served = self.serving.iter_mut().filter_map(|serving| serving.from_core.as_mut());
+        let running = self.running.iter_mut().flat_map(|running| {
+            let found = running.from_core.iter_mut().chain(&mut running.from_node);
+            let reply = running.reply.iter_mut().map(|(_, version, _)| version);
+            found.map(|found| &mut found.version).chain(reply)
+        });
+        served.map(|found| &mut found.version).chain(running).for_each(change);
+    }
 }
 
 /// A node's view of a line while a message is handled.

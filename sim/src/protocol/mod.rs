@@ -44,6 +44,8 @@
 //! | the other node | let a snoop wait for its own request | the home answers that request after the snoop |
 
 pub mod cache;
+#[cfg(test)]
+mod explore;
 pub mod home;
 
 /// The number of writes that a copy of a line has seen: what stands for its data, so that every access can be checked.
