@@ -24,7 +24,7 @@ impl Machine {
         let stable = &mut self.nodes[node].lines[at];
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
-        home::handle(is_home, &self.choices, stable, active, message, &mut self.actions);
+        home::handle(is_home, &self.choices, stable, active, message, &mut self.latest[at], &mut self.actions);
         let after = stable.last_level;
         if active.is_idle() {
             self.nodes[node].active[at] = 0;
@@ -82,7 +82,7 @@ impl Machine {
                 Action::WriteMemory => {
                     self.nodes[node].memory.write(u64::from(line), self.now);
                 }
-                Action::ToDevice(..) => {}
+                Action::ToDevice(..) | Action::Written(_) => {}
             }
         }
         self.actions = actions;
