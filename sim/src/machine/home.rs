@@ -24,6 +24,7 @@ impl Machine {
         let stable = &mut self.nodes[node].lines[at];
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
+        let by_device = message == ToHome::TakeEffect;
         home::handle(is_home, &self.choices, stable, active, message, &mut self.latest[at], &mut self.actions);
         let after = stable.last_level;
         if active.is_idle() {
@@ -32,12 +33,13 @@ impl Machine {
         }
         self.send(node, line);
         if (before == LastLevel::None) != (after == LastLevel::None) {
-            self.keep_last_level(node, line, after != LastLevel::None);
+            self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
     }
 
-    /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up.
-    fn keep_last_level(&mut self, node: usize, line: u32, keep: bool) {
+    /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a
+    /// device writes goes into some of the ways only.
+    fn keep_last_level(&mut self, node: usize, line: u32, keep: bool, by_device: bool) {
         let this = &mut self.nodes[node];
         if !keep {
             if let Some(place) = this.last_level.find(line) {
@@ -45,8 +47,9 @@ impl Machine {
             }
             return;
         }
+        let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
         let active = &this.active;
-        let inserted = this.last_level.insert(line, |candidate| active[candidate as usize] == 0);
+        let inserted = this.last_level.insert_within(ways, line, |candidate| active[candidate as usize] == 0);
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
@@ -82,7 +85,9 @@ impl Machine {
                 Action::WriteMemory => {
                     self.nodes[node].memory.write(u64::from(line), self.now);
                 }
-                Action::ToDevice(..) | Action::Written(_) => {}
+                Action::ToDevice(request, _) => self.answer_device(line, request),
+                Action::Written(write) => self.written(line, write),
+                Action::Ready(write) => self.write_is_ready(write),
             }
         }
         self.actions = actions;

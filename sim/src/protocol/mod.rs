@@ -153,6 +153,18 @@ pub enum ToHome {
         /// Which write past the caches it is; whoever made it keeps the data until [`home::Action::Written`] names it.
         write: u32,
     },
+    /// A device's request to write that takes effect only when [`ToHome::TakeEffect`] says so, because the writes that its
+    /// link brought before must be seen first. Until then it keeps the line from everybody else.
+    OrderedWrite {
+        /// The device's request.
+        request: u16,
+        /// `WriteCache` or `WriteMemory`.
+        ask: Ask,
+        /// Which write it is.
+        write: u32,
+    },
+    /// The ordered write for which [`home::Action::Ready`] was said takes effect.
+    TakeEffect,
     /// A core gave up its copy.
     Evicted {
         /// The core.

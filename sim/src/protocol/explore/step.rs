@@ -244,6 +244,7 @@ impl Change<'_> {
                 Action::ReadMemory => node.memory_reads += 1,
                 Action::ReadLastLevel => node.last_level_reads += 1,
                 Action::WriteMemory | Action::Written(_) => {}
+                Action::Ready(_) => return Err("a write is ready that was not asked for in order".to_owned()),
             }
         }
         Ok(())
