@@ -1,3 +1,4 @@
 //! The papers' experiments on modelled machines: workloads, published results, comparison and plots.
 
+pub mod sequence;
 pub mod workload;
