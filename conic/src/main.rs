@@ -2,9 +2,11 @@
 
 mod bench;
 mod idle;
+mod platform;
 mod replay;
 mod responder;
 mod sample;
+mod study;
 mod tap;
 mod value;
 
@@ -30,10 +32,14 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    /// The machines that the simulator knows, and where each of their values is from
+    Platform(platform::Arguments),
     /// Send a capture through the whole path and prove that nothing changed
     Replay(replay::Options),
     /// Write a small capture with frames of all sizes
     Sample(sample::Options),
+    /// Predict what papers measured, on machines that are simulated
+    Study(study::Arguments),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
     /// Play the NIC of a region that comes over the standard input
@@ -48,8 +54,10 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
+        Command::Study(arguments) => Ok(study::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

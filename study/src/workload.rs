@@ -1,7 +1,20 @@
 //! What is run on a modelled machine: one question, one answer. Every experiment, `conic sim` and the tests ask here.
 
+mod access;
+mod machine;
+mod ping_pong;
+mod stores;
+mod stream;
+
+pub use access::{AccessLatency, AccessOutcome, Holder, Home, RegisterOutcome, RegisterRead};
+pub use machine::{Answer, Asked, Failure, Machine, Question};
+pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
+pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};
+pub use stream::{ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
+
 use conic_interface::ccnic::Features;
 use conic_sim::Parameters;
+use serde::{Deserialize, Serialize};
 
 /// Which host-NIC interface runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +76,7 @@ pub struct Loopback {
 }
 
 /// Accesses that crossed the interconnect, a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RemoteAccesses {
     /// Reads.
     pub reads: f64,
@@ -72,7 +85,7 @@ pub struct RemoteAccesses {
 }
 
 /// What a loopback did.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopbackOutcome {
     /// Packets a second, all threads together.
     pub packets_per_second: f64,

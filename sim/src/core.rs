@@ -1,0 +1,283 @@
+//! The core face of the seam over the modelled machine.
+
+use std::cell::{Cell, RefCell, RefMut};
+
+use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
+use corosensei::Yielder;
+
+use crate::machine::access::{Step, Use, WHOLE};
+use crate::machine::uncached::Kind;
+use crate::machine::{Machine, Wait};
+use crate::protocol::Ask;
+
+/// A core of the modelled machine, as its program sees it.
+pub struct SimCore<'a> {
+    machine: &'a RefCell<Machine>,
+    next: &'a Cell<Option<usize>>,
+    yielder: &'a Yielder<(), ()>,
+    agent: usize,
+}
+
+/// The bytes of a line that a word takes.
+fn word_bytes(at: Address) -> u64 {
+    0xff << (at.0 % LINE_BYTES & !7)
+}
+
+fn line_of(at: Address) -> u32 {
+    (at.0 / LINE_BYTES) as u32
+}
+
+fn word_of(at: Address) -> usize {
+    (at.0 % LINE_BYTES / 8) as usize
+}
+
+impl<'a> SimCore<'a> {
+    pub(crate) fn new(
+        machine: &'a RefCell<Machine>,
+        next: &'a Cell<Option<usize>>,
+        yielder: &'a Yielder<(), ()>,
+        agent: usize,
+    ) -> SimCore<'a> {
+        SimCore { machine, next, yielder, agent }
+    }
+
+    /// The agent's number in the machine.
+    pub fn agent(&self) -> usize {
+        self.agent
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &RefCell<Machine> {
+        self.machine
+    }
+
+    /// Takes steps until one is done; it is told whether the last had to wait for a line.
+    #[inline(always)]
+    fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
+        let mut waited = false;
+        loop {
+            let mut machine = self.machine.borrow_mut();
+            match step(&mut machine, self.agent, waited) {
+                Ok(value) => return value,
+                Err(wait) => {
+                    waited |= matches!(wait, Wait::Line(_));
+                    self.wait(machine, wait, None);
+                }
+            }
+        }
+    }
+
+    /// Lets the others go on until what is waited for has come, or `until`.
+    #[inline(never)]
+    fn wait(&self, mut machine: RefMut<'_, Machine>, wait: Wait, until: Option<u64>) {
+        machine.agents[self.agent].wait_for(wait);
+        if wait == Wait::Time {
+            let time = machine.agents[self.agent].time;
+            machine.resume_at(self.agent, time);
+        } else if let Some(until) = until {
+            machine.resume_at(self.agent, until);
+        }
+        match machine.next_ready() {
+            Some(agent) if agent == self.agent => return,
+            ready => self.next.set(ready),
+        }
+        drop(machine);
+        self.yielder.suspend(());
+    }
+
+    fn read_word(&self, at: Address, how: Use) -> u64 {
+        let line = line_of(at);
+        let bytes = word_bytes(at);
+        self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, how, waited)).0[word_of(at)]
+    }
+
+    fn write_word(&self, at: Address, value: u64) {
+        let mut line = Line::ZERO;
+        line.0[word_of(at)] = value;
+        self.write(line_of(at), word_bytes(at), &line);
+    }
+
+    fn write(&self, line: u32, bytes: u64, data: &Line) {
+        self.until_done(|machine, agent, _| machine.store(agent, line, bytes, data));
+    }
+
+    /// An atomic operation on a word: what it was; `change` gives what it becomes, if it changes.
+    fn atomic(&self, at: Address, change: impl Fn(u64) -> Option<u64>) -> u64 {
+        let line = line_of(at);
+        self.until_done(|machine, agent, _| {
+            let place = machine.own_for_atomic(agent, line)?;
+            let before = machine.data[line as usize].0[word_of(at)];
+            if let Some(after) = change(before) {
+                let mut data = Line::ZERO;
+                data.0[word_of(at)] = after;
+                machine.perform(agent, line, place, word_bytes(at), &data);
+            }
+            Ok(before)
+        })
+    }
+
+    fn ask(&self, at: Address, ask: Ask, costs: bool) {
+        self.until_done(|machine, agent, _| machine.prefetch(agent, line_of(at), ask, costs));
+    }
+
+    /// Loads a whole line of a device's registers at once, as a vector register does.
+    pub fn register_read_line(&self, at: Address) -> Line {
+        self.load_register(at, LINE_BYTES as u32)
+    }
+
+    fn load_register(&self, at: Address, length: u32) -> Line {
+        self.until_done(|machine, agent, _| machine.load_register(agent, at.0, length))
+    }
+
+    fn pause(&self, until: u64) {
+        let mut machine = self.machine.borrow_mut();
+        loop {
+            match machine.spin(self.agent, until) {
+                Ok(()) => return,
+                Err(Wait::Polling) => {
+                    let end = machine.agents[self.agent].parked_until(until);
+                    self.wait(machine, Wait::Polling, end);
+                    return;
+                }
+                Err(wait) => {
+                    self.wait(machine, wait, None);
+                    machine = self.machine.borrow_mut();
+                }
+            }
+        }
+    }
+}
+
+/// The parts of a span of bytes that lie in one line each: the line, the bytes of it, where in the line, where in the span.
+fn pieces(at: Address, bytes: usize) -> impl Iterator<Item = (u32, u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let here = at + done as u64;
+        let start = (here.0 % LINE_BYTES) as usize;
+        let count = (bytes - done).min(LINE_BYTES as usize - start);
+        if count == 0 {
+            return None;
+        }
+        let mask = if count == 64 { WHOLE } else { ((1 << count) - 1) << start };
+        let piece = (line_of(here), mask, start, done..done + count);
+        done += count;
+        Some(piece)
+    })
+}
+
+impl Core for SimCore<'_> {
+    // A load waits for its data, and stores leave the store buffer in order: acquire and release need no more (TSO).
+    fn load_acquire(&self, at: Address) -> u64 {
+        self.read_word(at, Use::Dependent)
+    }
+    fn store_release(&self, at: Address, value: u64) {
+        self.write_word(at, value);
+    }
+    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
+        self.atomic(at, |before| Some(before & bits))
+    }
+    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
+        self.atomic(at, |before| Some(before | bits))
+    }
+    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
+        let before = self.atomic(at, |before| (before == current).then_some(new));
+        if before == current { Ok(before) } else { Err(before) }
+    }
+    fn load(&self, at: Address) -> u64 {
+        self.read_word(at, Use::Independent)
+    }
+    fn store(&self, at: Address, value: u64) {
+        self.write_word(at, value);
+    }
+    fn read_line(&self, at: Address) -> Line {
+        self.until_done(|machine, agent, waited| machine.load(agent, line_of(at), WHOLE, Use::Independent, waited))
+    }
+    fn write_line(&self, at: Address, line: &Line) {
+        self.write(line_of(at), WHOLE, line);
+    }
+    fn publish_line(&self, at: Address, line: &Line) {
+        // Three stores natively, which leave the store buffer one after the other; the first owns the line for all of them.
+        let at = line_of(at);
+        self.write(at, 0xffff_ffff << 32, line);
+        self.write(at, 0xffff << 16, line);
+        self.write(at, 0xffff, line);
+    }
+    fn read_lines(&self, at: Address, into: &mut [Line]) {
+        for index in 0..into.len() {
+            self.will_read(at.lines(index as u64));
+        }
+        for (index, line) in into.iter_mut().enumerate() {
+            *line = self.read_line(at.lines(index as u64));
+        }
+    }
+    fn copy_lines(&self, from: Address, to: Address, lines: u64) {
+        for index in 0..lines {
+            self.will_read(from.lines(index));
+        }
+        for index in 0..lines {
+            self.write_line(to.lines(index), &self.read_line(from.lines(index)));
+        }
+    }
+    fn read_bytes(&self, at: Address, into: &mut [u8]) {
+        for (line, _, _, _) in pieces(at, into.len()).skip(1) {
+            self.ask(Address(u64::from(line) * LINE_BYTES), Ask::Read, false);
+        }
+        for (line, bytes, start, range) in pieces(at, into.len()) {
+            let data =
+                self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited));
+            let count = range.len();
+            into[range].copy_from_slice(&data.to_bytes()[start..start + count]);
+        }
+    }
+    fn write_bytes(&self, at: Address, from: &[u8]) {
+        for (line, bytes, start, range) in pieces(at, from.len()) {
+            let mut data = [0; LINE_BYTES as usize];
+            data[start..start + range.len()].copy_from_slice(&from[range]);
+            self.write(line, bytes, &Line::from_bytes(&data));
+        }
+    }
+    fn write_nontemporal(&self, at: Address, from: &[Line]) {
+        for (index, line) in from.iter().enumerate() {
+            let at = line_of(at.lines(index as u64));
+            self.until_done(|machine, agent, _| machine.store_nontemporal(agent, at, line));
+        }
+    }
+    fn prefetch_read(&self, at: Address) {
+        self.ask(at, Ask::Read, true);
+    }
+    fn prefetch_write(&self, at: Address) {
+        self.ask(at, Ask::Own, true);
+    }
+    fn will_read(&self, at: Address) {
+        self.ask(at, Ask::Read, false);
+    }
+    fn full_fence(&self) {
+        self.until_done(|machine, agent, _| machine.fence(agent));
+        self.fence();
+    }
+    fn fence(&self) {
+        self.until_done(|machine, agent, _| machine.store_fence(agent));
+    }
+    fn register_read(&self, at: Address) -> u64 {
+        if self.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
+            return self.load_acquire(at);
+        }
+        self.load_register(at, 8).0[word_of(at)]
+    }
+    fn spin(&self) {
+        self.pause(u64::MAX);
+    }
+    fn spin_until(&self, until: Time) {
+        self.pause(until.picoseconds());
+    }
+    fn now(&self) -> Time {
+        Time::from_picoseconds(self.machine.borrow().agents[self.agent].time)
+    }
+    fn work(&self, cycles: u32) {
+        let mut machine = self.machine.borrow_mut();
+        let span = u64::from(cycles) * machine.timing.work_thousand / 1000;
+        let agent = &mut machine.agents[self.agent];
+        agent.time += span;
+        agent.counters.stalls.work_picoseconds += span;
+    }
+}

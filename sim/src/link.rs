@@ -1,0 +1,196 @@
+//! The coherent interconnect's wires: flits and slots, links side by side, one direction at a time.
+//!
+//! A message about a line takes the link that the line's number selects, behind every earlier message on that link. The
+//! arithmetic is that of Intel's UPI (flits of 24 bytes with 3 slots; a line is 4 flits, of which it and its header fill 9
+//! slots), with every size a parameter. A flit *leaves* when its first bit does: what is ready by then may still ride.
+
+use crate::parameters::InterconnectParameters;
+
+mod spread;
+pub use spread::{MOST_PARTS, Spread, mix};
+
+/// What one link carried in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Messages with a line.
+    pub data_messages: u64,
+    /// Messages without.
+    pub header_messages: u64,
+    /// Those of the headers that found a place in a flit that was leaving anyway.
+    pub headers_riding: u64,
+    /// Flits that left.
+    pub flits: u64,
+    /// Slots of those flits that carried something.
+    pub slots_used: u64,
+}
+
+/// What is counted as messages leave; the rest of [`LinkCounters`] follows from it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    data: u64,
+    headers: u64,
+    riding: u64,
+}
+
+/// One link in one direction.
+#[derive(Clone, Debug, Default)]
+struct Link {
+    /// When the last flit has left entirely.
+    busy_until: u64,
+    /// Free slots at the end of the flits up to then.
+    free_slots: u32,
+    counts: Counts,
+}
+
+/// One direction of the interconnect: its links, each first in, first out.
+///
+/// Calls are made in nondecreasing order of `now`. Times are picoseconds.
+#[derive(Clone, Debug)]
+pub struct Direction {
+    crossing: u64,
+    flit_time: u64,
+    flit_bytes: u32,
+    flit_slots: u32,
+    data_flits: u32,
+    data_slots: u32,
+    data_time: u64,
+    header_slots: u32,
+    header_flits: u32,
+    spread: Spread,
+    links: Vec<Link>,
+}
+
+impl Direction {
+    /// Empty links.
+    ///
+    /// # Panics
+    /// Where there is no link or more than [`MOST_PARTS`], no slot or flit, or where a message does not fit into its flits.
+    pub fn new(parameters: &InterconnectParameters) -> Direction {
+        let p = parameters;
+        assert!(p.links > 0, "interconnect.links is 0: there must be a link");
+        assert!(p.flit_slots > 0 && p.header_slots > 0, "interconnect.flit_slots and header_slots must not be 0");
+        assert!(
+            0 < p.data_slots && p.data_slots <= p.data_flits * p.flit_slots,
+            "interconnect.data_slots is {}, and must be from 1 to the {} slots of data_flits",
+            p.data_slots,
+            p.data_flits * p.flit_slots
+        );
+        Direction {
+            crossing: p.crossing,
+            flit_time: p.flit_time,
+            flit_bytes: p.flit_bytes,
+            flit_slots: p.flit_slots,
+            data_flits: p.data_flits,
+            data_slots: p.data_slots,
+            data_time: u64::from(p.data_flits) * p.flit_time,
+            header_slots: p.header_slots,
+            header_flits: p.header_slots.div_ceil(p.flit_slots),
+            spread: Spread::new(p.links, 0),
+            links: vec![Link::default(); p.links as usize],
+        }
+    }
+
+    /// The link that carries messages about a line.
+    pub fn link_of(&self, line: u64) -> usize {
+        self.spread.part(line)
+    }
+
+    /// Sends a message that carries a line and is ready at `now`; says when the whole of it is on the other side.
+    ///
+    /// It always takes the time of its flits: that is what was measured. But it begins in the free slots before it, where
+    /// those have not left; so the free slots of a queue are its last ones, at most as many as the flits of a line have.
+    pub fn send_data(&mut self, line: u64, now: u64) -> u64 {
+        let at = self.link_of(line);
+        let before = self.usable_slots(&self.links[at], now);
+        let link = &mut self.links[at];
+        link.busy_until = link.busy_until.max(now) + self.data_time;
+        link.free_slots = before + self.data_flits * self.flit_slots - self.data_slots;
+        link.counts.data += 1;
+        link.busy_until + self.crossing
+    }
+
+    /// Sends a message without a line that is ready at `now`; says when it is on the other side.
+    ///
+    /// It rides in free slots at the end of its link's queue where a flit with such slots has not left yet, and arrives with
+    /// the last message there: it never overtakes one. Otherwise it takes a flit, in whose other slots later headers may
+    /// ride.
+    pub fn send_header(&mut self, line: u64, now: u64) -> u64 {
+        let at = self.link_of(line);
+        let usable = self.usable_slots(&self.links[at], now);
+        let link = &mut self.links[at];
+        if usable >= self.header_slots {
+            link.free_slots = usable - self.header_slots;
+            link.counts.riding += 1;
+        } else {
+            link.busy_until = link.busy_until.max(now) + u64::from(self.header_flits) * self.flit_time;
+            link.free_slots = self.header_flits * self.flit_slots - self.header_slots;
+        }
+        link.counts.headers += 1;
+        link.busy_until + self.crossing
+    }
+
+    /// Free slots at the end of a link's queue in flits that have not left by `now`.
+    ///
+    /// They are the last ones, so the last flit holds the last `flit_slots` of them, and the flits before it the others.
+    #[inline]
+    fn usable_slots(&self, link: &Link, now: u64) -> u32 {
+        // No more flits than a line has: see `send_data`. Always as many rounds, because a branch on how far the link is
+        // behind would be hard to foresee.
+        let mut leaves_from_now_on = 0;
+        let mut flit_ends = now;
+        for _ in 0..self.data_flits {
+            flit_ends += self.flit_time;
+            leaves_from_now_on += u32::from(flit_ends <= link.busy_until);
+        }
+        link.free_slots.min(leaves_from_now_on * self.flit_slots)
+    }
+
+    /// How long a message that is ready at `now` waits for the link of its line, if it needs flits of its own.
+    pub fn wait(&self, line: u64, now: u64) -> u64 {
+        self.links[self.link_of(line)].busy_until.saturating_sub(now)
+    }
+
+    /// What one link carried.
+    pub fn link_counters(&self, link: usize) -> LinkCounters {
+        self.counters_of(self.links[link].counts)
+    }
+
+    /// What all links carried.
+    pub fn counters(&self) -> LinkCounters {
+        let sum = self.links.iter().fold(Counts::default(), |sum, link| Counts {
+            data: sum.data + link.counts.data,
+            headers: sum.headers + link.counts.headers,
+            riding: sum.riding + link.counts.riding,
+        });
+        self.counters_of(sum)
+    }
+
+    fn counters_of(&self, counts: Counts) -> LinkCounters {
+        let own_flits = (counts.headers - counts.riding) * u64::from(self.header_flits);
+        LinkCounters {
+            data_messages: counts.data,
+            header_messages: counts.headers,
+            headers_riding: counts.riding,
+            flits: counts.data * u64::from(self.data_flits) + own_flits,
+            slots_used: counts.data * u64::from(self.data_slots) + counts.headers * u64::from(self.header_slots),
+        }
+    }
+
+    /// How many links there are.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Bytes that all links carried: whole flits.
+    pub fn bytes(&self) -> u64 {
+        self.counters().flits * u64::from(self.flit_bytes)
+    }
+
+    /// For how long one link was occupied, in picoseconds.
+    pub fn busy_time(&self, link: usize) -> u64 {
+        self.link_counters(link).flits * self.flit_time
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,412 @@
+//! The modelled machine: agents with private caches, two nodes with home agents, last-level caches and memory, and the
+//! interconnect between them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `tags.rs` | which lines a cache holds |
+//! | `private.rs` | a core's first and second level |
+//! | `agent.rs` | a core: what it waits for, its line fill buffers and store buffer |
+//! | `access.rs` | what a core's program does: loads, stores, atomics, prefetches |
+//! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
+//! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
+//! | `prefetch.rs` | the hardware prefetchers |
+//! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
+//! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
+//! | `device.rs` | what a device behind that link does |
+//!
+//! Everything happens in the total order of [`crate::engine`]. A core is simulated ahead of that order over its own hits,
+//! as far as no message can reach it: until the first message that is on its way to it, and no further than a message takes
+//! from a home agent to a core, because none that is not yet on its way can be there sooner.
+
+pub(crate) mod access;
+mod agent;
+mod device;
+mod fill;
+mod home;
+pub(crate) mod pcie;
+mod prefetch;
+mod private;
+pub mod tags;
+pub(crate) mod uncached;
+
+use std::collections::VecDeque;
+
+use conic_fabric::{Home, LINE_BYTES, Layout, Line};
+
+use crate::engine::{EventQueue, Key};
+use crate::link::Direction;
+use crate::memory::Memory;
+use crate::parameters::Parameters;
+use crate::pcie::PcieLink;
+use crate::probe::counters::AgentAccesses;
+use crate::protocol::home::{Action, Active, Choices, Right, Stable};
+use crate::protocol::{ToCore, ToHome, Version};
+use slab::Slab;
+
+pub use agent::{Agent, Wait};
+use pcie::{Past, PcieEvent, RootPort};
+use tags::Tags;
+use uncached::Kind;
+
+/// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Check at every access that the copy is the newest, and at every change that there is one writer or many readers.
+    pub checked: bool,
+    /// Skip rounds of polling that find nothing.
+    pub fast_forward: bool,
+    /// Simulate a core ahead over its own hits.
+    pub run_ahead: bool,
+    /// The seed of everything that is drawn.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    /// Fast, unchecked, seed 1.
+    fn default() -> Options {
+        Options { checked: false, fast_forward: true, run_ahead: true, seed: 1 }
+    }
+}
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A message is at a node's home agents.
+    Home { node: u8, line: u32, message: ToHome },
+    /// A message is at a core.
+    Core { agent: u16, line: u32, message: ToCore },
+    /// An agent goes on; `ticket` tells whether it still waits for that.
+    Resume { agent: u16, ticket: u32 },
+    /// A transaction of the PCIe link is a stage further.
+    Pcie(PcieEvent),
+    /// A core's store to a register is done.
+    UncachedStored { agent: u16 },
+}
+
+/// Times of the machine in picoseconds, from its parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub issue: u64,
+    pub l1_hit: u64,
+    pub l2_hit: u64,
+    pub atomic: u64,
+    pub core_to_home: u64,
+    pub home_to_core: u64,
+    pub home_lookup: u64,
+    pub llc_read: u64,
+    pub snoop_lookup: u64,
+    pub speculative_penalty: u64,
+    /// How far ahead of the present a message to a core must be sent.
+    pub lookahead: u64,
+    /// Picoseconds of a thousand cycles of annotated work.
+    pub work_thousand: u64,
+}
+
+/// Both nodes' views of a line, side by side: what happens to a line happens in both.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct LineStates(pub [LineState; 2]);
+
+/// A node's view of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineState {
+    pub stable: Stable,
+    /// One more than the place of what is under way for it; zero if nothing is.
+    pub active: u32,
+}
+
+/// One node: its last-level cache and memory, and its way to the other node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub last_level: Tags,
+    pub memory: Memory,
+    pub out: Direction,
+    /// The agents that are its cores.
+    pub cores: Vec<u16>,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) parameters: Parameters,
+    pub(crate) options: Options,
+    pub(crate) timing: Timing,
+    pub(crate) choices: Choices,
+    /// The present: the time of the last event.
+    pub(crate) now: u64,
+    queue: EventQueue<Event>,
+    /// How many events each source has caused: the nodes, the root port, then the agents.
+    sequences: Vec<u64>,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) nodes: [Node; 2],
+    pub(crate) lines: Vec<LineStates>,
+    actives: Vec<Active>,
+    free_actives: Vec<u32>,
+    /// For each line, its home.
+    homes: Vec<u8>,
+    pub(crate) data: Vec<Line>,
+    pub(crate) latest: Vec<Version>,
+    ready: VecDeque<u16>,
+    actions: Vec<Action>,
+    events: u64,
+    /// What each line is to the cores; empty if all are cached memory.
+    kinds: Vec<Kind>,
+    /// What the home agents do past the caches.
+    past: Slab<Past>,
+    port: Option<Box<RootPort>>,
+}
+
+impl Machine {
+    /// A machine with a region, all zeroes, that nobody has cached.
+    pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Machine {
+        let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
+        let mut homes = vec![0; lines];
+        for segment in layout.segments() {
+            let first = (segment.start.0 / LINE_BYTES) as usize;
+            let home = u8::from(segment.home == Home::Nic && parameters.pcie.is_none());
+            homes[first..first + segment.bytes.div_ceil(LINE_BYTES) as usize].fill(home);
+        }
+        let protocol = &parameters.protocol;
+        Machine {
+            timing: Timing::new(parameters, &options),
+            choices: Choices {
+                migratory_between_nodes: protocol.migratory_between_nodes,
+                migratory_within_node: protocol.migratory_within_node,
+                exclusive_grant: protocol.exclusive_grant,
+                directory_write: protocol.directory_write,
+                speculative_memory_read: protocol.speculative_memory_read,
+            },
+            nodes: [0, 1].map(|_| Node::new(parameters)),
+            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
+            parameters: parameters.clone(),
+            options,
+            now: 0,
+            queue: EventQueue::default(),
+            sequences: vec![0; 3],
+            agents: Vec::new(),
+            actives: Vec::new(),
+            free_actives: Vec::new(),
+            homes,
+            data: vec![Line::ZERO; lines],
+            latest: vec![0; lines],
+            ready: VecDeque::new(),
+            actions: Vec::new(),
+            events: 0,
+            kinds: uncached::kinds(parameters, layout),
+            past: Slab::new(),
+            port: parameters
+                .pcie
+                .as_ref()
+                .map(|pcie| Box::new(RootPort::new(pcie, parameters.cache.device_write_ways))),
+        }
+    }
+
+    /// Adds a core of a node and returns its number as an agent.
+    ///
+    /// # Panics
+    ///
+    /// If the node has 64 already: the snoop filter has a bit for each.
+    pub fn add_core(&mut self, node: usize) -> usize {
+        let core = self.nodes[node].cores.len();
+        assert!(core < 64, "a node has 64 cores at most");
+        let agent = self.agents.len();
+        self.nodes[node].cores.push(agent as u16);
+        self.agents.push(Agent::new(&self.parameters, node as u8, core as u8));
+        self.sequences.push(0);
+        agent
+    }
+
+    /// The present, in picoseconds.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// What an agent has done so far.
+    pub fn counters(&self, agent: usize) -> &AgentAccesses {
+        &self.agents[agent].counters.accesses
+    }
+
+    /// Memory operations of all agents so far.
+    pub fn operations(&self) -> u64 {
+        self.agents.iter().map(|agent| agent.operations).sum()
+    }
+
+    /// What one direction of the interconnect has carried: from node 0, or from node 1.
+    pub fn direction(&self, from: usize) -> &Direction {
+        &self.nodes[from].out
+    }
+
+    /// The memory of a node.
+    pub fn memory(&self, node: usize) -> &Memory {
+        &self.nodes[node].memory
+    }
+
+    /// The PCIe link, where there is one.
+    pub fn pcie_link(&self) -> Option<&PcieLink> {
+        self.port.as_ref().map(|port| &port.link)
+    }
+
+    /// Switches the hardware prefetchers of an agent on, as its platform has them, or off.
+    pub fn set_prefetchers(&mut self, agent: usize, on: bool) {
+        self.agents[agent].prefetchers.set(on);
+    }
+
+    /// The next place in the order of a source's events.
+    #[inline]
+    fn key(&mut self, time: u64, source: usize) -> Key {
+        self.sequences[source] += 1;
+        Key::new(time.max(self.now), source as u16, self.sequences[source])
+    }
+
+    /// Sends a message to a node's home agents.
+    #[inline]
+    pub(crate) fn to_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
+        let key = self.key(time, source);
+        self.queue.push(key, Event::Home { node, line, message });
+    }
+
+    /// The source number of an agent.
+    #[inline]
+    pub(crate) fn source_of(agent: usize) -> usize {
+        3 + agent
+    }
+
+    /// Sends a message to a core.
+    pub(crate) fn to_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
+        let key = self.key(time, node as usize);
+        self.queue.push(key, Event::Core { agent, line, message });
+        let round = self.agents[agent as usize].expect_message(time);
+        if let Some(begins) = round {
+            self.resume_at(agent as usize, begins.max(self.now));
+        }
+    }
+
+    /// Has an agent go on at a time.
+    pub(crate) fn resume_at(&mut self, agent: usize, time: u64) {
+        let ticket = self.agents[agent].new_ticket();
+        let key = self.key(time, Self::source_of(agent));
+        self.queue.push(key, Event::Resume { agent: agent as u16, ticket });
+    }
+
+    /// Whether an agent may act at its own time without waiting for events before it; if nothing lies before that time at
+    /// all, the present moves there.
+    #[inline(always)]
+    pub(crate) fn may_act(&mut self, agent: usize) -> bool {
+        let this = &self.agents[agent];
+        let time = this.time;
+        if time < this.next_message() && time <= self.now + self.timing.lookahead {
+            return true;
+        }
+        // What a program waited for it may use once, whatever else arrives at that moment: without it two cores could take a
+        // line from each other for ever.
+        if time == this.granted_at {
+            return true;
+        }
+        self.may_advance(time)
+    }
+
+    #[inline(never)]
+    fn may_advance(&mut self, time: u64) -> bool {
+        if time <= self.now && self.options.run_ahead {
+            // A message of this very moment is before it.
+            return self.queue.first_time().is_none_or(|first| first > time);
+        }
+        self.advance_to(time)
+    }
+
+    /// Moves the present to a time, if nothing lies before it.
+    fn advance_to(&mut self, time: u64) -> bool {
+        let alone = self.queue.first_time().is_none_or(|first| first > time) && self.ready.is_empty();
+        if alone {
+            self.now = self.now.max(time);
+        }
+        alone
+    }
+
+    /// Lets events happen until an agent can go on, and takes it; nobody, if none ever will.
+    pub(crate) fn next_ready(&mut self) -> Option<usize> {
+        loop {
+            if let Some(agent) = self.ready.pop_front() {
+                return Some(agent as usize);
+            }
+            let (key, event) = self.queue.pop()?;
+            debug_assert!(key.time >= self.now);
+            self.now = key.time;
+            self.events += 1;
+            match event {
+                Event::Home { node, line, message } => self.at_home(node as usize, line, message),
+                Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
+                Event::Pcie(event) => self.at_pcie(event),
+                Event::UncachedStored { agent } => self.uncached_stored(agent as usize),
+                Event::Resume { agent, ticket } => {
+                    let this = &mut self.agents[agent as usize];
+                    if this.takes_ticket(ticket) {
+                        if this.is_parked() {
+                            this.unpark(key.time, true);
+                        }
+                        self.make_ready(agent as usize);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets an agent go on after the present event.
+    pub(crate) fn make_ready(&mut self, agent: usize) {
+        self.agents[agent].wake(self.now);
+        self.ready.push_back(agent as u16);
+    }
+
+    /// The home of a line.
+    #[inline]
+    pub(crate) fn home_of(&self, line: u32) -> usize {
+        self.homes[line as usize] as usize
+    }
+}
+
+impl Timing {
+    fn new(parameters: &Parameters, options: &Options) -> Timing {
+        let (core, node) = (&parameters.core, &parameters.node);
+        let cycles = |cycles: u32| core.cycles(u64::from(cycles));
+        Timing {
+            issue: cycles(core.issue_cycles),
+            l1_hit: cycles(core.l1_hit_cycles),
+            l2_hit: cycles(core.l2_hit_cycles),
+            atomic: cycles(core.atomic_cycles),
+            core_to_home: node.core_to_home,
+            home_to_core: node.home_to_core,
+            home_lookup: node.home_lookup,
+            llc_read: node.llc_read,
+            snoop_lookup: node.snoop_lookup,
+            speculative_penalty: parameters.protocol.speculative_read_penalty,
+            lookahead: if options.run_ahead { node.home_to_core.saturating_sub(1) } else { 0 },
+            work_thousand: (core.cycles(1_000_000) as f64 * core.work_scale / 1000.0) as u64,
+        }
+    }
+}
+
+impl LineStates {
+    /// A line that nobody has cached.
+    fn of(home: u8) -> LineStates {
+        LineStates([0, 1].map(|node| {
+            let right = if home == node { Right::Exclusive } else { Right::None };
+            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
+        }))
+    }
+}
+
+impl Node {
+    fn new(parameters: &Parameters) -> Node {
+        Node {
+            last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
+            memory: Memory::new(&parameters.memory),
+            out: Direction::new(&parameters.interconnect),
+            cores: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What a core's program does to memory. Each step either is done or says what must come first.
+
+use conic_fabric::Line;
+
+use crate::protocol::cache::Held;
+use crate::protocol::{Ask, Asker, Copy, ToHome};
+
+use super::agent::{Fill, Round, Spinning, Store, Wait};
+use super::uncached::Kind;
+use super::{Machine, Wait as W};
+
+/// All bytes of a line.
+pub(crate) const WHOLE: u64 = u64::MAX;
+
+/// A step of a program: done, or not before something else.
+pub(crate) type Step<T> = Result<T, Wait>;
+
+/// How the code goes on after a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// What follows depends on it: the latency counts.
+    Dependent,
+    /// Independent accesses overlap it: it costs an issue slot where it hits the first level.
+    Independent,
+}
+
+impl Machine {
+    /// Loads bytes of a line; gives the whole line, of which those are valid. `waited`: this load has waited for its line.
+    #[inline]
+    pub(crate) fn load(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool) -> Step<Line> {
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let agent = &mut self.agents[id];
+        if !agent.stores.is_empty()
+            && let Some(store) = agent.stores.iter().rev().find(|store| store.line == line && store.bytes & bytes != 0)
+        {
+            if store.bytes & bytes != bytes {
+                agent.not_pure();
+                return Err(W::StoresTo(line));
+            }
+            let data = store.data;
+            agent.time += self.timing.l1_hit;
+            agent.note_read(line);
+            agent.not_pure();
+            agent.counters.accesses.loads += 1;
+            agent.counters.accesses.merged += 1;
+            return Ok(data);
+        }
+        self.readable(id, line, how, waited)?;
+        Ok(self.data[line as usize])
+    }
+
+    /// Waits until a core may read a line, and takes the time that it takes.
+    #[inline]
+    fn readable(&mut self, id: usize, line: u32, how: Use, waited: bool) -> Step<()> {
+        let timing = self.timing;
+        let agent = &mut self.agents[id];
+        let Some(place) = agent.caches.find(line) else { return Err(self.miss(id, line, Ask::Read)) };
+        agent.note_read(line);
+        agent.counters.accesses.loads += 1;
+        if waited {
+            // The way to the core was part of what it waited for.
+        } else if place.in_first {
+            agent.time += if how == Use::Dependent { timing.l1_hit } else { timing.issue };
+            agent.counters.accesses.l1_hits += 1;
+        } else {
+            agent.time += timing.l2_hit;
+            agent.counters.accesses.l2_hits += 1;
+            agent.caches.promote(line, place.second);
+            agent.not_pure();
+        }
+        if self.options.checked {
+            self.check_newest(id, line, place.second);
+        }
+        if self.agents[id].prefetchers.are_on() {
+            self.after_load(id, line);
+        }
+        Ok(())
+    }
+
+    /// Starts to fetch a line that the program must have, if that can be, and says what to wait for.
+    fn miss(&mut self, id: usize, line: u32, ask: Ask) -> Wait {
+        assert!(self.kind(line) == Kind::WriteBack, "line {line} is not cached: read it as a register");
+        let agent = &mut self.agents[id];
+        agent.not_pure();
+        if agent.is_on_its_way(line) {
+            return W::Line(line);
+        }
+        if agent.fills.len() >= agent.fill_limit {
+            return W::FillBuffer;
+        }
+        let time = agent.time;
+        self.fetch(id, line, ask, time);
+        if ask == Ask::Read && self.agents[id].prefetchers.are_on() {
+            self.after_miss(id, line);
+        }
+        W::Line(line)
+    }
+
+    /// Takes a line fill buffer and sends the request.
+    pub(crate) fn fetch(&mut self, id: usize, line: u32, ask: Ask, time: u64) {
+        let agent = &mut self.agents[id];
+        agent.fills.push(Fill { line });
+        let (node, asker) = (agent.node, Asker::Core(agent.core));
+        let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
+        let message = ToHome::Request { asker, ask, has_data: false, write: 0 };
+        self.to_home(arrives, Self::source_of(id), node, line, message);
+    }
+
+    /// Stores bytes of a line.
+    #[inline]
+    pub(crate) fn store(&mut self, id: usize, line: u32, bytes: u64, data: &Line) -> Step<()> {
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let timing = self.timing;
+        let agent = &mut self.agents[id];
+        agent.not_pure();
+        if agent.stores.is_empty()
+            && let Some(place) = agent.caches.find(line)
+            && agent.caches.held(place.second).copy >= Copy::Exclusive
+        {
+            agent.time += timing.issue;
+            agent.operations += 1;
+            agent.counters.accesses.stores += 1;
+            if place.in_first {
+                agent.counters.accesses.l1_hits += 1;
+            } else {
+                agent.counters.accesses.l2_hits += 1;
+                agent.caches.promote(line, place.second);
+            }
+            self.perform(id, line, place.second, bytes, data);
+            return Ok(());
+        }
+        if !self.kinds.is_empty() && self.kind(line) != Kind::WriteBack {
+            return self.store_past_caches(id, line, bytes, data);
+        }
+        let agent = &mut self.agents[id];
+        if agent.stores.len() >= agent.store_limit {
+            return Err(W::StoreRoom);
+        }
+        agent.stores.push_back(Store { line, bytes, data: *data });
+        agent.time += timing.issue;
+        agent.operations += 1;
+        agent.counters.accesses.stores += 1;
+        let time = agent.time;
+        self.ask_for_stores(id, time);
+        Ok(())
+    }
+
+    /// Performs a store: the core owns the line.
+    pub(crate) fn perform(&mut self, id: usize, line: u32, place: usize, bytes: u64, data: &Line) {
+        let at = line as usize;
+        if self.options.checked {
+            self.check_newest(id, line, place);
+        }
+        self.latest[at] = self.latest[at].wrapping_add(1);
+        merge(&mut self.data[at], bytes, data);
+        self.agents[id].caches.set(place, Held { copy: Copy::Modified, version: self.latest[at] });
+    }
+
+    /// Owns a line before an atomic operation, and takes the operation's time.
+    pub(crate) fn own_for_atomic(&mut self, id: usize, line: u32) -> Step<usize> {
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let atomic = self.timing.atomic;
+        let agent = &mut self.agents[id];
+        agent.not_pure();
+        if !agent.stores.is_empty() {
+            return Err(W::StoresDone);
+        }
+        let owned = agent.caches.find(line).filter(|place| agent.caches.held(place.second).copy >= Copy::Exclusive);
+        let Some(place) = owned else { return Err(self.miss(id, line, Ask::Own)) };
+        agent.time += atomic;
+        agent.operations += 1;
+        agent.counters.accesses.atomics += 1;
+        if !place.in_first {
+            agent.caches.promote(line, place.second);
+        }
+        Ok(place.second)
+    }
+
+    /// Asks for a line before it is needed. `costs`: it is an instruction, rather than a statement about the core.
+    #[inline]
+    pub(crate) fn prefetch(&mut self, id: usize, line: u32, ask: Ask, costs: bool) -> Step<()> {
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let issue = if costs { self.timing.issue } else { 0 };
+        let agent = &mut self.agents[id];
+        if let Some(place) = agent.caches.find(line)
+            && (ask == Ask::Read || agent.caches.held(place.second).copy >= Copy::Exclusive)
+        {
+            agent.time += issue;
+            agent.note_read(line);
+            if !place.in_first {
+                agent.caches.promote(line, place.second);
+            }
+            return Ok(());
+        }
+        agent.not_pure();
+        if agent.is_on_its_way(line) {
+            agent.time += issue;
+            return Ok(());
+        }
+        if agent.fills.len() < agent.fill_limit && agent.prefetches.is_empty() {
+            agent.time += issue;
+            agent.operations += 1;
+            agent.counters.accesses.software_prefetches += 1;
+            let time = agent.time;
+            self.fetch(id, line, ask, time);
+        } else if agent.prefetches.len() < agent.prefetch_limit {
+            agent.time += issue;
+            agent.operations += 1;
+            agent.counters.accesses.software_prefetches += 1;
+            agent.prefetches.push_back((line, ask));
+        } else if costs {
+            return Err(W::LoadRoom);
+        }
+        Ok(())
+    }
+
+    /// Waits for every store to be performed.
+    pub(crate) fn fence(&mut self, id: usize) -> Step<()> {
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let agent = &mut self.agents[id];
+        agent.not_pure();
+        if agent.stores.is_empty() { Ok(()) } else { Err(W::StoresDone) }
+    }
+
+    /// Ends a round that made no progress. Where the next rounds would do just the same, they are skipped until a message
+    /// comes, or until the first round that begins at `until` or later.
+    pub(crate) fn spin(&mut self, id: usize, until: u64) -> Step<()> {
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let issue = self.timing.issue;
+        let fast_forward = self.options.fast_forward;
+        let agent = &mut self.agents[id];
+        agent.time += issue;
+        agent.counters.accesses.spins += 1;
+        let duration = agent.time - agent.spinning.begins;
+        let round = Round { duration, ..agent.spinning.present };
+        let same = agent.spinning.pure && agent.spinning.before == Some(round) && agent.is_quiet();
+        agent.spinning = Spinning {
+            begins: agent.time,
+            present: Round::default(),
+            before: agent.spinning.pure.then_some(round),
+            pure: true,
+        };
+        if !fast_forward || !same || agent.time >= until {
+            return Ok(());
+        }
+        agent.park(round);
+        Err(W::Polling)
+    }
+
+    /// Stops a run at the first access to a copy that is not the newest.
+    #[inline(never)]
+    pub(crate) fn check_newest(&self, id: usize, line: u32, place: usize) {
+        let held = self.agents[id].caches.held(place);
+        let latest = self.latest[line as usize];
+        assert!(
+            held.version == latest && held.copy != Copy::Invalid,
+            "agent {id} has version {} of line {line} ({:?}); the newest is {latest}",
+            held.version,
+            held.copy
+        );
+    }
+}
+
+/// Writes the bytes of `data` that `bytes` names.
+pub(crate) fn merge(line: &mut Line, bytes: u64, data: &Line) {
+    if bytes == WHOLE {
+        *line = *data;
+        return;
+    }
+    for (word, (old, new)) in line.0.iter_mut().zip(data.0).enumerate() {
+        let byte_mask = (bytes >> (8 * word)) as u8;
+        let mask = match byte_mask {
+            0 => continue,
+            0xff => u64::MAX,
+            some => (0..8).filter(|byte| some >> byte & 1 == 1).fold(0, |mask, byte| mask | 0xff << (8 * byte)),
+        };
+        *old = *old & !mask | new & mask;
+    }
+}

@@ -1,0 +1,287 @@
+//! A core: where its program stands, and what is on its way to and from its caches.
+
+use std::collections::VecDeque;
+
+use conic_fabric::Line;
+
+use crate::parameters::Parameters;
+use crate::probe::counters::AgentCounters;
+use crate::protocol::Ask;
+
+use super::prefetch::Prefetchers;
+use super::private::Private;
+use super::uncached::PastCaches;
+
+/// A line fill buffer in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    pub line: u32,
+}
+
+/// A store that has not been performed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Store {
+    pub line: u32,
+    /// Which bytes of the line it writes.
+    pub bytes: u64,
+    pub data: Line,
+}
+
+/// What an agent's program waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing: it runs.
+    #[default]
+    Nothing,
+    /// A time: the events before it must happen first.
+    Time,
+    /// A line that is on its way.
+    Line(u32),
+    /// A line fill buffer.
+    FillBuffer,
+    /// Room among the prefetches that wait for a line fill buffer.
+    LoadRoom,
+    /// Room in the store buffer.
+    StoreRoom,
+    /// An empty store buffer.
+    StoresDone,
+    /// The stores to a line that it partly reads.
+    StoresTo(u32),
+    /// A change of a line that it polls.
+    Polling,
+    /// A buffer for a write to memory past the caches.
+    WriteRoom,
+    /// The answers to all such writes.
+    WritesDone,
+    /// The answer to a load of a device's register.
+    Register,
+    /// For a device: a write to a register of its own, or a read's data.
+    News,
+    /// Nothing any more: its program has ended.
+    Ended,
+}
+
+/// A round of polling, for whoever skips rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// What was read, in order.
+    pub reads: u64,
+    /// How many reads.
+    pub count: u64,
+    /// How long it took.
+    pub duration: u64,
+}
+
+/// What is known of the rounds of polling of an agent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spinning {
+    /// When the present round began.
+    pub begins: u64,
+    /// What it has done so far; its duration is not known yet.
+    pub present: Round,
+    /// Whether it did nothing but hits.
+    pub pure: bool,
+    /// The round before, if it was pure.
+    pub before: Option<Round>,
+}
+
+/// A core.
+#[derive(Debug)]
+pub struct Agent {
+    pub(crate) node: u8,
+    pub(crate) core: u8,
+    /// How far its program has come, in picoseconds; ahead of the present by what cannot be disturbed.
+    pub(crate) time: u64,
+    /// When the messages on their way to it arrive, in order.
+    messages: VecDeque<u64>,
+    pub(crate) caches: Private,
+    pub(crate) fills: Vec<Fill>,
+    pub(crate) fill_limit: usize,
+    pub(crate) stores: VecDeque<Store>,
+    pub(crate) store_limit: usize,
+    /// Stores at the front whose lines were asked for.
+    pub(crate) requested: usize,
+    /// Prefetches that wait for a line fill buffer.
+    pub(crate) prefetches: VecDeque<(u32, Ask)>,
+    pub(crate) prefetch_limit: usize,
+    pub(crate) prefetchers: Prefetchers,
+    pub(crate) past: PastCaches,
+    pub(crate) wait: Wait,
+    waits_since: u64,
+    ticket: u32,
+    /// When a line that the program waited for came last.
+    pub(crate) granted_at: u64,
+    pub(crate) spinning: Spinning,
+    /// The end of the last round before it was parked, and the round's duration.
+    parked: Option<(u64, Round)>,
+    pub(crate) counters: AgentCounters,
+    /// Operations that were skipped because they repeat.
+    pub(crate) operations: u64,
+}
+
+impl Agent {
+    pub(crate) fn new(parameters: &Parameters, node: u8, core: u8) -> Agent {
+        let shape = &parameters.core;
+        Agent {
+            node,
+            core,
+            time: 0,
+            messages: VecDeque::new(),
+            caches: Private::new(&parameters.cache),
+            fills: Vec::with_capacity(shape.line_fill_buffers as usize),
+            fill_limit: shape.line_fill_buffers as usize,
+            stores: VecDeque::with_capacity(shape.store_buffer as usize),
+            store_limit: shape.store_buffer as usize,
+            requested: 0,
+            prefetches: VecDeque::with_capacity(shape.load_buffer as usize),
+            prefetch_limit: shape.load_buffer as usize,
+            prefetchers: Prefetchers::new(shape),
+            past: PastCaches::new(parameters),
+            wait: Wait::Nothing,
+            waits_since: 0,
+            ticket: 0,
+            granted_at: u64::MAX,
+            spinning: Spinning { pure: true, ..Spinning::default() },
+            parked: None,
+            counters: AgentCounters::default(),
+            operations: 0,
+        }
+    }
+
+    /// When the next message arrives.
+    #[inline(always)]
+    pub(crate) fn next_message(&self) -> u64 {
+        self.messages.front().copied().unwrap_or(u64::MAX)
+    }
+
+    /// Notes that a message is on its way. Gives the beginning of the round of polling that it falls into, if the agent is
+    /// parked: it must go on from there.
+    pub(crate) fn expect_message(&mut self, time: u64) -> Option<u64> {
+        if self.messages.back().is_none_or(|&last| last <= time) {
+            self.messages.push_back(time);
+        } else {
+            self.expect_own(time);
+        }
+        self.unpark(time, false)
+    }
+
+    /// Notes that something of its own will happen to it, whatever message comes before or after.
+    pub(crate) fn expect_own(&mut self, time: u64) {
+        let place = self.messages.partition_point(|&other| other <= time);
+        self.messages.insert(place, time);
+    }
+
+    /// Ends the skipping of rounds with the one in which `time` lies, or the first that begins at `time` or after.
+    pub(crate) fn unpark(&mut self, time: u64, after: bool) -> Option<u64> {
+        let (end, round) = self.parked.take()?;
+        let since = time.saturating_sub(end);
+        let skipped = if after { since.div_ceil(round.duration) } else { since / round.duration };
+        self.time = end + skipped * round.duration;
+        self.operations += skipped * round.count;
+        self.counters.accesses.loads += skipped * round.count;
+        self.counters.accesses.l1_hits += skipped * round.count;
+        self.counters.accesses.spins += skipped;
+        self.counters.stalls.polling_picoseconds += skipped * round.duration;
+        self.spinning.begins = self.time;
+        self.wait = Wait::Time;
+        Some(self.time)
+    }
+
+    /// Takes the message that has arrived off the list.
+    pub(crate) fn message_arrived(&mut self, time: u64) {
+        let first = self.messages.pop_front();
+        debug_assert_eq!(first, Some(time));
+    }
+
+    /// Skips rounds from now on.
+    pub(crate) fn park(&mut self, round: Round) {
+        self.parked = Some((self.time, round));
+    }
+
+    /// When the first round begins that begins at `until` or later; none if it never does.
+    pub(crate) fn parked_until(&self, until: u64) -> Option<u64> {
+        let (end, round) = self.parked?;
+        let rounds = until.saturating_sub(end).div_ceil(round.duration);
+        (until != u64::MAX).then(|| end + rounds * round.duration)
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.parked.is_some()
+    }
+
+    pub(crate) fn new_ticket(&mut self) -> u32 {
+        self.ticket = self.ticket.wrapping_add(1);
+        self.ticket
+    }
+
+    /// Whether this ticket is the last, and its holder still waits for it.
+    pub(crate) fn takes_ticket(&self, ticket: u32) -> bool {
+        self.ticket == ticket && matches!(self.wait, Wait::Time | Wait::Polling | Wait::Register | Wait::News)
+    }
+
+    /// Starts to wait.
+    pub(crate) fn wait_for(&mut self, wait: Wait) {
+        self.wait = wait;
+        self.waits_since = self.time;
+    }
+
+    /// Ends the wait: the program goes on now, or at its own time if that is later.
+    pub(crate) fn wake(&mut self, now: u64) {
+        if self.wait != Wait::Time {
+            self.time = self.time.max(now);
+            self.granted_at = now;
+        }
+        let span = self.time - self.waits_since.min(self.time);
+        let stalls = &mut self.counters.stalls;
+        match self.wait {
+            Wait::Line(_) | Wait::Register => stalls.load_picoseconds += span,
+            Wait::FillBuffer | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
+            Wait::StoreRoom => stalls.store_buffer_picoseconds += span,
+            Wait::WriteRoom => stalls.store_buffer_picoseconds += span,
+            Wait::StoresDone | Wait::StoresTo(_) | Wait::WritesDone => stalls.fence_picoseconds += span,
+            _ => {}
+        }
+        self.wait = Wait::Nothing;
+    }
+
+    /// Whether what the program waits for has come.
+    pub(crate) fn is_served(&self) -> bool {
+        match self.wait {
+            Wait::Line(line) => !self.is_on_its_way(line),
+            Wait::FillBuffer => self.fills.len() < self.fill_limit,
+            Wait::LoadRoom => self.prefetches.len() < self.prefetch_limit,
+            Wait::StoreRoom => self.stores.len() < self.store_limit,
+            Wait::StoresDone => self.stores.is_empty(),
+            Wait::StoresTo(line) => self.stores.iter().all(|store| store.line != line),
+            Wait::WriteRoom => !self.past.lacks_buffer(),
+            Wait::WritesDone => self.past.is_answered(),
+            Wait::Nothing | Wait::Time | Wait::Polling | Wait::Register | Wait::News | Wait::Ended => false,
+        }
+    }
+
+    /// Whether a line fill buffer waits for a line.
+    #[inline]
+    pub(crate) fn is_on_its_way(&self, line: u32) -> bool {
+        self.fills.iter().any(|fill| fill.line == line)
+    }
+
+    /// Whether nothing of it is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.fills.is_empty() && self.stores.is_empty() && self.prefetches.is_empty() && self.messages.is_empty()
+    }
+
+    /// Notes an access for the round of polling.
+    #[inline(always)]
+    pub(crate) fn note_read(&mut self, line: u32) {
+        let round = &mut self.spinning.present;
+        round.reads = round.reads.rotate_left(13) ^ u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        round.count += 1;
+        self.operations += 1;
+    }
+
+    /// Notes that the present round did more than hit.
+    #[inline(always)]
+    pub(crate) fn not_pure(&mut self) {
+        self.spinning.pure = false;
+    }
+}

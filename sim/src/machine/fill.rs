@@ -1,0 +1,165 @@
+//! What arrives at a core: what it asked for, and snoops.
+
+use crate::protocol::cache::{self, Held};
+use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome, Version};
+
+use super::Machine;
+use super::uncached::Kind;
+
+impl Machine {
+    /// Handles a message at a core.
+    pub(crate) fn at_core(&mut self, id: usize, line: u32, message: ToCore) {
+        self.agents[id].message_arrived(self.now);
+        // What this round has read may be gone: the next one may not be like it.
+        self.agents[id].not_pure();
+        match message {
+            ToCore::Snoop(snoop) => self.snooped(id, line, snoop),
+            ToCore::Grant { copy, version, .. } => self.granted(id, line, copy, version),
+        }
+        if self.agents[id].is_served() {
+            self.make_ready(id);
+        }
+    }
+
+    fn snooped(&mut self, id: usize, line: u32, snoop: Snoop) {
+        let agent = &mut self.agents[id];
+        agent.counters.accesses.snoops += 1;
+        let place = agent.caches.peek(line);
+        if snoop == Snoop::Current
+            && let Some(port) = self.port.as_mut()
+        {
+            port.found.insert(line, self.data[line as usize]);
+        }
+        let mut held = place.map_or(Held::default(), |place| agent.caches.held(place));
+        let found = cache::snooped(&mut held, snoop);
+        if let Some(place) = place {
+            if held.copy == Copy::Invalid {
+                agent.caches.remove(line, place);
+            } else {
+                agent.caches.set(place, held);
+            }
+        }
+        let (node, core) = (agent.node, agent.core);
+        let arrives = self.now + self.timing.snoop_lookup + self.timing.core_to_home;
+        self.to_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
+    }
+
+    fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {
+        if copy == Copy::Invalid {
+            return self.memory_written(id);
+        }
+        let agent = &mut self.agents[id];
+        let fill = agent.fills.iter().position(|fill| fill.line == line).expect("a grant answers a request");
+        agent.fills.swap_remove(fill);
+        let mut held = Held::default();
+        cache::granted(&mut held, copy, version);
+        let fills = std::mem::take(&mut agent.fills);
+        let gone = agent.caches.install(line, held, |candidate| fills.iter().all(|fill| fill.line != candidate));
+        agent.fills = fills;
+        if let Some((victim, gone)) = gone {
+            agent.counters.accesses.evictions += 1;
+            let dirty = gone.copy == Copy::Modified;
+            agent.counters.accesses.write_backs += u64::from(dirty);
+            let (node, core) = (agent.node, agent.core);
+            let message = ToHome::Evicted { core, dirty, version: gone.version };
+            self.to_home(self.now + self.timing.core_to_home, Self::source_of(id), node, victim, message);
+        }
+        if self.options.checked {
+            self.check_one_writer(line);
+        }
+        self.perform_stores(id);
+        self.use_fill_buffers(id);
+    }
+
+    /// Performs stores from the front of the store buffer, as far as their lines are owned, and asks for the first that is
+    /// not.
+    pub(crate) fn perform_stores(&mut self, id: usize) {
+        while let Some(&store) = self.agents[id].stores.front() {
+            if self.kind(store.line) != Kind::WriteBack {
+                let now = self.now;
+                return self.start_uncached_store(id, now);
+            }
+            let agent = &mut self.agents[id];
+            let place = agent.caches.find(store.line);
+            let owned = place.filter(|place| agent.caches.held(place.second).copy >= Copy::Exclusive);
+            let Some(place) = owned else {
+                // Lost to a snoop before its turn, or not asked for yet: now it must come.
+                agent.requested = agent.requested.max(1);
+                if !agent.is_on_its_way(store.line) {
+                    if agent.fills.len() < agent.fill_limit {
+                        let now = self.now;
+                        self.fetch(id, store.line, self.ask_of_store(store.bytes), now);
+                    } else {
+                        agent.requested = 0;
+                    }
+                }
+                return;
+            };
+            if !place.in_first {
+                agent.caches.promote(store.line, place.second);
+            }
+            agent.stores.pop_front();
+            agent.requested = agent.requested.saturating_sub(1);
+            self.perform(id, store.line, place.second, store.bytes, &store.data);
+        }
+    }
+
+    fn ask_of_store(&self, bytes: u64) -> Ask {
+        let whole = bytes == super::access::WHOLE && self.parameters.protocol.full_line_store_without_data;
+        if whole { Ask::OwnWhole } else { Ask::Own }
+    }
+
+    /// Asks for the lines of stores that wait, in order, while there are line fill buffers.
+    pub(crate) fn ask_for_stores(&mut self, id: usize, time: u64) {
+        while self.agents[id].requested < self.agents[id].stores.len() {
+            let agent = &mut self.agents[id];
+            let store = agent.stores[agent.requested];
+            if self.kind(store.line) != Kind::WriteBack {
+                self.agents[id].requested += 1;
+                continue;
+            }
+            let agent = &mut self.agents[id];
+            let owned =
+                agent.caches.peek(store.line).is_some_and(|place| agent.caches.held(place).copy >= Copy::Exclusive);
+            if !owned && !agent.is_on_its_way(store.line) {
+                if agent.fills.len() >= agent.fill_limit {
+                    return;
+                }
+                let ask = self.ask_of_store(store.bytes);
+                self.fetch(id, store.line, ask, time);
+            }
+            self.agents[id].requested += 1;
+        }
+    }
+
+    /// Gives line fill buffers that have become free to whoever waits for one: the program, then stores, then prefetches.
+    pub(crate) fn use_fill_buffers(&mut self, id: usize) {
+        if self.agents[id].wait == super::Wait::FillBuffer {
+            return;
+        }
+        let now = self.now;
+        self.ask_for_stores(id, now);
+        while self.agents[id].fills.len() < self.agents[id].fill_limit {
+            let Some((line, ask)) = self.agents[id].prefetches.pop_front() else { return };
+            let agent = &mut self.agents[id];
+            let held = agent.caches.peek(line).map_or(Copy::Invalid, |place| agent.caches.held(place).copy);
+            let have = if ask == Ask::Read { held != Copy::Invalid } else { held >= Copy::Exclusive };
+            if !have && !agent.is_on_its_way(line) {
+                self.fetch(id, line, ask, now);
+            }
+        }
+    }
+
+    /// Stops a run in which a line has two writers, or a writer and a reader.
+    fn check_one_writer(&self, line: u32) {
+        let copies: Vec<(usize, Copy)> = (0..self.agents.len())
+            .filter_map(|id| {
+                let caches = &self.agents[id].caches;
+                caches.peek(line).map(|place| (id, caches.held(place).copy))
+            })
+            .filter(|(_, copy)| *copy != Copy::Invalid)
+            .collect();
+        let writer = copies.iter().any(|(_, copy)| *copy >= Copy::Exclusive);
+        assert!(!writer || copies.len() == 1, "line {line} is held as {copies:?}");
+    }
+}

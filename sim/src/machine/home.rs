@@ -1,0 +1,141 @@
+//! A node's home agents: what they send, and what that takes.
+
+use crate::protocol::home::{self, Action, LastLevel};
+use crate::protocol::{Ask, Asker, ToCore, ToHome};
+
+use super::Machine;
+
+impl Machine {
+    /// Handles a message at a node's home agents.
+    pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
+        let at = line as usize;
+        let is_home = self.home_of(line) == node;
+        let mut index = self.lines[at].0[node].active;
+        if index == 0 {
+            index = match self.free_actives.pop() {
+                Some(index) => index,
+                None => {
+                    self.actives.push(home::Active::default());
+                    self.actives.len() as u32
+                }
+            };
+            self.lines[at].0[node].active = index;
+        }
+        let stable = &mut self.lines[at].0[node].stable;
+        let active = &mut self.actives[index as usize - 1];
+        let before = stable.last_level;
+        let by_device = message == ToHome::TakeEffect;
+        let latest = &mut self.latest[at];
+        if active.completes_by(self.now) {
+            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, latest, &mut self.actions);
+        }
+        home::handle(is_home, &self.choices, stable, active, message, latest, &mut self.actions);
+        let after = stable.last_level;
+        self.send(node, line);
+        let active = &mut self.actives[index as usize - 1];
+        if let Some(time) = active.must_hear_of_completion() {
+            self.to_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
+        } else if active.is_idle() {
+            self.lines[at].0[node].active = 0;
+            self.free_actives.push(index);
+        }
+        if (before == LastLevel::None) != (after == LastLevel::None) {
+            self.keep_last_level(node, line, after != LastLevel::None, by_device);
+        }
+    }
+
+    /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a
+    /// device writes goes into some of the ways only.
+    fn keep_last_level(&mut self, node: usize, line: u32, keep: bool, by_device: bool) {
+        let this = &mut self.nodes[node];
+        if !keep {
+            if let Some(place) = this.last_level.find(line) {
+                this.last_level.remove(place);
+            }
+            return;
+        }
+        let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
+        let lines = &self.lines;
+        let inserted =
+            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].0[node].active == 0);
+        // Where all lines of the set are busy, the line is kept beyond the set's ways.
+        let Some((_, Some(victim))) = inserted else { return };
+        let is_home = self.home_of(victim) == node;
+        let stable = &mut self.lines[victim as usize].0[node].stable;
+        home::evict_last_level(is_home, stable, &mut self.actions);
+        self.send(node, victim);
+    }
+
+    /// Sends what the home agents have decided to send about a line.
+    fn send(&mut self, node: usize, line: u32) {
+        let mut actions = std::mem::take(&mut self.actions);
+        let speculative = actions.iter().any(|action| matches!(action, Action::ReadMemory));
+        for action in actions.drain(..) {
+            match action {
+                Action::ToCore(core, message) => {
+                    let agent = self.nodes[node].cores[core as usize];
+                    if let ToCore::Grant { .. } = message
+                        && self.lines[line as usize].0[node].stable.last_level != LastLevel::None
+                        && let Some(place) = self.nodes[node].last_level.find(line)
+                    {
+                        self.nodes[node].last_level.touch(place);
+                    }
+                    self.to_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
+                }
+                Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
+                Action::ReadMemory => {
+                    let done = self.nodes[node].memory.read(u64::from(line), self.now);
+                    self.to_home(done, node, node as u8, line, ToHome::Memory);
+                }
+                Action::ReadLastLevel => {
+                    let done = self.now + self.timing.llc_read;
+                    self.to_home(done, node, node as u8, line, ToHome::LastLevel);
+                }
+                Action::WriteMemory => {
+                    self.nodes[node].memory.write(u64::from(line), self.now);
+                }
+                Action::ToDevice(request, _) => self.answer_device(line, request),
+                Action::Written(write) => self.written(line, write),
+                Action::Ready(write) => self.write_is_ready(write),
+            }
+        }
+        self.actions = actions;
+    }
+
+    /// Sends a message to the other node.
+    fn cross(&mut self, node: usize, line: u32, message: ToHome, on_behalf: Option<(Asker, Ask)>, speculative: bool) {
+        if let Some((Asker::Core(core), ask)) = on_behalf {
+            let agent = self.nodes[node].cores[core as usize] as usize;
+            let accesses = &mut self.agents[agent].counters.accesses;
+            if ask.takes_all() {
+                accesses.remote_rfos += 1;
+            } else {
+                accesses.remote_reads += 1;
+            }
+        }
+        let is_snoop = matches!(message, ToHome::Snoop(_));
+        let leaves = self.now + if is_snoop && speculative { self.timing.speculative_penalty } else { 0 };
+        let carries_line = match message {
+            ToHome::Reply { data, .. } => data,
+            ToHome::NodeFound(found) => found.was == crate::protocol::Copy::Modified,
+            ToHome::WriteBack { .. } => true,
+            ToHome::Request { ask, .. } => ask == Ask::WriteMemory,
+            _ => false,
+        };
+        let out = &mut self.nodes[node].out;
+        let arrives = if carries_line {
+            out.send_data(u64::from(line), leaves)
+        } else {
+            out.send_header(u64::from(line), leaves)
+        };
+        if let ToHome::Reply { .. } = message {
+            let index = self.lines[line as usize].0[node].active;
+            self.actives[index as usize - 1].completes_at(arrives + self.parameters.interconnect.crossing);
+        }
+        let looked_up = match message {
+            ToHome::Request { .. } | ToHome::Snoop(_) => self.timing.home_lookup,
+            _ => 0,
+        };
+        self.to_home(arrives + looked_up, node, 1 - node as u8, line, message);
+    }
+}

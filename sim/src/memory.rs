@@ -1,0 +1,180 @@
+//! A node's memory: channels side by side, each a line at a time.
+
+use crate::link::Spread;
+use crate::parameters::MemoryParameters;
+
+/// The memory of one node.
+///
+/// Calls are made in nondecreasing order of `now`. Times are picoseconds. A channel takes lines in the order of the calls;
+/// reads and writes occupy it alike.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    latency: u64,
+    line_time: u64,
+    spread: Spread,
+    /// Until when each channel is taken.
+    busy_until: Vec<u64>,
+    reads: u64,
+    writes: u64,
+    waited: u64,
+}
+
+impl Memory {
+    /// Idle memory.
+    ///
+    /// # Panics
+    /// Where there is no channel or more than 64.
+    pub fn new(parameters: &MemoryParameters) -> Memory {
+        assert!(parameters.channels > 0, "memory.channels is 0: there must be a channel");
+        Memory {
+            latency: parameters.latency,
+            line_time: parameters.line_time,
+            // Another salt than the links', or a link's lines would all lie on some of the channels.
+            spread: Spread::new(parameters.channels, 1),
+            busy_until: vec![0; parameters.channels as usize],
+            reads: 0,
+            writes: 0,
+            waited: 0,
+        }
+    }
+
+    /// The channel that holds a line.
+    pub fn channel_of(&self, line: u64) -> usize {
+        self.spread.part(line)
+    }
+
+    /// Reads a line; says when it is back at the home agent that asked at `now`.
+    pub fn read(&mut self, line: u64, now: u64) -> u64 {
+        self.reads += 1;
+        self.starts(line, now) + self.latency
+    }
+
+    /// Writes a line; says when its channel is done with it. Nobody waits for that: a read of the line that comes later is
+    /// behind it on the same channel.
+    pub fn write(&mut self, line: u64, now: u64) -> u64 {
+        self.writes += 1;
+        self.starts(line, now) + self.line_time
+    }
+
+    /// Takes the line's channel for a line, as soon as it is free.
+    #[inline]
+    fn starts(&mut self, line: u64, now: u64) -> u64 {
+        let channel = self.channel_of(line);
+        let start = self.busy_until[channel].max(now);
+        self.busy_until[channel] = start + self.line_time;
+        self.waited += start - now;
+        start
+    }
+
+    /// Lines read.
+    pub fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Lines written.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// For how long accesses waited for their channels, all together, in picoseconds.
+    pub fn waited(&self) -> u64 {
+        self.waited
+    }
+
+    /// For how long channels were taken, all together, in picoseconds.
+    pub fn busy_time(&self) -> u64 {
+        (self.reads + self.writes) * self.line_time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 8 channels of DDR4-3200: 25.6 GB/s each, a line in 2.5 ns.
+    fn ddr4() -> MemoryParameters {
+        MemoryParameters { latency: 60_000, channels: 8, line_time: 2_500 }
+    }
+
+    #[test]
+    fn an_idle_channel_answers_after_the_latency() {
+        let p = ddr4();
+        assert_eq!(Memory::new(&p).read(3, 1_000), 1_000 + p.latency);
+        assert_eq!(Memory::new(&p).write(3, 1_000), 1_000 + p.line_time);
+    }
+
+    #[test]
+    fn a_second_access_waits_for_the_channel_and_not_a_picosecond_longer() {
+        let p = ddr4();
+        for (ready, starts) in [
+            (0, p.line_time),
+            (p.line_time - 1, p.line_time),
+            (p.line_time, p.line_time),
+            (p.line_time + 1, p.line_time + 1),
+        ] {
+            for write_first in [false, true] {
+                let mut memory = Memory::new(&p);
+                if write_first {
+                    memory.write(5, 0)
+                } else {
+                    memory.read(5, 0)
+                };
+                assert_eq!(memory.read(5, ready), starts + p.latency, "ready at {ready}");
+                assert_eq!(memory.waited(), starts - ready);
+            }
+        }
+    }
+
+    #[test]
+    fn channels_do_not_wait_for_each_other() {
+        let p = ddr4();
+        let mut memory = Memory::new(&p);
+        let other = (1..).find(|&line| memory.channel_of(line) != memory.channel_of(0)).expect("there are eight");
+        memory.read(0, 0);
+        assert_eq!(memory.read(other, 0), p.latency);
+    }
+
+    #[test]
+    fn all_channels_together_reach_their_peak() {
+        // 8 channels x 3200 MT/s x 8 bytes.
+        let peak_gigabytes = 8.0 * 3.2 * 8.0;
+        let p = ddr4();
+        let mut memory = Memory::new(&p);
+        let lines = 400_000;
+        let last = (0..lines).map(|line| memory.read(line, 0)).max().expect("lines were read") - p.latency;
+        let last = last + p.line_time;
+        let gigabytes = (lines * 64) as f64 / last as f64 * 1000.0;
+        assert!(gigabytes <= peak_gigabytes, "{gigabytes} GB/s is more than the channels have");
+        assert!(gigabytes > 0.9999 * peak_gigabytes, "{gigabytes} of {peak_gigabytes} GB/s");
+        assert_eq!((memory.reads(), memory.writes()), (lines, 0));
+        assert_eq!(memory.busy_time(), lines * p.line_time);
+    }
+
+    #[test]
+    fn the_lines_of_a_link_lie_on_all_channels() {
+        let interconnect = crate::parameters::InterconnectParameters {
+            links: 4,
+            crossing: 0,
+            flit_time: 1,
+            flit_bytes: 24,
+            flit_slots: 3,
+            data_flits: 4,
+            data_slots: 9,
+            header_slots: 1,
+            request_credits: 1,
+        };
+        let links = crate::link::Direction::new(&interconnect);
+        let memory = Memory::new(&MemoryParameters { channels: 4, ..ddr4() });
+        let mut lines = [0; 4];
+        for line in (0..16_000).filter(|&line| links.link_of(line) == 1) {
+            lines[memory.channel_of(line)] += 1;
+        }
+        assert!(lines.iter().all(|&lines| (900..1_100).contains(&lines)), "{lines:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "memory.channels is 0")]
+    fn memory_without_channels_is_refused() {
+        Memory::new(&MemoryParameters { channels: 0, ..ddr4() });
+    }
+}

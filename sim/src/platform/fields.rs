@@ -1,0 +1,316 @@
+//! Every key of a platform file, in one table that also makes the [`Parameters`]: a field that is not in the table does
+//! not compile, and a row of the table that a file leaves out does not load.
+
+use std::collections::BTreeMap;
+
+use super::entry::Entry;
+use super::error::Faults;
+use super::unit::Dimension;
+use crate::parameters::{
+    CacheParameters, CoreParameters, InterconnectParameters, MemoryParameters, NicParameters, NodeParameters,
+    Parameters, PcieParameters, ProtocolParameters,
+};
+
+/// What a field is a number of, and in which unit it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// So many of them: the name of the unit.
+    Count(&'static str),
+    Cycles,
+    Picoseconds,
+    Bytes,
+    Megahertz,
+    MegabitsPerSecond,
+    PerSecond,
+    PerMicrosecond,
+    Permille,
+    Ratio,
+    Flag,
+}
+
+impl Kind {
+    /// The dimension, and base units in one unit of the field.
+    pub(super) fn unit(self) -> (Dimension, f64) {
+        match self {
+            Kind::Count(_) | Kind::Ratio | Kind::Flag => (Dimension::NONE, 1.0),
+            Kind::Cycles => (Dimension::CYCLES, 1.0),
+            Kind::Picoseconds => (Dimension::TIME, 1.0),
+            Kind::Bytes => (Dimension::BYTES, 1.0),
+            Kind::Megahertz => (Dimension::FREQUENCY, 1e-6),
+            Kind::MegabitsPerSecond => (Dimension::BYTE_RATE, 1.25e-7),
+            Kind::PerSecond => (Dimension::RATE, 1e-12),
+            Kind::PerMicrosecond => (Dimension::RATE, 1e-6),
+            Kind::Permille => (Dimension::NONE, 1e-3),
+        }
+    }
+
+    /// Whether a relation's result may be rounded to the field's unit; what is counted must come out whole.
+    pub(super) fn rounds(self) -> bool {
+        !matches!(self, Kind::Count(_) | Kind::Cycles | Kind::Bytes)
+    }
+}
+
+/// A key, and what may be its value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) key: &'static str,
+    pub(super) kind: Kind,
+    /// The least value, in the field's unit.
+    pub(super) least: f64,
+}
+
+/// A number of a type that a field may have.
+trait Number: Sized {
+    /// The nearest number of this type, or what the largest one is.
+    fn of(number: f64) -> Result<Self, f64>;
+}
+
+/// Above this not every whole number has an `f64` of its own.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+impl Number for u64 {
+    fn of(number: f64) -> Result<u64, f64> {
+        if (0.0..=MOST_EXACT).contains(&number) { Ok(number.round() as u64) } else { Err(MOST_EXACT) }
+    }
+}
+
+impl Number for u32 {
+    fn of(number: f64) -> Result<u32, f64> {
+        let most = f64::from(u32::MAX);
+        if (0.0..=most).contains(&number) { Ok(number.round() as u32) } else { Err(most) }
+    }
+}
+
+impl Number for f64 {
+    fn of(number: f64) -> Result<f64, f64> {
+        Ok(number)
+    }
+}
+
+impl Number for bool {
+    fn of(number: f64) -> Result<bool, f64> {
+        Ok(number != 0.0)
+    }
+}
+
+/// Resolved values on their way into a `Parameters`.
+struct Taking<'a> {
+    entries: &'a BTreeMap<String, Entry>,
+    faults: &'a mut Faults,
+}
+
+impl Taking<'_> {
+    fn take<T: Number>(&mut self, key: &str) -> Option<T> {
+        let entry = self.entries.get(key)?;
+        T::of(entry.plain)
+            .map_err(|most| {
+                let message = format!("{} does not fit; in the field's own unit at most {most}", entry.plain);
+                self.faults.add(&entry.file, entry.line, Some(key), message);
+            })
+            .ok()
+    }
+}
+
+macro_rules! sections {
+    ($($table:ident $function:ident $section:literal $type:ident { $($field:ident: $kind:expr, $least:literal;)* })*) => {
+        $(
+            const $table: &[Field] = &[$(Field {
+                key: concat!($section, ".", stringify!($field)), kind: $kind, least: $least,
+            }),*];
+
+            fn $function(taking: &mut Taking<'_>) -> Option<$type> {
+                // Every field is looked at before the first that does not fit ends it.
+                $(let $field = taking.take(concat!($section, ".", stringify!($field)));)*
+                Some($type { $($field: $field?),* })
+            }
+        )*
+    };
+}
+
+use Kind::{
+    Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerMicrosecond, PerSecond, Permille, Picoseconds, Ratio,
+};
+
+sections! {
+    CORE core "core" CoreParameters {
+        cores: Count("cores"), 1.0;
+        frequency_megahertz: Megahertz, 1.0;
+        issue_cycles: Cycles, 0.0;
+        l1_hit_cycles: Cycles, 0.0;
+        l2_hit_cycles: Cycles, 0.0;
+        atomic_cycles: Cycles, 0.0;
+        line_fill_buffers: Count("lines"), 1.0;
+        load_buffer: Count("loads"), 1.0;
+        store_buffer: Count("stores"), 1.0;
+        write_combining_buffers: Count("buffers"), 1.0;
+        work_scale: Ratio, 0.001;
+        prefetch_next_line: Flag, 0.0;
+        prefetch_stride: Flag, 0.0;
+        prefetch_adjacent: Flag, 0.0;
+    }
+    CACHE cache "cache" CacheParameters {
+        l1_bytes: Bytes, 64.0;
+        l1_ways: Count("ways"), 1.0;
+        l2_bytes: Bytes, 64.0;
+        l2_ways: Count("ways"), 1.0;
+        llc_bytes: Bytes, 64.0;
+        llc_ways: Count("ways"), 1.0;
+        device_write_ways: Count("ways"), 0.0;
+    }
+    NODE node "node" NodeParameters {
+        core_to_home: Picoseconds, 0.0;
+        home_to_core: Picoseconds, 1.0;
+        home_lookup: Picoseconds, 0.0;
+        llc_read: Picoseconds, 0.0;
+        snoop_lookup: Picoseconds, 0.0;
+        home_lookups_per_microsecond: PerMicrosecond, 0.0;
+        home_entries: Count("entries"), 1.0;
+    }
+    MEMORY memory "memory" MemoryParameters {
+        latency: Picoseconds, 0.0;
+        channels: Count("channels"), 1.0;
+        line_time: Picoseconds, 1.0;
+    }
+    INTERCONNECT interconnect "interconnect" InterconnectParameters {
+        links: Count("links"), 1.0;
+        crossing: Picoseconds, 1.0;
+        flit_time: Picoseconds, 1.0;
+        flit_bytes: Bytes, 1.0;
+        flit_slots: Count("slots"), 1.0;
+        data_flits: Count("flits"), 1.0;
+        data_slots: Count("slots"), 1.0;
+        header_slots: Count("slots"), 1.0;
+        request_credits: Count("requests"), 1.0;
+    }
+    PROTOCOL protocol "protocol" ProtocolParameters {
+        migratory_between_nodes: Flag, 0.0;
+        migratory_within_node: Flag, 0.0;
+        exclusive_grant: Flag, 0.0;
+        directory_write: Flag, 0.0;
+        speculative_memory_read: Flag, 0.0;
+        speculative_read_penalty: Picoseconds, 0.0;
+        full_line_store_without_data: Flag, 0.0;
+    }
+    PCIE pcie "pcie" PcieParameters {
+        megabits_per_second: MegabitsPerSecond, 1.0;
+        crossing: Picoseconds, 1.0;
+        max_payload: Bytes, 64.0;
+        max_read_request: Bytes, 64.0;
+        read_completion_boundary: Bytes, 4.0;
+        write_overhead: Bytes, 0.0;
+        read_overhead: Bytes, 1.0;
+        completion_overhead: Bytes, 0.0;
+        link_layer_permille: Permille, 0.0;
+        tags: Count("reads"), 1.0;
+        posted_credits: Count("writes"), 1.0;
+        root_to_home: Picoseconds, 0.0;
+        core_to_root: Picoseconds, 0.0;
+        register_read: Picoseconds, 0.0;
+        uncached_store: Picoseconds, 0.0;
+        write_combining_flush: Picoseconds, 0.0;
+    }
+    NIC nic "nic" NicParameters {
+        packets_per_second: PerSecond, 1.0;
+        megabits_per_second: MegabitsPerSecond, 1.0;
+        descriptor_batch: Count("descriptors"), 1.0;
+        write_back_batch: Count("descriptors"), 1.0;
+        write_back_wait: Picoseconds, 0.0;
+        doorbell_time: Picoseconds, 0.0;
+        pipeline_time: Picoseconds, 0.0;
+    }
+}
+
+/// A table of a platform file.
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [Field],
+    /// Whether a platform may do without it.
+    pub(super) optional: bool,
+}
+
+/// The sections, in the order in which they are shown.
+pub(super) const SECTIONS: &[Section] = &[
+    Section { name: "core", fields: CORE, optional: false },
+    Section { name: "cache", fields: CACHE, optional: false },
+    Section { name: "node", fields: NODE, optional: false },
+    Section { name: "memory", fields: MEMORY, optional: false },
+    Section { name: "interconnect", fields: INTERCONNECT, optional: false },
+    Section { name: "protocol", fields: PROTOCOL, optional: false },
+    Section { name: "pcie", fields: PCIE, optional: true },
+    Section { name: "nic", fields: NIC, optional: true },
+];
+
+/// The field of a key.
+pub(super) fn find(key: &str) -> Option<&'static Field> {
+    SECTIONS.iter().flat_map(|section| section.fields).find(|field| field.key == key)
+}
+
+/// The parameters that the entries make; nothing where one is missing or does not fit, which `faults` then tells.
+pub(super) fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Parameters> {
+    let has = |section: &str| entries.keys().any(|key| key.starts_with(section));
+    let (has_pcie, has_nic) = (has("pcie."), has("nic."));
+    let mut taking = Taking { entries, faults };
+    let (core, cache, node) = (core(&mut taking), cache(&mut taking), node(&mut taking));
+    let (memory, interconnect, protocol) = (memory(&mut taking), interconnect(&mut taking), protocol(&mut taking));
+    let (pcie, nic) = (pcie(&mut taking), nic(&mut taking));
+    if has_pcie && pcie.is_none() || has_nic && nic.is_none() {
+        return None;
+    }
+    let parameters = Parameters {
+        name: name.to_string(),
+        core: core?,
+        cache: cache?,
+        node: node?,
+        memory: memory?,
+        interconnect: interconnect?,
+        protocol: protocol?,
+        pcie,
+        nic,
+    };
+    for (key, message) in contradictions(&parameters) {
+        let entry = entries.get(key);
+        let (file, line) = entry.map_or((name, None), |entry| (entry.file.as_str(), entry.line));
+        faults.add(file, line, Some(key), message);
+    }
+    Some(parameters)
+}
+
+/// Values that cannot be together, by the key to change.
+fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let cache = &parameters.cache;
+    for (key, bytes, ways) in [
+        ("cache.l1_bytes", cache.l1_bytes, cache.l1_ways),
+        ("cache.l2_bytes", cache.l2_bytes, cache.l2_ways),
+        ("cache.llc_bytes", cache.llc_bytes, cache.llc_ways),
+    ] {
+        if !bytes.is_multiple_of(64 * u64::from(ways)) {
+            found.push((key, format!("{bytes} bytes are no whole number of sets of {ways} lines of 64 bytes")));
+        }
+    }
+    if cache.device_write_ways > cache.llc_ways {
+        found.push(("cache.device_write_ways", format!("there are only {} ways (cache.llc_ways)", cache.llc_ways)));
+    }
+    let link = &parameters.interconnect;
+    let slots = u64::from(link.data_flits) * u64::from(link.flit_slots);
+    if u64::from(link.data_slots) > slots {
+        let flits = link.data_flits;
+        found.push(("interconnect.data_slots", format!("a line's {flits} flits (data_flits) have only {slots} slots")));
+    }
+    if link.header_slots > link.flit_slots {
+        let message = format!("a flit has only {} slots (interconnect.flit_slots)", link.flit_slots);
+        found.push(("interconnect.header_slots", message));
+    }
+    if let Some(pcie) = &parameters.pcie {
+        if pcie.link_layer_permille >= 1000 {
+            found.push(("pcie.link_layer_permille", "nothing of the link is left for data; give less".to_string()));
+        }
+        if !pcie.max_payload.is_multiple_of(pcie.read_completion_boundary) {
+            let message = format!("{} bytes are no multiple of pcie.read_completion_boundary", pcie.max_payload);
+            found.push(("pcie.max_payload", message));
+        }
+    } else if parameters.nic.is_some() {
+        found.push(("nic.packets_per_second", "a NIC stands behind a PCIe link: add a [pcie] table".to_string()));
+    }
+    found
+}

@@ -1,0 +1,753 @@
+//! What a node's home agents do with a message about one line.
+
+use std::collections::VecDeque;
+
+use super::{Ask, Asker, Copy, Found, Snoop, ToCore, ToHome, Version};
+
+/// What a node may do with a line; see the table in [`super`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Right {
+    /// Nothing.
+    #[default]
+    None,
+    /// Have clean copies.
+    Shared,
+    /// Anything: the other node has no copy.
+    Exclusive,
+}
+
+/// A line's copy in a node's last-level cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LastLevel {
+    /// None.
+    #[default]
+    None,
+    /// As memory has it, or as the cores that have it.
+    Clean,
+    /// Newer than memory.
+    Dirty,
+}
+
+/// What a node knows of a line while nothing is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stable {
+    /// The cores that have a copy (snoop filter), a bit each.
+    pub copies: u64,
+    /// The data of the last-level cache's copy.
+    pub last_level_version: Version,
+    /// The data in memory, at the line's home.
+    pub memory_version: Version,
+    /// The one copy is exclusive or modified.
+    pub exclusive: bool,
+    /// The last-level cache's copy.
+    pub last_level: LastLevel,
+    /// The node's right; at the home, the directory.
+    pub right: Right,
+}
+
+/// The choices of the protocol that the transition functions read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// Loads hand modified lines over between nodes.
+    pub migratory_between_nodes: bool,
+    /// And between the cores of a node.
+    pub migratory_within_node: bool,
+    /// A remote read of a line that nobody caches gets it exclusive.
+    pub exclusive_grant: bool,
+    /// And that writes the directory to memory.
+    pub directory_write: bool,
+    /// Memory is read while the other node is snooped.
+    pub speculative_memory_read: bool,
+}
+
+/// What a home has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It sends a message to a core.
+    ToCore(u8, ToCore),
+    /// It sends a message to the other node, on behalf of whoever asked for what, if anyone here did.
+    ToNode(ToHome, Option<(Asker, Ask)>),
+    /// It answers a device's request: the data, where it was a read.
+    ToDevice(u16, Version),
+    /// It reads memory; [`ToHome::Memory`] answers.
+    ReadMemory,
+    /// It reads the last-level cache; [`ToHome::LastLevel`] answers.
+    ReadLastLevel,
+    /// It writes memory.
+    WriteMemory,
+    /// An ordered write may take effect: nobody else has a copy, or can get one before.
+    Ready(u32),
+    /// The write that a `WriteCache` or `WriteMemory` request named takes effect: the line has its data from now on.
+    Written(u32),
+}
+
+/// Whether a write waits for [`ToHome::TakeEffect`] before it takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Order {
+    /// No: it takes effect as soon as it can.
+    Free,
+    /// Yes, and it could not take effect yet.
+    Ordered,
+    /// Yes, and it has been said that it could.
+    Ready,
+}
+
+/// A request that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Running {
+    asker: Asker,
+    ask: Ask,
+    has_data: bool,
+    write: u32,
+    order: Order,
+    /// Cores whose answers are awaited.
+    cores: u64,
+    /// The other node's answer to a snoop is awaited.
+    node: bool,
+    /// The home's reply is awaited, or has come.
+    asked_home: bool,
+    reply: Option<(Copy, Version, bool)>,
+    memory_awaited: bool,
+    memory_read: bool,
+    last_level_awaited: bool,
+    /// What the snooped cores had: any data, and whether one had changed it.
+    from_core: Option<Found>,
+    from_node: Option<Found>,
+}
+
+/// A snoop of the home that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Serving {
+    snoop: Snoop,
+    cores: u64,
+    from_core: Option<Found>,
+}
+
+/// A request that waits for the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Waiting {
+    asker: Asker,
+    ask: Ask,
+    has_data: bool,
+    write: u32,
+    order: Order,
+}
+
+/// What is under way for a line in a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Active {
+    running: Option<Running>,
+    serving: Option<Serving>,
+    /// A snoop that came while cores' answers to this node's own request were awaited.
+    deferred: Option<Snoop>,
+    /// The other node has been answered and has not said yet that it has the answer.
+    completing: bool,
+    /// When it will have said so, where that is known before: [`Active::completes_at`].
+    completion: Option<u64>,
+    waiting: VecDeque<Waiting>,
+}
+
+impl Active {
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        let nothing = self.running.is_none() && self.serving.is_none() && self.deferred.is_none();
+        nothing && !self.completing && self.waiting.is_empty()
+    }
+
+    /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
+    /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
+    /// ([`Active::completes_by`]).
+    pub fn completes_at(&mut self, time: u64) {
+        self.completion = Some(time);
+    }
+
+    /// Whether a reply has been acknowledged by `now` and nobody has said so.
+    pub fn completes_by(&self, now: u64) -> bool {
+        self.completion.is_some_and(|time| time <= now)
+    }
+
+    /// When [`ToHome::Complete`] must be sent because a request waits for it; once.
+    pub fn must_hear_of_completion(&mut self) -> Option<u64> {
+        if self.waiting.is_empty() { None } else { self.completion.take() }
+    }
+
+    /// Lets a test rename the versions that are on their way through it.
+    #[cfg(test)]
+    pub(super) fn change_versions(&mut self, change: &mut impl FnMut(&mut Version)) {
+        let served = self.serving.iter_mut().filter_map(|serving| serving.from_core.as_mut());
+        let running = self.running.iter_mut().flat_map(|running| {
+            let found = running.from_core.iter_mut().chain(&mut running.from_node);
+            let reply = running.reply.iter_mut().map(|(_, version, _)| version);
+            found.map(|found| &mut found.version).chain(reply)
+        });
+        served.map(|found| &mut found.version).chain(running).for_each(change);
+    }
+}
+
+/// A node's view of a line while a message is handled.
+struct Handling<'a> {
+    is_home: bool,
+    choices: &'a Choices,
+    stable: &'a mut Stable,
+    active: &'a mut Active,
+    newest: &'a mut Version,
+    actions: &'a mut Vec<Action>,
+}
+
+/// Handles a message about a line in one node: `is_home` if the line's home is there. What follows is appended to `actions`,
+/// in the order in which it must be sent. `newest` is the line's newest version; a write past the caches that takes effect
+/// makes the next.
+///
+/// # Panics
+///
+/// On a message that the protocol does not allow: a mistake of the model, never of the program it runs.
+pub fn handle(
+    is_home: bool,
+    choices: &Choices,
+    stable: &mut Stable,
+    active: &mut Active,
+    message: ToHome,
+    newest: &mut Version,
+    actions: &mut Vec<Action>,
+) {
+    let mut handling = Handling { is_home, choices, stable, active, newest, actions };
+    match message {
+        ToHome::Request { asker, ask, has_data, write } => {
+            handling.active.waiting.push_back(Waiting { asker, ask, has_data, write, order: Order::Free });
+            handling.start_next();
+        }
+        ToHome::OrderedWrite { request, ask, write } => {
+            let asker = Asker::Device(request);
+            handling.active.waiting.push_back(Waiting { asker, ask, has_data: false, write, order: Order::Ordered });
+            handling.start_next();
+        }
+        ToHome::TakeEffect => {
+            let running = handling.active.running.as_mut().expect("an ordered write takes effect");
+            debug_assert!(running.order == Order::Ready, "only a write that is ready takes effect");
+            running.order = Order::Free;
+            handling.advance();
+        }
+        ToHome::Evicted { core, dirty, version } => handling.evicted(core, dirty, version),
+        ToHome::CoreFound { core, found } => handling.core_found(core, found),
+        ToHome::NodeFound(found) => handling.node_found(found),
+        ToHome::Snoop(snoop) => handling.snooped(snoop),
+        ToHome::Reply { grant, version, data } => {
+            let running = handling.active.running.as_mut().expect("a reply answers a request");
+            running.reply = Some((grant, version, data));
+            handling.advance();
+        }
+        ToHome::Complete => {
+            (handling.active.completing, handling.active.completion) = (false, None);
+            handling.start_next();
+        }
+        ToHome::WriteBack { keeps, version } => {
+            handling.stable.memory_version = version;
+            handling.actions.push(Action::WriteMemory);
+            if !keeps {
+                handling.stable.right = Right::Exclusive;
+            }
+        }
+        ToHome::Memory => {
+            let running = handling.active.running.as_mut().expect("memory answers a request");
+            (running.memory_awaited, running.memory_read) = (false, true);
+            handling.advance();
+        }
+        ToHome::LastLevel => {
+            let running = handling.active.running.as_mut().expect("the last level answers a request");
+            running.last_level_awaited = false;
+            handling.advance();
+        }
+    }
+}
+
+/// Gives up the last-level cache's copy of a line for which nothing is under way.
+pub fn evict_last_level(is_home: bool, stable: &mut Stable, actions: &mut Vec<Action>) {
+    if stable.last_level == LastLevel::Dirty {
+        if is_home {
+            stable.memory_version = stable.last_level_version;
+            actions.push(Action::WriteMemory);
+        } else {
+            let message = ToHome::WriteBack { keeps: stable.copies != 0, version: stable.last_level_version };
+            actions.push(Action::ToNode(message, None));
+        }
+    }
+    stable.last_level = LastLevel::None;
+    if !is_home && stable.copies == 0 {
+        stable.right = Right::None;
+    }
+}
+
+impl Handling<'_> {
+    fn start_next(&mut self) {
+        while self.active.running.is_none() && self.active.serving.is_none() && !self.active.completing {
+            if let Some(snoop) = self.active.deferred.take() {
+                self.serve(snoop);
+                continue;
+            }
+            let Some(next) = self.active.waiting.pop_front() else { return };
+            self.start(next);
+        }
+    }
+
+    /// Starts a request: asks those who may have the line.
+    fn start(&mut self, next: Waiting) {
+        let Waiting { asker, ask, has_data, write, order } = next;
+        let mut running = Running {
+            asker,
+            ask,
+            has_data,
+            write,
+            order,
+            cores: 0,
+            node: false,
+            asked_home: false,
+            reply: None,
+            memory_awaited: false,
+            memory_read: false,
+            last_level_awaited: false,
+            from_core: None,
+            from_node: None,
+        };
+        if asker == Asker::Node && self.stable.right == Right::None {
+            // It asks, so it has given the line up.
+            self.stable.right = Right::Exclusive;
+        }
+        self.ask_cores(&mut running);
+        if self.is_home {
+            self.ask_node(&mut running);
+        }
+        let local = running.cores != 0 || running.last_level_awaited;
+        if self.is_home && !local && self.needs_data(&running) {
+            let remote_may_have_it = running.node && self.stable.right == Right::None;
+            if !remote_may_have_it || self.choices.speculative_memory_read {
+                running.memory_awaited = true;
+                self.actions.push(Action::ReadMemory);
+            }
+        }
+        self.active.running = Some(running);
+        self.advance();
+    }
+
+    fn ask_cores(&mut self, running: &mut Running) {
+        let own = core_bit(running.asker);
+        let others = self.stable.copies & !own;
+        if running.ask.takes_all() {
+            let besides = if running.ask.writes() { self.stable.copies } else { others };
+            running.cores = besides;
+            self.snoop_cores(besides, Snoop::Invalidate);
+            let owner = self.stable.exclusive && besides != 0;
+            if self.needs_data(running) && !owner && self.stable.last_level != LastLevel::None {
+                running.last_level_awaited = true;
+                self.actions.push(Action::ReadLastLevel);
+            }
+        } else if self.stable.exclusive && others != 0 {
+            let migratory = match running.asker {
+                Asker::Node => self.choices.migratory_between_nodes,
+                _ => self.choices.migratory_within_node,
+            };
+            running.cores = others;
+            let snoop = match running.ask {
+                Ask::ReadCurrent => Snoop::Current,
+                _ if migratory => Snoop::Migrate,
+                _ => Snoop::Share,
+            };
+            self.snoop_cores(others, snoop);
+        } else if self.stable.last_level != LastLevel::None {
+            running.last_level_awaited = true;
+            self.actions.push(Action::ReadLastLevel);
+        } else if others != 0 {
+            // One of those that share it forwards it.
+            running.cores = others & others.wrapping_neg();
+            self.snoop_cores(running.cores, if running.ask == Ask::Read { Snoop::Share } else { Snoop::Current });
+        }
+    }
+
+    fn snoop_cores(&mut self, mut cores: u64, snoop: Snoop) {
+        while cores != 0 {
+            self.actions.push(Action::ToCore(cores.trailing_zeros() as u8, ToCore::Snoop(snoop)));
+            cores &= cores - 1;
+        }
+    }
+
+    /// At the home: asks the other node, if it may have what is wanted.
+    fn ask_node(&mut self, running: &mut Running) {
+        if running.asker == Asker::Node {
+            return;
+        }
+        let snoop = match (self.stable.right, running.ask) {
+            (Right::None, Ask::Read) if self.choices.migratory_between_nodes => Snoop::Migrate,
+            (Right::None, Ask::Read) => Snoop::Share,
+            (Right::None, Ask::ReadCurrent) => Snoop::Current,
+            (Right::None | Right::Shared, ask) if ask.takes_all() => Snoop::Invalidate,
+            _ => return,
+        };
+        running.node = true;
+        self.actions.push(Action::ToNode(ToHome::Snoop(snoop), Some((running.asker, running.ask))));
+    }
+
+    /// Whether the asker must be given the data.
+    fn needs_data(&self, running: &Running) -> bool {
+        match running.ask {
+            Ask::Read | Ask::ReadCurrent => true,
+            Ask::Own => match running.asker {
+                Asker::Node => !(running.has_data && self.stable.right == Right::Shared),
+                asker => self.stable.copies & core_bit(asker) == 0,
+            },
+            _ => false,
+        }
+    }
+
+    fn evicted(&mut self, core: u8, dirty: bool, version: Version) {
+        let stable = &mut *self.stable;
+        let bit = 1 << core;
+        debug_assert!(stable.copies & bit != 0, "only who has a copy gives one up");
+        stable.copies &= !bit;
+        stable.exclusive = false;
+        if dirty {
+            stable.last_level = LastLevel::Dirty;
+        } else if stable.last_level == LastLevel::None {
+            stable.last_level = LastLevel::Clean;
+        }
+        stable.last_level_version = version;
+    }
+
+    fn core_found(&mut self, core: u8, found: Found) {
+        let bit = 1 << core;
+        if !found.keeps {
+            self.stable.copies &= !bit;
+            self.stable.exclusive = false;
+        } else if self.asked_to_share() {
+            self.stable.exclusive = false;
+        }
+        let awaited = if let Some(serving) = self.active.serving.as_mut() {
+            (&mut serving.cores, &mut serving.from_core)
+        } else {
+            let running = self.active.running.as_mut().expect("a core answers a snoop");
+            (&mut running.cores, &mut running.from_core)
+        };
+        debug_assert!(*awaited.0 & bit != 0, "each core answers once");
+        *awaited.0 &= !bit;
+        if found.was != Copy::Invalid && awaited.1.is_none_or(|before| before.was != Copy::Modified) {
+            *awaited.1 = Some(found);
+        }
+        self.advance();
+    }
+
+    /// Whether the core that keeps its copy has only a shared one now.
+    fn asked_to_share(&self) -> bool {
+        match (&self.active.serving, &self.active.running) {
+            (Some(serving), _) => serving.snoop != Snoop::Current,
+            (None, Some(running)) => running.ask != Ask::ReadCurrent,
+            (None, None) => false,
+        }
+    }
+
+    fn node_found(&mut self, found: Found) {
+        let running = self.active.running.as_mut().expect("the other node answers a snoop");
+        running.node = false;
+        running.from_node = Some(found);
+        self.advance();
+    }
+
+    fn snooped(&mut self, snoop: Snoop) {
+        debug_assert!(!self.is_home && self.active.deferred.is_none() && self.active.serving.is_none());
+        match &self.active.running {
+            Some(running) if !running.asked_home || running.order == Order::Ready => self.active.deferred = Some(snoop),
+            _ => {
+                self.serve(snoop);
+                self.start_next();
+            }
+        }
+    }
+
+    /// Serves the home's snoop.
+    fn serve(&mut self, snoop: Snoop) {
+        let cores = match snoop {
+            Snoop::Invalidate => self.stable.copies,
+            _ if self.stable.exclusive => self.stable.copies,
+            _ => 0,
+        };
+        self.snoop_cores(cores, snoop);
+        self.active.serving = Some(Serving { snoop, cores, from_core: None });
+        if cores == 0 {
+            self.finish_serving();
+        }
+    }
+
+    fn finish_serving(&mut self) {
+        let Some(serving) = self.active.serving.take() else { return };
+        let stable = &mut *self.stable;
+        let core_changed = serving.from_core.is_some_and(|found| found.was == Copy::Modified);
+        let dirty = core_changed || stable.last_level == LastLevel::Dirty;
+        let version = match serving.from_core {
+            Some(found) => found.version,
+            None => stable.last_level_version,
+        };
+        let had_any = serving.from_core.is_some() || stable.copies != 0 || stable.last_level != LastLevel::None;
+        let was = match stable.right {
+            _ if dirty => Copy::Modified,
+            _ if !had_any => Copy::Invalid,
+            Right::Exclusive => Copy::Exclusive,
+            _ => Copy::Shared,
+        };
+        // A migrating line leaves no copy behind; one that several cores share does not migrate.
+        let goes = serving.snoop == Snoop::Invalidate
+            || serving.snoop == Snoop::Migrate && was == Copy::Modified && stable.copies == 0;
+        if goes {
+            (stable.last_level, stable.right) = (LastLevel::None, Right::None);
+            if let Some(running) = self.active.running.as_mut() {
+                running.from_core = None;
+            }
+        } else if serving.snoop != Snoop::Current {
+            if stable.last_level == LastLevel::Dirty {
+                stable.last_level = LastLevel::Clean;
+            }
+            let still = stable.copies != 0 || stable.last_level != LastLevel::None;
+            stable.right = if still { Right::Shared } else { Right::None };
+        }
+        let keeps = stable.right != Right::None;
+        self.actions.push(Action::ToNode(ToHome::NodeFound(Found { was, keeps, version }), None));
+    }
+
+    /// Goes on with what is under way, if nothing is awaited any more.
+    fn advance(&mut self) {
+        if let Some(serving) = &self.active.serving {
+            if serving.cores == 0 {
+                self.finish_serving();
+                self.start_next();
+            }
+            return;
+        }
+        let Some(running) = self.active.running.take() else { return };
+        let awaits = running.cores != 0
+            || running.node
+            || running.memory_awaited
+            || running.last_level_awaited
+            || (running.asked_home && running.reply.is_none());
+        if awaits {
+            self.active.running = Some(running);
+        } else if self.must_ask_home(&running) {
+            self.ask_home(running);
+        } else if self.is_home && self.lacks_data(&running) {
+            self.actions.push(Action::ReadMemory);
+            self.active.running = Some(Running { memory_awaited: true, ..running });
+        } else if running.order != Order::Free {
+            if running.order == Order::Ordered {
+                self.actions.push(Action::Ready(running.write));
+            }
+            self.active.running = Some(Running { order: Order::Ready, ..running });
+        } else {
+            self.finish(&running);
+            self.start_next();
+        }
+    }
+
+    fn has_local_data(&self, running: &Running) -> bool {
+        running.from_core.is_some() || self.stable.last_level != LastLevel::None
+    }
+
+    fn lacks_data(&self, running: &Running) -> bool {
+        // A clean line does not travel with the answer to a snoop: memory has it too.
+        let from_node = running.from_node.is_some_and(|found| found.was == Copy::Modified);
+        !running.memory_read && !from_node && !self.has_local_data(running) && self.needs_data(running)
+    }
+
+    fn must_ask_home(&self, running: &Running) -> bool {
+        if self.is_home || running.asked_home {
+            return false;
+        }
+        match running.ask {
+            Ask::Read | Ask::ReadCurrent => !self.has_local_data(running),
+            Ask::WriteMemory => true,
+            _ => self.stable.right != Right::Exclusive,
+        }
+    }
+
+    fn ask_home(&mut self, mut running: Running) {
+        running.asked_home = true;
+        if let Some(found) = running.from_core.filter(|found| found.was == Copy::Modified) {
+            // A write to memory has taken the line from its cores. Until it takes effect, a snoop must find what they wrote.
+            (self.stable.last_level, self.stable.last_level_version) = (LastLevel::Dirty, found.version);
+        }
+        let ask = if running.ask == Ask::WriteCache { Ask::OwnWhole } else { running.ask };
+        let has_data = self.stable.right == Right::Shared
+            && (self.has_local_data(&running) || self.stable.copies & core_bit(running.asker) != 0);
+        let request = ToHome::Request { asker: Asker::Node, ask, has_data, write: running.write };
+        self.actions.push(Action::ToNode(request, Some((running.asker, running.ask))));
+        self.active.running = Some(running);
+        if let Some(snoop) = self.active.deferred.take() {
+            self.serve(snoop);
+        }
+    }
+
+    fn finish(&mut self, running: &Running) {
+        match running.ask {
+            Ask::Read => self.finish_read(running),
+            Ask::ReadCurrent => {
+                let (version, _) = self.data(running);
+                self.answer(running, Copy::Invalid, version, true);
+            }
+            Ask::Own | Ask::OwnWhole => self.finish_own(running),
+            Ask::WriteCache => {
+                let version = self.take_effect(running.write);
+                let stable = &mut *self.stable;
+                (stable.last_level, stable.last_level_version) = (LastLevel::Dirty, version);
+                stable.right = Right::Exclusive;
+                self.answer(running, Copy::Invalid, version, false);
+            }
+            Ask::WriteMemory => {
+                self.stable.last_level = LastLevel::None;
+                if self.is_home {
+                    self.stable.right = Right::Exclusive;
+                    self.stable.memory_version = self.take_effect(running.write);
+                    self.actions.push(Action::WriteMemory);
+                } else {
+                    self.stable.right = Right::None;
+                }
+                self.answer(running, Copy::Invalid, *self.newest, false);
+            }
+        }
+    }
+
+    /// A write past the caches takes effect: only now is it known which write of the line it is.
+    fn take_effect(&mut self, write: u32) -> Version {
+        *self.newest = self.newest.wrapping_add(1);
+        self.actions.push(Action::Written(write));
+        *self.newest
+    }
+
+    /// The data that was found, and whether memory is older.
+    fn data(&self, running: &Running) -> (Version, bool) {
+        let stable = &*self.stable;
+        let last_level_dirty = stable.last_level == LastLevel::Dirty;
+        if let Some((grant, version, _)) = running.reply {
+            return (version, grant == Copy::Modified);
+        }
+        if let Some(found) = running.from_core {
+            return (found.version, found.was == Copy::Modified || last_level_dirty);
+        }
+        if stable.last_level != LastLevel::None {
+            return (stable.last_level_version, last_level_dirty);
+        }
+        match running.from_node {
+            Some(found) if found.was == Copy::Modified => (found.version, true),
+            _ => (stable.memory_version, false),
+        }
+    }
+
+    fn finish_own(&mut self, running: &Running) {
+        let needed = self.needs_data(running);
+        let (mut version, dirty) = self.data(running);
+        if !self.is_home && running.reply.is_none_or(|(_, _, data)| !data) && self.has_local_data(running) {
+            // The home gave the right; the data is here.
+            version = running.from_core.map_or(self.stable.last_level_version, |found| found.version);
+        }
+        let copy = if dirty { Copy::Modified } else { Copy::Exclusive };
+        let stable = &mut *self.stable;
+        stable.last_level = LastLevel::None;
+        match running.asker {
+            Asker::Node => (stable.copies, stable.exclusive, stable.right) = (0, false, Right::None),
+            asker => (stable.copies, stable.exclusive, stable.right) = (core_bit(asker), true, Right::Exclusive),
+        }
+        self.answer(running, copy, version, needed);
+    }
+
+    fn finish_read(&mut self, running: &Running) {
+        let (version, dirty) = self.data(running);
+        let grant = match running.asker {
+            Asker::Node => self.share_with_node(running, version, dirty),
+            asker => self.share_with_core(running, core_bit(asker), version, dirty),
+        };
+        self.answer(running, grant, version, true);
+    }
+
+    fn share_with_core(&mut self, running: &Running, bit: u64, version: Version, dirty: bool) -> Copy {
+        let stable = &mut *self.stable;
+        let grant = if let Some((grant, _, _)) = running.reply {
+            stable.right = if grant == Copy::Shared { Right::Shared } else { Right::Exclusive };
+            grant
+        } else if let Some(found) = running.from_core {
+            if found.keeps && found.was == Copy::Modified {
+                (stable.last_level, stable.last_level_version) = (LastLevel::Dirty, version);
+            }
+            if found.keeps { Copy::Shared } else { found.was }
+        } else if stable.last_level != LastLevel::None {
+            let alone = stable.copies == 0 && stable.right == Right::Exclusive;
+            if alone {
+                stable.last_level = LastLevel::None;
+            }
+            match (alone, dirty) {
+                (false, _) => Copy::Shared,
+                (true, false) => Copy::Exclusive,
+                (true, true) => Copy::Modified,
+            }
+        } else {
+            self.take_from_node_or_memory(running, version)
+        };
+        self.stable.copies |= bit;
+        self.stable.exclusive = grant != Copy::Shared;
+        grant
+    }
+
+    /// At the home, for a core there: what the other node's answer, or memory, allows.
+    fn take_from_node_or_memory(&mut self, running: &Running, version: Version) -> Copy {
+        let stable = &mut *self.stable;
+        if let Some(found) = running.from_node {
+            stable.right = if found.keeps { Right::Shared } else { Right::Exclusive };
+            if found.was == Copy::Modified && found.keeps {
+                stable.memory_version = version;
+                self.actions.push(Action::WriteMemory);
+            }
+            if found.was == Copy::Modified && !found.keeps {
+                return Copy::Modified;
+            }
+        }
+        let alone = stable.copies == 0 && stable.right == Right::Exclusive;
+        if alone { Copy::Exclusive } else { Copy::Shared }
+    }
+
+    /// At the home, for the other node.
+    fn share_with_node(&mut self, running: &Running, version: Version, dirty: bool) -> Copy {
+        let stable = &mut *self.stable;
+        let alone = stable.copies == 0;
+        if dirty && alone && self.choices.migratory_between_nodes {
+            (stable.last_level, stable.right, stable.exclusive) = (LastLevel::None, Right::None, false);
+            return Copy::Modified;
+        }
+        if dirty {
+            stable.memory_version = version;
+            self.actions.push(Action::WriteMemory);
+            if stable.last_level == LastLevel::Dirty {
+                stable.last_level = LastLevel::Clean;
+            }
+        }
+        let nobody = alone && stable.last_level == LastLevel::None && running.from_core.is_none();
+        if nobody && self.choices.exclusive_grant {
+            stable.right = Right::None;
+            if self.choices.directory_write {
+                self.actions.push(Action::WriteMemory);
+            }
+            return Copy::Exclusive;
+        }
+        stable.right = Right::Shared;
+        Copy::Shared
+    }
+
+    fn answer(&mut self, running: &Running, copy: Copy, version: Version, data: bool) {
+        self.active.completing = running.asker == Asker::Node;
+        self.actions.push(match running.asker {
+            Asker::Core(core) => Action::ToCore(core, ToCore::Grant { copy, version, data }),
+            Asker::Device(request) => Action::ToDevice(request, version),
+            Asker::Node => Action::ToNode(ToHome::Reply { grant: copy, version, data }, None),
+        });
+    }
+}
+
+fn core_bit(asker: Asker) -> u64 {
+    match asker {
+        Asker::Core(core) => 1 << core,
+        _ => 0,
+    }
+}

@@ -1,0 +1,228 @@
+//! The coherence protocol: states, messages, and the two transition functions, without any time.
+//!
+//! MESIF between two nodes (two sockets, or a host and a device), each a set of cores with private caches, a shared
+//! last-level cache and home agents. Every line has a home, one of the nodes; that node's `right` to a line is at the same
+//! time the directory of the other node's. [`cache::snooped`] is what a core's private cache does with a message;
+//! [`home::handle`] what a node's home agents do. The simulated machine, the exhaustive exploration and the random tester
+//! all run these two functions.
+//!
+//! # Channels
+//!
+//! Messages from one agent to another about one line stay in order. The protocol relies on it: a grant that was sent before
+//! a snoop arrives before it; a write-back that was sent before a request or a snoop's answer arrives before it.
+//!
+//! # Stable states of a line in a node
+//!
+//! | at its home, `right` | means | at the other node, `right` | means |
+//! |---|---|---|---|
+//! | `Exclusive` | the other node has no copy | `None` | this node has no copy |
+//! | `Shared` | the other node may have copies, memory is current | `Shared` | it has clean copies, as others may |
+//! | `None` | the other node may have modified it | `Exclusive` | nobody else has a copy |
+//!
+//! A message names the data's version even where the data does not travel (`data: false`): the asker has it, or will write all
+//! of it. The tests check that the first is true.
+//!
+//! The other node may give up a clean line without a word, so its home may believe that it still has it.
+//!
+//! # Requests
+//!
+//! | request | the asker gets | the others' copies |
+//! |---|---|---|
+//! | `Read` | shared; exclusive if nobody has a copy; modified where the hand-over is migratory | modified: handed over, or shared |
+//! | `Own` | exclusive, with the data unless it has it | invalid |
+//! | `OwnWhole` | exclusive, without the data: it writes the whole line | invalid |
+//! | `ReadCurrent` | the data, no copy (device reads) | unchanged |
+//! | `WriteCache` | its data goes to the last-level cache (device writes) | invalid |
+//! | `WriteMemory` | its data goes to memory (non-temporal stores, device writes) | invalid |
+//!
+//! # Forbidden
+//!
+//! | who | must not | because |
+//! |---|---|---|
+//! | a core | evict a line that it has asked to own | the home may grant it without data |
+//! | a home | start a request for a line while another is under way | the first has not taken effect everywhere |
+//! | the other node | let a snoop wait for its own request | the home answers that request after the snoop |
+
+pub mod cache;
+#[cfg(test)]
+mod explore;
+pub mod home;
+
+/// The number of writes that a copy of a line has seen: what stands for its data, so that every access can be checked.
+pub type Version = u32;
+
+/// A core's copy of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Copy {
+    /// It has none.
+    #[default]
+    Invalid,
+    /// Clean, others may have it (S, and F: the home chooses who forwards).
+    Shared,
+    /// Clean, the only one.
+    Exclusive,
+    /// Changed, the only one.
+    Modified,
+}
+
+impl Copy {
+    /// The letter that the literature writes.
+    pub fn letter(self) -> char {
+        ['I', 'S', 'E', 'M'][self as usize]
+    }
+}
+
+/// What is asked of a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Ask {
+    /// A load missed.
+    Read,
+    /// A store missed, or hit a shared copy.
+    Own,
+    /// A store of a whole line missed.
+    OwnWhole,
+    /// A device reads, without keeping a copy.
+    ReadCurrent,
+    /// A device writes a whole line into the last-level cache.
+    WriteCache,
+    /// A whole line is written to memory past the caches.
+    WriteMemory,
+}
+
+impl Ask {
+    /// Whether everybody else's copy must go.
+    pub fn takes_all(self) -> bool {
+        !matches!(self, Ask::Read | Ask::ReadCurrent)
+    }
+
+    /// Whether it brings a line to be written.
+    pub fn writes(self) -> bool {
+        matches!(self, Ask::WriteCache | Ask::WriteMemory)
+    }
+}
+
+/// Who asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Asker {
+    /// A core of this node, by its number.
+    Core(u8),
+    /// A device of this node, by the number of its request.
+    Device(u16),
+    /// The other node.
+    Node,
+}
+
+/// What a snoop wants of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Snoop {
+    /// A modified copy is handed over, a clean one becomes shared.
+    Migrate,
+    /// It becomes shared; a modified one's data is given.
+    Share,
+    /// It goes.
+    Invalidate,
+    /// Its data, and no change.
+    Current,
+}
+
+/// What a snooped copy was, and its data if it was not invalid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Found {
+    /// What it was before.
+    pub was: Copy,
+    /// Whether the snooped side still has a copy.
+    pub keeps: bool,
+    /// Its data.
+    pub version: Version,
+}
+
+/// A message to a node's home agents, about one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ToHome {
+    /// A request. `has_data`: the other node, asking to own, has a clean copy.
+    Request {
+        /// Who asks.
+        asker: Asker,
+        /// For what.
+        ask: Ask,
+        /// The asker has the data already.
+        has_data: bool,
+        /// Which write past the caches it is; whoever made it keeps the data until [`home::Action::Written`] names it.
+        write: u32,
+    },
+    /// A device's request to write that takes effect only when [`ToHome::TakeEffect`] says so, because the writes that its
+    /// link brought before must be seen first. Until then it keeps the line from everybody else.
+    OrderedWrite {
+        /// The device's request.
+        request: u16,
+        /// `WriteCache` or `WriteMemory`.
+        ask: Ask,
+        /// Which write it is.
+        write: u32,
+    },
+    /// The ordered write for which [`home::Action::Ready`] was said takes effect.
+    TakeEffect,
+    /// A core gave up its copy.
+    Evicted {
+        /// The core.
+        core: u8,
+        /// Whether it had changed it.
+        dirty: bool,
+        /// Its data.
+        version: Version,
+    },
+    /// A core's answer to a snoop.
+    CoreFound {
+        /// The core.
+        core: u8,
+        /// What it had.
+        found: Found,
+    },
+    /// The other node's answer to a snoop.
+    NodeFound(Found),
+    /// The home's snoop.
+    Snoop(Snoop),
+    /// The home's answer to this node's request.
+    Reply {
+        /// What the node may do with it; `Invalid` where it asked for no copy.
+        grant: Copy,
+        /// The data.
+        version: Version,
+        /// Whether it travels: not if the node has it, or writes all of it.
+        data: bool,
+    },
+    /// The other node has the reply: the home may go on with the line. Until then it would have to recall what is still on
+    /// its way (QPI and UPI resolve that conflict with an acknowledgement too). Whoever delivers a reply sends this, a crossing later;
+    /// it needs no slot of a link, because where nobody waits nothing is sent.
+    Complete,
+    /// The other node gave back a line that it had changed.
+    WriteBack {
+        /// It still has clean copies, exclusively.
+        keeps: bool,
+        /// The data.
+        version: Version,
+    },
+    /// Memory answers a read.
+    Memory,
+    /// The last-level cache answers a read.
+    LastLevel,
+}
+
+/// A message to a core's private cache, about one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ToCore {
+    /// A snoop.
+    Snoop(Snoop),
+    /// What it asked for.
+    Grant {
+        /// What it has from now on; `Invalid` for a write to memory that is done.
+        copy: Copy,
+        /// The data.
+        version: Version,
+        /// Whether it travels: not if the core has it, or writes all of it.
+        data: bool,
+    },
+}

@@ -1,0 +1,129 @@
+//! What one access costs in each state, against the sum of the platform's stages; and how many requests cross.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords};
+use conic_sim::platform::Platform;
+use conic_sim::{Options, Parameters, Role, Simulation};
+
+const LINES: u64 = 256;
+
+fn platform(name: &str) -> Parameters {
+    Platform::load(name).expect("a platform that comes with the crate").parameters().clone()
+}
+
+fn checked() -> Options {
+    Options { checked: true, ..Options::default() }
+}
+
+/// Median picoseconds of a load of a line that `owner` (a node) has modified, homed at `home`, read on node 0.
+fn load_of_modified(parameters: &Parameters, owner: Option<usize>, home: Home) -> u64 {
+    let mut parameters = parameters.clone();
+    (parameters.core.prefetch_next_line, parameters.core.prefetch_adjacent) = (false, false);
+    parameters.core.prefetch_stride = false;
+    let mut layout = Layout::new();
+    let lines = layout.add("lines", LINES * 64, 64, home, SynchronisingWords::ALL);
+    let flag = layout.add("flag", 64, 64, Home::Host, SynchronisingWords::FIRST);
+    let mut simulation = Simulation::new(&parameters, &layout, checked());
+    if let Some(node) = owner {
+        simulation.core("writer", node, Role::Main, conic_fabric::Time::ZERO, move |core| {
+            for index in 0..LINES {
+                core.store(lines.lines(index), index);
+            }
+            core.full_fence();
+            core.store_release(flag, 1);
+        });
+    }
+    let times = Rc::new(RefCell::new(Vec::new()));
+    let out = Rc::clone(&times);
+    simulation.core("reader", 0, Role::Main, conic_fabric::Time::ZERO, move |core| {
+        while owner.is_some() && core.load_acquire(flag) == 0 {
+            core.spin();
+        }
+        for index in 0..LINES {
+            let before = core.now();
+            assert_eq!(core.load_acquire(lines.lines(index)), if owner.is_some() { index } else { 0 });
+            out.borrow_mut().push(core.now().since(before).picoseconds());
+        }
+    });
+    simulation.run().expect("both programs end");
+    let mut times = times.borrow().clone();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[test]
+fn a_modified_line_of_the_other_socket_costs_what_figure_7_says() {
+    for (name, expected) in [("icx", 114_000), ("spr", 171_000)] {
+        let parameters = platform(name);
+        let writer_homed = load_of_modified(&parameters, Some(1), Home::Nic);
+        assert!(writer_homed.abs_diff(expected) <= 10, "{name}: {writer_homed} ps, {expected} in the paper");
+        let reader_homed = load_of_modified(&parameters, Some(1), Home::Host);
+        assert!(reader_homed > writer_homed && reader_homed < writer_homed * 11 / 10, "{name}: {reader_homed}");
+    }
+}
+
+#[test]
+fn memory_and_the_neighbour_cost_the_sum_of_their_stages() {
+    for name in ["icx", "spr"] {
+        let parameters = platform(name);
+        let node = &parameters.node;
+        let way = node.core_to_home + node.home_lookup + node.home_to_core;
+        let memory = load_of_modified(&parameters, None, Home::Host);
+        assert_eq!(memory, way + parameters.memory.latency, "{name}");
+        let neighbour = load_of_modified(&parameters, Some(0), Home::Host);
+        assert_eq!(neighbour, way + node.home_to_core + node.snoop_lookup + node.core_to_home, "{name}");
+    }
+}
+
+/// Requests that cross for each round trip of a number in one line, or in two.
+fn requests_per_round_trip(parameters: &Parameters, lines: u64) -> (f64, f64) {
+    const ROUNDS: u64 = 200;
+    let mut layout = Layout::new();
+    let ask = layout.add("ask", 64, 128, Home::Host, SynchronisingWords::FIRST);
+    let answer = if lines == 1 {
+        Address(ask.0 + 8)
+    } else {
+        layout.add("answer", 64, 128, Home::Nic, SynchronisingWords::FIRST)
+    };
+    let mut simulation = Simulation::new(parameters, &layout, checked());
+    let time = Rc::new(RefCell::new(0.0));
+    let out = Rc::clone(&time);
+    simulation.core("caller", 0, Role::Main, conic_fabric::Time::ZERO, move |core| {
+        let begins = core.now();
+        for round in 1..=ROUNDS {
+            core.store_release(ask, round);
+            while core.load_acquire(answer) != round {
+                core.spin();
+            }
+        }
+        *out.borrow_mut() = core.now().since(begins).picoseconds() as f64 / ROUNDS as f64 / 1000.0;
+    });
+    simulation.core("answerer", 1, Role::Main, conic_fabric::Time::ZERO, move |core| {
+        for round in 1..=ROUNDS {
+            while core.load_acquire(ask) != round {
+                core.spin();
+            }
+            core.store_release(answer, round);
+        }
+    });
+    simulation.run().expect("both programs end");
+    let machine = simulation.machine().borrow();
+    let requests: u64 =
+        (0..2).map(|agent| machine.counters(agent).remote_reads + machine.counters(agent).remote_rfos).sum();
+    let nanoseconds = *time.borrow();
+    (requests as f64 / ROUNDS as f64, nanoseconds)
+}
+
+#[test]
+fn a_ping_pong_needs_two_requests_in_one_line_and_four_in_two() {
+    for name in ["icx", "spr"] {
+        let parameters = platform(name);
+        let (together, near) = requests_per_round_trip(&parameters, 1);
+        let (apart, far) = requests_per_round_trip(&parameters, 2);
+        println!("{name}: {together} requests {near} ns, {apart} requests {far} ns");
+        assert!((1.95..=2.05).contains(&together), "{name}: {together}");
+        assert!((3.95..=4.05).contains(&apart), "{name}: {apart}");
+    }
+}
