@@ -139,14 +139,16 @@ impl Mutation {
 
     /// Whether a message may overtake one before it against the rules of the channels between agents.
     pub fn overtakes(self, before: &ToHome, message: &ToHome) -> bool {
-        match (self, before, message) {
-            (Mutation::RequestOvertakesEviction, ToHome::Evicted { .. }, ToHome::Request { .. }) => true,
-            (
-                Mutation::SnoopOvertakesReply | Mutation::DoesNotWaitForComplete,
-                ToHome::Reply { .. },
-                ToHome::Snoop(_),
-            ) => true,
-            (Mutation::AnswerOvertakesWriteBack, ToHome::WriteBack { .. }, ToHome::NodeFound(_)) => true,
+        match self {
+            Mutation::RequestOvertakesEviction => {
+                matches!((before, message), (ToHome::Evicted { .. }, ToHome::Request { .. }))
+            }
+            Mutation::SnoopOvertakesReply | Mutation::DoesNotWaitForComplete => {
+                matches!((before, message), (ToHome::Reply { .. }, ToHome::Snoop(_)))
+            }
+            Mutation::AnswerOvertakesWriteBack => {
+                matches!((before, message), (ToHome::WriteBack { .. }, ToHome::NodeFound(_)))
+            }
             _ => false,
         }
     }
