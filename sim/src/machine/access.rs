@@ -239,7 +239,9 @@ impl Machine {
         agent.counters.accesses.spins += 1;
         let duration = agent.time - agent.spinning.begins;
         let round = Round { duration, ..agent.spinning.present };
-        let same = agent.spinning.pure && agent.spinning.before == Some(round) && agent.is_quiet();
+        // A round that has read nothing waits for nothing that could end the skipping.
+        let polls = agent.spinning.pure && round.count > 0;
+        let same = polls && agent.spinning.before == Some(round) && agent.is_quiet();
         agent.spinning = Spinning {
             begins: agent.time,
             present: Round::default(),
