@@ -13,7 +13,10 @@ impl Machine {
         self.agents[id].not_pure();
         match message {
             ToCore::Snoop(snoop) => self.snooped(id, line, snoop),
-            ToCore::Grant { copy, version, .. } => self.granted(id, line, copy, version),
+            ToCore::Grant { copy, version, data } => {
+                let version = if data { version } else { self.version_without_data(id, line) };
+                self.granted(id, line, copy, version);
+            }
         }
         if self.agents[id].is_served() {
             self.make_ready(id);
@@ -36,6 +39,12 @@ impl Machine {
         let (node, core) = (agent.node, agent.core);
         let arrives = self.now + self.timing.snoop_lookup + self.timing.core_to_home;
         self.to_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
+    }
+
+    /// The version of a line that is granted without its data: what the core has, or is about to write over.
+    fn version_without_data(&self, id: usize, line: u32) -> Version {
+        let caches = &self.agents[id].caches;
+        caches.peek(line).map_or(self.latest[line as usize], |place| caches.held(place).version)
     }
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {
