@@ -86,7 +86,7 @@ impl Machine {
             return W::Line(line);
         }
         if agent.fills.len() >= agent.fill_limit {
-            return W::FillBuffer;
+            return W::FillBuffer(line, ask);
         }
         let time = agent.time;
         self.fetch(id, line, ask, time);

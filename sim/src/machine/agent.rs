@@ -6,7 +6,7 @@ use conic_fabric::Line;
 
 use crate::parameters::Parameters;
 use crate::probe::counters::AgentCounters;
-use crate::protocol::Ask;
+use crate::protocol::{Ask, Copy};
 
 use super::prefetch::Prefetchers;
 use super::private::Private;
@@ -37,8 +37,8 @@ pub enum Wait {
     Time,
     /// A line that is on its way.
     Line(u32),
-    /// A line fill buffer.
-    FillBuffer,
+    /// A line fill buffer, to ask for a line.
+    FillBuffer(u32, Ask),
     /// Room among the prefetches that wait for a line fill buffer.
     LoadRoom,
     /// Room in the store buffer.
@@ -216,7 +216,7 @@ impl Agent {
         let stalls = &mut self.counters.stalls;
         match self.wait {
             Wait::Line(_) => stalls.load_picoseconds += span,
-            Wait::FillBuffer | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
+            Wait::FillBuffer(..) | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
             Wait::StoreRoom => stalls.store_buffer_picoseconds += span,
             Wait::StoresDone | Wait::StoresTo(_) => stalls.fence_picoseconds += span,
             _ => {}
@@ -228,13 +228,19 @@ impl Agent {
     pub(crate) fn is_served(&self) -> bool {
         match self.wait {
             Wait::Line(line) => !self.is_on_its_way(line),
-            Wait::FillBuffer => self.fills.len() < self.fill_limit,
+            Wait::FillBuffer(..) => self.fills.len() < self.fill_limit,
             Wait::LoadRoom => self.prefetches.len() < self.prefetch_limit,
             Wait::StoreRoom => self.stores.len() < self.store_limit,
             Wait::StoresDone => self.stores.is_empty(),
             Wait::StoresTo(line) => self.stores.iter().all(|store| store.line != line),
             Wait::Nothing | Wait::Time | Wait::Polling | Wait::Ended => false,
         }
+    }
+
+    /// Whether its copy of a line is good enough for what would be asked.
+    pub(crate) fn has_for(&self, line: u32, ask: Ask) -> bool {
+        let held = self.caches.peek(line).map_or(Copy::Invalid, |place| self.caches.held(place).copy);
+        if ask == Ask::Read { held != Copy::Invalid } else { held >= Copy::Exclusive }
     }
 
     /// Whether a line fill buffer waits for a line.

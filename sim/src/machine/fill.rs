@@ -125,17 +125,18 @@ impl Machine {
 
     /// Gives line fill buffers that have become free to whoever waits for one: the program, then stores, then prefetches.
     pub(crate) fn use_fill_buffers(&mut self, id: usize) {
-        if self.agents[id].wait == super::Wait::FillBuffer {
+        if let super::Wait::FillBuffer(line, ask) = self.agents[id].wait
+            && !self.agents[id].has_for(line, ask)
+            && !self.agents[id].is_on_its_way(line)
+        {
             return;
         }
         let now = self.now;
         self.ask_for_stores(id, now);
         while self.agents[id].fills.len() < self.agents[id].fill_limit {
             let Some((line, ask)) = self.agents[id].prefetches.pop_front() else { return };
-            let agent = &mut self.agents[id];
-            let held = agent.caches.peek(line).map_or(Copy::Invalid, |place| agent.caches.held(place).copy);
-            let have = if ask == Ask::Read { held != Copy::Invalid } else { held >= Copy::Exclusive };
-            if !have && !agent.is_on_its_way(line) {
+            let agent = &self.agents[id];
+            if !agent.has_for(line, ask) && !agent.is_on_its_way(line) {
                 self.fetch(id, line, ask, now);
             }
         }
