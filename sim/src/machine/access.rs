@@ -251,7 +251,7 @@ impl Machine {
         if !fast_forward || !same || agent.time >= until {
             return Ok(());
         }
-        agent.park(round);
+        agent.park(round, until);
         Err(W::Polling)
     }
 

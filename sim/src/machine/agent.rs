@@ -103,8 +103,8 @@ pub struct Agent {
     /// When a line that the program waited for came last.
     pub(crate) granted_at: u64,
     pub(crate) spinning: Spinning,
-    /// The end of the last round before it was parked, and the round's duration.
-    parked: Option<(u64, Round)>,
+    /// The end of the last round before it was parked, the round, and how many of them may be skipped.
+    parked: Option<(u64, Round, u64)>,
     pub(crate) counters: AgentCounters,
     /// Operations that were skipped because they repeat.
     pub(crate) operations: u64,
@@ -154,9 +154,11 @@ impl Agent {
 
     /// Ends the skipping of rounds with the one in which `time` lies, or the first that begins at `time` or after.
     pub(crate) fn unpark(&mut self, time: u64, after: bool) -> Option<u64> {
-        let (end, round) = self.parked.take()?;
+        let (end, round, most) = self.parked.take()?;
         let since = time.saturating_sub(end);
         let skipped = if after { since.div_ceil(round.duration) } else { since / round.duration };
+        // A message may be on its way that arrives after the time at which the polling ends.
+        let skipped = skipped.min(most);
         self.time = end + skipped * round.duration;
         self.operations += skipped * round.count;
         self.counters.accesses.loads += skipped * round.count;
@@ -174,16 +176,16 @@ impl Agent {
         debug_assert_eq!(first, Some(time));
     }
 
-    /// Skips rounds from now on.
-    pub(crate) fn park(&mut self, round: Round) {
-        self.parked = Some((self.time, round));
+    /// Skips rounds from now on, but not the first that begins at `until` or later.
+    pub(crate) fn park(&mut self, round: Round, until: u64) {
+        let most = if until == u64::MAX { u64::MAX } else { until.saturating_sub(self.time).div_ceil(round.duration) };
+        self.parked = Some((self.time, round, most));
     }
 
-    /// When the first round begins that begins at `until` or later; none if it never does.
-    pub(crate) fn parked_until(&self, until: u64) -> Option<u64> {
-        let (end, round) = self.parked?;
-        let rounds = until.saturating_sub(end).div_ceil(round.duration);
-        (until != u64::MAX).then(|| end + rounds * round.duration)
+    /// When the first round begins that is not skipped; none if all are.
+    pub(crate) fn parked_until(&self) -> Option<u64> {
+        let (end, round, most) = self.parked?;
+        (most != u64::MAX).then(|| end + most * round.duration)
     }
 
     pub(crate) fn is_parked(&self) -> bool {
