@@ -1,7 +1,9 @@
 //! Questions answered by the simulator.
 
 mod access;
+mod application;
 mod loopback;
+mod pcie;
 mod ping_pong;
 mod stream;
 mod wire;
