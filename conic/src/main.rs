@@ -6,6 +6,7 @@ mod platform;
 mod replay;
 mod responder;
 mod sample;
+mod study;
 mod tap;
 mod value;
 
@@ -37,6 +38,8 @@ enum Command {
     Replay(replay::Options),
     /// Write a small capture with frames of all sizes
     Sample(sample::Options),
+    /// Predict what papers measured, on machines that are simulated
+    Study(study::Arguments),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
     /// Play the NIC of a region that comes over the standard input
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
+        Command::Study(arguments) => Ok(study::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

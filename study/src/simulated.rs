@@ -3,8 +3,10 @@
 mod access;
 mod application;
 mod loopback;
+mod observer;
 mod pcie;
 mod ping_pong;
+pub mod speed;
 mod stream;
 mod wire;
 
@@ -14,7 +16,8 @@ use crate::workload::{
     ThroughputOutcome,
 };
 
-pub use loopback::loopback;
+pub use loopback::{loopback, observed_loopback};
+pub use observer::Observer;
 
 /// The simulator as whoever asks questions sees it.
 #[derive(Clone, Copy, Debug, Default)]

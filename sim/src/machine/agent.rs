@@ -16,7 +16,6 @@ use super::uncached::PastCaches;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
     pub line: u32,
-    pub ask: Ask,
 }
 
 /// A store that has not been performed.

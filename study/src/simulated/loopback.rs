@@ -9,7 +9,7 @@ use conic_interface::{ccnic, ring};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 use super::application::{Results, application, outcome, start_of};
-use super::pcie;
+use super::{Observer, pcie};
 use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace};
 
 /// Runs a loopback.
@@ -18,10 +18,19 @@ use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace};
 ///
 /// What is wrong with the question, or how the run failed.
 pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, String> {
+    observed_loopback(question, &mut ())
+}
+
+/// The same, with somebody who looks at the machine before the first event and after the last.
+///
+/// # Errors
+///
+/// As [`loopback`].
+pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
     match question.interface {
-        Interface::CcNic(features) => run_ccnic(question, features),
-        Interface::UnoptimisedRing => run_ring(question),
-        Interface::PcieRing => pcie::loopback(question),
+        Interface::CcNic(features) => run_ccnic(question, features, observer),
+        Interface::UnoptimisedRing => run_ring(question, observer),
+        Interface::PcieRing => pcie::loopback(question, observer),
     }
 }
 
@@ -39,7 +48,11 @@ fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
     }
 }
 
-fn run_ccnic(question: &Loopback, features: ccnic::Features) -> Result<LoopbackOutcome, String> {
+fn run_ccnic(
+    question: &Loopback,
+    features: ccnic::Features,
+    observer: &mut dyn Observer,
+) -> Result<LoopbackOutcome, String> {
     let geometry = ccnic::Geometry {
         queues: question.threads as u32,
         descriptors: 1024,
@@ -55,12 +68,13 @@ fn run_ccnic(question: &Loopback, features: ccnic::Features) -> Result<LoopbackO
     drive(
         question,
         simulation,
+        observer,
         move |core, queue| ccnic::host_queue(core, &map, queue),
         move |core, queue| ccnic::nic_queue(core, &nic_map, queue),
     )
 }
 
-fn run_ring(question: &Loopback) -> Result<LoopbackOutcome, String> {
+fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
     let window = (2 * question.window).max(1024);
     let shape = ring::Shape {
         descriptors: 1024,
@@ -75,13 +89,20 @@ fn run_ring(question: &Loopback) -> Result<LoopbackOutcome, String> {
     drive(
         question,
         simulation,
+        observer,
         move |core, queue| Box::new(pairs[queue].host(core)),
         move |core, queue| Box::new(ring::Wire::new(nic_pairs[queue].nic(PlayedByCore(core)), shape)),
     )
 }
 
 /// Puts a host program and a NIC program for each queue pair on the machine and runs them.
-fn drive<H, N>(question: &Loopback, mut simulation: Simulation, host: H, nic: N) -> Result<LoopbackOutcome, String>
+fn drive<H, N>(
+    question: &Loopback,
+    mut simulation: Simulation,
+    observer: &mut dyn Observer,
+    host: H,
+    nic: N,
+) -> Result<LoopbackOutcome, String>
 where
     H: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a> + 'static,
     N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
@@ -113,7 +134,9 @@ where
         machine.set_prefetchers(host_agent, question.prefetching.host);
         machine.set_prefetchers(nic_agent, question.prefetching.nic);
     }
+    observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run().map_err(|failure| failure.to_string())?;
+    observer.ends(&mut simulation.machine().borrow_mut());
     let machine = simulation.machine().borrow();
     let results = results.borrow();
     Ok(outcome(question, &results, machine.operations(), machine.events(), machine.now()))

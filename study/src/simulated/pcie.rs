@@ -15,6 +15,7 @@ use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, Simulation};
 
+use super::Observer;
 use super::application::{Results, application, outcome, start_of};
 use crate::workload::{Loopback, LoopbackOutcome};
 use on_chip::{OnChip, Places};
@@ -23,7 +24,7 @@ use on_chip::{OnChip, Places};
 const DESCRIPTORS: u64 = 1024;
 
 /// Runs a loopback over PCIe.
-pub(super) fn loopback(question: &Loopback) -> Result<LoopbackOutcome, String> {
+pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
     let name = &question.machine.name;
     let Some(nic) = question.machine.nic.clone().filter(|_| question.machine.pcie.is_some()) else {
         return Err(format!(
@@ -56,7 +57,9 @@ pub(super) fn loopback(question: &Loopback) -> Result<LoopbackOutcome, String> {
         });
         simulation.machine().borrow_mut().set_prefetchers(host, question.prefetching.host);
     }
+    observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run().map_err(|failure| failure.to_string())?;
+    observer.ends(&mut simulation.machine().borrow_mut());
     let machine = simulation.machine().borrow();
     let results = results.borrow();
     Ok(outcome(question, &results, machine.operations(), machine.events(), machine.now()))

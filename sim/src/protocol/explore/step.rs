@@ -204,6 +204,10 @@ impl Change<'_> {
         let before = node.stable;
         let choices: &Choices = &self.setting.choices;
         self.mutation.before(at, &message, &mut node.active);
+        if let ToHome::Reply { .. } = message {
+            // Whoever delivers a reply acknowledges it.
+            node.out.push(ToHome::Complete);
+        }
         home::handle(at == 0, choices, &mut node.stable, &mut node.active, message, &mut newest, &mut actions);
         self.mutation.after(at, &before, &mut node.stable, &mut actions);
         self.act(at, actions)?;
