@@ -6,6 +6,7 @@ mod platform;
 mod replay;
 mod responder;
 mod sample;
+mod sim;
 mod tap;
 mod value;
 
@@ -25,6 +26,7 @@ const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
+  conic sim                       packets through CC-NIC on a machine that nobody here owns
   conic tap                       a network interface that answers ping";
 
 #[derive(Subcommand)]
@@ -37,6 +39,7 @@ enum Command {
     Replay(replay::Options),
     /// Write a small capture with frames of all sizes
     Sample(sample::Options),
+    Sim(Box<sim::Arguments>),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
     /// Play the NIC of a region that comes over the standard input
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
+        Command::Sim(arguments) => Ok(sim::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
