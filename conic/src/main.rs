@@ -7,6 +7,7 @@ mod replay;
 mod responder;
 mod sample;
 mod sim;
+mod study;
 mod tap;
 mod value;
 
@@ -40,6 +41,8 @@ enum Command {
     /// Write a small capture with frames of all sizes
     Sample(sample::Options),
     Sim(Box<sim::Arguments>),
+    /// Predict what papers measured, on machines that are simulated
+    Study(study::Arguments),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
     /// Play the NIC of a region that comes over the standard input
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
         Command::Sim(arguments) => Ok(sim::main(&arguments)),
+        Command::Study(arguments) => Ok(study::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

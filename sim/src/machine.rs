@@ -32,7 +32,7 @@ use crate::link::Direction;
 use crate::memory::Memory;
 use crate::parameters::Parameters;
 use crate::probe::counters::AgentAccesses;
-use crate::protocol::home::{Action, Active, Choices, Stable};
+use crate::protocol::home::{Action, Active, Choices, Right, Stable};
 use crate::protocol::{ToCore, ToHome, Version};
 
 pub use agent::{Agent, Wait};
@@ -88,6 +88,11 @@ pub(crate) struct Timing {
     pub work_thousand: u64,
 }
 
+/// Both nodes' views of a line, side by side: what happens to a line happens in both.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct LineStates(pub [LineState; 2]);
+
 /// A node's view of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineState {
@@ -96,10 +101,9 @@ pub(crate) struct LineState {
     pub active: u32,
 }
 
-/// One node: its view of every line, its last-level cache and memory, and its way to the other node.
+/// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub lines: Vec<LineState>,
     pub last_level: Tags,
     pub memory: Memory,
     pub out: Direction,
@@ -121,6 +125,7 @@ pub struct Machine {
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) nodes: [Node; 2],
+    pub(crate) lines: Vec<LineStates>,
     actives: Vec<Active>,
     free_actives: Vec<u32>,
     /// For each line, its home.
@@ -153,7 +158,8 @@ impl Machine {
                 directory_write: protocol.directory_write,
                 speculative_memory_read: protocol.speculative_memory_read,
             },
-            nodes: [0, 1].map(|node| Node::new(parameters, &homes, node)),
+            nodes: [0, 1].map(|_| Node::new(parameters)),
+            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -348,15 +354,19 @@ impl Timing {
     }
 }
 
-impl Node {
-    fn new(parameters: &Parameters, homes: &[u8], node: u8) -> Node {
-        use crate::protocol::home::Right;
-        let stable = |&home: &u8| {
+impl LineStates {
+    /// A line that nobody has cached.
+    fn of(home: u8) -> LineStates {
+        LineStates([0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
             LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
-        };
+        }))
+    }
+}
+
+impl Node {
+    fn new(parameters: &Parameters) -> Node {
         Node {
-            lines: homes.iter().map(stable).collect(),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
             out: Direction::new(&parameters.interconnect),
