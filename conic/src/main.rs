@@ -9,6 +9,7 @@ mod sample;
 mod sim;
 mod study;
 mod tap;
+mod trace;
 mod value;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback            packets through CC-NIC and back
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
+  conic trace                     every message that one packet causes
   conic tap                       a network interface that answers ping";
 
 #[derive(Subcommand)]
@@ -45,6 +47,7 @@ enum Command {
     Study(study::Arguments),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
+    Trace(Box<trace::Arguments>),
     /// Play the NIC of a region that comes over the standard input
     #[command(hide = true)]
     NicProcess,
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => Ok(sim::main(&arguments)),
         Command::Study(arguments) => Ok(study::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
+        Command::Trace(arguments) => Ok(trace::main(&arguments)),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     result.unwrap_or_else(|error| {

@@ -10,6 +10,7 @@
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `prefetch.rs` | the hardware prefetchers |
+//! | `recorder.rs` | what a traced run writes down |
 //!
 //! Everything happens in the total order of [`crate::engine`]. A core is simulated ahead of that order over its own hits,
 //! as far as no message can reach it: until the first message that is on its way to it, and no further than a message takes
@@ -21,6 +22,7 @@ mod fill;
 mod home;
 mod prefetch;
 mod private;
+mod recorder;
 pub mod tags;
 
 use std::collections::VecDeque;
@@ -36,6 +38,7 @@ use crate::protocol::home::{Action, Active, Choices, Right, Stable};
 use crate::protocol::{ToCore, ToHome, Version};
 
 pub use agent::{Agent, Wait};
+use recorder::Recorder;
 use tags::Tags;
 
 /// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
@@ -135,6 +138,10 @@ pub struct Machine {
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
+    /// The region's segments: the first line of each, and its name.
+    segments: Vec<(u64, String)>,
+    /// Writes down what happens, where somebody wants to see it.
+    pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 impl Machine {
@@ -174,6 +181,8 @@ impl Machine {
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
+            segments: layout.segments().iter().map(|one| (one.start.0 / LINE_BYTES, one.name.clone())).collect(),
+            recorder: None,
         }
     }
 
@@ -238,6 +247,9 @@ impl Machine {
     #[inline]
     pub(crate) fn to_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.to_home(key, self.now, source, node, line, message);
+        }
         self.queue.push(key, Event::Home { node, line, message });
     }
 
@@ -250,6 +262,9 @@ impl Machine {
     /// Sends a message to a core.
     pub(crate) fn to_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let key = self.key(time, node as usize);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.to_core(key, self.now, node, agent, line, message);
+        }
         self.queue.push(key, Event::Core { agent, line, message });
         let round = self.agents[agent as usize].expect_message(time);
         if let Some(begins) = round {
@@ -298,12 +313,18 @@ impl Machine {
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         loop {
             if let Some(agent) = self.ready.pop_front() {
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.program_goes_on();
+                }
                 return Some(agent as usize);
             }
             let (key, event) = self.queue.pop()?;
             debug_assert!(key.time >= self.now);
             self.now = key.time;
             self.events += 1;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.handles(key);
+            }
             match event {
                 Event::Home { node, line, message } => self.at_home(node as usize, line, message),
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
@@ -322,7 +343,12 @@ impl Machine {
 
     /// Lets an agent go on after the present event.
     pub(crate) fn make_ready(&mut self, agent: usize) {
-        self.agents[agent].wake(self.now);
+        let this = &mut self.agents[agent];
+        let (wait, since) = this.waits();
+        this.wake(self.now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.waited(agent, wait, since, this.time);
+        }
         self.ready.push_back(agent as u16);
     }
 

@@ -14,6 +14,9 @@ use super::Observer;
 use super::wire::Wire;
 use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, RemoteAccesses};
 
+/// What a recording calls the time from one receipt of packets to the next.
+pub const ROUND_TRIP: &str = "round trip";
+
 /// What one thread measured.
 #[derive(Clone, Debug)]
 struct Measured {
@@ -197,8 +200,12 @@ fn application<'a>(
         (*machine.counters(core.agent()), *machine.counters(nic_of(core.agent())))
     };
     let (begins, received, before, wire) = (now(core), application.account().received(), counters(), Wire::now(core));
+    let mut since = begins;
     while application.account().received() < warm + measured {
-        application.step();
+        if application.step() > 0 {
+            core.machine().borrow_mut().note_span(core.agent(), ROUND_TRIP, since);
+            since = now(core);
+        }
     }
     let (ends, after, wire_after) = (now(core), counters(), Wire::now(core));
     let account = application.account();

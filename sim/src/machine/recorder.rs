@@ -1,0 +1,237 @@
+//! Writes down what happens on a machine, where somebody wants to see it.
+
+use std::collections::BTreeMap;
+
+use conic_fabric::Time;
+
+use crate::engine::Key;
+use crate::probe::{Cause, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
+use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome};
+
+use super::agent::Wait;
+use super::{Machine, Timing};
+
+/// Places before the cores': each node's home agents and its memory.
+const NODE_PLACES: usize = 4;
+
+/// What is written down, and what is needed to know who caused what.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    recording: Recording,
+    /// Records of all kinds, at most.
+    limit: usize,
+    /// Messages on their way.
+    under_way: BTreeMap<Key, Cause>,
+    /// The message that is being handled.
+    present: Option<Cause>,
+    /// The last request of an agent for a line.
+    requests: BTreeMap<(usize, u32), Cause>,
+    timing: Timing,
+}
+
+impl Machine {
+    /// Writes down what happens from now on, `limit` records at most.
+    pub fn record(&mut self, limit: usize) {
+        let mut places: Vec<String> = ["host home", "NIC home", "host memory", "NIC memory"].map(str::to_owned).into();
+        let core = |agent: &super::Agent| format!("{} core {}", ["host", "NIC"][usize::from(agent.node)], agent.core);
+        places.extend(self.agents.iter().map(core));
+        let segments = self.segments.clone();
+        self.recorder = Some(Box::new(Recorder {
+            recording: Recording { places, segments, ..Recording::default() },
+            limit,
+            under_way: BTreeMap::new(),
+            present: None,
+            requests: BTreeMap::new(),
+            timing: self.timing,
+        }));
+    }
+
+    /// Ends writing down, and gives what was; none where nobody asked for it.
+    pub fn take_recording(&mut self) -> Option<Recording> {
+        self.recorder.take().map(|recorder| recorder.recording)
+    }
+
+    /// Writes down that a core's copy of a line has become another.
+    #[inline]
+    pub(crate) fn note_copy(&mut self, agent: usize, line: u32, copy: Copy) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.holds(agent, line, copy, self.now);
+        }
+    }
+
+    /// Writes down that an agent's program did something, from `begins` until now.
+    pub fn note_span(&mut self, agent: usize, name: &'static str, begins: Time) {
+        let ends = Time::from_picoseconds(self.agents[agent].time);
+        if let Some(recorder) = &mut self.recorder {
+            let span = SpanRecord { name, place: place_of(agent), line: None, begins, ends, first: None };
+            recorder.span(span);
+        }
+    }
+}
+
+/// The place of an agent.
+fn place_of(agent: usize) -> PlaceName {
+    PlaceName((NODE_PLACES + agent) as u16)
+}
+
+/// The place of a source of events: a node's home agents, or an agent.
+fn place_of_source(source: usize) -> PlaceName {
+    if source < 2 { PlaceName(source as u16) } else { place_of(source - 2) }
+}
+
+impl Recorder {
+    /// Whether there is room for one more record.
+    fn has_room(&mut self) -> bool {
+        let recording = &mut self.recording;
+        let records = recording.messages.len() + recording.spans.len() + recording.ownership.len();
+        recording.dropped += u64::from(records >= self.limit);
+        records < self.limit
+    }
+
+    fn message(&mut self, key: Key, record: MessageRecord) -> Option<Cause> {
+        if !self.has_room() {
+            return None;
+        }
+        let cause = Cause(self.recording.messages.len() as u32);
+        self.recording.messages.push(record);
+        self.under_way.insert(key, cause);
+        Some(cause)
+    }
+
+    fn span(&mut self, span: SpanRecord) {
+        if self.has_room() {
+            self.recording.spans.push(span);
+        }
+    }
+
+    /// A message to a node's home agents was sent at `now`, or a little after by an agent that is ahead.
+    pub fn to_home(&mut self, key: Key, now: u64, source: usize, node: u8, line: u32, message: ToHome) {
+        let timing = &self.timing;
+        let way = match message {
+            ToHome::Request { .. } if source >= 2 => timing.core_to_home + timing.home_lookup,
+            ToHome::CoreFound { .. } | ToHome::Evicted { .. } => timing.core_to_home,
+            _ => key.time - now,
+        };
+        let from = match message {
+            ToHome::Memory => PlaceName(2 + u16::from(node)),
+            _ => place_of_source(source),
+        };
+        let sent = key.time.saturating_sub(way).max(now.min(key.time));
+        let cause = self.message(
+            key,
+            MessageRecord {
+                name: name_to_home(message),
+                line: u64::from(line),
+                from,
+                to: PlaceName(u16::from(node)),
+                sent: Time::from_picoseconds(sent),
+                arrives: Time::from_picoseconds(key.time),
+                cause: self.present,
+            },
+        );
+        if let (ToHome::Request { .. }, Some(cause), 2..) = (message, cause, source) {
+            self.requests.insert((source - 2, line), cause);
+        }
+    }
+
+    /// A message to a core was sent at `now`.
+    pub fn to_core(&mut self, key: Key, now: u64, node: u8, agent: u16, line: u32, message: ToCore) {
+        let record = MessageRecord {
+            name: name_to_core(message),
+            line: u64::from(line),
+            from: PlaceName(u16::from(node)),
+            to: place_of(usize::from(agent)),
+            sent: Time::from_picoseconds(now),
+            arrives: Time::from_picoseconds(key.time),
+            cause: self.present,
+        };
+        self.message(key, record);
+    }
+
+    /// An event happens: if it is a message, whatever is sent meanwhile is caused by it.
+    pub fn handles(&mut self, key: Key) {
+        self.present = self.under_way.remove(&key);
+    }
+
+    /// A program goes on: what it sends nobody has caused.
+    pub fn program_goes_on(&mut self) {
+        self.present = None;
+    }
+
+    /// An agent has waited.
+    pub fn waited(&mut self, agent: usize, wait: Wait, begins: u64, ends: u64) {
+        let (name, line) = match wait {
+            Wait::Line(line) => ("wait for a line", Some(line)),
+            Wait::FillBuffer | Wait::LoadRoom => ("wait for a fill buffer", None),
+            Wait::StoreRoom => ("wait for the store buffer", None),
+            Wait::StoresDone => ("wait for all stores", None),
+            Wait::StoresTo(line) => ("wait for a store", Some(line)),
+            Wait::Nothing | Wait::Time | Wait::Polling | Wait::Ended => return,
+        };
+        let first = line.and_then(|line| self.requests.get(&(agent, line)).copied());
+        self.span(SpanRecord {
+            name,
+            place: place_of(agent),
+            line: line.map(u64::from),
+            begins: Time::from_picoseconds(begins),
+            ends: Time::from_picoseconds(ends),
+            first,
+        });
+    }
+
+    /// An agent's copy of a line has become another.
+    pub fn holds(&mut self, agent: usize, line: u32, copy: Copy, at: u64) {
+        if self.has_room() {
+            let (place, at) = (place_of(agent), Time::from_picoseconds(at));
+            self.recording.ownership.push(OwnershipRecord { line: u64::from(line), place, state: copy.letter(), at });
+        }
+    }
+}
+
+fn name_to_home(message: ToHome) -> &'static str {
+    match message {
+        ToHome::Request { ask, .. } => match ask {
+            Ask::Read => "Read",
+            Ask::Own => "ReadForOwnership",
+            Ask::OwnWhole => "OwnWithoutData",
+            Ask::ReadCurrent => "ReadCurrent",
+            Ask::WriteCache => "WriteCache",
+            Ask::WriteMemory => "WriteMemory",
+        },
+        ToHome::Evicted { dirty: true, .. } => "EvictedModified",
+        ToHome::Evicted { dirty: false, .. } => "EvictedClean",
+        ToHome::CoreFound { found, .. } | ToHome::NodeFound(found) => match found.was {
+            Copy::Invalid => "FoundNothing",
+            Copy::Shared | Copy::Exclusive => "FoundClean",
+            Copy::Modified => "FoundModified",
+        },
+        ToHome::Snoop(snoop) => name_of_snoop(snoop),
+        ToHome::Reply { data: true, .. } => "Data",
+        ToHome::Reply { data: false, .. } => "Acknowledge",
+        ToHome::Complete => "Complete",
+        ToHome::WriteBack { .. } => "WriteBack",
+        ToHome::Memory => "MemoryData",
+        ToHome::LastLevel => "LastLevelData",
+    }
+}
+
+fn name_to_core(message: ToCore) -> &'static str {
+    match message {
+        ToCore::Snoop(snoop) => name_of_snoop(snoop),
+        ToCore::Grant { copy, .. } => match copy {
+            Copy::Invalid => "Done",
+            Copy::Shared => "GrantShared",
+            Copy::Exclusive => "GrantExclusive",
+            Copy::Modified => "GrantModified",
+        },
+    }
+}
+
+fn name_of_snoop(snoop: Snoop) -> &'static str {
+    match snoop {
+        Snoop::Migrate => "SnoopMigrate",
+        Snoop::Share => "SnoopShare",
+        Snoop::Invalidate => "SnoopInvalidate",
+        Snoop::Current => "SnoopCurrent",
+    }
+}
