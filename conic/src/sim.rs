@@ -39,6 +39,10 @@ pub struct Arguments {
     /// Host threads, each with a queue pair and, over coherence, a NIC core of its own
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     threads: usize,
+    /// Offered load of each thread, in millions of packets a second: packets are due at that pace, latency counts from then
+    /// [default: as fast as the window allows]
+    #[arg(long, value_name = "MPPS", value_parser = rate, conflicts_with = "sweep")]
+    rate: Option<f64>,
     /// Packets measured of each thread, after half as many that are not [default: 4000, or 16 windows if that is more]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: Option<u64>,
@@ -58,11 +62,18 @@ const EXAMPLES: &str = "Examples:
   conic sim --platform icx --threads 16 --window 128     as many threads as a socket has cores
   conic sim --window 1 --interface ring                  the unloaded latency of the baseline
   conic sim --set interconnect.crossing=100ns            what if the NIC were further away?
+  conic sim --rate 5                                     latency at half of what one thread can
   conic sim --features paper,no-shared-pool --sweep      the curve of an ablation
   conic sim --packet-size 1500 --json                    for a program
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
-received. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
+received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
+
+/// Reads a rate in millions of packets a second.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=10_000.0).contains(rate));
+    rate.ok_or_else(|| "give millions of packets a second from 0.001 to 10000, as in 2.5".to_owned())
+}
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -123,6 +134,8 @@ struct Asked {
     same_socket: bool,
     prefetch: String,
     seed: u64,
+    /// Packets a second that each thread is offered; none in a closed loop.
+    offered_mpps: Option<f64>,
     platform: PlatformReport,
 }
 
@@ -199,7 +212,7 @@ impl Arguments {
             window: self.window,
             transmit_burst: burst,
             receive_burst: self.rx_burst.map_or(burst, usize::from),
-            offered: None,
+            offered: self.rate.map(|mpps| mpps * 1e6),
             prefetching: question.prefetching(),
             packets: self.packets_of(self.window),
             seed: question.seed,
@@ -227,6 +240,7 @@ impl Arguments {
             same_socket: options.same_socket,
             prefetch: format!("{:?}", options.prefetch).to_lowercase(),
             seed: options.seed,
+            offered_mpps: self.rate,
             platform: PlatformReport {
                 name: platform.name().to_owned(),
                 description: platform.description().to_owned(),
@@ -291,7 +305,8 @@ fn print(report: &Report) {
     println!("    rate     {mpps} Mpps, {gbps} Gb/s");
     let LatencyReport { min, p50, p99 } = figures.latency_ns;
     let [least, median, most] = [min, p50, p99].map(nanoseconds);
-    println!("    latency  min {least}, p50 {median}, p99 {most} (round trip, closed loop)");
+    let loop_ = if asked.offered_mpps.is_some() { "open loop" } else { "closed loop" };
+    println!("    latency  min {least}, p50 {median}, p99 {most} (round trip, {loop_})");
     if let Some(trip) = report.one_line_round_trip_ns {
         let trips = three_digits(p50 / trip.max(0.1));
         println!("             p50 is {trips} round trips of a line; one takes {}", nanoseconds(trip));

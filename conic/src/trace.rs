@@ -10,6 +10,7 @@ use conic_sim::machine::Machine;
 use conic_sim::platform::Platform;
 use conic_sim::probe::perfetto;
 use conic_sim::probe::{Cause, MessageRecord, Recording, SpanRecord};
+use conic_study::sequence;
 use conic_study::simulated::{Observer, ROUND_TRIP, observed_loopback};
 use conic_study::workload::Loopback;
 use serde::Serialize;
@@ -30,9 +31,9 @@ pub struct Arguments {
     /// Packets of the burst, 1 to 32
     #[arg(long, value_name = "PACKETS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=32))]
     burst: u16,
-    /// Which round trip is shown, counted from 0 once the loop is steady
-    #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u16).range(0..=4096))]
-    number: u16,
+    /// Which of the round trips is shown, 0 to 32, once the loop is steady [default: the first of median duration]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(0..TRIPS))]
+    number: Option<u16>,
     /// The folder for packet.pftrace and packet.svg
     #[arg(short, long, value_name = "DIR", default_value = "out/trace")]
     output: PathBuf,
@@ -53,11 +54,17 @@ Examples:
   conic trace --features paper,no-shared-pool   what an ablation adds
   conic trace --platform icx --packet-size 1500 --burst 4";
 
+/// Round trips to choose from.
+const TRIPS: i64 = 33;
+
 /// Records of a run, at most: a round trip has some hundred.
 const LIMIT: usize = 4_000_000;
 
 /// Packets before the loop is steady: the rings have gone round several times.
 const WARM: u64 = 8_192;
+
+/// What stands under the diagram.
+const NOTE: &str = "simulated; every access that waited, each message it caused, and who held the lines meanwhile";
 
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
@@ -67,7 +74,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let platform = arguments.question.platform()?;
     let question = arguments.loopback(&platform)?;
-    let packet = packet(&question, usize::from(arguments.number))?;
+    let packet = packet(&question, arguments.number.map(usize::from))?;
     let files = write(&packet, &arguments.output, &title(arguments, &platform))?;
     if arguments.json {
         let report = report(arguments, &platform, &packet, files);
@@ -92,7 +99,7 @@ impl Arguments {
             receive_burst: usize::from(burst),
             offered: None,
             prefetching: question.prefetching(),
-            packets: (WARM, u64::from(burst) * (u64::from(self.number) + 2)),
+            packets: (WARM, u64::from(burst) * TRIPS as u64),
             seed: question.seed,
         })
     }
@@ -118,22 +125,32 @@ impl Observer for Recorded {
 }
 
 /// Runs the loopback and picks one round trip.
-fn packet(question: &Loopback, number: usize) -> Result<Packet, Failure> {
+fn packet(question: &Loopback, number: Option<usize>) -> Result<Packet, Failure> {
     let mut recorded = Recorded(None);
     observed_loopback(question, &mut recorded).map_err(Failure::failed)?;
     let all = recorded.0.ok_or_else(|| Failure::failed("nothing was written down"))?;
     if all.dropped > 0 {
-        let message = format!("more than {LIMIT} records: ask for a smaller --number or a smaller packet");
+        let message = format!("more than {LIMIT} records: ask for a smaller --packet-size or --burst");
         return Err(Failure::failed(message));
     }
-    let mut trips = all.spans.iter().filter(|span| span.name == ROUND_TRIP);
-    let trip = trips.nth(number).ok_or_else(|| Failure::failed(format!("there was no round trip {number}")))?;
+    let trips: Vec<&SpanRecord> = all.spans.iter().filter(|span| span.name == ROUND_TRIP).collect();
+    let trip = trips.get(number.unwrap_or(0)).ok_or_else(|| Failure::failed("there were too few round trips"))?;
+    let trip = if number.is_some() { trip } else { typical(&trips).unwrap_or(trip) };
     let SpanRecord { begins, ends, .. } = *trip;
     let within = |at: Time| begins <= at && at < ends;
     let asked = all.messages.iter().filter(|message| message.cause.is_none() && within(message.sent));
     let waited = all.spans.iter().filter(|span| within(span.begins)).filter_map(|span| span.line);
     let lines: Vec<u64> = asked.map(|message| message.line).chain(waited).collect();
     Ok(Packet { recording: all.packet(&lines, begins, ends), begins, ends })
+}
+
+/// The first of median duration.
+fn typical<'a>(trips: &[&'a SpanRecord]) -> Option<&'a SpanRecord> {
+    let duration = |trip: &SpanRecord| trip.ends.since(trip.begins);
+    let mut durations: Vec<Time> = trips.iter().map(|trip| duration(trip)).collect();
+    durations.sort_unstable();
+    let median = *durations.get(durations.len() / 2)?;
+    trips.iter().find(|trip| duration(trip) == median).copied()
 }
 
 fn title(arguments: &Arguments, platform: &Platform) -> String {
@@ -150,7 +167,9 @@ fn write(packet: &Packet, folder: &Path, title: &str) -> Result<Vec<PathBuf>, Fa
     let cannot = |path: &Path, error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
     fs::create_dir_all(folder).map_err(|error| cannot(folder, error))?;
     let trace = perfetto::write(&packet.recording, &perfetto::Options::default());
-    let contents = [("packet.pftrace", trace), ("packet.svg", diagram(packet, title))];
+    let options = sequence::Options { title: title.to_owned(), note: NOTE.to_owned() };
+    let diagram = sequence::svg(&packet.recording, &options);
+    let contents = [("packet.pftrace", trace), ("packet.svg", diagram.into_bytes())];
     let mut files = Vec::new();
     for (name, bytes) in contents {
         let path = folder.join(name);
@@ -238,8 +257,4 @@ fn print(arguments: &Arguments, platform: &Platform, packet: &Packet, files: &[P
     }
     println!("\n  {} messages; times in nanoseconds; indented under what caused them", recording.messages.len());
     files.iter().for_each(|file| println!("  {}", file.display()));
-}
-
-fn diagram(_packet: &Packet, _title: &str) -> Vec<u8> {
-    Vec::new()
 }

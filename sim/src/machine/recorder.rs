@@ -11,8 +11,10 @@ use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome};
 use super::agent::Wait;
 use super::{Machine, Timing};
 
-/// Places before the cores': each node's home agents and its memory.
-const NODE_PLACES: usize = 4;
+/// Places before the agents': each node's home agents and its memory, and the root port.
+const NODE_PLACES: usize = 5;
+/// The root port's place.
+const ROOT_PORT: PlaceName = PlaceName(4);
 
 /// What is written down, and what is needed to know who caused what.
 #[derive(Debug)]
@@ -27,14 +29,23 @@ pub(crate) struct Recorder {
     /// The last request of an agent for a line.
     requests: BTreeMap<(usize, u32), Cause>,
     timing: Timing,
+    /// Where what goes over a PCIe link comes from or goes to.
+    device: PlaceName,
 }
 
 impl Machine {
     /// Writes down what happens from now on, `limit` records at most.
     pub fn record(&mut self, limit: usize) {
-        let mut places: Vec<String> = ["host home", "NIC home", "host memory", "NIC memory"].map(str::to_owned).into();
-        let core = |agent: &super::Agent| format!("{} core {}", ["host", "NIC"][usize::from(agent.node)], agent.core);
-        places.extend(self.agents.iter().map(core));
+        let mut places: Vec<String> =
+            ["host home", "NIC home", "host memory", "NIC memory", "root port"].map(str::to_owned).into();
+        let is_core = |id: usize| self.nodes.iter().any(|node| node.cores.contains(&(id as u16)));
+        let name = |(id, agent): (usize, &super::Agent)| match (is_core(id), agent.node) {
+            (false, _) => "NIC".to_owned(),
+            (true, 0) => format!("host core {}", agent.core),
+            (true, _) => format!("NIC core {}", agent.core),
+        };
+        places.extend(self.agents.iter().enumerate().map(name));
+        let device = (0..self.agents.len()).find(|&id| !is_core(id)).map_or(ROOT_PORT, place_of);
         let segments = self.segments.clone();
         self.recorder = Some(Box::new(Recorder {
             recording: Recording { places, segments, ..Recording::default() },
@@ -43,6 +54,7 @@ impl Machine {
             present: None,
             requests: BTreeMap::new(),
             timing: self.timing,
+            device,
         }));
     }
 
@@ -69,6 +81,9 @@ impl Machine {
     }
 }
 
+/// The source number of the first agent.
+const FIRST_AGENT: usize = 3;
+
 /// The place of an agent.
 fn place_of(agent: usize) -> PlaceName {
     PlaceName((NODE_PLACES + agent) as u16)
@@ -76,7 +91,11 @@ fn place_of(agent: usize) -> PlaceName {
 
 /// The place of a source of events: a node's home agents, or an agent.
 fn place_of_source(source: usize) -> PlaceName {
-    if source < 2 { PlaceName(source as u16) } else { place_of(source - 2) }
+    match source {
+        0 | 1 => PlaceName(source as u16),
+        2 => ROOT_PORT,
+        agent => place_of(agent - FIRST_AGENT),
+    }
 }
 
 impl Recorder {
@@ -108,7 +127,7 @@ impl Recorder {
     pub fn to_home(&mut self, key: Key, now: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let timing = &self.timing;
         let way = match message {
-            ToHome::Request { .. } if source >= 2 => timing.core_to_home + timing.home_lookup,
+            ToHome::Request { .. } if source >= FIRST_AGENT => timing.core_to_home + timing.home_lookup,
             ToHome::CoreFound { .. } | ToHome::Evicted { .. } => timing.core_to_home,
             _ => key.time - now,
         };
@@ -129,8 +148,8 @@ impl Recorder {
                 cause: self.present,
             },
         );
-        if let (ToHome::Request { .. }, Some(cause), 2..) = (message, cause, source) {
-            self.requests.insert((source - 2, line), cause);
+        if let (ToHome::Request { .. }, Some(cause), FIRST_AGENT..) = (message, cause, source) {
+            self.requests.insert((source - FIRST_AGENT, line), cause);
         }
     }
 
@@ -146,6 +165,13 @@ impl Recorder {
             cause: self.present,
         };
         self.message(key, record);
+    }
+
+    /// A TLP was sent over the PCIe link at `now`.
+    pub fn over_pcie(&mut self, key: Key, now: u64, name: &'static str, line: u64, to_device: bool) {
+        let (from, to) = if to_device { (ROOT_PORT, self.device) } else { (self.device, ROOT_PORT) };
+        let (sent, arrives) = (Time::from_picoseconds(now), Time::from_picoseconds(key.time));
+        self.message(key, MessageRecord { name, line, from, to, sent, arrives, cause: self.present });
     }
 
     /// An event happens: if it is a message, whatever is sent meanwhile is caused by it.
@@ -166,7 +192,10 @@ impl Recorder {
             Wait::StoreRoom => ("wait for the store buffer", None),
             Wait::StoresDone => ("wait for all stores", None),
             Wait::StoresTo(line) => ("wait for a store", Some(line)),
-            Wait::Nothing | Wait::Time | Wait::Polling | Wait::Ended => return,
+            Wait::WriteRoom => ("wait for a write buffer", None),
+            Wait::WritesDone => ("wait for all writes past the caches", None),
+            Wait::Register => ("wait for a register", None),
+            Wait::Nothing | Wait::Time | Wait::Polling | Wait::News | Wait::Ended => return,
         };
         let first = line.and_then(|line| self.requests.get(&(agent, line)).copied());
         self.span(SpanRecord {
@@ -190,7 +219,7 @@ impl Recorder {
 
 fn name_to_home(message: ToHome) -> &'static str {
     match message {
-        ToHome::Request { ask, .. } => match ask {
+        ToHome::Request { ask, .. } | ToHome::OrderedWrite { ask, .. } => match ask {
             Ask::Read => "Read",
             Ask::Own => "ReadForOwnership",
             Ask::OwnWhole => "OwnWithoutData",
@@ -208,6 +237,7 @@ fn name_to_home(message: ToHome) -> &'static str {
         ToHome::Snoop(snoop) => name_of_snoop(snoop),
         ToHome::Reply { data: true, .. } => "Data",
         ToHome::Reply { data: false, .. } => "Acknowledge",
+        ToHome::TakeEffect => "TakeEffect",
         ToHome::Complete => "Complete",
         ToHome::WriteBack { .. } => "WriteBack",
         ToHome::Memory => "MemoryData",
