@@ -157,6 +157,9 @@ impl Machine {
         }
         self.latest[at] = self.latest[at].wrapping_add(1);
         merge(&mut self.data[at], bytes, data);
+        if self.recorder.is_some() && self.agents[id].caches.held(place).copy != Copy::Modified {
+            self.note_copy(id, line, Copy::Modified);
+        }
         self.agents[id].caches.set(place, Held { copy: Copy::Modified, version: self.latest[at] });
     }
 

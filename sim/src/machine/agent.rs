@@ -227,6 +227,11 @@ impl Agent {
         self.waits_since = self.time;
     }
 
+    /// What it waits for, and since when.
+    pub(crate) fn waits(&self) -> (Wait, u64) {
+        (self.wait, self.waits_since)
+    }
+
     /// Ends the wait: the program goes on now, or at its own time if that is later.
     pub(crate) fn wake(&mut self, now: u64) {
         if self.wait != Wait::Time {

@@ -41,8 +41,9 @@ impl Machine {
             } else {
                 agent.caches.set(place, held);
             }
+            self.note_copy(id, line, held.copy);
         }
-        let (node, core) = (agent.node, agent.core);
+        let (node, core) = (self.agents[id].node, self.agents[id].core);
         let arrives = self.now + self.timing.snoop_lookup + self.timing.core_to_home;
         self.to_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
     }
@@ -65,7 +66,10 @@ impl Machine {
         let fills = std::mem::take(&mut agent.fills);
         let gone = agent.caches.install(line, held, |candidate| fills.iter().all(|fill| fill.line != candidate));
         agent.fills = fills;
+        self.note_copy(id, line, held.copy);
         if let Some((victim, gone)) = gone {
+            self.note_copy(id, victim, Copy::Invalid);
+            let agent = &mut self.agents[id];
             agent.counters.accesses.evictions += 1;
             let dirty = gone.copy == Copy::Modified;
             agent.counters.accesses.write_backs += u64::from(dirty);
