@@ -2,6 +2,7 @@
 
 mod bench;
 mod idle;
+mod platform;
 mod replay;
 mod responder;
 mod sample;
@@ -31,6 +32,8 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    /// The machines that the simulator knows, and where each of their values is from
+    Platform(platform::Arguments),
     /// Send a capture through the whole path and prove that nothing changed
     Replay(replay::Options),
     /// Write a small capture with frames of all sizes
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
         Command::Study(arguments) => Ok(study::main(&arguments)),

@@ -213,7 +213,8 @@ impl Core for SimCore<'_> {
             self.ask(Address(u64::from(line) * LINE_BYTES), Ask::Read, false);
         }
         for (line, bytes, start, range) in pieces(at, into.len()) {
-            let data = self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited));
+            let data =
+                self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited));
             let count = range.len();
             into[range].copy_from_slice(&data.to_bytes()[start..start + count]);
         }

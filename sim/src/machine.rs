@@ -32,7 +32,7 @@ use crate::link::Direction;
 use crate::memory::Memory;
 use crate::parameters::Parameters;
 use crate::probe::counters::AgentAccesses;
-use crate::protocol::home::{Action, Active, Choices, Stable};
+use crate::protocol::home::{Action, Active, Choices, Right, Stable};
 use crate::protocol::{ToCore, ToHome, Version};
 
 pub use agent::{Agent, Wait};
@@ -88,15 +88,24 @@ pub(crate) struct Timing {
     pub work_thousand: u64,
 }
 
-/// One node: its view of every line, its last-level cache and memory, and its way to the other node.
+/// Both nodes' views of a line, side by side: what happens to a line happens in both.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct LineStates(pub [LineState; 2]);
+
+/// A node's view of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineState {
+    pub stable: Stable,
+    /// One more than the place of what is under way for it; zero if nothing is.
+    pub active: u32,
+}
+
+/// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub lines: Vec<Stable>,
-    /// For each line, one more than the place of what is under way for it.
-    pub active: Vec<u32>,
     pub last_level: Tags,
     pub memory: Memory,
-    pub directory_writes: u64,
     pub out: Direction,
     /// The agents that are its cores.
     pub cores: Vec<u16>,
@@ -116,6 +125,7 @@ pub struct Machine {
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) nodes: [Node; 2],
+    pub(crate) lines: Vec<LineStates>,
     actives: Vec<Active>,
     free_actives: Vec<u32>,
     /// For each line, its home.
@@ -125,7 +135,6 @@ pub struct Machine {
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
-    pub(crate) layout: Layout,
 }
 
 impl Machine {
@@ -149,7 +158,8 @@ impl Machine {
                 directory_write: protocol.directory_write,
                 speculative_memory_read: protocol.speculative_memory_read,
             },
-            nodes: [0, 1].map(|node| Node::new(parameters, &homes, node)),
+            nodes: [0, 1].map(|_| Node::new(parameters)),
+            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -164,7 +174,6 @@ impl Machine {
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
-            layout: layout.clone(),
         }
     }
 
@@ -206,6 +215,11 @@ impl Machine {
     /// What one direction of the interconnect has carried: from node 0, or from node 1.
     pub fn direction(&self, from: usize) -> &Direction {
         &self.nodes[from].out
+    }
+
+    /// The memory of a node.
+    pub fn memory(&self, node: usize) -> &Memory {
+        &self.nodes[node].memory
     }
 
     /// Switches the hardware prefetchers of an agent on, as its platform has them, or off.
@@ -259,6 +273,11 @@ impl Machine {
         if time < this.next_message() && time <= self.now + self.timing.lookahead {
             return true;
         }
+        // What a program waited for it may use once, whatever else arrives at that moment: without it two cores could take a
+        // line from each other for ever.
+        if time == this.granted_at {
+            return true;
+        }
         self.may_advance(time)
     }
 
@@ -266,9 +285,9 @@ impl Machine {
     fn may_advance(&mut self, time: u64) -> bool {
         if time <= self.now && self.options.run_ahead {
             // A message of this very moment is before it.
-            return self.queue.first().is_none_or(|first| first.time > time);
+            return self.queue.first_time().is_none_or(|first| first > time);
         }
-        let alone = self.queue.first().is_none_or(|first| first.time > time) && self.ready.is_empty();
+        let alone = self.queue.first_time().is_none_or(|first| first > time) && self.ready.is_empty();
         if alone {
             self.now = self.now.max(time);
         }
@@ -335,19 +354,21 @@ impl Timing {
     }
 }
 
-impl Node {
-    fn new(parameters: &Parameters, homes: &[u8], node: u8) -> Node {
-        use crate::protocol::home::Right;
-        let stable = |&home: &u8| {
+impl LineStates {
+    /// A line that nobody has cached.
+    fn of(home: u8) -> LineStates {
+        LineStates([0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            Stable { right, ..Stable::default() }
-        };
+            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
+        }))
+    }
+}
+
+impl Node {
+    fn new(parameters: &Parameters) -> Node {
         Node {
-            lines: homes.iter().map(stable).collect(),
-            active: vec![0; homes.len()],
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
-            directory_writes: 0,
             out: Direction::new(&parameters.interconnect),
             cores: Vec::new(),
         }

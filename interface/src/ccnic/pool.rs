@@ -34,6 +34,8 @@
 
 use conic_fabric::{Address, Core};
 
+use crate::work;
+
 /// Buffer classes: small, large, jumbo.
 pub const CLASSES: usize = 3;
 
@@ -289,6 +291,7 @@ impl Allocator {
                 continue;
             }
             if let Some(at) = self.stacks[class].pop() {
+                core.work(work::BUFFER);
                 return Some(at);
             }
             if self.refill(core, class) {
@@ -313,6 +316,7 @@ impl Allocator {
                 count += self.stacks[class].pop_into(&mut out[count..]);
             }
         }
+        core.work(work::CALL + work::BUFFER * count as u32);
         count
     }
 
@@ -342,6 +346,7 @@ impl Allocator {
     /// Frees the buffer that an address lies in. What is no buffer is counted and otherwise ignored.
     #[inline(always)]
     pub fn free<C: Core>(&mut self, core: &C, at: Address) {
+        core.work(work::BUFFER);
         let Some(class) = self.map.class_of(at) else {
             self.not_a_buffer += 1;
             return;

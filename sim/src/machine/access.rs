@@ -99,7 +99,7 @@ impl Machine {
     /// Takes a line fill buffer and sends the request.
     pub(crate) fn fetch(&mut self, id: usize, line: u32, ask: Ask, time: u64) {
         let agent = &mut self.agents[id];
-        agent.fills.push(Fill { line, ask });
+        agent.fills.push(Fill { line });
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask, has_data: false, version: 0 };
@@ -211,7 +211,7 @@ impl Machine {
             agent.counters.accesses.software_prefetches += 1;
             agent.prefetches.push_back((line, ask));
         } else if costs {
-            return Err(W::FillBuffer);
+            return Err(W::LoadRoom);
         }
         Ok(())
     }

@@ -15,7 +15,6 @@ use super::private::Private;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
     pub line: u32,
-    pub ask: Ask,
 }
 
 /// A store that has not been performed.
@@ -39,6 +38,8 @@ pub enum Wait {
     Line(u32),
     /// A line fill buffer.
     FillBuffer,
+    /// Room among the prefetches that wait for a line fill buffer.
+    LoadRoom,
     /// Room in the store buffer.
     StoreRoom,
     /// An empty store buffer.
@@ -98,6 +99,8 @@ pub struct Agent {
     pub(crate) wait: Wait,
     waits_since: u64,
     ticket: u32,
+    /// When a line that the program waited for came last.
+    pub(crate) granted_at: u64,
     pub(crate) spinning: Spinning,
     /// The end of the last round before it was parked, and the round's duration.
     parked: Option<(u64, Round)>,
@@ -126,6 +129,7 @@ impl Agent {
             wait: Wait::Nothing,
             waits_since: 0,
             ticket: 0,
+            granted_at: u64::MAX,
             spinning: Spinning { pure: true, ..Spinning::default() },
             parked: None,
             counters: AgentCounters::default(),
@@ -205,12 +209,13 @@ impl Agent {
     pub(crate) fn wake(&mut self, now: u64) {
         if self.wait != Wait::Time {
             self.time = self.time.max(now);
+            self.granted_at = now;
         }
         let span = self.time - self.waits_since.min(self.time);
         let stalls = &mut self.counters.stalls;
         match self.wait {
             Wait::Line(_) => stalls.load_picoseconds += span,
-            Wait::FillBuffer => stalls.fill_buffer_picoseconds += span,
+            Wait::FillBuffer | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
             Wait::StoreRoom => stalls.store_buffer_picoseconds += span,
             Wait::StoresDone | Wait::StoresTo(_) => stalls.fence_picoseconds += span,
             _ => {}
@@ -223,6 +228,7 @@ impl Agent {
         match self.wait {
             Wait::Line(line) => !self.is_on_its_way(line),
             Wait::FillBuffer => self.fills.len() < self.fill_limit,
+            Wait::LoadRoom => self.prefetches.len() < self.prefetch_limit,
             Wait::StoreRoom => self.stores.len() < self.store_limit,
             Wait::StoresDone => self.stores.is_empty(),
             Wait::StoresTo(line) => self.stores.iter().all(|store| store.line != line),

@@ -101,7 +101,8 @@ impl Machine {
         while self.agents[id].requested < self.agents[id].stores.len() {
             let agent = &mut self.agents[id];
             let store = agent.stores[agent.requested];
-            let owned = agent.caches.peek(store.line).is_some_and(|place| agent.caches.held(place).copy >= Copy::Exclusive);
+            let owned =
+                agent.caches.peek(store.line).is_some_and(|place| agent.caches.held(place).copy >= Copy::Exclusive);
             if !owned && !agent.is_on_its_way(store.line) {
                 if agent.fills.len() >= agent.fill_limit {
                     return;

@@ -10,7 +10,7 @@ impl Machine {
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
         let at = line as usize;
         let is_home = self.home_of(line) == node;
-        let mut index = self.nodes[node].active[at];
+        let mut index = self.lines[at].0[node].active;
         if index == 0 {
             index = match self.free_actives.pop() {
                 Some(index) => index,
@@ -19,18 +19,24 @@ impl Machine {
                     self.actives.len() as u32
                 }
             };
-            self.nodes[node].active[at] = index;
+            self.lines[at].0[node].active = index;
         }
-        let stable = &mut self.nodes[node].lines[at];
+        let stable = &mut self.lines[at].0[node].stable;
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
+        if active.completes_by(self.now) {
+            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, &mut self.actions);
+        }
         home::handle(is_home, &self.choices, stable, active, message, &mut self.actions);
         let after = stable.last_level;
-        if active.is_idle() {
-            self.nodes[node].active[at] = 0;
+        self.send(node, line);
+        let active = &mut self.actives[index as usize - 1];
+        if let Some(time) = active.must_hear_of_completion() {
+            self.to_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
+        } else if active.is_idle() {
+            self.lines[at].0[node].active = 0;
             self.free_actives.push(index);
         }
-        self.send(node, line);
         if (before == LastLevel::None) != (after == LastLevel::None) {
             self.keep_last_level(node, line, after != LastLevel::None);
         }
@@ -45,12 +51,12 @@ impl Machine {
             }
             return;
         }
-        let active = &this.active;
-        let inserted = this.last_level.insert(line, |candidate| active[candidate as usize] == 0);
+        let lines = &self.lines;
+        let inserted = this.last_level.insert(line, |candidate| lines[candidate as usize].0[node].active == 0);
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
-        let stable = &mut self.nodes[node].lines[victim as usize];
+        let stable = &mut self.lines[victim as usize].0[node].stable;
         home::evict_last_level(is_home, stable, &mut self.actions);
         self.send(node, victim);
     }
@@ -64,6 +70,7 @@ impl Machine {
                 Action::ToCore(core, message) => {
                     let agent = self.nodes[node].cores[core as usize];
                     if let ToCore::Grant { .. } = message
+                        && self.lines[line as usize].0[node].stable.last_level != LastLevel::None
                         && let Some(place) = self.nodes[node].last_level.find(line)
                     {
                         self.nodes[node].last_level.touch(place);
@@ -114,6 +121,10 @@ impl Machine {
         } else {
             out.send_header(u64::from(line), leaves)
         };
+        if let ToHome::Reply { .. } = message {
+            let index = self.lines[line as usize].0[node].active;
+            self.actives[index as usize - 1].completes_at(arrives + self.parameters.interconnect.crossing);
+        }
         let looked_up = match message {
             ToHome::Request { .. } | ToHome::Snoop(_) => self.timing.home_lookup,
             _ => 0,

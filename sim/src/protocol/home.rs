@@ -127,6 +127,8 @@ pub struct Active {
     deferred: Option<Snoop>,
     /// The other node has been answered and has not said yet that it has the answer.
     completing: bool,
+    /// When it will have said so, where that is known before: [`Active::completes_at`].
+    completion: Option<u64>,
     waiting: VecDeque<Waiting>,
 }
 
@@ -135,6 +137,23 @@ impl Active {
     pub fn is_idle(&self) -> bool {
         let nothing = self.running.is_none() && self.serving.is_none() && self.deferred.is_none();
         nothing && !self.completing && self.waiting.is_empty()
+    }
+
+    /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
+    /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
+    /// ([`Active::completes_by`]).
+    pub fn completes_at(&mut self, time: u64) {
+        self.completion = Some(time);
+    }
+
+    /// Whether a reply has been acknowledged by `now` and nobody has said so.
+    pub fn completes_by(&self, now: u64) -> bool {
+        self.completion.is_some_and(|time| time <= now)
+    }
+
+    /// When [`ToHome::Complete`] must be sent because a request waits for it; once.
+    pub fn must_hear_of_completion(&mut self) -> Option<u64> {
+        if self.waiting.is_empty() { None } else { self.completion.take() }
     }
 }
 
@@ -174,11 +193,10 @@ pub fn handle(
         ToHome::Reply { grant, version, data } => {
             let running = handling.active.running.as_mut().expect("a reply answers a request");
             running.reply = Some((grant, version, data));
-            handling.actions.push(Action::ToNode(ToHome::Complete, None));
             handling.advance();
         }
         ToHome::Complete => {
-            handling.active.completing = false;
+            (handling.active.completing, handling.active.completion) = (false, None);
             handling.start_next();
         }
         ToHome::WriteBack { keeps, version } => {

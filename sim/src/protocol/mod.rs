@@ -181,7 +181,8 @@ pub enum ToHome {
         data: bool,
     },
     /// The other node has the reply: the home may go on with the line. Until then it would have to recall what is still on
-    /// its way (QPI and UPI resolve that conflict with an acknowledgement too).
+    /// its way (QPI and UPI resolve that conflict with an acknowledgement too). Whoever delivers a reply sends this, a crossing later;
+    /// it needs no slot of a link, because where nobody waits nothing is sent.
     Complete,
     /// The other node gave back a line that it had changed.
     WriteBack {
