@@ -29,11 +29,28 @@ pub struct Workload {
     pub receive_burst: usize,
 }
 
+/// When packets are due, in an open loop.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// When the first is, in picoseconds.
+    start: u64,
+    /// Picoseconds from each to the next.
+    interval: u64,
+}
+
+impl Pace {
+    /// When a packet is due, by its sequence number.
+    fn due(&self, sequence: u64) -> u64 {
+        self.start + sequence * self.interval
+    }
+}
+
 /// An application that keeps `window` packets in flight: it sends while fewer are, and checks each one that comes back:
 /// its sequence number (order, loss, duplicates) and every word of its payload.
 ///
 /// A closed loop: a slow answer delays the next packet, as it would for a program that waits for answers. Latency is from
-/// just before a burst is written to just after the burst with its answer is received.
+/// just before a burst is written to just after the burst with its answer is received. [`ClosedLoop::paced`] makes an open
+/// loop of it.
 #[derive(Debug)]
 pub struct ClosedLoop<Q> {
     queue: Q,
@@ -42,6 +59,7 @@ pub struct ClosedLoop<Q> {
     /// Packets that were written and did not fit into the ring.
     waiting: [Packet; MOST],
     waiting_count: usize,
+    pace: Option<Pace>,
     /// Room that a burst is received into, and its buffers; kept, because clearing it anew costs more than a packet.
     burst: Box<([Packet; MOST], [Address; MOST])>,
 }
@@ -61,8 +79,17 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             account: Account::default(),
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
+            pace: None,
             burst: Box::new(([Packet::BLANK; MOST], [Address(0); MOST])),
         }
+    }
+
+    /// The same as an open loop: packets are due one `interval` after the other from `start` on, whatever became of those before,
+    /// and latency counts from then. The window still bounds what is in flight; what it holds back is late, and its latency
+    /// says so.
+    pub fn paced(mut self, start: Time, interval: Time) -> ClosedLoop<Q> {
+        self.pace = Some(Pace { start: start.picoseconds(), interval: interval.picoseconds().max(1) });
+        self
     }
 
     /// The queue.
@@ -86,7 +113,12 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let sent = self.send();
         let received = self.receive();
         if sent + received == 0 {
-            self.queue.core().spin();
+            match self.pace {
+                None => self.queue.core().spin(),
+                Some(pace) => {
+                    self.queue.core().spin_until(Time::from_picoseconds(pace.due(self.account.sent)));
+                }
+            }
         }
         received
     }
@@ -108,7 +140,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
     fn send(&mut self) -> usize {
         if self.waiting_count == 0 {
             let room = self.workload.window.saturating_sub(self.account.in_flight()) as usize;
-            let count = room.min(self.workload.transmit_burst);
+            let count = room.min(self.workload.transmit_burst).min(self.due());
             if count == 0 {
                 return 0;
             }
@@ -120,6 +152,15 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         }
         self.waiting_count -= sent;
         sent
+    }
+
+    /// How many packets are due and not sent.
+    #[inline(always)]
+    fn due(&self) -> usize {
+        let Some(pace) = self.pace else { return usize::MAX };
+        let now = self.queue.core().now().picoseconds();
+        let due = now.checked_sub(pace.start).map_or(0, |since| since / pace.interval + 1);
+        due.saturating_sub(self.account.sent) as usize
     }
 
     #[inline(always)]
@@ -134,6 +175,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
             let sequence = self.account.sent;
             let word = pattern(sequence);
+            let now = self.pace.map_or(now, |pace| pace.due(sequence));
             core.write_line(at, &Line([now, sequence, word, word, word, word, word, word]));
             for index in 1..lines {
                 core.write_line(at.lines(index), &Line([word; 8]));

@@ -10,6 +10,9 @@
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `prefetch.rs` | the hardware prefetchers |
+//! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
+//! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
+//! | `device.rs` | what a device behind that link does |
 //!
 //! Everything happens in the total order of [`crate::engine`]. A core is simulated ahead of that order over its own hits,
 //! as far as no message can reach it: until the first message that is on its way to it, and no further than a message takes
@@ -17,26 +20,33 @@
 
 pub(crate) mod access;
 mod agent;
+mod device;
 mod fill;
 mod home;
+pub(crate) mod pcie;
 mod prefetch;
 mod private;
 pub mod tags;
+pub(crate) mod uncached;
 
 use std::collections::VecDeque;
 
-use conic_fabric::{Home, LINE_BYTES, Layout, Line, MemoryType};
+use conic_fabric::{Home, LINE_BYTES, Layout, Line};
 
 use crate::engine::{EventQueue, Key};
 use crate::link::Direction;
 use crate::memory::Memory;
 use crate::parameters::Parameters;
+use crate::pcie::PcieLink;
 use crate::probe::counters::AgentAccesses;
 use crate::protocol::home::{Action, Active, Choices, Right, Stable};
 use crate::protocol::{ToCore, ToHome, Version};
+use slab::Slab;
 
 pub use agent::{Agent, Wait};
+use pcie::{Past, PcieEvent, RootPort};
 use tags::Tags;
+use uncached::Kind;
 
 /// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +77,10 @@ pub(crate) enum Event {
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
     Resume { agent: u16, ticket: u32 },
+    /// A transaction of the PCIe link is a stage further.
+    Pcie(PcieEvent),
+    /// A core's store to a register is done.
+    UncachedStored { agent: u16 },
 }
 
 /// Times of the machine in picoseconds, from its parameters.
@@ -121,7 +135,7 @@ pub struct Machine {
     /// The present: the time of the last event.
     pub(crate) now: u64,
     queue: EventQueue<Event>,
-    /// How many events each source has caused: the nodes, then the agents.
+    /// How many events each source has caused: the nodes, the root port, then the agents.
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) nodes: [Node; 2],
@@ -135,6 +149,11 @@ pub struct Machine {
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
+    /// What each line is to the cores; empty if all are cached memory.
+    kinds: Vec<Kind>,
+    /// What the home agents do past the caches.
+    past: Slab<Past>,
+    port: Option<Box<RootPort>>,
 }
 
 impl Machine {
@@ -143,7 +162,6 @@ impl Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
-            debug_assert!(segment.memory == MemoryType::WriteBack || parameters.pcie.is_some());
             let first = (segment.start.0 / LINE_BYTES) as usize;
             let home = u8::from(segment.home == Home::Nic && parameters.pcie.is_none());
             homes[first..first + segment.bytes.div_ceil(LINE_BYTES) as usize].fill(home);
@@ -164,7 +182,7 @@ impl Machine {
             options,
             now: 0,
             queue: EventQueue::default(),
-            sequences: vec![0; 2],
+            sequences: vec![0; 3],
             agents: Vec::new(),
             actives: Vec::new(),
             free_actives: Vec::new(),
@@ -174,6 +192,12 @@ impl Machine {
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
+            kinds: uncached::kinds(parameters, layout),
+            past: Slab::new(),
+            port: parameters
+                .pcie
+                .as_ref()
+                .map(|pcie| Box::new(RootPort::new(pcie, parameters.cache.device_write_ways))),
         }
     }
 
@@ -222,6 +246,11 @@ impl Machine {
         &self.nodes[node].memory
     }
 
+    /// The PCIe link, where there is one.
+    pub fn pcie_link(&self) -> Option<&PcieLink> {
+        self.port.as_ref().map(|port| &port.link)
+    }
+
     /// Switches the hardware prefetchers of an agent on, as its platform has them, or off.
     pub fn set_prefetchers(&mut self, agent: usize, on: bool) {
         self.agents[agent].prefetchers.set(on);
@@ -244,7 +273,7 @@ impl Machine {
     /// The source number of an agent.
     #[inline]
     pub(crate) fn source_of(agent: usize) -> usize {
-        2 + agent
+        3 + agent
     }
 
     /// Sends a message to a core.
@@ -287,6 +316,11 @@ impl Machine {
             // A message of this very moment is before it.
             return self.queue.first_time().is_none_or(|first| first > time);
         }
+        self.advance_to(time)
+    }
+
+    /// Moves the present to a time, if nothing lies before it.
+    fn advance_to(&mut self, time: u64) -> bool {
         let alone = self.queue.first_time().is_none_or(|first| first > time) && self.ready.is_empty();
         if alone {
             self.now = self.now.max(time);
@@ -307,6 +341,8 @@ impl Machine {
             match event {
                 Event::Home { node, line, message } => self.at_home(node as usize, line, message),
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
+                Event::Pcie(event) => self.at_pcie(event),
+                Event::UncachedStored { agent } => self.uncached_stored(agent as usize),
                 Event::Resume { agent, ticket } => {
                     let this = &mut self.agents[agent as usize];
                     if this.takes_ticket(ticket) {

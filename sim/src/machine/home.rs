@@ -24,10 +24,12 @@ impl Machine {
         let stable = &mut self.lines[at].0[node].stable;
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
+        let by_device = message == ToHome::TakeEffect;
+        let latest = &mut self.latest[at];
         if active.completes_by(self.now) {
-            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, &mut self.actions);
+            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, latest, &mut self.actions);
         }
-        home::handle(is_home, &self.choices, stable, active, message, &mut self.actions);
+        home::handle(is_home, &self.choices, stable, active, message, latest, &mut self.actions);
         let after = stable.last_level;
         self.send(node, line);
         let active = &mut self.actives[index as usize - 1];
@@ -38,12 +40,13 @@ impl Machine {
             self.free_actives.push(index);
         }
         if (before == LastLevel::None) != (after == LastLevel::None) {
-            self.keep_last_level(node, line, after != LastLevel::None);
+            self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
     }
 
-    /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up.
-    fn keep_last_level(&mut self, node: usize, line: u32, keep: bool) {
+    /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a
+    /// device writes goes into some of the ways only.
+    fn keep_last_level(&mut self, node: usize, line: u32, keep: bool, by_device: bool) {
         let this = &mut self.nodes[node];
         if !keep {
             if let Some(place) = this.last_level.find(line) {
@@ -51,8 +54,10 @@ impl Machine {
             }
             return;
         }
+        let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
         let lines = &self.lines;
-        let inserted = this.last_level.insert(line, |candidate| lines[candidate as usize].0[node].active == 0);
+        let inserted =
+            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].0[node].active == 0);
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
@@ -89,7 +94,9 @@ impl Machine {
                 Action::WriteMemory => {
                     self.nodes[node].memory.write(u64::from(line), self.now);
                 }
-                Action::ToDevice(..) => {}
+                Action::ToDevice(request, _) => self.answer_device(line, request),
+                Action::Written(write) => self.written(line, write),
+                Action::Ready(write) => self.write_is_ready(write),
             }
         }
         self.actions = actions;

@@ -77,6 +77,21 @@ pub enum Action {
     ReadLastLevel,
     /// It writes memory.
     WriteMemory,
+    /// An ordered write may take effect: nobody else has a copy, or can get one before.
+    Ready(u32),
+    /// The write that a `WriteCache` or `WriteMemory` request named takes effect: the line has its data from now on.
+    Written(u32),
+}
+
+/// Whether a write waits for [`ToHome::TakeEffect`] before it takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Order {
+    /// No: it takes effect as soon as it can.
+    Free,
+    /// Yes, and it could not take effect yet.
+    Ordered,
+    /// Yes, and it has been said that it could.
+    Ready,
 }
 
 /// A request that is under way.
@@ -85,7 +100,8 @@ struct Running {
     asker: Asker,
     ask: Ask,
     has_data: bool,
-    version: Version,
+    write: u32,
+    order: Order,
     /// Cores whose answers are awaited.
     cores: u64,
     /// The other node's answer to a snoop is awaited.
@@ -115,7 +131,8 @@ struct Waiting {
     asker: Asker,
     ask: Ask,
     has_data: bool,
-    version: Version,
+    write: u32,
+    order: Order,
 }
 
 /// What is under way for a line in a node.
@@ -155,6 +172,18 @@ impl Active {
     pub fn must_hear_of_completion(&mut self) -> Option<u64> {
         if self.waiting.is_empty() { None } else { self.completion.take() }
     }
+
+    /// Lets a test rename the versions that are on their way through it.
+    #[cfg(test)]
+    pub(super) fn change_versions(&mut self, change: &mut impl FnMut(&mut Version)) {
+        let served = self.serving.iter_mut().filter_map(|serving| serving.from_core.as_mut());
+        let running = self.running.iter_mut().flat_map(|running| {
+            let found = running.from_core.iter_mut().chain(&mut running.from_node);
+            let reply = running.reply.iter_mut().map(|(_, version, _)| version);
+            found.map(|found| &mut found.version).chain(reply)
+        });
+        served.map(|found| &mut found.version).chain(running).for_each(change);
+    }
 }
 
 /// A node's view of a line while a message is handled.
@@ -163,11 +192,13 @@ struct Handling<'a> {
     choices: &'a Choices,
     stable: &'a mut Stable,
     active: &'a mut Active,
+    newest: &'a mut Version,
     actions: &'a mut Vec<Action>,
 }
 
 /// Handles a message about a line in one node: `is_home` if the line's home is there. What follows is appended to `actions`,
-/// in the order in which it must be sent.
+/// in the order in which it must be sent. `newest` is the line's newest version; a write past the caches that takes effect
+/// makes the next.
 ///
 /// # Panics
 ///
@@ -178,13 +209,25 @@ pub fn handle(
     stable: &mut Stable,
     active: &mut Active,
     message: ToHome,
+    newest: &mut Version,
     actions: &mut Vec<Action>,
 ) {
-    let mut handling = Handling { is_home, choices, stable, active, actions };
+    let mut handling = Handling { is_home, choices, stable, active, newest, actions };
     match message {
-        ToHome::Request { asker, ask, has_data, version } => {
-            handling.active.waiting.push_back(Waiting { asker, ask, has_data, version });
+        ToHome::Request { asker, ask, has_data, write } => {
+            handling.active.waiting.push_back(Waiting { asker, ask, has_data, write, order: Order::Free });
             handling.start_next();
+        }
+        ToHome::OrderedWrite { request, ask, write } => {
+            let asker = Asker::Device(request);
+            handling.active.waiting.push_back(Waiting { asker, ask, has_data: false, write, order: Order::Ordered });
+            handling.start_next();
+        }
+        ToHome::TakeEffect => {
+            let running = handling.active.running.as_mut().expect("an ordered write takes effect");
+            debug_assert!(running.order == Order::Ready, "only a write that is ready takes effect");
+            running.order = Order::Free;
+            handling.advance();
         }
         ToHome::Evicted { core, dirty, version } => handling.evicted(core, dirty, version),
         ToHome::CoreFound { core, found } => handling.core_found(core, found),
@@ -250,12 +293,13 @@ impl Handling<'_> {
 
     /// Starts a request: asks those who may have the line.
     fn start(&mut self, next: Waiting) {
-        let Waiting { asker, ask, has_data, version } = next;
+        let Waiting { asker, ask, has_data, write, order } = next;
         let mut running = Running {
             asker,
             ask,
             has_data,
-            version,
+            write,
+            order,
             cores: 0,
             node: false,
             asked_home: false,
@@ -410,7 +454,7 @@ impl Handling<'_> {
     fn snooped(&mut self, snoop: Snoop) {
         debug_assert!(!self.is_home && self.active.deferred.is_none() && self.active.serving.is_none());
         match &self.active.running {
-            Some(running) if !running.asked_home => self.active.deferred = Some(snoop),
+            Some(running) if !running.asked_home || running.order == Order::Ready => self.active.deferred = Some(snoop),
             _ => {
                 self.serve(snoop);
                 self.start_next();
@@ -489,6 +533,11 @@ impl Handling<'_> {
         } else if self.is_home && self.lacks_data(&running) {
             self.actions.push(Action::ReadMemory);
             self.active.running = Some(Running { memory_awaited: true, ..running });
+        } else if running.order != Order::Free {
+            if running.order == Order::Ordered {
+                self.actions.push(Action::Ready(running.write));
+            }
+            self.active.running = Some(Running { order: Order::Ready, ..running });
         } else {
             self.finish(&running);
             self.start_next();
@@ -500,7 +549,8 @@ impl Handling<'_> {
     }
 
     fn lacks_data(&self, running: &Running) -> bool {
-        let from_node = running.from_node.is_some_and(|found| found.was != Copy::Invalid);
+        // A clean line does not travel with the answer to a snoop: memory has it too.
+        let from_node = running.from_node.is_some_and(|found| found.was == Copy::Modified);
         !running.memory_read && !from_node && !self.has_local_data(running) && self.needs_data(running)
     }
 
@@ -517,11 +567,14 @@ impl Handling<'_> {
 
     fn ask_home(&mut self, mut running: Running) {
         running.asked_home = true;
+        if let Some(found) = running.from_core.filter(|found| found.was == Copy::Modified) {
+            // A write to memory has taken the line from its cores. Until it takes effect, a snoop must find what they wrote.
+            (self.stable.last_level, self.stable.last_level_version) = (LastLevel::Dirty, found.version);
+        }
         let ask = if running.ask == Ask::WriteCache { Ask::OwnWhole } else { running.ask };
         let has_data = self.stable.right == Right::Shared
             && (self.has_local_data(&running) || self.stable.copies & core_bit(running.asker) != 0);
-        let version = running.version;
-        let request = ToHome::Request { asker: Asker::Node, ask, has_data, version };
+        let request = ToHome::Request { asker: Asker::Node, ask, has_data, write: running.write };
         self.actions.push(Action::ToNode(request, Some((running.asker, running.ask))));
         self.active.running = Some(running);
         if let Some(snoop) = self.active.deferred.take() {
@@ -538,23 +591,31 @@ impl Handling<'_> {
             }
             Ask::Own | Ask::OwnWhole => self.finish_own(running),
             Ask::WriteCache => {
+                let version = self.take_effect(running.write);
                 let stable = &mut *self.stable;
-                (stable.last_level, stable.last_level_version) = (LastLevel::Dirty, running.version);
+                (stable.last_level, stable.last_level_version) = (LastLevel::Dirty, version);
                 stable.right = Right::Exclusive;
-                self.answer(running, Copy::Invalid, running.version, false);
+                self.answer(running, Copy::Invalid, version, false);
             }
             Ask::WriteMemory => {
                 self.stable.last_level = LastLevel::None;
                 if self.is_home {
                     self.stable.right = Right::Exclusive;
-                    self.stable.memory_version = running.version;
+                    self.stable.memory_version = self.take_effect(running.write);
                     self.actions.push(Action::WriteMemory);
                 } else {
                     self.stable.right = Right::None;
                 }
-                self.answer(running, Copy::Invalid, running.version, false);
+                self.answer(running, Copy::Invalid, *self.newest, false);
             }
         }
+    }
+
+    /// A write past the caches takes effect: only now is it known which write of the line it is.
+    fn take_effect(&mut self, write: u32) -> Version {
+        *self.newest = self.newest.wrapping_add(1);
+        self.actions.push(Action::Written(write));
+        *self.newest
     }
 
     /// The data that was found, and whether memory is older.
@@ -571,7 +632,7 @@ impl Handling<'_> {
             return (stable.last_level_version, last_level_dirty);
         }
         match running.from_node {
-            Some(found) if found.was != Copy::Invalid => (found.version, found.was == Copy::Modified),
+            Some(found) if found.was == Copy::Modified => (found.version, true),
             _ => (stable.memory_version, false),
         }
     }

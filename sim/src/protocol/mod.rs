@@ -44,6 +44,8 @@
 //! | the other node | let a snoop wait for its own request | the home answers that request after the snoop |
 
 pub mod cache;
+#[cfg(test)]
+mod explore;
 pub mod home;
 
 /// The number of writes that a copy of a line has seen: what stands for its data, so that every access can be checked.
@@ -83,7 +85,7 @@ pub enum Ask {
     OwnWhole,
     /// A device reads, without keeping a copy.
     ReadCurrent,
-    /// A device writes into the last-level cache; its version is in the request.
+    /// A device writes a whole line into the last-level cache.
     WriteCache,
     /// A whole line is written to memory past the caches.
     WriteMemory,
@@ -140,7 +142,7 @@ pub struct Found {
 /// A message to a node's home agents, about one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToHome {
-    /// A request. `has_data`: the other node, asking to own, has a clean copy. `version`: what it writes.
+    /// A request. `has_data`: the other node, asking to own, has a clean copy.
     Request {
         /// Who asks.
         asker: Asker,
@@ -148,9 +150,21 @@ pub enum ToHome {
         ask: Ask,
         /// The asker has the data already.
         has_data: bool,
-        /// What it writes, where it writes.
-        version: Version,
+        /// Which write past the caches it is; whoever made it keeps the data until [`home::Action::Written`] names it.
+        write: u32,
     },
+    /// A device's request to write that takes effect only when [`ToHome::TakeEffect`] says so, because the writes that its
+    /// link brought before must be seen first. Until then it keeps the line from everybody else.
+    OrderedWrite {
+        /// The device's request.
+        request: u16,
+        /// `WriteCache` or `WriteMemory`.
+        ask: Ask,
+        /// Which write it is.
+        write: u32,
+    },
+    /// The ordered write for which [`home::Action::Ready`] was said takes effect.
+    TakeEffect,
     /// A core gave up its copy.
     Evicted {
         /// The core.

@@ -187,6 +187,10 @@ fn application<'a>(
         receive_burst: question.receive_burst,
     };
     let mut application = ClosedLoop::new(queue, workload);
+    if let Some(rate) = question.offered {
+        let interval = Time::from_picoseconds((1e12 / rate) as u64);
+        application = application.paced(now(core), interval);
+    }
     let (warm, measured) = question.packets;
     while application.account().received() < warm {
         application.step();

@@ -1,0 +1,256 @@
+//! What may happen next in the small machine, and what follows.
+
+use crate::protocol::cache;
+use crate::protocol::home::{self, Action, Choices, LastLevel};
+use crate::protocol::{Ask, Asker, Copy, ToCore, ToHome};
+
+use super::mutation::Mutation;
+use super::state::{NEWEST, OLD, RECENT, Setting, State};
+
+/// Something that may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A core's program needs a line: for a load, a store, a store of the whole line, a write past the caches.
+    Access(u8, u8, Ask),
+    /// A core gives its copy up.
+    Evict(u8, u8),
+    /// A node's last-level cache gives its copy up.
+    EvictLastLevel(u8),
+    /// The device asks.
+    Device(Ask),
+    /// The device's request arrives.
+    DeviceRequest,
+    /// A core's message arrives at its home agents: the how-manieth on its way.
+    FromCore(u8, u8, u8),
+    /// A message arrives at a core.
+    ToCore(u8, u8),
+    /// A message of this node arrives at the other: the how-manieth on its way.
+    Cross(u8, u8),
+    /// Memory answers.
+    Memory(u8),
+    /// The last-level cache answers.
+    LastLevel(u8),
+}
+
+/// Whether a message has to be looked up in the home agents' pipeline first: one without may overtake it.
+fn is_looked_up(message: &ToHome) -> bool {
+    matches!(message, ToHome::Request { .. } | ToHome::Snoop(_))
+}
+
+/// Which of the messages on a channel may be the next to arrive: the first; and the first that is not looked up, if all
+/// before it are.
+fn first_to_arrive(channel: &[ToHome]) -> impl Iterator<Item = u8> {
+    let overtaking = channel.iter().position(|message| !is_looked_up(message)).filter(|&at| at > 0);
+    (!channel.is_empty()).then_some(0).into_iter().chain(overtaking.map(|at| at as u8))
+}
+
+/// The messages that may arrive.
+pub fn deliveries(setting: &Setting, state: &State, steps: &mut Vec<Step>) {
+    for (at, node) in state.nodes.iter().enumerate() {
+        let at = at as u8;
+        for (core, this) in node.cores.iter().enumerate() {
+            let core = core as u8;
+            steps.extend(first_to_arrive(&this.to_home).map(|place| Step::FromCore(at, core, place)));
+            if !this.from_home.is_empty() {
+                steps.push(Step::ToCore(at, core));
+            }
+        }
+        steps.extend(first_to_arrive(&node.out).map(|place| Step::Cross(at, place)));
+        if node.memory_reads > 0 {
+            steps.push(Step::Memory(at));
+        }
+        if node.last_level_reads > 0 {
+            steps.push(Step::LastLevel(at));
+        }
+    }
+    if setting.device.is_some() && state.device.request.is_some() {
+        steps.push(Step::DeviceRequest);
+    }
+}
+
+/// What programs and caches may do of themselves.
+pub fn initiatives(setting: &Setting, state: &State, steps: &mut Vec<Step>) {
+    for (at, node) in state.nodes.iter().enumerate() {
+        let number = at as u8;
+        for (core, this) in node.cores.iter().enumerate().filter(|(_, this)| this.pending.is_none()) {
+            let core = core as u8;
+            if this.held.copy == Copy::Invalid {
+                steps.push(Step::Access(number, core, Ask::Read));
+            } else {
+                steps.push(Step::Evict(number, core));
+            }
+            steps.push(Step::Access(number, core, Ask::Own));
+            if setting.past_caches {
+                steps.push(Step::Access(number, core, Ask::OwnWhole));
+                steps.push(Step::Access(number, core, Ask::WriteMemory));
+            }
+        }
+        if node.active.is_idle() && node.stable.last_level != LastLevel::None {
+            steps.push(Step::EvictLastLevel(number));
+        }
+    }
+    if setting.device.is_some() && state.device.pending.is_none() {
+        steps.extend([Ask::ReadCurrent, Ask::WriteCache, Ask::WriteMemory].map(Step::Device));
+    }
+}
+
+/// A state that changes, and what is the same for all states.
+pub struct Change<'a> {
+    pub setting: &'a Setting,
+    pub mutation: Mutation,
+    pub state: &'a mut State,
+}
+
+impl Change<'_> {
+    /// Takes a step; says what is wrong with it, if something is.
+    pub fn take(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Access(node, core, ask) => self.access(node.into(), core.into(), ask),
+            Step::Evict(node, core) => {
+                let this = &mut self.state.nodes[usize::from(node)].cores[usize::from(core)];
+                let held = std::mem::take(&mut this.held);
+                let dirty = held.copy == Copy::Modified;
+                this.to_home.push(self.mutation.evicted(ToHome::Evicted { core, dirty, version: held.version }));
+                Ok(())
+            }
+            Step::EvictLastLevel(node) => {
+                let mut actions = Vec::new();
+                let at = usize::from(node);
+                home::evict_last_level(at == 0, &mut self.state.nodes[at].stable, &mut actions);
+                self.act(at, actions)
+            }
+            Step::Device(ask) => {
+                let asker = Asker::Device(0);
+                self.state.device.pending = Some(ask);
+                self.state.device.request = Some(ToHome::Request { asker, ask, has_data: false, write: 0 });
+                Ok(())
+            }
+            Step::DeviceRequest => {
+                let request = self.state.device.request.take().expect("the device has asked");
+                self.at_home(self.setting.device.expect("there is a device"), request)
+            }
+            Step::FromCore(node, core, place) => {
+                let at = usize::from(node);
+                let message = self.state.nodes[at].cores[usize::from(core)].to_home.remove(place.into());
+                self.at_home(at, message)
+            }
+            Step::ToCore(node, core) => self.at_core(node.into(), core.into()),
+            Step::Cross(from, place) => {
+                let message = self.state.nodes[usize::from(from)].out.remove(place.into());
+                self.at_home(1 - usize::from(from), message)
+            }
+            Step::Memory(node) => {
+                self.state.nodes[usize::from(node)].memory_reads -= 1;
+                self.at_home(node.into(), ToHome::Memory)
+            }
+            Step::LastLevel(node) => {
+                self.state.nodes[usize::from(node)].last_level_reads -= 1;
+                self.at_home(node.into(), ToHome::LastLevel)
+            }
+        }
+    }
+
+    /// A core's program needs the line: it hits, or it asks.
+    fn access(&mut self, node: usize, core: usize, ask: Ask) -> Result<(), String> {
+        let this = &mut self.state.nodes[node].cores[core];
+        if matches!(ask, Ask::Own | Ask::OwnWhole) && this.held.copy >= Copy::Exclusive {
+            self.write(node, core);
+            return Ok(());
+        }
+        this.pending = Some(ask);
+        this.to_home.push(ToHome::Request { asker: Asker::Core(core as u8), ask, has_data: false, write: 0 });
+        Ok(())
+    }
+
+    /// A core that owns the line writes it.
+    fn write(&mut self, node: usize, core: usize) {
+        let held = &mut self.state.nodes[node].cores[core].held;
+        (held.copy, held.version) = (Copy::Modified, NEWEST + 1);
+        self.state.rename_versions(NEWEST + 1);
+    }
+
+    fn at_core(&mut self, node: usize, core: usize) -> Result<(), String> {
+        let this = &mut self.state.nodes[node].cores[core];
+        match this.from_home.remove(0) {
+            ToCore::Snoop(snoop) => {
+                let found = self.mutation.found(cache::snooped(&mut this.held, self.mutation.core_snoop(snoop)));
+                this.to_home.push(ToHome::CoreFound { core: core as u8, found });
+                Ok(())
+            }
+            ToCore::Grant { copy, version, data } => {
+                let ask = this.pending.take().ok_or("a grant that nobody asked for")?;
+                let has = this.held.copy != Copy::Invalid;
+                if !data && ask == Ask::Own && !has {
+                    return Err(format!("core {core} of node {node} is granted {copy:?} without data and has none"));
+                }
+                if (ask == Ask::WriteMemory) != (copy == Copy::Invalid) {
+                    return Err(format!("core {core} of node {node} asked for {ask:?} and is granted {copy:?}"));
+                }
+                let version = if data { version } else { this.held.version };
+                cache::granted(&mut this.held, copy, version);
+                if ask == Ask::OwnWhole {
+                    // It has no data but what it writes.
+                    self.write(node, core);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn at_home(&mut self, at: usize, message: ToHome) -> Result<(), String> {
+        let node = &mut self.state.nodes[at];
+        let mut actions = Vec::new();
+        let mut newest = NEWEST;
+        let before = node.stable;
+        let choices: &Choices = &self.setting.choices;
+        self.mutation.before(at, &message, &mut node.active);
+        if let ToHome::Reply { .. } = message {
+            // Whoever delivers a reply acknowledges it.
+            node.out.push(ToHome::Complete);
+        }
+        home::handle(at == 0, choices, &mut node.stable, &mut node.active, message, &mut newest, &mut actions);
+        self.mutation.after(at, &before, &mut node.stable, &mut actions);
+        self.act(at, actions)?;
+        if newest != NEWEST {
+            self.state.rename_versions(newest);
+        }
+        Ok(())
+    }
+
+    /// Does what a node's home agents have decided. A message without data names no version.
+    fn act(&mut self, at: usize, actions: Vec<Action>) -> Result<(), String> {
+        for action in actions {
+            let node = &mut self.state.nodes[at];
+            match action {
+                Action::ToCore(core, mut message) => {
+                    if let ToCore::Grant { version, data: false, .. } = &mut message {
+                        *version = OLD;
+                    }
+                    node.cores[usize::from(core)].from_home.push(message);
+                }
+                Action::ToNode(mut message, _) => {
+                    match &mut message {
+                        ToHome::Reply { version, data: false, .. } => *version = OLD,
+                        ToHome::NodeFound(found) if found.was != Copy::Modified => found.version = OLD,
+                        _ => {}
+                    }
+                    node.out.push(message);
+                }
+                Action::ToDevice(_, version) => {
+                    let ask = self.state.device.pending.take().ok_or("the device is answered without having asked")?;
+                    if ask == Ask::ReadCurrent {
+                        if version < RECENT {
+                            return Err("the device reads what was old before it asked".to_owned());
+                        }
+                        self.state.rename_versions(NEWEST);
+                    }
+                }
+                Action::ReadMemory => node.memory_reads += 1,
+                Action::ReadLastLevel => node.last_level_reads += 1,
+                Action::WriteMemory | Action::Written(_) => {}
+                Action::Ready(_) => return Err("a write is ready that was not asked for in order".to_owned()),
+            }
+        }
+        Ok(())
+    }
+}
