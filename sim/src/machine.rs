@@ -111,6 +111,8 @@ pub struct Machine {
     pub(crate) choices: Choices,
     /// The present: the time of the last event.
     pub(crate) now: u64,
+    /// When a run is stopped.
+    pub(crate) limit: u64,
     queue: EventQueue<Event>,
     /// How many events each source has caused: the nodes, then the agents.
     sequences: Vec<u64>,
@@ -153,6 +155,7 @@ impl Machine {
             parameters: parameters.clone(),
             options,
             now: 0,
+            limit: u64::MAX,
             queue: EventQueue::default(),
             sequences: vec![0; 2],
             agents: Vec::new(),
@@ -273,7 +276,9 @@ impl Machine {
             // A message of this very moment is before it.
             return self.queue.first().is_none_or(|first| first.time > time);
         }
-        let alone = self.queue.first().is_none_or(|first| first.time > time) && self.ready.is_empty();
+        // Nobody else would stop a program that goes on by itself for ever.
+        let in_time = time <= self.limit;
+        let alone = in_time && self.queue.first().is_none_or(|first| first.time > time) && self.ready.is_empty();
         if alone {
             self.now = self.now.max(time);
         }
