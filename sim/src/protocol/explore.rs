@@ -11,9 +11,11 @@
 //! | `step.rs` | what may happen next, and what follows |
 //! | `invariants.rs` | what holds in every state, and what when nothing is on its way |
 //! | `search.rs` | the search, and whether everything comes to rest |
+//! | `messages.rs` | the messages between the nodes for each access in each state |
 //! | `mutation.rs` | mistakes to plant, each of which the search must find |
 
 mod invariants;
+mod messages;
 mod mutation;
 mod search;
 mod state;
