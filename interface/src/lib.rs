@@ -5,3 +5,4 @@ pub mod cachable_queue;
 pub mod ccnic;
 pub mod fastforward;
 pub mod ring;
+pub mod work;

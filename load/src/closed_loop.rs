@@ -6,6 +6,13 @@ use conic_interface::burst::{HostQueue, Packet, fetch_ahead};
 use crate::Account;
 use crate::account::pattern;
 
+/// Cycles that the application works for a packet, besides writing or reading its lines: its pattern, its sequence number, its
+/// place in the account. Scaled as [`conic_interface::work`] says.
+const WORK_A_PACKET: u32 = 10;
+
+/// Cycles that comparing or filling a line takes.
+const WORK_A_LINE: u32 = 2;
+
 /// Most packets in one burst.
 const MOST: usize = 256;
 
@@ -22,11 +29,28 @@ pub struct Workload {
     pub receive_burst: usize,
 }
 
+/// When packets are due, in an open loop.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// When the first is, in picoseconds.
+    start: u64,
+    /// Picoseconds from each to the next.
+    interval: u64,
+}
+
+impl Pace {
+    /// When a packet is due, by its sequence number.
+    fn due(&self, sequence: u64) -> u64 {
+        self.start + sequence * self.interval
+    }
+}
+
 /// An application that keeps `window` packets in flight: it sends while fewer are, and checks each one that comes back:
 /// its sequence number (order, loss, duplicates) and every word of its payload.
 ///
 /// A closed loop: a slow answer delays the next packet, as it would for a program that waits for answers. Latency is from
-/// just before a burst is written to just after the burst with its answer is received.
+/// just before a burst is written to just after the burst with its answer is received. [`ClosedLoop::paced`] makes an open
+/// loop of it.
 #[derive(Debug)]
 pub struct ClosedLoop<Q> {
     queue: Q,
@@ -35,6 +59,7 @@ pub struct ClosedLoop<Q> {
     /// Packets that were written and did not fit into the ring.
     waiting: [Packet; MOST],
     waiting_count: usize,
+    pace: Option<Pace>,
     /// Room that a burst is received into, and its buffers; kept, because clearing it anew costs more than a packet.
     burst: Box<([Packet; MOST], [Address; MOST])>,
 }
@@ -54,8 +79,17 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             account: Account::default(),
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
+            pace: None,
             burst: Box::new(([Packet::BLANK; MOST], [Address(0); MOST])),
         }
+    }
+
+    /// The same as an open loop: packets are due one `interval` after the other from `start` on, whatever became of those before,
+    /// and latency counts from then. The window still bounds what is in flight; what it holds back is late, and its latency
+    /// says so.
+    pub fn paced(mut self, start: Time, interval: Time) -> ClosedLoop<Q> {
+        self.pace = Some(Pace { start: start.picoseconds(), interval: interval.picoseconds().max(1) });
+        self
     }
 
     /// The queue.
@@ -79,7 +113,12 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let sent = self.send();
         let received = self.receive();
         if sent + received == 0 {
-            self.queue.core().spin();
+            match self.pace {
+                None => self.queue.core().spin(),
+                Some(pace) => {
+                    self.queue.core().spin_until(Time::from_picoseconds(pace.due(self.account.sent)));
+                }
+            }
         }
         received
     }
@@ -101,7 +140,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
     fn send(&mut self) -> usize {
         if self.waiting_count == 0 {
             let room = self.workload.window.saturating_sub(self.account.in_flight()) as usize;
-            let count = room.min(self.workload.transmit_burst);
+            let count = room.min(self.workload.transmit_burst).min(self.due());
             if count == 0 {
                 return 0;
             }
@@ -115,6 +154,15 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         sent
     }
 
+    /// How many packets are due and not sent.
+    #[inline(always)]
+    fn due(&self) -> usize {
+        let Some(pace) = self.pace else { return usize::MAX };
+        let now = self.queue.core().now().picoseconds();
+        let due = now.checked_sub(pace.start).map_or(0, |since| since / pace.interval + 1);
+        due.saturating_sub(self.account.sent) as usize
+    }
+
     #[inline(always)]
     fn write(&mut self, count: usize) {
         let size = self.workload.packet_size;
@@ -123,9 +171,11 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let core = self.queue.core();
         let now = core.now().picoseconds();
         let lines = lines_of(u64::from(size));
+        core.work((WORK_A_PACKET + WORK_A_LINE * lines as u32) * count as u32);
         for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
             let sequence = self.account.sent;
             let word = pattern(sequence);
+            let now = self.pace.map_or(now, |pace| pace.due(sequence));
             core.write_line(at, &Line([now, sequence, word, word, word, word, word, word]));
             for index in 1..lines {
                 core.write_line(at.lines(index), &Line([word; 8]));
@@ -143,6 +193,8 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         if count == 0 {
             return 0;
         }
+        let lines = lines_of(u64::from(self.workload.packet_size)) as u32;
+        self.queue.core().work((WORK_A_PACKET + WORK_A_LINE * lines) * count as u32);
         let (mut same_stamp, mut stamp) = (0, 0);
         let mut difference = Line::ZERO;
         let now = self.queue.core().now().picoseconds();

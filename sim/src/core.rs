@@ -6,6 +6,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use corosensei::Yielder;
 
 use crate::machine::access::{Step, Use, WHOLE};
+use crate::machine::uncached::Kind;
 use crate::machine::{Machine, Wait};
 use crate::protocol::Ask;
 
@@ -119,6 +120,15 @@ impl<'a> SimCore<'a> {
         self.until_done(|machine, agent, _| machine.prefetch(agent, line_of(at), ask, costs));
     }
 
+    /// Loads a whole line of a device's registers at once, as a vector register does.
+    pub fn register_read_line(&self, at: Address) -> Line {
+        self.load_register(at, LINE_BYTES as u32)
+    }
+
+    fn load_register(&self, at: Address, length: u32) -> Line {
+        self.until_done(|machine, agent, _| machine.load_register(agent, at.0, length))
+    }
+
     fn pause(&self, until: u64) {
         let mut machine = self.machine.borrow_mut();
         loop {
@@ -226,6 +236,12 @@ impl Core for SimCore<'_> {
             self.write(line, bytes, &Line::from_bytes(&data));
         }
     }
+    fn write_nontemporal(&self, at: Address, from: &[Line]) {
+        for (index, line) in from.iter().enumerate() {
+            let at = line_of(at.lines(index as u64));
+            self.until_done(|machine, agent, _| machine.store_nontemporal(agent, at, line));
+        }
+    }
     fn prefetch_read(&self, at: Address) {
         self.ask(at, Ask::Read, true);
     }
@@ -237,6 +253,16 @@ impl Core for SimCore<'_> {
     }
     fn full_fence(&self) {
         self.until_done(|machine, agent, _| machine.fence(agent));
+        self.fence();
+    }
+    fn fence(&self) {
+        self.until_done(|machine, agent, _| machine.store_fence(agent));
+    }
+    fn register_read(&self, at: Address) -> u64 {
+        if self.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
+            return self.load_acquire(at);
+        }
+        self.load_register(at, 8).0[word_of(at)]
     }
     fn spin(&self) {
         self.pause(u64::MAX);

@@ -2,6 +2,7 @@
 
 pub mod core;
 pub mod credits;
+pub mod device;
 pub mod engine;
 pub mod link;
 pub mod machine;
@@ -15,6 +16,7 @@ pub mod setup;
 pub mod simulation;
 
 pub use core::SimCore;
+pub use device::SimDevice;
 pub use machine::Options;
 pub use parameters::Parameters;
 pub use setup::SetupCore;

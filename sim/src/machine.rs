@@ -10,6 +10,10 @@
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `prefetch.rs` | the hardware prefetchers |
+//! | `recorder.rs` | what a traced run writes down |
+//! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
+//! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
+//! | `device.rs` | what a device behind that link does |
 //!
 //! Everything happens in the total order of [`crate::engine`]. A core is simulated ahead of that order over its own hits,
 //! as far as no message can reach it: until the first message that is on its way to it, and no further than a message takes
@@ -17,26 +21,35 @@
 
 pub(crate) mod access;
 mod agent;
+mod device;
 mod fill;
 mod home;
+pub(crate) mod pcie;
 mod prefetch;
 mod private;
+mod recorder;
 pub mod tags;
+pub(crate) mod uncached;
 
 use std::collections::VecDeque;
 
-use conic_fabric::{Home, LINE_BYTES, Layout, Line, MemoryType};
+use conic_fabric::{Home, LINE_BYTES, Layout, Line};
 
 use crate::engine::{EventQueue, Key};
 use crate::link::Direction;
 use crate::memory::Memory;
 use crate::parameters::Parameters;
+use crate::pcie::PcieLink;
 use crate::probe::counters::AgentAccesses;
-use crate::protocol::home::{Action, Active, Choices, Stable};
+use crate::protocol::home::{Action, Active, Choices, Right, Stable};
 use crate::protocol::{ToCore, ToHome, Version};
+use slab::Slab;
 
 pub use agent::{Agent, Wait};
+use pcie::{Past, PcieEvent, RootPort};
+use recorder::Recorder;
 use tags::Tags;
+use uncached::Kind;
 
 /// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +80,10 @@ pub(crate) enum Event {
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
     Resume { agent: u16, ticket: u32 },
+    /// A transaction of the PCIe link is a stage further.
+    Pcie(PcieEvent),
+    /// A core's store to a register is done.
+    UncachedStored { agent: u16 },
 }
 
 /// Times of the machine in picoseconds, from its parameters.
@@ -88,15 +105,24 @@ pub(crate) struct Timing {
     pub work_thousand: u64,
 }
 
-/// One node: its view of every line, its last-level cache and memory, and its way to the other node.
+/// Both nodes' views of a line, side by side: what happens to a line happens in both.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(crate) struct LineStates(pub [LineState; 2]);
+
+/// A node's view of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineState {
+    pub stable: Stable,
+    /// One more than the place of what is under way for it; zero if nothing is.
+    pub active: u32,
+}
+
+/// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub lines: Vec<Stable>,
-    /// For each line, one more than the place of what is under way for it.
-    pub active: Vec<u32>,
     pub last_level: Tags,
     pub memory: Memory,
-    pub directory_writes: u64,
     pub out: Direction,
     /// The agents that are its cores.
     pub cores: Vec<u16>,
@@ -114,10 +140,11 @@ pub struct Machine {
     /// When a run is stopped.
     pub(crate) limit: u64,
     queue: EventQueue<Event>,
-    /// How many events each source has caused: the nodes, then the agents.
+    /// How many events each source has caused: the nodes, the root port, then the agents.
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) nodes: [Node; 2],
+    pub(crate) lines: Vec<LineStates>,
     actives: Vec<Active>,
     free_actives: Vec<u32>,
     /// For each line, its home.
@@ -127,7 +154,15 @@ pub struct Machine {
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
-    pub(crate) layout: Layout,
+    /// The region's segments: the first line of each, and its name.
+    segments: Vec<(u64, String)>,
+    /// Writes down what happens, where somebody wants to see it.
+    pub(crate) recorder: Option<Box<Recorder>>,
+    /// What each line is to the cores; empty if all are cached memory.
+    kinds: Vec<Kind>,
+    /// What the home agents do past the caches.
+    past: Slab<Past>,
+    port: Option<Box<RootPort>>,
 }
 
 impl Machine {
@@ -136,7 +171,6 @@ impl Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
-            debug_assert!(segment.memory == MemoryType::WriteBack || parameters.pcie.is_some());
             let first = (segment.start.0 / LINE_BYTES) as usize;
             let home = u8::from(segment.home == Home::Nic && parameters.pcie.is_none());
             homes[first..first + segment.bytes.div_ceil(LINE_BYTES) as usize].fill(home);
@@ -151,13 +185,14 @@ impl Machine {
                 directory_write: protocol.directory_write,
                 speculative_memory_read: protocol.speculative_memory_read,
             },
-            nodes: [0, 1].map(|node| Node::new(parameters, &homes, node)),
+            nodes: [0, 1].map(|_| Node::new(parameters)),
+            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
             parameters: parameters.clone(),
             options,
             now: 0,
             limit: u64::MAX,
             queue: EventQueue::default(),
-            sequences: vec![0; 2],
+            sequences: vec![0; 3],
             agents: Vec::new(),
             actives: Vec::new(),
             free_actives: Vec::new(),
@@ -167,7 +202,14 @@ impl Machine {
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
-            layout: layout.clone(),
+            segments: layout.segments().iter().map(|one| (one.start.0 / LINE_BYTES, one.name.clone())).collect(),
+            recorder: None,
+            kinds: uncached::kinds(parameters, layout),
+            past: Slab::new(),
+            port: parameters
+                .pcie
+                .as_ref()
+                .map(|pcie| Box::new(RootPort::new(pcie, parameters.cache.device_write_ways))),
         }
     }
 
@@ -211,6 +253,16 @@ impl Machine {
         &self.nodes[from].out
     }
 
+    /// The memory of a node.
+    pub fn memory(&self, node: usize) -> &Memory {
+        &self.nodes[node].memory
+    }
+
+    /// The PCIe link, where there is one.
+    pub fn pcie_link(&self) -> Option<&PcieLink> {
+        self.port.as_ref().map(|port| &port.link)
+    }
+
     /// Switches the hardware prefetchers of an agent on, as its platform has them, or off.
     pub fn set_prefetchers(&mut self, agent: usize, on: bool) {
         self.agents[agent].prefetchers.set(on);
@@ -227,18 +279,24 @@ impl Machine {
     #[inline]
     pub(crate) fn to_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.to_home(key, self.now, source, node, line, message);
+        }
         self.queue.push(key, Event::Home { node, line, message });
     }
 
     /// The source number of an agent.
     #[inline]
     pub(crate) fn source_of(agent: usize) -> usize {
-        2 + agent
+        3 + agent
     }
 
     /// Sends a message to a core.
     pub(crate) fn to_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let key = self.key(time, node as usize);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.to_core(key, self.now, node, agent, line, message);
+        }
         self.queue.push(key, Event::Core { agent, line, message });
         let round = self.agents[agent as usize].expect_message(time);
         if let Some(begins) = round {
@@ -274,11 +332,16 @@ impl Machine {
     fn may_advance(&mut self, time: u64) -> bool {
         if time <= self.now && self.options.run_ahead {
             // A message of this very moment is before it.
-            return self.queue.first().is_none_or(|first| first.time > time);
+            return self.queue.first_time().is_none_or(|first| first > time);
         }
+        self.advance_to(time)
+    }
+
+    /// Moves the present to a time, if nothing lies before it.
+    fn advance_to(&mut self, time: u64) -> bool {
         // Nobody else would stop a program that goes on by itself for ever.
         let in_time = time <= self.limit;
-        let alone = in_time && self.queue.first().is_none_or(|first| first.time > time) && self.ready.is_empty();
+        let alone = in_time && self.queue.first_time().is_none_or(|first| first > time) && self.ready.is_empty();
         if alone {
             self.now = self.now.max(time);
         }
@@ -289,15 +352,23 @@ impl Machine {
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         loop {
             if let Some(agent) = self.ready.pop_front() {
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.program_goes_on();
+                }
                 return Some(agent as usize);
             }
             let (key, event) = self.queue.pop()?;
             debug_assert!(key.time >= self.now);
             self.now = key.time;
             self.events += 1;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.handles(key);
+            }
             match event {
                 Event::Home { node, line, message } => self.at_home(node as usize, line, message),
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
+                Event::Pcie(event) => self.at_pcie(event),
+                Event::UncachedStored { agent } => self.uncached_stored(agent as usize),
                 Event::Resume { agent, ticket } => {
                     let this = &mut self.agents[agent as usize];
                     if this.takes_ticket(ticket) {
@@ -313,7 +384,12 @@ impl Machine {
 
     /// Lets an agent go on after the present event.
     pub(crate) fn make_ready(&mut self, agent: usize) {
-        self.agents[agent].wake(self.now);
+        let this = &mut self.agents[agent];
+        let (wait, since) = this.waits();
+        this.wake(self.now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.waited(agent, wait, since, this.time);
+        }
         self.ready.push_back(agent as u16);
     }
 
@@ -345,19 +421,21 @@ impl Timing {
     }
 }
 
-impl Node {
-    fn new(parameters: &Parameters, homes: &[u8], node: u8) -> Node {
-        use crate::protocol::home::Right;
-        let stable = |&home: &u8| {
+impl LineStates {
+    /// A line that nobody has cached.
+    fn of(home: u8) -> LineStates {
+        LineStates([0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            Stable { right, ..Stable::default() }
-        };
+            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
+        }))
+    }
+}
+
+impl Node {
+    fn new(parameters: &Parameters) -> Node {
         Node {
-            lines: homes.iter().map(stable).collect(),
-            active: vec![0; homes.len()],
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
-            directory_writes: 0,
             out: Direction::new(&parameters.interconnect),
             cores: Vec::new(),
         }

@@ -9,6 +9,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::core::SimCore;
+use crate::device::SimDevice;
 use crate::machine::{Machine, Options, Wait};
 use crate::parameters::Parameters;
 use crate::setup::SetupCore;
@@ -107,6 +108,32 @@ impl Simulation {
         let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             program(&SimCore::new(&machine, &next, yielder, agent));
         });
+        self.add(name, role, start, fiber, agent)
+    }
+
+    /// Adds a device behind the PCIe link of node 0 that runs `program`, from `start` on.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no PCIe link, or the operating system gives no memory for a stack.
+    pub fn device(
+        &mut self,
+        name: &str,
+        role: Role,
+        start: Time,
+        program: impl FnOnce(&SimDevice<'_>) + 'static,
+    ) -> usize {
+        let agent = self.machine.borrow_mut().add_device();
+        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
+        let program: Box<dyn FnOnce(&SimDevice<'_>)> = Box::new(program);
+        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
+        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            program(&SimDevice::new(&machine, &next, yielder, agent));
+        });
+        self.add(name, role, start, fiber, agent)
+    }
+
+    fn add(&mut self, name: &str, role: Role, start: Time, fiber: Fiber, agent: usize) -> usize {
         self.programs.push(Program { name: name.to_owned(), role, fiber });
         let mut machine = self.machine.borrow_mut();
         machine.agents[agent].time = start.picoseconds();

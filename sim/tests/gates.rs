@@ -252,7 +252,9 @@ fn a_fence_waits_for_the_last_store_and_not_longer() {
 #[test]
 fn prefetches_wait_in_the_load_buffer_and_the_core_only_if_it_is_full() {
     for name in ["icx", "spr"] {
-        let p = quiet(name);
+        let mut p = quiet(name);
+        // Full long before the first line comes.
+        p.core.load_buffer = 24;
         let s = Stages::of(&p);
         let places = u64::from(p.core.line_fill_buffers + p.core.load_buffer);
         let after = |count| takes(&p, move |core, at| (0..count).for_each(|index| core.prefetch_read(at.lines(index))));

@@ -14,6 +14,9 @@ fn main() {
     let packets: u64 = args.get(6).map_or(2000, |s| s.parse().unwrap());
     let burst: usize = args.get(7).map_or(32, |s| s.parse().unwrap());
     let mut p = conic_sim::platform::Platform::load(name).unwrap().parameters().clone();
+    if let Ok(w) = std::env::var("MHZ") {
+        p.core.frequency_megahertz = w.parse().unwrap();
+    }
     if let Ok(w) = std::env::var("WORK") {
         p.core.work_scale = w.parse().unwrap();
     }

@@ -7,7 +7,7 @@ mod stores;
 mod stream;
 
 pub use access::{AccessLatency, AccessOutcome, Holder, Home, RegisterOutcome, RegisterRead};
-pub use machine::{Answer, Failure, Machine, Question};
+pub use machine::{Answer, Asked, Failure, Machine, Question};
 pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
 pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};
 pub use stream::{ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};

@@ -2,18 +2,19 @@
 
 mod ablations;
 mod arena;
-mod common;
+pub mod common;
 mod compare;
-mod draw;
-mod failure;
+pub mod draw;
+pub mod failure;
 mod limits;
 mod link;
 mod loopback;
 mod peers;
-mod placement;
-mod progress;
+pub mod placement;
+pub mod progress;
 mod rounds;
-mod sweep;
+mod simulator;
+pub mod sweep;
 mod tour;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback --window 1      the unloaded latency of CC-NIC
   conic bench loopback --sweep         its throughput-latency curve
   conic bench peers                    against DPDK's memif, vhost-user and ring
+  conic bench sim                      how fast the simulator is
 
 Two threads are pinned to two cores and never idle. Everything is measured in short slices between probes of what one
 cache line's round trip costs; slices that were disturbed are left out, and where a virtual machine's cores move, the
@@ -46,6 +48,8 @@ enum Command {
     Limits(limits::Arguments),
     Ablations(ablations::Arguments),
     Peers(peers::Arguments),
+    #[command(name = "sim")]
+    Simulator(simulator::Arguments),
 }
 
 /// Runs the command.
@@ -55,6 +59,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Loopback(arguments)) => (loopback::main(arguments), arguments.common.json),
         Some(Command::Ablations(arguments)) => (ablations::main(arguments), arguments.common.json),
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
+        Some(Command::Simulator(arguments)) => (simulator::main(arguments), arguments.json),
         Some(Command::Limits(arguments)) => (limits::main(arguments), arguments.common.json),
     };
     result.unwrap_or_else(|failure| failure.report(json))

@@ -34,6 +34,8 @@
 
 use conic_fabric::{Address, Core};
 
+use crate::work;
+
 /// Buffer classes: small, large, jumbo.
 pub const CLASSES: usize = 3;
 
@@ -184,15 +186,10 @@ pub struct AllocatorFeatures {
 struct Stack {
     entries: [Address; STACK],
     height: usize,
-    /// The most that it may hold: zero where nothing is to be kept.
+    /// The most that it may hold of what is freed: zero where nothing is to be kept.
     limit: usize,
-}
-
-impl Stack {
     /// How many buffers go to and from the pool at once.
-    fn batch(&self) -> usize {
-        self.limit.clamp(1, BATCH)
-    }
+    batch: usize,
 }
 
 impl Stack {
@@ -247,8 +244,9 @@ impl Allocator {
     /// An allocator for one side; `from_the_end` for the NIC's.
     pub fn new(map: PoolMap, features: AllocatorFeatures, from_the_end: bool) -> Allocator {
         let stacks = map.classes.map(|class| {
-            let limit = if features.recycling { (class.count / 4).min(STACK as u64) as usize } else { 0 };
-            Stack { entries: [Address(0); STACK], height: 0, limit }
+            let most = (class.count / 4).min(STACK as u64) as usize;
+            let limit = if features.recycling { most } else { 0 };
+            Stack { entries: [Address(0); STACK], height: 0, limit, batch: most.clamp(1, BATCH) }
         });
         let stacks = Box::new(stacks);
         let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
@@ -262,6 +260,16 @@ impl Allocator {
             freed_twice: 0,
             not_a_buffer: 0,
         }
+    }
+
+    /// The same, for queue pair `queue` of `queues`: each starts to look in a part of the pool of its own, so that they do not
+    /// meet either.
+    pub fn of_queue(mut self, queue: usize, queues: usize) -> Allocator {
+        for (next, class) in self.next_word.iter_mut().zip(&self.map.classes) {
+            let apart = class.words() * queue as u64 / queues.max(1) as u64;
+            *next = if *next == 0 { apart } else { *next - apart.min(*next) };
+        }
+        self
     }
 
     /// Where the buffers lie.
@@ -289,6 +297,7 @@ impl Allocator {
                 continue;
             }
             if let Some(at) = self.stacks[class].pop() {
+                core.work(work::BUFFER);
                 return Some(at);
             }
             if self.refill(core, class) {
@@ -313,6 +322,7 @@ impl Allocator {
                 count += self.stacks[class].pop_into(&mut out[count..]);
             }
         }
+        core.work(work::CALL + work::BUFFER * count as u32);
         count
     }
 
@@ -342,6 +352,7 @@ impl Allocator {
     /// Frees the buffer that an address lies in. What is no buffer is counted and otherwise ignored.
     #[inline(always)]
     pub fn free<C: Core>(&mut self, core: &C, at: Address) {
+        core.work(work::BUFFER);
         let Some(class) = self.map.class_of(at) else {
             self.not_a_buffer += 1;
             return;
@@ -359,6 +370,36 @@ impl Allocator {
             self.spill(core, class);
         }
         self.stacks[class].push(start);
+    }
+
+    /// Frees the buffers that some addresses lie in. Without a stack they go to the pool together, with one atomic operation for
+    /// each word of the free set that they touch.
+    #[inline(always)]
+    pub fn free_burst<C: Core>(&mut self, core: &C, addresses: impl IntoIterator<Item = Address>) {
+        if self.features.recycling || self.keeps_reserve {
+            addresses.into_iter().for_each(|at| self.free(core, at));
+        } else {
+            self.free_together(core, &mut addresses.into_iter());
+        }
+    }
+
+    #[inline(never)]
+    fn free_together<C: Core>(&mut self, core: &C, addresses: &mut dyn Iterator<Item = Address>) {
+        let (mut batch, mut count, mut of) = ([Address(0); BATCH], 0, 0);
+        for at in addresses {
+            core.work(work::BUFFER);
+            let Some(class) = self.map.class_of(at) else {
+                self.not_a_buffer += 1;
+                continue;
+            };
+            if count == BATCH || class != of {
+                self.give(core, of, &batch[..count]);
+                (count, of) = (0, class);
+            }
+            batch[count] = Address(at.0 & !(self.map.classes[class].size() - 1));
+            count += 1;
+        }
+        self.give(core, of, &batch[..count]);
     }
 
     /// Gives everything on the stacks back to the pool, and what is set aside.
@@ -431,7 +472,7 @@ impl Allocator {
         if map.count == 0 {
             return false;
         }
-        let want = self.stacks[class].batch();
+        let want = self.stacks[class].batch;
         // Two rounds more than there are words: where the other side was quicker, a word is tried again.
         for _ in 0..map.words() + 2 {
             let word = self.next_word[class];
@@ -466,7 +507,7 @@ impl Allocator {
     /// Gives the oldest batch of a stack back to the pool.
     #[inline(never)]
     fn spill<C: Core>(&mut self, core: &C, class: usize) {
-        let count = self.stacks[class].height.min(self.stacks[class].batch());
+        let count = self.stacks[class].height.min(self.stacks[class].batch);
         let mut batch = [Address(0); BATCH];
         batch[..count].copy_from_slice(&self.stacks[class].entries[..count]);
         let stack = &mut self.stacks[class];

@@ -40,6 +40,7 @@ use conic_fabric::{Address, Core, Line};
 use super::descriptor::{Descriptor, Flags, RING_FLAGS, flag_bit};
 use super::inline;
 use super::policy::{Packing, Policy, Signal};
+use crate::work;
 
 /// The most segments a packet may have: what a grouped slot holds.
 pub const MAX_SEGMENTS: usize = 4;
@@ -212,6 +213,7 @@ impl<P: Policy> Producer<P> {
             if group.is_empty() || slots > room {
                 break;
             }
+            core.work(work::DESCRIPTOR * group.len() as u32);
             self.write_group(core, group);
             self.tail += slots;
             room -= slots;
@@ -221,6 +223,7 @@ impl<P: Policy> Producer<P> {
             // Release, pairs with the acquire in `Consumer::see_doorbell`: the slots are visible before the tail.
             core.register_write(self.map.doorbell, self.tail);
         }
+        core.work(work::CALL);
         sent
     }
 
@@ -429,6 +432,7 @@ impl<P: Policy> Consumer<P> {
                 break;
             }
         }
+        core.work(work::CALL);
         if received == 0 {
             self.idle(core);
         }
@@ -549,6 +553,7 @@ fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor])
             count += 1;
         }
     }
+    core.work(work::DESCRIPTOR * count as u32);
     count
 }
 

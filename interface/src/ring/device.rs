@@ -2,6 +2,8 @@
 
 use conic_fabric::{Address, Device, ReadTag, StateHint};
 
+use crate::work;
+
 use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
 
 /// Descriptors that are fetched at once: eight lines.
@@ -215,6 +217,7 @@ impl<D: Device> Nic<D> {
             self.tx.start_fetch(&self.device, &mut self.refusals.tx_tail);
         }
         let Some((first, count)) = self.tx.finish_fetch(&self.device) else { return 0 };
+        self.device.work(work::CALL + work::DESCRIPTOR * count as u32);
         for position in 0..count {
             let (address, length) = self.tx.fetched_words(position);
             if self.accepts_tx(address, length) {
@@ -299,6 +302,7 @@ impl<D: Device> Nic<D> {
             self.rx.start_fetch(&self.device, &mut self.refusals.rx_head);
         }
         let Some((first, count)) = self.rx.finish_fetch(&self.device) else { return 0 };
+        self.device.work(work::CALL + work::DESCRIPTOR * count as u32);
         for position in 0..count {
             let (address, _) = self.rx.fetched_words(position);
             let end = self.queues.buffers_end();

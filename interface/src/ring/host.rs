@@ -2,6 +2,8 @@
 
 use conic_fabric::{Address, Core, LINE_BYTES};
 
+use crate::work;
+
 use super::pool::Pool;
 use super::{DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
 
@@ -76,6 +78,7 @@ impl<C: Core> Host<C> {
         if self.pool.len() < into.len() {
             self.reclaim();
         }
+        self.core.work(work::CALL + work::BUFFER * into.len() as u32);
         for (count, buffer) in into.iter_mut().enumerate() {
             let Some(address) = self.pool.take() else { return count };
             *buffer = Buffer { address: Address(address), length: 0 };
@@ -106,6 +109,7 @@ impl<C: Core> Host<C> {
         if count == 0 {
             return 0;
         }
+        self.core.work(work::CALL + (work::DESCRIPTOR + work::RECORD) * count as u32);
         let ring = self.queues.tx_ring;
         let mut tail = self.tx_tail;
         for packet in &packets[..count as usize] {
@@ -158,6 +162,7 @@ impl<C: Core> Host<C> {
             into[count] = Buffer { address: Address(address), length };
             count += 1;
         }
+        self.core.work(work::CALL + (work::DESCRIPTOR + work::RECORD) * count as u32);
         self.rx_next = next;
         if self.rx_missing() >= self.queues.shape.rx_refill_threshold.clamp(1, mask) {
             self.refill();
@@ -190,6 +195,7 @@ impl<C: Core> Host<C> {
             self.statistics.refused_registers += 1;
             return 0;
         }
+        self.core.work(work::CALL + work::RECORD * sent as u32);
         let mut index = self.tx_reclaimed;
         for _ in 0..sent {
             self.free(self.tx_buffers[index as usize]);
@@ -206,6 +212,7 @@ impl<C: Core> Host<C> {
         if (self.pool.len() as u64) < missing {
             self.reclaim();
         }
+        self.core.work(work::CALL + (work::BUFFER + work::DESCRIPTOR + work::RECORD) * missing as u32);
         let mut head = self.rx_head;
         for _ in 0..missing {
             let Some(address) = self.pool.take() else {
@@ -231,6 +238,7 @@ impl<C: Core> Host<C> {
 
     #[inline(always)]
     fn free(&mut self, address: u64) {
+        self.core.work(work::BUFFER);
         if !self.pool.give_back(address) {
             self.statistics.refused_frees += 1;
         }

@@ -2,8 +2,12 @@
 //!
 //! The order does not depend on when an event was put into the queue, so an agent may be simulated ahead of the others, as
 //! far as nothing can reach it, and every run still is the same.
+//!
+//! A calendar queue: events of the near future are in lists, one for each [`SPAN`] picoseconds; a list has few events, of which
+//! the first in order is searched for. Events of the far future are in a heap. Lists are linked through one slab whose entries are
+//! used again at once, so the whole queue stays in the first-level cache: a heap of all events took twice as long.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// When an event happens, and its place among those at the same time.
@@ -22,71 +26,223 @@ impl Key {
     }
 }
 
+/// Base-two logarithm of the picoseconds that one list covers.
+const SPAN: u32 = 7;
+/// Lists, a power of two and a square: together half a microsecond.
+const LISTS: usize = 4096;
+/// No entry.
+const NONE: u32 = u32::MAX;
+
 #[derive(Clone, Copy, Debug)]
 struct Entry<E> {
     key: Key,
     event: E,
-}
-
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Entry<E>) -> bool {
-        self.key == other.key
-    }
-}
-
-impl<E> Eq for Entry<E> {}
-
-impl<E> PartialOrd for Entry<E> {
-    fn partial_cmp(&self, other: &Entry<E>) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> Ord for Entry<E> {
-    fn cmp(&self, other: &Entry<E>) -> Ordering {
-        // The standard heap gives the greatest first.
-        other.key.cmp(&self.key)
-    }
+    next: u32,
 }
 
 /// Events that have not happened yet.
 #[derive(Debug)]
 pub struct EventQueue<E> {
-    heap: BinaryHeap<Entry<E>>,
+    entries: Vec<Entry<E>>,
+    free: u32,
+    /// The first entry of each list.
+    heads: Box<[u32; LISTS]>,
+    /// Which lists have entries, and which words of this have bits.
+    occupied: [u64; LISTS / 64],
+    summary: u64,
+    /// The list that the present lies in, counted from the beginning of time.
+    present: u64,
+    near: usize,
+    far: BinaryHeap<Reverse<(Key, u32)>>,
 }
 
-impl<E> Default for EventQueue<E> {
+impl<E: Copy> Default for EventQueue<E> {
     fn default() -> EventQueue<E> {
-        EventQueue { heap: BinaryHeap::new() }
+        EventQueue {
+            entries: Vec::new(),
+            free: NONE,
+            heads: Box::new([NONE; LISTS]),
+            occupied: [0; LISTS / 64],
+            summary: 0,
+            present: 0,
+            near: 0,
+            far: BinaryHeap::new(),
+        }
     }
 }
 
 impl<E: Copy> EventQueue<E> {
-    /// Puts an event in.
+    /// Puts an event in, not before the last that was taken out.
     #[inline]
     pub fn push(&mut self, key: Key, event: E) {
-        self.heap.push(Entry { key, event });
+        let index = self.free;
+        let entry = Entry { key, event, next: NONE };
+        let index = if index == NONE {
+            self.entries.push(entry);
+            self.entries.len() as u32 - 1
+        } else {
+            self.free = self.entries[index as usize].next;
+            self.entries[index as usize] = entry;
+            index
+        };
+        self.place(key, index);
+    }
+
+    #[inline]
+    fn place(&mut self, key: Key, index: u32) {
+        let list = key.time >> SPAN;
+        debug_assert!(list >= self.present);
+        if list - self.present >= LISTS as u64 {
+            self.far.push(Reverse((key, index)));
+            return;
+        }
+        let at = list as usize % LISTS;
+        self.entries[index as usize].next = self.heads[at];
+        self.heads[at] = index;
+        self.occupied[at / 64] |= 1 << (at % 64);
+        self.summary |= 1 << (at / 64);
+        self.near += 1;
+    }
+
+    /// The first list with entries, from the present on.
+    #[inline]
+    fn first_list(&self) -> usize {
+        let start = self.present as usize % LISTS;
+        let (word, bit) = (start / 64, start % 64);
+        let here = self.occupied[word] & u64::MAX << bit;
+        if here != 0 {
+            return word * 64 + here.trailing_zeros() as usize;
+        }
+        // The words after this one, then those before it, then the bits of this one before the start.
+        let later = self.summary & (u64::MAX << word << 1);
+        let word = if later != 0 { later.trailing_zeros() } else { self.summary.trailing_zeros() } as usize;
+        word * 64 + self.occupied[word].trailing_zeros() as usize
+    }
+
+    /// Brings events of the far future that have come near into the lists.
+    fn approach(&mut self) {
+        while let Some(&Reverse((key, index))) = self.far.peek() {
+            if (key.time >> SPAN) - self.present >= LISTS as u64 {
+                return;
+            }
+            self.far.pop();
+            self.place(key, index);
+        }
     }
 
     /// Takes the first event out.
     #[inline]
     pub fn pop(&mut self) -> Option<(Key, E)> {
-        self.heap.pop().map(|entry| (entry.key, entry.event))
+        if self.near == 0 {
+            let Reverse((key, _)) = self.far.peek()?;
+            self.present = key.time >> SPAN;
+            self.approach();
+        }
+        let list = self.first_list();
+        let (mut before, mut first) = (NONE, self.heads[list]);
+        let (mut previous, mut index) = (first, self.entries[first as usize].next);
+        while index != NONE {
+            if self.entries[index as usize].key < self.entries[first as usize].key {
+                (before, first) = (previous, index);
+            }
+            (previous, index) = (index, self.entries[index as usize].next);
+        }
+        let Entry { key, event, next } = self.entries[first as usize];
+        if before == NONE {
+            self.heads[list] = next;
+            if next == NONE {
+                self.occupied[list / 64] &= !(1 << (list % 64));
+                if self.occupied[list / 64] == 0 {
+                    self.summary &= !(1 << (list / 64));
+                }
+            }
+        } else {
+            self.entries[before as usize].next = next;
+        }
+        self.entries[first as usize].next = self.free;
+        self.free = first;
+        self.near -= 1;
+        let present = key.time >> SPAN;
+        if present != self.present {
+            self.present = present;
+            if !self.far.is_empty() {
+                self.approach();
+            }
+        }
+        Some((key, event))
     }
 
-    /// The first event's key.
+    /// The first event's time.
     #[inline]
-    pub fn first(&self) -> Option<Key> {
-        self.heap.peek().map(|entry| entry.key)
+    pub fn first_time(&self) -> Option<u64> {
+        if self.near == 0 {
+            return self.far.peek().map(|Reverse((key, _))| key.time);
+        }
+        let mut index = self.heads[self.first_list()];
+        let mut time = u64::MAX;
+        while index != NONE {
+            time = time.min(self.entries[index as usize].key.time);
+            index = self.entries[index as usize].next;
+        }
+        Some(time)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.near + self.far.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A generator of numbers that look random, the same in every run.
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
+    #[test]
+    fn events_come_out_in_order_whatever_order_they_went_in() {
+        for seed in 0..20 {
+            let (mut state, mut queue, mut sorted) = (seed, EventQueue::default(), std::collections::BTreeSet::new());
+            let (mut now, mut sequence) = (0, 0);
+            for _ in 0..20_000 {
+                if next(&mut state) % 5 < 3 {
+                    // Near, at the same time, about half a microsecond away, and far.
+                    let reach = [1, 200, 40_000, 530_000, 5_000_000][next(&mut state) as usize % 5];
+                    sequence += 1;
+                    let key = Key::new(now + next(&mut state) % reach, (next(&mut state) % 4) as u16, sequence);
+                    queue.push(key, key);
+                    sorted.insert(key);
+                } else {
+                    let expected = sorted.pop_first();
+                    assert_eq!(queue.first_time(), expected.map(|key| key.time));
+                    assert_eq!(queue.pop(), expected.map(|key| (key, key)));
+                    now = expected.map_or(now, |key| key.time);
+                }
+                assert_eq!(queue.len(), sorted.len());
+            }
+            while let Some(expected) = sorted.pop_first() {
+                assert_eq!(queue.pop(), Some((expected, expected)));
+            }
+            assert!(queue.is_empty() && queue.pop().is_none());
+        }
+    }
+
+    #[test]
+    fn at_one_time_the_source_decides_and_then_the_sequence() {
+        let mut queue = EventQueue::default();
+        for (source, sequence) in [(3, 1), (1, 9), (1, 2), (0, 77)] {
+            queue.push(Key::new(5, source, sequence), (source, sequence));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|(_, event)| event).collect();
+        assert_eq!(order, [(0, 77), (1, 2), (1, 9), (3, 1)]);
     }
 }

@@ -6,6 +6,7 @@ use crate::protocol::cache::Held;
 use crate::protocol::{Ask, Asker, Copy, ToHome};
 
 use super::agent::{Fill, Round, Spinning, Store, Wait};
+use super::uncached::Kind;
 use super::{Machine, Wait as W};
 
 /// All bytes of a line.
@@ -80,6 +81,7 @@ impl Machine {
 
     /// Starts to fetch a line that the program must have, if that can be, and says what to wait for.
     fn miss(&mut self, id: usize, line: u32, ask: Ask) -> Wait {
+        assert!(self.kind(line) == Kind::WriteBack, "line {line} is not cached: read it as a register");
         let agent = &mut self.agents[id];
         agent.not_pure();
         if agent.is_on_its_way(line) {
@@ -99,7 +101,7 @@ impl Machine {
     /// Takes a line fill buffer and sends the request.
     pub(crate) fn fetch(&mut self, id: usize, line: u32, ask: Ask, time: u64) {
         let agent = &mut self.agents[id];
-        agent.fills.push(Fill { line, ask });
+        agent.fills.push(Fill { line });
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask, has_data: false, write: 0 };
@@ -131,6 +133,10 @@ impl Machine {
             self.perform(id, line, place.second, bytes, data);
             return Ok(());
         }
+        if !self.kinds.is_empty() && self.kind(line) != Kind::WriteBack {
+            return self.store_past_caches(id, line, bytes, data);
+        }
+        let agent = &mut self.agents[id];
         if agent.stores.len() >= agent.store_limit {
             return Err(W::StoreRoom);
         }
@@ -151,6 +157,9 @@ impl Machine {
         }
         self.latest[at] = self.latest[at].wrapping_add(1);
         merge(&mut self.data[at], bytes, data);
+        if self.recorder.is_some() && self.agents[id].caches.held(place).copy != Copy::Modified {
+            self.note_copy(id, line, Copy::Modified);
+        }
         self.agents[id].caches.set(place, Held { copy: Copy::Modified, version: self.latest[at] });
     }
 

@@ -10,12 +10,12 @@ use crate::protocol::{Ask, Copy};
 
 use super::prefetch::Prefetchers;
 use super::private::Private;
+use super::uncached::PastCaches;
 
 /// A line fill buffer in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
     pub line: u32,
-    pub ask: Ask,
 }
 
 /// A store that has not been performed.
@@ -49,6 +49,14 @@ pub enum Wait {
     StoresTo(u32),
     /// A change of a line that it polls.
     Polling,
+    /// A buffer for a write to memory past the caches.
+    WriteRoom,
+    /// The answers to all such writes.
+    WritesDone,
+    /// The answer to a load of a device's register.
+    Register,
+    /// For a device: a write to a register of its own, or a read's data.
+    News,
     /// Nothing any more: its program has ended.
     Ended,
 }
@@ -97,6 +105,7 @@ pub struct Agent {
     pub(crate) prefetches: VecDeque<(u32, Ask)>,
     pub(crate) prefetch_limit: usize,
     pub(crate) prefetchers: Prefetchers,
+    pub(crate) past: PastCaches,
     pub(crate) wait: Wait,
     waits_since: u64,
     ticket: u32,
@@ -127,6 +136,7 @@ impl Agent {
             prefetches: VecDeque::with_capacity(shape.load_buffer as usize),
             prefetch_limit: shape.load_buffer as usize,
             prefetchers: Prefetchers::new(shape),
+            past: PastCaches::new(parameters),
             wait: Wait::Nothing,
             waits_since: 0,
             ticket: 0,
@@ -147,9 +157,18 @@ impl Agent {
     /// Notes that a message is on its way. Gives the beginning of the round of polling that it falls into, if the agent is
     /// parked: it must go on from there.
     pub(crate) fn expect_message(&mut self, time: u64) -> Option<u64> {
-        debug_assert!(self.messages.back().is_none_or(|&last| last <= time), "messages to a core stay in order");
-        self.messages.push_back(time);
+        if self.messages.back().is_none_or(|&last| last <= time) {
+            self.messages.push_back(time);
+        } else {
+            self.expect_own(time);
+        }
         self.unpark(time, false)
+    }
+
+    /// Notes that something of its own will happen to it, whatever message comes before or after.
+    pub(crate) fn expect_own(&mut self, time: u64) {
+        let place = self.messages.partition_point(|&other| other <= time);
+        self.messages.insert(place, time);
     }
 
     /// Ends the skipping of rounds with the one in which `time` lies, or the first that begins at `time` or after.
@@ -199,13 +218,18 @@ impl Agent {
 
     /// Whether this ticket is the last, and its holder still waits for it.
     pub(crate) fn takes_ticket(&self, ticket: u32) -> bool {
-        self.ticket == ticket && (self.wait == Wait::Time || self.wait == Wait::Polling)
+        self.ticket == ticket && matches!(self.wait, Wait::Time | Wait::Polling | Wait::Register | Wait::News)
     }
 
     /// Starts to wait.
     pub(crate) fn wait_for(&mut self, wait: Wait) {
         self.wait = wait;
         self.waits_since = self.time;
+    }
+
+    /// What it waits for, and since when.
+    pub(crate) fn waits(&self) -> (Wait, u64) {
+        (self.wait, self.waits_since)
     }
 
     /// Ends the wait: the program goes on now, or at its own time if that is later.
@@ -217,10 +241,11 @@ impl Agent {
         let span = self.time - self.waits_since.min(self.time);
         let stalls = &mut self.counters.stalls;
         match self.wait {
-            Wait::Line(_) => stalls.load_picoseconds += span,
+            Wait::Line(_) | Wait::Register => stalls.load_picoseconds += span,
             Wait::FillBuffer(..) | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
             Wait::StoreRoom => stalls.store_buffer_picoseconds += span,
-            Wait::StoresDone | Wait::StoresTo(_) => stalls.fence_picoseconds += span,
+            Wait::WriteRoom => stalls.store_buffer_picoseconds += span,
+            Wait::StoresDone | Wait::StoresTo(_) | Wait::WritesDone => stalls.fence_picoseconds += span,
             _ => {}
         }
         self.wait = Wait::Nothing;
@@ -235,7 +260,9 @@ impl Agent {
             Wait::StoreRoom => self.stores.len() < self.store_limit,
             Wait::StoresDone => self.stores.is_empty(),
             Wait::StoresTo(line) => self.stores.iter().all(|store| store.line != line),
-            Wait::Nothing | Wait::Time | Wait::Polling | Wait::Ended => false,
+            Wait::WriteRoom => !self.past.lacks_buffer(),
+            Wait::WritesDone => self.past.is_answered(),
+            Wait::Nothing | Wait::Time | Wait::Polling | Wait::Register | Wait::News | Wait::Ended => false,
         }
     }
 

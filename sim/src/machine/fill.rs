@@ -4,6 +4,7 @@ use crate::protocol::cache::{self, Held};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome, Version};
 
 use super::Machine;
+use super::uncached::Kind;
 
 impl Machine {
     /// Handles a message at a core.
@@ -27,6 +28,11 @@ impl Machine {
         let agent = &mut self.agents[id];
         agent.counters.accesses.snoops += 1;
         let place = agent.caches.peek(line);
+        if snoop == Snoop::Current
+            && let Some(port) = self.port.as_mut()
+        {
+            port.found.insert(line, self.data[line as usize]);
+        }
         let mut held = place.map_or(Held::default(), |place| agent.caches.held(place));
         let found = cache::snooped(&mut held, snoop);
         if let Some(place) = place {
@@ -35,8 +41,9 @@ impl Machine {
             } else {
                 agent.caches.set(place, held);
             }
+            self.note_copy(id, line, held.copy);
         }
-        let (node, core) = (agent.node, agent.core);
+        let (node, core) = (self.agents[id].node, self.agents[id].core);
         let arrives = self.now + self.timing.snoop_lookup + self.timing.core_to_home;
         self.to_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
     }
@@ -48,6 +55,9 @@ impl Machine {
     }
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {
+        if copy == Copy::Invalid {
+            return self.memory_written(id);
+        }
         let agent = &mut self.agents[id];
         let fill = agent.fills.iter().position(|fill| fill.line == line).expect("a grant answers a request");
         agent.fills.swap_remove(fill);
@@ -56,7 +66,10 @@ impl Machine {
         let fills = std::mem::take(&mut agent.fills);
         let gone = agent.caches.install(line, held, |candidate| fills.iter().all(|fill| fill.line != candidate));
         agent.fills = fills;
+        self.note_copy(id, line, held.copy);
         if let Some((victim, gone)) = gone {
+            self.note_copy(id, victim, Copy::Invalid);
+            let agent = &mut self.agents[id];
             agent.counters.accesses.evictions += 1;
             let dirty = gone.copy == Copy::Modified;
             agent.counters.accesses.write_backs += u64::from(dirty);
@@ -75,6 +88,10 @@ impl Machine {
     /// not.
     pub(crate) fn perform_stores(&mut self, id: usize) {
         while let Some(&store) = self.agents[id].stores.front() {
+            if self.kind(store.line) != Kind::WriteBack {
+                let now = self.now;
+                return self.start_uncached_store(id, now);
+            }
             let agent = &mut self.agents[id];
             let place = agent.caches.find(store.line);
             let owned = place.filter(|place| agent.caches.held(place.second).copy >= Copy::Exclusive);
@@ -110,6 +127,11 @@ impl Machine {
         while self.agents[id].requested < self.agents[id].stores.len() {
             let agent = &mut self.agents[id];
             let store = agent.stores[agent.requested];
+            if self.kind(store.line) != Kind::WriteBack {
+                self.agents[id].requested += 1;
+                continue;
+            }
+            let agent = &mut self.agents[id];
             let owned =
                 agent.caches.peek(store.line).is_some_and(|place| agent.caches.held(place).copy >= Copy::Exclusive);
             if !owned && !agent.is_on_its_way(store.line) {

@@ -10,7 +10,7 @@ impl Machine {
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
         let at = line as usize;
         let is_home = self.home_of(line) == node;
-        let mut index = self.nodes[node].active[at];
+        let mut index = self.lines[at].0[node].active;
         if index == 0 {
             index = match self.free_actives.pop() {
                 Some(index) => index,
@@ -19,25 +19,34 @@ impl Machine {
                     self.actives.len() as u32
                 }
             };
-            self.nodes[node].active[at] = index;
+            self.lines[at].0[node].active = index;
         }
-        let stable = &mut self.nodes[node].lines[at];
+        let stable = &mut self.lines[at].0[node].stable;
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
-        home::handle(is_home, &self.choices, stable, active, message, &mut self.latest[at], &mut self.actions);
+        let by_device = message == ToHome::TakeEffect;
+        let latest = &mut self.latest[at];
+        if active.completes_by(self.now) {
+            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, latest, &mut self.actions);
+        }
+        home::handle(is_home, &self.choices, stable, active, message, latest, &mut self.actions);
         let after = stable.last_level;
-        if active.is_idle() {
-            self.nodes[node].active[at] = 0;
+        self.send(node, line);
+        let active = &mut self.actives[index as usize - 1];
+        if let Some(time) = active.must_hear_of_completion() {
+            self.to_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
+        } else if active.is_idle() {
+            self.lines[at].0[node].active = 0;
             self.free_actives.push(index);
         }
-        self.send(node, line);
         if (before == LastLevel::None) != (after == LastLevel::None) {
-            self.keep_last_level(node, line, after != LastLevel::None);
+            self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
     }
 
-    /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up.
-    fn keep_last_level(&mut self, node: usize, line: u32, keep: bool) {
+    /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a
+    /// device writes goes into some of the ways only.
+    fn keep_last_level(&mut self, node: usize, line: u32, keep: bool, by_device: bool) {
         let this = &mut self.nodes[node];
         if !keep {
             if let Some(place) = this.last_level.find(line) {
@@ -45,12 +54,14 @@ impl Machine {
             }
             return;
         }
-        let active = &this.active;
-        let inserted = this.last_level.insert(line, |candidate| active[candidate as usize] == 0);
+        let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
+        let lines = &self.lines;
+        let inserted =
+            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].0[node].active == 0);
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
-        let stable = &mut self.nodes[node].lines[victim as usize];
+        let stable = &mut self.lines[victim as usize].0[node].stable;
         home::evict_last_level(is_home, stable, &mut self.actions);
         self.send(node, victim);
     }
@@ -64,6 +75,7 @@ impl Machine {
                 Action::ToCore(core, message) => {
                     let agent = self.nodes[node].cores[core as usize];
                     if let ToCore::Grant { .. } = message
+                        && self.lines[line as usize].0[node].stable.last_level != LastLevel::None
                         && let Some(place) = self.nodes[node].last_level.find(line)
                     {
                         self.nodes[node].last_level.touch(place);
@@ -82,7 +94,9 @@ impl Machine {
                 Action::WriteMemory => {
                     self.nodes[node].memory.write(u64::from(line), self.now);
                 }
-                Action::ToDevice(..) | Action::Written(_) => {}
+                Action::ToDevice(request, _) => self.answer_device(line, request),
+                Action::Written(write) => self.written(line, write),
+                Action::Ready(write) => self.write_is_ready(write),
             }
         }
         self.actions = actions;
@@ -99,13 +113,6 @@ impl Machine {
                 accesses.remote_reads += 1;
             }
         }
-        if message == ToHome::Complete {
-            // It travels only where another request waits already, as the acknowledgement of a conflict; elsewhere the home
-            // knows the reply to be there before anything that follows it. Its slot is therefore not counted.
-            let arrives = self.now + self.parameters.interconnect.crossing;
-            self.to_home(arrives, node, 1 - node as u8, line, message);
-            return;
-        }
         let is_snoop = matches!(message, ToHome::Snoop(_));
         let leaves = self.now + if is_snoop && speculative { self.timing.speculative_penalty } else { 0 };
         let carries_line = match message {
@@ -121,6 +128,10 @@ impl Machine {
         } else {
             out.send_header(u64::from(line), leaves)
         };
+        if let ToHome::Reply { .. } = message {
+            let index = self.lines[line as usize].0[node].active;
+            self.actives[index as usize - 1].completes_at(arrives + self.parameters.interconnect.crossing);
+        }
         let looked_up = match message {
             ToHome::Request { .. } | ToHome::Snoop(_) => self.timing.home_lookup,
             _ => 0,

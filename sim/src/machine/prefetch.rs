@@ -4,6 +4,7 @@ use crate::parameters::CoreParameters;
 use crate::protocol::Ask;
 
 use super::Machine;
+use super::uncached::Kind;
 
 /// Which prefetchers a core has, and what they have seen.
 #[derive(Clone, Debug)]
@@ -56,6 +57,7 @@ impl Machine {
         let agent = &mut self.agents[id];
         let exists = (line as usize) < self.data.len();
         if exists
+            && self.kinds.get(line as usize).is_none_or(|&kind| kind == Kind::WriteBack)
             && agent.fills.len() < agent.fill_limit
             && agent.caches.peek(line).is_none()
             && !agent.is_on_its_way(line)

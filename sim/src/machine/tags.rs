@@ -69,10 +69,21 @@ impl Tags {
     /// Puts a line in and gives its place and the line that had to go. Of those that may go by `may_go`, the one not used
     /// for longest; none if no line may.
     #[inline]
-    pub fn insert(&mut self, line: u32, mut may_go: impl FnMut(u32) -> bool) -> Option<(usize, Option<u32>)> {
+    pub fn insert(&mut self, line: u32, may_go: impl FnMut(u32) -> bool) -> Option<(usize, Option<u32>)> {
+        self.insert_within(self.ways, line, may_go)
+    }
+
+    /// The same in the first `ways` ways of the set.
+    #[inline]
+    pub fn insert_within(
+        &mut self,
+        ways: usize,
+        line: u32,
+        mut may_go: impl FnMut(u32) -> bool,
+    ) -> Option<(usize, Option<u32>)> {
         let start = self.set(line);
         let mut best: Option<usize> = None;
-        for place in start..start + self.ways {
+        for place in start..start + ways.min(self.ways) {
             let held = self.lines[place];
             if held == EMPTY {
                 best = Some(place);

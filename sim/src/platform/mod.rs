@@ -1,7 +1,7 @@
 //! Platforms: the machines that are modelled, each a file of values with their provenance (`platforms/README.md`).
 //!
-//! A file is read ([`file`]), its relations are evaluated ([`expression`], [`resolve`], [`unit`]), and what comes out is
-//! [`Parameters`] ([`fields`]) beside the [`Entry`]s that say where each value is from. Anything that is missing, unknown,
+//! A file is read (`file`), its relations are evaluated (`expression`, `resolve`, `unit`), and what comes out is
+//! [`Parameters`] (`fields`) beside the [`Entry`]s that say where each value is from. Anything that is missing, unknown,
 //! of the wrong unit, outside its range or circular is a [`Fault`] with file, line and key.
 
 mod entry;

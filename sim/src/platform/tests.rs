@@ -195,10 +195,10 @@ fn relations_behind_each_other_are_limited() {
         for at in 0..length {
             lines += &format!("a{at} = {{ derived = \"inputs.a{}\", unit = \"ns\", from = \"x\" }}\n", at + 1);
         }
-        lines += &format!("a{length} = {{ value = 30, unit = \"ns\", source = \"document\", from = \"x\" }}\n");
+        lines += &format!("a{length} = {{ value = 26, unit = \"ns\", source = \"document\", from = \"x\" }}\n");
         lines + &crossing("inputs.a0")
     };
-    assert_eq!(accepted(&chain(30)).interconnect.crossing, 30_000);
+    assert_eq!(accepted(&chain(30)).interconnect.crossing, 26_000);
     says(&refused(&chain(100_000)), &["relations stand behind each other"]);
 }
 

@@ -77,8 +77,21 @@ pub enum Action {
     ReadLastLevel,
     /// It writes memory.
     WriteMemory,
+    /// An ordered write may take effect: nobody else has a copy, or can get one before.
+    Ready(u32),
     /// The write that a `WriteCache` or `WriteMemory` request named takes effect: the line has its data from now on.
     Written(u32),
+}
+
+/// Whether a write waits for [`ToHome::TakeEffect`] before it takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Order {
+    /// No: it takes effect as soon as it can.
+    Free,
+    /// Yes, and it could not take effect yet.
+    Ordered,
+    /// Yes, and it has been said that it could.
+    Ready,
 }
 
 /// A request that is under way.
@@ -88,6 +101,7 @@ struct Running {
     ask: Ask,
     has_data: bool,
     write: u32,
+    order: Order,
     /// Cores whose answers are awaited.
     cores: u64,
     /// The other node's answer to a snoop is awaited.
@@ -118,6 +132,7 @@ struct Waiting {
     ask: Ask,
     has_data: bool,
     write: u32,
+    order: Order,
 }
 
 /// What is under way for a line in a node.
@@ -129,6 +144,8 @@ pub struct Active {
     deferred: Option<Snoop>,
     /// The other node has been answered and has not said yet that it has the answer.
     completing: bool,
+    /// When it will have said so, where that is known before: [`Active::completes_at`].
+    completion: Option<u64>,
     waiting: VecDeque<Waiting>,
 }
 
@@ -137,6 +154,23 @@ impl Active {
     pub fn is_idle(&self) -> bool {
         let nothing = self.running.is_none() && self.serving.is_none() && self.deferred.is_none();
         nothing && !self.completing && self.waiting.is_empty()
+    }
+
+    /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
+    /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
+    /// ([`Active::completes_by`]).
+    pub fn completes_at(&mut self, time: u64) {
+        self.completion = Some(time);
+    }
+
+    /// Whether a reply has been acknowledged by `now` and nobody has said so.
+    pub fn completes_by(&self, now: u64) -> bool {
+        self.completion.is_some_and(|time| time <= now)
+    }
+
+    /// When [`ToHome::Complete`] must be sent because a request waits for it; once.
+    pub fn must_hear_of_completion(&mut self) -> Option<u64> {
+        if self.waiting.is_empty() { None } else { self.completion.take() }
     }
 
     /// Lets a test rename the versions that are on their way through it.
@@ -181,8 +215,19 @@ pub fn handle(
     let mut handling = Handling { is_home, choices, stable, active, newest, actions };
     match message {
         ToHome::Request { asker, ask, has_data, write } => {
-            handling.active.waiting.push_back(Waiting { asker, ask, has_data, write });
+            handling.active.waiting.push_back(Waiting { asker, ask, has_data, write, order: Order::Free });
             handling.start_next();
+        }
+        ToHome::OrderedWrite { request, ask, write } => {
+            let asker = Asker::Device(request);
+            handling.active.waiting.push_back(Waiting { asker, ask, has_data: false, write, order: Order::Ordered });
+            handling.start_next();
+        }
+        ToHome::TakeEffect => {
+            let running = handling.active.running.as_mut().expect("an ordered write takes effect");
+            debug_assert!(running.order == Order::Ready, "only a write that is ready takes effect");
+            running.order = Order::Free;
+            handling.advance();
         }
         ToHome::Evicted { core, dirty, version } => handling.evicted(core, dirty, version),
         ToHome::CoreFound { core, found } => handling.core_found(core, found),
@@ -191,11 +236,10 @@ pub fn handle(
         ToHome::Reply { grant, version, data } => {
             let running = handling.active.running.as_mut().expect("a reply answers a request");
             running.reply = Some((grant, version, data));
-            handling.actions.push(Action::ToNode(ToHome::Complete, None));
             handling.advance();
         }
         ToHome::Complete => {
-            handling.active.completing = false;
+            (handling.active.completing, handling.active.completion) = (false, None);
             handling.start_next();
         }
         ToHome::WriteBack { keeps, version } => {
@@ -249,12 +293,13 @@ impl Handling<'_> {
 
     /// Starts a request: asks those who may have the line.
     fn start(&mut self, next: Waiting) {
-        let Waiting { asker, ask, has_data, write } = next;
+        let Waiting { asker, ask, has_data, write, order } = next;
         let mut running = Running {
             asker,
             ask,
             has_data,
             write,
+            order,
             cores: 0,
             node: false,
             asked_home: false,
@@ -409,7 +454,7 @@ impl Handling<'_> {
     fn snooped(&mut self, snoop: Snoop) {
         debug_assert!(!self.is_home && self.active.deferred.is_none() && self.active.serving.is_none());
         match &self.active.running {
-            Some(running) if !running.asked_home => self.active.deferred = Some(snoop),
+            Some(running) if !running.asked_home || running.order == Order::Ready => self.active.deferred = Some(snoop),
             _ => {
                 self.serve(snoop);
                 self.start_next();
@@ -488,6 +533,11 @@ impl Handling<'_> {
         } else if self.is_home && self.lacks_data(&running) {
             self.actions.push(Action::ReadMemory);
             self.active.running = Some(Running { memory_awaited: true, ..running });
+        } else if running.order != Order::Free {
+            if running.order == Order::Ordered {
+                self.actions.push(Action::Ready(running.write));
+            }
+            self.active.running = Some(Running { order: Order::Ready, ..running });
         } else {
             self.finish(&running);
             self.start_next();

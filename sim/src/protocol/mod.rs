@@ -153,6 +153,18 @@ pub enum ToHome {
         /// Which write past the caches it is; whoever made it keeps the data until [`home::Action::Written`] names it.
         write: u32,
     },
+    /// A device's request to write that takes effect only when [`ToHome::TakeEffect`] says so, because the writes that its
+    /// link brought before must be seen first. Until then it keeps the line from everybody else.
+    OrderedWrite {
+        /// The device's request.
+        request: u16,
+        /// `WriteCache` or `WriteMemory`.
+        ask: Ask,
+        /// Which write it is.
+        write: u32,
+    },
+    /// The ordered write for which [`home::Action::Ready`] was said takes effect.
+    TakeEffect,
     /// A core gave up its copy.
     Evicted {
         /// The core.
@@ -183,7 +195,8 @@ pub enum ToHome {
         data: bool,
     },
     /// The other node has the reply: the home may go on with the line. Until then it would have to recall what is still on
-    /// its way (QPI and UPI resolve that conflict with an acknowledgement too).
+    /// its way (QPI and UPI resolve that conflict with an acknowledgement too). Whoever delivers a reply sends this, a crossing later;
+    /// it needs no slot of a link, because where nobody waits nothing is sent.
     Complete,
     /// The other node gave back a line that it had changed.
     WriteBack {

@@ -3,40 +3,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{PlayedByCore, Time};
+use conic_fabric::PlayedByCore;
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::{ccnic, ring};
-use conic_load::{ClosedLoop, Latency, Workload};
-use conic_sim::probe::counters::AgentAccesses;
 use conic_sim::{Options, Role, SimCore, Simulation};
 
-use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, RemoteAccesses};
-
-/// What one thread measured.
-#[derive(Clone, Debug)]
-struct Measured {
-    packets: u64,
-    span: Time,
-    latency: Latency,
-    host: AgentAccesses,
-    nic: AgentAccesses,
-    wrong: u64,
-}
-
-/// The interconnect at a moment: time, and flit time and bytes of each direction.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wire {
-    at: u64,
-    busy: [u64; 2],
-    bytes: [u64; 2],
-}
-
-/// What the threads share.
-#[derive(Debug, Default)]
-struct Results {
-    threads: Vec<Measured>,
-    wire: Option<[Wire; 2]>,
-}
+use super::application::{Results, application, outcome, start_of};
+use super::{Observer, pcie};
+use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace};
 
 /// Runs a loopback.
 ///
@@ -44,10 +18,19 @@ struct Results {
 ///
 /// What is wrong with the question, or how the run failed.
 pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, String> {
+    observed_loopback(question, &mut ())
+}
+
+/// The same, with somebody who looks at the machine before the first event and after the last.
+///
+/// # Errors
+///
+/// As [`loopback`].
+pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
     match question.interface {
-        Interface::CcNic(features) => run_ccnic(question, features),
-        Interface::UnoptimisedRing => run_ring(question),
-        Interface::PcieRing => Err("the ring over PCIe is not simulated yet".to_owned()),
+        Interface::CcNic(features) => run_ccnic(question, features, observer),
+        Interface::UnoptimisedRing => run_ring(question, observer),
+        Interface::PcieRing => pcie::loopback(question, observer),
     }
 }
 
@@ -65,7 +48,11 @@ fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
     }
 }
 
-fn run_ccnic(question: &Loopback, features: ccnic::Features) -> Result<LoopbackOutcome, String> {
+fn run_ccnic(
+    question: &Loopback,
+    features: ccnic::Features,
+    observer: &mut dyn Observer,
+) -> Result<LoopbackOutcome, String> {
     let geometry = ccnic::Geometry {
         queues: question.threads as u32,
         descriptors: 1024,
@@ -81,12 +68,13 @@ fn run_ccnic(question: &Loopback, features: ccnic::Features) -> Result<LoopbackO
     drive(
         question,
         simulation,
+        observer,
         move |core, queue| ccnic::host_queue(core, &map, queue),
         move |core, queue| ccnic::nic_queue(core, &nic_map, queue),
     )
 }
 
-fn run_ring(question: &Loopback) -> Result<LoopbackOutcome, String> {
+fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
     let window = (2 * question.window).max(1024);
     let shape = ring::Shape {
         descriptors: 1024,
@@ -101,13 +89,20 @@ fn run_ring(question: &Loopback) -> Result<LoopbackOutcome, String> {
     drive(
         question,
         simulation,
+        observer,
         move |core, queue| Box::new(pairs[queue].host(core)),
         move |core, queue| Box::new(ring::Wire::new(nic_pairs[queue].nic(PlayedByCore(core)), shape)),
     )
 }
 
 /// Puts a host program and a NIC program for each queue pair on the machine and runs them.
-fn drive<H, N>(question: &Loopback, mut simulation: Simulation, host: H, nic: N) -> Result<LoopbackOutcome, String>
+fn drive<H, N>(
+    question: &Loopback,
+    mut simulation: Simulation,
+    observer: &mut dyn Observer,
+    host: H,
+    nic: N,
+) -> Result<LoopbackOutcome, String>
 where
     H: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a> + 'static,
     N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
@@ -139,126 +134,10 @@ where
         machine.set_prefetchers(host_agent, question.prefetching.host);
         machine.set_prefetchers(nic_agent, question.prefetching.nic);
     }
+    observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run().map_err(|failure| failure.to_string())?;
+    observer.ends(&mut simulation.machine().borrow_mut());
     let machine = simulation.machine().borrow();
     let results = results.borrow();
     Ok(outcome(question, &results, machine.operations(), machine.events(), machine.now()))
-}
-
-/// When a thread starts: within the first half microsecond, so that threads do not run in step.
-fn start_of(seed: u64, thread: u64) -> Time {
-    let mixed = (seed ^ thread << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    Time::from_picoseconds((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 45)
-}
-
-/// The NIC agent of a host agent: they are made in pairs.
-fn nic_of(host_agent: usize) -> usize {
-    host_agent + 1
-}
-
-fn application<'a>(
-    question: &Loopback,
-    core: &'a SimCore<'a>,
-    queue: Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a>,
-    thread: usize,
-    results: &RefCell<Results>,
-) {
-    let workload = Workload {
-        packet_size: question.packet_size,
-        window: question.window,
-        transmit_burst: question.transmit_burst,
-        receive_burst: question.receive_burst,
-    };
-    let mut application = ClosedLoop::new(queue, workload);
-    let (warm, measured) = question.packets;
-    while application.account().received() < warm {
-        application.step();
-    }
-    application.account_mut().forget_latency();
-    let counters = || {
-        let machine = core.machine().borrow();
-        (*machine.counters(core.agent()), *machine.counters(nic_of(core.agent())))
-    };
-    let (begins, received, before, wire) = (now(core), application.account().received(), counters(), wire(core));
-    while application.account().received() < warm + measured {
-        application.step();
-    }
-    let (ends, after, wire_after) = (now(core), counters(), wire_at(core));
-    let account = application.account();
-    let mut shared = results.borrow_mut();
-    shared.threads.push(Measured {
-        packets: account.received() - received,
-        span: ends.since(begins),
-        latency: account.latency().clone(),
-        host: after.0.since(&before.0),
-        nic: after.1.since(&before.1),
-        wrong: account.lost() + account.corrupt(),
-    });
-    if thread == 0 {
-        shared.wire = Some([wire, wire_after]);
-    }
-    drop(shared);
-    // The load stays until every thread has measured.
-    while results.borrow().threads.len() < question.threads {
-        application.step();
-    }
-}
-
-fn now(core: &SimCore<'_>) -> Time {
-    conic_fabric::Core::now(core)
-}
-
-fn wire(core: &SimCore<'_>) -> Wire {
-    wire_at(core)
-}
-
-fn wire_at(core: &SimCore<'_>) -> Wire {
-    let machine = core.machine().borrow();
-    let of = |from: usize| {
-        let direction = machine.direction(from);
-        ((0..direction.links()).map(|link| direction.busy_time(link)).sum::<u64>(), direction.bytes())
-    };
-    let (there, back) = (of(0), of(1));
-    Wire { at: machine.now(), busy: [there.0, back.0], bytes: [there.1, back.1] }
-}
-
-fn outcome(question: &Loopback, results: &Results, operations: u64, events: u64, end: u64) -> LoopbackOutcome {
-    let mut latency = Latency::new();
-    let (mut rate, mut packets, mut wrong) = (0.0, 0, 0);
-    let (mut host, mut nic) = (AgentAccesses::default(), AgentAccesses::default());
-    for thread in &results.threads {
-        latency.add(&thread.latency);
-        rate += thread.packets as f64 / thread.span.seconds();
-        packets += thread.packets;
-        wrong += thread.wrong;
-        host.add(&thread.host);
-        nic.add(&thread.nic);
-    }
-    let each = |accesses: &AgentAccesses| RemoteAccesses {
-        reads: accesses.remote_reads as f64 / packets as f64,
-        rfos: accesses.remote_rfos as f64 / packets as f64,
-    };
-    let nanoseconds = |time: Time| time.picoseconds() as f64 / 1e3;
-    let [before, after] = results.wire.unwrap_or_default();
-    let span = (after.at - before.at).max(1) as f64;
-    let links = f64::from(question.machine.interconnect.links);
-    let share = |direction: usize| (after.busy[direction] - before.busy[direction]) as f64 / span / links;
-    let in_span = rate * span * 1e-12;
-    let bytes = |direction: usize| (after.bytes[direction] - before.bytes[direction]) as f64 / in_span;
-    LoopbackOutcome {
-        packets_per_second: rate,
-        bits_per_second: rate * f64::from(question.packet_size) * 8.0,
-        median_nanoseconds: nanoseconds(latency.quantile(0.5)),
-        p99_nanoseconds: nanoseconds(latency.quantile(0.99)),
-        minimum_nanoseconds: nanoseconds(latency.minimum()),
-        nic: each(&nic),
-        host: each(&host),
-        link_utilisation: [share(0), share(1)],
-        link_bytes: [bytes(0), bytes(1)],
-        packets,
-        wrong,
-        simulated_seconds: end as f64 * 1e-12,
-        operations,
-        events,
-    }
 }

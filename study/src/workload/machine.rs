@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccessLatency, AccessOutcome, BurstOutcome, Loopback, LoopbackOutcome, PingPong, PingPongOutcome, ReadOnly,
-    ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
+    AccessLatency, AccessOutcome, BurstOutcome, Interface, Loopback, LoopbackOutcome, PingPong, PingPongOutcome,
+    ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
     ThroughputOutcome,
 };
 
@@ -46,6 +46,15 @@ pub trait Machine: Sync {
     fn store_burst(&self, question: &StoreBurst) -> Result<BurstOutcome, Failure>;
 }
 
+/// A kind of question, and what answers it.
+pub trait Asked: Into<Question> {
+    /// What is answered.
+    type Outcome;
+
+    /// The outcome in an answer; none where it answers another kind of question.
+    fn outcome(answer: &Answer) -> Option<Self::Outcome>;
+}
+
 macro_rules! questions {
     ($($name:ident($question:ty) => $method:ident -> $outcome:ty;)*) => {
         /// Any question to a [`Machine`].
@@ -65,11 +74,17 @@ macro_rules! questions {
             ///
             /// # Errors
             ///
-            /// The machine's.
+            /// The machine's, and where packets were lost or spoilt, so that their rate means nothing.
             pub fn ask(&self, machine: &impl Machine) -> Result<Answer, Failure> {
-                Ok(match self {
+                let answer = match self {
                     $(Question::$name(question) => Answer::$name(machine.$method(question)?),)*
-                })
+                };
+                match &answer {
+                    Answer::Loopback(outcome) if outcome.wrong > 0 => {
+                        Err(Failure(format!("{} of {} packets were lost or spoilt", outcome.wrong, outcome.packets)))
+                    }
+                    _ => Ok(answer),
+                }
             }
         }
 
@@ -80,19 +95,85 @@ macro_rules! questions {
                 }
             }
 
-            impl TryFrom<Answer> for $outcome {
-                /// The answer, which is one to another kind of question.
-                type Error = Answer;
+            impl Asked for $question {
+                type Outcome = $outcome;
 
-                fn try_from(answer: Answer) -> Result<$outcome, Answer> {
+                fn outcome(answer: &Answer) -> Option<$outcome> {
                     match answer {
-                        Answer::$name(outcome) => Ok(outcome),
-                        other => Err(other),
+                        Answer::$name(outcome) => Some(outcome.clone()),
+                        _ => None,
                     }
                 }
             }
         )*
     };
+}
+
+impl Question {
+    /// The question as text: two questions are the same exactly if their texts are.
+    pub fn text(&self) -> String {
+        format!("{self:?}")
+    }
+
+    /// The question in a few words, for messages; several questions may share them.
+    pub fn summary(&self) -> String {
+        match self {
+            Question::Loopback(question) => {
+                let Loopback { machine, interface, threads, packet_size, window, .. } = question;
+                let interface = match interface {
+                    Interface::CcNic(features) => format!("CC-NIC ({features})"),
+                    Interface::UnoptimisedRing => "the unoptimised ring".to_owned(),
+                    Interface::PcieRing => "the ring over PCIe".to_owned(),
+                };
+                let load =
+                    question.offered.map_or(String::new(), |rate| format!(", {:.3} Mpps offered each", rate / 1e6));
+                let bursts = format!("bursts of {} and {}", question.transmit_burst, question.receive_burst);
+                let name = &machine.name;
+                format!(
+                    "{interface} on {name}, {packet_size} bytes, {threads} threads, window {window}, {bursts}{load}"
+                )
+            }
+            Question::AccessLatency(AccessLatency { machine, holder, home, .. }) => {
+                format!("a load on {}, holder {holder:?}, home {home:?}", machine.name)
+            }
+            Question::RegisterRead(RegisterRead { machine, bytes, .. }) => {
+                format!("a load of {bytes} bytes from the device of {}", machine.name)
+            }
+            Question::PingPong(PingPong { machine, layout, .. }) => {
+                format!("a ping-pong on {}, {layout:?}", machine.name)
+            }
+            Question::Stream(Stream { machine, stores, pairs, .. }) => {
+                format!("{pairs} streams on {}, {stores:?} stores", machine.name)
+            }
+            Question::ReadOnly(ReadOnly { machine, threads, .. }) => format!("{threads} readers on {}", machine.name),
+            Question::StoreThroughput(StoreThroughput { machine, target, bytes_per_barrier, .. }) => {
+                format!("stores on {}, {target:?}, {bytes_per_barrier} bytes a barrier", machine.name)
+            }
+            Question::StoreBurst(StoreBurst { machine, stores, .. }) => {
+                format!("a burst of {stores} stores to the device of {}", machine.name)
+            }
+        }
+    }
+
+    /// About how many lines are touched: what a run's length goes by.
+    pub fn weight(&self) -> u64 {
+        match self {
+            Question::Loopback(question) => {
+                let packets = (question.packets.0 + question.packets.1) * question.threads as u64;
+                packets * (8 + 4 * u64::from(question.packet_size).div_ceil(64))
+            }
+            Question::AccessLatency(question) => 4 * question.accesses,
+            Question::RegisterRead(question) => question.accesses,
+            Question::PingPong(question) => 8 * (question.rounds.0 + question.rounds.1),
+            Question::Stream(question) => {
+                let lines = (question.chunks.0 + question.chunks.1) * question.chunk_bytes / 64;
+                3 * lines * question.pairs as u64
+            }
+            Question::ReadOnly(question) => (question.lines.0 + question.lines.1) * question.threads as u64,
+            Question::StoreThroughput(question) => (question.bytes.0 + question.bytes.1) / 64,
+            Question::StoreBurst(question) => u64::from(question.stores) * u64::from(question.bursts),
+        }
+    }
 }
 
 questions! {

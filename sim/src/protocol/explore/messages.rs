@@ -114,7 +114,7 @@ fn messages(bits: u32, state: &str, node: usize, ask: Ask) -> String {
     let mut quiet = Quiet::new(bits, node);
     steps_to(state).into_iter().for_each(|step| quiet.prepare(step));
     quiet.take(match ask {
-        Ask::ReadCurrent | Ask::WriteCache => Step::Device(ask),
+        Ask::ReadCurrent | Ask::WriteCache => Step::Device(ask, false),
         ask => Step::Access(node as u8, 0, ask),
     })
 }

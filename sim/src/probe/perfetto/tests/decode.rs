@@ -89,7 +89,7 @@ pub enum Kind {
     #[default]
     Begin,
     End,
-    Instant,
+    Moment,
     Counter(u64),
 }
 
@@ -131,7 +131,7 @@ impl Trace {
         let mut open: BTreeMap<u64, usize> = BTreeMap::new();
         for event in &self.events {
             match event.kind {
-                Kind::Begin | Kind::Instant => {
+                Kind::Begin | Kind::Moment => {
                     assert!(!open.contains_key(&event.track), "a slice begins before the last one of its track ends");
                     if event.kind == Kind::Begin {
                         open.insert(event.track, slices.len());
@@ -212,7 +212,7 @@ impl Trace {
         found.kind = match (kind, counter) {
             (1, None) => Kind::Begin,
             (2, None) => Kind::End,
-            (3, None) => Kind::Instant,
+            (3, None) => Kind::Moment,
             (4, Some(value)) => Kind::Counter(value),
             other => panic!("an event of kind and counter {other:?}"),
         };

@@ -1,0 +1,339 @@
+//! `conic platform`: the machines that the simulator knows, and where each of their values is from.
+
+use std::io::{IsTerminal, Write, stdout};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use conic_chart::{Cell, Column, Table, TerminalStyle};
+use conic_sim::platform::{Entry, Platform, PlatformError, Source, Value};
+use serde::Serialize;
+use serde_json::json;
+
+/// Options of `conic platform`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic platform list                          the machines that come with conic
+  conic platform show icx                      every value, its unit and where it is from
+  conic platform show spr --guesses            what nobody measured, with its range
+  conic platform show mine.toml                the same of one's own file, or what is wrong in it";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Name the platforms that come with conic
+    List(ListArguments),
+    /// Print the values of a platform and where each of them is from
+    Show(ShowArguments),
+}
+
+#[derive(Debug, Args)]
+struct ListArguments {
+    /// Print one JSON array of objects with name and description
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = SHOW_HELP)]
+struct ShowArguments {
+    /// A platform's name, or the path of a file that ends in .toml
+    #[arg(value_name = "NAME")]
+    platform: String,
+    /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
+    #[arg(long)]
+    json: bool,
+    /// Only what nobody measured or documented, with its range
+    #[arg(long)]
+    guesses: bool,
+    /// Replace a value, in its unit or with one of its own, as in interconnect.crossing=40ns; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+const SHOW_HELP: &str = "Where values are from:
+  measured    on this machine, or on one like it that is named
+  document    a specification, a manual, or what a paper says of its machine
+  derived     a relation to other keys, printed after the equals sign
+  guess       nobody says; the range is given
+  override    replaced by --set
+
+Keys in inputs. are what relations begin with; the others are what the simulator reads.
+An input that --set replaces changes what follows from it; any other key changes alone.
+
+Examples:
+  conic platform show icx
+  conic platform show icx --guesses
+  conic platform show spr --set core.line_fill_buffers=12 --set interconnect.crossing=40ns
+  conic platform show icx-e810 --json";
+
+/// Runs the command.
+pub fn main(arguments: &Arguments) -> ExitCode {
+    match &arguments.command {
+        Command::List(list) => finish(listing(list.json), list.json),
+        Command::Show(show) => finish(shown(show), show.json),
+    }
+}
+
+/// Prints the text, or why there is none.
+fn finish(result: Result<String, PlatformError>, as_json: bool) -> ExitCode {
+    match result {
+        Ok(text) => {
+            // Whoever closed the pipe has read enough.
+            let _ = stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) if as_json => {
+            println!("{}", json!({ "error": error.to_string() }));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn listing(as_json: bool) -> Result<String, PlatformError> {
+    let platforms: Vec<Platform> = Platform::names().map(Platform::load).collect::<Result<_, _>>()?;
+    if as_json {
+        let item = |platform: &Platform| json!({ "name": platform.name(), "description": platform.description() });
+        return Ok(format!("{}\n", json!(platforms.iter().map(item).collect::<Vec<_>>())));
+    }
+    let mut table =
+        Table::new([Column::text("name"), Column::text("machine"), right("values", ""), right("guesses", "")]);
+    for platform in &platforms {
+        let (values, guesses) = (platform.entries().count() as u64, platform.guesses().count() as u64);
+        table.row([platform.name().into(), platform.description().into(), values.into(), guesses.into()]);
+    }
+    Ok(table.draw(STYLE))
+}
+
+fn shown(arguments: &ShowArguments) -> Result<String, PlatformError> {
+    let platform = Platform::load(&arguments.platform)?.with(&arguments.overrides)?;
+    if arguments.json {
+        return Ok(format!("{}\n", json!(Report::of(&platform, arguments.guesses))));
+    }
+    let (values, guesses) = (platform.entries().count(), platform.guesses().count());
+    let mut text = format!("{}: {}\n\n", platform.name(), platform.description());
+    if !arguments.guesses {
+        text += &values_table(&platform, columns()).draw(STYLE);
+        text.push('\n');
+    }
+    text += &format!("{guesses} of {values} values are guesses:\n\n");
+    text += &guesses_table(&platform, if arguments.guesses { columns() } else { None }).draw(STYLE);
+    Ok(text)
+}
+
+/// Plain, so that it can be sent anywhere.
+const STYLE: TerminalStyle = TerminalStyle { ascii: true, colour: false };
+
+/// A column of numbers as they stand.
+fn right(name: &str, unit: &str) -> Column {
+    Column::number(name, unit, 0)
+}
+
+/// How many columns a terminal has, as far as anybody says; none where the output goes elsewhere, and a value should stay
+/// on one line.
+fn columns() -> Option<usize> {
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    stdout().is_terminal().then(|| told.unwrap_or(120))
+}
+
+/// The fewest columns into which reasons are wrapped.
+const FEWEST: usize = 30;
+
+/// Every value with its provenance.
+fn values_table(platform: &Platform, columns: Option<usize>) -> Table {
+    let mut table = Table::new([
+        Column::text("key"),
+        right("value", ""),
+        Column::text("unit"),
+        Column::text("provenance"),
+        Column::text("from"),
+    ]);
+    let rows = platform.entries().map(|entry| {
+        let value = [entry.key.clone(), entry.value.to_string(), entry.unit.clone(), entry.source.to_string()];
+        (value.to_vec(), reason(entry))
+    });
+    fill(&mut table, rows.collect(), columns);
+    table
+}
+
+/// The guesses with their ranges; with reasons where they stand alone.
+fn guesses_table(platform: &Platform, columns: Option<usize>) -> Table {
+    let mut table = Table::new([
+        Column::text("key"),
+        right("value", ""),
+        right("low", ""),
+        right("high", ""),
+        Column::text("unit"),
+        Column::text("from"),
+    ]);
+    let rows = platform.guesses().map(|entry| {
+        let bound = |pick: fn((f64, f64)) -> f64| entry.range.map_or(String::new(), |range| bound(entry, pick(range)));
+        let value = entry.value.to_string();
+        (
+            vec![entry.key.clone(), value, bound(|(low, _)| low), bound(|(_, high)| high), entry.unit.clone()],
+            reason(entry),
+        )
+    });
+    fill(&mut table, rows.collect(), columns);
+    table
+}
+
+/// An end of a range, as its entry's values are written.
+fn bound(entry: &Entry, end: f64) -> String {
+    match entry.value {
+        Value::Flag(_) => Value::Flag(end != 0.0).to_string(),
+        Value::Number(_) => Value::Number(end).to_string(),
+    }
+}
+
+/// Where a value is from, in a sentence.
+fn reason(entry: &Entry) -> String {
+    match (&entry.relation, entry.source) {
+        (_, Source::Override) => format!("the command line, instead of: {}", entry.from),
+        (Some(relation), _) => format!("= {relation}: {}", entry.from),
+        (None, _) => entry.from.clone(),
+    }
+}
+
+/// Adds rows whose last column is text, wrapped where there is a limit to the columns.
+fn fill(table: &mut Table, rows: Vec<(Vec<String>, String)>, columns: Option<usize>) {
+    let cells = rows.first().map_or(0, |(cells, _)| cells.len());
+    // Two columns stand between two entries, and no heading is wider than ten.
+    let width = |at: usize| rows.iter().map(|(cells, _)| cells[at].len()).max().unwrap_or(0).max(10) + 2;
+    let before: usize = (0..cells).map(width).sum();
+    let room = columns.map(|columns| columns.saturating_sub(before).max(FEWEST));
+    for (cells, text) in rows {
+        let mut lines = wrapped(&text, room).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let blank = vec![Cell::from(""); cells.len()];
+        table.row(cells.into_iter().map(Cell::from).chain([first.into()]));
+        for line in lines {
+            table.row(blank.iter().cloned().chain([line.into()]));
+        }
+    }
+}
+
+/// A text in lines of at most `room` characters, but for words that are longer.
+fn wrapped(text: &str, room: Option<usize>) -> Vec<String> {
+    let Some(room) = room else { return vec![text.to_string()] };
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_string());
+        }
+    }
+    lines
+}
+
+/// A platform for programs.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    name: &'a str,
+    description: &'a str,
+    values: usize,
+    guesses: usize,
+    entries: Vec<EntryReport<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct EntryReport<'a> {
+    key: &'a str,
+    value: serde_json::Value,
+    unit: &'a str,
+    provenance: &'static str,
+    from: &'a str,
+    relation: Option<&'a str>,
+    low: Option<f64>,
+    high: Option<f64>,
+    file: &'a str,
+    line: Option<usize>,
+}
+
+impl<'a> Report<'a> {
+    fn of(platform: &'a Platform, only_guesses: bool) -> Report<'a> {
+        let wanted = |entry: &&Entry| !only_guesses || entry.source == Source::Guess;
+        Report {
+            schema: "conic.platform/1",
+            name: platform.name(),
+            description: platform.description(),
+            values: platform.entries().count(),
+            guesses: platform.guesses().count(),
+            entries: platform.entries().filter(wanted).map(EntryReport::of).collect(),
+        }
+    }
+}
+
+impl<'a> EntryReport<'a> {
+    fn of(entry: &'a Entry) -> EntryReport<'a> {
+        EntryReport {
+            key: &entry.key,
+            value: match entry.value {
+                Value::Number(number) => json!(number),
+                Value::Flag(flag) => json!(flag),
+            },
+            unit: &entry.unit,
+            provenance: entry.source.name(),
+            from: &entry.from,
+            relation: entry.relation.as_deref(),
+            low: entry.range.map(|(low, _)| low),
+            high: entry.range.map(|(_, high)| high),
+            file: &entry.file,
+            line: entry.line,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn icx() -> Platform {
+        Platform::load("icx").expect("it comes with the program")
+    }
+
+    #[test]
+    fn reasons_are_wrapped_into_the_columns_that_are_left() {
+        let text = values_table(&icx(), Some(130)).draw(STYLE);
+        assert!(text.lines().all(|line| line.len() <= 130), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        let at = lines.iter().position(|line| line.starts_with("memory.latency")).expect("it is there");
+        assert!(
+            lines[at].contains(" 61  ns ")
+                && lines[at].contains("derived")
+                && lines[at].contains("= inputs.local_dram")
+        );
+        assert!(lines[at + 1].starts_with("          "));
+    }
+
+    #[test]
+    fn without_a_terminal_a_value_is_a_line() {
+        let platform = icx();
+        let text = values_table(&platform, None).draw(STYLE);
+        assert_eq!(text.lines().count(), platform.entries().count() + 2);
+        let text = guesses_table(&platform, None).draw(STYLE);
+        assert_eq!(text.lines().count(), platform.guesses().count() + 2);
+        let line = text.lines().find(|line| line.starts_with("node.home_lookup ")).expect("it is a guess");
+        assert_eq!(line.split_whitespace().take(5).collect::<Vec<_>>(), ["node.home_lookup", "8", "6", "12", "ns"]);
+    }
+
+    #[test]
+    fn long_words_are_not_lost() {
+        assert_eq!(wrapped("a bc defghij k", Some(4)), ["a bc", "defghij", "k"]);
+        assert_eq!(wrapped("", Some(4)), [""]);
+    }
+}

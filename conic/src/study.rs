@@ -1,0 +1,239 @@
+//! `conic study`: the papers' experiments, predicted by simulation, beside what was published.
+
+mod guesses;
+mod kept;
+mod output;
+mod progress;
+mod runner;
+#[cfg(test)]
+mod tests;
+mod version;
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use conic_chart::TerminalStyle;
+use conic_native::Flag;
+use conic_study::ask::Answers;
+use conic_study::comparison::{compare, parse, summary};
+use conic_study::experiment::{Effort, Experiment, Platforms, Setting, chosen, findings, questions};
+use conic_study::report::{Report, json, results, summary_lines};
+use conic_study::sensitivity::{self, Guess};
+use conic_study::simulated::Simulator;
+use conic_study::workload::Machine;
+use serde_json::json;
+
+use kept::Kept;
+use progress::Progress;
+use runner::{Ended, Runner};
+
+/// Options of `conic study`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Predict what the CC-NIC paper (ASPLOS 2024) measured
+    Ccnic(Options),
+}
+
+/// Options of `conic study ccnic`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct Options {
+    /// Figures of the paper, such as 2, 12 or 14a, or table1, mmio, read-only, cores, beyond [default: all]
+    #[arg(value_name = "FIGURE")]
+    figures: Vec<String>,
+    /// Fewer points and fewer packets a point
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON array on stdout and nothing else there; an error as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
+    #[arg(long, conflicts_with = "figures")]
+    sensitivity: bool,
+    /// The folder for results.json, the plots and report.html
+    #[arg(long, value_name = "DIR", default_value = "out/study/ccnic")]
+    output: PathBuf,
+    /// The folder in which finished points are kept for the next time
+    #[arg(long, value_name = "DIR", default_value = "out/study/points")]
+    points: PathBuf,
+    /// Simulate every point anew
+    #[arg(long)]
+    fresh: bool,
+    /// Points that are simulated at once [default: one a core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic study ccnic --quick             every figure, roughly
+  conic study ccnic                     every figure
+  conic study ccnic 12 13 cores         some of them
+  conic study ccnic --sensitivity       what the platforms' guesses decide
+
+Ctrl-C ends a study with what is finished, and a second one at once; finished points are kept, so that the same command goes
+on where it stopped. A point is simulated anew when the program has changed.
+
+Roles of results:
+  calibration    the platforms were fitted to it
+  prediction     nothing was fitted to it; its error counts
+  bound, statement   the same of what has no value
+  withheld       a blind test: what was published is not known here
+  not-modelled   no prediction is made of it
+  unpublished    predicted, and not in the paper";
+
+/// What the CC-NIC paper published. Only the comparison gets it, after everything has been predicted.
+const PUBLISHED: &str = include_str!("../../results/ccnic.toml");
+
+/// Runs the command.
+pub fn main(arguments: &Arguments) -> ExitCode {
+    let Command::Ccnic(options) = &arguments.command;
+    match run(options) {
+        Ok(code) => code,
+        Err(message) => {
+            if options.json {
+                println!("{}", json!({ "error": message }));
+            } else {
+                eprintln!("error: {message}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, String> {
+    let experiments = chosen(&options.figures)?;
+    let (platforms, guesses) = guesses::load(options.sensitivity)?;
+    let stop = Arc::new(Flag::new());
+    let raised = Arc::clone(&stop);
+    let handler = move || {
+        // The second time, nobody wants to wait for the points that are being simulated.
+        if raised.is_up() {
+            std::process::exit(130);
+        }
+        raised.raise();
+    };
+    ctrlc::set_handler(handler).map_err(|error| format!("Ctrl-C cannot be caught: {error}"))?;
+    let study = Study { experiments, platforms, guesses, model: version::version()?, options };
+    let shown = study.run(&Simulator, &stop)?;
+    Ok(shown.print(options.json))
+}
+
+/// A study that is to be run.
+struct Study<'a> {
+    experiments: Vec<Experiment>,
+    platforms: Platforms,
+    /// Empty where sensitivity is not asked.
+    guesses: Vec<Guess>,
+    /// What gives the answers, and in which version.
+    model: String,
+    options: &'a Options,
+}
+
+/// What a study shows when it has ended.
+#[derive(Debug)]
+struct Shown {
+    /// For programs.
+    json: String,
+    /// For people.
+    text: String,
+    /// Where the report is.
+    report: PathBuf,
+    /// Whether it was interrupted, and whether any point failed.
+    interrupted: bool,
+    failed: bool,
+}
+
+impl Study<'_> {
+    fn run(&self, machine: &impl Machine, stop: &Flag) -> Result<Shown, String> {
+        let options = self.options;
+        let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
+        let setting = Setting { platforms: self.platforms.clone(), effort, seed: 1 };
+        let workers = options.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+        let mut runner = Runner {
+            machine,
+            workers,
+            kept: Kept::new(&options.points, &self.model, options.fresh)?,
+            stop,
+            progress: Progress::new(),
+        };
+        let mut answers = Answers::default();
+        let ended = runner.run(&mut answers, |answers| {
+            if options.sensitivity {
+                sensitivity::questions(&setting, &self.guesses, answers)
+            } else {
+                questions(&self.experiments, &setting, answers)
+            }
+        })?;
+        let shown = self.shown(&setting, &answers, ended)?;
+        Ok(shown)
+    }
+
+    fn shown(&self, setting: &Setting, answers: &Answers, ended: Ended) -> Result<Shown, String> {
+        let options = self.options;
+        let experiments = if options.sensitivity { &[][..] } else { &self.experiments[..] };
+        let found = findings(experiments, setting, answers);
+        let movements = sensitivity::movements(setting, &self.guesses, answers);
+        let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
+        // From here on, and not before, published values are known.
+        let published = parse(PUBLISHED).map_err(|error| format!("results/ccnic.toml: {error}"))?;
+        let all = options.figures.is_empty() && !options.sensitivity;
+        let rows = compare(&predictions, &published, all)?;
+        let summary = summary(&rows);
+        let platforms = &self.platforms;
+        let machines = [&platforms.icx, &platforms.spr, &platforms.icx_cx6, &platforms.icx_e810];
+        let report = Report {
+            effort: setting.effort,
+            platforms: machines.iter().map(|machine| machine.name.clone()).collect(),
+            found: &found,
+            rows: &rows,
+            summary: &summary,
+            movements: &movements,
+        };
+        let path = output::write(&options.output, &report)?;
+        let mut text = String::new();
+        let style = TerminalStyle::default();
+        if options.sensitivity {
+            text += &output::movements(&movements).draw(style);
+        } else {
+            text += &results(&rows).draw(style);
+        }
+        for line in summary_lines(&summary).into_iter().chain(report.warnings()) {
+            text += &format!("{line}\n");
+        }
+        text += &format!("{} points simulated, {} kept from before", ended.simulated, ended.kept);
+        text += if ended.interrupted { "; interrupted: the same command goes on from here\n" } else { "\n" };
+        let json = if options.sensitivity { output::movements_json(&movements) } else { json(&rows) };
+        let failed = found.iter().any(|found| !found.failures.is_empty());
+        Ok(Shown { json, text, report: path, interrupted: ended.interrupted, failed })
+    }
+}
+
+impl Shown {
+    /// Prints it; the last line says where the report is.
+    fn print(&self, as_json: bool) -> ExitCode {
+        if as_json {
+            print!("{}", self.json);
+            if std::io::stderr().is_terminal() {
+                eprintln!("report: {}", self.report.display());
+            }
+        } else {
+            print!("{}", self.text);
+            println!("report: {}", self.report.display());
+        }
+        match (self.interrupted, self.failed) {
+            (true, _) => ExitCode::from(130),
+            (false, true) => ExitCode::FAILURE,
+            (false, false) => ExitCode::SUCCESS,
+        }
+    }
+}

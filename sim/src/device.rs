@@ -1,0 +1,112 @@
+//! The device face of the seam over the modelled machine: a device behind PCIe.
+
+use std::cell::{Cell, RefCell, RefMut};
+
+use conic_fabric::{Address, Device, ReadTag, StateHint, Time};
+use corosensei::Yielder;
+
+use crate::machine::access::Step;
+use crate::machine::{Machine, Wait};
+
+/// A device behind the PCIe link of the modelled machine, as its program sees it.
+///
+/// What it asks for costs the link, not the program: reads and writes begin in the moment in which the program stands, and
+/// the program goes on. State hints mean nothing to PCIe; whether writes go to the last-level cache is the platform's choice.
+pub struct SimDevice<'a> {
+    machine: &'a RefCell<Machine>,
+    next: &'a Cell<Option<usize>>,
+    yielder: &'a Yielder<(), ()>,
+    agent: usize,
+}
+
+impl<'a> SimDevice<'a> {
+    pub(crate) fn new(
+        machine: &'a RefCell<Machine>,
+        next: &'a Cell<Option<usize>>,
+        yielder: &'a Yielder<(), ()>,
+        agent: usize,
+    ) -> SimDevice<'a> {
+        SimDevice { machine, next, yielder, agent }
+    }
+
+    /// The agent's number in the machine.
+    pub fn agent(&self) -> usize {
+        self.agent
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &RefCell<Machine> {
+        self.machine
+    }
+
+    /// Waits until something comes that this program may not have seen: a write to a register that it has looked at, or the
+    /// rest of a read's data; but no longer than until a time.
+    pub fn spin_until(&self, until: Time) {
+        let until = until.picoseconds();
+        self.until_done(until, |machine, agent| machine.news(agent, until));
+    }
+
+    /// Takes steps until one is done. News that comes while it waits is left for [`Machine::news`] to find.
+    fn until_done<T>(&self, until: u64, mut step: impl FnMut(&mut Machine, usize) -> Step<T>) -> T {
+        loop {
+            let mut machine = self.machine.borrow_mut();
+            match step(&mut machine, self.agent) {
+                Ok(value) => return value,
+                Err(wait) => self.wait(machine, wait, until),
+            }
+        }
+    }
+
+    fn wait(&self, mut machine: RefMut<'_, Machine>, wait: Wait, until: u64) {
+        machine.agents[self.agent].wait_for(wait);
+        let until = if wait == Wait::Time { machine.agents[self.agent].time } else { until };
+        if until != u64::MAX {
+            machine.resume_at(self.agent, until);
+        }
+        match machine.next_ready() {
+            Some(agent) if agent == self.agent && machine.now <= machine.limit => return,
+            ready => self.next.set(ready),
+        }
+        drop(machine);
+        self.yielder.suspend(());
+    }
+}
+
+impl Device for SimDevice<'_> {
+    fn start_read(&self, at: Address, bytes: u64, _hint: StateHint) -> ReadTag {
+        ReadTag(self.until_done(u64::MAX, |machine, agent| machine.start_device_read(agent, at.0, bytes)))
+    }
+    fn is_ready(&self, tag: &ReadTag) -> bool {
+        self.until_done(u64::MAX, |machine, agent| machine.is_device_read_done(agent, tag.0))
+    }
+    fn finish_read(&self, tag: ReadTag, _at: Address, into: &mut [u8]) {
+        let data = self.until_done(u64::MAX, |machine, agent| machine.finish_device_read(agent, tag.0));
+        into.copy_from_slice(&data);
+    }
+    fn read_word(&self, at: Address, hint: StateHint) -> u64 {
+        let mut word = [0; 8];
+        self.read(at, &mut word, hint);
+        u64::from_ne_bytes(word)
+    }
+    fn write(&self, at: Address, from: &[u8], _hint: StateHint) {
+        self.until_done(u64::MAX, |machine, agent| machine.device_write(agent, at.0, from));
+    }
+    fn write_word(&self, at: Address, value: u64, hint: StateHint) {
+        self.write(at, &value.to_ne_bytes(), hint);
+    }
+    fn own_register(&self, at: Address) -> u64 {
+        self.until_done(u64::MAX, |machine, agent| machine.own_register(agent, at.0))
+    }
+    fn spin(&self) {
+        self.spin_until(Time::NEVER);
+    }
+    fn now(&self) -> Time {
+        Time::from_picoseconds(self.machine.borrow().agents[self.agent].time)
+    }
+    /// In cycles of the platform's cores: the clocks of such chips are not published.
+    fn work(&self, cycles: u32) {
+        let mut machine = self.machine.borrow_mut();
+        let span = machine.parameters.core.cycles(cycles.into());
+        machine.agents[self.agent].time += span;
+    }
+}

@@ -1,0 +1,385 @@
+//! The root port of node 0: what a PCIe link brings, and what is sent over it.
+//!
+//! # What passes what
+//!
+//! What the link brings stands in one queue, in its order. A write asks the home agents for its lines at once, so that the
+//! requests of many writes overlap; but it takes effect, line by line, only after every write before it. A read asks for its
+//! lines, and an answer to a core goes on, once every write before them has its lines: from then on nobody can see what was
+//! before those writes. Home agents and root port are taken to agree on that without any messages of their own.
+//!
+//! A write of a part of a line does not read the rest of it first, which the real one does where no cache has the line.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use conic_fabric::{LINE_BYTES, Line};
+use slab::Slab;
+
+use crate::parameters::PcieParameters;
+use crate::pcie::{PcieLink, Sent, Tlps};
+use crate::protocol::{Ask, Asker, ToHome};
+
+use super::access::merge;
+use super::uncached::line_bytes;
+use super::{Event, Machine};
+
+/// A TLP on its way, by the number of its [`Tlp`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PcieEvent {
+    /// From a core, at the root port.
+    FromCore(u32),
+    /// From the root port, at the device.
+    AtDevice(u32),
+    /// A register's value is there to be sent.
+    RegisterAnswers(u32),
+    /// From the device, at the root port.
+    AtRoot(u32),
+    /// The data of a device's read are at the root port.
+    DataAtRoot(u32),
+}
+
+/// A transaction: a TLP, and for a read those that answer it.
+#[derive(Debug)]
+pub(crate) enum Tlp {
+    /// A core stores to the device: some bytes of a line.
+    RegisterWrite { line: u32, bytes: u64, data: Line },
+    /// A core loads the first `length` bytes from `at` on, all in one line.
+    RegisterRead { agent: u16, at: u64, length: u32 },
+    /// A piece of the device's read.
+    Read { read: u32, at: u64, length: u64, lines_left: u32 },
+    /// A piece of the device's write.
+    Write { at: u64, data: Box<[u8]>, lines_left: u32 },
+}
+
+/// A read of the device: its pieces that are still on their way, and its data.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub agent: u16,
+    pub at: u64,
+    pub pieces_left: u32,
+    pub data: Vec<u8>,
+}
+
+/// Something that the home agents do past the caches, by the number that its request carries.
+#[derive(Debug)]
+pub(crate) enum Past {
+    /// A line of a device's read.
+    DeviceRead { tlp: u32 },
+    /// A line of a device's write.
+    DeviceWrite { tlp: u32, ready: bool },
+    /// A core's non-temporal or write-combining store.
+    CoreWrite { bytes: u64, data: Line },
+}
+
+/// An entry of the root port's queue.
+#[derive(Clone, Copy, Debug)]
+enum Ordered {
+    Write { request: u32, line: u32 },
+    Read(u32),
+    Answer(u32),
+}
+
+/// The link of node 0 and its root port.
+#[derive(Debug)]
+pub(crate) struct RootPort {
+    pub link: PcieLink,
+    root_to_home: u64,
+    register_read: u64,
+    device_writes_to_cache: bool,
+    pub tlps: Slab<Tlp>,
+    pub reads: Slab<Read>,
+    order: VecDeque<Ordered>,
+    /// Which device looks at the register in a line.
+    pub watchers: BTreeMap<u32, u16>,
+    /// Lines as a core had them when a device's read looked at its copy: the core may have written on since.
+    pub found: BTreeMap<u32, Line>,
+}
+
+impl RootPort {
+    pub fn new(parameters: &PcieParameters, device_write_ways: u32) -> RootPort {
+        RootPort {
+            link: PcieLink::new(parameters),
+            root_to_home: parameters.root_to_home,
+            register_read: parameters.register_read,
+            device_writes_to_cache: device_write_ways > 0,
+            tlps: Slab::new(),
+            reads: Slab::new(),
+            order: VecDeque::new(),
+            watchers: BTreeMap::new(),
+            found: BTreeMap::new(),
+        }
+    }
+}
+
+/// The lines of a span: line, the bytes of it, and where the span's bytes begin in the line and in the span, and how many.
+fn lines_of(at: u64, length: u64) -> impl Iterator<Item = (u32, u64, usize, usize, usize)> {
+    let end = at + length;
+    (at / LINE_BYTES..end.div_ceil(LINE_BYTES)).map(move |line| {
+        let start = at.max(line * LINE_BYTES);
+        let count = end.min((line + 1) * LINE_BYTES) - start;
+        let first = start % LINE_BYTES;
+        (line as u32, line_bytes(first, count), first as usize, (start - at) as usize, count as usize)
+    })
+}
+
+impl Machine {
+    /// The root port.
+    ///
+    /// # Panics
+    ///
+    /// On a machine without one: its caller has made sure that there is one.
+    pub(crate) fn port(&mut self) -> &mut RootPort {
+        self.port.as_mut().expect("the machine has a PCIe link")
+    }
+
+    /// The source number of the root port.
+    const PORT: usize = 2;
+
+    pub(crate) fn send_tlp(&mut self, time: u64, event: PcieEvent) {
+        let key = self.key(time, Self::PORT);
+        if self.recorder.is_some() {
+            self.note_tlp(key, event);
+        }
+        self.queue.push(key, Event::Pcie(event));
+    }
+
+    /// Writes down what goes over the link; not what stays on one side of it.
+    fn note_tlp(&mut self, key: crate::engine::Key, event: PcieEvent) {
+        let (to_device, tlp) = match event {
+            PcieEvent::AtDevice(tlp) => (true, tlp),
+            PcieEvent::AtRoot(tlp) => (false, tlp),
+            _ => return,
+        };
+        let (name, at) = match (&self.port().tlps[tlp as usize], to_device) {
+            (Tlp::RegisterWrite { line, .. }, _) => ("RegisterWrite", u64::from(*line) * LINE_BYTES),
+            (Tlp::RegisterRead { at, .. }, true) => ("RegisterRead", *at),
+            (Tlp::RegisterRead { at, .. }, false) => ("RegisterData", *at),
+            (Tlp::Read { at, .. }, false) => ("MemoryReadTlp", *at),
+            (Tlp::Read { at, .. }, true) => ("CompletionTlp", *at),
+            (Tlp::Write { at, .. }, _) => ("MemoryWriteTlp", *at),
+        };
+        let now = self.now;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.over_pcie(key, now, name, at / LINE_BYTES, to_device);
+        }
+    }
+
+    /// The device has sent a TLP: it arrives, or waits for a credit, of whose coming [`Machine::give_write_credit`] tells.
+    pub(crate) fn sent(&mut self, tlp: u32, sent: Sent) {
+        if let Sent::Arrives(time) = sent {
+            self.send_tlp(time, PcieEvent::AtRoot(tlp));
+        }
+    }
+
+    fn give_write_credit(&mut self) {
+        let now = self.now;
+        let mut arrivals = Vec::new();
+        self.port().link.give_write_credit(now, |tlp, arrival| arrivals.push((tlp, arrival)));
+        for (tlp, arrival) in arrivals {
+            self.send_tlp(arrival, PcieEvent::AtRoot(tlp));
+        }
+    }
+
+    pub(crate) fn at_pcie(&mut self, event: PcieEvent) {
+        match event {
+            PcieEvent::FromCore(tlp) => self.forward_to_device(tlp),
+            PcieEvent::AtDevice(tlp) => self.at_device(tlp),
+            PcieEvent::RegisterAnswers(tlp) => self.register_answers(tlp),
+            PcieEvent::AtRoot(tlp) => self.at_root(tlp),
+            PcieEvent::DataAtRoot(tlp) => self.data_at_root(tlp),
+        }
+    }
+
+    fn forward_to_device(&mut self, tlp: u32) {
+        let now = self.now;
+        let port = self.port();
+        let arrives = match port.tlps[tlp as usize] {
+            Tlp::RegisterWrite { line, bytes, .. } => {
+                let first = u64::from(line) * LINE_BYTES + u64::from(bytes.trailing_zeros());
+                port.link.post_register_write(Tlps::data_bytes(first, bytes.count_ones().into()), now)
+            }
+            _ => port.link.request_register_read(now),
+        };
+        self.send_tlp(arrives, PcieEvent::AtDevice(tlp));
+    }
+
+    fn at_device(&mut self, tlp: u32) {
+        let now = self.now;
+        let port = self.port();
+        match port.tlps[tlp as usize] {
+            Tlp::RegisterWrite { line, bytes, data } => {
+                port.tlps.remove(tlp as usize);
+                let watcher = port.watchers.get(&line).copied();
+                merge(&mut self.data[line as usize], bytes, &data);
+                if let Some(agent) = watcher {
+                    self.tell_device(agent as usize);
+                }
+            }
+            Tlp::RegisterRead { .. } => {
+                let ready = now + port.register_read;
+                self.send_tlp(ready, PcieEvent::RegisterAnswers(tlp));
+            }
+            Tlp::Read { read, .. } => {
+                port.tlps.remove(tlp as usize);
+                self.completed(read);
+            }
+            Tlp::Write { .. } => {}
+        }
+    }
+
+    /// The last completion of a piece of the device's read has come.
+    fn completed(&mut self, read: u32) {
+        let now = self.now;
+        let port = self.port();
+        if let Some(next) = port.link.tags().give(now) {
+            let sent = port.link.request_read(next, now);
+            self.sent(next, sent);
+        }
+        let this = &mut self.port().reads[read as usize];
+        this.pieces_left -= 1;
+        if this.pieces_left == 0 {
+            let agent = this.agent as usize;
+            self.tell_device(agent);
+        }
+    }
+
+    fn register_answers(&mut self, tlp: u32) {
+        let now = self.now;
+        let port = self.port();
+        let Tlp::RegisterRead { agent, at, length } = port.tlps[tlp as usize] else { return };
+        let sent = port.link.complete_register_read(Tlps::data_bytes(at, length.into()), tlp, now);
+        self.agents[agent as usize].past.answer = Some(self.data[(at / LINE_BYTES) as usize]);
+        self.sent(tlp, sent);
+    }
+
+    fn at_root(&mut self, tlp: u32) {
+        let port = self.port();
+        let (at, length) = match &port.tlps[tlp as usize] {
+            Tlp::Write { at, data, .. } => (*at, data.len() as u64),
+            Tlp::Read { .. } => {
+                port.order.push_back(Ordered::Read(tlp));
+                return self.pass_on();
+            }
+            _ => {
+                port.order.push_back(Ordered::Answer(tlp));
+                return self.pass_on();
+            }
+        };
+        let ask = if port.device_writes_to_cache { Ask::WriteCache } else { Ask::WriteMemory };
+        for (line, ..) in lines_of(at, length) {
+            let write = self.new_past(Past::DeviceWrite { tlp, ready: false });
+            self.port().order.push_back(Ordered::Write { request: write, line });
+            self.ask_from_port(line, ToHome::OrderedWrite { request: write as u16, ask, write });
+        }
+    }
+
+    fn ask_from_port(&mut self, line: u32, message: ToHome) {
+        let arrives = self.now + self.port().root_to_home + self.timing.home_lookup;
+        self.to_home(arrives, Self::PORT, 0, line, message);
+    }
+
+    /// A number for something past the caches.
+    ///
+    /// # Panics
+    ///
+    /// If 65536 are under way: a device's tags and write credits allow a fraction of that.
+    pub(crate) fn new_past(&mut self, past: Past) -> u32 {
+        let request = self.past.insert(past);
+        assert!(request <= usize::from(u16::MAX), "more than 65536 lines are read and written past the caches at once");
+        request as u32
+    }
+
+    /// Passes on what stands at the front of the root port's queue.
+    fn pass_on(&mut self) {
+        while let Some(&front) = self.port().order.front() {
+            match front {
+                Ordered::Write { request, line } => {
+                    if !matches!(self.past[request as usize], Past::DeviceWrite { ready: true, .. }) {
+                        return;
+                    }
+                    let now = self.now;
+                    self.to_home(now, Self::PORT, 0, line, ToHome::TakeEffect);
+                }
+                Ordered::Read(tlp) => self.ask_for_piece(tlp),
+                Ordered::Answer(tlp) => {
+                    let answered = self.port().tlps.remove(tlp as usize);
+                    if let Tlp::RegisterRead { agent, .. } = answered {
+                        self.register_loaded(agent as usize);
+                    }
+                }
+            }
+            self.port().order.pop_front();
+        }
+    }
+
+    fn ask_for_piece(&mut self, tlp: u32) {
+        let Tlp::Read { at, length, .. } = self.port().tlps[tlp as usize] else { return };
+        for (line, ..) in lines_of(at, length) {
+            let request = self.new_past(Past::DeviceRead { tlp });
+            let asker = Asker::Device(request as u16);
+            self.ask_from_port(line, ToHome::Request { asker, ask: Ask::ReadCurrent, has_data: false, write: 0 });
+        }
+    }
+
+    /// An ordered write has its line.
+    pub(crate) fn write_is_ready(&mut self, write: u32) {
+        if let Past::DeviceWrite { ready, .. } = &mut self.past[write as usize] {
+            *ready = true;
+        }
+        self.pass_on();
+    }
+
+    /// A write past the caches takes effect.
+    pub(crate) fn written(&mut self, line: u32, write: u32) {
+        match self.past[write as usize] {
+            Past::CoreWrite { bytes, data } => {
+                merge(&mut self.data[line as usize], bytes, &data);
+                self.past.remove(write as usize);
+            }
+            Past::DeviceWrite { tlp, .. } => self.device_has_written(line, tlp),
+            Past::DeviceRead { .. } => {}
+        }
+    }
+
+    fn device_has_written(&mut self, line: u32, tlp: u32) {
+        let port = self.port.as_mut().expect("the machine has a PCIe link");
+        let Tlp::Write { at, data, lines_left } = &mut port.tlps[tlp as usize] else { return };
+        let part = lines_of(*at, data.len() as u64).find(|part| part.0 == line);
+        if let Some((_, bytes, first, from, count)) = part {
+            let mut new = [0; LINE_BYTES as usize];
+            new[first..first + count].copy_from_slice(&data[from..from + count]);
+            merge(&mut self.data[line as usize], bytes, &Line::from_bytes(&new));
+        }
+        *lines_left -= 1;
+        if *lines_left == 0 {
+            port.tlps.remove(tlp as usize);
+            self.give_write_credit();
+        }
+    }
+
+    /// The home agents answer a device's request for a line.
+    pub(crate) fn answer_device(&mut self, line: u32, request: u16) {
+        let Past::DeviceRead { tlp } = self.past.remove(request.into()) else { return };
+        let now = self.now;
+        let port = self.port.as_mut().expect("the machine has a PCIe link");
+        let data = port.found.remove(&line).unwrap_or(self.data[line as usize]).to_bytes();
+        let Tlp::Read { read, at, length, lines_left } = &mut port.tlps[tlp as usize] else { return };
+        let into = &mut port.reads[*read as usize];
+        if let Some((_, _, first, from, count)) = lines_of(*at, *length).find(|part| part.0 == line) {
+            let from = from + (*at - into.at) as usize;
+            into.data[from..from + count].copy_from_slice(&data[first..first + count]);
+        }
+        *lines_left -= 1;
+        if *lines_left == 0 {
+            let arrives = now + port.root_to_home;
+            self.send_tlp(arrives, PcieEvent::DataAtRoot(tlp));
+        }
+    }
+
+    fn data_at_root(&mut self, tlp: u32) {
+        let now = self.now;
+        let port = self.port();
+        let Tlp::Read { at, length, .. } = port.tlps[tlp as usize] else { return };
+        let arrives = port.link.complete(at, length, now);
+        self.send_tlp(arrives, PcieEvent::AtDevice(tlp));
+    }
+}

@@ -1,0 +1,392 @@
+//! What a core does past its caches: registers of a device, write-combining memory, non-temporal stores.
+//!
+//! | access | when it leaves the core | what waits for it |
+//! |---|---|---|
+//! | uncached store | at the front of the store buffer, one at a time | the stores behind it |
+//! | uncached load | when no store is left, after flushing the write-combining buffers | the program |
+//! | write-combining store | after every store before it, when its buffer is full, evicted or fenced | who needs its buffer |
+//! | non-temporal store | at once, line by line | who needs its buffer, and fences |
+//!
+//! Stores to write-combining memory of the host become writes to memory, as non-temporal stores do; each keeps its buffer
+//! until the home agents have answered. The buffers towards a device and towards memory are counted apart.
+
+use conic_fabric::{Home, LINE_BYTES, Layout, Line, MemoryType};
+
+use crate::parameters::Parameters;
+use crate::pcie::uncached::Uncached;
+use crate::pcie::write_combining::{Flush, WriteCombining};
+use crate::protocol::{Ask, Asker, ToHome};
+
+use super::access::{Step, WHOLE, merge};
+use super::agent::Store;
+use super::pcie::{Past, PcieEvent, Tlp};
+use super::{Event, Machine, Wait as W};
+
+/// What a line is to the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Cached memory.
+    WriteBack,
+    /// A device's registers.
+    DeviceUncached,
+    /// A device's memory, mapped write-combining.
+    DeviceCombining,
+    /// The host's memory, mapped write-combining.
+    MemoryCombining,
+}
+
+/// What each line of a region is to the cores; empty if all are cached memory.
+///
+/// # Panics
+///
+/// If the host's own memory is to be uncached: nothing in this project maps it so.
+pub(crate) fn kinds(parameters: &Parameters, layout: &Layout) -> Vec<Kind> {
+    if layout.segments().iter().all(|segment| segment.memory == MemoryType::WriteBack) {
+        return Vec::new();
+    }
+    let mut kinds = vec![Kind::WriteBack; layout.bytes().div_ceil(LINE_BYTES) as usize];
+    for segment in layout.segments() {
+        let device = segment.home == Home::Nic && parameters.pcie.is_some();
+        let kind = match segment.memory {
+            MemoryType::WriteBack => continue,
+            MemoryType::WriteCombining if device => Kind::DeviceCombining,
+            MemoryType::WriteCombining => Kind::MemoryCombining,
+            MemoryType::Uncached => {
+                assert!(device, "{} is uncached, but no device behind PCIe has it", segment.name);
+                Kind::DeviceUncached
+            }
+        };
+        let first = (segment.start.0 / LINE_BYTES) as usize;
+        kinds[first..first + segment.bytes.div_ceil(LINE_BYTES) as usize].fill(kind);
+    }
+    kinds
+}
+
+/// What of a core's accesses past its caches is under way.
+#[derive(Debug)]
+pub(crate) struct PastCaches {
+    uncached: Option<Uncached>,
+    /// The store at the front of the store buffer is on its way to a register.
+    storing: bool,
+    to_device: Option<WriteCombining>,
+    to_memory: WriteCombining,
+    /// Lines that write-combining buffers hold in part.
+    gathered: Vec<(u32, Line)>,
+    /// Writes to memory that the home agents have not answered.
+    unanswered: u32,
+    buffers: u32,
+    /// The answer to the load of a register.
+    pub answer: Option<Line>,
+    /// For a device: something has come that its program may not have seen.
+    pub news: bool,
+}
+
+impl PastCaches {
+    pub fn new(parameters: &Parameters) -> PastCaches {
+        let core = &parameters.core;
+        PastCaches {
+            uncached: parameters.pcie.as_ref().map(Uncached::new),
+            storing: false,
+            to_device: parameters.pcie.as_ref().map(|pcie| WriteCombining::to_device(core, pcie)),
+            to_memory: WriteCombining::new(core.write_combining_buffers, 0, 0),
+            gathered: Vec::new(),
+            unanswered: 0,
+            buffers: core.write_combining_buffers,
+            answer: None,
+            news: false,
+        }
+    }
+
+    fn gather(&mut self, line: u32, bytes: u64, data: &Line) {
+        match self.gathered.iter_mut().find(|(gathered, _)| *gathered == line) {
+            Some((_, gathered)) => merge(gathered, bytes, data),
+            None => self.gathered.push((line, *data)),
+        }
+    }
+
+    fn take(&mut self, flush: &Flush) -> (u32, Line) {
+        let line = (flush.region / LINE_BYTES) as u32;
+        let place = self.gathered.iter().position(|&(gathered, _)| gathered == line);
+        place.map_or((line, Line::ZERO), |place| self.gathered.swap_remove(place))
+    }
+
+    /// Whether a write to memory finds no buffer.
+    pub fn lacks_buffer(&self) -> bool {
+        self.unanswered > 0 && self.unanswered + self.to_memory.held() as u32 >= self.buffers
+    }
+
+    /// Whether every write to memory was answered.
+    pub fn is_answered(&self) -> bool {
+        self.unanswered == 0
+    }
+}
+
+/// `count` bytes of a line from `first` on, a bit each.
+pub(crate) fn line_bytes(first: u64, count: u64) -> u64 {
+    (WHOLE >> (LINE_BYTES - count)) << first
+}
+
+/// The runs of neighbouring bytes in a mask: the first one, and how many.
+fn runs(mut bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    std::iter::from_fn(move || {
+        let first = u64::from((bytes != 0).then(|| bytes.trailing_zeros())?);
+        let count = u64::from((bytes >> first).trailing_ones());
+        bytes &= !line_bytes(first, count);
+        Some((first, count))
+    })
+}
+
+impl Machine {
+    /// What a line is to the cores.
+    #[inline]
+    pub(crate) fn kind(&self, line: u32) -> Kind {
+        self.kinds.get(line as usize).copied().unwrap_or(Kind::WriteBack)
+    }
+
+    /// Whether everything before an agent's time has happened: then the present is there, and it may use what others use too.
+    pub(crate) fn is_present(&mut self, id: usize) -> bool {
+        let time = self.agents[id].time;
+        time <= self.now || self.advance_to(time)
+    }
+
+    /// Stores to a line that is not cached memory.
+    #[inline(never)]
+    pub(crate) fn store_past_caches(&mut self, id: usize, line: u32, bytes: u64, data: &Line) -> Step<()> {
+        let kind = self.kind(line);
+        let agent = &mut self.agents[id];
+        match kind {
+            Kind::WriteBack => return Ok(()),
+            Kind::DeviceUncached if agent.stores.len() >= agent.store_limit => return Err(W::StoreRoom),
+            Kind::DeviceUncached => {
+                let first = agent.stores.is_empty();
+                agent.stores.push_back(Store { line, bytes, data: *data });
+                agent.time += self.timing.issue;
+                let time = agent.time;
+                if first {
+                    self.start_uncached_store(id, time);
+                }
+            }
+            _ if !agent.stores.is_empty() => return Err(W::StoresDone),
+            Kind::DeviceCombining => self.combine_for_device(id, line, bytes, data)?,
+            Kind::MemoryCombining => self.combine_for_memory(id, line, bytes, data)?,
+        }
+        let agent = &mut self.agents[id];
+        agent.operations += 1;
+        agent.counters.accesses.stores += 1;
+        Ok(())
+    }
+
+    /// Sends the store at the front of the store buffer, which is one to a register, unless it is on its way already.
+    pub(crate) fn start_uncached_store(&mut self, id: usize, time: u64) {
+        let past = &mut self.agents[id].past;
+        if std::mem::replace(&mut past.storing, true) {
+            return;
+        }
+        let Some(&Store { line, bytes, data }) = self.agents[id].stores.front() else { return };
+        self.evict_for_device(id, time);
+        let Some(path) = self.agents[id].past.uncached.as_mut() else { return };
+        let store = path.store(time);
+        self.register_write(line, bytes, &data, store.at_root);
+        self.agents[id].expect_own(store.done);
+        let key = self.key(store.done, Self::source_of(id));
+        self.queue.push(key, Event::UncachedStored { agent: id as u16 });
+    }
+
+    /// The store to a register at the front of the store buffer is done.
+    pub(crate) fn uncached_stored(&mut self, id: usize) {
+        let agent = &mut self.agents[id];
+        agent.message_arrived(self.now);
+        agent.not_pure();
+        agent.past.storing = false;
+        agent.stores.pop_front();
+        agent.requested = agent.requested.saturating_sub(1);
+        self.perform_stores(id);
+        self.use_fill_buffers(id);
+        if self.agents[id].is_served() {
+            self.make_ready(id);
+        }
+    }
+
+    fn register_write(&mut self, line: u32, bytes: u64, data: &Line, at_root: u64) {
+        let tlp = self.port().tlps.insert(Tlp::RegisterWrite { line, bytes, data: *data });
+        self.send_tlp(at_root, PcieEvent::FromCore(tlp as u32));
+    }
+
+    fn combine_for_device(&mut self, id: usize, line: u32, bytes: u64, data: &Line) -> Step<()> {
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        let port_free_from = self.port().link.free_from(crate::pcie::Way::ToDevice);
+        let issue = self.timing.issue;
+        let agent = &mut self.agents[id];
+        let Some(combining) = agent.past.to_device.as_mut() else { return Ok(()) };
+        let mut flushes = Vec::new();
+        agent.time += issue;
+        let mut time = agent.time;
+        for (first, count) in runs(bytes) {
+            let at = u64::from(line) * LINE_BYTES + first;
+            time = combining.store(at, count as u32, time, port_free_from, |flush| flushes.push(flush));
+        }
+        agent.time = time;
+        // What was flushed to make room is gone before this store's bytes join the line; it may be the line itself.
+        let (before, own): (Vec<Flush>, Vec<Flush>) =
+            flushes.into_iter().partition(|flush| flush.region != u64::from(line) * LINE_BYTES);
+        self.flush_to_device(id, &before);
+        self.agents[id].past.gather(line, bytes, data);
+        self.flush_to_device(id, &own);
+        Ok(())
+    }
+
+    fn flush_to_device(&mut self, id: usize, flushes: &[Flush]) {
+        for flush in flushes {
+            let (line, data) = self.agents[id].past.take(flush);
+            for (at, count) in flush.writes() {
+                self.register_write(line, line_bytes(at % LINE_BYTES, count), &data, flush.at_port);
+            }
+        }
+    }
+
+    /// Sends what the write-combining buffers towards the device hold, without waiting.
+    fn evict_for_device(&mut self, id: usize, time: u64) {
+        let Some(combining) = self.agents[id].past.to_device.as_mut() else { return };
+        if combining.held() == 0 {
+            return;
+        }
+        let mut flushes = Vec::new();
+        combining.evict(time, 0, |flush| flushes.push(flush));
+        self.flush_to_device(id, &flushes);
+    }
+
+    fn combine_for_memory(&mut self, id: usize, line: u32, bytes: u64, data: &Line) -> Step<()> {
+        let issue = self.timing.issue;
+        let agent = &mut self.agents[id];
+        if agent.past.lacks_buffer() {
+            return Err(W::WriteRoom);
+        }
+        agent.time += issue;
+        let time = agent.time;
+        let mut flushes = Vec::new();
+        for (first, count) in runs(bytes) {
+            let at = u64::from(line) * LINE_BYTES + first;
+            agent.past.to_memory.store(at, count as u32, time, 0, |flush| flushes.push(flush));
+        }
+        let (before, own): (Vec<Flush>, Vec<Flush>) =
+            flushes.into_iter().partition(|flush| flush.region != u64::from(line) * LINE_BYTES);
+        self.flush_to_memory(id, &before);
+        self.agents[id].past.gather(line, bytes, data);
+        self.flush_to_memory(id, &own);
+        Ok(())
+    }
+
+    fn flush_to_memory(&mut self, id: usize, flushes: &[Flush]) {
+        for flush in flushes {
+            let (line, data) = self.agents[id].past.take(flush);
+            self.write_to_memory(id, line, flush.bytes, &data, flush.leaves);
+        }
+    }
+
+    fn write_to_memory(&mut self, id: usize, line: u32, bytes: u64, data: &Line, time: u64) {
+        let write = self.new_past(Past::CoreWrite { bytes, data: *data });
+        let agent = &mut self.agents[id];
+        agent.past.unanswered += 1;
+        let (node, asker) = (agent.node, Asker::Core(agent.core));
+        let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
+        let message = ToHome::Request { asker, ask: Ask::WriteMemory, has_data: false, write };
+        self.to_home(arrives, Self::source_of(id), node, line, message);
+    }
+
+    /// The home agents have answered a write to memory.
+    pub(crate) fn memory_written(&mut self, id: usize) {
+        self.agents[id].past.unanswered -= 1;
+    }
+
+    /// Stores a whole line of cached memory past the caches.
+    pub(crate) fn store_nontemporal(&mut self, id: usize, line: u32, data: &Line) -> Step<()> {
+        if self.kind(line) != Kind::WriteBack {
+            return self.store(id, line, WHOLE, data);
+        }
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let issue = self.timing.issue;
+        let agent = &mut self.agents[id];
+        agent.not_pure();
+        if agent.stores.iter().any(|store| store.line == line) {
+            return Err(W::StoresTo(line));
+        }
+        if agent.past.lacks_buffer() {
+            return Err(W::WriteRoom);
+        }
+        agent.time += issue;
+        agent.operations += 1;
+        agent.counters.accesses.stores += 1;
+        let time = agent.time;
+        self.write_to_memory(id, line, WHOLE, data, time);
+        Ok(())
+    }
+
+    /// Flushes the write-combining buffers and waits until they are free and every write to memory was answered. What the
+    /// store buffer holds is not waited for: it stays in order by itself.
+    pub(crate) fn store_fence(&mut self, id: usize) -> Step<()> {
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        self.agents[id].not_pure();
+        let to_memory = &mut self.agents[id].past.to_memory;
+        if to_memory.held() > 0 {
+            let mut flushes = Vec::new();
+            let time = self.agents[id].time;
+            self.agents[id].past.to_memory.evict(time, 0, |flush| flushes.push(flush));
+            self.flush_to_memory(id, &flushes);
+        }
+        if !self.agents[id].past.is_answered() {
+            return Err(W::WritesDone);
+        }
+        if self.agents[id].past.to_device.is_some() {
+            if !self.is_present(id) {
+                return Err(W::Time);
+            }
+            let port_free_from = self.port().link.free_from(crate::pcie::Way::ToDevice);
+            let agent = &mut self.agents[id];
+            let mut flushes = Vec::new();
+            if let Some(combining) = agent.past.to_device.as_mut() {
+                agent.time = combining.fence(agent.time, port_free_from, |flush| flushes.push(flush));
+            }
+            self.flush_to_device(id, &flushes);
+        }
+        Ok(())
+    }
+
+    /// Loads `length` bytes of a device's register, all in one line, and gives the line.
+    pub(crate) fn load_register(&mut self, id: usize, at: u64, length: u32) -> Step<Line> {
+        if let Some(answer) = self.agents[id].past.answer.take() {
+            return Ok(answer);
+        }
+        if !self.may_act(id) {
+            return Err(W::Time);
+        }
+        let agent = &mut self.agents[id];
+        agent.not_pure();
+        if !agent.stores.is_empty() {
+            return Err(W::StoresDone);
+        }
+        agent.operations += 1;
+        agent.counters.accesses.loads += 1;
+        let time = agent.time;
+        self.evict_for_device(id, time);
+        let Some(path) = self.agents[id].past.uncached.as_mut() else { return Ok(Line::ZERO) };
+        let at_root = path.load(time);
+        let tlp = self.port().tlps.insert(Tlp::RegisterRead { agent: id as u16, at, length });
+        self.send_tlp(at_root, PcieEvent::FromCore(tlp as u32));
+        Err(W::Register)
+    }
+
+    /// The answer to a core's load of a register is at the root port.
+    pub(crate) fn register_loaded(&mut self, id: usize) {
+        let now = self.now;
+        if let Some(path) = self.agents[id].past.uncached.as_mut() {
+            let there = path.loaded(now);
+            self.resume_at(id, there);
+        }
+    }
+}

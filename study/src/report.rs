@@ -1,0 +1,108 @@
+//! What a study shows: JSON first, and from the same rows a table, plots and one page.
+
+mod html;
+mod json;
+mod plots;
+mod table;
+
+pub use html::page;
+pub use json::{json, value as json_value};
+pub use plots::{Picture, pictures};
+pub use table::{results, summary_lines};
+
+use std::collections::BTreeSet;
+
+use conic_chart::{significant, thousands};
+
+use crate::comparison::{Figure, Row, Summary};
+use crate::experiment::{Effort, Found, Value};
+use crate::sensitivity::Movement;
+
+/// All that a report is made of.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// How much was simulated.
+    pub effort: Effort,
+    /// The platforms' names.
+    pub platforms: Vec<String>,
+    /// What the experiments found.
+    pub found: &'a [Found],
+    /// Predictions beside what was published.
+    pub rows: &'a [Row],
+    /// The rows, summed up.
+    pub summary: &'a Summary,
+    /// How far the headline results move over the platforms' guesses; empty where that was not asked.
+    pub movements: &'a [Movement],
+}
+
+impl Report<'_> {
+    /// Questions that the experiments ask, as far as they know, and those without an answer.
+    pub fn questions(&self) -> (usize, usize) {
+        let of = |count: fn(&Found) -> usize| self.found.iter().map(count).sum();
+        (of(|found| found.questions.0), of(|found| found.questions.1))
+    }
+
+    /// What a reader must know before any number: little effort, a study that was cut short, questions that failed.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.effort == Effort::Quick {
+            warnings.push("Quick: fewer points, and fewer packets a point, than the full study.".to_owned());
+        }
+        let mut told = BTreeSet::new();
+        let (_, open) = self.questions();
+        if open > 0 {
+            warnings.push(format!("Cut short: {open} questions have no answer yet; what depends on them is missing."));
+        }
+        for found in self.found {
+            for failure in &found.failures {
+                // Figures share points: each failure is told where it first matters.
+                if told.insert(failure.to_string()) {
+                    warnings.push(format!("{}: a run failed: {failure}", heading(found)));
+                }
+            }
+        }
+        warnings
+    }
+}
+
+/// What an experiment is called in a report.
+pub(crate) fn heading(found: &Found) -> String {
+    let name = found.experiment.name;
+    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("Figure {name}") } else { name.to_owned() }
+}
+
+/// A number for people: whole ones as they are, others with three significant digits; thousands apart.
+pub(crate) fn written(value: f64) -> String {
+    if value.abs() >= 1000.0 || value.fract() == 0.0 { thousands(value, 0) } else { significant(value, 3) }
+}
+
+/// A prediction for people.
+pub(crate) fn predicted(value: &Value) -> String {
+    match value {
+        Value::Number(number) => written(*number),
+        Value::List(numbers) => numbers.iter().map(|number| written(*number)).collect::<Vec<_>>().join(" + "),
+        Value::Holds(true) => "holds".to_owned(),
+        Value::Holds(false) => "does not hold".to_owned(),
+    }
+}
+
+/// A published result for people.
+pub(crate) fn published(figure: Figure) -> String {
+    match figure {
+        Figure::Exactly(value) => written(value),
+        Figure::AtLeast(value) => format!("at least {}", written(value)),
+        Figure::AtMost(value) => format!("at most {}", written(value)),
+        Figure::Holds(true) => "holds".to_owned(),
+        Figure::Holds(false) => "does not hold".to_owned(),
+    }
+}
+
+/// How a prediction did, for people; empty where there is nothing to compare.
+pub(crate) fn verdict(row: &Row) -> String {
+    match (row.agrees(), row.error) {
+        (Some(true), _) => "agrees".to_owned(),
+        (Some(false), _) => "disagrees".to_owned(),
+        (None, Some(error)) => format!("{:.1}%", 100.0 * error),
+        (None, None) => String::new(),
+    }
+}

@@ -1,0 +1,111 @@
+//! How far the headline results move when each guess of the platforms goes over its range.
+
+use conic_chart::{Axis, Bar, Chart};
+
+use crate::ask::{Answers, Ask};
+use crate::experiment::{HEADLINES, Platforms, Setting, headlines};
+use crate::report::Picture;
+use crate::workload::Question;
+
+/// A guess of the platforms, at both ends of its range. Whoever knows the platform files resolves what depends on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guess {
+    /// Its platform and key.
+    pub name: String,
+    /// The ends of its range as they are written, such as `20 ns`.
+    pub range: [String; 2],
+    /// The machines with the guess at the low and at the high end, everything else as it is.
+    pub platforms: [Platforms; 2],
+}
+
+/// How far a guess moves a headline result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Movement {
+    /// The guess.
+    pub guess: String,
+    /// The ends of its range.
+    pub range: [String; 2],
+    /// The headline result's id.
+    pub headline: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The result as the platforms stand.
+    pub nominal: f64,
+    /// The result with the guess at the low and at the high end.
+    pub ends: [f64; 2],
+}
+
+impl Movement {
+    /// The larger change, relative to the result as the platforms stand.
+    pub fn change(&self) -> f64 {
+        self.ends.iter().map(|end| (end / self.nominal - 1.0).abs()).fold(0.0, f64::max)
+    }
+}
+
+/// What the sensitivity report wants to know beyond the answers, each question once; none: it is complete.
+pub fn questions(setting: &Setting, guesses: &[Guess], answers: &Answers) -> Vec<Question> {
+    let mut ask = Ask::new(answers);
+    headlines(setting, &mut ask);
+    for platforms in guesses.iter().flat_map(|guess| &guess.platforms) {
+        headlines(&with(setting, platforms), &mut ask);
+    }
+    let (mut wanted, _) = ask.finish();
+    wanted.sort_by_key(|question| std::cmp::Reverse(question.weight()));
+    wanted
+}
+
+fn with(setting: &Setting, platforms: &Platforms) -> Setting {
+    Setting { platforms: platforms.clone(), ..setting.clone() }
+}
+
+/// How far each guess moves each headline result that it moves at all, as far as the answers say: by headline in their order,
+/// the largest change first.
+pub fn movements(setting: &Setting, guesses: &[Guess], answers: &Answers) -> Vec<Movement> {
+    let mut ask = Ask::new(answers);
+    let nominal = headlines(setting, &mut ask);
+    let mut found = Vec::new();
+    for guess in guesses {
+        let [low, high] = guess.platforms.each_ref().map(|platforms| headlines(&with(setting, platforms), &mut ask));
+        for (index, (headline, unit)) in HEADLINES.into_iter().enumerate() {
+            let (Some(nominal), Some(low), Some(high)) = (nominal[index], low[index], high[index]) else {
+                continue;
+            };
+            if low != nominal || high != nominal {
+                let (guess, range) = (guess.name.clone(), guess.range.clone());
+                found.push((index, Movement { guess, range, headline, unit, nominal, ends: [low, high] }));
+            }
+        }
+    }
+    found.sort_by(|(one, a), (other, b)| one.cmp(other).then(b.change().total_cmp(&a.change())));
+    found.into_iter().map(|(_, movement)| movement).collect()
+}
+
+/// Guesses of a picture at most: those that matter least are left out, and the note says how many.
+const BARS: usize = 16;
+
+/// A picture for each headline result: a bar with a whisker for each guess.
+pub fn pictures(movements: &[Movement]) -> Vec<Picture> {
+    let of = |(headline, unit): (&'static str, &'static str)| {
+        let own: Vec<&Movement> = movements.iter().filter(|movement| movement.headline == headline).collect();
+        if own.is_empty() {
+            return None;
+        }
+        let bars = own.iter().take(BARS).map(|movement| {
+            let [low, high] = movement.ends;
+            let least = low.min(high).min(movement.nominal);
+            let most = low.max(high).max(movement.nominal);
+            let label = format!("{} ({} to {})", movement.guess, movement.range[0], movement.range[1]);
+            Bar::new(label, movement.nominal)
+                .spread(least, most)
+                .annotation(format!("{:.1}%", 100.0 * movement.change()))
+        });
+        let left = own.len().saturating_sub(BARS);
+        let mut note = "Whisker: the result with this guess over its range; the share is the larger change.".to_owned();
+        if left > 0 {
+            note += &format!(" {left} more guesses move it less.");
+        }
+        let chart = Chart::bars(format!("What the guesses do to {headline}"), Axis::linear(headline, unit), bars);
+        Some(Picture { name: format!("sensitivity-{headline}"), chart: chart.note(note) })
+    };
+    HEADLINES.into_iter().filter_map(of).collect()
+}
