@@ -154,8 +154,7 @@ fn crossed(start: u64, between: u64) -> (u64, u64) {
         by_device.borrow_mut().1 = device.read_word(other, HINT);
     });
     simulation.run().expect("both programs end");
-    let found = *found.borrow();
-    found
+    found.take()
 }
 
 #[test]
