@@ -9,6 +9,7 @@ mod format;
 mod model;
 mod plan;
 mod scale;
+pub mod sequence;
 mod svg;
 mod table;
 mod terminal;

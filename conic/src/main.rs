@@ -6,8 +6,10 @@ mod platform;
 mod replay;
 mod responder;
 mod sample;
+mod sim;
 mod study;
 mod tap;
+mod trace;
 mod value;
 
 use std::process::ExitCode;
@@ -26,6 +28,8 @@ const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
+  conic sim                       packets through CC-NIC on a machine that nobody here owns
+  conic trace                     every message that one packet causes
   conic tap                       a network interface that answers ping";
 
 #[derive(Subcommand)]
@@ -38,10 +42,12 @@ enum Command {
     Replay(replay::Options),
     /// Write a small capture with frames of all sizes
     Sample(sample::Options),
+    Sim(Box<sim::Arguments>),
     /// Predict what papers measured, on machines that are simulated
     Study(study::Arguments),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
+    Trace(Box<trace::Arguments>),
     /// Play the NIC of a region that comes over the standard input
     #[command(hide = true)]
     NicProcess,
@@ -57,8 +63,10 @@ fn main() -> ExitCode {
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),
+        Command::Sim(arguments) => Ok(sim::main(&arguments)),
         Command::Study(arguments) => Ok(study::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
+        Command::Trace(arguments) => Ok(trace::main(&arguments)),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
     result.unwrap_or_else(|error| {

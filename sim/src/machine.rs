@@ -10,6 +10,7 @@
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `prefetch.rs` | the hardware prefetchers |
+//! | `recorder.rs` | what a traced run writes down |
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
 //! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
 //! | `device.rs` | what a device behind that link does |
@@ -26,6 +27,7 @@ mod home;
 pub(crate) mod pcie;
 mod prefetch;
 mod private;
+mod recorder;
 pub mod tags;
 pub(crate) mod uncached;
 
@@ -45,6 +47,7 @@ use slab::Slab;
 
 pub use agent::{Agent, Wait};
 use pcie::{Past, PcieEvent, RootPort};
+use recorder::Recorder;
 use tags::Tags;
 use uncached::Kind;
 
@@ -149,6 +152,10 @@ pub struct Machine {
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
+    /// The region's segments: the first line of each, and its name.
+    segments: Vec<(u64, String)>,
+    /// Writes down what happens, where somebody wants to see it.
+    pub(crate) recorder: Option<Box<Recorder>>,
     /// What each line is to the cores; empty if all are cached memory.
     kinds: Vec<Kind>,
     /// What the home agents do past the caches.
@@ -192,6 +199,8 @@ impl Machine {
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
+            segments: layout.segments().iter().map(|one| (one.start.0 / LINE_BYTES, one.name.clone())).collect(),
+            recorder: None,
             kinds: uncached::kinds(parameters, layout),
             past: Slab::new(),
             port: parameters
@@ -267,6 +276,9 @@ impl Machine {
     #[inline]
     pub(crate) fn to_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.to_home(key, self.now, source, node, line, message);
+        }
         self.queue.push(key, Event::Home { node, line, message });
     }
 
@@ -279,6 +291,9 @@ impl Machine {
     /// Sends a message to a core.
     pub(crate) fn to_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let key = self.key(time, node as usize);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.to_core(key, self.now, node, agent, line, message);
+        }
         self.queue.push(key, Event::Core { agent, line, message });
         let round = self.agents[agent as usize].expect_message(time);
         if let Some(begins) = round {
@@ -332,12 +347,18 @@ impl Machine {
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         loop {
             if let Some(agent) = self.ready.pop_front() {
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.program_goes_on();
+                }
                 return Some(agent as usize);
             }
             let (key, event) = self.queue.pop()?;
             debug_assert!(key.time >= self.now);
             self.now = key.time;
             self.events += 1;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.handles(key);
+            }
             match event {
                 Event::Home { node, line, message } => self.at_home(node as usize, line, message),
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
@@ -358,7 +379,12 @@ impl Machine {
 
     /// Lets an agent go on after the present event.
     pub(crate) fn make_ready(&mut self, agent: usize) {
-        self.agents[agent].wake(self.now);
+        let this = &mut self.agents[agent];
+        let (wait, since) = this.waits();
+        this.wake(self.now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.waited(agent, wait, since, this.time);
+        }
         self.ready.push_back(agent as u16);
     }
 

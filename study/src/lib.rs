@@ -6,5 +6,6 @@ pub mod experiment;
 pub mod kept;
 pub mod report;
 pub mod sensitivity;
+pub mod sequence;
 pub mod simulated;
 pub mod workload;

@@ -17,6 +17,7 @@ use crate::workload::{
     ThroughputOutcome,
 };
 
+pub use application::ROUND_TRIP;
 pub use loopback::{loopback, observed_loopback};
 pub use observer::Observer;
 

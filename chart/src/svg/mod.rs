@@ -2,7 +2,7 @@
 
 mod bars;
 mod labels;
-mod page;
+pub(crate) mod page;
 #[cfg(test)]
 mod tests;
 mod xy;

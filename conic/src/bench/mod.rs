@@ -2,19 +2,19 @@
 
 mod ablations;
 mod arena;
-mod common;
+pub mod common;
 mod compare;
-mod draw;
-mod failure;
+pub mod draw;
+pub mod failure;
 mod limits;
 mod link;
 mod loopback;
 mod peers;
-mod placement;
-mod progress;
+pub mod placement;
+pub mod progress;
 mod rounds;
 mod simulator;
-mod sweep;
+pub mod sweep;
 mod tour;
 
 use std::process::ExitCode;

@@ -88,7 +88,7 @@ impl Machine {
             return W::Line(line);
         }
         if agent.fills.len() >= agent.fill_limit {
-            return W::FillBuffer;
+            return W::FillBuffer(line, ask);
         }
         let time = agent.time;
         self.fetch(id, line, ask, time);
@@ -157,6 +157,9 @@ impl Machine {
         }
         self.latest[at] = self.latest[at].wrapping_add(1);
         merge(&mut self.data[at], bytes, data);
+        if self.recorder.is_some() && self.agents[id].caches.held(place).copy != Copy::Modified {
+            self.note_copy(id, line, Copy::Modified);
+        }
         self.agents[id].caches.set(place, Held { copy: Copy::Modified, version: self.latest[at] });
     }
 
@@ -245,7 +248,9 @@ impl Machine {
         agent.counters.accesses.spins += 1;
         let duration = agent.time - agent.spinning.begins;
         let round = Round { duration, ..agent.spinning.present };
-        let same = agent.spinning.pure && agent.spinning.before == Some(round) && agent.is_quiet();
+        // A round that has read nothing waits for nothing that could end the skipping.
+        let polls = agent.spinning.pure && round.count > 0;
+        let same = polls && agent.spinning.before == Some(round) && agent.is_quiet();
         agent.spinning = Spinning {
             begins: agent.time,
             present: Round::default(),
@@ -255,7 +260,7 @@ impl Machine {
         if !fast_forward || !same || agent.time >= until {
             return Ok(());
         }
-        agent.park(round);
+        agent.park(round, until);
         Err(W::Polling)
     }
 

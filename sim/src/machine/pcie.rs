@@ -136,7 +136,31 @@ impl Machine {
 
     pub(crate) fn send_tlp(&mut self, time: u64, event: PcieEvent) {
         let key = self.key(time, Self::PORT);
+        if self.recorder.is_some() {
+            self.note_tlp(key, event);
+        }
         self.queue.push(key, Event::Pcie(event));
+    }
+
+    /// Writes down what goes over the link; not what stays on one side of it.
+    fn note_tlp(&mut self, key: crate::engine::Key, event: PcieEvent) {
+        let (to_device, tlp) = match event {
+            PcieEvent::AtDevice(tlp) => (true, tlp),
+            PcieEvent::AtRoot(tlp) => (false, tlp),
+            _ => return,
+        };
+        let (name, at) = match (&self.port().tlps[tlp as usize], to_device) {
+            (Tlp::RegisterWrite { line, .. }, _) => ("RegisterWrite", u64::from(*line) * LINE_BYTES),
+            (Tlp::RegisterRead { at, .. }, true) => ("RegisterRead", *at),
+            (Tlp::RegisterRead { at, .. }, false) => ("RegisterData", *at),
+            (Tlp::Read { at, .. }, false) => ("MemoryReadTlp", *at),
+            (Tlp::Read { at, .. }, true) => ("CompletionTlp", *at),
+            (Tlp::Write { at, .. }, _) => ("MemoryWriteTlp", *at),
+        };
+        let now = self.now;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.over_pcie(key, now, name, at / LINE_BYTES, to_device);
+        }
     }
 
     /// The device has sent a TLP: it arrives, or waits for a credit, of whose coming [`Machine::give_write_credit`] tells.

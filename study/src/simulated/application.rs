@@ -11,6 +11,9 @@ use conic_sim::probe::counters::AgentAccesses;
 use super::wire::Wire;
 use crate::workload::{Interface, Loopback, LoopbackOutcome, RemoteAccesses};
 
+/// What a recording calls the time from one receipt of packets to the next.
+pub const ROUND_TRIP: &str = "round trip";
+
 /// What one thread measured.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
@@ -72,8 +75,12 @@ pub(super) fn application<'a>(
         (*machine.counters(core.agent()), *machine.counters(nic_of(core.agent())))
     };
     let (begins, received, before, wire) = (now(core), application.account().received(), counters(), wire_now());
+    let mut since = begins;
     while application.account().received() < warm + measured {
-        application.step();
+        if application.step() > 0 {
+            core.machine().borrow_mut().note_span(core.agent(), ROUND_TRIP, since);
+            since = now(core);
+        }
     }
     let (ends, after, wire_after) = (now(core), counters(), wire_now());
     let account = application.account();

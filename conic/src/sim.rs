@@ -1,0 +1,336 @@
+//! `conic sim`: one's own question to the simulator.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use conic_sim::platform::{Platform, Source};
+use conic_study::simulated::{Simulator, loopback};
+use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout};
+use serde::Serialize;
+
+use crate::bench::common::{count, nanoseconds, three_digits};
+use crate::bench::failure::Failure;
+use crate::bench::placement::rounded;
+
+pub mod question;
+mod sweep;
+
+use question::{Choice, Question};
+
+/// Packets through an interface and back on a modelled machine: rate, latency, traffic
+///
+/// The interface's own code runs on simulated cores, caches and links, message by message. Every value of the machine comes
+/// from a platform file and can be replaced.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    question: Question,
+    /// Packets in flight in each queue pair; 1 shows the unloaded latency
+    #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    window: u64,
+    /// Packets sent in one call at most, 1 to 256
+    #[arg(long, value_name = "PACKETS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    burst: u16,
+    /// Packets received in one call at most, 1 to 256 [default: as --burst]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u16).range(1..=256))]
+    rx_burst: Option<u16>,
+    /// Host threads, each with a queue pair and, over coherence, a NIC core of its own
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    threads: usize,
+    /// Offered load of each thread, in millions of packets a second: packets are due at that pace, latency counts from then
+    /// [default: as fast as the window allows]
+    #[arg(long, value_name = "MPPS", value_parser = rate, conflicts_with = "sweep")]
+    rate: Option<f64>,
+    /// Packets measured of each thread, after half as many that are not [default: 4000, or 16 windows if that is more]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    packets: Option<u64>,
+    /// The throughput-latency curve: 1, 2, 4 and so on to 1024 packets in flight
+    #[arg(long, conflicts_with = "window")]
+    sweep: bool,
+    /// Where --sweep's chart goes
+    #[arg(long, value_name = "FILE", default_value = "out/sim.svg", requires = "sweep")]
+    svg: PathBuf,
+    /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic sim                                              64-byte packets on Sapphire Rapids, one thread
+  conic sim --platform icx --threads 16 --window 128     as many threads as a socket has cores
+  conic sim --window 1 --interface ring                  the unloaded latency of the baseline
+  conic sim --set interconnect.crossing=100ns            what if the NIC were further away?
+  conic sim --rate 5                                     latency at half of what one thread can
+  conic sim --features paper,no-shared-pool --sweep      the curve of an ablation
+  conic sim --packet-size 1500 --json                    for a program
+
+Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
+received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
+
+/// Reads a rate in millions of packets a second.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=10_000.0).contains(rate));
+    rate.ok_or_else(|| "give millions of packets a second from 0.001 to 10000, as in 2.5".to_owned())
+}
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct LatencyReport {
+    min: f64,
+    p50: f64,
+    p99: f64,
+}
+
+/// What one side's cores ask of the other, a packet.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct RemoteReport {
+    reads: f64,
+    rfos: f64,
+}
+
+/// The figures of one point.
+#[derive(Clone, Debug, Serialize)]
+struct Figures {
+    mpps: f64,
+    gbps: f64,
+    latency_ns: LatencyReport,
+    /// Requests that cross the interconnect, a packet.
+    host: RemoteReport,
+    /// The same of the NIC's cores.
+    nic: RemoteReport,
+    /// From the host to the NIC and back, a packet.
+    link_bytes_per_packet: [f64; 2],
+    link_utilisation: [f64; 2],
+    packets: u64,
+    lost_or_corrupt: u64,
+    operations: u64,
+    events: u64,
+    simulated_seconds: f64,
+}
+
+/// What the figures rest on.
+#[derive(Clone, Debug, Serialize)]
+struct PlatformReport {
+    name: String,
+    description: String,
+    overrides: Vec<String>,
+    values: usize,
+    guesses: usize,
+    guesses_listed_by: String,
+}
+
+/// What was asked, apart from the window.
+#[derive(Clone, Debug, Serialize)]
+struct Asked {
+    schema: &'static str,
+    interface: &'static str,
+    features: Option<String>,
+    packet_size: u16,
+    burst: usize,
+    rx_burst: usize,
+    queues: usize,
+    same_socket: bool,
+    prefetch: String,
+    seed: u64,
+    /// Packets a second that each thread is offered; none in a closed loop.
+    offered_mpps: Option<f64>,
+    platform: PlatformReport,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    asked: Asked,
+    window: u64,
+    #[serde(flatten)]
+    figures: Figures,
+    one_line_round_trip_ns: Option<f64>,
+}
+
+/// Runs the command.
+pub fn main(arguments: &Arguments) -> ExitCode {
+    run(arguments).unwrap_or_else(|failure| failure.report(arguments.json))
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let platform = arguments.question.platform()?;
+    let question = arguments.loopback(&platform)?;
+    let asked = arguments.asked(&platform, &question);
+    if arguments.sweep {
+        return sweep::main(arguments, &question, asked);
+    }
+    let outcome = loopback(&question).map_err(Failure::failed)?;
+    let figures = Figures::of(&outcome);
+    let report = Report { asked, window: question.window, one_line_round_trip_ns: one_line(&question)?, figures };
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+    } else {
+        print(&report);
+    }
+    Ok(verdict(outcome.wrong))
+}
+
+/// Success, or failure if packets went wrong.
+fn verdict(wrong: u64) -> ExitCode {
+    if wrong == 0 {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {wrong} packets were lost or corrupt");
+    ExitCode::FAILURE
+}
+
+/// What a number in one line takes there and back on the machine, for scale; none over PCIe or within a socket.
+fn one_line(question: &Loopback) -> Result<Option<f64>, Failure> {
+    use conic_study::workload::Interface;
+    if question.nic_place == NicPlace::SameNode || question.interface == Interface::PcieRing {
+        return Ok(None);
+    }
+    let ping_pong = PingPong {
+        machine: question.machine.clone(),
+        layout: PingPongLayout::OneLine { node: 0 },
+        rounds: (100, 200),
+        seed: question.seed,
+    };
+    let outcome = Simulator.ping_pong(&ping_pong).map_err(|failure| Failure::failed(failure.to_string()))?;
+    Ok(Some(rounded(outcome.median_nanoseconds, 1)))
+}
+
+impl Arguments {
+    /// What the options ask for.
+    fn loopback(&self, platform: &Platform) -> Result<Loopback, Failure> {
+        let question = &self.question;
+        question.check_threads(platform, self.threads)?;
+        let burst = usize::from(self.burst);
+        Ok(Loopback {
+            machine: platform.parameters().clone(),
+            interface: question.interface(platform)?,
+            nic_place: question.nic_place(),
+            threads: self.threads,
+            packet_size: question.packet_size,
+            window: self.window,
+            transmit_burst: burst,
+            receive_burst: self.rx_burst.map_or(burst, usize::from),
+            offered: self.rate.map(|mpps| mpps * 1e6),
+            prefetching: question.prefetching(),
+            packets: self.packets_of(self.window),
+            seed: question.seed,
+        })
+    }
+
+    /// Packets before measuring starts, and measured.
+    fn packets_of(&self, window: u64) -> (u64, u64) {
+        let measured = self.packets.unwrap_or((16 * window).max(4_000));
+        // The window must have filled before measuring starts.
+        ((measured / 2).max(2 * window), measured)
+    }
+
+    fn asked(&self, platform: &Platform, question: &Loopback) -> Asked {
+        let options = &self.question;
+        let given: Vec<String> = options.overrides.iter().map(|text| format!(" --set {text}")).collect();
+        Asked {
+            schema: if self.sweep { "conic.sim.sweep/1" } else { "conic.sim/1" },
+            interface: options.interface_name(),
+            features: (options.interface == Choice::Ccnic).then(|| options.features().to_string()),
+            packet_size: options.packet_size,
+            burst: question.transmit_burst,
+            rx_burst: question.receive_burst,
+            queues: self.threads,
+            same_socket: options.same_socket,
+            prefetch: format!("{:?}", options.prefetch).to_lowercase(),
+            seed: options.seed,
+            offered_mpps: self.rate,
+            platform: PlatformReport {
+                name: platform.name().to_owned(),
+                description: platform.description().to_owned(),
+                overrides: options.overrides.clone(),
+                values: platform.entries().filter(|entry| !entry.key.starts_with("inputs.")).count(),
+                guesses: platform.entries().filter(|entry| entry.source == Source::Guess).count(),
+                guesses_listed_by: format!("conic platform show {}{} --guesses", options.platform, given.concat()),
+            },
+        }
+    }
+}
+
+impl Figures {
+    fn of(outcome: &LoopbackOutcome) -> Figures {
+        let remote = |accesses: conic_study::workload::RemoteAccesses| RemoteReport {
+            reads: rounded(accesses.reads, 3),
+            rfos: rounded(accesses.rfos, 3),
+        };
+        Figures {
+            mpps: rounded(outcome.packets_per_second / 1e6, 3),
+            gbps: rounded(outcome.bits_per_second / 1e9, 3),
+            latency_ns: LatencyReport {
+                min: rounded(outcome.minimum_nanoseconds, 1),
+                p50: rounded(outcome.median_nanoseconds, 1),
+                p99: rounded(outcome.p99_nanoseconds, 1),
+            },
+            host: remote(outcome.host),
+            nic: remote(outcome.nic),
+            link_bytes_per_packet: outcome.link_bytes.map(|bytes| rounded(bytes, 1)),
+            link_utilisation: outcome.link_utilisation.map(|share| rounded(share, 4)),
+            packets: outcome.packets,
+            lost_or_corrupt: outcome.wrong,
+            operations: outcome.operations,
+            events: outcome.events,
+            simulated_seconds: outcome.simulated_seconds,
+        }
+    }
+}
+
+/// What is simulated, in the words of `conic bench loopback`.
+fn print_asked(asked: &Asked, window: &str) {
+    let Asked { interface, packet_size, burst, rx_burst, queues, platform, .. } = asked;
+    let bursts =
+        if burst == rx_burst { format!("bursts of {burst}") } else { format!("bursts of {burst} and {rx_burst}") };
+    let pairs = if *queues == 1 { String::new() } else { format!(" in each of {queues} queue pairs") };
+    println!("simulated loopback over {interface}: packets of {packet_size} bytes{window}{pairs}, {bursts}");
+    if let Some(features) = &asked.features {
+        println!("  {features}");
+    }
+    let place = if asked.same_socket { "; the NIC on cores of the host's socket" } else { "" };
+    println!("  {}: {}{place}", platform.name, platform.description);
+    for replaced in &platform.overrides {
+        println!("  with {replaced}");
+    }
+}
+
+fn print(report: &Report) {
+    let Report { asked, figures, .. } = report;
+    print_asked(asked, &format!(", {} in flight", report.window));
+    println!();
+    let (mpps, gbps) = (three_digits(figures.mpps), three_digits(figures.gbps));
+    println!("    rate     {mpps} Mpps, {gbps} Gb/s");
+    let LatencyReport { min, p50, p99 } = figures.latency_ns;
+    let [least, median, most] = [min, p50, p99].map(nanoseconds);
+    let loop_ = if asked.offered_mpps.is_some() { "open loop" } else { "closed loop" };
+    println!("    latency  min {least}, p50 {median}, p99 {most} (round trip, {loop_})");
+    if let Some(trip) = report.one_line_round_trip_ns {
+        let trips = three_digits(p50 / trip.max(0.1));
+        println!("             p50 is {trips} round trips of a line; one takes {}", nanoseconds(trip));
+    }
+    let side = |name: &str, remote: RemoteReport| {
+        println!("    {name:8} {:.2} reads and {:.2} RFOs across a packet", remote.reads, remote.rfos);
+    };
+    side("host", figures.host);
+    side("NIC", figures.nic);
+    let [to_nic, to_host] = figures.link_bytes_per_packet.map(three_digits);
+    let [there, back] = figures.link_utilisation.map(|share| three_digits(100.0 * share));
+    println!(
+        "    link     {to_nic} bytes a packet to the NIC and {to_host} back; {there}% and {back}% of its time used"
+    );
+    println!();
+    match figures.lost_or_corrupt {
+        0 => println!("  loss     none of {} packets; every payload came back as it was sent", count(figures.packets)),
+        wrong => println!("  loss     {} lost or corrupt", count(wrong)),
+    }
+    print_guesses(&asked.platform);
+}
+
+/// What the figures rest on.
+fn print_guesses(platform: &PlatformReport) {
+    let PlatformReport { values, guesses, guesses_listed_by, .. } = platform;
+    println!("  guesses  {guesses} go into the platform's {values} values: {guesses_listed_by}");
+}

@@ -1,0 +1,142 @@
+//! Which machine, which interface, what is sent: options that `conic sim` and `conic trace` share.
+
+use clap::{Args, ValueEnum};
+use conic_interface::ccnic::Features;
+use conic_sim::platform::Platform;
+use conic_study::workload::{Interface, NicPlace, Prefetching};
+
+use crate::bench::failure::Failure;
+
+/// Which interface runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Choice {
+    /// CC-NIC over the coherent interconnect
+    Ccnic,
+    /// A ring with head and tail registers over the coherent interconnect: the paper's unoptimised baseline
+    Ring,
+    /// The ring over PCIe to the platform's NIC
+    Pcie,
+}
+
+/// Whose hardware prefetchers are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Prefetch {
+    /// The host's cores'
+    Host,
+    /// The NIC's cores'
+    Nic,
+    /// Both
+    Both,
+    /// Nobody's
+    None,
+}
+
+/// Which machine and which interface.
+#[derive(Clone, Debug, Args)]
+pub struct Question {
+    /// The machine: a platform's name (`conic platform list` names them), or the path of a file that ends in .toml
+    #[arg(long, value_name = "NAME|FILE", default_value = "spr")]
+    pub platform: String,
+    /// Replace a value of the platform, in its unit or with one of its own, as in interconnect.crossing=40ns; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub overrides: Vec<String>,
+    /// The interface
+    #[arg(long, value_enum, default_value_t = Choice::Ccnic)]
+    pub interface: Choice,
+    /// CC-NIC's switches, comma-separated, as `conic bench loopback --help` lists them [default: best]
+    #[arg(long, value_name = "LIST")]
+    pub features: Option<Features>,
+    /// Bytes of a packet, 60 to 9600
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
+    pub packet_size: u16,
+    /// The NIC's agents run on cores of the host's own socket
+    #[arg(long)]
+    pub same_socket: bool,
+    /// Whose hardware prefetchers are on
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Prefetch::Host)]
+    pub prefetch: Prefetch,
+    /// The seed of everything that is drawn; the same seed gives the same result
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Question {
+    /// The platform with what is replaced.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that name, or what is wrong with it.
+    pub fn platform(&self) -> Result<Platform, Failure> {
+        let platform = Platform::load(&self.platform).and_then(|platform| platform.with(&self.overrides));
+        platform.map_err(|error| Failure::failed(error.to_string()))
+    }
+
+    /// The interface with its switches.
+    ///
+    /// # Errors
+    ///
+    /// Switches for an interface that has none, or PCIe where the platform has none.
+    pub fn interface(&self, platform: &Platform) -> Result<Interface, Failure> {
+        if self.interface != Choice::Ccnic && self.features.is_some() {
+            let name = self.interface_name();
+            return Err(Failure::failed(format!("--features are CC-NIC's switches; {name} has none: leave them out")));
+        }
+        Ok(match self.interface {
+            Choice::Ccnic => Interface::CcNic(self.features()),
+            Choice::Ring => Interface::UnoptimisedRing,
+            Choice::Pcie if platform.parameters().nic.is_none() => {
+                let message = format!("{} has no PCIe NIC: try --platform icx-e810 or icx-cx6", platform.name());
+                return Err(Failure::failed(message));
+            }
+            Choice::Pcie => Interface::PcieRing,
+        })
+    }
+
+    /// CC-NIC's switches.
+    pub fn features(&self) -> Features {
+        self.features.unwrap_or(Features::best())
+    }
+
+    /// The interface's name on the command line and in JSON.
+    pub fn interface_name(&self) -> &'static str {
+        match self.interface {
+            Choice::Ccnic => "ccnic",
+            Choice::Ring => "ring",
+            Choice::Pcie => "pcie",
+        }
+    }
+
+    /// Where the NIC's agents run.
+    pub fn nic_place(&self) -> NicPlace {
+        if self.same_socket { NicPlace::SameNode } else { NicPlace::Remote }
+    }
+
+    /// Whose hardware prefetchers are on.
+    pub fn prefetching(&self) -> Prefetching {
+        let (host, nic) = match self.prefetch {
+            Prefetch::Host => (true, false),
+            Prefetch::Nic => (false, true),
+            Prefetch::Both => (true, true),
+            Prefetch::None => (false, false),
+        };
+        Prefetching { host, nic }
+    }
+
+    /// Refuses more threads than there are cores for.
+    ///
+    /// # Errors
+    ///
+    /// How many there can be.
+    pub fn check_threads(&self, platform: &Platform, threads: usize) -> Result<(), Failure> {
+        // A node's snoop filter has a bit for each of 64 cores.
+        let cores = platform.parameters().core.cores.min(64) as usize;
+        let each = if self.same_socket && self.interface != Choice::Pcie { 2 } else { 1 };
+        let most = cores / each;
+        if (1..=most).contains(&threads) {
+            return Ok(());
+        }
+        let place = if each == 2 { "with the NIC on the same socket" } else { "a socket" };
+        let name = platform.name();
+        Err(Failure::failed(format!("{name} has cores for {most} threads {place}, not {threads}: see core.cores")))
+    }
+}
