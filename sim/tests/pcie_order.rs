@@ -235,3 +235,36 @@ fn nontemporal_and_write_combining_stores_are_seen_after_a_fence() {
         simulation.run().expect("both programs end");
     }
 }
+
+#[test]
+fn a_flushed_line_is_in_memory_alone_with_all_that_was_stored() {
+    let parameters = platform();
+    let (layout, _, memory) = region(8);
+    let flag = memory.lines(4);
+    let mut simulation = Simulation::new(&parameters, &layout, Options { checked: true, ..Options::default() });
+    simulation.core("other", 0, Role::Main, Time::ZERO, move |core| {
+        core.store(memory.word(1), 7);
+        core.store_release(flag, 1);
+    });
+    let took = Rc::new(RefCell::new((0, 0)));
+    let into = Rc::clone(&took);
+    simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+        while core.load_acquire(flag) == 0 {
+            core.spin();
+        }
+        core.store(memory.word(2), 8);
+        core.flush(memory);
+        core.fence();
+        let load = || {
+            let before = core.now();
+            assert_eq!((core.load_acquire(memory.word(1)), core.load(memory.word(2))), (7, 8));
+            core.now().since(before).picoseconds()
+        };
+        *into.borrow_mut() = (load(), load());
+    });
+    simulation.run().expect("both programs end");
+    let (node, hit) = (&parameters.node, parameters.core.cycles(u64::from(parameters.core.l1_hit_cycles)));
+    let issue = parameters.core.cycles(u64::from(parameters.core.issue_cycles));
+    let memory_load = node.core_to_home + node.home_lookup + parameters.memory.latency + node.home_to_core;
+    assert_eq!(took.take(), (memory_load + issue, hit + issue));
+}
