@@ -2,6 +2,7 @@
 
 mod access;
 mod loopback;
+pub mod native;
 mod observer;
 mod ping_pong;
 pub mod speed;
