@@ -5,9 +5,9 @@ mod kept;
 mod output;
 mod progress;
 mod runner;
-mod simulator;
 #[cfg(test)]
 mod tests;
+mod version;
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
@@ -23,13 +23,13 @@ use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::{Effort, Experiment, Platforms, Setting, chosen, findings, questions};
 use conic_study::report::{Report, json, results, summary_lines};
 use conic_study::sensitivity::{self, Guess};
+use conic_study::simulated::Simulator;
 use conic_study::workload::Machine;
 use serde_json::json;
 
 use kept::Kept;
 use progress::Progress;
 use runner::{Ended, Runner};
-use simulator::Simulator;
 
 /// Options of `conic study`.
 #[derive(Debug, Args)]
@@ -127,7 +127,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         raised.raise();
     };
     ctrlc::set_handler(handler).map_err(|error| format!("Ctrl-C cannot be caught: {error}"))?;
-    let study = Study { experiments, platforms, guesses, model: simulator::version()?, options };
+    let study = Study { experiments, platforms, guesses, model: version::version()?, options };
     let shown = study.run(&Simulator, &stop)?;
     Ok(shown.print(options.json))
 }

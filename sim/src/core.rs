@@ -135,7 +135,7 @@ impl<'a> SimCore<'a> {
             match machine.spin(self.agent, until) {
                 Ok(()) => return,
                 Err(Wait::Polling) => {
-                    let end = machine.agents[self.agent].parked_until(until);
+                    let end = machine.agents[self.agent].parked_until();
                     self.wait(machine, Wait::Polling, end);
                     return;
                 }

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Device, Home, Layout, MemoryType, StateHint, SynchronisingWords, Time};
-use conic_sim::pcie::Way;
+use conic_fabric::{Address, Core, Device, Home, Layout, Line, MemoryType, StateHint, SynchronisingWords, Time};
+use conic_sim::parameters::PcieParameters;
+use conic_sim::pcie::{PcieLink, TlpKind, Way};
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, SimCore, SimDevice, Simulation};
 
@@ -25,6 +26,7 @@ fn checked() -> Options {
 struct Region {
     layout: Layout,
     registers: Address,
+    combining: Address,
     memory: Address,
     flag: Address,
 }
@@ -32,10 +34,10 @@ struct Region {
 fn region() -> Region {
     let mut layout = Layout::new();
     let registers = layout.add_registers("registers", 4096, Home::Nic, MemoryType::Uncached);
-    layout.add_registers("device memory", 1 << 16, Home::Nic, MemoryType::WriteCombining);
+    let combining = layout.add_registers("device memory", 1 << 16, Home::Nic, MemoryType::WriteCombining);
     let memory = layout.add("memory", 1 << 20, 4096, Home::Host, SynchronisingWords::ALL);
     let flag = layout.add("flag", 64, 64, Home::Host, SynchronisingWords::FIRST);
-    Region { layout, registers, memory, flag }
+    Region { layout, registers, combining, memory, flag }
 }
 
 /// Runs a core's program on node 0 and a device's, both to their ends, and gives what each returned.
@@ -93,4 +95,248 @@ fn a_message_goes_there_and_back_with_all_its_bytes() {
         assert_eq!(up.wire_bytes, requests + writes);
         assert_eq!(down.wire_bytes, completions + tlps.write_bytes(registers.0, 8));
     }
+}
+
+fn pcie(parameters: &Parameters) -> &PcieParameters {
+    parameters.pcie.as_ref().expect("the platform has a PCIe link")
+}
+
+/// Picoseconds of a TLP with so much data on an idle link.
+fn wire(parameters: &Parameters, kind: TlpKind, data_bytes: u64) -> u64 {
+    let link = PcieLink::new(pcie(parameters));
+    link.wire_time(link.tlps().overhead(kind) + data_bytes)
+}
+
+/// Picoseconds from a device's request for a line that memory alone has until the last of its data is back.
+fn read_of_memory(parameters: &Parameters, bytes: u64) -> u64 {
+    let link = pcie(parameters);
+    let way = wire(parameters, TlpKind::Read, 0) + wire(parameters, TlpKind::Completion, bytes) + 2 * link.crossing;
+    way + 2 * link.root_to_home + parameters.node.home_lookup + parameters.memory.latency
+}
+
+#[test]
+fn a_load_of_a_register_takes_what_was_measured() {
+    let Region { registers, .. } = region();
+    let parameters = platform("icx-e810");
+    let (times, (), _) = run(
+        &parameters,
+        checked(),
+        move |core| {
+            let mut load = |_| {
+                let before = core.now();
+                assert_eq!(core.register_read(registers), 0);
+                core.now().since(before).picoseconds()
+            };
+            [0; 5].map(&mut load)
+        },
+        |_| (),
+    );
+    let expected = conic_sim::pcie::uncached::Uncached::unloaded_load(pcie(&parameters), 8);
+    assert_eq!(times, [expected; 5]);
+    assert!(expected.abs_diff(982_000) <= 10, "{expected}");
+}
+
+#[test]
+fn stores_to_registers_are_one_in_flight_and_do_not_stop_the_core() {
+    let Region { registers, .. } = region();
+    let parameters = platform("icx-cx6");
+    let (took, arrivals, _) = run(
+        &parameters,
+        checked(),
+        move |core| {
+            core.work(1000);
+            let before = core.now();
+            (1..=4).for_each(|value| core.register_write(registers, value));
+            core.now().since(before).picoseconds()
+        },
+        move |device| {
+            let mut arrivals = Vec::new();
+            for value in 1..=4 {
+                while device.own_register(registers) != value {
+                    device.spin();
+                }
+                arrivals.push(device.now().picoseconds());
+            }
+            arrivals
+        },
+    );
+    assert_eq!(took, 4 * parameters.core.cycles(1));
+    let spacing: Vec<u64> = arrivals.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(spacing, [pcie(&parameters).uncached_store; 3]);
+}
+
+#[test]
+fn a_store_to_a_register_follows_the_stores_before_it_and_holds_back_those_after_it() {
+    let Region { registers, memory, .. } = region();
+    let parameters = platform("icx-cx6");
+    let (done, rang, _) = run(
+        &parameters,
+        checked(),
+        move |core| {
+            core.store(memory, 5);
+            core.register_write(registers, 1);
+            core.store(memory + 8, 6);
+            core.full_fence();
+            core.now().picoseconds()
+        },
+        move |device| {
+            while device.own_register(registers) == 0 {
+                device.spin();
+            }
+            let rang = device.now().picoseconds();
+            assert_eq!(device.read_word(memory, HINT), 5);
+            rang
+        },
+    );
+    let node = &parameters.node;
+    let issue = parameters.core.cycles(1);
+    let owned = issue + node.core_to_home + node.home_lookup + parameters.memory.latency + node.home_to_core;
+    let link = pcie(&parameters);
+    assert_eq!(rang, owned + link.core_to_root + link.crossing + wire(&parameters, TlpKind::Posted, 8));
+    assert_eq!(done, owned + link.uncached_store);
+}
+
+#[test]
+fn write_combining_stores_are_cheap_until_the_buffers_are_full() {
+    let Region { combining, .. } = region();
+    let parameters = platform("icx-e810");
+    let (times, (), _) = run(
+        &parameters,
+        checked(),
+        move |core| {
+            let mut store = |index: u64| {
+                let before = core.now();
+                core.write_bytes(combining.lines(index), &[1; 4]);
+                core.now().since(before).picoseconds()
+            };
+            (0..26).map(&mut store).collect::<Vec<u64>>()
+        },
+        |_| (),
+    );
+    let (issue, flush) = (parameters.core.cycles(1), pcie(&parameters).write_combining_flush);
+    assert_eq!(times[..24], [issue; 24]);
+    assert_eq!(times[24..], [issue + flush; 2]);
+}
+
+#[test]
+fn write_combining_stores_arrive_whole_and_a_fence_waits_for_them() {
+    let Region { registers, combining, .. } = region();
+    let ((), (), simulation) = run(
+        &platform("icx-cx6"),
+        checked(),
+        move |core| {
+            core.register_write_line(combining, &Line([7; 8]));
+            core.write_bytes(combining.lines(1) + 3, &[9; 10]);
+            core.write_bytes(combining.lines(1) + 20, &[8; 4]);
+            core.fence();
+            core.register_write(registers, 1);
+        },
+        move |device| {
+            while device.own_register(registers) == 0 {
+                device.spin();
+            }
+            assert_eq!(device.own_register(combining + 56), 7);
+            let words = [0, 8, 16].map(|offset| device.own_register(combining.lines(1) + offset).to_le_bytes());
+            assert_eq!(words.concat(), [&[0; 3][..], &[9; 10], &[0; 7], &[8; 4]].concat());
+        },
+    );
+    let machine = simulation.machine().borrow();
+    let down = machine.pcie_link().expect("the platform has one").counters(Way::ToDevice);
+    // A whole line; bytes 3 to 12 in words of 4; bytes 20 to 23; the register.
+    assert_eq!((down.writes, down.data_bytes), (4, 64 + 16 + 4 + 8));
+}
+
+#[test]
+fn reads_overlap_while_there_are_tags() {
+    let Region { memory, .. } = region();
+    for (tags, apart) in [(1, true), (2, false)] {
+        let mut parameters = platform("icx-cx6");
+        parameters.pcie.as_mut().expect("the platform has a PCIe link").tags = tags;
+        let one = read_of_memory(&parameters, 64);
+        let ((), times, _) = run(
+            &parameters,
+            checked(),
+            |_| (),
+            move |device| {
+                let reads = [memory, memory + 64].map(|at| device.start_read(at, 64, HINT));
+                reads.map(|read| {
+                    device.finish_read(read, memory, &mut [0; 64]);
+                    device.now().picoseconds()
+                })
+            },
+        );
+        // The second request is behind the first on the wire, or behind its completion for want of a tag.
+        let second = if apart { 2 * one } else { one + wire(&parameters, TlpKind::Completion, 64) };
+        assert_eq!(times[0], one, "{tags} tags");
+        // The wire carries parts of a picosecond on from one TLP to the next.
+        assert!((second..=second + 1).contains(&times[1]), "{times:?}, not {second}, with {tags} tags");
+    }
+}
+
+#[test]
+fn a_devices_write_is_found_in_the_last_level_cache_or_in_memory() {
+    let Region { memory, flag, .. } = region();
+    for ways in [2, 0] {
+        let mut parameters = platform("icx-cx6");
+        parameters.cache.device_write_ways = ways;
+        let (took, (), _) = run(
+            &parameters,
+            checked(),
+            move |core| {
+                while core.load_acquire(flag) == 0 {
+                    core.spin();
+                }
+                let before = core.now();
+                assert_eq!(core.load_acquire(memory), 3);
+                core.now().since(before).picoseconds()
+            },
+            move |device| {
+                device.write(memory, &[3, 0, 0, 0, 0, 0, 0, 0].repeat(8), HINT);
+                device.write_word(flag, 1, HINT);
+            },
+        );
+        let node = &parameters.node;
+        let from = if ways > 0 { node.llc_read } else { parameters.memory.latency };
+        assert_eq!(took, node.core_to_home + node.home_lookup + from + node.home_to_core, "{ways} ways");
+    }
+}
+
+#[test]
+fn a_device_fills_no_more_than_its_ways_of_the_last_level_cache() {
+    let Region { memory, flag, .. } = region();
+    let (sets, lines) = (4, 48);
+    let mut parameters = platform("icx-cx6");
+    (parameters.cache.llc_bytes, parameters.cache.llc_ways) = (sets * 12 * 64, 12);
+    let node = parameters.node.clone();
+    let hit = node.core_to_home + node.home_lookup + node.llc_read + node.home_to_core;
+    let (hits, (), _) = run(
+        &parameters,
+        checked(),
+        move |core| {
+            while core.load_acquire(flag) == 0 {
+                core.spin();
+            }
+            let took = |line: u64| {
+                let before = core.now();
+                core.load_acquire(memory.lines(line));
+                core.now().since(before).picoseconds()
+            };
+            (0..lines).map(took).filter(|&took| took == hit).count() as u64
+        },
+        move |device| {
+            (0..lines).for_each(|line| device.write(memory.lines(line), &[1; 64], HINT));
+            // Every write before it is seen before it.
+            device.write_word(flag, 1, HINT);
+        },
+    );
+    // The flag's line is in a set of its own making: it takes the place of one of them at most.
+    let most = sets * u64::from(parameters.cache.device_write_ways);
+    assert!((most - 1..=most).contains(&hits), "{hits} of {lines} lines");
+}
+
+#[test]
+#[should_panic(expected = "icx has no PCIe link")]
+fn a_device_without_a_link_is_refused() {
+    let mut simulation = Simulation::new(&platform("icx"), &Layout::new(), checked());
+    simulation.device("device", Role::Main, Time::ZERO, |_| ());
 }

@@ -10,6 +10,8 @@ pub use json::{json, value as json_value};
 pub use plots::{Picture, pictures};
 pub use table::{results, summary_lines};
 
+use std::collections::BTreeSet;
+
 use conic_chart::{significant, thousands};
 
 use crate::comparison::{Figure, Row, Summary};
@@ -46,22 +48,32 @@ impl Report<'_> {
         if self.effort == Effort::Quick {
             warnings.push("Quick: fewer points, and fewer packets a point, than the full study.".to_owned());
         }
+        let mut told = BTreeSet::new();
         let (_, open) = self.questions();
         if open > 0 {
             warnings.push(format!("Cut short: {open} questions have no answer yet; what depends on them is missing."));
         }
         for found in self.found {
             for failure in &found.failures {
-                warnings.push(format!("Figure {}: a run failed: {failure}", found.experiment.name));
+                // Figures share points: each failure is told where it first matters.
+                if told.insert(failure.to_string()) {
+                    warnings.push(format!("{}: a run failed: {failure}", heading(found)));
+                }
             }
         }
         warnings
     }
 }
 
-/// A number for people: three significant digits, thousands apart.
+/// What an experiment is called in a report.
+pub(crate) fn heading(found: &Found) -> String {
+    let name = found.experiment.name;
+    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("Figure {name}") } else { name.to_owned() }
+}
+
+/// A number for people: whole ones as they are, others with three significant digits; thousands apart.
 pub(crate) fn written(value: f64) -> String {
-    if value.abs() >= 1000.0 { thousands(value, 0) } else { significant(value, 3) }
+    if value.abs() >= 1000.0 || value.fract() == 0.0 { thousands(value, 0) } else { significant(value, 3) }
 }
 
 /// A prediction for people.

@@ -2,6 +2,8 @@
 //!
 //! It stands here because the simulator knows nothing of drawings and the drawings nothing of the simulator.
 
+mod order;
+
 use conic_chart::sequence::{Sequence, SequenceLine, SequenceMessage, SequenceSpan, SequenceState};
 use conic_sim::probe::holding::{Holding, holdings};
 use conic_sim::probe::{PlaceName, Recording};
@@ -18,11 +20,10 @@ pub struct Options {
 
 /// The sequence diagram of a recording, best one packet's ([`Recording::packet`]), as SVG text.
 ///
-/// Places that neither send, receive nor do anything are left out. Lines stand in the order in which messages, then accesses,
+/// Places that neither send, receive nor do anything are left out, and those that talk to each other stand close. Lines stand in the order in which messages, then accesses,
 /// then changes of owners first name them.
 pub fn svg(recording: &Recording, options: &Options) -> String {
-    let messages = recording.messages.iter().flat_map(|message| [message.from, message.to]);
-    let used: BTreeSet<PlaceName> = messages.chain(recording.spans.iter().map(|span| span.place)).collect();
+    let used = order::places(recording);
     let columns: BTreeMap<PlaceName, usize> = used.iter().copied().zip(0..).collect();
     let lines = lines(recording);
     let numbers: BTreeMap<u64, usize> = lines.iter().copied().zip(0..).collect();

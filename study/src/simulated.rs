@@ -1,11 +1,14 @@
 //! Questions answered by the simulator.
 
 mod access;
+mod application;
 mod loopback;
 pub mod native;
 mod observer;
+mod pcie;
 mod ping_pong;
 pub mod speed;
+mod stores;
 mod stream;
 mod wire;
 
@@ -29,8 +32,8 @@ impl Machine for Simulator {
     fn access_latency(&self, question: &AccessLatency) -> Result<AccessOutcome, Failure> {
         access::latency(question)
     }
-    fn register_read(&self, _question: &RegisterRead) -> Result<RegisterOutcome, Failure> {
-        Err(Failure("a device's registers are not simulated yet".to_owned()))
+    fn register_read(&self, question: &RegisterRead) -> Result<RegisterOutcome, Failure> {
+        stores::register_read(question)
     }
     fn ping_pong(&self, question: &PingPong) -> Result<PingPongOutcome, Failure> {
         ping_pong::round_trips(question)
@@ -41,11 +44,11 @@ impl Machine for Simulator {
     fn read_only(&self, question: &ReadOnly) -> Result<ReadOnlyOutcome, Failure> {
         stream::read_only(question)
     }
-    fn store_throughput(&self, _question: &StoreThroughput) -> Result<ThroughputOutcome, Failure> {
-        Err(Failure("write-combining memory is not simulated yet".to_owned()))
+    fn store_throughput(&self, question: &StoreThroughput) -> Result<ThroughputOutcome, Failure> {
+        stores::throughput(question)
     }
-    fn store_burst(&self, _question: &StoreBurst) -> Result<BurstOutcome, Failure> {
-        Err(Failure("write-combining memory is not simulated yet".to_owned()))
+    fn store_burst(&self, question: &StoreBurst) -> Result<BurstOutcome, Failure> {
+        stores::burst(question)
     }
 }
 

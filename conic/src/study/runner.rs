@@ -97,6 +97,7 @@ impl<M: Machine> Runner<'_, M> {
                     Ok(answer) => self.kept.put(&question, &answer)?.map(|()| answer),
                     Err(failure) => Err(failure),
                 };
+                let answer = answer.map_err(|failure| Failure(format!("{}: {failure}", question.summary())));
                 answers.insert(&question, answer);
                 count += 1;
                 done += question.weight();

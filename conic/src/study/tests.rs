@@ -145,8 +145,13 @@ fn a_point_that_panics_fails_alone() {
     // Figure 13 has one thread in its minimum alone.
     let shown = ask(&options(folder.path(), &["13"]), &machine, &Flag::new());
     assert!(shown.failed && !shown.interrupted);
-    assert!(shown.text.contains("Figure 13: a run failed: the simulator has a defect"), "{}", shown.text);
-    assert!(shown.text.contains("a queue overflowed"), "{}", shown.text);
+    let lines: Vec<&str> = shown.text.lines().filter(|line| line.starts_with("Figure 13: a run failed: ")).collect();
+    // Four interfaces' and sizes' minimum.
+    assert_eq!(lines.len(), 4, "{}", shown.text);
+    assert!(lines.iter().all(|line| line.contains(" on spr, ") && line.contains("1 threads, window 1")), "{lines:?}");
+    assert!(
+        lines.iter().all(|line| line.contains("the simulator has a defect: ") && line.contains("a queue overflowed"))
+    );
     let rows: Vec<serde_json::Value> = serde_json::from_str(&shown.json).expect("it is JSON");
     let of = |id: &str| rows.iter().find(|row| row["id"] == id).expect("it is there")["predicted"].clone();
     assert!(of("ccnic.fig13.spr.min_latency").is_null() && of("ccnic.fig13.spr.peak_rate").is_number());

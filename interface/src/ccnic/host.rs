@@ -62,7 +62,8 @@ impl<C: Core, P: Policy> Host<C, P> {
     ///
     /// If there is no such queue.
     pub fn new(core: C, map: &Map, queue: usize) -> Host<C, P> {
-        let allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), false);
+        let allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), false)
+            .of_queue(queue, map.queues.len());
         Host::with_allocator(core, map, queue, allocator)
     }
 
@@ -111,9 +112,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// Frees buffers.
     #[inline(always)]
     pub fn buf_free(&mut self, buffers: &[Address]) {
-        for &at in buffers {
-            self.allocator.free(&self.core, at);
-        }
+        self.allocator.free_burst(&self.core, buffers.iter().copied());
     }
 
     /// Sends packets and returns how many, from the front: fewer than asked where the ring is full.

@@ -72,7 +72,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
     ///
     /// If there is no such queue.
     pub fn new(core: C, map: &Map, queue: usize) -> Nic<C, P> {
-        let allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), true);
+        let allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), true)
+            .of_queue(queue, map.queues.len());
         Nic::with_allocator(core, map, queue, allocator)
     }
 
@@ -178,11 +179,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
         if self.blanks.is_some() {
             return;
         }
-        for packet in packets {
-            if !packet.has(Flags::RETAIN) {
-                self.allocator.free(&self.core, packet.address());
-            }
-        }
+        let ours = packets.iter().filter(|packet| !packet.has(Flags::RETAIN));
+        self.allocator.free_burst(&self.core, ours.map(|packet| packet.address()));
     }
 
     /// Allocates a receive buffer that holds `bytes`.

@@ -186,15 +186,10 @@ pub struct AllocatorFeatures {
 struct Stack {
     entries: [Address; STACK],
     height: usize,
-    /// The most that it may hold: zero where nothing is to be kept.
+    /// The most that it may hold of what is freed: zero where nothing is to be kept.
     limit: usize,
-}
-
-impl Stack {
     /// How many buffers go to and from the pool at once.
-    fn batch(&self) -> usize {
-        self.limit.clamp(1, BATCH)
-    }
+    batch: usize,
 }
 
 impl Stack {
@@ -249,8 +244,9 @@ impl Allocator {
     /// An allocator for one side; `from_the_end` for the NIC's.
     pub fn new(map: PoolMap, features: AllocatorFeatures, from_the_end: bool) -> Allocator {
         let stacks = map.classes.map(|class| {
-            let limit = if features.recycling { (class.count / 4).min(STACK as u64) as usize } else { 0 };
-            Stack { entries: [Address(0); STACK], height: 0, limit }
+            let most = (class.count / 4).min(STACK as u64) as usize;
+            let limit = if features.recycling { most } else { 0 };
+            Stack { entries: [Address(0); STACK], height: 0, limit, batch: most.clamp(1, BATCH) }
         });
         let stacks = Box::new(stacks);
         let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
@@ -264,6 +260,16 @@ impl Allocator {
             freed_twice: 0,
             not_a_buffer: 0,
         }
+    }
+
+    /// The same, for queue pair `queue` of `queues`: each starts to look in a part of the pool of its own, so that they do not
+    /// meet either.
+    pub fn of_queue(mut self, queue: usize, queues: usize) -> Allocator {
+        for (next, class) in self.next_word.iter_mut().zip(&self.map.classes) {
+            let apart = class.words() * queue as u64 / queues.max(1) as u64;
+            *next = if *next == 0 { apart } else { *next - apart.min(*next) };
+        }
+        self
     }
 
     /// Where the buffers lie.
@@ -366,6 +372,36 @@ impl Allocator {
         self.stacks[class].push(start);
     }
 
+    /// Frees the buffers that some addresses lie in. Without a stack they go to the pool together, with one atomic operation for
+    /// each word of the free set that they touch.
+    #[inline(always)]
+    pub fn free_burst<C: Core>(&mut self, core: &C, addresses: impl IntoIterator<Item = Address>) {
+        if self.features.recycling || self.keeps_reserve {
+            addresses.into_iter().for_each(|at| self.free(core, at));
+        } else {
+            self.free_together(core, &mut addresses.into_iter());
+        }
+    }
+
+    #[inline(never)]
+    fn free_together<C: Core>(&mut self, core: &C, addresses: &mut dyn Iterator<Item = Address>) {
+        let (mut batch, mut count, mut of) = ([Address(0); BATCH], 0, 0);
+        for at in addresses {
+            core.work(work::BUFFER);
+            let Some(class) = self.map.class_of(at) else {
+                self.not_a_buffer += 1;
+                continue;
+            };
+            if count == BATCH || class != of {
+                self.give(core, of, &batch[..count]);
+                (count, of) = (0, class);
+            }
+            batch[count] = Address(at.0 & !(self.map.classes[class].size() - 1));
+            count += 1;
+        }
+        self.give(core, of, &batch[..count]);
+    }
+
     /// Gives everything on the stacks back to the pool, and what is set aside.
     pub fn drain<C: Core>(&mut self, core: &C) {
         self.keeps_reserve = false;
@@ -436,7 +472,7 @@ impl Allocator {
         if map.count == 0 {
             return false;
         }
-        let want = self.stacks[class].batch();
+        let want = self.stacks[class].batch;
         // Two rounds more than there are words: where the other side was quicker, a word is tried again.
         for _ in 0..map.words() + 2 {
             let word = self.next_word[class];
@@ -471,7 +507,7 @@ impl Allocator {
     /// Gives the oldest batch of a stack back to the pool.
     #[inline(never)]
     fn spill<C: Core>(&mut self, core: &C, class: usize) {
-        let count = self.stacks[class].height.min(self.stacks[class].batch());
+        let count = self.stacks[class].height.min(self.stacks[class].batch);
         let mut batch = [Address(0); BATCH];
         batch[..count].copy_from_slice(&self.stacks[class].entries[..count]);
         let stack = &mut self.stacks[class];

@@ -88,7 +88,7 @@ impl Machine {
             return W::Line(line);
         }
         if agent.fills.len() >= agent.fill_limit {
-            return W::FillBuffer;
+            return W::FillBuffer(line, ask);
         }
         let time = agent.time;
         self.fetch(id, line, ask, time);
@@ -248,7 +248,9 @@ impl Machine {
         agent.counters.accesses.spins += 1;
         let duration = agent.time - agent.spinning.begins;
         let round = Round { duration, ..agent.spinning.present };
-        let same = agent.spinning.pure && agent.spinning.before == Some(round) && agent.is_quiet();
+        // A round that has read nothing waits for nothing that could end the skipping.
+        let polls = agent.spinning.pure && round.count > 0;
+        let same = polls && agent.spinning.before == Some(round) && agent.is_quiet();
         agent.spinning = Spinning {
             begins: agent.time,
             present: Round::default(),
@@ -258,7 +260,7 @@ impl Machine {
         if !fast_forward || !same || agent.time >= until {
             return Ok(());
         }
-        agent.park(round);
+        agent.park(round, until);
         Err(W::Polling)
     }
 

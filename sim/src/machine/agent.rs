@@ -6,7 +6,7 @@ use conic_fabric::Line;
 
 use crate::parameters::Parameters;
 use crate::probe::counters::AgentCounters;
-use crate::protocol::Ask;
+use crate::protocol::{Ask, Copy};
 
 use super::prefetch::Prefetchers;
 use super::private::Private;
@@ -37,8 +37,8 @@ pub enum Wait {
     Time,
     /// A line that is on its way.
     Line(u32),
-    /// A line fill buffer.
-    FillBuffer,
+    /// A line fill buffer, to ask for a line.
+    FillBuffer(u32, Ask),
     /// Room among the prefetches that wait for a line fill buffer.
     LoadRoom,
     /// Room in the store buffer.
@@ -112,8 +112,8 @@ pub struct Agent {
     /// When a line that the program waited for came last.
     pub(crate) granted_at: u64,
     pub(crate) spinning: Spinning,
-    /// The end of the last round before it was parked, and the round's duration.
-    parked: Option<(u64, Round)>,
+    /// The end of the last round before it was parked, the round, and how many of them may be skipped.
+    parked: Option<(u64, Round, u64)>,
     pub(crate) counters: AgentCounters,
     /// Operations that were skipped because they repeat.
     pub(crate) operations: u64,
@@ -173,9 +173,11 @@ impl Agent {
 
     /// Ends the skipping of rounds with the one in which `time` lies, or the first that begins at `time` or after.
     pub(crate) fn unpark(&mut self, time: u64, after: bool) -> Option<u64> {
-        let (end, round) = self.parked.take()?;
+        let (end, round, most) = self.parked.take()?;
         let since = time.saturating_sub(end);
         let skipped = if after { since.div_ceil(round.duration) } else { since / round.duration };
+        // A message may be on its way that arrives after the time at which the polling ends.
+        let skipped = skipped.min(most);
         self.time = end + skipped * round.duration;
         self.operations += skipped * round.count;
         self.counters.accesses.loads += skipped * round.count;
@@ -193,16 +195,16 @@ impl Agent {
         debug_assert_eq!(first, Some(time));
     }
 
-    /// Skips rounds from now on.
-    pub(crate) fn park(&mut self, round: Round) {
-        self.parked = Some((self.time, round));
+    /// Skips rounds from now on, but not the first that begins at `until` or later.
+    pub(crate) fn park(&mut self, round: Round, until: u64) {
+        let most = if until == u64::MAX { u64::MAX } else { until.saturating_sub(self.time).div_ceil(round.duration) };
+        self.parked = Some((self.time, round, most));
     }
 
-    /// When the first round begins that begins at `until` or later; none if it never does.
-    pub(crate) fn parked_until(&self, until: u64) -> Option<u64> {
-        let (end, round) = self.parked?;
-        let rounds = until.saturating_sub(end).div_ceil(round.duration);
-        (until != u64::MAX).then(|| end + rounds * round.duration)
+    /// When the first round begins that is not skipped; none if all are.
+    pub(crate) fn parked_until(&self) -> Option<u64> {
+        let (end, round, most) = self.parked?;
+        (most != u64::MAX).then(|| end + most * round.duration)
     }
 
     pub(crate) fn is_parked(&self) -> bool {
@@ -240,7 +242,7 @@ impl Agent {
         let stalls = &mut self.counters.stalls;
         match self.wait {
             Wait::Line(_) | Wait::Register => stalls.load_picoseconds += span,
-            Wait::FillBuffer | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
+            Wait::FillBuffer(..) | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
             Wait::StoreRoom => stalls.store_buffer_picoseconds += span,
             Wait::WriteRoom => stalls.store_buffer_picoseconds += span,
             Wait::StoresDone | Wait::StoresTo(_) | Wait::WritesDone => stalls.fence_picoseconds += span,
@@ -253,7 +255,7 @@ impl Agent {
     pub(crate) fn is_served(&self) -> bool {
         match self.wait {
             Wait::Line(line) => !self.is_on_its_way(line),
-            Wait::FillBuffer => self.fills.len() < self.fill_limit,
+            Wait::FillBuffer(..) => self.fills.len() < self.fill_limit,
             Wait::LoadRoom => self.prefetches.len() < self.prefetch_limit,
             Wait::StoreRoom => self.stores.len() < self.store_limit,
             Wait::StoresDone => self.stores.is_empty(),
@@ -262,6 +264,12 @@ impl Agent {
             Wait::WritesDone => self.past.is_answered(),
             Wait::Nothing | Wait::Time | Wait::Polling | Wait::Register | Wait::News | Wait::Ended => false,
         }
+    }
+
+    /// Whether its copy of a line is good enough for what would be asked.
+    pub(crate) fn has_for(&self, line: u32, ask: Ask) -> bool {
+        let held = self.caches.peek(line).map_or(Copy::Invalid, |place| self.caches.held(place).copy);
+        if ask == Ask::Read { held != Copy::Invalid } else { held >= Copy::Exclusive }
     }
 
     /// Whether a line fill buffer waits for a line.

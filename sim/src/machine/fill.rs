@@ -14,7 +14,10 @@ impl Machine {
         self.agents[id].not_pure();
         match message {
             ToCore::Snoop(snoop) => self.snooped(id, line, snoop),
-            ToCore::Grant { copy, version, .. } => self.granted(id, line, copy, version),
+            ToCore::Grant { copy, version, data } => {
+                let version = if data { version } else { self.version_without_data(id, line) };
+                self.granted(id, line, copy, version);
+            }
         }
         if self.agents[id].is_served() {
             self.make_ready(id);
@@ -43,6 +46,12 @@ impl Machine {
         let (node, core) = (self.agents[id].node, self.agents[id].core);
         let arrives = self.now + self.timing.snoop_lookup + self.timing.core_to_home;
         self.to_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
+    }
+
+    /// The version of a line that is granted without its data: what the core has, or is about to write over.
+    fn version_without_data(&self, id: usize, line: u32) -> Version {
+        let caches = &self.agents[id].caches;
+        caches.peek(line).map_or(self.latest[line as usize], |place| caches.held(place).version)
     }
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {
@@ -138,17 +147,18 @@ impl Machine {
 
     /// Gives line fill buffers that have become free to whoever waits for one: the program, then stores, then prefetches.
     pub(crate) fn use_fill_buffers(&mut self, id: usize) {
-        if self.agents[id].wait == super::Wait::FillBuffer {
+        if let super::Wait::FillBuffer(line, ask) = self.agents[id].wait
+            && !self.agents[id].has_for(line, ask)
+            && !self.agents[id].is_on_its_way(line)
+        {
             return;
         }
         let now = self.now;
         self.ask_for_stores(id, now);
         while self.agents[id].fills.len() < self.agents[id].fill_limit {
             let Some((line, ask)) = self.agents[id].prefetches.pop_front() else { return };
-            let agent = &mut self.agents[id];
-            let held = agent.caches.peek(line).map_or(Copy::Invalid, |place| agent.caches.held(place).copy);
-            let have = if ask == Ask::Read { held != Copy::Invalid } else { held >= Copy::Exclusive };
-            if !have && !agent.is_on_its_way(line) {
+            let agent = &self.agents[id];
+            if !agent.has_for(line, ask) && !agent.is_on_its_way(line) {
                 self.fetch(id, line, ask, now);
             }
         }

@@ -48,7 +48,7 @@ pub(super) fn signals(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let reduction = below(inline.minimum, register.minimum);
     findings.number("ccnic.fig14a.min_latency_reduction", "fraction", reduction);
     findings.number("ccnic.fig14a.peak_rate_ratio", "ratio", ratio(inline.rate, register.rate));
-    let chart = chart("Signals in descriptors save a transfer each way")
+    let chart = chart("Signals in descriptors and in registers")
         .series(inline.series("in descriptors"))
         .series(register.series("registers"));
     findings.plot("fig14a", chart);
@@ -67,7 +67,7 @@ pub(super) fn layouts(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings.holds("ccnic.fig14b.grouped_latency_matches", matches);
     let higher = packed.minimum.zip(padded.minimum).map(|(packed, padded)| packed > padded);
     findings.holds("ccnic.fig14b.packed_latency_higher", higher);
-    let chart = chart("Descriptors of a group share a line and its signal")
+    let chart = chart("Layouts of descriptors")
         .series(grouped.series("grouped"))
         .series(packed.series("packed"))
         .series(padded.series("padded"));

@@ -20,14 +20,14 @@ struct Switch {
 /// A further switch is a further entry.
 const SWITCHES: &[Switch] = &[
     Switch {
-        name: "phase bits and credits",
+        name: "phase bits",
         ids: ["beyond.phase.min_latency", "beyond.phase.peak_rate", "beyond.phase.large_throughput"],
         change: |question| {
             question.interface = Interface::CcNic(Features { signal: Signal::Phase, ..Features::paper() });
         },
     },
     Switch {
-        name: "payloads in the ring",
+        name: "payload in ring",
         ids: ["beyond.inline.min_latency", "beyond.inline.peak_rate", "beyond.inline.large_throughput"],
         change: |question| {
             question.interface = Interface::CcNic(Features { inline_payload: true, ..Features::paper() });
@@ -60,7 +60,7 @@ pub(super) fn switches(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let mut bars = Vec::new();
     for switch in SWITCHES {
         let with = headline(ask, setting, switch.change);
-        let what = ["minimum latency", "packet rate", "1.5 KB throughput"];
+        let what = ["latency", "rate", "1.5 KB"];
         for (((id, with), without), what) in switch.ids.into_iter().zip(with).zip(base).zip(what) {
             let ratio = with.zip(without).map(|(with, without)| with / without);
             findings.number(id, "ratio", ratio);

@@ -46,7 +46,7 @@ pub(super) fn sensitivity(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let mut findings = Findings::default();
     let base = &setting.platforms.spr;
     let mut chart = Chart::xy(
-        "Loopback latency follows the interconnect's",
+        "Loopback latency by the interconnect's",
         Axis::linear("Latency of remote memory, over the default", ""),
         Axis::linear("Loopback latency, over the default", ""),
     )
@@ -70,7 +70,7 @@ pub(super) fn sensitivity(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings.plot("fig21-latency", chart);
 
     let mut chart = Chart::xy(
-        "Loopback throughput follows the interconnect's",
+        "Loopback throughput by the interconnect's",
         Axis::linear("Read-only rate, over the default", ""),
         Axis::linear("Loopback throughput, over the default", ""),
     )

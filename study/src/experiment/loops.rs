@@ -46,7 +46,8 @@ pub fn peak(ask: &mut Ask<'_>, setting: &Setting, question: &Loopback) -> Option
     let outcomes = sweep(ask, setting, question);
     let complete = outcomes.len() == windows(setting, question).len();
     let rate = |peak: &Peak| peak.outcome.packets_per_second;
-    outcomes.into_iter().filter(|_| complete).max_by(|one, other| rate(one).total_cmp(&rate(other)))
+    // Of equal rates the smallest window's: the last of the reversed ones.
+    outcomes.into_iter().rev().filter(|_| complete).max_by(|one, other| rate(one).total_cmp(&rate(other)))
 }
 
 /// One packet in flight in the whole machine: its median latency in nanoseconds is what the paper calls minimum latency.

@@ -51,10 +51,10 @@ pub(super) fn latencies(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
             bars.extend(latency.map(|latency| Bar::new(format!("{platform}, {name}"), latency)));
             latency
         };
-        of("local second-level cache of another core", Holder::NeighbourCore, Home::Reader);
+        of("L2 of a neighbour", Holder::NeighbourCore, Home::Reader);
         let local = of("local memory", Holder::Memory, Home::Reader);
-        let writer_homed = of("remote second-level cache, home there", Holder::OtherNodeCore, Home::Other);
-        let reader_homed = of("remote second-level cache, home here", Holder::OtherNodeCore, Home::Reader);
+        let writer_homed = of("remote L2, home there", Holder::OtherNodeCore, Home::Other);
+        let reader_homed = of("remote L2, home here", Holder::OtherNodeCore, Home::Reader);
         let remote = of("remote memory", Holder::Memory, Home::Other);
         findings.number(remote_l2, "ns", writer_homed);
         let factor = ratio(reader_homed, writer_homed);
@@ -64,9 +64,8 @@ pub(super) fn latencies(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
             findings.number("ccnic.fig7.spr.remote_memory", "ns", remote);
         }
     }
-    let chart =
-        Chart::bars("What a load takes depends on who holds the line", Axis::linear("Median latency", "ns"), bars)
-            .note("One dependent load at a time, prefetchers off.");
+    let chart = Chart::bars("Loads by where the line is", Axis::linear("Median latency", "ns"), bars)
+        .note("One dependent load at a time, prefetchers off.");
     findings.plot("fig7", chart).reference("ccnic.fig7.icx.remote_l2", Across::X, "ICX, remote cache").reference(
         "ccnic.fig7.spr.remote_l2",
         Across::X,
@@ -173,11 +172,8 @@ pub(super) fn ping_pong(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings.holds("ccnic.fig8.writer_homed_lowest", writers_first);
     findings.number("ccnic.fig8.requests_separate", "requests", mean(apart));
     findings.number("ccnic.fig8.requests_one_line", "requests", mean(together));
-    let chart =
-        Chart::bars("Two words in one line halve a ping-pong's traffic", Axis::linear("Median round trip", "ns"), bars)
-            .note(
-                "S0, S1: separate lines home to one node; Rd, Wr: home to the reader, the writer; S0C, S1C: one line.",
-            );
+    let chart = Chart::bars("Ping-pong by where the two words lie", Axis::linear("Median round trip", "ns"), bars)
+        .note("S0, S1: separate lines home to one node; Rd, Wr: home to the reader, the writer; S0C, S1C: one line.");
     findings.plot("fig8", chart);
     findings
 }
@@ -186,7 +182,7 @@ pub(super) fn ping_pong(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
 pub(super) fn streams(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let mut findings = Findings::default();
     let mut chart = Chart::xy(
-        "Streams through caches carry more than streams through memory",
+        "Streams through caches and through memory",
         Axis::linear("Pairs of threads", ""),
         Axis::linear("Data", "Gb/s"),
     )

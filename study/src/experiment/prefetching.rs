@@ -41,7 +41,7 @@ pub(super) fn prefetching(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings.holds("ccnic.fig20.host_only_best_unopt", host_best(theirs));
     let bars = [("CC-NIC", ours), ("unoptimised", theirs)].into_iter().flat_map(|(name, ratios)| {
         let bar = move |((who, _), ratio): (&(&str, Prefetching), Option<f64>)| {
-            let bar = Bar::new(format!("{name}, prefetching: {who}"), ratio?);
+            let bar = Bar::new(format!("{name}: {who}"), ratio?);
             Some(if *who == "nobody" { bar.highlight() } else { bar })
         };
         CASES.iter().zip(ratios).filter_map(bar)

@@ -74,12 +74,11 @@ pub(super) fn barriers(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings.holds("ccnic.fig2.write_back_steady", steady.map(|ratio| ratio >= NEAR));
 
     let bytes = Axis::log("Bytes between barriers", "B");
-    let chart =
-        Chart::xy("Write-combining stores need long runs between barriers", bytes, Axis::linear("Throughput", "Gb/s"))
-            .note("One core of the Ice Lake server, a store fence after each run.")
-            .series(Series::line("device, write-combining", device))
-            .series(Series::line("memory, write-combining", combining))
-            .series(Series::line("memory, write-back", back));
+    let chart = Chart::xy("Write throughput by bytes between barriers", bytes, Axis::linear("Throughput", "Gb/s"))
+        .note("One core of the Ice Lake server, a store fence after each run.")
+        .series(Series::line("device, write-combining", device))
+        .series(Series::line("memory, write-combining", combining))
+        .series(Series::line("memory, write-back", back));
     findings.plot("fig2", chart).reference("ccnic.fig2.near_maximum_bytes", Across::X, "near the highest from here on");
     findings
 }
@@ -110,7 +109,7 @@ pub(super) fn buffers(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings.number("ccnic.fig3.stall_ratio", "ratio", knee.map(growth));
 
     let chart = Chart::xy(
-        "Stores to a device are cheap until the write-combining buffers are full",
+        "Stores to a device until the write-combining buffers are full",
         Axis::linear("Stores", ""),
         Axis::log("Time of all stores", "ns"),
     )

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Report, pictures, predicted, published, summary_lines, verdict};
+use super::{Report, heading, pictures, predicted, published, summary_lines, verdict};
 use crate::comparison::Row;
 use crate::experiment::Found;
 use crate::sensitivity::Movement;
@@ -36,6 +36,7 @@ pub fn page(report: &Report<'_>) -> String {
         section(&mut page, found, report.rows);
     }
     movements(&mut page, report.movements);
+    not_modelled(&mut page, report.rows);
     method(&mut page, report);
     page += "</body>\n</html>\n";
     page
@@ -70,17 +71,6 @@ fn overview(page: &mut String, report: &Report<'_>) {
         page.push_str("<h2>Blind tests</h2>\n<p>What was published is not known here.</p>\n");
         table(page, &blind);
     }
-    let unmodelled: Vec<&Row> = report.rows.iter().filter(|row| row.kind() == "not-modelled").collect();
-    if !unmodelled.is_empty() {
-        page.push_str("<h2>Not modelled</h2>\n");
-        table(page, &unmodelled);
-    }
-}
-
-/// What an experiment is called on the page.
-fn heading(found: &Found) -> String {
-    let name = found.experiment.name;
-    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("Figure {name}") } else { name.to_owned() }
 }
 
 fn section(page: &mut String, found: &Found, rows: &[Row]) {
@@ -141,6 +131,14 @@ fn movements(page: &mut String, movements: &[Movement]) {
     for picture in crate::sensitivity::pictures(movements) {
         let svg = picture.chart.to_svg().replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
         put!(page, "<figure>{svg}</figure>\n");
+    }
+}
+
+fn not_modelled(page: &mut String, rows: &[Row]) {
+    let unmodelled: Vec<&Row> = rows.iter().filter(|row| row.kind() == "not-modelled").collect();
+    if !unmodelled.is_empty() {
+        page.push_str("<h2>Not modelled</h2>\n");
+        table(page, &unmodelled);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use conic_sim::SimCore;
 use conic_sim::machine::Machine;
+use conic_sim::pcie::Way;
 
 /// The interconnect at a moment: the time, and the flit time and bytes of each direction so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +16,14 @@ impl Wire {
     /// Now, as a core sees it.
     pub(super) fn now(core: &SimCore<'_>) -> Wire {
         Wire::of(&core.machine().borrow())
+    }
+
+    /// The PCIe link instead of the interconnect: from the host to the device, and back.
+    pub(super) fn of_pcie_now(core: &SimCore<'_>) -> Wire {
+        let machine = core.machine().borrow();
+        let Some(link) = machine.pcie_link() else { return Wire { at: machine.now(), ..Wire::default() } };
+        let bytes = [Way::ToDevice, Way::ToRoot].map(|way| link.counters(way).wire_bytes);
+        Wire { at: machine.now(), busy: bytes.map(|bytes| link.wire_time(bytes)), bytes }
     }
 
     fn of(machine: &Machine) -> Wire {

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccessLatency, AccessOutcome, BurstOutcome, Loopback, LoopbackOutcome, PingPong, PingPongOutcome, ReadOnly,
-    ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
+    AccessLatency, AccessOutcome, BurstOutcome, Interface, Loopback, LoopbackOutcome, PingPong, PingPongOutcome,
+    ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
     ThroughputOutcome,
 };
 
@@ -113,6 +113,46 @@ impl Question {
     /// The question as text: two questions are the same exactly if their texts are.
     pub fn text(&self) -> String {
         format!("{self:?}")
+    }
+
+    /// The question in a few words, for messages; several questions may share them.
+    pub fn summary(&self) -> String {
+        match self {
+            Question::Loopback(question) => {
+                let Loopback { machine, interface, threads, packet_size, window, .. } = question;
+                let interface = match interface {
+                    Interface::CcNic(features) => format!("CC-NIC ({features})"),
+                    Interface::UnoptimisedRing => "the unoptimised ring".to_owned(),
+                    Interface::PcieRing => "the ring over PCIe".to_owned(),
+                };
+                let load =
+                    question.offered.map_or(String::new(), |rate| format!(", {:.3} Mpps offered each", rate / 1e6));
+                let bursts = format!("bursts of {} and {}", question.transmit_burst, question.receive_burst);
+                let name = &machine.name;
+                format!(
+                    "{interface} on {name}, {packet_size} bytes, {threads} threads, window {window}, {bursts}{load}"
+                )
+            }
+            Question::AccessLatency(AccessLatency { machine, holder, home, .. }) => {
+                format!("a load on {}, holder {holder:?}, home {home:?}", machine.name)
+            }
+            Question::RegisterRead(RegisterRead { machine, bytes, .. }) => {
+                format!("a load of {bytes} bytes from the device of {}", machine.name)
+            }
+            Question::PingPong(PingPong { machine, layout, .. }) => {
+                format!("a ping-pong on {}, {layout:?}", machine.name)
+            }
+            Question::Stream(Stream { machine, stores, pairs, .. }) => {
+                format!("{pairs} streams on {}, {stores:?} stores", machine.name)
+            }
+            Question::ReadOnly(ReadOnly { machine, threads, .. }) => format!("{threads} readers on {}", machine.name),
+            Question::StoreThroughput(StoreThroughput { machine, target, bytes_per_barrier, .. }) => {
+                format!("stores on {}, {target:?}, {bytes_per_barrier} bytes a barrier", machine.name)
+            }
+            Question::StoreBurst(StoreBurst { machine, stores, .. }) => {
+                format!("a burst of {stores} stores to the device of {}", machine.name)
+            }
+        }
     }
 
     /// About how many lines are touched: what a run's length goes by.

@@ -1,7 +1,8 @@
 //! The search.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::invariants;
 use super::mutation::Mutation;
@@ -21,14 +22,42 @@ pub struct Explored {
     pub longest_way_to_rest: u32,
 }
 
-/// A state's fingerprint: two states have the same with a chance of 2 to the power of -128.
-fn fingerprint(state: &State) -> u128 {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        (salt, state).hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    half(0) << 64 | half(1)
+/// A state's fingerprint, of 128 bits: that two of some million states have the same is out of the question.
+#[derive(Default)]
+struct Fingerprint([u64; 2]);
+
+impl Hasher for Fingerprint {
+    fn finish(&self) -> u64 {
+        self.0[0]
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+    fn write_u64(&mut self, word: u64) {
+        const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9];
+        for (half, factor) in self.0.iter_mut().zip(FACTORS) {
+            let product = u128::from(*half ^ word ^ !factor) * u128::from(factor);
+            *half = (product >> 64) as u64 ^ product as u64;
+        }
+    }
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(word.into());
+    }
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(word.into());
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+}
+
+fn fingerprint(state: &State) -> [u64; 2] {
+    let mut fingerprint = Fingerprint::default();
+    state.hash(&mut fingerprint);
+    fingerprint.0
 }
 
 /// Nothing arrives after a state: it is at rest.
@@ -37,7 +66,7 @@ const AT_REST: u32 = u32::MAX;
 struct Search<'a> {
     setting: &'a Setting,
     mutation: Mutation,
-    numbers: BTreeMap<u128, u32>,
+    numbers: BTreeMap<[u64; 2], u32>,
     /// How each state was reached first.
     reached: Vec<(u32, Step)>,
     /// The state after each, if the first message that may arrive does.
@@ -65,15 +94,21 @@ impl Search<'_> {
         let mut steps = Vec::new();
         while let Some(state) = self.frontier.pop_front() {
             steps.clear();
-            deliveries(self.setting, &state, &mut steps);
+            deliveries(self.mutation, &state, &mut steps);
             let delivered = steps.len();
+            if delivered == 0 && !state.is_silent() {
+                return Err(self.tell(at, None, "messages are on their way, and none can arrive", &state));
+            }
             at_rest += usize::from(delivered == 0);
-            initiatives(self.setting, &state, &mut steps);
+            initiatives(self.setting, self.mutation, &state, &mut steps);
             for (index, &step) in steps.iter().enumerate() {
                 let mut after = state.clone();
                 let mut change = Change { setting: self.setting, mutation: self.mutation, state: &mut after };
-                let taken = change.take(step).and_then(|()| invariants::check(&after));
-                taken.map_err(|fault| self.tell(at, step, &fault, &after))?;
+                // The protocol's own assertions find faults too; the way to them must be told.
+                let taken = catch_unwind(AssertUnwindSafe(|| change.take(step)))
+                    .unwrap_or_else(|_| Err("the protocol has stopped with a panic".to_owned()))
+                    .and_then(|()| invariants::check(&after));
+                taken.map_err(|fault| self.tell(at, Some(step), &fault, &after))?;
                 let number = self.visit(after, (at, step));
                 if index == 0 && delivered > 0 {
                     self.then[at as usize] = number;
@@ -103,8 +138,8 @@ impl Search<'_> {
     }
 
     /// How a fault is reached.
-    fn tell(&self, before: u32, step: Step, fault: &str, state: &State) -> String {
-        let mut way = vec![step];
+    fn tell(&self, before: u32, step: Option<Step>, fault: &str, state: &State) -> String {
+        let mut way = Vec::from_iter(step);
         let mut at = before;
         while at != 0 {
             let (before, step) = self.reached[at as usize];

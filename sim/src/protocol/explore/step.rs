@@ -39,23 +39,33 @@ fn is_looked_up(message: &ToHome) -> bool {
 
 /// Which of the messages on a channel may be the next to arrive: the first; and the first that is not looked up, if all
 /// before it are.
-fn first_to_arrive(channel: &[ToHome]) -> impl Iterator<Item = u8> {
-    let overtaking = channel.iter().position(|message| !is_looked_up(message)).filter(|&at| at > 0);
-    (!channel.is_empty()).then_some(0).into_iter().chain(overtaking.map(|at| at as u8))
+fn first_to_arrive(mutation: Mutation, channel: &[ToHome]) -> impl Iterator<Item = u8> {
+    let overtakes = move |&at: &usize| {
+        let message = &channel[at];
+        let rule = |before| mutation.overtakes(before, message) || is_looked_up(before) && !is_looked_up(message);
+        channel[..at].iter().all(rule)
+    };
+    (0..channel.len()).filter(overtakes).map(|at| at as u8)
 }
 
 /// The messages that may arrive.
-pub fn deliveries(setting: &Setting, state: &State, steps: &mut Vec<Step>) {
+pub fn deliveries(mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
     for (at, node) in state.nodes.iter().enumerate() {
         let at = at as u8;
         for (core, this) in node.cores.iter().enumerate() {
             let core = core as u8;
-            steps.extend(first_to_arrive(&this.to_home).map(|place| Step::FromCore(at, core, place)));
+            steps.extend(first_to_arrive(mutation, &this.to_home).map(|place| Step::FromCore(at, core, place)));
             if !this.from_home.is_empty() {
                 steps.push(Step::ToCore(at, core));
             }
         }
-        steps.extend(first_to_arrive(&node.out).map(|place| Step::Cross(at, place)));
+        let other = &state.nodes[1 - usize::from(at)];
+        let waits = |place: u8| {
+            let snoop = matches!(node.out[usize::from(place)], ToHome::Snoop(_));
+            mutation == Mutation::SnoopWaits && snoop && !other.active.is_idle()
+        };
+        let arrive = first_to_arrive(mutation, &node.out).filter(|&place| !waits(place));
+        steps.extend(arrive.map(|place| Step::Cross(at, place)));
         if node.memory_reads > 0 {
             steps.push(Step::Memory(at));
         }
@@ -63,17 +73,23 @@ pub fn deliveries(setting: &Setting, state: &State, steps: &mut Vec<Step>) {
             steps.push(Step::LastLevel(at));
         }
     }
-    if setting.device.is_some() && state.device.request.is_some() {
+    if state.device.request.is_some() {
         steps.push(Step::DeviceRequest);
     }
 }
 
 /// What programs and caches may do of themselves.
-pub fn initiatives(setting: &Setting, state: &State, steps: &mut Vec<Step>) {
+pub fn initiatives(setting: &Setting, mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
     for (at, node) in state.nodes.iter().enumerate() {
         let number = at as u8;
-        for (core, this) in node.cores.iter().enumerate().filter(|(_, this)| this.pending.is_none()) {
+        for (core, this) in node.cores.iter().enumerate() {
             let core = core as u8;
+            if this.pending.is_some() {
+                if mutation == Mutation::EvictsWhatItAskedFor && this.held.copy != Copy::Invalid {
+                    steps.push(Step::Evict(number, core));
+                }
+                continue;
+            }
             if this.held.copy == Copy::Invalid {
                 steps.push(Step::Access(number, core, Ask::Read));
             } else {
@@ -85,7 +101,9 @@ pub fn initiatives(setting: &Setting, state: &State, steps: &mut Vec<Step>) {
                 steps.push(Step::Access(number, core, Ask::WriteMemory));
             }
         }
-        if node.active.is_idle() && node.stable.last_level != LastLevel::None {
+        // A node that keeps shared copies might write back again and again while the first is on its way.
+        let write_backs = node.out.iter().filter(|message| matches!(message, ToHome::WriteBack { .. })).count();
+        if node.active.is_idle() && node.stable.last_level != LastLevel::None && write_backs < 2 {
             steps.push(Step::EvictLastLevel(number));
         }
     }
@@ -116,7 +134,10 @@ impl Change<'_> {
             Step::EvictLastLevel(node) => {
                 let mut actions = Vec::new();
                 let at = usize::from(node);
-                home::evict_last_level(at == 0, &mut self.state.nodes[at].stable, &mut actions);
+                let stable = &mut self.state.nodes[at].stable;
+                let before = *stable;
+                home::evict_last_level(at == 0, stable, &mut actions);
+                self.mutation.decided(&before, stable, &mut actions);
                 self.act(at, actions)
             }
             Step::Device(ask) => {
@@ -137,6 +158,9 @@ impl Change<'_> {
             Step::ToCore(node, core) => self.at_core(node.into(), core.into()),
             Step::Cross(from, place) => {
                 let message = self.state.nodes[usize::from(from)].out.remove(place.into());
+                if self.mutation == Mutation::DoesNotWaitForComplete && message == ToHome::Complete {
+                    return Ok(());
+                }
                 self.at_home(1 - usize::from(from), message)
             }
             Step::Memory(node) => {
@@ -171,9 +195,11 @@ impl Change<'_> {
 
     fn at_core(&mut self, node: usize, core: usize) -> Result<(), String> {
         let this = &mut self.state.nodes[node].cores[core];
-        match this.from_home.remove(0) {
+        match this.from_home.remove(self.mutation.next_to_core(&this.from_home)) {
             ToCore::Snoop(snoop) => {
-                let found = self.mutation.found(cache::snooped(&mut this.held, self.mutation.core_snoop(snoop)));
+                let had = this.held.copy;
+                let found = self.mutation.found(cache::snooped(&mut this.held, snoop));
+                this.held.copy = self.mutation.kept(snoop, had, this.held.copy);
                 this.to_home.push(ToHome::CoreFound { core: core as u8, found });
                 Ok(())
             }
@@ -203,15 +229,15 @@ impl Change<'_> {
         let mut newest = NEWEST;
         let before = node.stable;
         let choices: &Choices = &self.setting.choices;
-        self.mutation.before(at, &message, &mut node.active);
         if let ToHome::Reply { .. } = message {
             // Whoever delivers a reply acknowledges it.
             node.out.push(ToHome::Complete);
         }
         home::handle(at == 0, choices, &mut node.stable, &mut node.active, message, &mut newest, &mut actions);
-        self.mutation.after(at, &before, &mut node.stable, &mut actions);
+        self.mutation.decided(&before, &mut node.stable, &mut actions);
+        let asked = self.state.device.pending;
         self.act(at, actions)?;
-        if newest != NEWEST {
+        if newest != NEWEST || asked != self.state.device.pending {
             self.state.rename_versions(newest);
         }
         Ok(())
@@ -235,14 +261,14 @@ impl Change<'_> {
                         _ => {}
                     }
                     node.out.push(message);
+                    if self.mutation == Mutation::DoesNotWaitForComplete && matches!(message, ToHome::Reply { .. }) {
+                        self.at_home(at, ToHome::Complete)?;
+                    }
                 }
                 Action::ToDevice(_, version) => {
                     let ask = self.state.device.pending.take().ok_or("the device is answered without having asked")?;
-                    if ask == Ask::ReadCurrent {
-                        if version < RECENT {
-                            return Err("the device reads what was old before it asked".to_owned());
-                        }
-                        self.state.rename_versions(NEWEST);
+                    if ask == Ask::ReadCurrent && version < RECENT {
+                        return Err("the device reads what was old before it asked".to_owned());
                     }
                 }
                 Action::ReadMemory => node.memory_reads += 1,

@@ -1,7 +1,6 @@
-//! The simulator as the machine that the study asks.
+//! Which version of the simulator answers.
 
 use conic_study::kept::hash;
-pub use conic_study::simulated::Simulator;
 
 /// The version of the simulator: of the whole program, since any of its rooms may change what a run gives.
 ///
