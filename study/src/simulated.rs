@@ -18,7 +18,8 @@ use crate::workload::{
     ThroughputOutcome,
 };
 
-pub use loopback::{ROUND_TRIP, loopback, observed_loopback};
+pub use application::ROUND_TRIP;
+pub use loopback::{loopback, observed_loopback};
 pub use observer::Observer;
 
 /// The simulator as whoever asks questions sees it.

@@ -188,7 +188,7 @@ impl Recorder {
     pub fn waited(&mut self, agent: usize, wait: Wait, begins: u64, ends: u64) {
         let (name, line) = match wait {
             Wait::Line(line) => ("wait for a line", Some(line)),
-            Wait::FillBuffer | Wait::LoadRoom => ("wait for a fill buffer", None),
+            Wait::FillBuffer(..) | Wait::LoadRoom => ("wait for a fill buffer", None),
             Wait::StoreRoom => ("wait for the store buffer", None),
             Wait::StoresDone => ("wait for all stores", None),
             Wait::StoresTo(line) => ("wait for a store", Some(line)),
