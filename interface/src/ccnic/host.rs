@@ -62,8 +62,8 @@ impl<C: Core, P: Policy> Host<C, P> {
     ///
     /// If there is no such queue.
     pub fn new(core: C, map: &Map, queue: usize) -> Host<C, P> {
-        let allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), false)
-            .of_queue(queue, map.queues.len());
+        let allocator =
+            Allocator::new(map.pool, AllocatorFeatures::of(&map.features), false).of_queue(queue, map.queues.len());
         Host::with_allocator(core, map, queue, allocator)
     }
 

@@ -72,8 +72,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
     ///
     /// If there is no such queue.
     pub fn new(core: C, map: &Map, queue: usize) -> Nic<C, P> {
-        let allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), true)
-            .of_queue(queue, map.queues.len());
+        let allocator =
+            Allocator::new(map.pool, AllocatorFeatures::of(&map.features), true).of_queue(queue, map.queues.len());
         Nic::with_allocator(core, map, queue, allocator)
     }
 
