@@ -43,8 +43,8 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "What is calibrated, and on what:
   the stages of the way from core to core    one line's round trip
-  the rate between the cores                 the fastest of the streams
-  migratory hand-over, next-line prefetcher  whichever brings all six limits nearest
+  whether hand-over is migratory             which brings the three round trips nearest
+  line fill buffers, next-line prefetcher    which bring the streams nearest
   the scale of work between accesses         one loopback: CC-NIC \"best\", 64 bytes, 256 in flight
 
 That one loopback's rate is not counted among the predictions; nothing else is fitted. Where a virtual machine's cores move,
@@ -165,7 +165,7 @@ struct PlaceReport {
     slices: usize,
     calibration: Vec<LimitReport>,
     stretch: f64,
-    link_lines_per_second: f64,
+    line_fill_buffers: u32,
     migratory: bool,
     next_line_prefetch: bool,
     work_scale: Option<f64>,
@@ -192,10 +192,11 @@ struct Report {
 }
 
 /// What the model of this machine lacks.
-const LACKS: [&str; 4] = [
+const LACKS: [&str; 5] = [
     "one node a core, in place of cores that share a last-level cache: stages are scaled, not modelled one by one",
     "the processor's own protocol: an owned state, its victim cache and its prefetchers but for the next line's",
     "a core that executes out of order past a load that its program waits for, except where the program says so",
+    "two threads of one core: where a line's round trip is some 60 ns, nothing moves between caches, and instructions decide",
     "whatever else the hypervisor and the other tenants do",
 ];
 

@@ -28,7 +28,7 @@ pub fn report(place: &Placement, calibrated: &Calibrated, rows: Vec<Row>, work_s
         slices: place.members.len(),
         calibration: Limits::NAMES.into_iter().zip(limits).map(limit).collect(),
         stretch: rounded(calibrated.stretch, 4),
-        link_lines_per_second: rounded(calibrated.lines_per_second, 0),
+        line_fill_buffers: calibrated.line_fill_buffers,
         migratory: calibrated.migratory,
         next_line_prefetch: calibrated.next_line,
         work_scale: work_scale.map(|scale| rounded(scale, 3)),
@@ -64,9 +64,10 @@ pub fn print(place: &PlaceReport) {
     }
     let switch = |on: bool| if on { "on" } else { "off" };
     println!(
-        "    stages times {:.2}, migratory hand-over {}, next-line prefetcher {}, work times {}",
+        "    stages times {:.2}, migratory hand-over {}, {} line fill buffers, next-line prefetcher {}, work times {}",
         place.stretch,
         switch(place.migratory),
+        place.line_fill_buffers,
         switch(place.next_line_prefetch),
         place.work_scale.map_or_else(|| "1, as nothing was fitted".to_owned(), |scale| format!("{scale:.2}")),
     );
