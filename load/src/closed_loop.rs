@@ -34,6 +34,8 @@ pub struct Workload {
 struct Pace {
     /// When the first is, in picoseconds.
     start: u64,
+    /// Its sequence number.
+    first: u64,
     /// Picoseconds from each to the next.
     interval: u64,
 }
@@ -41,7 +43,7 @@ struct Pace {
 impl Pace {
     /// When a packet is due, by its sequence number.
     fn due(&self, sequence: u64) -> u64 {
-        self.start + sequence * self.interval
+        self.start + sequence.saturating_sub(self.first) * self.interval
     }
 }
 
@@ -86,9 +88,10 @@ impl<Q: HostQueue> ClosedLoop<Q> {
 
     /// The same as an open loop: packets are due one `interval` after the other from `start` on, whatever became of those before,
     /// and latency counts from then. The window still bounds what is in flight; what it holds back is late, and its latency
-    /// says so.
+    /// says so. Packets that were sent before were not due at any time.
     pub fn paced(mut self, start: Time, interval: Time) -> ClosedLoop<Q> {
-        self.pace = Some(Pace { start: start.picoseconds(), interval: interval.picoseconds().max(1) });
+        let (start, first) = (start.picoseconds(), self.account.sent);
+        self.pace = Some(Pace { start, first, interval: interval.picoseconds().max(1) });
         self
     }
 
@@ -160,7 +163,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let Some(pace) = self.pace else { return usize::MAX };
         let now = self.queue.core().now().picoseconds();
         let due = now.checked_sub(pace.start).map_or(0, |since| since / pace.interval + 1);
-        due.saturating_sub(self.account.sent) as usize
+        due.saturating_sub(self.account.sent - pace.first) as usize
     }
 
     #[inline(always)]
