@@ -144,7 +144,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         if self.waiting_count == 0 {
             let room = self.workload.window.saturating_sub(self.account.in_flight()) as usize;
             let count = room.min(self.workload.transmit_burst).min(self.due());
-            if count == 0 {
+            if count < self.least() {
                 return 0;
             }
             self.write(count);
@@ -155,6 +155,15 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         }
         self.waiting_count -= sent;
         sent
+    }
+
+    /// The fewest packets that are sent at once. Where receive bursts are the smaller ones, each makes room for as few packets as
+    /// itself: a closed loop then waits until a whole transmit burst fits, or one size would set both.
+    #[inline(always)]
+    fn least(&self) -> usize {
+        let Workload { transmit_burst, receive_burst, window, .. } = self.workload;
+        let whole = receive_burst < transmit_burst && self.pace.is_none();
+        if whole { transmit_burst.min(window as usize).max(1) } else { 1 }
     }
 
     /// How many packets are due and not sent.
