@@ -1,6 +1,7 @@
 //! The core face of the seam over the modelled machine.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::panic::Location;
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use corosensei::Yielder;
@@ -25,6 +26,14 @@ fn word_bytes(at: Address) -> u64 {
 
 fn line_of(at: Address) -> u32 {
     (at.0 / LINE_BYTES) as u32
+}
+
+/// The place in the code that called: what a prefetcher knows as the load's instruction pointer. The same in every run.
+#[track_caller]
+fn place_in_code() -> u32 {
+    let caller = Location::caller();
+    let file = caller.file().len() as u32;
+    (file << 24) ^ (caller.line() << 8) ^ caller.column()
 }
 
 fn word_of(at: Address) -> usize {
@@ -85,10 +94,12 @@ impl<'a> SimCore<'a> {
         self.yielder.suspend(());
     }
 
+    #[track_caller]
     fn read_word(&self, at: Address, how: Use) -> u64 {
         let line = line_of(at);
         let bytes = word_bytes(at);
-        self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, how, waited)).0[word_of(at)]
+        let place = place_in_code();
+        self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, how, waited, place)).0[word_of(at)]
     }
 
     fn write_word(&self, at: Address, value: u64) {
@@ -167,6 +178,7 @@ fn pieces(at: Address, bytes: usize) -> impl Iterator<Item = (u32, u64, usize, s
 
 impl Core for SimCore<'_> {
     // A load waits for its data, and stores leave the store buffer in order: acquire and release need no more (TSO).
+    #[track_caller]
     fn load_acquire(&self, at: Address) -> u64 {
         self.read_word(at, Use::Dependent)
     }
@@ -183,14 +195,17 @@ impl Core for SimCore<'_> {
         let before = self.atomic(at, |before| (before == current).then_some(new));
         if before == current { Ok(before) } else { Err(before) }
     }
+    #[track_caller]
     fn load(&self, at: Address) -> u64 {
         self.read_word(at, Use::Independent)
     }
     fn store(&self, at: Address, value: u64) {
         self.write_word(at, value);
     }
+    #[track_caller]
     fn read_line(&self, at: Address) -> Line {
-        self.until_done(|machine, agent, waited| machine.load(agent, line_of(at), WHOLE, Use::Independent, waited))
+        let (line, place) = (line_of(at), place_in_code());
+        self.until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Independent, waited, place))
     }
     fn write_line(&self, at: Address, line: &Line) {
         self.write(line_of(at), WHOLE, line);
@@ -218,13 +233,15 @@ impl Core for SimCore<'_> {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
     }
+    #[track_caller]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
+        let place = place_in_code();
         for (line, _, _, _) in pieces(at, into.len()).skip(1) {
             self.ask(Address(u64::from(line) * LINE_BYTES), Ask::Read, false);
         }
         for (line, bytes, start, range) in pieces(at, into.len()) {
-            let data =
-                self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited));
+            let data = self
+                .until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited, place));
             let count = range.len();
             into[range].copy_from_slice(&data.to_bytes()[start..start + count]);
         }

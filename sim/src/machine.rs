@@ -35,6 +35,7 @@ use std::collections::VecDeque;
 
 use conic_fabric::{Home, LINE_BYTES, Layout, Line};
 
+use crate::credits::Credits;
 use crate::engine::{EventQueue, Key};
 use crate::link::Direction;
 use crate::memory::Memory;
@@ -124,6 +125,9 @@ pub(crate) struct Node {
     pub last_level: Tags,
     pub memory: Memory,
     pub out: Direction,
+    /// Credits for requests to the other node, and the requests that wait for one.
+    pub credits: Credits,
+    pub without_credit: Slab<(u32, ToHome)>,
     /// The agents that are its cores.
     pub cores: Vec<u16>,
 }
@@ -432,6 +436,8 @@ impl Node {
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
             out: Direction::new(&parameters.interconnect),
+            credits: Credits::new(parameters.interconnect.request_credits.max(1)),
+            without_credit: Slab::new(),
             cores: Vec::new(),
         }
     }

@@ -92,10 +92,6 @@ pub struct NodeParameters {
     pub llc_read: u64,
     /// A snooped core's look into its private caches.
     pub snoop_lookup: u64,
-    /// Requests that a node's home agents start each microsecond, all together; 0: no limit.
-    pub home_lookups_per_microsecond: u64,
-    /// Requests that a node's home agents hold at once (TOR entries, all agents together).
-    pub home_entries: u32,
 }
 
 /// A node's memory.

@@ -191,12 +191,12 @@ fn guesses() -> Vec<Guess> {
     let spr = |crossing| Platforms { spr: parameters("spr", 24, crossing, 4), ..plain.clone() };
     let other = |entries| {
         let mut platforms = plain.clone();
-        platforms.icx.node.home_entries = entries;
+        platforms.icx.core.load_buffer = entries;
         platforms
     };
     let range = |low: &str, high: &str| [low.to_owned(), high.to_owned()];
     vec![
-        Guess { name: "icx node.home_entries".to_owned(), range: range("10", "99"), platforms: [other(10), other(99)] },
+        Guess { name: "icx core.load_buffer".to_owned(), range: range("10", "99"), platforms: [other(10), other(99)] },
         Guess {
             name: "spr interconnect.crossing".to_owned(),
             range: range("40 ns", "75 ns"),

@@ -25,9 +25,9 @@ pub(crate) enum Use {
 }
 
 impl Machine {
-    /// Loads bytes of a line; gives the whole line, of which those are valid. `waited`: this load has waited for its line.
+    /// Loads bytes of a line; gives the whole line, of which those are valid. `place`: where in the code. `waited`: this load has waited for its line.
     #[inline]
-    pub(crate) fn load(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool) -> Step<Line> {
+    pub(crate) fn load(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place: u32) -> Step<Line> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
@@ -47,13 +47,13 @@ impl Machine {
             agent.counters.accesses.merged += 1;
             return Ok(data);
         }
-        self.readable(id, line, how, waited)?;
+        self.readable(id, line, how, waited, place)?;
         Ok(self.data[line as usize])
     }
 
     /// Waits until a core may read a line, and takes the time that it takes.
     #[inline]
-    fn readable(&mut self, id: usize, line: u32, how: Use, waited: bool) -> Step<()> {
+    fn readable(&mut self, id: usize, line: u32, how: Use, waited: bool, place_in_code: u32) -> Step<()> {
         let timing = self.timing;
         let agent = &mut self.agents[id];
         let Some(place) = agent.caches.find(line) else { return Err(self.miss(id, line, Ask::Read)) };
@@ -74,7 +74,7 @@ impl Machine {
             self.check_newest(id, line, place.second);
         }
         if self.agents[id].prefetchers.are_on() {
-            self.after_load(id, line);
+            self.after_load(id, line, place_in_code);
         }
         Ok(())
     }

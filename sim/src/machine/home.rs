@@ -32,6 +32,9 @@ impl Machine {
         home::handle(is_home, &self.choices, stable, active, message, latest, &mut self.actions);
         let after = stable.last_level;
         self.send(node, line);
+        if let ToHome::Reply { .. } = message {
+            self.give_credit(node);
+        }
         let active = &mut self.actives[index as usize - 1];
         if let Some(time) = active.must_hear_of_completion() {
             self.to_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
@@ -113,6 +116,27 @@ impl Machine {
                 accesses.remote_reads += 1;
             }
         }
+        if let ToHome::Request { .. } = message {
+            let this = &mut self.nodes[node];
+            if !this.credits.try_take(self.now) {
+                let id = this.without_credit.insert((line, message));
+                this.credits.take(id as u32, self.now);
+                return;
+            }
+        }
+        self.put_on_wire(node, line, message, speculative);
+    }
+
+    /// Gives back the credit of a request that has been answered; the request that waits longest takes it.
+    fn give_credit(&mut self, node: usize) {
+        let this = &mut self.nodes[node];
+        if let Some(id) = this.credits.give(self.now) {
+            let (line, message) = this.without_credit.remove(id as usize);
+            self.put_on_wire(node, line, message, false);
+        }
+    }
+
+    fn put_on_wire(&mut self, node: usize, line: u32, message: ToHome, speculative: bool) {
         let is_snoop = matches!(message, ToHome::Snoop(_));
         let leaves = self.now + if is_snoop && speculative { self.timing.speculative_penalty } else { 0 };
         let carries_line = match message {

@@ -22,7 +22,6 @@ pub(super) enum Kind {
     Megahertz,
     MegabitsPerSecond,
     PerSecond,
-    PerMicrosecond,
     Permille,
     Ratio,
     Flag,
@@ -39,7 +38,6 @@ impl Kind {
             Kind::Megahertz => (Dimension::FREQUENCY, 1e-6),
             Kind::MegabitsPerSecond => (Dimension::BYTE_RATE, 1.25e-7),
             Kind::PerSecond => (Dimension::RATE, 1e-12),
-            Kind::PerMicrosecond => (Dimension::RATE, 1e-6),
             Kind::Permille => (Dimension::NONE, 1e-3),
         }
     }
@@ -127,9 +125,7 @@ macro_rules! sections {
     };
 }
 
-use Kind::{
-    Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerMicrosecond, PerSecond, Permille, Picoseconds, Ratio,
-};
+use Kind::{Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerSecond, Permille, Picoseconds, Ratio};
 
 sections! {
     CORE core "core" CoreParameters {
@@ -163,8 +159,6 @@ sections! {
         home_lookup: Picoseconds, 0.0;
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
-        home_lookups_per_microsecond: PerMicrosecond, 0.0;
-        home_entries: Count("entries"), 1.0;
     }
     MEMORY memory "memory" MemoryParameters {
         latency: Picoseconds, 0.0;

@@ -267,7 +267,6 @@ fn own_unit(kind: Kind) -> &'static str {
         Kind::Megahertz => "MHz",
         Kind::MegabitsPerSecond => "Mb/s",
         Kind::PerSecond => "1/s",
-        Kind::PerMicrosecond => "1/us",
         Kind::Permille => "permille",
         Kind::Ratio | Kind::Flag => "",
     }

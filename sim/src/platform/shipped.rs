@@ -181,9 +181,6 @@ fn no_limit_on_what_is_in_flight_binds_below_the_read_only_rate() {
             platform.vary(key, low).expect("it may take its least value")
         };
         assert!(f64::from(least("interconnect.request_credits").interconnect.request_credits) > needed, "{name}");
-        assert!(f64::from(least("inputs.agent_entries").node.home_entries) > needed, "{name}");
-        let lookups = least("inputs.agent_rate").node.home_lookups_per_microsecond as f64;
-        assert!(lookups > 2.0 * lines_per_picosecond * 1e6, "{name}: {lookups}");
     }
 }
 

@@ -211,8 +211,6 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             home_lookup: 5_000,
             llc_read: 5_000,
             snoop_lookup: 10_000,
-            home_lookups_per_microsecond: 0,
-            home_entries: 1000,
         },
         memory: MemoryParameters { latency: 50_000, channels: 8, line_time: 2_500 },
         interconnect: InterconnectParameters {
