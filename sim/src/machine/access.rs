@@ -198,6 +198,7 @@ impl Machine {
         {
             agent.time += issue;
             agent.note_read(line);
+            agent.spinning.present.hints += 1;
             if !place.in_first {
                 agent.caches.promote(line, place.second);
             }
