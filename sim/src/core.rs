@@ -275,6 +275,9 @@ impl Core for SimCore<'_> {
     fn fence(&self) {
         self.until_done(|machine, agent, _| machine.store_fence(agent));
     }
+    fn flush(&self, at: Address) {
+        self.until_done(|machine, agent, _| machine.flush_line(agent, line_of(at)));
+    }
     fn register_read(&self, at: Address) -> u64 {
         if self.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
             return self.load_acquire(at);
