@@ -15,6 +15,7 @@ fn quiet(name: &str) -> Parameters {
     let mut parameters = common::platform(name);
     let core = &mut parameters.core;
     (core.prefetch_next_line, core.prefetch_adjacent, core.prefetch_stride) = (false, false, false);
+    core.work_scale = 1.0;
     (parameters.memory.channels, parameters.memory.line_time) = (64, 1);
     parameters
 }
@@ -266,7 +267,9 @@ fn prefetches_wait_in_the_load_buffer_and_the_core_only_if_it_is_full() {
 #[test]
 fn a_core_has_its_line_until_a_snoop_is_there_however_far_it_is_simulated_ahead() {
     for run_ahead in [false, true] {
-        let p = quiet("spr");
+        let mut p = quiet("spr");
+        // A cycle is a whole number of picoseconds.
+        p.core.frequency_megahertz = 2_000;
         let s = Stages::of(&p);
         // The other core asks at 200 microseconds; the snoop is here after its way to the home and the home's to this core.
         let asks = 200_000_000;

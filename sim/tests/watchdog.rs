@@ -36,8 +36,10 @@ fn polling_that_is_not_skipped_runs_into_the_time_limit() {
 
 #[test]
 fn a_run_may_last_as_long_as_its_limit() {
+    let mut parameters = common::platform("icx");
+    (parameters.core.frequency_megahertz, parameters.core.work_scale) = (3_100, 1.0);
     let run = |limit: u64| {
-        let mut simulation = Simulation::new(&common::platform("icx"), &Layout::new(), Options::default());
+        let mut simulation = Simulation::new(&parameters, &Layout::new(), Options::default());
         simulation.core("who works", 0, Role::Main, Time::ZERO, |core| {
             (0..10).for_each(|_| {
                 core.work(3_100);

@@ -47,6 +47,11 @@ impl Machine {
             agent.counters.accesses.merged += 1;
             return Ok(data);
         }
+        if agent.past.writes(line) {
+            // Its own write past the caches comes first; a copy that it still has is older.
+            agent.not_pure();
+            return Err(W::WritesDone);
+        }
         self.readable(id, line, how, waited, place)?;
         Ok(self.data[line as usize])
     }
@@ -117,6 +122,9 @@ impl Machine {
         let timing = self.timing;
         let agent = &mut self.agents[id];
         agent.not_pure();
+        if agent.past.writes(line) {
+            return Err(W::WritesDone);
+        }
         if agent.stores.is_empty()
             && let Some(place) = agent.caches.find(line)
             && agent.caches.held(place.second).copy >= Copy::Exclusive
@@ -174,6 +182,9 @@ impl Machine {
         if !agent.stores.is_empty() {
             return Err(W::StoresDone);
         }
+        if agent.past.writes(line) {
+            return Err(W::WritesDone);
+        }
         let owned = agent.caches.find(line).filter(|place| agent.caches.held(place.second).copy >= Copy::Exclusive);
         let Some(place) = owned else { return Err(self.miss(id, line, Ask::Own)) };
         agent.time += atomic;
@@ -198,6 +209,7 @@ impl Machine {
         {
             agent.time += issue;
             agent.note_read(line);
+            agent.spinning.present.hints += 1;
             if !place.in_first {
                 agent.caches.promote(line, place.second);
             }

@@ -68,6 +68,8 @@ pub(crate) struct Round {
     pub reads: u64,
     /// How many reads.
     pub count: u64,
+    /// How many of them were not loads but prefetches.
+    pub hints: u64,
     /// How long it took.
     pub duration: u64,
 }
@@ -180,8 +182,9 @@ impl Agent {
         let skipped = skipped.min(most);
         self.time = end + skipped * round.duration;
         self.operations += skipped * round.count;
-        self.counters.accesses.loads += skipped * round.count;
-        self.counters.accesses.l1_hits += skipped * round.count;
+        let loads = skipped * (round.count - round.hints);
+        self.counters.accesses.loads += loads;
+        self.counters.accesses.l1_hits += loads;
         self.counters.accesses.spins += skipped;
         self.counters.stalls.polling_picoseconds += skipped * round.duration;
         self.spinning.begins = self.time;

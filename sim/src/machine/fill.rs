@@ -56,7 +56,7 @@ impl Machine {
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {
         if copy == Copy::Invalid {
-            return self.memory_written(id);
+            return self.memory_written(id, line);
         }
         let agent = &mut self.agents[id];
         let fill = agent.fills.iter().position(|fill| fill.line == line).expect("a grant answers a request");

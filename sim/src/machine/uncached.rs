@@ -72,8 +72,8 @@ pub(crate) struct PastCaches {
     to_memory: WriteCombining,
     /// Lines that write-combining buffers hold in part.
     gathered: Vec<(u32, Line)>,
-    /// Writes to memory that the home agents have not answered.
-    unanswered: u32,
+    /// The lines of writes to memory that the home agents have not answered.
+    unanswered: Vec<u32>,
     buffers: u32,
     /// The answer to the load of a register.
     pub answer: Option<Line>,
@@ -90,7 +90,7 @@ impl PastCaches {
             to_device: parameters.pcie.as_ref().map(|pcie| WriteCombining::to_device(core, pcie)),
             to_memory: WriteCombining::new(core.write_combining_buffers, 0, 0),
             gathered: Vec::new(),
-            unanswered: 0,
+            unanswered: Vec::new(),
             buffers: core.write_combining_buffers,
             answer: None,
             news: false,
@@ -112,12 +112,18 @@ impl PastCaches {
 
     /// Whether a write to memory finds no buffer.
     pub fn lacks_buffer(&self) -> bool {
-        self.unanswered > 0 && self.unanswered + self.to_memory.held() as u32 >= self.buffers
+        !self.unanswered.is_empty() && self.unanswered.len() + self.to_memory.held() >= self.buffers as usize
+    }
+
+    /// Whether a write of this line to memory was not answered. The core's own later accesses come after it.
+    #[inline(always)]
+    pub fn writes(&self, line: u32) -> bool {
+        !self.unanswered.is_empty() && self.unanswered.contains(&line)
     }
 
     /// Whether every write to memory was answered.
     pub fn is_answered(&self) -> bool {
-        self.unanswered == 0
+        self.unanswered.is_empty()
     }
 }
 
@@ -288,7 +294,7 @@ impl Machine {
     fn write_to_memory(&mut self, id: usize, line: u32, bytes: u64, data: &Line, time: u64) {
         let write = self.new_past(Past::CoreWrite { bytes, data: *data });
         let agent = &mut self.agents[id];
-        agent.past.unanswered += 1;
+        agent.past.unanswered.push(line);
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask: Ask::WriteMemory, has_data: false, write };
@@ -296,8 +302,10 @@ impl Machine {
     }
 
     /// The home agents have answered a write to memory.
-    pub(crate) fn memory_written(&mut self, id: usize) {
-        self.agents[id].past.unanswered -= 1;
+    pub(crate) fn memory_written(&mut self, id: usize, line: u32) {
+        let unanswered = &mut self.agents[id].past.unanswered;
+        let write = unanswered.iter().position(|&written| written == line).expect("an answer to a write");
+        unanswered.swap_remove(write);
     }
 
     /// Stores a whole line of cached memory past the caches.

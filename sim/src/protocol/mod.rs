@@ -8,19 +8,21 @@
 //!
 //! # Channels
 //!
-//! Messages from one agent to another about one line stay in order. The protocol relies on it: a grant that was sent before
-//! a snoop arrives before it; a write-back that was sent before a request or a snoop's answer arrives before it.
+//! Messages from one agent to another about one line stay in order, except that requests and snoops, which are looked up on
+//! their way, may be overtaken by what is not. The protocol relies on this: a grant that was sent before a snoop arrives before
+//! it; a write-back that was sent before a request or a snoop's answer arrives before it. The exploration shows that each is
+//! needed.
 //!
 //! # Stable states of a line in a node
 //!
 //! | at its home, `right` | means | at the other node, `right` | means |
 //! |---|---|---|---|
 //! | `Exclusive` | the other node has no copy | `None` | this node has no copy |
-//! | `Shared` | the other node may have copies, memory is current | `Shared` | it has clean copies, as others may |
+//! | `Shared` | the other node may have copies, memory or this node's last level is current | `Shared` | it has clean copies, as others may |
 //! | `None` | the other node may have modified it | `Exclusive` | nobody else has a copy |
 //!
-//! A message names the data's version even where the data does not travel (`data: false`): the asker has it, or will write all
-//! of it. The tests check that the first is true.
+//! The version in a message without data (`data: false`) means nothing: the asker has the data, or will write all of it. The
+//! same goes for a snoop's answer about a line that is not modified, from one node to the other.
 //!
 //! The other node may give up a clean line without a word, so its home may believe that it still has it.
 //!

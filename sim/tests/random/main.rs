@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod device;
 mod program;
 
 use conic_sim::Options;
@@ -45,5 +46,14 @@ fn simulating_ahead_and_skipping_rounds_changes_nothing() {
             let fast = Outcome { events: exact.events, ..fast };
             assert_eq!(fast, exact, "seed {seed}, fast_forward {fast_forward}, run_ahead {run_ahead}");
         }
+    }
+}
+
+#[test]
+fn a_device_and_cores_see_each_others_writes_in_order_with_and_without_the_shortcuts() {
+    for seed in 0..18 {
+        let exact = device::run(seed, Options { fast_forward: false, run_ahead: false, ..checked(seed) });
+        let fast = device::run(seed, checked(seed));
+        assert_eq!(fast, exact, "seed {seed}");
     }
 }

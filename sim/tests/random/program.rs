@@ -235,15 +235,20 @@ impl Program<'_> {
         self.note(before);
     }
 
-    /// Writes a line of the agent's own block, at once or in the three parts in which a line is published.
+    /// Writes a line of the agent's own block: at once, in the three parts in which a line is published, or past the caches.
     fn write_block(&mut self) {
         let value = self.fresh();
         let line = self.random.below(BLOCK_LINES);
         self.blocks[self.me][line as usize] = [value; LINE_WORDS];
         let at = self.places.blocks[self.me].lines(line);
-        match self.random.coin() {
-            true => self.core.write_line(at, &Line([value; LINE_WORDS])),
-            false => self.core.publish_line(at, &Line([value; LINE_WORDS])),
+        let line = Line([value; LINE_WORDS]);
+        match self.random.below(4) {
+            0 | 1 => self.core.write_line(at, &line),
+            2 => self.core.publish_line(at, &line),
+            _ => self.core.write_nontemporal(at, &[line]),
+        }
+        if self.random.below(4) == 0 {
+            self.core.fence();
         }
     }
 

@@ -29,8 +29,10 @@ pub struct Setting {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Core {
     pub held: Held,
-    /// What it has asked for.
+    /// What it has asked for, to have a copy.
     pub pending: Option<Ask>,
+    /// Whether a write of its own past the caches is under way.
+    pub writing: bool,
     pub to_home: Vec<ToHome>,
     pub from_home: Vec<ToCore>,
 }
@@ -93,7 +95,9 @@ impl State {
 
     /// Whether nobody waits for anything and the home agents have nothing under way.
     pub fn is_at_rest(&self) -> bool {
-        let rests = |node: &Node| node.active.is_idle() && node.cores.iter().all(|core| core.pending.is_none());
+        let rests = |node: &Node| {
+            node.active.is_idle() && node.cores.iter().all(|core| core.pending.is_none() && !core.writing)
+        };
         self.is_silent() && self.nodes.iter().all(rests) && self.device.pending.is_none()
     }
 
