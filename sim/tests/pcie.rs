@@ -340,3 +340,21 @@ fn a_device_without_a_link_is_refused() {
     let mut simulation = Simulation::new(&platform("icx"), &Layout::new(), checked());
     simulation.device("device", Role::Main, Time::ZERO, |_| ());
 }
+
+#[test]
+fn no_prefetcher_brings_a_line_that_is_not_cached_memory() {
+    let mut parameters = platform("icx-cx6");
+    (parameters.core.prefetch_next_line, parameters.core.prefetch_adjacent) = (true, true);
+    let mut layout = Layout::new();
+    let before = layout.add("before", 64, 128, Home::Host, SynchronisingWords::ALL);
+    let combining = layout.add_registers("combining", 64, Home::Host, MemoryType::WriteCombining);
+    assert_eq!(combining, before.lines(1), "its pair, and the next line");
+    let mut simulation = Simulation::new(&parameters, &layout, checked());
+    let core = simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+        core.load_acquire(before);
+        core.work(1_000);
+        core.load_acquire(before);
+    });
+    simulation.run().expect("the program ends");
+    assert_eq!(simulation.machine().borrow().counters(core).hardware_prefetches, 0);
+}

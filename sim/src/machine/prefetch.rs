@@ -13,6 +13,7 @@ use crate::parameters::CoreParameters;
 use crate::protocol::Ask;
 
 use super::Machine;
+use super::uncached::Kind;
 
 /// Places in the code that the stride prefetcher tells apart, a power of two.
 const PLACES: usize = 64;
@@ -103,8 +104,9 @@ impl Machine {
     }
 
     fn hardware_prefetch(&mut self, id: usize, line: u32) {
+        // Neither registers nor write-combining memory is ever cached.
+        let exists = (line as usize) < self.data.len() && self.kind(line) == Kind::WriteBack;
         let agent = &mut self.agents[id];
-        let exists = (line as usize) < self.data.len();
         if exists
             && agent.fills.len() < agent.fill_limit
             && agent.caches.peek(line).is_none()
