@@ -105,7 +105,11 @@ fn print_rows(rows: &[Row]) {
 
 /// Says what the model lacks, and whether the median error is as low as is aimed for.
 pub fn print_lacks(report: &Report) {
-    let verdict = if report.median_error <= GOAL { "met" } else { "missed" };
+    let verdict = match report.median_error <= GOAL {
+        _ if report.restless => "not judged, as the machine never rested; try again when it is idle",
+        true => "met",
+        false => "missed",
+    };
     println!("\n  median error {:.1}%, goal at most {:.0}%: {verdict}", 100.0 * report.median_error, 100.0 * GOAL);
     println!("  what the model of this machine lacks:");
     report.lacks.iter().for_each(|lack| println!("    {lack}"));
