@@ -31,6 +31,8 @@ pub struct Workload {
 struct Pace {
     /// When the first is, in picoseconds.
     start: u64,
+    /// Its sequence number.
+    first: u64,
     /// Picoseconds from each to the next.
     interval: u64,
 }
@@ -38,7 +40,7 @@ struct Pace {
 impl Pace {
     /// When a packet is due, by its sequence number.
     fn due(&self, sequence: u64) -> u64 {
-        self.start + sequence * self.interval
+        self.start + sequence.saturating_sub(self.first) * self.interval
     }
 }
 
@@ -83,9 +85,10 @@ impl<Q: HostQueue> ClosedLoop<Q> {
 
     /// The same as an open loop: packets are due one `interval` after the other from `start` on, whatever became of those before,
     /// and latency counts from then. The window still bounds what is in flight; what it holds back is late, and its latency
-    /// says so.
+    /// says so. Packets that were sent before were not due at any time.
     pub fn paced(mut self, start: Time, interval: Time) -> ClosedLoop<Q> {
-        self.pace = Some(Pace { start: start.picoseconds(), interval: interval.picoseconds().max(1) });
+        let (start, first) = (start.picoseconds(), self.account.sent);
+        self.pace = Some(Pace { start, first, interval: interval.picoseconds().max(1) });
         self
     }
 
@@ -138,7 +141,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         if self.waiting_count == 0 {
             let room = self.workload.window.saturating_sub(self.account.in_flight()) as usize;
             let count = room.min(self.workload.transmit_burst).min(self.due());
-            if count == 0 {
+            if count < self.least() {
                 return 0;
             }
             self.write(count);
@@ -151,13 +154,22 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         sent
     }
 
+    /// The fewest packets that are sent at once. Where receive bursts are the smaller ones, each makes room for as few packets as
+    /// itself: a closed loop then waits until a whole transmit burst fits, or one size would set both.
+    #[inline(always)]
+    fn least(&self) -> usize {
+        let Workload { transmit_burst, receive_burst, window, .. } = self.workload;
+        let whole = receive_burst < transmit_burst && self.pace.is_none();
+        if whole { transmit_burst.min(window as usize).max(1) } else { 1 }
+    }
+
     /// How many packets are due and not sent.
     #[inline(always)]
     fn due(&self) -> usize {
         let Some(pace) = self.pace else { return usize::MAX };
         let now = self.queue.core().now().picoseconds();
         let due = now.checked_sub(pace.start).map_or(0, |since| since / pace.interval + 1);
-        due.saturating_sub(self.account.sent) as usize
+        due.saturating_sub(self.account.sent - pace.first) as usize
     }
 
     #[inline(always)]

@@ -17,6 +17,7 @@ use conic_chart::{significant, thousands};
 use crate::comparison::{Figure, Row, Summary};
 use crate::experiment::{Effort, Found, Value};
 use crate::sensitivity::Movement;
+use crate::workload::Failure;
 
 /// All that a report is made of.
 #[derive(Clone, Debug)]
@@ -54,10 +55,14 @@ impl Report<'_> {
             warnings.push(format!("Cut short: {open} questions have no answer yet; what depends on them is missing."));
         }
         for found in self.found {
-            for failure in &found.failures {
-                // Figures share points: each failure is told where it first matters.
-                if told.insert(failure.to_string()) {
-                    warnings.push(format!("{}: a run failed: {failure}", heading(found)));
+            // Figures share points: each failure is told where it first matters.
+            let new: Vec<&Failure> = found.failures.iter().filter(|failure| told.insert(failure.to_string())).collect();
+            match new[..] {
+                [] => {}
+                [failure] => warnings.push(format!("{}: a run failed: {failure}", heading(found))),
+                [first, ..] => {
+                    let count = new.len();
+                    warnings.push(format!("{}: {count} runs failed, the first of them: {first}", heading(found)));
                 }
             }
         }

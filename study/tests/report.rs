@@ -167,7 +167,8 @@ fn failures_are_told_with_their_figure_and_escaped() {
     let study = study_of(&answers);
     let page = page(&study.report(&[]));
     parsed(&page);
-    let told = "Figure 7: a run failed: a load on icx, holder Memory, home Reader: credits &lt; 0 &amp; &quot;stuck&quot;; report it";
+    let told = "Figure 7: 10 runs failed, the first of them: a load on icx, holder NeighbourCore, home Reader: \
+                credits &lt; 0 &amp; &quot;stuck&quot;; report it";
     // Once, although Figure 21 asks too.
     assert_eq!(page.matches(told).count(), 1);
 }

@@ -145,13 +145,11 @@ fn a_point_that_panics_fails_alone() {
     // Figure 13 has one thread in its minimum alone.
     let shown = ask(&options(folder.path(), &["13"]), &machine, &Flag::new());
     assert!(shown.failed && !shown.interrupted);
-    let lines: Vec<&str> = shown.text.lines().filter(|line| line.starts_with("Figure 13: a run failed: ")).collect();
-    // Four interfaces' and sizes' minimum.
-    assert_eq!(lines.len(), 4, "{}", shown.text);
-    assert!(lines.iter().all(|line| line.contains(" on spr, ") && line.contains("1 threads, window 1")), "{lines:?}");
-    assert!(
-        lines.iter().all(|line| line.contains("the simulator has a defect: ") && line.contains("a queue overflowed"))
-    );
+    // The minimum of two interfaces and sizes.
+    let told = "Figure 13: 4 runs failed, the first of them: ";
+    let line = shown.text.lines().find_map(|line| line.strip_prefix(told)).unwrap_or_else(|| panic!("{}", shown.text));
+    assert!(line.contains(" on spr, ") && line.contains("1 threads, window 1"), "{line}");
+    assert!(line.contains("the simulator has a defect: ") && line.contains("a queue overflowed"), "{line}");
     let rows: Vec<serde_json::Value> = serde_json::from_str(&shown.json).expect("it is JSON");
     let of = |id: &str| rows.iter().find(|row| row["id"] == id).expect("it is there")["predicted"].clone();
     assert!(of("ccnic.fig13.spr.min_latency").is_null() && of("ccnic.fig13.spr.peak_rate").is_number());

@@ -133,6 +133,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             return 1;
         }
         // It needs two lines, and there may be one: go on with its descriptor.
+        self.receive.will_receive(&self.core);
         let keeps = self.blanks.is_some() || packets.iter().any(|packet| packet.has(Flags::RETAIN));
         if keeps {
             return self.send_kept(packets);

@@ -251,6 +251,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
             return 1;
         }
         // It needs two lines, and there may be one: go on with its descriptor.
+        self.transmit.will_receive(&self.core);
         self.receive.send(&self.core, packets)
     }
 

@@ -390,7 +390,16 @@ impl<P: Policy> Consumer<P> {
             return 0;
         }
         let mut received = self.take_stash(out);
-        for ahead in 0..LOOK_AHEAD {
+        // Behind a register nothing is known of the ring before the register says so.
+        let announced = if P::SIGNAL == Signal::Register {
+            if self.head == self.known_tail {
+                self.see_doorbell(core);
+            }
+            self.known_tail - self.head
+        } else {
+            LOOK_AHEAD
+        };
+        for ahead in 0..announced.min(LOOK_AHEAD) {
             core.prefetch_read(slot_address::<P>(&self.map, self.head + ahead));
         }
         let mut goes_on = false;
@@ -439,12 +448,22 @@ impl<P: Policy> Consumer<P> {
         received
     }
 
+    /// Declares that a core which has come here has by now begun the load with which the next [`Consumer::receive`] looks for
+    /// something: it depends on nothing that lies between, and a few dozen instructions fit between the two.
+    #[inline(always)]
+    pub fn will_receive<C: Core>(&self, core: &C) {
+        core.will_read(match P::SIGNAL {
+            Signal::Register => self.map.doorbell,
+            _ => slot_address::<P>(&self.map, self.head),
+        });
+    }
+
     /// The slot at the head, if it is full.
     #[inline(always)]
     fn full_slot<C: Core>(&mut self, core: &C) -> Option<Address> {
         let at = slot_address::<P>(&self.map, self.head);
         let full = match P::SIGNAL {
-            Signal::Register => self.head != self.known_tail || self.see_doorbell(core),
+            Signal::Register => self.head != self.known_tail,
             // What was received and not released yet may still say that it is full; and a producer that writes over it
             // all the same does not keep this side busy.
             _ if self.head - self.released >= self.map.slots => false,

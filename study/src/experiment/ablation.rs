@@ -93,7 +93,7 @@ fn steps() -> [(&'static str, Features); 4] {
 pub(super) fn buffers(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     // Without reuse, buffers come round only after the whole pool has been through: a longer warm-up.
     let warmed = |question: &Loopback| {
-        let warm = setting.pick(2000, 400);
+        let warm = setting.pick(2500, 1100);
         Loopback { packets: (question.packets.0.max(warm), question.packets.1), ..question.clone() }
     };
     let mut rates = Vec::new();

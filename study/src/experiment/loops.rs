@@ -1,6 +1,6 @@
 //! What most experiments ask of a loopback: the lowest latency, the highest rate, and the latency at a share of that rate.
 
-use super::setting::{BURST, Setting};
+use super::setting::Setting;
 use crate::ask::Ask;
 use crate::workload::{Interface, Loopback, LoopbackOutcome};
 
@@ -20,8 +20,8 @@ fn windows(setting: &Setting, question: &Loopback) -> &'static [u64] {
         (Interface::PcieRing, 0..=512) => setting.pick(&[64, 128, 256], &[64, 256]),
         (Interface::PcieRing, _) => setting.pick(&[32, 64, 128], &[32, 128]),
         (_, 0..=512) => setting.pick(&[32, 64, 128], &[64, 128]),
-        (_, 513..=2048) => setting.pick(&[16, 32, 64], &[32, 64]),
-        _ => setting.pick(&[8, 16, 32], &[16, 32]),
+        (_, 513..=2048) => setting.pick(&[32, 64, 128], &[32, 64]),
+        _ => setting.pick(&[16, 32, 64], &[16, 32]),
     }
 }
 
@@ -69,8 +69,7 @@ pub fn at_load(
     share: f64,
 ) -> Option<LoopbackOutcome> {
     let offered = share * peak.outcome.packets_per_second / question.threads as f64;
-    let window = peak.window.max(BURST as u64) * 2;
-    ask.of(Loopback { offered: Some(offered), ..with_window(setting, question, window) })
+    ask.of(Loopback { offered: Some(offered), ..with_window(setting, question, peak.window) })
 }
 
 /// Million packets a second.

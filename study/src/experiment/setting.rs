@@ -81,13 +81,21 @@ impl Setting {
         question
     }
 
-    /// Sets how many packets warm up and are measured: enough for the window to go round several times, and more where few
-    /// threads run.
+    /// Sets how many packets warm up and are measured.
+    ///
+    /// With small packets and many in flight, rates settle once the rings, of 1024 descriptors, have been round, and hardly change
+    /// after; with larger packets, whose payload outweighs the rings, earlier. With few packets in flight nothing queues, so that
+    /// a few tens of them are enough where many threads run.
     pub(super) fn count(&self, question: &mut Loopback) {
-        let lines = u64::from(question.packet_size).div_ceil(64).max(1);
-        let least = self.pick(12_000, 3_000) / (4 + lines) / (question.threads as u64).clamp(1, 8);
-        let window = question.window;
-        let (warm, measured) = self.pick((4 * window, 8 * window), (2 * window, 3 * window));
-        question.packets = (warm.max(least / 2), measured.max(least));
+        let few_threads = question.threads <= 4;
+        let (warm, measured) = match question.packet_size {
+            0..=512 if few_threads => self.pick((1200, 4000), (1200, 1500)),
+            0..=512 if question.window < 32 => self.pick((300, 300), (100, 150)),
+            0..=512 => self.pick((1200, 1200), (1100, 400)),
+            513..=2048 if few_threads => self.pick((300, 1000), (100, 300)),
+            513..=2048 => self.pick((400, 400), (100, 150)),
+            _ => self.pick((100, 150), (40, 60)),
+        };
+        question.packets = (warm.max(2 * question.window), measured.max(2 * question.window));
     }
 }
