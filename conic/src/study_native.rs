@@ -7,6 +7,7 @@ use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::Workload;
 use conic_load::limits::Moved;
+use conic_sim::Parameters;
 use conic_study::simulated::native::{Calibrated, Limits, calibrate, preset};
 use conic_study::workload::Loopback;
 use serde::Serialize;
@@ -210,13 +211,16 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let arena = arguments.common.arena(1)?;
     let machine = MachineReport::of(&arena, usable);
     let subjects = subjects(arguments.quick)?;
+    let preset = preset().map_err(|failure| Failure::failed(failure.to_string()))?;
     let mut progress = Progress::new();
     progress.start("limits and loopbacks");
     let measured = measure(arguments, &arena, &subjects, &mut progress)?;
+    // Its threads never sleep, and the cores are wanted for the predictions.
+    drop(arena);
     progress.start("predicting");
     let mut places = Vec::new();
     for place in measured.complete(KERNELS.len()) {
-        places.push(compare(place, &measured, &subjects)?);
+        places.push(compare(preset.parameters(), place, &measured, &subjects)?);
     }
     progress.clear();
     let wanted = arguments.common.placement.of(&measured.complete(KERNELS.len()));
@@ -280,8 +284,13 @@ fn median(
 }
 
 /// Calibrates the machine on a placement's limits, and compares its predictions with that placement's loopbacks.
-fn compare(place: &Placement, measured: &Slices<Measured>, subjects: &[Subject]) -> Result<PlaceReport, Failure> {
-    let calibrated = calibrated(place, measured)?;
+fn compare(
+    preset: &Parameters,
+    place: &Placement,
+    measured: &Slices<Measured>,
+    subjects: &[Subject],
+) -> Result<PlaceReport, Failure> {
+    let calibrated = calibrated(preset, place, measured)?;
     let rate = |one: &Measured| if let Measured::Loop(outcome) = one { outcome.rate } else { 0.0 };
     let latency = |one: &Measured| match one {
         Measured::Loop(outcome) => outcome.latency.quantile(0.5).picoseconds() as f64 / 1e3,
@@ -301,20 +310,20 @@ fn compare(place: &Placement, measured: &Slices<Measured>, subjects: &[Subject])
     Ok(output::report(place, &calibrated, rows, work_scale))
 }
 
-fn calibrated(place: &Placement, measured: &Slices<Measured>) -> Result<Calibrated, Failure> {
+fn calibrated(preset: &Parameters, place: &Placement, measured: &Slices<Measured>) -> Result<Calibrated, Failure> {
     let limit = |index: usize| {
         let figure = |one: &Measured| if let Measured::Limit(moved) = one { KERNELS[index].figure(moved) } else { 0.0 };
         let found = median(measured, place, index, figure).map(|(value, _)| value);
         found.ok_or_else(|| Failure::failed(format!("{} was not measured: try again", Limits::NAMES[index])))
     };
     let limits = Limits {
-        one_line: limit(0)?,
+        // Of the probes beside all slices: the same kernel, so often that a disturbance does not count.
+        one_line: place.round_trip.median,
         two_lines: limit(1)?,
         line_and_flag: limit(2)?,
         one_way: limit(3)?,
         both_ways: limit(4)?,
         swap: limit(5)?,
     };
-    let preset = preset().map_err(|failure| Failure::failed(failure.to_string()))?;
-    calibrate(preset.parameters(), &limits).map_err(|failure| Failure::failed(failure.to_string()))
+    calibrate(preset, &limits).map_err(|failure| Failure::failed(failure.to_string()))
 }

@@ -284,7 +284,7 @@ impl Machine {
     pub(crate) fn to_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
         if let Some(recorder) = &mut self.recorder {
-            recorder.to_home(key, self.now, source, node, line, message);
+            recorder.sent_to_home(key, self.now, source, node, line, message);
         }
         self.queue.push(key, Event::Home { node, line, message });
     }
@@ -299,7 +299,7 @@ impl Machine {
     pub(crate) fn to_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let key = self.key(time, node as usize);
         if let Some(recorder) = &mut self.recorder {
-            recorder.to_core(key, self.now, node, agent, line, message);
+            recorder.sent_to_core(key, self.now, node, agent, line, message);
         }
         self.queue.push(key, Event::Core { agent, line, message });
         let round = self.agents[agent as usize].expect_message(time);

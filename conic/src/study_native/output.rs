@@ -12,9 +12,9 @@ const QUARTER: f64 = 0.25;
 /// Puts a placement's report together.
 pub fn report(place: &Placement, calibrated: &Calibrated, rows: Vec<Row>, work_scale: Option<f64>) -> PlaceReport {
     let limits = calibrated.measured.list().into_iter().zip(calibrated.simulated.list());
-    let limit = |(name, (measured, simulated))| LimitReport {
-        name,
-        unit: if measured < 1e5 { "ns" } else { "lines/s" },
+    let limit = |(index, (measured, simulated))| LimitReport {
+        name: Limits::NAMES[index],
+        unit: if index < Limits::ROUND_TRIPS { "ns" } else { "lines/s" },
         compared: Compared::new(measured, simulated),
     };
     let rates: Vec<f64> =
@@ -26,7 +26,7 @@ pub fn report(place: &Placement, calibrated: &Calibrated, rows: Vec<Row>, work_s
         placement: place.label,
         one_line_round_trip_ns: place.round_trip.rounded(1),
         slices: place.members.len(),
-        calibration: Limits::NAMES.into_iter().zip(limits).map(limit).collect(),
+        calibration: limits.enumerate().map(limit).collect(),
         stretch: rounded(calibrated.stretch, 4),
         line_fill_buffers: calibrated.line_fill_buffers,
         migratory: calibrated.migratory,
@@ -105,7 +105,11 @@ fn print_rows(rows: &[Row]) {
 
 /// Says what the model lacks, and whether the median error is as low as is aimed for.
 pub fn print_lacks(report: &Report) {
-    let verdict = if report.median_error <= GOAL { "met" } else { "missed" };
+    let verdict = match report.median_error <= GOAL {
+        _ if report.restless => "not judged, as the machine never rested; try again when it is idle",
+        true => "met",
+        false => "missed",
+    };
     println!("\n  median error {:.1}%, goal at most {:.0}%: {verdict}", 100.0 * report.median_error, 100.0 * GOAL);
     println!("  what the model of this machine lacks:");
     report.lacks.iter().for_each(|lack| println!("    {lack}"));

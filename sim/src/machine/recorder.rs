@@ -124,7 +124,7 @@ impl Recorder {
     }
 
     /// A message to a node's home agents was sent at `now`, or a little after by an agent that is ahead.
-    pub fn to_home(&mut self, key: Key, now: u64, source: usize, node: u8, line: u32, message: ToHome) {
+    pub fn sent_to_home(&mut self, key: Key, now: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let timing = &self.timing;
         let way = match message {
             ToHome::Request { .. } if source >= FIRST_AGENT => timing.core_to_home + timing.home_lookup,
@@ -154,7 +154,7 @@ impl Recorder {
     }
 
     /// A message to a core was sent at `now`.
-    pub fn to_core(&mut self, key: Key, now: u64, node: u8, agent: u16, line: u32, message: ToCore) {
+    pub fn sent_to_core(&mut self, key: Key, now: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let record = MessageRecord {
             name: name_to_core(message),
             line: u64::from(line),

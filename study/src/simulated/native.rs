@@ -42,6 +42,9 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// How many of them are round trips: those come first.
+    pub const ROUND_TRIPS: usize = 3;
+
     /// Their names, for tables.
     pub const NAMES: [&str; 6] = [
         "one line, there and back",
@@ -66,7 +69,7 @@ impl Limits {
 }
 
 /// The round trips among the limits.
-const ROUND_TRIPS: Range<usize> = 0..3;
+const ROUND_TRIPS: Range<usize> = 0..Limits::ROUND_TRIPS;
 /// The plain streams among them; swapped lines depend on how the two sides happen to follow one another.
 const STREAMS: Range<usize> = 3..5;
 
@@ -229,7 +232,7 @@ fn scaled(machine: &Parameters, measured: &Limits) -> Result<Calibrated, Failure
     let mut stretch = 1.0;
     for _ in 0..ROUNDS {
         let simulated = one_line(&stretched(machine, stretch))?;
-        stretch = (stretch * measured.one_line / simulated).clamp(0.01, 100.0);
+        stretch = (stretch * measured.one_line / simulated).clamp(0.01, 100_000.0);
     }
     Calibrated::new(stretched(machine, stretch), measured, stretch)
 }
