@@ -8,6 +8,7 @@ mod responder;
 mod sample;
 mod sim;
 mod study;
+mod study_native;
 mod tap;
 mod trace;
 mod value;

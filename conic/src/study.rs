@@ -42,6 +42,7 @@ pub struct Arguments {
 enum Command {
     /// Predict what the CC-NIC paper (ASPLOS 2024) measured
     Ccnic(Options),
+    Native(Box<crate::study_native::Arguments>),
 }
 
 /// Options of `conic study ccnic`.
@@ -96,7 +97,10 @@ const PUBLISHED: &str = include_str!("../../results/ccnic.toml");
 
 /// Runs the command.
 pub fn main(arguments: &Arguments) -> ExitCode {
-    let Command::Ccnic(options) = &arguments.command;
+    let options = match &arguments.command {
+        Command::Ccnic(options) => options,
+        Command::Native(arguments) => return crate::study_native::main(arguments),
+    };
     match run(options) {
         Ok(code) => code,
         Err(message) => {

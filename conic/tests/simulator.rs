@@ -48,3 +48,112 @@ fn speeds_that_cannot_be_measured_are_refused() {
         assert!(error.contains(says), "{arguments}: {error}");
     }
 }
+
+#[test]
+fn sim_answers_as_loopback_does() {
+    for (arguments, interface) in [
+        ("--threads 2", "ccnic"),
+        ("--interface ring --rate 0.5", "ring"),
+        ("--interface pcie --platform icx-e810", "pcie"),
+    ] {
+        let report = json(&format!("sim {arguments} --packets 400 --window 16 --json"), 0);
+        assert_eq!(report["interface"], interface);
+        assert_eq!(report["features"].is_string(), interface == "ccnic");
+        assert_eq!([&report["packet_size"], &report["window"], &report["burst"]], [64, 16, 32]);
+        assert_eq!(report["lost_or_corrupt"], 0);
+        is_positive(&report["mpps"], "mpps");
+        is_positive(&report["gbps"], "gbps");
+        for key in ["min", "p50", "p99"] {
+            is_positive(&report["latency_ns"][key], key);
+        }
+        is_positive(&report["link_bytes_per_packet"][0], "link_bytes_per_packet");
+        is_positive(&report["platform"]["guesses"], "guesses");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures_and_an_override_others() {
+    let ask = |more: &str| json(&format!("sim --packets 400 --window 8 --json {more}"), 0);
+    let (first, second, far) = (ask(""), ask(""), ask("--set interconnect.crossing=100ns"));
+    assert_eq!(first, second);
+    let latency = |report: &Value| report["latency_ns"]["p50"].as_f64().unwrap_or_default();
+    assert!(latency(&far) > latency(&first) + 100.0, "{far}");
+    assert_eq!(far["platform"]["overrides"][0], "interconnect.crossing=100ns");
+}
+
+#[test]
+fn a_sweep_has_a_point_for_each_window_and_a_chart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let svg = folder.path().join("curve.svg");
+    let report = json(&format!("sim --sweep --packets 200 --svg {} --json", svg.display()), 0);
+    assert_eq!(report["points"].as_array().map(Vec::len), Some(11));
+    assert_eq!(report["points"][10]["window"], 1024);
+    assert!(std::fs::read_to_string(&svg).expect("the chart").starts_with("<svg "));
+}
+
+#[test]
+fn questions_that_cannot_be_are_refused_with_what_to_do() {
+    for (arguments, says) in [
+        ("sim --platform nowhere", "there is no such platform"),
+        ("sim --set interconnect.crossng=1ns", "did you mean interconnect.crossing"),
+        ("sim --threads 57", "56 threads"),
+        ("sim --threads 29 --same-socket", "28 threads"),
+        ("sim --threads 0", "56 threads"),
+        ("sim --interface pcie", "icx-e810"),
+        ("sim --interface ring --features paper", "leave them out"),
+        ("sim --rate 0", "0.001 to 10000"),
+        ("sim --features quick", "there is no feature"),
+        ("trace --interface pcie", "icx-e810"),
+        ("trace --number 33", "33"),
+    ] {
+        let error = json(&format!("{arguments} --json"), 1)["error"].to_string();
+        assert!(error.contains(says), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn a_trace_holds_every_message_of_a_packet_under_its_cause() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().display();
+    for interface in ["ccnic", "ring"] {
+        let report = json(&format!("trace --interface {interface} -o {at} --json"), 0);
+        let messages = report["messages"].as_array().expect("messages");
+        assert!(messages.len() > 20, "{interface}: {}", messages.len());
+        for (number, message) in messages.iter().enumerate() {
+            if let Some(cause) = message["cause"].as_u64() {
+                let cause = &messages[usize::try_from(cause).expect("a place in the list")];
+                assert!(message["sent_ns"].as_f64() >= cause["arrives_ns"].as_f64(), "{interface}: {number}");
+                assert_eq!(message["from"].as_str() == cause["to"].as_str(), !is_from_memory(message));
+            }
+        }
+        is_positive(&report["round_trip_ns"], "round_trip_ns");
+        let svg = std::fs::read_to_string(folder.path().join("packet.svg")).expect("the diagram");
+        assert!(svg.starts_with("<svg ") && svg.contains("ReadForOwnership"));
+        assert!(!std::fs::read(folder.path().join("packet.pftrace")).expect("the trace").is_empty());
+    }
+}
+
+/// Memory answers a request of the home agents that is not written down as a message of its own.
+fn is_from_memory(message: &Value) -> bool {
+    message["name"] == "MemoryData"
+}
+
+#[test]
+fn this_machine_is_measured_and_predicted() {
+    if conic_native::cores().len() < 2 {
+        assert!(json("study native --json", 1)["error"].is_string());
+        eprintln!("skipped: this process may use one core only");
+        return;
+    }
+    let report = json("study native --quick --rounds 1 --json", 0);
+    let place = &report["placements"][0];
+    assert_eq!(place["calibration"].as_array().map(Vec::len), Some(6));
+    let round_trip = &place["calibration"][0];
+    // What is solved for comes out, whatever was measured.
+    assert!(round_trip["error"].as_f64().is_some_and(|error| error.abs() < 0.05), "{round_trip}");
+    for row in place["loopbacks"].as_array().expect("loopbacks") {
+        is_positive(&row["mpps"]["predicted"], "predicted");
+        is_positive(&row["p50_ns"]["predicted"], "predicted");
+    }
+    assert!(report["median_error"].is_number() && report["lacks"].is_array());
+}

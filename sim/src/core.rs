@@ -87,7 +87,7 @@ impl<'a> SimCore<'a> {
             machine.resume_at(self.agent, until);
         }
         match machine.next_ready() {
-            Some(agent) if agent == self.agent => return,
+            Some(agent) if agent == self.agent && machine.now <= machine.limit => return,
             ready => self.next.set(ready),
         }
         drop(machine);
@@ -274,6 +274,9 @@ impl Core for SimCore<'_> {
     }
     fn fence(&self) {
         self.until_done(|machine, agent, _| machine.store_fence(agent));
+    }
+    fn flush(&self, at: Address) {
+        self.until_done(|machine, agent, _| machine.flush_line(agent, line_of(at)));
     }
     fn register_read(&self, at: Address) -> u64 {
         if self.machine.borrow().kind(line_of(at)) == Kind::WriteBack {

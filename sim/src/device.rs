@@ -64,7 +64,7 @@ impl<'a> SimDevice<'a> {
             machine.resume_at(self.agent, until);
         }
         match machine.next_ready() {
-            Some(agent) if agent == self.agent => return,
+            Some(agent) if agent == self.agent && machine.now <= machine.limit => return,
             ready => self.next.set(ready),
         }
         drop(machine);

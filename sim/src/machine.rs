@@ -141,6 +141,8 @@ pub struct Machine {
     pub(crate) choices: Choices,
     /// The present: the time of the last event.
     pub(crate) now: u64,
+    /// When a run is stopped.
+    pub(crate) limit: u64,
     queue: EventQueue<Event>,
     /// How many events each source has caused: the nodes, the root port, then the agents.
     sequences: Vec<u64>,
@@ -192,6 +194,7 @@ impl Machine {
             parameters: parameters.clone(),
             options,
             now: 0,
+            limit: u64::MAX,
             queue: EventQueue::default(),
             sequences: vec![0; 3],
             agents: Vec::new(),
@@ -340,7 +343,9 @@ impl Machine {
 
     /// Moves the present to a time, if nothing lies before it.
     fn advance_to(&mut self, time: u64) -> bool {
-        let alone = self.queue.first_time().is_none_or(|first| first > time) && self.ready.is_empty();
+        // Nobody else would stop a program that goes on by itself for ever.
+        let in_time = time <= self.limit;
+        let alone = in_time && self.queue.first_time().is_none_or(|first| first > time) && self.ready.is_empty();
         if alone {
             self.now = self.now.max(time);
         }

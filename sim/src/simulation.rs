@@ -62,23 +62,20 @@ pub struct Simulation {
     /// Whose turn it is, when a program hands over.
     next: Rc<Cell<Option<usize>>>,
     programs: Vec<Program>,
-    limit: Time,
 }
 
 impl Simulation {
     /// A machine with a region of zeroes.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Simulation {
-        Simulation {
-            machine: Rc::new(RefCell::new(Machine::new(parameters, layout, options))),
-            next: Rc::new(Cell::new(None)),
-            programs: Vec::new(),
-            limit: Time::from_nanoseconds(10_000_000_000),
-        }
+        let machine = Rc::new(RefCell::new(Machine::new(parameters, layout, options)));
+        let mut simulation = Simulation { machine, next: Rc::new(Cell::new(None)), programs: Vec::new() };
+        simulation.set_limit(Time::from_nanoseconds(10_000_000_000));
+        simulation
     }
 
     /// Stops a run that is not over at this time.
     pub fn set_limit(&mut self, limit: Time) {
-        self.limit = limit;
+        self.machine.borrow_mut().limit = limit.picoseconds();
     }
 
     /// The machine, between runs.
@@ -161,8 +158,9 @@ impl Simulation {
                     ready.ok_or_else(|| self.deadlock())?
                 }
             };
-            if self.machine.borrow().now() > self.limit.picoseconds() {
-                return Err(Failure::TimeLimit(self.limit));
+            let (now, limit) = (self.machine.borrow().now(), self.machine.borrow().limit);
+            if now > limit {
+                return Err(Failure::TimeLimit(Time::from_picoseconds(limit)));
             }
             if let CoroutineResult::Return(()) = self.programs[agent].fiber.resume(()) {
                 self.machine.borrow_mut().agents[agent].wait_for(Wait::Ended);

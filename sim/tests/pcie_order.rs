@@ -32,11 +32,11 @@ fn region(lines: u64) -> (Layout, Address, Address) {
     (layout, register, memory)
 }
 
-/// A device writes numbered lines and then their number, to places that two cores keep reading and writing nearby. Whoever sees
-/// the number sees the lines. Gives the times at which the first core saw each.
-fn numbered_writes(parameters: &Parameters, options: Options) -> Vec<u64> {
+/// A device writes numbered lines and then their number, to places that some other cores keep taking from each other. Whoever
+/// sees the number sees the lines. The reader polls the number, or looks now and then. Gives the times at which it saw each.
+fn numbered_writes(parameters: &Parameters, options: Options, others: u64, polls: bool) -> Vec<u64> {
     const ROUNDS: u64 = 300;
-    const LINES: u64 = 24;
+    const LINES: u64 = 4;
     let (layout, register, memory) = region(LINES + 2);
     let (number, noise) = (memory.lines(LINES), memory.lines(LINES + 1));
     let mut simulation = Simulation::new(parameters, &layout, options);
@@ -51,7 +51,13 @@ fn numbered_writes(parameters: &Parameters, options: Options) -> Vec<u64> {
                 core.work(random.below(400) as u32);
             }
             while core.load_acquire(number) < round {
-                core.spin();
+                if polls {
+                    core.spin();
+                } else {
+                    // It may have, or be about to get, a line as it was before the device's write.
+                    (0..LINES).for_each(|line| core.prefetch_read(memory.lines(line)));
+                    core.work(random.below(300) as u32);
+                }
             }
             times.borrow_mut().push(core.now().picoseconds());
             for line in 0..LINES {
@@ -62,18 +68,19 @@ fn numbered_writes(parameters: &Parameters, options: Options) -> Vec<u64> {
             core.register_write(register, round);
         }
     });
-    simulation.core("neighbour", 0, Role::Service, Time::ZERO, move |core| {
-        let mut random = Random(77);
-        loop {
-            // Word 1 of the lines is this core's: it takes them away, changed.
-            let line = memory.lines(random.below(LINES));
-            core.store(line.word(1), random.below(100));
-            core.work(random.below(500) as u32);
-            if random.below(4) == 0 {
-                core.load_acquire(memory.lines(random.below(LINES)));
+    for other in 0..others {
+        simulation.core("other", 0, Role::Service, Time::ZERO, move |core| {
+            let mut random = Random(1000 * other + 77);
+            loop {
+                // Word 1 of the lines is these cores': each takes them away, changed.
+                core.store(memory.lines(random.below(LINES)).word(1), random.below(100));
+                core.work(random.below(100) as u32);
+                if random.below(4) == 0 {
+                    core.load_acquire(memory.lines(random.below(LINES)));
+                }
             }
-        }
-    });
+        });
+    }
     simulation.device("writer", Role::Main, Time::ZERO, move |device| {
         let mut random = Random(5);
         for round in 1..=ROUNDS {
@@ -99,51 +106,61 @@ fn a_number_is_never_seen_before_what_was_written_before_it() {
         if !cache {
             parameters.cache.device_write_ways = 0;
         }
-        let times = numbered_writes(&parameters, Options { checked: true, ..Options::default() });
-        assert!(times.is_sorted() && times.len() == 300);
+        for (others, polls) in [(1, true), (6, false)] {
+            let times = numbered_writes(&parameters, Options { checked: true, ..Options::default() }, others, polls);
+            assert!(times.is_sorted() && times.len() == 300);
+        }
     }
 }
 
 #[test]
 fn how_it_is_simulated_changes_nothing() {
     let parameters = platform();
-    let fast = numbered_writes(&parameters, Options::default());
+    let fast = numbered_writes(&parameters, Options::default(), 2, true);
     for (fast_forward, run_ahead) in [(false, false), (false, true), (true, false)] {
-        let slow = numbered_writes(&parameters, Options { fast_forward, run_ahead, ..Options::default() });
+        let slow = numbered_writes(&parameters, Options { fast_forward, run_ahead, ..Options::default() }, 2, true);
         assert_eq!(slow, fast, "fast forward {fast_forward}, run ahead {run_ahead}");
     }
 }
 
-/// A device writes one word and reads another; a core stores that other and, after a fence, loads the first. `lead` is by how
-/// much the core is later. Gives what each read.
-fn crossed(lead: u64) -> (u64, u64) {
+/// A device writes one word and reads another; a core stores that other and, after a fence, loads the first, which it has asked
+/// for before, among cores that take it from each other. `start` and `between` are when, in nanoseconds. Gives what each read.
+fn crossed(start: u64, between: u64) -> (u64, u64) {
     let (layout, _, memory) = region(8);
     let (one, other) = (memory, memory.lines(4));
     let mut simulation = Simulation::new(&platform(), &layout, Options { checked: true, ..Options::default() });
     let found = Rc::new(RefCell::new((9, 9)));
     let (by_core, by_device) = (Rc::clone(&found), Rc::clone(&found));
-    simulation.core("core", 0, Role::Main, Time::from_picoseconds(lead), move |core| {
-        // It has the first word in its cache, so its load can be early; and owns the other, so its store is too.
-        core.load_acquire(one);
+    simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
         core.store(other.word(1), 1);
         core.full_fence();
-        core.work(1500);
+        core.work((start * 31 / 10) as u32);
+        core.prefetch_read(one);
+        core.work((between * 31 / 10) as u32);
         core.store(other, 1);
         core.full_fence();
         by_core.borrow_mut().0 = core.load_acquire(one);
     });
+    for word in 1..8 {
+        simulation.core("other", 0, Role::Service, Time::ZERO, move |core| {
+            for round in 1.. {
+                core.store(one.word(word), round);
+                core.full_fence();
+            }
+        });
+    }
     simulation.device("device", Role::Main, Time::from_nanoseconds(500), move |device| {
         device.write_word(one, 1, HINT);
         by_device.borrow_mut().1 = device.read_word(other, HINT);
     });
     simulation.run().expect("both programs end");
-    let found = *found.borrow();
-    found
+    found.take()
 }
 
 #[test]
 fn a_read_does_not_pass_the_writes_before_it() {
-    let found: Vec<_> = (0..800).map(|step| crossed(step * 1_000)).collect();
+    let when = (200..900).step_by(10).flat_map(|start| [0, 30, 60, 120].map(|between| (start, between)));
+    let found: Vec<_> = when.map(|(start, between)| crossed(start, between)).collect();
     assert!(!found.contains(&(0, 0)), "a read was answered before a write that came before it could be seen");
     // The sweep meets every other outcome, so the two did cross.
     for outcome in [(0, 1), (1, 0), (1, 1)] {
@@ -217,4 +234,37 @@ fn nontemporal_and_write_combining_stores_are_seen_after_a_fence() {
         });
         simulation.run().expect("both programs end");
     }
+}
+
+#[test]
+fn a_flushed_line_is_in_memory_alone_with_all_that_was_stored() {
+    let parameters = platform();
+    let (layout, _, memory) = region(8);
+    let flag = memory.lines(4);
+    let mut simulation = Simulation::new(&parameters, &layout, Options { checked: true, ..Options::default() });
+    simulation.core("other", 0, Role::Main, Time::ZERO, move |core| {
+        core.store(memory.word(1), 7);
+        core.store_release(flag, 1);
+    });
+    let took = Rc::new(RefCell::new((0, 0)));
+    let into = Rc::clone(&took);
+    simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
+        while core.load_acquire(flag) == 0 {
+            core.spin();
+        }
+        core.store(memory.word(2), 8);
+        core.flush(memory);
+        core.fence();
+        let load = || {
+            let before = core.now();
+            assert_eq!((core.load_acquire(memory.word(1)), core.load(memory.word(2))), (7, 8));
+            core.now().since(before).picoseconds()
+        };
+        *into.borrow_mut() = (load(), load());
+    });
+    simulation.run().expect("both programs end");
+    let (node, hit) = (&parameters.node, parameters.core.cycles(u64::from(parameters.core.l1_hit_cycles)));
+    let issue = parameters.core.cycles(u64::from(parameters.core.issue_cycles));
+    let memory_load = node.core_to_home + node.home_lookup + parameters.memory.latency + node.home_to_core;
+    assert_eq!(took.take(), (memory_load + issue, hit + issue));
 }

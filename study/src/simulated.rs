@@ -3,6 +3,7 @@
 mod access;
 mod application;
 mod loopback;
+pub mod native;
 mod observer;
 mod pcie;
 mod ping_pong;

@@ -56,14 +56,22 @@ pub const LINES_PER_PACKET: f64 = 1.25;
 
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kernel {
+pub enum Kernel {
+    /// A number there and back in one line.
     OneLine,
+    /// The same with a line for each direction.
     TwoLines,
+    /// A line of data announced in another.
     LineAndFlag,
+    /// Lines in a ring, one way.
     OneWay,
+    /// The same both ways at once.
     BothWays,
+    /// Lines of one ring that both sides overwrite.
     Swap,
+    /// Megabytes through the caches.
     Cached,
+    /// Megabytes past the caches.
     NonTemporal,
 }
 
@@ -80,7 +88,7 @@ const KERNELS: [Kernel; 8] = [
 
 impl Kernel {
     /// Nanoseconds, lines a second, or Gb/s.
-    fn figure(self, moved: &Moved) -> f64 {
+    pub fn figure(self, moved: &Moved) -> f64 {
         match self {
             Kernel::OneLine | Kernel::TwoLines | Kernel::LineAndFlag => moved.nanoseconds_each(),
             Kernel::OneWay | Kernel::BothWays | Kernel::Swap => moved.per_second(),
@@ -89,7 +97,11 @@ impl Kernel {
     }
 
     /// Measures it once, in a region of its own.
-    fn measure(self, arena: &Arena, pages: Pages, measured: Time) -> Result<Moved, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// If the machine refuses it.
+    pub fn measure(self, arena: &Arena, pages: Pages, measured: Time) -> Result<Moved, Failure> {
         let mut layout = Layout::new();
         let (host, nic): (HostSide, NicSide) = match self {
             Kernel::OneLine => round_trip(RoundTrip::one_line(&mut layout)),

@@ -1,18 +1,18 @@
 //! `conic bench`: measurements on this machine.
 
 mod ablations;
-mod arena;
+pub mod arena;
 pub mod common;
 mod compare;
 pub mod draw;
 pub mod failure;
-mod limits;
-mod link;
+pub mod limits;
+pub mod link;
 mod loopback;
 mod peers;
 pub mod placement;
 pub mod progress;
-mod rounds;
+pub mod rounds;
 mod simulator;
 pub mod sweep;
 mod tour;

@@ -11,7 +11,7 @@ pub struct Tags {
     /// Where the number of sets is a power of two, its mask.
     mask: Option<u32>,
     lines: Vec<u32>,
-    /// When each was used last, in accesses of this cache.
+    /// When each was used last, in accesses of this cache, whose number wraps around.
     used: Vec<u32>,
     clock: u32,
 }
@@ -50,8 +50,14 @@ impl Tags {
     /// Notes that the line at a place was used.
     #[inline(always)]
     pub fn touch(&mut self, place: usize) {
-        self.clock += 1;
+        self.clock = self.clock.wrapping_add(1);
         self.used[place] = self.clock;
+    }
+
+    /// How many accesses of this cache ago the line at a place was used.
+    #[inline(always)]
+    fn age(&self, place: usize) -> u32 {
+        self.clock.wrapping_sub(self.used[place])
     }
 
     /// The line at a place, if there is one.
@@ -83,7 +89,7 @@ impl Tags {
                 best = Some(place);
                 break;
             }
-            if best.is_none_or(|best| self.used[place] < self.used[best]) && may_go(held) {
+            if best.is_none_or(|best| self.age(place) > self.age(best)) && may_go(held) {
                 best = Some(place);
             }
         }
@@ -116,6 +122,17 @@ mod tests {
         assert_eq!(tags.insert(9, |_| true).and_then(|(_, victim)| victim), Some(1));
         assert_eq!(tags.insert(8, |line| line != 2).and_then(|(_, victim)| victim), Some(3));
         assert_eq!(tags.insert(7, |_| false), None);
+    }
+
+    #[test]
+    fn the_order_of_use_outlives_four_billion_accesses() {
+        let mut tags = Tags::new(64 * 3, 3);
+        tags.clock = u32::MAX - 2;
+        for line in 0..3 {
+            assert_eq!(tags.insert(line, |_| true).map(|(_, victim)| victim), Some(None));
+        }
+        tags.touch(tags.find(0).expect("line 0 was put in"));
+        assert_eq!(tags.insert(7, |_| true).and_then(|(_, victim)| victim), Some(1));
     }
 
     #[test]

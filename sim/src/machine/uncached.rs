@@ -5,7 +5,7 @@
 //! | uncached store | at the front of the store buffer, one at a time | the stores behind it |
 //! | uncached load | when no store is left, after flushing the write-combining buffers | the program |
 //! | write-combining store | after every store before it, when its buffer is full, evicted or fenced | who needs its buffer |
-//! | non-temporal store | at once, line by line | who needs its buffer, and fences |
+//! | non-temporal store, flush of a line | at once, line by line | who needs its buffer, and fences |
 //!
 //! Stores to write-combining memory of the host become writes to memory, as non-temporal stores do; each keeps its buffer
 //! until the home agents have answered. The buffers towards a device and towards memory are counted apart.
@@ -305,6 +305,21 @@ impl Machine {
         if self.kind(line) != Kind::WriteBack {
             return self.store(id, line, WHOLE, data);
         }
+        self.send_past_caches(id, line, WHOLE, data)?;
+        self.agents[id].counters.accesses.stores += 1;
+        Ok(())
+    }
+
+    /// Writes a line back to memory and takes it out of every cache: a write past the caches of no byte, which a fence waits
+    /// for. It costs memory a write where the line was clean too, which the real one does not.
+    pub(crate) fn flush_line(&mut self, id: usize, line: u32) -> Step<()> {
+        if self.kind(line) != Kind::WriteBack {
+            return Ok(());
+        }
+        self.send_past_caches(id, line, 0, &Line::ZERO)
+    }
+
+    fn send_past_caches(&mut self, id: usize, line: u32, bytes: u64, data: &Line) -> Step<()> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
@@ -319,9 +334,8 @@ impl Machine {
         }
         agent.time += issue;
         agent.operations += 1;
-        agent.counters.accesses.stores += 1;
         let time = agent.time;
-        self.write_to_memory(id, line, WHOLE, data, time);
+        self.write_to_memory(id, line, bytes, data, time);
         Ok(())
     }
 

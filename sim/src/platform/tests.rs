@@ -94,9 +94,9 @@ fn times_may_be_given_in_any_unit_of_time_and_in_cycles() {
     assert_eq!(llc_read("2500", "ps"), 2500);
     assert_eq!(llc_read("2.5", "ns"), 2500);
     assert_eq!(llc_read("0.0025", "us"), 2500);
-    // At 3.1 GHz a cycle is 322.58 ps.
-    assert_eq!(llc_read("1", "cycles"), 323);
-    assert_eq!(llc_read("31", "cycles"), 10_000);
+    // At 3.6 GHz a cycle is 277.78 ps.
+    assert_eq!(llc_read("1", "cycles"), 278);
+    assert_eq!(llc_read("36", "cycles"), 10_000);
 }
 
 #[test]
@@ -302,14 +302,14 @@ fn overrides_replace_and_say_so() {
         .with(&[
             "core.line_fill_buffers=16",
             "interconnect.crossing = 40ns",
-            "node.llc_read=10 cycles",
+            "node.llc_read=9 cycles",
             "protocol.exclusive_grant=false",
         ])
         .unwrap_or_else(|error| panic!("{error}"));
     let parameters = changed.parameters();
     assert_eq!(parameters.core.line_fill_buffers, 16);
     assert_eq!(parameters.interconnect.crossing, 40_000);
-    assert_eq!(parameters.node.llc_read, 3226);
+    assert_eq!(parameters.node.llc_read, 2500);
     assert!(!parameters.protocol.exclusive_grant);
     assert_eq!(parameters.node.snoop_lookup, platform.parameters.node.snoop_lookup);
     let entry = changed.entry("interconnect.crossing").expect("it is there");

@@ -11,9 +11,11 @@
 //! | `step.rs` | what may happen next, and what follows |
 //! | `invariants.rs` | what holds in every state, and what when nothing is on its way |
 //! | `search.rs` | the search, and whether everything comes to rest |
+//! | `messages.rs` | the messages between the nodes for each access in each state |
 //! | `mutation.rs` | mistakes to plant, each of which the search must find |
 
 mod invariants;
+mod messages;
 mod mutation;
 mod search;
 mod state;
@@ -56,14 +58,14 @@ fn one_core_on_each_node_is_coherent_with_all_choices() {
 
 #[test]
 fn a_device_on_either_node_sees_and_makes_coherent_writes() {
-    for (device, bits) in [(0, MAIN[0]), (1, MAIN[0]), (0, 0), (1, 0)] {
+    for (device, bits) in [(0, MAIN[0]), (1, MAIN[1])] {
         explored(&Setting { cores: [1, 1], device: Some(device), past_caches: false, choices: choices(bits) });
     }
 }
 
 #[test]
 fn two_cores_on_a_node_and_one_on_the_other_are_coherent() {
-    for (cores, bits) in [([2, 1], MAIN[0]), ([1, 2], MAIN[0]), ([2, 1], MAIN[1]), ([1, 2], MAIN[1])] {
+    for (cores, bits) in [([2, 1], MAIN[1]), ([1, 2], MAIN[0])] {
         explored(&Setting { cores, device: None, past_caches: false, choices: choices(bits) });
     }
 }

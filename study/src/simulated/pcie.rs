@@ -3,6 +3,7 @@
 //! Utilisation and bytes of the outcome are those of the PCIe link, from the host to the NIC and back; nothing crosses between
 //! the sockets.
 
+mod fetched;
 mod on_chip;
 
 use std::cell::RefCell;

@@ -71,7 +71,7 @@ fn store_line(core: &SimCore<'_>, target: StoreTarget, at: Address, line: &Line)
 /// Measures one core's stores with a fence after every so many bytes.
 pub(super) fn throughput(question: &StoreThroughput) -> Result<ThroughputOutcome, Failure> {
     let each = question.bytes_per_barrier / LINE_BYTES;
-    if each == 0 || question.bytes_per_barrier % LINE_BYTES != 0 {
+    if each == 0 || !question.bytes_per_barrier.is_multiple_of(LINE_BYTES) {
         let bytes = question.bytes_per_barrier;
         return Err(Failure(format!("bytes_per_barrier is {bytes}, and must be a multiple of {LINE_BYTES}, not 0")));
     }

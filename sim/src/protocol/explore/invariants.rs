@@ -4,6 +4,7 @@
 //! |---|---|
 //! | one writer or many readers | if a core's copy is exclusive or modified, no other core has one |
 //! | newest | every copy of a core has the newest version |
+//! | an ordered write | while it may take effect and has not, no core has a copy |
 //! | progress | if nothing is on its way, nobody waits for anything |
 //!
 //! When nothing is on its way and nobody waits:
@@ -31,6 +32,9 @@ pub fn check(state: &State) -> Result<(), String> {
     }
     if let Some((node, core, held)) = copies.iter().find(|(_, _, held)| held.version != NEWEST) {
         return Err(format!("core {core} of node {node} has an old copy: {held:?}"));
+    }
+    if state.device.ready && !copies.is_empty() {
+        return Err(format!("an ordered write is ready, and there are {copies:?}"));
     }
     if !state.is_silent() {
         return Ok(());

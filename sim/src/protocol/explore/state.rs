@@ -56,6 +56,8 @@ pub struct Device {
     pub pending: Option<Ask>,
     /// That request, until it is at the home agents.
     pub request: Option<ToHome>,
+    /// Its ordered write may take effect.
+    pub ready: bool,
 }
 
 /// Everything.
@@ -86,7 +88,7 @@ impl State {
             let cores = node.cores.iter().all(|core| core.to_home.is_empty() && core.from_home.is_empty());
             cores && node.memory_reads == 0 && node.last_level_reads == 0 && node.out.is_empty()
         };
-        self.nodes.iter().all(silent) && self.device.request.is_none()
+        self.nodes.iter().all(silent) && self.device.request.is_none() && !self.device.ready
     }
 
     /// Whether nobody waits for anything and the home agents have nothing under way.

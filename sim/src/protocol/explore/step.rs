@@ -16,8 +16,10 @@ pub enum Step {
     Evict(u8, u8),
     /// A node's last-level cache gives its copy up.
     EvictLastLevel(u8),
-    /// The device asks.
-    Device(Ask),
+    /// The device asks; whether for a write that takes effect only when it says so.
+    Device(Ask, bool),
+    /// The device's ordered write takes effect.
+    TakeEffect,
     /// The device's request arrives.
     DeviceRequest,
     /// A core's message arrives at its home agents: the how-manieth on its way.
@@ -76,6 +78,9 @@ pub fn deliveries(mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
     if state.device.request.is_some() {
         steps.push(Step::DeviceRequest);
     }
+    if state.device.ready {
+        steps.push(Step::TakeEffect);
+    }
 }
 
 /// What programs and caches may do of themselves.
@@ -108,7 +113,13 @@ pub fn initiatives(setting: &Setting, mutation: Mutation, state: &State, steps: 
         }
     }
     if setting.device.is_some() && state.device.pending.is_none() {
-        steps.extend([Ask::ReadCurrent, Ask::WriteCache, Ask::WriteMemory].map(Step::Device));
+        steps.push(Step::Device(Ask::ReadCurrent, false));
+        steps.extend([Ask::WriteCache, Ask::WriteMemory].map(|ask| Step::Device(ask, false)));
+        steps.push(Step::Device(Ask::WriteCache, true));
+        if setting.device == Some(0) {
+            // At the other node it would take effect at the home, before it could be held back: the protocol has no such write.
+            steps.push(Step::Device(Ask::WriteMemory, true));
+        }
     }
 }
 
@@ -140,11 +151,17 @@ impl Change<'_> {
                 self.mutation.decided(&before, stable, &mut actions);
                 self.act(at, actions)
             }
-            Step::Device(ask) => {
-                let asker = Asker::Device(0);
+            Step::Device(ask, ordered) => {
                 self.state.device.pending = Some(ask);
-                self.state.device.request = Some(ToHome::Request { asker, ask, has_data: false, write: 0 });
+                self.state.device.request = Some(match ordered {
+                    false => ToHome::Request { asker: Asker::Device(0), ask, has_data: false, write: 0 },
+                    true => ToHome::OrderedWrite { request: 0, ask, write: 0 },
+                });
                 Ok(())
+            }
+            Step::TakeEffect => {
+                self.state.device.ready = false;
+                self.at_home(self.setting.device.expect("there is a device"), ToHome::TakeEffect)
             }
             Step::DeviceRequest => {
                 let request = self.state.device.request.take().expect("the device has asked");
@@ -274,7 +291,7 @@ impl Change<'_> {
                 Action::ReadMemory => node.memory_reads += 1,
                 Action::ReadLastLevel => node.last_level_reads += 1,
                 Action::WriteMemory | Action::Written(_) => {}
-                Action::Ready(_) => return Err("a write is ready that was not asked for in order".to_owned()),
+                Action::Ready(_) => self.state.device.ready = true,
             }
         }
         Ok(())

@@ -1,19 +1,22 @@
 //! What a NIC chip does between a queue pair's program and the PCIe link: it takes its time over doorbells, fetches descriptors
-//! in batches, keeps blank buffers' descriptors ready, and gathers the descriptors that it writes back.
+//! in batches and payloads as soon as it knows of them, and gathers the descriptors that it writes back.
 //!
-//! The ring's device half runs on it unchanged. Where that reads a register, it is told only of what the chip has come to.
+//! The ring's device half runs on it unchanged. Where that reads a register, it is told only of the descriptors that are on the
+//! chip, and finds their payloads already asked for: so many packets of a queue are on their way at once, as a chip has them.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use conic_fabric::{Address, Device, LINE_BYTES, Layout, ReadTag, StateHint, Time};
+use conic_fabric::{Address, Device, LINE_BYTES, Layout, ReadTag, Segment, StateHint, Time};
 use conic_interface::ring::{DESCRIPTOR_BYTES, Shape};
 use conic_sim::SimDevice;
 use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::WriteBack;
 
-/// Batches of blank buffers' descriptors that a chip has or fetches at most.
-const BLANK_BATCHES: u64 = 2;
+use super::fetched::Fetched;
+
+/// Marks the number of a read that needs no link: its descriptors are on the chip.
+const ON_CHIP: u64 = 1 << 63;
 
 /// Where the parts of one queue pair lie that the chip must tell apart.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +26,9 @@ pub(super) struct Places {
     receive_tail: Address,
     receive_ring: Address,
     transmit_ring: Address,
-    descriptors: u64,
+    /// The first address of the buffers, and the first behind them.
+    buffers: (Address, Address),
+    shape: Shape,
 }
 
 impl Places {
@@ -33,26 +38,19 @@ impl Places {
     ///
     /// If the layout has no such queue pair.
     pub(super) fn find(layout: &Layout, queue: usize, shape: Shape) -> Places {
-        let of = |name: &str| {
-            let named = layout.segments().iter().filter(|segment| segment.name == name);
-            named.map(|segment| segment.start).nth(queue).expect("a queue pair that was placed")
+        let of = |name: &str| -> &Segment {
+            let mut named = layout.segments().iter().filter(|segment| segment.name == name);
+            named.nth(queue).expect("a queue pair that was placed")
         };
         Places {
-            transmit_tail: of("ring TX tail"),
-            receive_head: of("ring RX head"),
-            receive_tail: of("ring RX tail"),
-            receive_ring: of("ring RX descriptors"),
-            transmit_ring: of("ring TX descriptors"),
-            descriptors: shape.descriptors,
+            transmit_tail: of("ring TX tail").start,
+            receive_head: of("ring RX head").start,
+            receive_tail: of("ring RX tail").start,
+            receive_ring: of("ring RX descriptors").start,
+            transmit_ring: of("ring TX descriptors").start,
+            buffers: (of("ring buffers").start, of("ring buffers").end()),
+            shape,
         }
-    }
-
-    fn ring_bytes(&self) -> u64 {
-        self.descriptors * DESCRIPTOR_BYTES
-    }
-
-    fn in_ring(&self, ring: Address, at: Address) -> Option<u64> {
-        (at >= ring && at < ring + self.ring_bytes()).then(|| (at - ring) / DESCRIPTOR_BYTES)
     }
 }
 
@@ -63,199 +61,192 @@ struct Doorbell {
     written: u64,
     /// What will be known, and when.
     coming: VecDeque<(Time, u64)>,
-    /// What is known.
     known: u64,
-    /// Up to where the ring's device half was told of it.
-    told: u64,
 }
 
-/// Descriptors of blank buffers on the chip.
-#[derive(Debug, Default)]
-struct Blanks {
-    /// Reads under way: their numbers, the first descriptor of each, and how many.
-    fetches: VecDeque<(u64, u64, u64)>,
-    /// Up to where descriptors were asked for, and up to where they are here.
-    asked: u64,
-    here: u64,
-    /// Up to where the ring's device half has taken them.
-    taken: u64,
-    /// The first word of each, by its index.
-    words: Vec<u64>,
+impl Doorbell {
+    fn hear(&mut self, written: u64, now: Time, takes: Time) {
+        if written != self.written {
+            self.written = written;
+            self.coming.push_back((now + takes, written));
+        }
+        while let Some(&(_, value)) = self.coming.front().filter(|(when, _)| *when <= now) {
+            self.known = value;
+            self.coming.pop_front();
+        }
+    }
 }
 
-/// Descriptors to be written back.
-#[derive(Debug)]
-struct Gathered {
-    pace: WriteBack,
-    descriptors: VecDeque<(u64, u64)>,
+/// A payload that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Payload {
+    read: u64,
+    at: Address,
+    bytes: u64,
+    /// The ring's device half has asked for it too.
+    claimed: bool,
 }
 
 /// A queue pair's part of a chip.
+#[derive(Debug)]
+struct State {
+    transmit_tail: Doorbell,
+    receive_head: Doorbell,
+    transmit: Fetched,
+    receive: Fetched,
+    /// Up to where payloads were asked for.
+    started: u64,
+    payloads: VecDeque<Payload>,
+    payload_bytes: u64,
+    pace: WriteBack,
+    /// Descriptors to be written back: their indexes and first words.
+    done: VecDeque<(u64, u64)>,
+}
+
+/// The device that a queue pair's program sees.
 pub(super) struct OnChip<'a, 'device> {
     device: &'a SimDevice<'device>,
     places: Places,
     doorbell_time: Time,
-    batch: u64,
-    transmit: RefCell<Doorbell>,
-    receive: RefCell<Doorbell>,
-    blanks: RefCell<Blanks>,
-    gathered: RefCell<Gathered>,
-    /// Numbers of the reads of payloads, in order.
-    payloads: RefCell<VecDeque<u64>>,
+    state: RefCell<State>,
 }
 
 impl<'a, 'device> OnChip<'a, 'device> {
     pub(super) fn new(device: &'a SimDevice<'device>, nic: &NicParameters, places: Places) -> OnChip<'a, 'device> {
-        OnChip {
-            device,
-            places,
-            doorbell_time: Time::from_picoseconds(nic.doorbell_time),
-            batch: nic.descriptor_batch.into(),
-            transmit: RefCell::default(),
-            receive: RefCell::default(),
-            blanks: RefCell::new(Blanks { words: vec![0; places.descriptors as usize], ..Blanks::default() }),
-            gathered: RefCell::new(Gathered { pace: WriteBack::new(nic), descriptors: VecDeque::new() }),
-            payloads: RefCell::default(),
-        }
+        let fetched = |ring| Fetched::new(ring, places.shape.descriptors, nic.descriptor_batch.into());
+        let state = State {
+            transmit_tail: Doorbell::default(),
+            receive_head: Doorbell::default(),
+            transmit: fetched(places.transmit_ring),
+            receive: fetched(places.receive_ring),
+            started: 0,
+            payloads: VecDeque::new(),
+            payload_bytes: 0,
+            pace: WriteBack::new(nic),
+            done: VecDeque::new(),
+        };
+        let doorbell_time = Time::from_picoseconds(nic.doorbell_time);
+        OnChip { device, places, doorbell_time, state: RefCell::new(state) }
     }
 
-    fn mask(&self) -> u64 {
-        self.places.descriptors - 1
-    }
-
-    /// Looks at the doorbells, fetches blank buffers' descriptors, and writes back what has waited long enough.
+    /// Looks at the doorbells, fetches what they announce, and writes back what has waited long enough.
     pub(super) fn look(&self) {
-        self.hear(&self.transmit, self.places.transmit_tail);
-        self.hear(&self.receive, self.places.receive_head);
-        self.take_blanks();
-        self.fetch_blanks();
-        let now = self.device.now().picoseconds();
-        let due = self.gathered.borrow_mut().pace.expire(now);
-        self.write_back(due);
+        let (device, now) = (self.device, self.device.now());
+        let (tail, head) =
+            (device.own_register(self.places.transmit_tail), device.own_register(self.places.receive_head));
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        state.transmit_tail.hear(tail, now, self.doorbell_time);
+        state.receive_head.hear(head, now, self.doorbell_time);
+        state.receive.take(device);
+        state.receive.fetch(device, state.receive_head.known, true);
+        state.transmit.take(device);
+        self.start_payloads(state);
+        state.transmit.fetch(device, state.transmit_tail.known, false);
+        let due = state.pace.expire(now.picoseconds());
+        self.write_back(state, due);
     }
 
-    fn hear(&self, doorbell: &RefCell<Doorbell>, at: Address) {
-        let written = self.device.own_register(at);
-        let now = self.device.now();
-        let mut doorbell = doorbell.borrow_mut();
-        if written != doorbell.written {
-            doorbell.written = written;
-            doorbell.coming.push_back((now + self.doorbell_time, written));
-        }
-        while let Some(&(_, value)) = doorbell.coming.front().filter(|(when, _)| *when <= now) {
-            doorbell.known = value;
-            doorbell.coming.pop_front();
-        }
-    }
-
-    fn take_blanks(&self) {
-        let mut blanks = self.blanks.borrow_mut();
-        while let Some(&(read, first, count)) = blanks.fetches.front() {
-            if !self.device.is_ready(&ReadTag(read)) {
+    /// Asks for the payloads of descriptors that are here, as far as there is room for them.
+    fn start_payloads(&self, state: &mut State) {
+        let shape = &self.places.shape;
+        while state.started != state.transmit.here() {
+            if state.payload_bytes >= shape.read_ahead_bytes {
                 return;
             }
-            let mut bytes = vec![0; (count * DESCRIPTOR_BYTES) as usize];
-            let at = self.places.receive_ring + first * DESCRIPTOR_BYTES;
-            self.device.finish_read(ReadTag(read), at, &mut bytes);
-            for (index, descriptor) in bytes.chunks_exact(DESCRIPTOR_BYTES as usize).enumerate() {
-                let word = descriptor[..8].try_into().expect("eight bytes");
-                blanks.words[first as usize + index] = u64::from_ne_bytes(word);
+            let [address, bytes] = state.transmit.words(state.started);
+            let (first, end) = self.places.buffers;
+            // The ring's device half refuses others itself.
+            let good = (1..=shape.buffer_bytes).contains(&bytes) && address >= first.0 && address < end.0;
+            if good && bytes <= end.0 - address {
+                let ReadTag(read) = self.device.start_read(Address(address), bytes, StateHint::NonCacheable);
+                state.payloads.push_back(Payload { read, at: Address(address), bytes, claimed: false });
+                state.payload_bytes += bytes;
             }
-            blanks.here = (first + count) & self.mask();
-            blanks.fetches.pop_front();
-        }
-    }
-
-    fn fetch_blanks(&self) {
-        let posted = self.receive.borrow().known;
-        if posted > self.mask() {
-            return;
-        }
-        let mut blanks = self.blanks.borrow_mut();
-        loop {
-            let first = blanks.asked;
-            let room = (BLANK_BATCHES * self.batch).saturating_sub(first.wrapping_sub(blanks.taken) & self.mask());
-            let there = posted.wrapping_sub(first) & self.mask();
-            let count = there.min(room).min(self.batch).min(self.places.descriptors - first);
-            // A whole batch, or the last ones that were posted: a fetch of a few would waste a request.
-            if count == 0 || count < self.batch.min(there) && first + count != self.places.descriptors {
-                return;
-            }
-            let at = self.places.receive_ring + first * DESCRIPTOR_BYTES;
-            let ReadTag(read) = self.device.start_read(at, count * DESCRIPTOR_BYTES, StateHint::NonCacheable);
-            blanks.fetches.push_back((read, first, count));
-            blanks.asked = (first + count) & self.mask();
+            state.started = (state.started + 1) & (shape.descriptors - 1);
+            state.transmit.use_up_to(state.started);
         }
     }
 
     /// Whether the next payload is here.
     pub(super) fn has_payload(&self) -> bool {
-        self.payloads.borrow().front().is_some_and(|&read| self.device.is_ready(&ReadTag(read)))
+        self.state.borrow().payloads.front().is_some_and(|payload| self.device.is_ready(&ReadTag(payload.read)))
     }
 
     /// Waits for whatever comes next, but no longer than `until`.
     pub(super) fn wait(&self, until: Time) {
-        let mut until = until;
-        for doorbell in [&self.transmit, &self.receive] {
-            if let Some(&(when, _)) = doorbell.borrow().coming.front() {
-                until = until.min(when);
-            }
-        }
-        if let Some(deadline) = self.gathered.borrow().pace.deadline() {
-            until = until.min(Time::from_picoseconds(deadline));
-        }
+        let state = self.state.borrow();
+        let heard = [&state.transmit_tail, &state.receive_head].map(|doorbell| doorbell.coming.front());
+        let until = heard.into_iter().flatten().fold(until, |until, &(when, _)| until.min(when));
+        let until = state.pace.deadline().map_or(until, |deadline| until.min(Time::from_picoseconds(deadline)));
+        drop(state);
         self.device.spin_until(until);
     }
 
     /// Writes descriptors back: a write for each run of neighbours.
-    fn write_back(&self, count: u32) {
-        let mut gathered = self.gathered.borrow_mut();
-        let mut count = count as usize;
-        while count > 0 {
-            let Some(&(first, _)) = gathered.descriptors.front() else { return };
+    fn write_back(&self, state: &mut State, count: u32) {
+        let mut left = count as usize;
+        while left > 0 {
+            let Some(&(first, _)) = state.done.front() else { return };
             let mut bytes = Vec::with_capacity((2 * LINE_BYTES) as usize);
-            while let Some(&(index, word)) = gathered.descriptors.front().filter(|_| count > 0) {
-                if index != first + (bytes.len() as u64) / DESCRIPTOR_BYTES {
+            while let Some(&(index, word)) = state.done.front().filter(|_| left > 0) {
+                if index != first + bytes.len() as u64 / DESCRIPTOR_BYTES {
                     break;
                 }
                 bytes.extend_from_slice(&word.to_ne_bytes());
                 bytes.extend_from_slice(&[0; 8]);
-                gathered.descriptors.pop_front();
-                count -= 1;
+                state.done.pop_front();
+                left -= 1;
             }
-            let at = self.places.receive_ring + first * DESCRIPTOR_BYTES;
-            self.device.write(at, &bytes, StateHint::NonCacheablePush);
+            self.device.write(state.receive.at(first), &bytes, StateHint::NonCacheablePush);
         }
     }
 }
 
 impl Device for OnChip<'_, '_> {
     fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag {
-        let ReadTag(read) = self.device.start_read(at, bytes, hint);
-        if self.places.in_ring(self.places.transmit_ring, at).is_none() {
-            self.payloads.borrow_mut().push_back(read);
+        let mut state = self.state.borrow_mut();
+        if let Some(index) = state.transmit.index(at) {
+            return ReadTag(ON_CHIP | index);
         }
-        ReadTag(read)
+        let asked = |payload: &&mut Payload| !payload.claimed && payload.at == at && payload.bytes == bytes;
+        match state.payloads.iter_mut().find(asked) {
+            Some(payload) => {
+                payload.claimed = true;
+                ReadTag(payload.read)
+            }
+            None => self.device.start_read(at, bytes, hint),
+        }
     }
     fn is_ready(&self, tag: &ReadTag) -> bool {
-        self.device.is_ready(tag)
+        tag.0 & ON_CHIP != 0 || self.device.is_ready(tag)
     }
     fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
-        let mut payloads = self.payloads.borrow_mut();
-        if payloads.front() == Some(&tag.0) {
-            payloads.pop_front();
+        let mut state = self.state.borrow_mut();
+        if tag.0 & ON_CHIP != 0 {
+            for (index, descriptor) in (tag.0 & !ON_CHIP..).zip(into.chunks_exact_mut(DESCRIPTOR_BYTES as usize)) {
+                let [address, length] = state.transmit.words(index);
+                descriptor[..8].copy_from_slice(&address.to_ne_bytes());
+                descriptor[8..].copy_from_slice(&length.to_ne_bytes());
+            }
+            return;
         }
-        drop(payloads);
+        if let Some(&payload) = state.payloads.front().filter(|payload| payload.read == tag.0) {
+            state.payloads.pop_front();
+            state.payload_bytes -= payload.bytes;
+        }
+        drop(state);
         self.device.finish_read(tag, at, into);
     }
-    /// A blank buffer's descriptor is on the chip already; nothing else is read by the word.
+    /// The descriptor of a blank buffer is on the chip; nothing else is read by the word.
     fn read_word(&self, at: Address, hint: StateHint) -> u64 {
-        let Some(index) = self.places.in_ring(self.places.receive_ring, at) else {
+        let mut state = self.state.borrow_mut();
+        let Some(index) = state.receive.index(at) else {
+            drop(state);
             return self.device.read_word(at, hint);
         };
-        let mut blanks = self.blanks.borrow_mut();
-        blanks.taken = (index + 1) & self.mask();
-        blanks.words[index as usize]
+        state.receive.use_up_to(index + 1);
+        state.receive.words(index)[0]
     }
     fn write(&self, at: Address, from: &[u8], hint: StateHint) {
         self.device.write(at, from, hint);
@@ -265,31 +256,26 @@ impl Device for OnChip<'_, '_> {
         if at == self.places.receive_tail {
             return;
         }
-        let Some(index) = self.places.in_ring(self.places.receive_ring, at) else {
+        let now = self.device.now().picoseconds();
+        let mut state = self.state.borrow_mut();
+        let Some(index) = state.receive.index(at) else {
+            drop(state);
             return self.device.write_word(at, value, hint);
         };
-        let due = {
-            let mut gathered = self.gathered.borrow_mut();
-            gathered.descriptors.push_back((index, value));
-            gathered.pace.add(self.device.now().picoseconds())
-        };
-        self.write_back(due);
+        state.done.push_back((index, value));
+        let due = state.pace.add(now);
+        self.write_back(&mut state, due);
     }
     fn own_register(&self, at: Address) -> u64 {
+        let state = self.state.borrow();
         if at == self.places.receive_head {
-            return self.blanks.borrow().here;
+            state.receive.here()
+        } else if at == self.places.transmit_tail {
+            state.started
+        } else {
+            drop(state);
+            self.device.own_register(at)
         }
-        if at != self.places.transmit_tail {
-            return self.device.own_register(at);
-        }
-        // As many as one fetch takes; a register that is no index is passed on, to be refused.
-        let mut doorbell = self.transmit.borrow_mut();
-        let ahead = doorbell.known.wrapping_sub(doorbell.told) & self.mask();
-        if doorbell.known > self.mask() {
-            return doorbell.known;
-        }
-        doorbell.told = (doorbell.told + ahead.min(self.batch)) & self.mask();
-        doorbell.told
     }
     fn spin(&self) {
         self.device.spin();

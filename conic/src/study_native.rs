@@ -1,0 +1,320 @@
+//! `conic study native`: what the simulator predicts for this very machine, beside what is measured on it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use conic_fabric::Time;
+use conic_interface::ccnic::Features;
+use conic_load::Workload;
+use conic_load::limits::Moved;
+use conic_study::simulated::native::{Calibrated, Limits, calibrate, preset};
+use conic_study::workload::Loopback;
+use serde::Serialize;
+
+use crate::bench::arena::Arena;
+use crate::bench::common::{Common, MachineReport, print_left_out, usable_cores};
+use crate::bench::failure::Failure;
+use crate::bench::limits::Kernel;
+use crate::bench::link::{Interface, Outcome, Setup, Span, run};
+use crate::bench::placement::{Placement, Spread};
+use crate::bench::progress::Progress;
+use crate::bench::rounds::{Dropped, Slices, Until, alternate};
+
+mod output;
+mod predict;
+
+/// What this machine's own model predicts for `conic bench loopback`, beside what is measured
+///
+/// Measures what the machine's coherence allows, with the kernels of `conic bench limits`; sets a simulated machine of two cores so
+/// that the same kernels give the same figures there; and lets it predict the loopback over interfaces, switches, sizes and
+/// windows, which are measured in turn with the limits.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    /// Rounds: each measures everything once, a slice of 20 ms each
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// Two sizes and two windows instead of four of each
+    #[arg(long)]
+    quick: bool,
+}
+
+const EXAMPLES: &str = "What is calibrated, and on what:
+  the stages of the way from core to core    one line's round trip
+  whether hand-over is migratory             which brings the three round trips nearest
+  line fill buffers, next-line prefetcher    which bring the streams nearest
+  the scale of work between accesses         one loopback: CC-NIC \"best\", 64 bytes, 256 in flight
+
+That one loopback's rate is not counted among the predictions; nothing else is fitted. Where a virtual machine's cores move,
+each placement is calibrated and compared by itself.
+
+Examples:
+  conic study native
+  conic study native --quick --rounds 3
+  conic study native --placement all --json";
+
+/// How long a slice is measured.
+const SLICE: Time = Time::from_nanoseconds(20_000_000);
+
+/// What comes before it.
+const WARM_UP: Time = Time::from_nanoseconds(4_000_000);
+
+/// The limits that are calibrated on, in the order of [`Limits`].
+const KERNELS: [Kernel; 6] =
+    [Kernel::OneLine, Kernel::TwoLines, Kernel::LineAndFlag, Kernel::OneWay, Kernel::BothWays, Kernel::Swap];
+
+/// The interfaces and their switches.
+const VARIANTS: [(Interface, &str); 5] = [
+    (Interface::Ccnic, "best"),
+    (Interface::Ccnic, "paper"),
+    (Interface::Ccnic, "best,no-recycling"),
+    (Interface::Ccnic, "best,no-shared-pool"),
+    (Interface::Ring, ""),
+];
+
+/// One loopback.
+#[derive(Clone, Debug)]
+struct Subject {
+    interface: Interface,
+    variant: &'static str,
+    features: Features,
+    workload: Workload,
+}
+
+impl Subject {
+    /// Whether the scale of work is fitted to its rate.
+    fn is_fitted(&self) -> bool {
+        self.interface == Interface::Ccnic
+            && self.variant == "best"
+            && (self.workload.packet_size, self.workload.window) == (64, 256)
+    }
+}
+
+fn subjects(quick: bool) -> Result<Vec<Subject>, Failure> {
+    let (sizes, windows): (&[u16], &[u64]) =
+        if quick { (&[64, 1500], &[1, 256]) } else { (&[64, 256, 1500, 4096], &[1, 16, 64, 256]) };
+    let mut all = Vec::new();
+    for (interface, variant) in VARIANTS {
+        let features = match variant {
+            "" => Features::best(),
+            variant => variant
+                .parse()
+                .map_err(|error: conic_interface::ccnic::UnknownFeature| Failure::failed(error.to_string()))?,
+        };
+        for &packet_size in sizes {
+            for &window in windows {
+                let workload = Workload { packet_size, window, transmit_burst: 32, receive_burst: 32 };
+                all.push(Subject { interface, variant, features, workload });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What one slice came to.
+enum Measured {
+    Limit(Moved),
+    Loop(Outcome),
+}
+
+/// A figure that was measured and one that was predicted.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Compared {
+    measured: f64,
+    predicted: f64,
+    /// The predicted over the measured, less one.
+    error: f64,
+}
+
+impl Compared {
+    fn new(measured: f64, predicted: f64) -> Compared {
+        Compared { measured, predicted, error: predicted / measured - 1.0 }
+    }
+}
+
+/// One loopback, measured and predicted.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    interface: &'static str,
+    features: Option<&'static str>,
+    packet_size: u16,
+    window: u64,
+    /// `prediction`, or `calibration` where the scale of work was fitted to the rate.
+    rate_role: &'static str,
+    mpps: Compared,
+    p50_ns: Compared,
+    slices: usize,
+}
+
+/// One limit, measured and simulated.
+#[derive(Clone, Debug, Serialize)]
+struct LimitReport {
+    name: &'static str,
+    unit: &'static str,
+    #[serde(flatten)]
+    compared: Compared,
+}
+
+/// One placement of the cores.
+#[derive(Clone, Debug, Serialize)]
+struct PlaceReport {
+    placement: &'static str,
+    one_line_round_trip_ns: Spread,
+    slices: usize,
+    calibration: Vec<LimitReport>,
+    stretch: f64,
+    line_fill_buffers: u32,
+    migratory: bool,
+    next_line_prefetch: bool,
+    work_scale: Option<f64>,
+    loopbacks: Vec<Row>,
+    /// Of all predicted rates and latencies.
+    median_error: f64,
+    median_rate_error: f64,
+    median_latency_error: f64,
+    /// Those that are off by a quarter or more.
+    beyond_a_quarter: usize,
+    predictions: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    median_error: f64,
+    placement: &'static str,
+    dropped_slices: Dropped,
+    restless: bool,
+    machine: MachineReport,
+    lacks: &'static [&'static str],
+    placements: Vec<PlaceReport>,
+}
+
+/// What the model of this machine lacks.
+const LACKS: [&str; 5] = [
+    "one node a core, in place of cores that share a last-level cache: stages are scaled, not modelled one by one",
+    "the processor's own protocol: an owned state, its victim cache and its prefetchers but for the next line's",
+    "a core that executes out of order past a load that its program waits for, except where the program says so",
+    "two threads of one core: where a line's round trip is some 60 ns, nothing moves between caches, and instructions decide",
+    "whatever else the hypervisor and the other tenants do",
+];
+
+/// Runs the command.
+pub fn main(arguments: &Arguments) -> ExitCode {
+    measured_and_predicted(arguments).unwrap_or_else(|failure| failure.report(arguments.common.json))
+}
+
+fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let usable = usable_cores();
+    let arena = arguments.common.arena(1)?;
+    let machine = MachineReport::of(&arena, usable);
+    let subjects = subjects(arguments.quick)?;
+    let mut progress = Progress::new();
+    progress.start("limits and loopbacks");
+    let measured = measure(arguments, &arena, &subjects, &mut progress)?;
+    progress.start("predicting");
+    let mut places = Vec::new();
+    for place in measured.complete(KERNELS.len()) {
+        places.push(compare(place, &measured, &subjects)?);
+    }
+    progress.clear();
+    let wanted = arguments.common.placement.of(&measured.complete(KERNELS.len()));
+    let labels: Vec<&str> = wanted.iter().map(|place| place.label).collect();
+    let first = places.iter().find(|place| labels.first() == Some(&place.placement));
+    let first =
+        first.ok_or_else(|| Failure::failed("the cores moved during every slice: try again, or with more --rounds"))?;
+    let report = Report {
+        schema: "conic.study.native/1",
+        median_error: first.median_error,
+        placement: first.placement,
+        dropped_slices: measured.dropped,
+        restless: measured.restless,
+        machine,
+        lacks: &LACKS,
+        placements: places,
+    };
+    if arguments.common.json {
+        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("this machine, measured and predicted");
+    println!("  {}", report.machine.line());
+    report.placements.iter().filter(|place| labels.contains(&place.placement)).for_each(output::print);
+    output::print_lacks(&report);
+    print_left_out(report.dropped_slices, report.restless);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the limits and the loopbacks in turn; the limits come first in the order of subjects.
+fn measure(
+    arguments: &Arguments,
+    arena: &Arena,
+    subjects: &[Subject],
+    progress: &mut Progress,
+) -> Result<Slices<Measured>, Failure> {
+    let pages = arguments.common.pages();
+    let count = KERNELS.len() + subjects.len();
+    let rounds = usize::from(arguments.rounds);
+    let slice = (SLICE + WARM_UP).picoseconds() * (rounds * count) as u64;
+    let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
+    alternate(arena, count, until, progress, |subject| {
+        if let Some(kernel) = KERNELS.get(subject) {
+            return kernel.measure(arena, pages, SLICE).map(Measured::Limit);
+        }
+        let Subject { interface, features, workload, .. } = subjects[subject - KERNELS.len()];
+        let setup = Setup { interface, features, workload, queues: 1, descriptors: 1024, pages };
+        run(arena, &setup, Span { warm_up: WARM_UP, measured: SLICE }).map(Measured::Loop)
+    })
+}
+
+/// The median of a figure over a subject's slices in a placement, and how many there are.
+fn median(
+    measured: &Slices<Measured>,
+    place: &Placement,
+    subject: usize,
+    figure: impl Fn(&Measured) -> f64,
+) -> Option<(f64, usize)> {
+    let values: Vec<f64> = measured.of(place, subject).map(figure).collect();
+    Some((Spread::of(&values)?.median, values.len()))
+}
+
+/// Calibrates the machine on a placement's limits, and compares its predictions with that placement's loopbacks.
+fn compare(place: &Placement, measured: &Slices<Measured>, subjects: &[Subject]) -> Result<PlaceReport, Failure> {
+    let calibrated = calibrated(place, measured)?;
+    let rate = |one: &Measured| if let Measured::Loop(outcome) = one { outcome.rate } else { 0.0 };
+    let latency = |one: &Measured| match one {
+        Measured::Loop(outcome) => outcome.latency.quantile(0.5).picoseconds() as f64 / 1e3,
+        Measured::Limit(_) => 0.0,
+    };
+    let mut found = Vec::new();
+    for (index, subject) in subjects.iter().enumerate() {
+        let number = KERNELS.len() + index;
+        let (Some((rate, slices)), Some((latency, _))) =
+            (median(measured, place, number, rate), median(measured, place, number, latency))
+        else {
+            continue;
+        };
+        found.push(predict::Found { subject, rate, latency, slices });
+    }
+    let (rows, work_scale) = predict::rows(&calibrated.machine, &found)?;
+    Ok(output::report(place, &calibrated, rows, work_scale))
+}
+
+fn calibrated(place: &Placement, measured: &Slices<Measured>) -> Result<Calibrated, Failure> {
+    let limit = |index: usize| {
+        let figure = |one: &Measured| if let Measured::Limit(moved) = one { KERNELS[index].figure(moved) } else { 0.0 };
+        let found = median(measured, place, index, figure).map(|(value, _)| value);
+        found.ok_or_else(|| Failure::failed(format!("{} was not measured: try again", Limits::NAMES[index])))
+    };
+    let limits = Limits {
+        one_line: limit(0)?,
+        two_lines: limit(1)?,
+        line_and_flag: limit(2)?,
+        one_way: limit(3)?,
+        both_ways: limit(4)?,
+        swap: limit(5)?,
+    };
+    let preset = preset().map_err(|failure| Failure::failed(failure.to_string()))?;
+    calibrate(preset.parameters(), &limits).map_err(|failure| Failure::failed(failure.to_string()))
+}

@@ -1,0 +1,304 @@
+//! Latencies and limits to the picosecond, each against the sum of its stages: what may happen at a time happens then, and
+//! not a picosecond sooner.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
+use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
+
+/// A platform without hardware prefetchers, and with memory that no access waits for.
+fn quiet(name: &str) -> Parameters {
+    let mut parameters = common::platform(name);
+    let core = &mut parameters.core;
+    (core.prefetch_next_line, core.prefetch_adjacent, core.prefetch_stride) = (false, false, false);
+    (parameters.memory.channels, parameters.memory.line_time) = (64, 1);
+    parameters
+}
+
+/// The stages of an access, in picoseconds.
+struct Stages {
+    issue: u64,
+    /// From a core to its home agent's decision.
+    ask: u64,
+    /// From a home agent to a core.
+    home_to_core: u64,
+    /// From a home agent to a core's answer.
+    snoop: u64,
+    /// Across the interconnect, without a line and with one.
+    header: u64,
+    data: u64,
+    lookup: u64,
+    memory: u64,
+}
+
+impl Stages {
+    fn of(parameters: &Parameters) -> Stages {
+        let (node, wire) = (&parameters.node, &parameters.interconnect);
+        Stages {
+            issue: parameters.core.cycles(u64::from(parameters.core.issue_cycles)),
+            ask: node.core_to_home + node.home_lookup,
+            home_to_core: node.home_to_core,
+            snoop: node.home_to_core + node.snoop_lookup + node.core_to_home,
+            header: wire.crossing + wire.flit_time,
+            data: wire.crossing + u64::from(wire.data_flits) * wire.flit_time,
+            lookup: node.home_lookup,
+            memory: parameters.memory.latency,
+        }
+    }
+
+    /// A load of a line that only local memory has.
+    fn local_memory(&self) -> u64 {
+        self.ask + self.memory + self.home_to_core
+    }
+}
+
+type Program = Box<dyn FnOnce(&SimCore<'_>)>;
+
+/// Runs a program on each of some cores, given by node, one after the other, and gives the picoseconds that each took.
+fn one_after_the_other(parameters: &Parameters, layout: &Layout, programs: Vec<(usize, Program)>) -> Vec<u64> {
+    let mut simulation = Simulation::new(parameters, layout, Options { checked: true, ..Options::default() });
+    let times = Rc::new(RefCell::new(Vec::new()));
+    for (index, (node, program)) in programs.into_iter().enumerate() {
+        let times = Rc::clone(&times);
+        // Far enough from each other for everything to be over.
+        let start = Time::from_nanoseconds(100_000 * (index as u64 + 1));
+        simulation.core(&format!("core {index}"), node, Role::Main, start, move |core| {
+            let begins = core.now();
+            program(core);
+            times.borrow_mut().push(core.now().since(begins).picoseconds());
+        });
+    }
+    simulation.run().expect("all programs end");
+    times.take()
+}
+
+fn line(home: Home) -> (Layout, Address) {
+    let mut layout = Layout::new();
+    let at = layout.add("line", 64, 64, home, SynchronisingWords::ALL);
+    (layout, at)
+}
+
+fn load(at: Address) -> Program {
+    Box::new(move |core| _ = core.load_acquire(at))
+}
+
+fn write(at: Address) -> Program {
+    Box::new(move |core| {
+        core.store(at, 1);
+        core.full_fence();
+    })
+}
+
+fn change(at: Address) -> Program {
+    Box::new(move |core| _ = core.fetch_or(at, 1))
+}
+
+/// What the last of some programs, one after the other on their nodes, takes.
+fn last(parameters: &Parameters, home: Home, programs: Vec<(usize, fn(Address) -> Program)>) -> u64 {
+    let (layout, at) = line(home);
+    let programs = programs.into_iter().map(|(node, program)| (node, program(at))).collect();
+    *one_after_the_other(parameters, &layout, programs).last().expect("a program")
+}
+
+#[test]
+fn a_load_takes_the_sum_of_its_stages() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let penalty = p.protocol.speculative_read_penalty;
+        let loads: [(&str, Home, Vec<(usize, fn(Address) -> Program)>, u64); 7] = [
+            ("local memory", Home::Host, vec![(0, load)], s.local_memory()),
+            ("the other node's memory", Home::Nic, vec![(0, load)], {
+                s.ask + s.header + s.lookup + s.memory + s.data + s.home_to_core
+            }),
+            ("the neighbour, modified", Home::Host, vec![(0, write), (0, load)], s.ask + s.snoop + s.home_to_core),
+            ("the neighbour, clean", Home::Host, vec![(0, load), (0, load)], s.ask + s.snoop + s.home_to_core),
+            ("the other node, modified, homed there", Home::Nic, vec![(1, write), (0, load)], {
+                s.ask + s.header + s.lookup + s.snoop + s.data + s.home_to_core
+            }),
+            ("the other node, modified, homed here", Home::Host, vec![(1, write), (0, load)], {
+                s.ask + penalty + s.header + s.lookup + s.snoop + s.data + s.home_to_core
+            }),
+            ("the other node's line, that its neighbour had", Home::Nic, vec![(1, load), (0, load)], {
+                s.ask + s.header + s.lookup + s.snoop + s.data + s.home_to_core
+            }),
+        ];
+        for (what, home, programs, expected) in loads {
+            assert_eq!(last(&p, home, programs), expected, "{name}: {what}");
+        }
+    }
+}
+
+#[test]
+fn an_atomic_takes_what_it_takes_to_own_the_line() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let atomic = p.core.cycles(u64::from(p.core.atomic_cycles));
+        let upgrade_at_home = s.ask + s.header + s.lookup + s.snoop + s.header + s.home_to_core;
+        let changes: [(&str, Home, Vec<(usize, fn(Address) -> Program)>, u64); 4] = [
+            ("local memory", Home::Host, vec![(0, change)], s.local_memory()),
+            ("modified by the neighbour", Home::Host, vec![(0, write), (0, change)], s.ask + s.snoop + s.home_to_core),
+            ("modified by the other node, homed there", Home::Nic, vec![(1, write), (0, change)], {
+                s.ask + s.header + s.lookup + s.snoop + s.data + s.home_to_core
+            }),
+            ("shared with the other node, homed there", Home::Nic, vec![(1, load), (0, both)], {
+                s.ask + s.header + s.lookup + s.snoop + s.data + s.home_to_core + upgrade_at_home
+            }),
+        ];
+        for (what, home, programs, expected) in changes {
+            assert_eq!(last(&p, home, programs), expected + atomic, "{name}: {what}");
+        }
+        // Homed here, memory is read while the other node is asked: its clean line does not travel.
+        let answer = p.protocol.speculative_read_penalty + s.header + s.lookup + s.snoop + s.header;
+        let shared = s.ask + answer.max(s.memory) + s.home_to_core;
+        let took = last(&p, Home::Host, vec![(1, load), (0, both)]);
+        assert_eq!(took, shared + upgrade_at_home + atomic, "{name}: shared with the other node, homed here");
+    }
+}
+
+/// Loads a line, and then changes it.
+fn both(at: Address) -> Program {
+    Box::new(move |core| {
+        core.load_acquire(at);
+        core.fetch_or(at, 1);
+    })
+}
+
+#[test]
+fn each_level_of_cache_takes_its_own_time() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        (p.cache.l1_ways, p.cache.l1_bytes) = (2, 128);
+        (p.cache.l2_ways, p.cache.l2_bytes) = (24, 24 * 64);
+        let s = Stages::of(&p);
+        let mut layout = Layout::new();
+        let at = layout.add("lines", 64 * 64, 64, Home::Host, SynchronisingWords::ALL);
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let out = Rc::clone(&seen);
+        let program: Program = Box::new(move |core| {
+            let mut timed = |index| {
+                let before = core.now();
+                core.load_acquire(at.lines(index));
+                out.borrow_mut().push(core.now().since(before).picoseconds());
+            };
+            // Two lines fit into the first level, 24 into the second.
+            [0, 0, 1, 2, 0].into_iter().for_each(&mut timed);
+            (3..28).for_each(&mut timed);
+            timed(1);
+        });
+        one_after_the_other(&p, &layout, vec![(0, program)]);
+        let seen = seen.borrow();
+        let cycles = |cycles: u32| p.core.cycles(u64::from(cycles));
+        assert_eq!(seen[1], cycles(p.core.l1_hit_cycles), "{name}: first level");
+        assert_eq!(seen[4], cycles(p.core.l2_hit_cycles), "{name}: second level");
+        assert_eq!(seen[30], s.ask + p.node.llc_read + s.home_to_core, "{name}: last level");
+    }
+}
+
+/// What a program takes on memory of many lines.
+fn takes(parameters: &Parameters, program: impl FnOnce(&SimCore<'_>, Address) + 'static) -> u64 {
+    let mut layout = Layout::new();
+    let at = layout.add("lines", 1024 * 64, 64, Home::Host, SynchronisingWords::ALL);
+    one_after_the_other(parameters, &layout, vec![(0, Box::new(move |core| program(core, at)))])[0]
+}
+
+#[test]
+fn a_miss_waits_for_a_line_fill_buffer_if_all_are_taken_and_not_if_one_is_left() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let buffers = u64::from(p.core.line_fill_buffers);
+        let after = |others: u64| {
+            takes(&p, move |core, at| {
+                (0..others).for_each(|index| core.prefetch_read(at.lines(index)));
+                core.load_acquire(at.lines(others));
+            })
+        };
+        assert_eq!(after(buffers - 1), (buffers - 1) * s.issue + s.local_memory(), "{name}");
+        // The first line is there; then the load can begin.
+        assert_eq!(after(buffers), s.issue + 2 * s.local_memory(), "{name}");
+    }
+}
+
+#[test]
+fn a_store_waits_for_the_store_buffer_if_it_is_full_and_not_if_a_place_is_left() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let places = u64::from(p.core.store_buffer);
+        let after = |stores| takes(&p, move |core, at| (0..stores).for_each(|index| core.store(at.lines(index), 1)));
+        assert_eq!(after(places), places * s.issue, "{name}");
+        // The first store leaves when it owns its line.
+        assert_eq!(after(places + 1), s.issue + s.local_memory() + s.issue, "{name}");
+    }
+}
+
+#[test]
+fn a_fence_waits_for_the_last_store_and_not_longer() {
+    let p = quiet("icx");
+    let s = Stages::of(&p);
+    let fenced = takes(&p, |core, at| {
+        (0..3).for_each(|index| core.store(at.lines(index), 1));
+        core.full_fence();
+    });
+    assert_eq!(fenced, 3 * s.issue + s.local_memory());
+}
+
+#[test]
+fn prefetches_wait_in_the_load_buffer_and_the_core_only_if_it_is_full() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        // Full long before the first line comes.
+        p.core.load_buffer = 24;
+        let s = Stages::of(&p);
+        let places = u64::from(p.core.line_fill_buffers + p.core.load_buffer);
+        let after = |count| takes(&p, move |core, at| (0..count).for_each(|index| core.prefetch_read(at.lines(index))));
+        assert_eq!(after(places), places * s.issue, "{name}");
+        assert_eq!(after(places + 1), s.issue + s.local_memory() + s.issue, "{name}");
+    }
+}
+
+#[test]
+fn a_core_has_its_line_until_a_snoop_is_there_however_far_it_is_simulated_ahead() {
+    for run_ahead in [false, true] {
+        let p = quiet("spr");
+        let s = Stages::of(&p);
+        // The other core asks at 200 microseconds; the snoop is here after its way to the home and the home's to this core.
+        let asks = 200_000_000;
+        let snooped = asks + s.ask + s.home_to_core;
+        let load_at = |time: u64| {
+            let (layout, at) = line(Home::Host);
+            let options = Options { run_ahead, ..Options::default() };
+            let mut simulation = Simulation::new(&p, &layout, options);
+            let took = Rc::new(RefCell::new(0));
+            let out = Rc::clone(&took);
+            let cycle = p.core.cycles(1);
+            let store = p.core.cycles(1) + s.local_memory();
+            // Whole cycles of work, and a start that makes the load begin at that very picosecond.
+            let start = (time - store) % cycle;
+            let cycles = (time - store - start) / cycle;
+            simulation.core("owner", 0, Role::Main, Time::from_picoseconds(start), move |core| {
+                core.store(at, 1);
+                core.full_fence();
+                core.work(cycles as u32);
+                assert_eq!(core.now().picoseconds(), time, "the test's own arithmetic");
+                core.load_acquire(at);
+                *out.borrow_mut() = core.now().picoseconds() - time;
+            });
+            simulation.core("asker", 0, Role::Main, Time::from_picoseconds(asks), move |core| {
+                core.fetch_or(at, 2);
+            });
+            simulation.run().expect("both end");
+            let took = *took.borrow();
+            took
+        };
+        let hit = p.core.cycles(u64::from(p.core.l1_hit_cycles));
+        assert_eq!(load_at(snooped - 1), hit, "run_ahead {run_ahead}");
+        assert!(load_at(snooped) > s.ask + s.home_to_core, "run_ahead {run_ahead}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Random programs on machines with tiny caches: every value that a load gives is checked, and so is every state that a
+//! copy changes to. The same programs run with and without the simulator's shortcuts, and must not see a difference.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod program;
+
+use conic_sim::Options;
+use program::{Outcome, Plan, run};
+
+fn checked(seed: u64) -> Options {
+    Options { checked: true, seed, ..Options::default() }
+}
+
+fn plan(seed: u64) -> Plan {
+    let name = if seed % 2 == 0 { "icx" } else { "spr" };
+    Plan { seed, parameters: common::tiny(name, seed), agents: [3, 3], lines: 3 + seed % 5, operations: 10_000 }
+}
+
+#[test]
+fn no_load_sees_a_value_that_it_may_not() {
+    let operations: u64 = (0..40).map(|seed| run(&plan(seed), checked(seed)).operations).sum();
+    println!("{operations} operations");
+    assert!(operations > 2_000_000, "{operations} operations");
+}
+
+#[test]
+fn a_seed_replays_a_run_to_the_last_picosecond() {
+    for seed in 100..104 {
+        let (first, second) = (run(&plan(seed), checked(seed)), run(&plan(seed), checked(seed)));
+        assert_eq!(first, second, "seed {seed}");
+        let other = run(&Plan { seed: seed + 1, ..plan(seed) }, checked(seed));
+        assert_ne!(first.ends, other.ends, "another seed draws another program");
+    }
+}
+
+#[test]
+fn simulating_ahead_and_skipping_rounds_changes_nothing() {
+    // How many events there are is all that the shortcuts may change.
+    for seed in 200..212 {
+        let slow = Options { fast_forward: false, run_ahead: false, ..checked(seed) };
+        let exact = run(&plan(seed), slow);
+        for (fast_forward, run_ahead) in [(true, false), (false, true), (true, true)] {
+            let fast = run(&plan(seed), Options { fast_forward, run_ahead, ..slow });
+            let fast = Outcome { events: exact.events, ..fast };
+            assert_eq!(fast, exact, "seed {seed}, fast_forward {fast_forward}, run_ahead {run_ahead}");
+        }
+    }
+}
