@@ -21,7 +21,7 @@ pub struct SimCore<'a> {
 
 /// The bytes of a line that a word takes.
 fn word_bytes(at: Address) -> u64 {
-    0xff << (at.0 % LINE_BYTES & !7)
+    0xff << ((at.0 % LINE_BYTES) & !7)
 }
 
 fn line_of(at: Address) -> u32 {

@@ -281,7 +281,7 @@ impl Machine {
 
     /// Sends a message to a node's home agents.
     #[inline]
-    pub(crate) fn to_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
+    pub(crate) fn send_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
         if let Some(recorder) = &mut self.recorder {
             recorder.sent_to_home(key, self.now, source, node, line, message);
@@ -296,7 +296,7 @@ impl Machine {
     }
 
     /// Sends a message to a core.
-    pub(crate) fn to_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
+    pub(crate) fn send_core(&mut self, time: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let key = self.key(time, node as usize);
         if let Some(recorder) = &mut self.recorder {
             recorder.sent_to_core(key, self.now, node, agent, line, message);

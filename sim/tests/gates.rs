@@ -98,8 +98,11 @@ fn change(at: Address) -> Program {
     Box::new(move |core| _ = core.fetch_or(at, 1))
 }
 
+/// A node, and what a core of it does to an address.
+type Placed = (usize, fn(Address) -> Program);
+
 /// What the last of some programs, one after the other on their nodes, takes.
-fn last(parameters: &Parameters, home: Home, programs: Vec<(usize, fn(Address) -> Program)>) -> u64 {
+fn last(parameters: &Parameters, home: Home, programs: Vec<Placed>) -> u64 {
     let (layout, at) = line(home);
     let programs = programs.into_iter().map(|(node, program)| (node, program(at))).collect();
     *one_after_the_other(parameters, &layout, programs).last().expect("a program")
@@ -111,7 +114,7 @@ fn a_load_takes_the_sum_of_its_stages() {
         let p = quiet(name);
         let s = Stages::of(&p);
         let penalty = p.protocol.speculative_read_penalty;
-        let loads: [(&str, Home, Vec<(usize, fn(Address) -> Program)>, u64); 7] = [
+        let loads: [(&str, Home, Vec<Placed>, u64); 7] = [
             ("local memory", Home::Host, vec![(0, load)], s.local_memory()),
             ("the other node's memory", Home::Nic, vec![(0, load)], {
                 s.ask + s.header + s.lookup + s.memory + s.data + s.home_to_core
@@ -141,7 +144,7 @@ fn an_atomic_takes_what_it_takes_to_own_the_line() {
         let s = Stages::of(&p);
         let atomic = p.core.cycles(u64::from(p.core.atomic_cycles));
         let upgrade_at_home = s.ask + s.header + s.lookup + s.snoop + s.header + s.home_to_core;
-        let changes: [(&str, Home, Vec<(usize, fn(Address) -> Program)>, u64); 4] = [
+        let changes: [(&str, Home, Vec<Placed>, u64); 4] = [
             ("local memory", Home::Host, vec![(0, change)], s.local_memory()),
             ("modified by the neighbour", Home::Host, vec![(0, write), (0, change)], s.ask + s.snoop + s.home_to_core),
             ("modified by the other node, homed there", Home::Nic, vec![(1, write), (0, change)], {
@@ -297,8 +300,7 @@ fn a_core_has_its_line_until_a_snoop_is_there_however_far_it_is_simulated_ahead(
                 core.fetch_or(at, 2);
             });
             simulation.run().expect("both end");
-            let took = *took.borrow();
-            took
+            *took.borrow()
         };
         let hit = p.core.cycles(u64::from(p.core.l1_hit_cycles));
         assert_eq!(load_at(snooped - 1), hit, "run_ahead {run_ahead}");

@@ -110,7 +110,7 @@ impl Machine {
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask, has_data: false, write: 0 };
-        self.to_home(arrives, Self::source_of(id), node, line, message);
+        self.send_home(arrives, Self::source_of(id), node, line, message);
     }
 
     /// Stores bytes of a line.

