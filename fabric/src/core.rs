@@ -128,7 +128,9 @@ pub trait Core {
 
     // ---- progress and time --------------------------------------------------------------------------------------
 
-    /// Says that this round made no progress.
+    /// Says that this round made no progress, and that the next will not either unless a line that it reads changes: a simulated
+    /// world may skip rounds that read the same lines, so a loop must not count them, nor wait for a time without saying which
+    /// ([`Core::spin_until`]).
     fn spin(&self);
     /// Like [`Core::spin`], and that nothing need happen here before `until` unless a line that was read since the last
     /// spin changes: a simulated world may skip the rounds between, with the same result.

@@ -1,4 +1,16 @@
 //! The seam over a modelled machine: event engine and fibers, caches and coherence, links, memory, devices, probes.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`simulation`] | a run: agents with their programs on a machine |
+//! | [`core`], [`device`] | the two faces of the seam, as a program sees them |
+//! | [`engine`] | events in total order |
+//! | [`protocol`] | the coherence protocol as pure functions, and their exhaustive exploration |
+//! | [`machine`] | cores, caches, home agents: what the protocol's messages take |
+//! | [`link`], [`memory`], [`credits`], [`pcie`] | resources as arithmetic over time |
+//! | [`parameters`], [`platform`] | what a machine is made of, and the files that say so with provenance |
+//! | [`probe`] | counters, queues, latencies and traces |
+//! | [`setup`] | memory before a run begins |
 
 pub mod core;
 pub mod credits;

@@ -11,9 +11,6 @@ use crate::workload::{
     BurstOutcome, Failure, RegisterOutcome, RegisterRead, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome,
 };
 
-/// Bytes of the region that stores go to, over and over.
-const REGION: u64 = 1 << 20;
-
 /// Runs one core's program and gives what it returned.
 fn alone<T: 'static>(
     machine: &Parameters,
@@ -76,16 +73,18 @@ pub(super) fn throughput(question: &StoreThroughput) -> Result<ThroughputOutcome
         return Err(Failure(format!("bytes_per_barrier is {bytes}, and must be a multiple of {LINE_BYTES}, not 0")));
     }
     let target = question.target;
+    // Every line once: what is written is in no cache before, however large the caches are.
+    let region = question.bytes.0 + question.bytes.1;
     let mut layout = Layout::new();
     let at = match target {
         StoreTarget::DeviceWriteCombining => {
             needs_device(&question.machine)?;
-            layout.add_registers("device", REGION, Home::Nic, MemoryType::WriteCombining)
+            layout.add_registers("device", region, Home::Nic, MemoryType::WriteCombining)
         }
         StoreTarget::MemoryWriteCombining => {
-            layout.add_registers("memory", REGION, Home::Host, MemoryType::WriteCombining)
+            layout.add_registers("memory", region, Home::Host, MemoryType::WriteCombining)
         }
-        StoreTarget::MemoryWriteBack => layout.add("memory", REGION, 4096, Home::Host, SynchronisingWords::NONE),
+        StoreTarget::MemoryWriteBack => layout.add("memory", region, 4096, Home::Host, SynchronisingWords::NONE),
     };
     let (warm, measured) = question.bytes;
     let bits_per_second = alone(&question.machine, &layout, move |core| {
@@ -93,7 +92,7 @@ pub(super) fn throughput(question: &StoreThroughput) -> Result<ThroughputOutcome
         let mut store = |bytes: u64| {
             let end = next + bytes / LINE_BYTES;
             while next < end {
-                store_line(core, target, at.lines(next % (REGION / LINE_BYTES)), &Line([next; 8]));
+                store_line(core, target, at.lines(next), &Line([next; 8]));
                 next += 1;
                 if next % each == 0 {
                     core.fence();

@@ -15,7 +15,7 @@ pub enum StoreTarget {
 }
 
 /// How many bytes a second does one core store, with a store fence after every so many (CC-NIC Figure 2)? It stores whole lines in
-/// order, over and over the same region of 1 MB.
+/// order, each of them once: none is in a cache before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreThroughput {
     /// The machine; with a PCIe link where the stores go to a device.
