@@ -160,7 +160,9 @@ fn kill<P: Policy>(features: Features, kills: u32, random: &mut impl FnMut() -> 
         lost_buffers += lost;
         region.assert_whole(&host, "after recovery");
     }
-    assert!(passed > 0 && lost_buffers > 0, "no NIC was killed at work, {features}");
+    assert!(passed > 0, "no NIC was at work, {features}");
+    // Without recycling a NIC may hold nothing at that moment: it takes buffers for a burst and gives them back together.
+    assert!(lost_buffers > 0 || !features.recycling, "no NIC was killed with buffers, {features}");
     assert_eq!(host.faults(), Default::default(), "{features}");
 }
 
