@@ -1,21 +1,12 @@
 //! `conic bench` as a program: what it prints for programs, and how it refuses. No figure is asserted.
 
-use std::process::{Command, Output};
+mod common;
+
+use std::process::Command;
 
 use serde_json::Value;
 
-fn conic(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_conic")).args(arguments.split_whitespace()).output().expect("conic runs")
-}
-
-/// What conic prints on stdout, which must be one JSON value and nothing else.
-fn json(arguments: &str, code: i32) -> Value {
-    let output = conic(arguments);
-    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "conic {arguments}: {printed}\n{said}");
-    assert_eq!(printed.lines().count(), 1, "conic {arguments}: {printed}");
-    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("conic {arguments}: {error}: {printed}"))
-}
+use common::{conic, is_positive, json};
 
 /// Machines with one core can measure nothing; there the refusal is what is tested.
 fn can_measure() -> bool {
@@ -25,10 +16,6 @@ fn can_measure() -> bool {
     assert!(json("bench loopback --json", 1)["error"].is_string());
     eprintln!("skipped: this process may use one core only");
     false
-}
-
-fn is_positive(value: &Value, name: &str) {
-    assert!(value.as_f64().is_some_and(|figure| figure > 0.0), "{name}: {value}");
 }
 
 #[test]

@@ -1,25 +1,10 @@
 //! The simulator's commands as a program: what they print for programs, and how they refuse.
 
-use std::process::{Command, Output};
+mod common;
 
 use serde_json::Value;
 
-fn conic(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_conic")).args(arguments.split_whitespace()).output().expect("conic runs")
-}
-
-/// What conic prints on stdout, which must be one JSON value and nothing else.
-fn json(arguments: &str, code: i32) -> Value {
-    let output = conic(arguments);
-    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "conic {arguments}: {printed}\n{said}");
-    assert_eq!(printed.lines().count(), 1, "conic {arguments}: {printed}");
-    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("conic {arguments}: {error}: {printed}"))
-}
-
-fn is_positive(value: &Value, name: &str) {
-    assert!(value.as_f64().is_some_and(|figure| figure > 0.0), "{name}: {value}");
-}
+use common::{is_positive, json};
 
 const SPEEDS: [&str; 4] =
     ["loopback_operations_per_second", "hit_operations_per_second", "miss_operations_per_second", "events_per_second"];

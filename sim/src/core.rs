@@ -1,11 +1,11 @@
 //! The core face of the seam over the modelled machine.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::RefCell;
 use std::panic::Location;
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
-use corosensei::Yielder;
 
+use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
 use crate::machine::uncached::Kind;
 use crate::machine::{Machine, Wait};
@@ -13,10 +13,7 @@ use crate::protocol::Ask;
 
 /// A core of the modelled machine, as its program sees it.
 pub struct SimCore<'a> {
-    machine: &'a RefCell<Machine>,
-    next: &'a Cell<Option<usize>>,
-    yielder: &'a Yielder<(), ()>,
-    agent: usize,
+    fiber: Fiber<'a>,
 }
 
 /// The bytes of a line that a word takes.
@@ -41,23 +38,18 @@ fn word_of(at: Address) -> usize {
 }
 
 impl<'a> SimCore<'a> {
-    pub(crate) fn new(
-        machine: &'a RefCell<Machine>,
-        next: &'a Cell<Option<usize>>,
-        yielder: &'a Yielder<(), ()>,
-        agent: usize,
-    ) -> SimCore<'a> {
-        SimCore { machine, next, yielder, agent }
+    pub(crate) fn new(fiber: Fiber<'a>) -> SimCore<'a> {
+        SimCore { fiber }
     }
 
     /// The agent's number in the machine.
     pub fn agent(&self) -> usize {
-        self.agent
+        self.fiber.agent
     }
 
     /// The machine.
     pub fn machine(&self) -> &RefCell<Machine> {
-        self.machine
+        self.fiber.machine
     }
 
     /// Takes steps until one is done; it is told whether the last had to wait for a line.
@@ -65,33 +57,15 @@ impl<'a> SimCore<'a> {
     fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
         let mut waited = false;
         loop {
-            let mut machine = self.machine.borrow_mut();
-            match step(&mut machine, self.agent, waited) {
+            let mut machine = self.fiber.machine.borrow_mut();
+            match step(&mut machine, self.fiber.agent, waited) {
                 Ok(value) => return value,
                 Err(wait) => {
                     waited |= matches!(wait, Wait::Line(_));
-                    self.wait(machine, wait, None);
+                    self.fiber.wait(machine, wait, None);
                 }
             }
         }
-    }
-
-    /// Lets the others go on until what is waited for has come, or `until`.
-    #[inline(never)]
-    fn wait(&self, mut machine: RefMut<'_, Machine>, wait: Wait, until: Option<u64>) {
-        machine.agents[self.agent].wait_for(wait);
-        if wait == Wait::Time {
-            let time = machine.agents[self.agent].time;
-            machine.resume_at(self.agent, time);
-        } else if let Some(until) = until {
-            machine.resume_at(self.agent, until);
-        }
-        match machine.next_ready() {
-            Some(agent) if agent == self.agent && machine.now <= machine.limit => return,
-            ready => self.next.set(ready),
-        }
-        drop(machine);
-        self.yielder.suspend(());
     }
 
     #[track_caller]
@@ -141,18 +115,18 @@ impl<'a> SimCore<'a> {
     }
 
     fn pause(&self, until: u64) {
-        let mut machine = self.machine.borrow_mut();
+        let mut machine = self.fiber.machine.borrow_mut();
         loop {
-            match machine.spin(self.agent, until) {
+            match machine.spin(self.fiber.agent, until) {
                 Ok(()) => return,
                 Err(Wait::Polling) => {
-                    let end = machine.agents[self.agent].parked_until();
-                    self.wait(machine, Wait::Polling, end);
+                    let end = machine.agents[self.fiber.agent].parked_until();
+                    self.fiber.wait(machine, Wait::Polling, end);
                     return;
                 }
                 Err(wait) => {
-                    self.wait(machine, wait, None);
-                    machine = self.machine.borrow_mut();
+                    self.fiber.wait(machine, wait, None);
+                    machine = self.fiber.machine.borrow_mut();
                 }
             }
         }
@@ -279,7 +253,7 @@ impl Core for SimCore<'_> {
         self.until_done(|machine, agent, _| machine.flush_line(agent, line_of(at)));
     }
     fn register_read(&self, at: Address) -> u64 {
-        if self.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
+        if self.fiber.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
             return self.load_acquire(at);
         }
         self.load_register(at, 8).0[word_of(at)]
@@ -291,12 +265,12 @@ impl Core for SimCore<'_> {
         self.pause(until.picoseconds());
     }
     fn now(&self) -> Time {
-        Time::from_picoseconds(self.machine.borrow().agents[self.agent].time)
+        Time::from_picoseconds(self.fiber.machine.borrow().agents[self.fiber.agent].time)
     }
     fn work(&self, cycles: u32) {
-        let mut machine = self.machine.borrow_mut();
+        let mut machine = self.fiber.machine.borrow_mut();
         let span = u64::from(cycles) * machine.timing.work_thousand / 1000;
-        let agent = &mut machine.agents[self.agent];
+        let agent = &mut machine.agents[self.fiber.agent];
         agent.time += span;
         agent.counters.stalls.work_picoseconds += span;
     }

@@ -1,42 +1,34 @@
 //! The device face of the seam over the modelled machine: a device behind PCIe.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::RefCell;
 
 use conic_fabric::{Address, Device, ReadTag, StateHint, Time};
-use corosensei::Yielder;
 
+use crate::fiber::Fiber;
+use crate::machine::Machine;
 use crate::machine::access::Step;
-use crate::machine::{Machine, Wait};
 
 /// A device behind the PCIe link of the modelled machine, as its program sees it.
 ///
 /// What it asks for costs the link, not the program: reads and writes begin in the moment in which the program stands, and
 /// the program goes on. State hints mean nothing to PCIe; whether writes go to the last-level cache is the platform's choice.
 pub struct SimDevice<'a> {
-    machine: &'a RefCell<Machine>,
-    next: &'a Cell<Option<usize>>,
-    yielder: &'a Yielder<(), ()>,
-    agent: usize,
+    fiber: Fiber<'a>,
 }
 
 impl<'a> SimDevice<'a> {
-    pub(crate) fn new(
-        machine: &'a RefCell<Machine>,
-        next: &'a Cell<Option<usize>>,
-        yielder: &'a Yielder<(), ()>,
-        agent: usize,
-    ) -> SimDevice<'a> {
-        SimDevice { machine, next, yielder, agent }
+    pub(crate) fn new(fiber: Fiber<'a>) -> SimDevice<'a> {
+        SimDevice { fiber }
     }
 
     /// The agent's number in the machine.
     pub fn agent(&self) -> usize {
-        self.agent
+        self.fiber.agent
     }
 
     /// The machine.
     pub fn machine(&self) -> &RefCell<Machine> {
-        self.machine
+        self.fiber.machine
     }
 
     /// Waits until something comes that this program may not have seen: a write to a register that it has looked at, or the
@@ -49,26 +41,12 @@ impl<'a> SimDevice<'a> {
     /// Takes steps until one is done. News that comes while it waits is left for [`Machine::news`] to find.
     fn until_done<T>(&self, until: u64, mut step: impl FnMut(&mut Machine, usize) -> Step<T>) -> T {
         loop {
-            let mut machine = self.machine.borrow_mut();
-            match step(&mut machine, self.agent) {
+            let mut machine = self.fiber.machine.borrow_mut();
+            match step(&mut machine, self.fiber.agent) {
                 Ok(value) => return value,
-                Err(wait) => self.wait(machine, wait, until),
+                Err(wait) => self.fiber.wait(machine, wait, (until != u64::MAX).then_some(until)),
             }
         }
-    }
-
-    fn wait(&self, mut machine: RefMut<'_, Machine>, wait: Wait, until: u64) {
-        machine.agents[self.agent].wait_for(wait);
-        let until = if wait == Wait::Time { machine.agents[self.agent].time } else { until };
-        if until != u64::MAX {
-            machine.resume_at(self.agent, until);
-        }
-        match machine.next_ready() {
-            Some(agent) if agent == self.agent && machine.now <= machine.limit => return,
-            ready => self.next.set(ready),
-        }
-        drop(machine);
-        self.yielder.suspend(());
     }
 }
 
@@ -101,12 +79,12 @@ impl Device for SimDevice<'_> {
         self.spin_until(Time::NEVER);
     }
     fn now(&self) -> Time {
-        Time::from_picoseconds(self.machine.borrow().agents[self.agent].time)
+        Time::from_picoseconds(self.fiber.machine.borrow().agents[self.fiber.agent].time)
     }
     /// In cycles of the platform's cores: the clocks of such chips are not published.
     fn work(&self, cycles: u32) {
-        let mut machine = self.machine.borrow_mut();
+        let mut machine = self.fiber.machine.borrow_mut();
         let span = machine.parameters.core.cycles(cycles.into());
-        machine.agents[self.agent].time += span;
+        machine.agents[self.fiber.agent].time += span;
     }
 }

@@ -16,6 +16,7 @@ pub mod core;
 pub mod credits;
 pub mod device;
 pub mod engine;
+mod fiber;
 pub mod link;
 pub mod machine;
 pub mod memory;

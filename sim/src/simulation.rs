@@ -10,6 +10,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::core::SimCore;
 use crate::device::SimDevice;
+use crate::fiber::Fiber;
 use crate::machine::{Machine, Options, Wait};
 use crate::parameters::Parameters;
 use crate::setup::SetupCore;
@@ -46,12 +47,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-type Fiber = Coroutine<(), (), (), DefaultStack>;
+type Stacked = Coroutine<(), (), (), DefaultStack>;
 
 struct Program {
     name: String,
     role: Role,
-    fiber: Fiber,
+    fiber: Stacked,
 }
 
 /// A machine and the programs of its agents.
@@ -106,7 +107,7 @@ impl Simulation {
         let program: Box<dyn FnOnce(&SimCore<'_>)> = Box::new(program);
         let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
         let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(&SimCore::new(&machine, &next, yielder, agent));
+            program(&SimCore::new(Fiber { machine: &machine, next: &next, yielder, agent }));
         });
         self.add(name, role, start, fiber, agent)
     }
@@ -128,12 +129,12 @@ impl Simulation {
         let program: Box<dyn FnOnce(&SimDevice<'_>)> = Box::new(program);
         let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
         let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(&SimDevice::new(&machine, &next, yielder, agent));
+            program(&SimDevice::new(Fiber { machine: &machine, next: &next, yielder, agent }));
         });
         self.add(name, role, start, fiber, agent)
     }
 
-    fn add(&mut self, name: &str, role: Role, start: Time, fiber: Fiber, agent: usize) -> usize {
+    fn add(&mut self, name: &str, role: Role, start: Time, fiber: Stacked, agent: usize) -> usize {
         self.programs.push(Program { name: name.to_owned(), role, fiber });
         let mut machine = self.machine.borrow_mut();
         machine.agents[agent].time = start.picoseconds();
