@@ -3,7 +3,7 @@
 # use: check.sh PROGRAM
 set -u
 program=$(realpath "$1")
-TMPDIR=$(mktemp -d /tmp/check-XXXXXX)
+TMPDIR=$(mktemp -d)
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 failed=0
