@@ -4,5 +4,6 @@ pub mod burst;
 pub mod cachable_queue;
 pub mod ccnic;
 pub mod fastforward;
+pub mod pio;
 pub mod ring;
 pub mod work;
