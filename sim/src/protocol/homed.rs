@@ -175,8 +175,8 @@ pub struct Entry {
     pub recall: Recall,
     /// A request that waits for a victim, or for a recall: whether it wants to write, and whether it came with a copy.
     pub waiting: Option<(bool, bool)>,
-    /// A request that the device has not answered.
-    pub open: bool,
+    /// A request that the device has not answered: `Some(true)` to write.
+    pub open: Option<bool>,
 }
 
 /// What the device hears of.
@@ -213,7 +213,7 @@ impl Entry {
         let unexpected = Unexpected(message, *self);
         let mut heard = Heard::default();
         match message {
-            ToHome::Request { .. } if self.waiting.is_some() || self.open => return Err(unexpected),
+            ToHome::Request { .. } if self.waiting.is_some() || self.open.is_some() => return Err(unexpected),
             ToHome::Request { write, has_copy } => self.waiting = Some((write, has_copy)),
             ToHome::Victim { .. } if self.granted.is_none() => return Err(unexpected),
             ToHome::Victim { .. } => {
@@ -241,13 +241,13 @@ impl Entry {
             return None;
         }
         self.waiting = None;
-        self.open = true;
-        Some(write)
+        self.open = Some(write);
+        self.open
     }
 
-    /// Answers the request that the device heard of.
+    /// Answers the request that the device heard of. One to write must be answered exclusive.
     pub fn answer(&mut self, exclusive: bool) -> ToCache {
-        self.open = false;
+        self.open = None;
         self.granted = Some(exclusive);
         ToCache::Grant { exclusive }
     }

@@ -29,9 +29,9 @@
 //!
 //! | action | what to do |
 //! |---|---|
-//! | `Deliver` | the request is whole, in the device's copy of the current group: take it, and respond sooner or later |
-//! | `Publish(Response)` | write the response into the device's copy of the group that becomes the current one |
-//! | `Publish(TryAgain)` | write "try again" into that group's first line, and nothing else |
+//! | `Deliver(group)` | the request is whole, in the device's copy of that group: take it, and respond sooner or later |
+//! | `Publish(group, Response)` | write the response into the device's copy of that group, which is the current one from now on |
+//! | `Publish(group, TryAgain)` | write "try again" into that group's first line, and nothing else |
 //! | `Answer(line)` | answer the CPU's request for it with the device's copy |
 //! | `StartTimer(turn)` | a load of the CPU waits from now on |
 //! | `Recall(line)` | fetch it back from the CPU's cache, leaving nothing there |
@@ -135,10 +135,10 @@ pub enum Outcome {
 /// What to do; see the table in [`self`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// The request is there.
-    Deliver,
-    /// Fill the lines that are answered next.
-    Publish(Outcome),
+    /// The request is there, in this group.
+    Deliver(u16),
+    /// Fill the lines that are answered next, of this group.
+    Publish(u16, Outcome),
     /// Answer the request for a line.
     Answer(u16),
     /// A load waits since now.
@@ -209,8 +209,8 @@ pub struct Exchange<const WORDS: usize> {
     later: LineSet<WORDS>,
     /// Recalls under way.
     recalling: LineSet<WORDS>,
-    deliver: bool,
-    publish: Option<Outcome>,
+    deliver: Option<u16>,
+    publish: Option<(u16, Outcome)>,
     start_timer: bool,
 }
 
@@ -231,7 +231,7 @@ impl<const WORDS: usize> Exchange<WORDS> {
             recalls: LineSet::EMPTY,
             later: LineSet::EMPTY,
             recalling: LineSet::EMPTY,
-            deliver: false,
+            deliver: None,
             publish: None,
             start_timer: false,
         })
@@ -247,7 +247,7 @@ impl<const WORDS: usize> Exchange<WORDS> {
         self.phase
     }
 
-    /// How many answers were published. Its lowest bit is the group that the CPU writes and the device delivers.
+    /// How many answers were published. Its lowest bit is the current group.
     pub fn turn(&self) -> u32 {
         self.turn
     }
@@ -301,11 +301,11 @@ impl<const WORDS: usize> Exchange<WORDS> {
     /// What to do next, if anything.
     #[inline]
     pub fn next_action(&mut self) -> Option<Action> {
-        if std::mem::take(&mut self.deliver) {
-            return Some(Action::Deliver);
+        if let Some(group) = self.deliver.take() {
+            return Some(Action::Deliver(group));
         }
-        if let Some(outcome) = self.publish.take() {
-            return Some(Action::Publish(outcome));
+        if let Some((group, outcome)) = self.publish.take() {
+            return Some(Action::Publish(group, outcome));
         }
         // Answers before recalls: a line that is answered now may be recalled at once.
         if let Some(line) = self.answers.take_first() {
@@ -334,7 +334,7 @@ impl<const WORDS: usize> Exchange<WORDS> {
                 Phase::Recalling => {
                     self.phase = Phase::Working;
                     // After "try again" the request has been delivered before.
-                    self.deliver = !self.pending;
+                    self.deliver = (!self.pending).then_some((self.turn & 1) as u16);
                     self.pending = true;
                 }
                 Phase::Working if self.ready => {
@@ -362,9 +362,9 @@ impl<const WORDS: usize> Exchange<WORDS> {
     }
 
     fn publish(&mut self, outcome: Outcome) {
-        self.publish = Some(outcome);
         self.phase = Phase::Idle;
         self.turn = self.turn.wrapping_add(1);
+        self.publish = Some(((self.turn & 1) as u16, outcome));
         self.expired = false;
         let readable = self.plan.group_set(self.turn).or(&self.plan.overflow_set());
         self.answer_all(self.asked.and(&readable));
