@@ -10,6 +10,7 @@
 //! | `device.rs` | what the two device halves have in common |
 //! | `played.rs` | the device's half played by a core, on memory |
 //! | `homed.rs` | the device's half over the coherence messages of its lines |
+//! | `sorted.rs` | several exchanges of one such device |
 //! | [`nic`] | a NIC of two exchanges: a pair of control lines and overflow lines for each direction |
 //!
 //! The host's half is the same for both devices: over messages, its load of the answer's control word waits until the
@@ -23,9 +24,11 @@ pub mod nic;
 mod played;
 pub mod protocol;
 mod shape;
+mod sorted;
 
 pub use device::{Device, Refusals};
 pub use homed::{Behaviour, Homed};
 pub use host::{Features, Host, NotBegun, Poll, Signal};
 pub use played::Played;
 pub use shape::{Lines, Shape, ShapeError};
+pub use sorted::{Part, Sorted};

@@ -42,7 +42,8 @@ impl<C: Core> Played<C> {
     }
 
     /// A device that takes over lines whose device is gone. A request that was not answered is delivered, perhaps for the second
-    /// time: the last device may have worked on it.
+    /// time: the last device may have worked on it. Where the exchange has overflow lines and responses reach into them, the last
+    /// device may also have written over it; a NIC's do not.
     pub fn resume(core: C, lines: Lines) -> Played<C> {
         // Acquire: what the last device wrote before its answer.
         let words = [0, 1].map(|turn| core.load_acquire(lines.control(turn)));

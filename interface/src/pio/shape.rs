@@ -88,7 +88,8 @@ impl Shape {
 
     /// Bytes of the longest payload.
     pub fn capacity(&self) -> u64 {
-        (u64::from(self.group) + u64::from(self.overflow)) * self.unit - self.header
+        let units = u64::from(self.group) + u64::from(self.overflow);
+        units.saturating_mul(self.unit).saturating_sub(self.header)
     }
 
     /// Units that a payload of so many bytes lies in, from the group's first on; the control word's at least.
