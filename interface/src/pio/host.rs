@@ -191,7 +191,9 @@ impl<C: Core> Host<C> {
             self.core.full_fence();
             self.loaded = 0;
             if prefetch {
-                self.prefetched = self.lines.shape().units_of(response as u64);
+                // Not the overflow lines: see the protocol's forbidden moves.
+                let shape = self.lines.shape();
+                self.prefetched = shape.units_of(response as u64).min(shape.group);
                 self.ask_ahead(0, self.prefetched);
             }
         }

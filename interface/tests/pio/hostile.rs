@@ -63,7 +63,8 @@ fn a_host_refuses_scribbled_answers_once_each() {
     let mut host = Host::new(memory.agent(0), lines, Features::PLAYED);
     host.begin(&[1; 8], 0).expect("it fits");
     let answer = lines.control(1);
-    let scribbles = [word(0, Kind::Response, 57), word(1, Kind::Response, 8), word(0, Kind::TryAgain, 1), u64::MAX, 0x77];
+    let scribbles =
+        [word(0, Kind::Response, 57), word(1, Kind::Response, 8), word(0, Kind::TryAgain, 1), u64::MAX, 0x77];
     for (count, scribble) in (1..).zip(scribbles) {
         memory.poke(answer, scribble);
         for _ in 0..3 {

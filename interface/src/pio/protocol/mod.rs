@@ -54,6 +54,8 @@
 //! | act on the order of requests, or on how many there are | prefetches overtake each other, are dropped, and come twice |
 //! | take the request's payload again after "try again" | the load that follows means "go on": there is nothing new |
 //! | respond and say "try again" to one signal | a response that is there when the timer runs out is the answer to this signal or to the next, never to both |
+//! | the CPU: ask for overflow lines before the control line has come | its request for one that it has just given up would wait for the recall, and the recall for the request |
+//! | the CPU: go on before every line that it prefetched has come | a prefetch that comes late would be taken for the next signal |
 //!
 //! A cache's requests for one line reach this function in order with its evictions: a request says that it has no copy, or asks
 //! to write a shared one. The directory that stands before it sees to that (`conic_sim::protocol::homed`).

@@ -19,7 +19,8 @@ mod step;
 use conic_interface::pio::protocol::{Plan, Recalls};
 use mutation::Mutation;
 use search::{Explored, explore};
-use state::{LINES, Setting, Variant};
+use state::{LINES, Prefetch, Setting, State, Variant};
+use step::{Change, Step, steps};
 
 fn setting(variant: Variant, exclusive: bool) -> Setting {
     let (group, overflow, recalls) = match variant {
@@ -31,7 +32,10 @@ fn setting(variant: Variant, exclusive: bool) -> Setting {
         variant,
         plan: Plan { group, overflow, recalls },
         exclusive,
-        prefetch: matches!(variant, Variant::Invoke { request, response } if request.max(response) > 1),
+        prefetch: match variant {
+            Variant::Invoke { request, response } if request.max(response) > 1 => Prefetch::WithSignal,
+            _ => Prefetch::No,
+        },
         evictions: true,
         time_outs: true,
         prefetcher: false,
@@ -68,6 +72,18 @@ fn the_nics_lines_with_every_eviction_and_time_out() {
 }
 
 #[test]
+fn a_receiver_may_ask_for_overflow_lines_when_it_has_the_control_line_and_not_before() {
+    let receive = setting(Variant::Receive, true);
+    let one = Setting { prefetch: Prefetch::AfterControl, ..receive.clone() };
+    let two = Plan { overflow: 2, ..one.plan };
+    explored(&Setting { plan: two, evictions: false, ..one.clone() }, 4_139);
+    explored(&one, 17_240);
+    // A request for an overflow line that comes after its victim and before a recall waits for the recall, and the recall for it.
+    let fault = explore(&Setting { prefetch: Prefetch::WithSignal, ..receive }, Mutation::None).expect_err("too early");
+    assert!(fault.starts_with("deadlock"), "{fault}");
+}
+
+#[test]
 fn groups_of_lines_with_prefetches_in_any_order() {
     explored(&setting(GROUPS, true), 418_192);
     explored(&setting(Variant::Invoke { request: 2, response: 1 }, true), 75_000);
@@ -78,7 +94,9 @@ fn groups_of_lines_with_prefetches_in_any_order() {
 
 #[test]
 fn a_planted_mistake_is_found() {
-    let settings = [setting(PAIR, true), setting(Variant::Receive, true), setting(GROUPS, true)];
+    // A cache that gives nothing up is enough for what only groups show.
+    let groups = Setting { evictions: false, ..setting(GROUPS, true) };
+    let settings = [setting(PAIR, true), setting(Variant::Receive, true), groups];
     for mutation in Mutation::ALL {
         let fault = settings.iter().find_map(|setting| {
             let fault = explore(setting, mutation).err()?;
@@ -87,6 +105,38 @@ fn a_planted_mistake_is_found() {
         let (variant, fault) = fault.unwrap_or_else(|| panic!("{mutation:?} is not found"));
         println!("{mutation:?} is found with {variant:?}: {}", fault.lines().next().unwrap_or_default());
     }
+}
+
+/// Messages that each of some exchanges takes, one after the other, if nothing is given up and nothing waits too long.
+fn messages(variant: Variant, exclusive: bool) -> Vec<usize> {
+    let setting = Setting { evictions: false, time_outs: false, ..setting(variant, exclusive) };
+    let (mut state, mut messages, mut exchanges) = (State::new(&setting), 0, Vec::new());
+    while exchanges.len() < 6 {
+        let mut possible = Vec::new();
+        steps(&setting, Mutation::None, &state, &mut possible);
+        let arrives = |step: &&Step| matches!(step, Step::Arrive(_));
+        let prefetches = |step: &&Step| matches!(step, Step::Prefetch(_));
+        let step = possible.iter().find(arrives).or_else(|| possible.iter().find(prefetches)).unwrap_or(&possible[0]);
+        messages += usize::from(matches!(step, Step::Arrive(_)));
+        let mut change = Change { setting: &setting, mutation: Mutation::None, state: &mut state, complete: false };
+        change.take(*step).expect("the protocol allows it");
+        if change.complete {
+            exchanges.push(std::mem::take(&mut messages));
+        }
+    }
+    exchanges
+}
+
+#[test]
+fn each_exchange_takes_two_round_trips_and_a_shared_return_makes_the_next_store_pay_a_third() {
+    // A line asked for and granted, a line recalled and given up: two messages each. The first store also misses.
+    assert_eq!(messages(PAIR, true), [6, 4, 4, 4, 4, 4]);
+    assert_eq!(messages(PAIR, false), [6, 6, 6, 6, 6, 6]);
+    // Two lines each way, at the same time.
+    assert_eq!(messages(GROUPS, true), [12, 8, 8, 8, 8, 8]);
+    // The frame's overflow line is fetched by the CPU after the control line, or before it is written again.
+    assert_eq!(messages(Variant::Transmit, true), [10, 8, 8, 8, 8, 8]);
+    assert_eq!(messages(Variant::Receive, true), [4, 8, 8, 8, 8, 8]);
 }
 
 /// A pair, or groups, whose lines' transactions the CPU's cache handles in these units.

@@ -39,6 +39,17 @@ pub enum Variant {
     },
 }
 
+/// When lines of a response are asked for ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Never.
+    No,
+    /// With the load that signals the request.
+    WithSignal,
+    /// When that load has its answer.
+    AfterControl,
+}
+
 /// What is explored.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -46,8 +57,8 @@ pub struct Setting {
     pub plan: Plan,
     /// The device returns lines exclusive.
     pub exclusive: bool,
-    /// The CPU may prefetch the lines of the response.
-    pub prefetch: bool,
+    /// When the CPU may prefetch the lines of the response.
+    pub prefetch: Prefetch,
     /// The cache may give lines up at any time.
     pub evictions: bool,
     /// The device's timer may run out at any time.

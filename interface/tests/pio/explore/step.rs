@@ -4,7 +4,7 @@ use conic_interface::pio::protocol::{Action, Event, Outcome, Phase};
 use conic_sim::protocol::homed::{Access, Copy, Heard, Recall, ToCache, ToHome};
 
 use super::mutation::Mutation;
-use super::state::{Data, Kind, Message, Place, Setting, State, Value, Variant};
+use super::state::{Data, Kind, Message, Place, Prefetch, Setting, State, Value, Variant};
 
 /// Something that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +57,16 @@ pub fn steps(setting: &Setting, mutation: Mutation, state: &State, steps: &mut V
             steps.push(Step::Store);
         }
     }
-    if cpu.place == Place::Prefetch && setting.prefetch {
+    // The first line that has not been loaded.
+    let prefetch_from = match (setting.prefetch, cpu.place) {
+        (Prefetch::WithSignal, Place::Prefetch) => Some(0),
+        (Prefetch::AfterControl, Place::Load(half @ 1..)) => Some((half / 2).max(1)),
+        _ => None,
+    };
+    if let Some(from) = prefetch_from {
         let lines = setting.response_lines(cpu.current);
         for (place, &line) in (0..).zip(&lines) {
-            if cpu.prefetched >> place & 1 == 0 && can_issue(setting, state, line, false) {
+            if place >= from && cpu.prefetched >> place & 1 == 0 && can_issue(setting, state, line, false) {
                 steps.push(Step::Prefetch(place));
             }
         }
@@ -314,7 +320,10 @@ impl Change<'_> {
         let cached = &mut self.state.cached[at];
         let answer = match message {
             ToCache::Recall => {
-                if cached.asked.is_some() && self.mutation == Mutation::None && !self.setting.prefetcher {
+                // Only where something is asked for ahead of its signal.
+                let early = self.setting.prefetch == Prefetch::WithSignal && self.setting.variant == Variant::Receive;
+                let ahead = self.setting.prefetcher || early;
+                if cached.asked.is_some() && self.mutation == Mutation::None && !ahead {
                     return Err(format!("a recall of line {line} meets a request for it"));
                 }
                 cached.recalled()
