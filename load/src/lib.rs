@@ -2,10 +2,13 @@
 
 mod account;
 mod closed_loop;
+pub mod functions;
+pub mod invocation;
 mod latency;
 pub mod limits;
 pub mod message_loop;
 
 pub use account::Account;
 pub use closed_loop::{ClosedLoop, Workload};
+pub use functions::Function;
 pub use latency::Latency;

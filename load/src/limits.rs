@@ -6,6 +6,8 @@
 //! | [`RoundTrip::one_line`] | one line, there and back | CC-NIC Figure 8, one line for both registers |
 //! | [`RoundTrip::two_lines`] | two lines, each written by one side and read by the other | Figure 8, separate lines, homed at their writer |
 //! | [`LineAndFlag`] | a line of data and a line with its flag, there and back | a register beside a ring |
+//! | [`LinePair`] | a line's payload there and another's back, in two lines that swap roles | coherent PIO Figure 5c |
+//! | [`SlotPair`] | the same in the slots of two FastForward queues | coherent PIO Figures 4 and 6 |
 //! | [`Exchange`] | lines in a ring each way, signal in the line, credits in batches | a plain exchange |
 //! | [`Swap`] | lines in one ring, each overwritten with the answer | the same lines carry both directions |
 //! | [`Stream`] | a megabyte at a time, announced by a register | Figure 9 |
@@ -14,8 +16,10 @@
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
 
+mod pair;
 mod stream;
 
+pub use pair::{LinePair, SlotPair};
 pub use stream::{Exchange, Side, Store, Stream, Swap};
 
 /// Written instead of the next number: the other side shall stop.

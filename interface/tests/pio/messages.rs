@@ -190,7 +190,7 @@ fn frames(shape: Shape, seed: u64, percent: u64, prefetch: bool, count: u64) -> 
                 received += 1;
             }
         }
-        drop(host);
+        // The device ends when the core has gone.
         drop(core);
         device.join().expect("the device ends")
     })

@@ -396,7 +396,7 @@ impl Change<'_> {
         let current = (self.state.exchange.turn() & 1) as u16;
         let signals = line < 2 * group && line / group != current;
         match self.mutation {
-            Mutation::OnlyFirstLineSignals if signals && line % group != 0 => return Ok(()),
+            Mutation::OnlyFirstLineSignals if signals && !line.is_multiple_of(group) => return Ok(()),
             Mutation::AnswersOnce if line < 2 * group && !signals && self.state.responded => return Ok(()),
             Mutation::CountsRequests if signals && self.state.exchange.phase() == Phase::Idle => {
                 let others = (0..group).map(|index| self.setting.plan.line(1 - current, index));
