@@ -52,10 +52,10 @@ fn a_line_and_its_flag_go_there_and_back() {
 fn payloads_are_exchanged_through_a_line_pair_and_through_slots() {
     let mut layout = Layout::new();
     let pair = LinePair::new(&mut layout, Home::Nic);
-    both(&layout, |core| pair.answer(core), |core, until| pair.call(core, until));
+    both(&layout, |core| pair.answer(core), |core, until| pair.call(core, until, |_| ()));
     let mut layout = Layout::new();
     let slots = SlotPair::new(&mut layout);
-    both(&layout, |core| slots.answer(core), |core, until| slots.call(core, until));
+    both(&layout, |core| slots.answer(core), |core, until| slots.call(core, until, |_| ()));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use conic_fabric::{Home, Layout, Time};
+use conic_load::Latency;
 use conic_load::limits::{LinePair, Moved, RoundTrip, SlotPair};
 use conic_native::{Memory, NativeCore, Pages, clock};
 use serde::Serialize;
@@ -39,7 +40,7 @@ const EXAMPLES: &str = "What is measured:
   FastForward   56 bytes there and 56 back, in the slots of two queues
   two lines     a number there and back with a line for each direction
 
-Each slice stands beside one of one line's round trip of the same round and the same placement of the cores; the ratio
+A slice's figure is the median over its batches of 32 exchanges. It stands beside one of one line's round trip of the same round and the same placement of the cores; the ratio
 is over those pairs.
 
 Examples:
@@ -71,47 +72,59 @@ const KERNELS: [(Kernel, &str); 4] = [
 
 impl Kernel {
     /// Measures it once, in a region of its own.
-    fn measure(self, arena: &Arena, pages: Pages) -> Result<Moved, Failure> {
+    fn measure(self, arena: &Arena, pages: Pages) -> Result<f64, Failure> {
         let layout = &mut Layout::new();
         match self {
             Kernel::OneLine | Kernel::TwoLines => {
                 let make = if self == Kernel::OneLine { RoundTrip::one_line } else { RoundTrip::two_lines };
                 let trips = [make(layout), make(layout)];
-                let call = |trip: &RoundTrip, core: &NativeCore<'_>, until| trip.call(core, until);
+                let call = |trip: &RoundTrip, core: &NativeCore<'_>, until, batch: Batch<'_>| {
+                    trip.call_in_batches(core, until, batch)
+                };
                 warm_and_measured(arena, pages, layout, trips, call, |trip, core| trip.answer(core))
             }
             Kernel::LinePair => {
                 let pairs = [LinePair::new(layout, Home::Host), LinePair::new(layout, Home::Host)];
-                let call = |pair: &LinePair, core: &NativeCore<'_>, until| pair.call(core, until);
+                let call =
+                    |pair: &LinePair, core: &NativeCore<'_>, until, batch: Batch<'_>| pair.call(core, until, batch);
                 warm_and_measured(arena, pages, layout, pairs, call, |pair, core| pair.answer(core))
             }
             Kernel::FastForward => {
                 let pairs = [SlotPair::new(layout), SlotPair::new(layout)];
-                let call = |pair: &SlotPair, core: &NativeCore<'_>, until| pair.call(core, until);
+                let call =
+                    |pair: &SlotPair, core: &NativeCore<'_>, until, batch: Batch<'_>| pair.call(core, until, batch);
                 warm_and_measured(arena, pages, layout, pairs, call, |pair, core| pair.answer(core))
             }
         }
     }
 }
 
-/// Runs one kernel to warm up, and another of its kind to be measured.
+/// What a kernel says of each batch of its exchanges.
+type Batch<'a> = &'a mut dyn FnMut(Moved);
+
+/// Runs one kernel to warm up, and another of its kind to be measured: the median over its batches of nanoseconds an exchange.
 fn warm_and_measured<K: Send + Copy + 'static>(
     arena: &Arena,
     pages: Pages,
     layout: &Layout,
     kernels: [K; 2],
-    call: impl Fn(&K, &NativeCore<'_>, Time) -> Moved,
+    call: impl Fn(&K, &NativeCore<'_>, Time, Batch<'_>) -> Moved,
     answer: impl Fn(&K, &NativeCore<'_>) + Send + 'static,
-) -> Result<Moved, Failure> {
+) -> Result<f64, Failure> {
     let memory = Arc::new(Memory::create(layout, pages).map_err(ArenaError::from)?);
     let shared = Arc::clone(&memory);
     let nic = move || kernels.iter().for_each(|kernel| answer(kernel, &NativeCore::new(&shared)));
-    let moved = arena.beside(Box::new(nic), || {
+    let median = arena.beside(Box::new(nic), || {
         let core = NativeCore::new(&memory);
-        call(&kernels[0], &core, clock::now() + WARM_UP);
-        call(&kernels[1], &core, clock::now() + SLICE)
+        call(&kernels[0], &core, clock::now() + WARM_UP, &mut |_| ());
+        let mut batches = Latency::new();
+        let mut batch = |moved: Moved| {
+            batches.record(Time::from_picoseconds(moved.span.picoseconds() / moved.count), 1);
+        };
+        call(&kernels[1], &core, clock::now() + SLICE, &mut batch);
+        batches.quantile(0.5).picoseconds() as f64 / 1e3
     })?;
-    Ok(moved)
+    Ok(median)
 }
 
 /// One exchange in one placement of the cores.
@@ -197,10 +210,10 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(measured: &Slices<Moved>, place: &Placement) -> Option<PlacementReport> {
+fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, (_, name)): (usize, &(Kernel, &'static str))| {
-        let values: Vec<f64> = measured.of(place, subject).map(Moved::nanoseconds_each).collect();
-        let ratio = measured.ratios(place, subject, 0, Moved::nanoseconds_each)?;
+        let values: Vec<f64> = measured.of(place, subject).copied().collect();
+        let ratio = measured.ratios(place, subject, 0, |median| *median)?;
         Some(Row { exchange: name, ns: Spread::of(&values)?.rounded(1), ratio: ratio.rounded(2) })
     };
     let exchanges = KERNELS.iter().enumerate().map(row).collect::<Option<_>>()?;
@@ -218,5 +231,7 @@ fn print(place: &Placement, report: &PlacementReport) {
             range(*ratio, three_digits)
         );
     }
-    println!("    (median over slices and their range; then over one line's round trip of the same round)");
+    println!(
+        "    (medians over batches of 32 and then over slices, and the slices' range; then over one line's of the same round)"
+    );
 }

@@ -4,7 +4,7 @@ use conic_fabric::{Core, Home, Layout, Line, Time};
 use conic_interface::fastforward;
 use conic_interface::pio::{Device, Features, Host, Lines, Played, Poll, Shape};
 
-use super::{BETWEEN_LOOKS, Moved, STOP};
+use super::{Moved, STOP, in_batches};
 
 /// Seven words there and seven back, each in a line of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,29 +21,19 @@ impl LinePair {
         LinePair { lines: Shape::pair().place(layout, home).expect("a pair can be") }
     }
 
-    /// Exchanges until `until`, and then stops [`LinePair::answer`]. Needs fresh lines.
+    /// Exchanges until `until`, says how long each batch took, and then stops [`LinePair::answer`]. Needs fresh lines.
     ///
     /// # Panics
     ///
     /// If an answer is not what was sent.
-    pub fn call<C: Core>(&self, core: &C, until: Time) -> Moved {
+    pub fn call<C: Core>(&self, core: &C, until: Time, batch: impl FnMut(Moved)) -> Moved {
         let mut host = Host::new(core, self.lines, Features::PLAYED);
-        let start = core.now();
-        let mut count = 0;
         let mut sum = 0;
-        let end = loop {
-            for _ in 0..BETWEEN_LOOKS {
-                count += 1;
-                sum += exchange(&mut host, core, count);
-            }
-            let now = core.now();
-            if now >= until {
-                break now;
-            }
-        };
+        let moved = in_batches(core, until, batch, |count| sum += exchange(&mut host, core, count));
         exchange(&mut host, core, STOP);
+        let count = moved.count;
         assert_eq!(sum, 7 * count * (count + 1) / 2, "payloads came back other than they were sent");
-        Moved { count, span: end.since(start) }
+        moved
     }
 
     /// Answers until the caller stops.
@@ -87,15 +77,14 @@ impl SlotPair {
         SlotPair { there: queue(Home::Host), back: queue(Home::Nic) }
     }
 
-    /// Exchanges until `until`, and then stops [`SlotPair::answer`]. Needs a fresh region.
+    /// Exchanges until `until`, says how long each batch took, and then stops [`SlotPair::answer`]. Needs a fresh region.
     ///
     /// # Panics
     ///
     /// If an answer is not what was sent.
-    pub fn call<C: Core>(&self, core: &C, until: Time) -> Moved {
+    pub fn call<C: Core>(&self, core: &C, until: Time, batch: impl FnMut(Moved)) -> Moved {
         let (mut there, mut back) = (self.there.sender(core), self.back.receiver(core));
-        let start = core.now();
-        let (mut count, mut sum) = (0, 0);
+        let mut sum = 0;
         let mut exchange = |word: u64| {
             // One message is in flight, so that there is a free slot.
             there.try_send(&[word; 7]);
@@ -106,19 +95,11 @@ impl SlotPair {
                 }
             }
         };
-        let end = loop {
-            for _ in 0..BETWEEN_LOOKS {
-                count += 1;
-                sum += exchange(count);
-            }
-            let now = core.now();
-            if now >= until {
-                break now;
-            }
-        };
+        let moved = in_batches(core, until, batch, |count| sum += exchange(count));
         exchange(STOP);
+        let count = moved.count;
         assert_eq!(sum, 7 * count * (count + 1) / 2, "payloads came back other than they were sent");
-        Moved { count, span: end.since(start) }
+        moved
     }
 
     /// Answers until the caller stops.
