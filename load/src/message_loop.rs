@@ -6,6 +6,10 @@ use conic_interface::{cachable_queue, fastforward};
 use crate::Account;
 use crate::account::pattern;
 
+mod line_pair;
+
+pub use line_pair::{LinePairReceiver, LinePairSender, line_pair_ends};
+
 /// The end of a message queue that sends.
 pub trait SendPacket {
     /// The core it runs on.

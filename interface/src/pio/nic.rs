@@ -33,11 +33,11 @@ impl NicLines {
     /// The CPU's half, of two views of one core.
     pub fn host<C: Core>(&self, cores: [C; 2], features: Features) -> NicHost<C> {
         let [transmit, receive] = cores;
+        let transmit = Host::new(transmit, self.transmit, Features { bare: false, ..features });
+        let receive = Host::new(receive, self.receive, Features { bare: true, ..features });
         NicHost {
-            transmit: Host::new(transmit, self.transmit, Features { bare: false, ..features }),
-            receive: Host::new(receive, self.receive, Features { bare: true, ..features }),
-            signal: features.signal,
-            dropped: 0,
+            transmit: Transmitter { host: transmit, signal: features.signal, dropped: 0 },
+            receive: Receiver { host: receive, signal: features.signal },
         }
     }
 
@@ -48,16 +48,24 @@ impl NicLines {
     }
 }
 
-/// The CPU's half.
+/// The CPU's half: both directions, which need nothing of each other.
 #[derive(Debug)]
 pub struct NicHost<C> {
-    transmit: Host<C>,
-    receive: Host<C>,
+    /// Frames that it sends.
+    pub transmit: Transmitter<C>,
+    /// Frames that it receives.
+    pub receive: Receiver<C>,
+}
+
+/// The CPU's half of the exchange that sends.
+#[derive(Debug)]
+pub struct Transmitter<C> {
+    host: Host<C>,
     signal: Signal,
     dropped: u64,
 }
 
-impl<C: Core> NicHost<C> {
+impl<C: Core> Transmitter<C> {
     /// Sends a frame; false if the last one has not been taken yet. Over [`Signal::Load`] it waits until the device has taken
     /// the frame, or says "try again".
     ///
@@ -66,16 +74,13 @@ impl<C: Core> NicHost<C> {
     /// If the frame is longer than the lines hold; it was not sent.
     #[inline]
     pub fn try_transmit(&mut self, frame: &[u8]) -> Result<bool, NotBegun> {
-        if self.transmit.is_waiting() {
-            match self.transmit.poll() {
-                Poll::NotYet => return Ok(false),
-                Poll::Response(_) => {}
-                Poll::Refused => self.dropped += 1,
-            }
+        if !self.is_taken() {
+            return Ok(false);
         }
-        self.transmit.begin(frame, 0)?;
-        if self.signal == Signal::Load && self.transmit.poll() == Poll::Refused {
-            self.dropped += 1;
+        self.host.begin(frame, 0)?;
+        if self.signal == Signal::Load {
+            // This load is the signal.
+            self.is_taken();
         }
         Ok(true)
     }
@@ -83,21 +88,43 @@ impl<C: Core> NicHost<C> {
     /// Whether the device has taken all that was sent.
     #[inline]
     pub fn is_taken(&mut self) -> bool {
-        if self.transmit.is_waiting() && self.transmit.poll() == Poll::Refused {
+        if self.host.is_waiting() && self.host.poll() == Poll::Refused {
             self.dropped += 1;
         }
-        !self.transmit.is_waiting()
+        !self.host.is_waiting()
     }
 
+    /// Frames that the device refused.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The exchange.
+    pub fn host(&self) -> &Host<C> {
+        &self.host
+    }
+}
+
+/// The CPU's half of the exchange that receives.
+#[derive(Debug)]
+pub struct Receiver<C> {
+    host: Host<C>,
+    signal: Signal,
+}
+
+impl<C: Core> Receiver<C> {
     /// Receives a frame, if one is there, or, over [`Signal::Load`], if one comes before the device says "try again": its first
     /// bytes, as many as there is room for. Gives its length.
+    ///
+    /// With [`Features::prefetch`] the overflow lines are asked for together, when the control line has come: an improvement over
+    /// the published driver, which loads one after the other.
     #[inline]
     pub fn receive(&mut self, into: &mut [u8]) -> Option<usize> {
-        if !self.receive.is_waiting() {
+        if !self.host.is_waiting() {
             self.wait_for_next();
         }
-        let Poll::Response(length) = self.receive.poll() else { return None };
-        self.receive.read(into);
+        let Poll::Response(length) = self.host.poll() else { return None };
+        self.host.read(into);
         if self.signal == Signal::Written {
             // The sooner the device knows that the frame was read, the sooner there is room for the next.
             self.wait_for_next();
@@ -107,27 +134,12 @@ impl<C: Core> NicHost<C> {
 
     #[inline]
     fn wait_for_next(&mut self) {
-        self.receive.begin(&[], 0).expect("an empty request fits, and none waits");
+        self.host.begin(&[], 0).expect("an empty request fits, and none waits");
     }
 
-    /// Frames that the device refused.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
-    /// The exchange that sends.
-    pub fn transmitter(&self) -> &Host<C> {
-        &self.transmit
-    }
-
-    /// The exchange that receives.
-    pub fn receiver(&self) -> &Host<C> {
-        &self.receive
-    }
-
-    /// The core that it runs on.
-    pub fn core(&self) -> &C {
-        self.transmit.core()
+    /// The exchange.
+    pub fn host(&self) -> &Host<C> {
+        &self.host
     }
 }
 

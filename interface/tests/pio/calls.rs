@@ -249,30 +249,30 @@ fn a_nic_carries_frames_of_all_sizes_both_ways_and_refuses_what_does_not_fit() {
         let mut host = lines.host([memory.agent(0), memory.agent(0)], Features::PLAYED);
         let mut nic = lines.played([memory.agent(1), memory.agent(1)]);
         let mut into = vec![0; 9600];
-        assert_eq!(host.receive(&mut into), None);
+        assert_eq!(host.receive.receive(&mut into), None);
         for length in (1..=9600).step_by(97).chain([64, 65, 9600]) {
             let frame = bytes(length as u64, length);
-            assert_eq!(host.try_transmit(&frame), Ok(true));
-            assert_eq!(host.try_transmit(&frame), Ok(false), "one at a time");
-            assert!(!host.is_taken());
+            assert_eq!(host.transmit.try_transmit(&frame), Ok(true));
+            assert_eq!(host.transmit.try_transmit(&frame), Ok(false), "one at a time");
+            assert!(!host.transmit.is_taken());
             assert_eq!(nic.take_frame(&mut into), Some(length));
-            assert!(host.is_taken());
+            assert!(host.transmit.is_taken());
             assert_eq!(into[..length], frame);
             assert!(nic.deliver_frame(&frame), "{length} bytes");
             assert!(!nic.deliver_frame(&frame), "one at a time");
             into.fill(0);
-            assert_eq!(host.receive(&mut into), Some(length));
+            assert_eq!(host.receive.receive(&mut into), Some(length));
             assert_eq!(into[..length], frame);
             // And through its own loop.
-            assert_eq!((host.try_transmit(&frame), nic.turn_around(), nic.turn_around()), (Ok(true), 1, 0));
-            assert_eq!(host.receive(&mut into), Some(length));
+            assert_eq!((host.transmit.try_transmit(&frame), nic.turn_around(), nic.turn_around()), (Ok(true), 1, 0));
+            assert_eq!(host.receive.receive(&mut into), Some(length));
             assert_eq!(into[..length], frame);
         }
-        assert!(host.try_transmit(&vec![0; shape.capacity() as usize + 1]).is_err());
+        assert!(host.transmit.try_transmit(&vec![0; shape.capacity() as usize + 1]).is_err());
         assert!(nic.deliver_frame(&vec![0; shape.capacity() as usize + 1]) && nic.deliver_frame(&[]));
-        assert_eq!((nic.dropped(), nic.refused(), host.dropped()), (2, 0, 0));
-        assert_eq!(host.try_transmit(&[7; 300]), Ok(true));
+        assert_eq!((nic.dropped(), nic.refused(), host.transmit.dropped()), (2, 0, 0));
+        assert_eq!(host.transmit.try_transmit(&[7; 300]), Ok(true));
         assert_eq!((nic.take_frame(&mut [0; 299]), nic.dropped()), (None, 3));
-        assert!(host.is_taken());
+        assert!(host.transmit.is_taken());
     }
 }

@@ -182,10 +182,10 @@ fn frames(shape: Shape, seed: u64, percent: u64, prefetch: bool, count: u64) -> 
         let (mut into, mut sent, mut received) = (vec![0; most as usize], 0, 0);
         while received < count {
             // Several at once, as far as the device takes them.
-            while sent < count && sent - received < 3 && host.try_transmit(&frame(sent)).expect("it fits") {
+            while sent < count && sent - received < 3 && host.transmit.try_transmit(&frame(sent)).expect("it fits") {
                 sent += 1;
             }
-            if let Some(length) = host.receive(&mut into) {
+            if let Some(length) = host.receive.receive(&mut into) {
                 assert_eq!(into[..length], frame(received), "frame {received}");
                 received += 1;
             }

@@ -75,7 +75,10 @@ fn frames_come_back_once_each_and_whole() {
                 assert_eq!((nic.refused(), nic.dropped()), (0, 0));
             });
             send_and_receive(&mut host);
-            assert_eq!((host.transmitter().refused(), host.receiver().refused(), host.dropped()), (0, 0, 0));
+            assert_eq!(
+                (host.transmit.host().refused(), host.receive.host().refused(), host.transmit.dropped()),
+                (0, 0, 0)
+            );
         });
     }
 }
@@ -87,18 +90,18 @@ fn send_and_receive<C: Core>(host: &mut NicHost<C>) {
     contents.of(0, &mut frame);
     while received < FRAMES {
         let mut progress = false;
-        if sent < FRAMES && host.try_transmit(&frame).expect("it fits") {
+        if sent < FRAMES && host.transmit.try_transmit(&frame).expect("it fits") {
             sent += 1;
             contents.of(sent, &mut frame);
             progress = true;
         }
-        if let Some(length) = host.receive(&mut into) {
+        if let Some(length) = host.receive.receive(&mut into) {
             assert!(contents.is(received, &into[..length]), "frame {received} of {length} bytes");
             received += 1;
             progress = true;
         }
         if !progress {
-            pause(host.core(), &mut round);
+            pause(host.transmit.host().core(), &mut round);
         }
     }
 }
