@@ -3,26 +3,29 @@
 mod common;
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 use common::{conic, is_positive, json};
 
-/// Machines with one core can measure nothing; there the refusal is what is tested.
-fn can_measure() -> bool {
+/// Two programs that measure on the same two cores at once take turns of the scheduler, and some exchange nothing at all.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+/// The right to measure. Machines with one core can measure nothing; there the refusal is what is tested.
+fn can_measure() -> Option<MutexGuard<'static, ()>> {
     if conic_native::cores().len() >= 2 {
-        return true;
+        // A test that failed while it measured has nothing half done.
+        return Some(MEASURING.lock().unwrap_or_else(PoisonError::into_inner));
     }
     assert!(json("bench loopback --json", 1)["error"].is_string());
     eprintln!("skipped: this process may use one core only");
-    false
+    None
 }
 
 #[test]
 fn loopback_prints_what_it_promises_over_each_interface() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     for interface in ["ccnic", "ring", "cachable-queue", "fastforward", "pio"] {
         let report = json(&format!("bench loopback --interface {interface} --duration 50ms --json"), 0);
         assert_eq!(report["interface"], interface);
@@ -42,9 +45,7 @@ fn loopback_prints_what_it_promises_over_each_interface() {
 
 #[test]
 fn every_size_of_packet_and_several_queues_come_back_whole() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     for more in [
         "--packet-size 60",
         "--packet-size 9600 --window 32",
@@ -62,9 +63,7 @@ fn every_size_of_packet_and_several_queues_come_back_whole() {
 
 #[test]
 fn limits_print_what_they_promise() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     let report = json("bench limits --duration 20ms --json", 0);
     for key in [
         "one_line_round_trip_ns",
@@ -116,9 +115,7 @@ fn peers_say_what_is_missing_and_how_to_get_it() {
 
 #[test]
 fn the_tour_prints_everything_and_draws_it() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let svg = directory.path().join("charts").join("bench.svg");
     let report = json(&format!("bench --quick --json --svg {}", svg.display()), 0);
@@ -132,9 +129,7 @@ fn the_tour_prints_everything_and_draws_it() {
 
 #[test]
 fn a_line_pair_stands_beside_one_lines_round_trip() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     let report = json("bench pio --duration 20ms --json", 0);
     for key in ["one_line_round_trip_ns", "line_pair_ns", "line_pair_ratio", "fastforward_ns"] {
         is_positive(&report[key], key);
@@ -144,9 +139,7 @@ fn a_line_pair_stands_beside_one_lines_round_trip() {
 
 #[test]
 fn a_function_is_called_with_one_size_or_with_all() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     for (function, bytes, response) in [("echo", 56, 56), ("bloom", 1000, 512), ("checksum", 65_536, 2)] {
         let report = json(&format!("invoke --function {function} --bytes {bytes} --duration 5ms --json"), 0);
         assert_eq!([&report["function"], &report["device"]], [function, "played by a core"]);

@@ -242,7 +242,8 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
         let mut count = 0;
         loop {
             if !self.waiting {
-                if count == room as usize {
+                // One that had waited may have gone where there is room for none.
+                if count >= room as usize {
                     return count;
                 }
                 let sequence = self.account.sent;

@@ -15,8 +15,8 @@ mod interfaces;
 
 use interfaces::{CachableQueues, CcNic, FastForwardQueues, LinePairs, Link, Ring, Traffic, Turn};
 
-/// How long an application waits at the end for what is still in flight.
-const DRAIN: Time = Time::from_nanoseconds(200_000_000);
+/// How long an application waits at the end for what is still in flight: many turns of a busy machine.
+const DRAIN: Time = Time::from_nanoseconds(2_000_000_000);
 
 /// Rounds between two looks at the clock, or at the flag that stops them.
 const BETWEEN_LOOKS: usize = 64;

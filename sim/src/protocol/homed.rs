@@ -22,10 +22,13 @@
 //! | race | what happens |
 //! |---|---|
 //! | a recall meets the line's own request, and the cache has no copy | the recall waits for the grant, and takes the line after its first use. A home that withholds that grant until the recall is answered stops for ever |
-//! | a recall meets a request to write a shared copy | the copy goes at once, and the answer says so; the grant must bring data |
+//! | a recall meets a request to write a shared copy | it may have overtaken the grant, or the home may not know of the request: the copy goes at once, the answer is that there is none, and after the grant's first use the line is given up. A home that knows of the request takes that answer for the end of the recall, one that has granted it waits for the victim |
 //! | a recall crosses a victim | the cache says that it has nothing; the home waits for the victim too, whichever is first |
 //! | a request overtakes the victim before it | the home waits for the victim before the device hears of the request |
-//! | a request meets a recall | it waits until the recall is done and the line is unlocked |
+//! | a request meets a recall | it waits until the recall is done and the line is unlocked. If the recall also finds the cache waiting for that request, both wait for ever: a home must not recall what the cache may just have given up and asked for again (the line pair's protocol does not, see its forbidden moves) |
+
+#[cfg(test)]
+mod explore;
 
 /// A copy in the CPU's cache. `Ord` is by what it permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,8 +87,8 @@ pub struct Cached {
     pub copy: Copy,
     /// What it has asked for: `Some(true)` to write.
     pub asked: Option<bool>,
-    /// A recall waits for the grant.
-    pub recall_waits: bool,
+    /// A recall came before the grant that it, perhaps, is about: `Some(true)` if it was answered.
+    pub recall: Option<bool>,
 }
 
 /// How an access went.
@@ -132,18 +135,22 @@ impl Cached {
         self.copy = if exclusive { Copy::Exclusive } else { Copy::Shared };
     }
 
-    /// Answers a recall that waited for the grant, after the access that waited for it too.
+    /// Gives the line up for a recall that came before the grant, after the access that waited for the grant.
     pub fn settle(&mut self) -> Option<ToHome> {
-        (std::mem::take(&mut self.recall_waits)).then(|| self.give_up())
+        match self.recall.take()? {
+            false => Some(self.give_up()),
+            true => Some(self.evict()),
+        }
     }
 
     /// Takes a recall, and answers it unless it has to wait.
     pub fn recalled(&mut self) -> Option<ToHome> {
-        if self.asked.is_some() && self.copy == Copy::Invalid {
-            self.recall_waits = true;
-            return None;
+        if self.asked.is_none() {
+            return Some(self.give_up());
         }
-        Some(self.give_up())
+        let had = std::mem::take(&mut self.copy);
+        self.recall = Some(had != Copy::Invalid);
+        (had != Copy::Invalid).then_some(ToHome::Recalled { found: false, dirty: false })
     }
 
     fn give_up(&mut self) -> ToHome {
@@ -214,23 +221,37 @@ impl Entry {
         let mut heard = Heard::default();
         match message {
             ToHome::Request { .. } if self.waiting.is_some() || self.open.is_some() => return Err(unexpected),
-            ToHome::Request { write, has_copy } => self.waiting = Some((write, has_copy)),
+            ToHome::Request { write, has_copy } => {
+                self.waiting = Some((write, has_copy));
+                if self.recall == Recall::AwaitsVictim && self.gave_up_shared() {
+                    heard.recalled = self.recall_is_done();
+                }
+            }
             ToHome::Victim { .. } if self.granted.is_none() => return Err(unexpected),
             ToHome::Victim { .. } => {
                 (self.granted, heard.evicted) = (None, true);
                 if self.recall == Recall::AwaitsVictim {
-                    (self.recall, heard.recalled) = (Recall::Locked, true);
+                    heard.recalled = self.recall_is_done();
                 }
             }
             ToHome::Recalled { .. } if self.recall != Recall::Sent => return Err(unexpected),
-            ToHome::Recalled { found: false, .. } if self.granted.is_some() => self.recall = Recall::AwaitsVictim,
-            ToHome::Recalled { .. } => {
-                self.granted = None;
-                (self.recall, heard.recalled) = (Recall::Locked, true);
+            ToHome::Recalled { found: false, .. } if self.granted.is_some() && !self.gave_up_shared() => {
+                self.recall = Recall::AwaitsVictim;
             }
+            ToHome::Recalled { .. } => heard.recalled = self.recall_is_done(),
         }
         heard.request = self.next_request();
         Ok(heard)
+    }
+
+    /// Whether a cache that had nothing for a recall had a shared copy until then, which it wants to write.
+    fn gave_up_shared(&self) -> bool {
+        self.granted == Some(false) && (self.open.is_some() || matches!(self.waiting, Some((_, true))))
+    }
+
+    fn recall_is_done(&mut self) -> bool {
+        (self.granted, self.recall) = (None, Recall::Locked);
+        true
     }
 
     /// A request that need wait no longer.
@@ -245,7 +266,8 @@ impl Entry {
         self.open
     }
 
-    /// Answers the request that the device heard of. One to write must be answered exclusive.
+    /// Answers the request that the device heard of, when no recall is under way and the line is not locked. One to write must be
+    /// answered exclusive.
     pub fn answer(&mut self, exclusive: bool) -> ToCache {
         self.open = None;
         self.granted = Some(exclusive);
