@@ -9,12 +9,14 @@
 //! | `state.rs` | the machine's state |
 //! | `step.rs` | what may happen next, and what follows |
 //! | `search.rs` | the search, what holds in every state, and whether every exchange ends |
+//! | `walk.rs` | random runs of machines that are too large for that |
 //! | `mutation.rs` | mistakes to plant, each of which the search must find |
 
 mod mutation;
 mod search;
 mod state;
 mod step;
+mod walk;
 
 use conic_interface::pio::protocol::{Plan, Recalls};
 use mutation::Mutation;
@@ -89,6 +91,23 @@ fn groups_of_lines_with_prefetches_in_any_order() {
     explored(&setting(Variant::Invoke { request: 2, response: 1 }, true), 75_000);
     for (request, response, states) in [(2, 2, 26_423), (1, 2, 26_334), (3, 3, 254_027)] {
         explored(&Setting { evictions: false, ..setting(Variant::Invoke { request, response }, true) }, states);
+    }
+}
+
+#[test]
+fn random_runs_of_larger_machines_lose_nothing() {
+    // A million each in an optimised build.
+    let exchanges = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+    let groups = setting(Variant::Invoke { request: 3, response: 3 }, true);
+    let mixed = setting(Variant::Invoke { request: 2, response: 3 }, false);
+    let transmit = setting(Variant::Transmit, false);
+    let transmit = Setting { plan: Plan { overflow: 4, ..transmit.plan }, ..transmit };
+    let receive = Setting { prefetch: Prefetch::AfterControl, ..setting(Variant::Receive, true) };
+    let receive = Setting { plan: Plan { overflow: 4, ..receive.plan }, ..receive };
+    for (seed, setting) in (1..).zip([groups, mixed, transmit, receive]) {
+        let walked = walk::walk(&setting, seed, exchanges).unwrap_or_else(|fault| panic!("{setting:?}\n{fault}"));
+        println!("{:?}: {exchanges} exchanges, {walked:?}", setting.variant);
+        assert!(walked.evictions > exchanges / 2 && walked.time_outs > exchanges / 20, "{walked:?}");
     }
 }
 

@@ -88,7 +88,7 @@ pub fn explore(setting: &Setting, mutation: Mutation) -> Result<Explored, String
 }
 
 /// What holds in every state.
-fn check(setting: &Setting, state: &State) -> Result<(), String> {
+pub fn check(setting: &Setting, state: &State) -> Result<(), String> {
     let held = |line: u16| state.cached[usize::from(line)].copy != Copy::Invalid;
     for index in 0..setting.plan.group {
         let [a, b] = [0, 1].map(|group| setting.plan.line(group, index));
