@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`simulation`] | a run: agents with their programs on a machine |
 //! | [`core`], [`device`] | the two faces of the seam, as a program sees them |
+//! | [`eci`] | another machine: cores that share a cache, and a device that is home to coherent lines |
 //! | [`engine`] | events in total order |
 //! | [`protocol`] | the coherence protocol as pure functions, and their exhaustive exploration |
 //! | [`machine`] | cores, caches, home agents: what the protocol's messages take |
@@ -15,6 +16,7 @@
 pub mod core;
 pub mod credits;
 pub mod device;
+pub mod eci;
 pub mod engine;
 mod fiber;
 pub mod link;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use conic_fabric::{Layout, Time};
+use conic_fabric::{Address, Layout, Time};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
@@ -34,6 +34,13 @@ pub enum Failure {
     Deadlock(Vec<String>),
     /// The run went on past the limit that was set.
     TimeLimit(Time),
+    /// A device withheld the answer to a request for longer than the CPU's cache waits.
+    NoAnswer {
+        /// The line that was asked for.
+        line: Address,
+        /// For how long.
+        waited: Time,
+    },
 }
 
 impl fmt::Display for Failure {
@@ -41,6 +48,9 @@ impl fmt::Display for Failure {
         match self {
             Failure::Deadlock(who) => write!(f, "nothing can happen any more, and programs wait: {}", who.join("; ")),
             Failure::TimeLimit(limit) => write!(f, "the programs have not ended after {limit} of simulated time"),
+            Failure::NoAnswer { line, waited } => {
+                write!(f, "the request for the line at {line} had no answer after {waited}: the CPU faults")
+            }
         }
     }
 }

@@ -1,0 +1,149 @@
+//! The device's side: its directory controller, and what its logic hears of.
+
+use conic_fabric::{Arrival, Ask, Grant, ReadTag};
+
+use super::machine::{Data, DirectoryWork, Event, Machine, RecallState, Wait, What};
+use super::placement;
+use crate::protocol::homed::{Heard, ToHome};
+
+/// From the link to the device's logic, and back.
+const IN: usize = 0;
+const OUT: usize = 1;
+
+impl Machine {
+    /// When a message that enters a slice now has passed it.
+    fn pass(&mut self, unit: u32, direction: usize, carries_line: bool) -> u64 {
+        let p = &self.parameters.directory;
+        let slice = placement::slice_of(p, unit.into());
+        let begins = self.slices[slice][direction].max(self.now);
+        self.slices[slice][direction] = begins + if carries_line { p.line_time } else { p.header_time };
+        begins + p.pass
+    }
+
+    /// A message has come over the link. A request waits here for a slot; what ends a transaction does not.
+    pub(super) fn into_directory(&mut self, key: u32) {
+        let message = self.messages[key as usize];
+        if let What::ToHome(ToHome::Request { .. }) = message.what {
+            let at = self.directory_unit_of(message.unit);
+            if let Some(work) = self.directory_units.begin(at, DirectoryWork::Request(key)) {
+                self.begin_directory_work(work);
+            }
+        } else {
+            let passed = self.pass(message.unit, IN, message.data.is_some());
+            self.at(passed, Event::Passed(key));
+        }
+    }
+
+    fn begin_directory_work(&mut self, work: DirectoryWork) {
+        match work {
+            DirectoryWork::Request(key) => {
+                let message = self.messages[key as usize];
+                let mut passed = self.pass(message.unit, IN, false);
+                let upgrade = matches!(message.what, What::ToHome(ToHome::Request { has_copy: true, .. }));
+                if upgrade && self.parameters.directory.invalidates_own_copy {
+                    passed += 2 * self.parameters.directory.pass;
+                }
+                self.at(passed, Event::Passed(key));
+            }
+            DirectoryWork::Recall(unit) => {
+                let recall = self.entries[unit as usize].recall();
+                let passed = self.pass(unit, OUT, false);
+                self.send_at(passed, unit, What::ToCache(recall), None);
+            }
+        }
+    }
+
+    fn end_directory_work(&mut self, unit: u32) {
+        let at = self.directory_unit_of(unit);
+        if let Some(next) = self.directory_units.end(at) {
+            self.begin_directory_work(next);
+        }
+    }
+
+    /// A message reaches the line's entry.
+    pub(super) fn passed(&mut self, key: u32) {
+        let message = self.messages.remove(key as usize);
+        let What::ToHome(told) = message.what else { unreachable!("messages to the cache go there") };
+        if let Some(data) = message.data {
+            self.own[message.unit as usize] = data;
+        }
+        let heard = self.entries[message.unit as usize].handle(told);
+        let heard = heard.unwrap_or_else(|unexpected| panic!("the cache broke the protocol: {unexpected}"));
+        self.hears(message.unit, heard, message.data.is_some());
+    }
+
+    fn hears(&mut self, unit: u32, heard: Heard, changed: bool) {
+        if heard.evicted {
+            self.arrive(unit, Ask::Evicted { changed });
+        }
+        if heard.recalled || (heard.evicted && changed) {
+            let tag = self.recall_of.get(&unit).copied();
+            if let Some(state) = tag.and_then(|tag| self.recalls.get_mut(&tag)) {
+                state.changed |= changed;
+                state.done |= heard.recalled;
+            }
+            self.tell_device();
+        }
+        self.requested(unit, heard.request);
+    }
+
+    fn requested(&mut self, unit: u32, request: Option<bool>) {
+        if let Some(write) = request {
+            self.arrive(unit, if write { Ask::Exclusive } else { Ask::Shared });
+        }
+    }
+
+    fn arrive(&mut self, unit: u32, ask: Ask) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let line = self.address_of(unit);
+        self.arrivals.push_back(Arrival { line, ask, id });
+        self.tell_device();
+    }
+
+    fn tell_device(&mut self) {
+        self.news = true;
+        if let Some(agent) = self.device
+            && self.agents[agent].wait == Wait::Message
+        {
+            self.resume_at(agent, self.now);
+        }
+    }
+
+    /// The device answers a request.
+    pub(super) fn answer(&mut self, unit: u32, grant: Grant) {
+        let entry = &mut self.entries[unit as usize];
+        let write = entry.open.unwrap_or_else(|| panic!("nobody waits for an answer to line {unit}"));
+        assert!(!write || grant == Grant::Exclusive, "a store needs line {unit} Exclusive");
+        let answer = entry.answer(grant == Grant::Exclusive);
+        let data: Data = self.own[unit as usize];
+        let passed = self.pass(unit, OUT, true);
+        self.send_at(passed, unit, What::ToCache(answer), Some(data));
+        self.end_directory_work(unit);
+    }
+
+    /// The device begins to recall a line.
+    pub(super) fn start_recall(&mut self, unit: u32) -> ReadTag {
+        let tag = self.next_id;
+        self.next_id += 1;
+        let before = self.recall_of.insert(unit, tag);
+        assert!(before.is_none(), "line {unit} is being recalled already");
+        self.recalls.insert(tag, RecallState { unit, ..RecallState::default() });
+        let at = self.directory_unit_of(unit);
+        if let Some(work) = self.directory_units.begin(at, DirectoryWork::Recall(unit)) {
+            self.begin_directory_work(work);
+        }
+        ReadTag(tag)
+    }
+
+    /// The device takes the end of a recall, which is done, and unlocks the line; whether the cache had changed it.
+    pub(super) fn finish_recall(&mut self, tag: u64) -> bool {
+        let state = self.recalls.remove(&tag).unwrap_or_else(|| panic!("recall {tag} is not in flight"));
+        let unit = state.unit;
+        self.recall_of.remove(&unit);
+        let request = self.entries[unit as usize].unlock();
+        self.requested(unit, request);
+        self.end_directory_work(unit);
+        state.changed
+    }
+}

@@ -1,0 +1,409 @@
+//! The machine's state, and its events in order.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use conic_fabric::{Address, Arrival, Home, Layout, MemoryType};
+use slab::Slab;
+
+use super::core_state::CoreState;
+use super::parameters::EciParameters;
+use super::placement;
+use super::units::Units;
+use crate::engine::{EventQueue, Key};
+use crate::link::{Direction, LinkCounters, mix};
+use crate::protocol::homed::{Cached, Entry, ToCache, ToHome};
+use crate::simulation::Failure;
+
+/// Bytes of a line of this machine.
+pub const UNIT_BYTES: u64 = 128;
+/// 64-bit words of one.
+pub(super) const UNIT_WORDS: usize = 16;
+
+/// A line's contents.
+pub(super) type Data = [u64; UNIT_WORDS];
+
+/// What a run does besides what its programs ask for, from a seed: what a correct program must bear.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disturbances {
+    /// The seed.
+    pub seed: u64,
+    /// How often, in thousandths, the cache gives up a line of its own accord at an access or a message.
+    pub evictions_permille: u32,
+    /// How often, in thousandths, a prefetch is dropped.
+    pub dropped_prefetches_permille: u32,
+    /// By how much at most a prefetch is late, in picoseconds.
+    pub prefetch_delay: u64,
+    /// By how much at most a message is late, in picoseconds: so they overtake each other.
+    pub message_delay: u64,
+}
+
+/// What an agent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A point in time.
+    Time,
+    /// A line that it loads, or changes atomically.
+    Line(u64),
+    /// Its stores.
+    Stores,
+    /// One of its prefetches.
+    Prefetch,
+    /// A message, or a recall that is done.
+    Message,
+    /// Nothing: its program has ended.
+    Ended,
+}
+
+/// An agent: a core, or the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agent {
+    pub(super) wait: Wait,
+    /// Which wait it is, so that a wake-up for an earlier one is told apart.
+    pub(super) epoch: u32,
+}
+
+/// A message's contents.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    ToHome(ToHome),
+    ToCache(ToCache),
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) unit: u32,
+    pub(super) what: What,
+    /// The line, where the message carries it.
+    pub(super) data: Option<Data>,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    Resume(u16, u32),
+    /// A message is ready for its link.
+    Departs(u32),
+    Arrives(u32),
+    /// The directory has passed a message on to the device's side, or the device's message on to the link.
+    Passed(u32),
+    Drain(u16),
+    Prefetch(u16, u32),
+    AnswerRecall(u32),
+    /// The oldest request may have waited too long.
+    Watch,
+}
+
+/// A transaction that waits for a slot of the CPU's cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CacheWork {
+    Request(u32, ToHome),
+    Recall(u32),
+}
+
+/// A transaction that waits for a slot of the directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DirectoryWork {
+    Request(u32),
+    Recall(u32),
+}
+
+/// A recall of the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RecallState {
+    pub(super) unit: u32,
+    pub(super) changed: bool,
+    pub(super) done: bool,
+}
+
+/// What crossed the links, by message, and what the caches did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages by kind, in the terms of [`crate::protocol::homed`]: `request`, `upgrade`, `victim`, `victim with data`,
+    /// `recalled`, `recalled with data`, `grant`, `recall`.
+    pub messages: BTreeMap<&'static str, u64>,
+    /// Loads that hit a first-level cache.
+    pub l1_hits: u64,
+    /// Loads that found their line in the second level.
+    pub l2_hits: u64,
+    /// Lines that the cache gave up of its own accord.
+    pub evictions: u64,
+}
+
+/// Who waits for a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    Load(u16),
+    Prefetch(u16),
+    Store(u16),
+    Combined(u16),
+}
+
+/// A line in the CPU's second-level cache.
+#[derive(Clone, Debug)]
+pub(super) struct CacheUnit {
+    pub(super) cached: Cached,
+    pub(super) data: Data,
+    pub(super) waiters: Vec<Waiter>,
+    /// When it was asked for.
+    pub(super) asked: u64,
+    /// A recall holds a transaction slot.
+    pub(super) recall_holds: bool,
+}
+
+/// A CPU and a device, and everything between them.
+pub struct Machine {
+    pub(super) parameters: EciParameters,
+    pub(super) disturbances: Disturbances,
+    random: u64,
+    pub(super) now: u64,
+    pub(super) limit: u64,
+    queue: EventQueue<Event>,
+    sequence: u64,
+    pub(super) agents: Vec<Agent>,
+    pub(super) cores: Vec<CoreState>,
+    pub(super) cache: Vec<CacheUnit>,
+    pub(super) cache_units: Units<CacheWork>,
+    pub(super) messages: Slab<Message>,
+    to_home: Direction,
+    to_cache: Direction,
+    pub(super) entries: Vec<Entry>,
+    /// The device's copies.
+    pub(super) own: Vec<Data>,
+    pub(super) directory_units: Units<DirectoryWork>,
+    /// Until when each slice is occupied by messages to the device, and from it.
+    pub(super) slices: [[u64; 2]; 2],
+    pub(super) arrivals: VecDeque<Arrival>,
+    pub(super) recalls: BTreeMap<u64, RecallState>,
+    /// The recall of each line.
+    pub(super) recall_of: BTreeMap<u32, u64>,
+    pub(super) next_id: u64,
+    /// The device's agent, and whether it has not heard of something.
+    pub(super) device: Option<usize>,
+    pub(super) news: bool,
+    pub(super) watching: bool,
+    pub(super) fault: Option<Failure>,
+    /// What has been counted.
+    pub counters: Counters,
+}
+
+impl Machine {
+    pub(super) fn new(parameters: &EciParameters, layout: &Layout, disturbances: Disturbances) -> Machine {
+        for segment in layout.segments() {
+            let homed = segment.home == Home::Nic && segment.memory == MemoryType::WriteBack;
+            assert!(
+                homed,
+                "{}: this machine models coherent lines whose home is the device, and no others",
+                segment.name
+            );
+        }
+        let units = layout.bytes().div_ceil(UNIT_BYTES) as usize;
+        let p = parameters;
+        assert!(units < u32::MAX as usize, "a region of {units} lines is too large");
+        let empty = CacheUnit {
+            cached: Cached::default(),
+            data: [0; UNIT_WORDS],
+            waiters: Vec::new(),
+            asked: 0,
+            recall_holds: false,
+        };
+        Machine {
+            parameters: p.clone(),
+            disturbances,
+            random: mix(disturbances.seed ^ 0x5851_f42d_4c95_7f2d),
+            now: 0,
+            limit: u64::MAX,
+            queue: EventQueue::default(),
+            sequence: 0,
+            agents: Vec::new(),
+            cores: Vec::new(),
+            cache: vec![empty; units],
+            cache_units: Units::new(p.cache.transaction_units as usize, p.cache.unit_transactions),
+            messages: Slab::new(),
+            to_home: Direction::new(&p.link.wires()),
+            to_cache: Direction::new(&p.link.wires()),
+            entries: vec![Entry::default(); units],
+            own: vec![[0; UNIT_WORDS]; units],
+            directory_units: Units::new((p.directory.slices * p.directory.units) as usize, p.directory.transactions),
+            slices: [[0; 2]; 2],
+            arrivals: VecDeque::new(),
+            recalls: BTreeMap::new(),
+            recall_of: BTreeMap::new(),
+            next_id: 0,
+            device: None,
+            news: false,
+            watching: false,
+            fault: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// What the links carried: to the home, and to the cache.
+    pub fn link_counters(&self) -> [LinkCounters; 2] {
+        [self.to_home.counters(), self.to_cache.counters()]
+    }
+
+    /// A number that looks random, below `bound`.
+    pub(super) fn draw(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.random) % bound.max(1)
+    }
+
+    /// Whether something that happens so often happens now. Draws nothing where it never does.
+    pub(super) fn happens(&mut self, permille: u32) -> bool {
+        permille > 0 && self.draw(1000) < u64::from(permille)
+    }
+
+    pub(super) fn at(&mut self, time: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.push(Key::new(time.max(self.now), 0, self.sequence), event);
+    }
+
+    pub(super) fn wait_for(&mut self, agent: usize, wait: Wait) {
+        self.agents[agent].wait = wait;
+        self.agents[agent].epoch = self.agents[agent].epoch.wrapping_add(1);
+    }
+
+    /// Lets an agent go on at a time, unless it waits for something else by then.
+    pub(super) fn resume_at(&mut self, agent: usize, time: u64) {
+        let epoch = self.agents[agent].epoch;
+        self.at(time, Event::Resume(agent as u16, epoch));
+    }
+
+    /// Lets events happen until an agent can go on; none if nothing happens any more, or there is a fault.
+    pub(super) fn next_ready(&mut self) -> Option<usize> {
+        while self.fault.is_none() {
+            let (key, event) = self.queue.pop()?;
+            self.now = key.time;
+            match event {
+                Event::Resume(agent, epoch) if self.agents[usize::from(agent)].epoch == epoch => {
+                    return Some(agent.into());
+                }
+                Event::Resume(..) => {}
+                Event::Departs(message) => self.departs(message),
+                Event::Arrives(message) => self.arrives(message),
+                Event::Passed(message) => self.passed(message),
+                Event::Drain(core) => self.drain(core),
+                Event::Prefetch(core, unit) => self.prefetch_arrived(core, unit),
+                Event::AnswerRecall(unit) => self.answer_recall(unit),
+                Event::Watch => self.watch(),
+            }
+        }
+        None
+    }
+
+    /// Puts a message on its way at a time.
+    pub(super) fn send_at(&mut self, time: u64, unit: u32, what: What, data: Option<Data>) {
+        let message = self.messages.insert(Message { unit, what, data }) as u32;
+        self.at(time, Event::Departs(message));
+    }
+
+    fn departs(&mut self, key: u32) {
+        let message = self.messages[key as usize];
+        let kind = kind_of(&message);
+        *self.counters.messages.entry(kind).or_insert(0) += 1;
+        let link = match message.what {
+            What::ToHome(_) => &mut self.to_home,
+            What::ToCache(_) => &mut self.to_cache,
+        };
+        let line = u64::from(message.unit);
+        let there = match message.data {
+            Some(_) => link.send_data(line, self.now),
+            None => link.send_header(line, self.now),
+        };
+        let late = if self.disturbances.message_delay > 0 { self.draw(self.disturbances.message_delay) } else { 0 };
+        self.at(there + late, Event::Arrives(key));
+    }
+
+    fn arrives(&mut self, key: u32) {
+        let message = self.messages[key as usize];
+        match message.what {
+            What::ToCache(_) => {
+                self.messages.remove(key as usize);
+                self.to_cache_arrived(message);
+            }
+            What::ToHome(_) => self.into_directory(key),
+        }
+    }
+
+    pub(super) fn address_of(&self, unit: u32) -> Address {
+        Address(u64::from(unit) * UNIT_BYTES)
+    }
+
+    pub(super) fn transaction_unit_of(&self, unit: u32) -> usize {
+        placement::transaction_unit_of(&self.parameters.cache, unit.into())
+    }
+
+    pub(super) fn directory_unit_of(&self, unit: u32) -> usize {
+        placement::directory_unit_of(&self.parameters.directory, unit.into())
+    }
+
+    /// Says whose wait has no end: the transactions that wait for a slot, with their units.
+    pub(super) fn stuck(&self) -> Vec<String> {
+        let address = |unit: u32| self.address_of(unit);
+        let cache = self.cache_units.waiting().map(|(at, work)| match work {
+            CacheWork::Request(unit, _) => {
+                format!("the request for the line at {} for transaction unit {at}", address(*unit))
+            }
+            CacheWork::Recall(unit) => {
+                format!("the recall of the line at {} for transaction unit {at}", address(*unit))
+            }
+        });
+        let directory = self.directory_units.waiting().map(|(at, work)| match work {
+            DirectoryWork::Request(key) => {
+                let unit = self.messages[*key as usize].unit;
+                format!("the request for the line at {} for directory unit {at}", address(unit))
+            }
+            DirectoryWork::Recall(unit) => {
+                format!("the recall of the line at {} for directory unit {at}", address(*unit))
+            }
+        });
+        cache.chain(directory).collect()
+    }
+
+    /// Begins to look after requests that wait too long.
+    pub(super) fn begin_watch(&mut self) {
+        if !std::mem::replace(&mut self.watching, true) {
+            self.at(self.now + self.parameters.cache.patience, Event::Watch);
+        }
+    }
+
+    fn watch(&mut self) {
+        let asked = self.cache.iter().zip(0_u32..).filter(|(unit, _)| unit.cached.asked.is_some());
+        let Some((asked, unit)) = asked.map(|(unit, number)| (unit.asked, number)).min() else {
+            self.watching = false;
+            return;
+        };
+        let deadline = asked + self.parameters.cache.patience;
+        if self.now < deadline {
+            return self.at(deadline, Event::Watch);
+        }
+        let stuck = self.stuck();
+        self.fault = Some(if stuck.is_empty() {
+            Failure::NoAnswer {
+                line: self.address_of(unit),
+                waited: conic_fabric::Time::from_picoseconds(self.now - asked),
+            }
+        } else {
+            Failure::Deadlock(stuck)
+        });
+    }
+}
+
+fn kind_of(message: &Message) -> &'static str {
+    match (message.what, message.data.is_some()) {
+        (What::ToHome(ToHome::Request { has_copy: false, .. }), _) => "request",
+        (What::ToHome(ToHome::Request { has_copy: true, .. }), _) => "upgrade",
+        (What::ToHome(ToHome::Victim { .. }), false) => "victim",
+        (What::ToHome(ToHome::Victim { .. }), true) => "victim with data",
+        (What::ToHome(ToHome::Recalled { .. }), false) => "recalled",
+        (What::ToHome(ToHome::Recalled { .. }), true) => "recalled with data",
+        (What::ToCache(ToCache::Grant { .. }), _) => "grant",
+        (What::ToCache(ToCache::Recall), _) => "recall",
+    }
+}

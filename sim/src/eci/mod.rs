@@ -1,0 +1,42 @@
+//! A CPU whose cores share a cache, and a device that is home to coherent lines, over ECI: Enzian, the machine of "Rethinking
+//! Programmed I/O for Fast Devices, Cheap Cores, and Coherent Interconnects" (sections 3 and 4).
+//!
+//! | module | what |
+//! |---|---|
+//! | [`simulation`] | a run: cores and a device with their programs |
+//! | [`core`], [`device`] | the two faces of the seam |
+//! | [`machine`] | state and events |
+//! | `cache.rs`, `core_state.rs` | the CPU's side: second-level cache with its transaction units, first levels, stores |
+//! | `directory.rs` | the device's side: directory controller with its slices and units |
+//! | [`placement`] | which unit handles a line |
+//! | [`units`] | units that handle a few transactions at a time |
+//! | [`parameters`] | what the machine is made of |
+//!
+//! What a line's cache and directory do is [`crate::protocol::homed`], the functions that the exploration runs; events, link
+//! serialisation and platform files are the x86 machine's.
+//!
+//! # What it leaves out
+//!
+//! The CPU's own memory, and with it the second level's capacity: all lines are homed at the device, and far fewer than 16 MiB
+//! of them. Messages wait for nothing on a link but the wire (no credits). Hardware prefetchers. An instruction is an access or
+//! time that the program says ([`conic_fabric::Core::work`]).
+
+mod cache;
+pub mod core;
+mod core_state;
+pub mod device;
+mod directory;
+mod fiber;
+pub mod machine;
+pub mod parameters;
+pub mod placement;
+pub mod simulation;
+#[cfg(test)]
+mod tests;
+pub mod units;
+
+pub use core::EciCore;
+pub use device::EciDevice;
+pub use machine::{Counters, Disturbances, Machine, UNIT_BYTES};
+pub use parameters::EciParameters;
+pub use simulation::EciSimulation;

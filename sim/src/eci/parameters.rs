@@ -1,0 +1,133 @@
+//! What such a machine is made of: every value that a mechanism of this room reads.
+//!
+//! The values come from a platform file, where each has its provenance. Times are integer picoseconds, capacities are bytes.
+
+use crate::parameters::InterconnectParameters;
+
+/// A CPU and a device that is home to lines which the CPU caches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EciParameters {
+    /// The platform's name, as in `platforms/NAME.toml`.
+    pub name: String,
+    /// The CPU's cores.
+    pub core: EciCoreParameters,
+    /// Their first-level caches, and the second-level cache that they share.
+    pub cache: EciCacheParameters,
+    /// The links between the CPU and the device.
+    pub link: EciLinkParameters,
+    /// The directory controller of the device.
+    pub directory: EciDirectoryParameters,
+    /// The device's own logic.
+    pub device: EciDeviceParameters,
+}
+
+/// A core that executes in order: a load that misses stops it, stores and prefetches do not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EciCoreParameters {
+    /// Cores.
+    pub cores: u32,
+    /// Clock, in megahertz.
+    pub frequency_megahertz: u32,
+    /// Cycles that a load, store or prefetch takes to issue.
+    pub issue_cycles: u32,
+    /// Most bytes of one load or store.
+    pub access_bytes: u32,
+    /// Cycles from a load to its use when it hits the first-level cache.
+    pub l1_hit_cycles: u32,
+    /// Stores, each of at most 64 bytes of one line, that wait until the second-level cache has them.
+    pub store_buffer: u32,
+    /// Prefetches that may be on their way at once; a further one waits.
+    pub prefetches: u32,
+}
+
+/// The caches. The first level is written through, so a line is where the second level has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EciCacheParameters {
+    /// First level, data, of each core.
+    pub l1_bytes: u64,
+    /// Its ways.
+    pub l1_ways: u32,
+    /// From a core, past its first level, to the second level.
+    pub core_to_l2: u64,
+    /// From the second level to a core.
+    pub l2_to_core: u64,
+    /// Between two stores of one core that the second level takes.
+    pub store_interval: u64,
+    /// From a recall's arrival to its answer's departure.
+    pub recall_lookup: u64,
+    /// Transaction units (TADs), over which neighbouring lines are spread.
+    pub transaction_units: u32,
+    /// Transactions that each of them handles at once: requests without an answer, and recalls.
+    pub unit_transactions: u32,
+    /// The longest that a request waits for its answer before the CPU faults.
+    pub patience: u64,
+}
+
+/// The links, side by side, each with two directions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EciLinkParameters {
+    /// Links; a line's messages always take the same one.
+    pub links: u32,
+    /// From one end to the other, besides the time on the wire.
+    pub crossing: u64,
+    /// Bytes of a word, in which messages are counted: one for a message without a line.
+    pub word_bytes: u32,
+    /// Time of a word on the wire of one link.
+    pub word_time: u64,
+    /// Words of a message that carries a line, its header among them.
+    pub line_words: u32,
+}
+
+impl EciLinkParameters {
+    /// The same in the terms of [`crate::link`], where a word is a flit of one slot, so that nothing rides.
+    pub fn wires(&self) -> InterconnectParameters {
+        InterconnectParameters {
+            links: self.links,
+            crossing: self.crossing,
+            flit_time: self.word_time,
+            flit_bytes: self.word_bytes,
+            flit_slots: 1,
+            data_flits: self.line_words,
+            data_slots: self.line_words,
+            header_slots: 1,
+            request_credits: u32::MAX,
+        }
+    }
+}
+
+/// The directory controller: slices, each with units that handle a few transactions at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EciDirectoryParameters {
+    /// Slices; the address hash's lowest bit says which, so there are one or two.
+    pub slices: u32,
+    /// Units of a slice, a power of two of at most 32.
+    pub units: u32,
+    /// Transactions that a unit handles at once: requests that were not answered, and recalls until the line is unlocked.
+    pub transactions: u32,
+    /// A message's way through the controller, from the link to the device's logic or back.
+    pub pass: u64,
+    /// Time for which a message without a line occupies its slice, in each direction.
+    pub header_time: u64,
+    /// The same of a message with a line.
+    pub line_time: u64,
+    /// Whether a request to write a line that was granted shared first takes the device's own shared copy: two more passes.
+    pub invalidates_own_copy: bool,
+}
+
+/// The device's own logic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EciDeviceParameters {
+    /// Its clock's period.
+    pub cycle: u64,
+    /// Cycles that it takes for each message that it hears of, and for each recall that is done.
+    pub message_cycles: u32,
+    /// How often at least it looks at its timers.
+    pub timer_resolution: u64,
+}
+
+impl EciCoreParameters {
+    /// The time of some cycles, in picoseconds, rounded to the nearest.
+    pub fn cycles(&self, cycles: u64) -> u64 {
+        (cycles * 1_000_000 + u64::from(self.frequency_megahertz) / 2) / u64::from(self.frequency_megahertz)
+    }
+}
