@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use conic_chart::{Cell, Column, Table, TerminalStyle};
-use conic_sim::platform::{Entry, Platform, PlatformError, Source, Value};
+use conic_sim::eci::EciParameters;
+use conic_sim::platform::{ECI, Entry, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of};
 use serde::Serialize;
 use serde_json::json;
 
@@ -99,22 +100,50 @@ fn finish(result: Result<String, PlatformError>, as_json: bool) -> ExitCode {
 }
 
 fn listing(as_json: bool) -> Result<String, PlatformError> {
-    let platforms: Vec<Platform> = Platform::names().map(Platform::load).collect::<Result<_, _>>()?;
+    let sockets: Vec<Platform> = Platform::names().map(Platform::load).collect::<Result<_, _>>()?;
+    let eci: Vec<Platform<EciParameters>> = names_of(ECI).map(Platform::load_as).collect::<Result<_, _>>()?;
+    let items: Vec<Item> = sockets.iter().map(Item::of).chain(eci.iter().map(Item::of)).collect();
     if as_json {
-        let item = |platform: &Platform| json!({ "name": platform.name(), "description": platform.description() });
-        return Ok(format!("{}\n", json!(platforms.iter().map(item).collect::<Vec<_>>())));
+        let item = |item: &Item| json!({ "name": item.name, "description": item.description });
+        return Ok(format!("{}\n", json!(items.iter().map(item).collect::<Vec<_>>())));
     }
     let mut table =
         Table::new([Column::text("name"), Column::text("machine"), right("values", ""), right("guesses", "")]);
-    for platform in &platforms {
-        let (values, guesses) = (platform.entries().count() as u64, platform.guesses().count() as u64);
-        table.row([platform.name().into(), platform.description().into(), values.into(), guesses.into()]);
+    for Item { name, description, values, guesses } in &items {
+        table.row([name.as_str().into(), description.as_str().into(), (*values).into(), (*guesses).into()]);
     }
     Ok(table.draw(STYLE))
 }
 
+/// A platform in the list.
+struct Item {
+    name: String,
+    description: String,
+    values: u64,
+    guesses: u64,
+}
+
+impl Item {
+    fn of<P: ParameterSet>(platform: &Platform<P>) -> Item {
+        Item {
+            name: platform.name().to_string(),
+            description: platform.description().to_string(),
+            values: platform.entries().count() as u64,
+            guesses: platform.guesses().count() as u64,
+        }
+    }
+}
+
 fn shown(arguments: &ShowArguments) -> Result<String, PlatformError> {
-    let platform = Platform::load(&arguments.platform)?.with(&arguments.overrides)?;
+    if model_of(&arguments.platform).name == ECI.name {
+        shown_as::<EciParameters>(arguments)
+    } else {
+        shown_as::<conic_sim::Parameters>(arguments)
+    }
+}
+
+fn shown_as<P: ParameterSet>(arguments: &ShowArguments) -> Result<String, PlatformError> {
+    let platform = Platform::<P>::load_as(&arguments.platform)?.with(&arguments.overrides)?;
     if arguments.json {
         return Ok(format!("{}\n", json!(Report::of(&platform, arguments.guesses))));
     }
@@ -148,7 +177,7 @@ fn columns() -> Option<usize> {
 const FEWEST: usize = 30;
 
 /// Every value with its provenance.
-fn values_table(platform: &Platform, columns: Option<usize>) -> Table {
+fn values_table<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>) -> Table {
     let mut table = Table::new([
         Column::text("key"),
         right("value", ""),
@@ -165,7 +194,7 @@ fn values_table(platform: &Platform, columns: Option<usize>) -> Table {
 }
 
 /// The guesses with their ranges; with reasons where they stand alone.
-fn guesses_table(platform: &Platform, columns: Option<usize>) -> Table {
+fn guesses_table<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>) -> Table {
     let mut table = Table::new([
         Column::text("key"),
         right("value", ""),
@@ -265,7 +294,7 @@ struct EntryReport<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn of(platform: &'a Platform, only_guesses: bool) -> Report<'a> {
+    fn of<P: ParameterSet>(platform: &'a Platform<P>, only_guesses: bool) -> Report<'a> {
         let wanted = |entry: &&Entry| !only_guesses || entry.source == Source::Guess;
         Report {
             schema: "conic.platform/1",

@@ -196,6 +196,7 @@ impl Study<'_> {
         let platforms = &self.platforms;
         let machines = [&platforms.icx, &platforms.spr, &platforms.icx_cx6, &platforms.icx_e810];
         let report = Report {
+            subject: conic_study::report::CC_NIC,
             effort: setting.effort,
             platforms: machines.iter().map(|machine| machine.name.clone()).collect(),
             found: &found,

@@ -22,7 +22,7 @@ fn json(arguments: &str, code: i32) -> Value {
 
 #[test]
 fn list_names_every_platform() {
-    let names = ["icx", "spr", "icx-cx6", "icx-e810"];
+    let names = ["icx", "spr", "icx-cx6", "icx-e810", "enzian"];
     let printed = text("platform list");
     assert!(names.iter().all(|name| printed.lines().any(|line| line.starts_with(&format!("{name} ")))), "{printed}");
     let list = json("platform list --json", 0);

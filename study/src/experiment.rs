@@ -68,8 +68,10 @@ experiments! {
 /// What an experiment has found so far.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The experiment.
-    pub experiment: Experiment,
+    /// What the experiment is called: a figure's number, or a word.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
     /// What it found.
     pub findings: Findings,
     /// How many questions it asks, as far as it knows yet, and how many of them have no answer yet.
@@ -123,7 +125,7 @@ pub fn findings(experiments: &[Experiment], setting: &Setting, answers: &Answers
         let findings = (experiment.run)(setting, &mut ask);
         let asked = ask.asked();
         let (wanted, failures) = ask.finish();
-        Found { experiment: *experiment, findings, questions: (asked, wanted.len()), failures }
+        Found { name: experiment.name, title: experiment.title, findings, questions: (asked, wanted.len()), failures }
     };
     experiments.iter().map(found).collect()
 }

@@ -19,9 +19,27 @@ use crate::experiment::{Effort, Found, Value};
 use crate::sensitivity::Movement;
 use crate::workload::Failure;
 
+/// Whose experiments a report is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// The system.
+    pub name: &'static str,
+    /// How its results are measured, in sentences.
+    pub method: &'static str,
+}
+
+/// CC-NIC's experiments.
+pub const CC_NIC: Subject = Subject {
+    name: "CC-NIC",
+    method: "Minimum latency is the median with one packet in flight; the highest rate is that of the closed loop over several \
+             windows; latency at a load is the median of an open loop, counted from the time at which each packet was due.",
+};
+
 /// All that a report is made of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
+    /// Whose experiments.
+    pub subject: Subject,
     /// How much was simulated.
     pub effort: Effort,
     /// The platforms' names.
@@ -72,7 +90,7 @@ impl Report<'_> {
 
 /// What an experiment is called in a report.
 pub(crate) fn heading(found: &Found) -> String {
-    let name = found.experiment.name;
+    let name = found.name;
     if name.starts_with(|first: char| first.is_ascii_digit()) { format!("Figure {name}") } else { name.to_owned() }
 }
 

@@ -35,6 +35,7 @@ fn whole() -> Study {
 impl Study {
     fn report<'a>(&'a self, movements: &'a [Movement]) -> Report<'a> {
         Report {
+            subject: conic_study::report::CC_NIC,
             effort: Effort::Quick,
             platforms: vec!["icx".to_owned(), "a <machine> & more".to_owned()],
             found: &self.found,

@@ -8,7 +8,8 @@ use super::core_state::{Combined, Store};
 use super::fiber::Fiber;
 use super::machine::{Data, Machine, UNIT_BYTES, Wait};
 
-/// A core of the modelled CPU, as its program sees it.
+/// A core of the modelled CPU, as its program sees it. Copies are the same core.
+#[derive(Clone, Copy)]
 pub struct EciCore<'a> {
     fiber: Fiber<'a>,
     core: u16,

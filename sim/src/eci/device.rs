@@ -9,7 +9,8 @@ use super::machine::{Machine, UNIT_BYTES, Wait};
 use crate::protocol::homed::Copy;
 
 /// The device, as its program sees it. It asks for nothing but its own lines: the requests of [`Device`] are not modelled, and
-/// panic.
+/// panic. Copies are the same device.
+#[derive(Clone, Copy)]
 pub struct EciDevice<'a> {
     fiber: Fiber<'a>,
 }
@@ -38,10 +39,7 @@ impl<'a> EciDevice<'a> {
 
     /// The time that the device takes for a message.
     fn take(&self) {
-        self.fiber.pass(self.with(|machine| {
-            let p = &machine.parameters.device;
-            p.cycle * u64::from(p.message_cycles)
-        }));
+        self.fiber.pass(self.with(|machine| machine.parameters.device.message_time));
     }
 
     /// The line's number, and the first word in it.

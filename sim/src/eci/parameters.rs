@@ -119,10 +119,18 @@ pub struct EciDirectoryParameters {
 pub struct EciDeviceParameters {
     /// Its clock's period.
     pub cycle: u64,
-    /// Cycles that it takes for each message that it hears of, and for each recall that is done.
-    pub message_cycles: u32,
+    /// Time that it takes for each message that it hears of, and for each recall that is done.
+    pub message_time: u64,
     /// How often at least it looks at its timers.
     pub timer_resolution: u64,
+    /// From a frame's last beat at the device's network port to the interface's logic, besides the next.
+    pub receive_stage: u64,
+    /// The same for each 128 bytes of the frame.
+    pub receive_line: u64,
+    /// From the interface's logic to a frame's last beat at the port, besides the next.
+    pub transmit_stage: u64,
+    /// The same for each 128 bytes of the frame.
+    pub transmit_line: u64,
 }
 
 impl EciCoreParameters {

@@ -43,7 +43,15 @@ pub(super) fn parameters() -> EciParameters {
             line_time: 6_000,
             invalidates_own_copy: false,
         },
-        device: EciDeviceParameters { cycle: 3_000, message_cycles: 1, timer_resolution: 1_000_000 },
+        device: EciDeviceParameters {
+            cycle: 3_000,
+            message_time: 3_000,
+            timer_resolution: 1_000_000,
+            receive_stage: 36_000,
+            receive_line: 8_500,
+            transmit_stage: 36_000,
+            transmit_line: 9_000,
+        },
     }
 }
 
@@ -206,7 +214,9 @@ fn two_lines_of_one_serialising_unit_stop_for_ever_and_two_of_different_ones_do_
 #[test]
 fn a_request_without_an_answer_faults_when_the_cache_has_waited_enough() {
     let mut simulation = EciSimulation::new(&parameters(), &lines(2), Disturbances::default());
-    simulation.core("core", Role::Main, |core| drop(core.load(Address(128))));
+    simulation.core("core", Role::Main, |core| {
+        core.load(Address(128));
+    });
     simulation.device("device", Role::Service, |device| {
         while device.next_arrival().is_none() {
             device.spin();

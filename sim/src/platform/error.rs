@@ -58,7 +58,7 @@ const MOST_FAULTS: usize = 100;
 
 /// Collects faults while the rest is still looked at: whoever wrote a file is told everything at once.
 #[derive(Debug, Default)]
-pub(super) struct Faults(Vec<Fault>);
+pub struct Faults(Vec<Fault>);
 
 impl Faults {
     pub(super) fn add(&mut self, file: &str, line: Option<usize>, key: Option<&str>, message: impl Into<String>) {

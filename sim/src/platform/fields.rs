@@ -1,5 +1,5 @@
 //! Every key of a platform file, in one table that also makes the [`Parameters`]: a field that is not in the table does
-//! not compile, and a row of the table that a file leaves out does not load.
+//! not compile, and a row of the table that a file leaves out does not load. A kind of machine is a [`Model`] with its own table.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,26 @@ use crate::parameters::{
 
 /// What a field is a number of, and in which unit it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// So many of them: the name of the unit.
     Count(&'static str),
+    /// Cycles of the core's clock.
     Cycles,
+    /// A time.
     Picoseconds,
+    /// A size.
     Bytes,
+    /// A clock.
     Megahertz,
+    /// A rate of data.
     MegabitsPerSecond,
+    /// A rate of what is counted.
     PerSecond,
+    /// A part in a thousand.
     Permille,
+    /// Any number.
     Ratio,
+    /// Yes or no.
     Flag,
 }
 
@@ -50,11 +59,13 @@ impl Kind {
 
 /// A key, and what may be its value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
-    pub(super) key: &'static str,
-    pub(super) kind: Kind,
+pub struct Field {
+    /// As in `core.cores`.
+    pub key: &'static str,
+    /// What it is a number of.
+    pub kind: Kind,
     /// The least value, in the field's unit.
-    pub(super) least: f64,
+    pub least: f64,
 }
 
 /// A number of a type that a field may have.
@@ -126,6 +137,9 @@ macro_rules! sections {
 }
 
 use Kind::{Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerSecond, Permille, Picoseconds, Ratio};
+
+mod eci;
+pub use eci::ECI;
 
 sections! {
     CORE core "core" CoreParameters {
@@ -215,15 +229,64 @@ sections! {
 }
 
 /// A table of a platform file.
-pub(super) struct Section {
-    pub(super) name: &'static str,
-    pub(super) fields: &'static [Field],
+#[derive(Debug)]
+pub struct Section {
+    /// As in `[core]`.
+    pub name: &'static str,
+    /// Its keys.
+    pub fields: &'static [Field],
     /// Whether a platform may do without it.
-    pub(super) optional: bool,
+    pub optional: bool,
+}
+
+/// A kind of machine: what its platform files hold.
+#[derive(Debug)]
+pub struct Model {
+    /// What a file calls it in `model = "..."`; a file without is of [`SOCKETS`].
+    pub name: &'static str,
+    /// Its tables, in the order in which they are shown.
+    pub sections: &'static [Section],
+    /// The platforms of this kind that come with the program: name and text.
+    pub shipped: &'static [(&'static str, &'static str)],
+}
+
+impl Model {
+    /// Every key, in order.
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> + use<> {
+        self.sections.iter().flat_map(|section| section.fields)
+    }
+
+    /// The field of a key.
+    pub fn find(&self, key: &str) -> Option<&'static Field> {
+        self.fields().find(|field| field.key == key)
+    }
+
+    /// The text of a platform that comes with the program.
+    pub fn text_of(&self, name: &str) -> Option<&'static str> {
+        self.shipped.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+}
+
+/// What a kind of machine is made of, as its platform files give it.
+pub trait ParameterSet: Clone + std::fmt::Debug + PartialEq + Sized + 'static {
+    /// The kind of machine.
+    const MODEL: &'static Model;
+    /// The parameters that the entries make; nothing where one is missing or does not fit, which `faults` then tells.
+    fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Self>;
+}
+
+/// Two sockets, or a host and a device, of x86 cores.
+pub const SOCKETS: &Model = &Model { name: "sockets", sections: SECTIONS, shipped: super::SHIPPED };
+
+impl ParameterSet for Parameters {
+    const MODEL: &'static Model = SOCKETS;
+    fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Parameters> {
+        build(name, entries, faults)
+    }
 }
 
 /// The sections, in the order in which they are shown.
-pub(super) const SECTIONS: &[Section] = &[
+const SECTIONS: &[Section] = &[
     Section { name: "core", fields: CORE, optional: false },
     Section { name: "cache", fields: CACHE, optional: false },
     Section { name: "node", fields: NODE, optional: false },
@@ -234,13 +297,8 @@ pub(super) const SECTIONS: &[Section] = &[
     Section { name: "nic", fields: NIC, optional: true },
 ];
 
-/// The field of a key.
-pub(super) fn find(key: &str) -> Option<&'static Field> {
-    SECTIONS.iter().flat_map(|section| section.fields).find(|field| field.key == key)
-}
-
 /// The parameters that the entries make; nothing where one is missing or does not fit, which `faults` then tells.
-pub(super) fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Parameters> {
+fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Parameters> {
     let has = |section: &str| entries.keys().any(|key| key.starts_with(section));
     let (has_pcie, has_nic) = (has("pcie."), has("nic."));
     let mut taking = Taking { entries, faults };

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::entry::{Source, Value};
 use super::error::{Faults, did_you_mean};
-use super::fields::{SECTIONS, find};
+use super::fields::{Model, SOCKETS};
 use super::unit::{self, Unit};
 
 /// How a definition gives its value.
@@ -56,9 +56,9 @@ pub(super) struct File {
 type Item<'a> = Spanned<DeValue<'a>>;
 
 /// Reads a text; what is wrong with it goes to `faults`.
-pub(super) fn read(file: &str, text: &str, faults: &mut Faults) -> File {
+pub(super) fn read(model: &'static Model, file: &str, text: &str, faults: &mut Faults) -> File {
     let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
-    let mut reader = Reader { file, ends, faults, result: File::default() };
+    let mut reader = Reader { model, file, ends, faults, result: File::default() };
     match DeTable::parse(text) {
         Ok(table) => reader.document(table.get_ref()),
         Err(error) => {
@@ -70,6 +70,7 @@ pub(super) fn read(file: &str, text: &str, faults: &mut Faults) -> File {
 }
 
 struct Reader<'a> {
+    model: &'static Model,
     file: &'a str,
     /// Where the lines end.
     ends: Vec<usize>,
@@ -78,6 +79,10 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn known_sections(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.model.sections.iter().map(|section| section.name).chain(["inputs", "checks"])
+    }
+
     fn line(&self, span: &Range<usize>) -> usize {
         1 + self.ends.partition_point(|end| *end < span.start)
     }
@@ -87,14 +92,18 @@ impl Reader<'_> {
     }
 
     fn document(&mut self, table: &DeTable<'_>) {
+        if !self.is_of_model(table) {
+            return;
+        }
         for (name, item) in table {
             let (span, name) = (name.span(), name.get_ref().as_ref());
             match (name, item.get_ref()) {
                 ("description", DeValue::String(text)) => self.result.description = text.to_string(),
                 ("extends", DeValue::String(text)) => self.result.extends = Some(text.to_string()),
-                ("description" | "extends", _) => self.fault(&span, name, "give it a text in quotes"),
+                ("model", DeValue::String(_)) => {}
+                ("description" | "extends" | "model", _) => self.fault(&span, name, "give it a text in quotes"),
                 (section, DeValue::Table(table)) => self.section(&span, section, table),
-                (section, _) if known_sections().any(|known| known == section) => {
+                (section, _) if self.known_sections().any(|known| known == section) => {
                     self.fault(&span, section, "is a table; write [section] on a line and its keys below");
                 }
                 (name, _) => self.unknown_section(&span, name),
@@ -106,14 +115,33 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether the file is of the kind of machine that is wanted; of another one, nothing else would be worth telling.
+    fn is_of_model(&mut self, table: &DeTable<'_>) -> bool {
+        let said = table.iter().find(|(name, _)| name.get_ref() == "model");
+        let (name, span) = match said.map(|(name, item)| (item.get_ref(), name.span())) {
+            Some((DeValue::String(text), span)) => (text.to_string(), Some(span)),
+            // What is no text is told where it stands.
+            Some(_) => return true,
+            None => (SOCKETS.name.to_string(), None),
+        };
+        let is_right = name == self.model.name;
+        if !is_right {
+            let line = span.map(|span| self.line(&span));
+            let wanted = self.model.name;
+            let message = format!("the file is of model \"{name}\", and one of \"{wanted}\" is wanted here");
+            self.faults.add(self.file, line, Some("model"), message);
+        }
+        is_right
+    }
+
     fn unknown_section(&mut self, span: &Range<usize>, name: &str) {
-        let known: Vec<&str> = known_sections().collect();
+        let known: Vec<&str> = self.known_sections().collect();
         let hint = did_you_mean(name, known.iter().copied());
         self.fault(span, name, format!("there is no such table{hint}; there are {}", known.join(", ")));
     }
 
     fn section(&mut self, span: &Range<usize>, section: &str, table: &DeTable<'_>) {
-        if !known_sections().any(|known| known == section) {
+        if !self.known_sections().any(|known| known == section) {
             return self.unknown_section(span, section);
         }
         for (name, item) in table {
@@ -124,8 +152,8 @@ impl Reader<'_> {
                 self.fault(&span, &key, "a key is of lower-case letters, digits and underscores");
                 continue;
             }
-            if !["inputs", "checks"].contains(&section) && find(&key).is_none() {
-                let keys = SECTIONS.iter().flat_map(|section| section.fields).map(|field| field.key);
+            if !["inputs", "checks"].contains(&section) && self.model.find(&key).is_none() {
+                let keys = self.model.fields().map(|field| field.key);
                 let hint = did_you_mean(&key, keys);
                 self.fault(
                     &span,
@@ -300,8 +328,4 @@ fn number(value: &DeValue<'_>) -> Option<f64> {
         _ => return None,
     };
     number.is_finite().then_some(number)
-}
-
-fn known_sections() -> impl Iterator<Item = &'static str> {
-    SECTIONS.iter().map(|section| section.name).chain(["inputs", "checks"])
 }

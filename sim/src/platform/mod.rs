@@ -22,10 +22,11 @@ use std::io::Read;
 use std::path::Path;
 
 pub use entry::{Entry, Source, Value};
-pub use error::{Fault, PlatformError};
+pub use error::{Fault, Faults, PlatformError};
+pub use fields::{ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
 
 use crate::Parameters;
-use error::{Faults, did_you_mean};
+use error::did_you_mean;
 use file::{Definition, File, Given};
 use resolve::State;
 use unit::Unit;
@@ -38,6 +39,12 @@ const SHIPPED: &[(&str, &str)] = &[
     ("icx-e810", include_str!("../../../platforms/icx-e810.toml")),
 ];
 
+/// The same of machines of a CPU and a device that is home to coherent lines.
+const SHIPPED_ECI: &[(&str, &str)] = &[("enzian", include_str!("../../../platforms/enzian.toml"))];
+
+/// The kinds of machines.
+const MODELS: [&Model; 2] = [SOCKETS, ECI];
+
 /// No platform file is longer.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -46,12 +53,12 @@ const MOST_FILES: usize = 8;
 
 /// A platform: its parameters, and where each of them is from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Platform {
+pub struct Platform<P = Parameters> {
     name: String,
     file: File,
     overrides: Vec<Override>,
     entries: BTreeMap<String, Entry>,
-    parameters: Parameters,
+    parameters: P,
 }
 
 /// A value that the user replaced.
@@ -62,28 +69,67 @@ struct Override {
     unit: Option<Unit>,
 }
 
+/// The kind of machine that a platform is: by name, or by what its file says. A file that cannot be read, or says nothing, is
+/// taken for one of [`SOCKETS`]; loading it tells what is wrong.
+pub fn model_of(name_or_path: &str) -> &'static Model {
+    let shipped = MODELS.into_iter().find(|model| model.text_of(name_or_path).is_some());
+    let said = || {
+        let text = if is_path(name_or_path) { read(Path::new(name_or_path)).ok() } else { None };
+        let table: toml::Table = text?.parse().ok()?;
+        let name = table.get("model")?.as_str()?;
+        MODELS.into_iter().find(|model| model.name == name)
+    };
+    shipped.or_else(said).unwrap_or(SOCKETS)
+}
+
+fn is_path(name_or_path: &str) -> bool {
+    name_or_path.ends_with(".toml") || name_or_path.contains('/')
+}
+
 impl Platform {
-    /// The names of the platforms that come with the program.
+    /// The names of the platforms of [`SOCKETS`] that come with the program.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        SHIPPED.iter().map(|(name, _)| *name)
+        names_of(SOCKETS)
     }
 
+    /// [`Platform::load_as`] for a machine of [`SOCKETS`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn load(name_or_path: &str) -> Result<Platform, PlatformError> {
+        Platform::load_as(name_or_path)
+    }
+
+    /// [`Platform::parse_as`] for a machine of [`SOCKETS`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn parse(name: &str, text: &str, resolver: &dyn Fn(&str) -> Option<String>) -> Result<Platform, PlatformError> {
+        Platform::parse_as(name, text, resolver)
+    }
+}
+
+/// The names of the platforms of a model that come with the program.
+pub fn names_of(model: &'static Model) -> impl Iterator<Item = &'static str> {
+    model.shipped.iter().map(|(name, _)| *name)
+}
+
+impl<P: ParameterSet> Platform<P> {
     /// A platform that comes with the program, by name, or the one in a file, by its path: what ends in `.toml` or has a
     /// slash in it. A file may extend another of its own folder, or one that comes with the program.
     ///
     /// # Errors
     ///
-    /// There is no such platform, the file cannot be read, or what is wrong with it.
-    pub fn load(name_or_path: &str) -> Result<Platform, PlatformError> {
-        if !name_or_path.ends_with(".toml") && !name_or_path.contains('/') {
+    /// There is no such platform, it is another kind of machine, the file cannot be read, or what is wrong with it.
+    pub fn load_as(name_or_path: &str) -> Result<Platform<P>, PlatformError> {
+        let shipped = |name: &str| P::MODEL.text_of(name);
+        if !is_path(name_or_path) {
             let Some(text) = shipped(name_or_path) else {
-                let names: Vec<&str> = Platform::names().collect();
-                let hint = did_you_mean(name_or_path, Platform::names());
-                let names = names.join(", ");
-                let message = format!("there is no such platform{hint}; there are {names}, and paths to .toml files");
-                return Err(PlatformError::one(name_or_path, message));
+                return Err(PlatformError::one(name_or_path, no_such(P::MODEL, name_or_path)));
             };
-            return Platform::parse(name_or_path, text, &|name| shipped(name).map(str::to_string));
+            return Platform::parse_as(name_or_path, text, &|name| shipped(name).map(str::to_string));
         }
         let path = Path::new(name_or_path);
         let text = read(path).map_err(|why| PlatformError::one(name_or_path, why))?;
@@ -93,7 +139,7 @@ impl Platform {
             is_name.then(|| read(&sibling(name)).ok().or_else(|| shipped(name).map(str::to_string)))?
         };
         let name = path.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
-        Platform::parse(&name, &text, &resolver)
+        Platform::parse_as(&name, &text, &resolver)
     }
 
     /// The platform that a text describes. `resolver` knows the texts of the platforms that it may extend, by name.
@@ -101,9 +147,13 @@ impl Platform {
     /// # Errors
     ///
     /// Everything that is wrong with it, in the order of the lines.
-    pub fn parse(name: &str, text: &str, resolver: &dyn Fn(&str) -> Option<String>) -> Result<Platform, PlatformError> {
+    pub fn parse_as(
+        name: &str,
+        text: &str,
+        resolver: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Platform<P>, PlatformError> {
         let mut faults = Faults::default();
-        let file = with_bases(name, text, resolver, &mut faults);
+        let file = with_bases(P::MODEL, name, text, resolver, &mut faults);
         // Without a whole set of definitions most relations would only repeat what is known to be wrong.
         faults.finish()?;
         Platform::resolve(name, file, Vec::new(), State::AsGiven)
@@ -120,15 +170,14 @@ impl Platform {
     }
 
     /// What the simulator is given.
-    pub fn parameters(&self) -> &Parameters {
+    pub fn parameters(&self) -> &P {
         &self.parameters
     }
 
     /// Every value with its provenance: parameters in the order of [`Parameters`], then the inputs of relations.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        let fields = fields::SECTIONS.iter().flat_map(|section| section.fields);
         let inputs = self.entries.values().filter(|entry| entry.key.starts_with("inputs."));
-        fields.filter_map(|field| self.entries.get(field.key)).chain(inputs)
+        P::MODEL.fields().filter_map(|field| self.entries.get(field.key)).chain(inputs)
     }
 
     /// The value of a key, with its provenance.
@@ -150,7 +199,7 @@ impl Platform {
     ///
     /// There is no such key, the user replaced it, the value is outside its range, or leaves another without a value that
     /// can be.
-    pub fn vary(&self, key: &str, value: f64) -> Result<Parameters, PlatformError> {
+    pub fn vary(&self, key: &str, value: f64) -> Result<P, PlatformError> {
         let entry = self.entries.get(key).ok_or_else(|| self.unknown(key))?;
         let mut file = self.file.clone();
         let definition = file.definitions.get_mut(key).ok_or_else(|| self.unknown(key))?;
@@ -177,7 +226,7 @@ impl Platform {
     /// # Errors
     ///
     /// Everything that is wrong with the overrides.
-    pub fn with(&self, overrides: &[impl AsRef<str>]) -> Result<Platform, PlatformError> {
+    pub fn with(&self, overrides: &[impl AsRef<str>]) -> Result<Platform<P>, PlatformError> {
         let mut faults = Faults::default();
         let mut all = self.overrides.clone();
         for text in overrides {
@@ -230,7 +279,12 @@ impl Platform {
     }
 
     /// Evaluates the relations and makes the parameters.
-    fn resolve(name: &str, mut file: File, overrides: Vec<Override>, state: State) -> Result<Platform, PlatformError> {
+    fn resolve(
+        name: &str,
+        mut file: File,
+        overrides: Vec<Override>,
+        state: State,
+    ) -> Result<Platform<P>, PlatformError> {
         let mut faults = Faults::default();
         let (inputs, parameters): (Vec<&Override>, Vec<&Override>) =
             overrides.iter().partition(|one| one.key.starts_with("inputs."));
@@ -239,11 +293,11 @@ impl Platform {
                 replace(name, one, definition, &mut faults);
             }
         }
-        let mut entries = resolve::resolve(&label(name), &file, state, &mut faults);
+        let mut entries = resolve::resolve(P::MODEL, &label(name), &file, state, &mut faults);
         for one in parameters {
-            replace_parameter(name, one, &mut entries, &mut faults);
+            replace_parameter(P::MODEL, name, one, &mut entries, &mut faults);
         }
-        let parameters = fields::build(name, &entries, &mut faults);
+        let parameters = P::build(name, &entries, &mut faults);
         faults.finish()?;
         match parameters {
             Some(parameters) => Ok(Platform { name: name.to_string(), file, overrides, entries, parameters }),
@@ -266,10 +320,16 @@ fn replace(name: &str, one: &Override, definition: &mut Definition, faults: &mut
 }
 
 /// Puts the user's value in the place of a parameter's.
-fn replace_parameter(name: &str, one: &Override, entries: &mut BTreeMap<String, Entry>, faults: &mut Faults) {
+fn replace_parameter(
+    model: &Model,
+    name: &str,
+    one: &Override,
+    entries: &mut BTreeMap<String, Entry>,
+    faults: &mut Faults,
+) {
     let megahertz = entries.get("core.frequency_megahertz").map_or(0.0, |entry| entry.plain);
     let Some(entry) = entries.get_mut(&one.key) else { return };
-    match resolve::plain(&one.key, one.value, one.unit, megahertz) {
+    match resolve::plain(model, &one.key, one.value, one.unit, megahertz) {
         Err(message) => faults.add(name, None, Some(&one.key), message),
         Ok(plain) => {
             entry.plain = plain;
@@ -284,9 +344,15 @@ fn replace_parameter(name: &str, one: &Override, entries: &mut BTreeMap<String, 
 }
 
 /// A text, and under it what it extends.
-fn with_bases(name: &str, text: &str, resolver: &dyn Fn(&str) -> Option<String>, faults: &mut Faults) -> File {
+fn with_bases(
+    model: &'static Model,
+    name: &str,
+    text: &str,
+    resolver: &dyn Fn(&str) -> Option<String>,
+    faults: &mut Faults,
+) -> File {
     let mut names = vec![name.to_string()];
-    let mut result = file::read(&label(name), text, faults);
+    let mut result = file::read(model, &label(name), text, faults);
     if result.definitions.is_empty() && faults.is_empty() {
         faults.add(&label(name), None, None, "it gives no value of its own; give some, or use the platform it extends");
     }
@@ -299,11 +365,11 @@ fn with_bases(name: &str, text: &str, resolver: &dyn Fn(&str) -> Option<String>,
             break;
         }
         let Some(text) = resolver(&next) else {
-            let hint = did_you_mean(&next, Platform::names());
+            let hint = did_you_mean(&next, names_of(model));
             faults.add(&by, None, Some("extends"), format!("there is no platform \"{next}\" to extend{hint}"));
             break;
         };
-        let under = file::read(&label(&next), &text, faults);
+        let under = file::read(model, &label(&next), &text, faults);
         for (key, definition) in under.definitions {
             result.definitions.entry(key).or_insert(definition);
         }
@@ -321,8 +387,20 @@ fn label(name: &str) -> String {
     format!("{name}.toml")
 }
 
-fn shipped(name: &str) -> Option<&'static str> {
-    SHIPPED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+/// Why there is no platform of that name and model.
+fn no_such(model: &'static Model, name: &str) -> String {
+    let hint = did_you_mean(name, names_of(model));
+    let names: Vec<&str> = names_of(model).collect();
+    let (names, kind) = (names.join(", "), model.name);
+    match MODELS.into_iter().find(|other| other.text_of(name).is_some()) {
+        Some(other) => {
+            let its = other.name;
+            format!(
+                "it is a machine of model \"{its}\", and one of \"{kind}\" is wanted here: {names}, or a path to a .toml file"
+            )
+        }
+        None => format!("there is no such platform{hint}; there are {names}, and paths to .toml files"),
+    }
 }
 
 /// A file's text, or why there is none.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::entry::{Entry, Value};
 use super::error::Faults;
 use super::expression::{self, Trouble};
-use super::fields::{self, Field, Kind, SECTIONS};
+use super::fields::{Field, Kind, Model};
 use super::file::{Definition, File, Given};
 use super::unit::{self, Dimension, Quantity, Unit};
 
@@ -25,8 +25,15 @@ pub(super) enum State {
 }
 
 /// The values of all keys; what has none goes to `faults`. `label` is the file to blame for what is missing.
-pub(super) fn resolve(label: &str, file: &File, state: State, faults: &mut Faults) -> BTreeMap<String, Entry> {
-    let mut resolver = Resolver { file, values: BTreeMap::new(), used: BTreeSet::new(), pending: Vec::new(), faults };
+pub(super) fn resolve(
+    model: &'static Model,
+    label: &str,
+    file: &File,
+    state: State,
+    faults: &mut Faults,
+) -> BTreeMap<String, Entry> {
+    let mut resolver =
+        Resolver { model, file, values: BTreeMap::new(), used: BTreeSet::new(), pending: Vec::new(), faults };
     resolver.require(label);
     for key in file.definitions.keys() {
         // What is wrong with it is among the faults.
@@ -39,7 +46,7 @@ pub(super) fn resolve(label: &str, file: &File, state: State, faults: &mut Fault
     let mut entries = BTreeMap::new();
     for (key, definition) in &file.definitions {
         if let Some(Some(quantity)) = resolver.values.get(key) {
-            entries.insert(key.clone(), entry(key, definition, *quantity));
+            entries.insert(key.clone(), entry(model, key, definition, *quantity));
         }
     }
     entries
@@ -50,8 +57,8 @@ pub(super) fn resolve(label: &str, file: &File, state: State, faults: &mut Fault
 /// # Errors
 ///
 /// What is wrong with it, without file and key.
-pub(super) fn plain(key: &str, value: Value, unit: Option<Unit>, megahertz: f64) -> Result<f64, String> {
-    let field = fields::find(key).ok_or("there is no such value")?;
+pub(super) fn plain(model: &Model, key: &str, value: Value, unit: Option<Unit>, megahertz: f64) -> Result<f64, String> {
+    let field = model.find(key).ok_or("there is no such value")?;
     let quantity = quantity_of(value, unit);
     let clock = || Ok(Quantity { number: megahertz * 1e-6, dimension: Dimension::FREQUENCY });
     match fit(field, unit, quantity, matches!(value, Value::Flag(_)), false, clock) {
@@ -62,6 +69,7 @@ pub(super) fn plain(key: &str, value: Value, unit: Option<Unit>, megahertz: f64)
 }
 
 struct Resolver<'a> {
+    model: &'static Model,
     file: &'a File,
     /// None: there is no value, and why is among the faults.
     values: BTreeMap<String, Option<Quantity>>,
@@ -75,7 +83,7 @@ struct Resolver<'a> {
 impl Resolver<'_> {
     /// Finds the keys that no file gives.
     fn require(&mut self, label: &str) {
-        for section in SECTIONS {
+        for section in self.model.sections {
             let given = |field: &Field| self.file.definitions.contains_key(field.key);
             if section.optional && !section.fields.iter().any(given) {
                 continue;
@@ -134,7 +142,7 @@ impl Resolver<'_> {
             let (is, names) = (quantity.dimension.name(), unit::names(Some(quantity.dimension)));
             return Err(format!("the relation gives {is}, which is not in {}; try {names}", unit.name).into());
         }
-        let value = match fields::find(key) {
+        let value = match self.model.find(key) {
             Some(field) => fit(field, definition.unit, quantity, is_flag, is_relation, || self.value(CLOCK))?,
             None => quantity,
         };
@@ -277,8 +285,8 @@ fn in_field(field: &Field, quantity: Quantity) -> f64 {
     if field.kind == Kind::Ratio { number } else { number.round() }
 }
 
-fn entry(key: &str, definition: &Definition, quantity: Quantity) -> Entry {
-    let plain = fields::find(key).map_or(quantity.number, |field| in_field(field, quantity));
+fn entry(model: &Model, key: &str, definition: &Definition, quantity: Quantity) -> Entry {
+    let plain = model.find(key).map_or(quantity.number, |field| in_field(field, quantity));
     let (value, relation) = match &definition.given {
         Given::Value(value) => (*value, None),
         Given::Relation(text) => {

@@ -9,7 +9,7 @@ fn load(name: &str) -> Platform {
 
 /// The platform that a text describes, which may extend those that come with the program.
 fn parse(name: &str, text: &str) -> Result<Platform, PlatformError> {
-    Platform::parse(name, text, &|name| shipped(name).map(str::to_string))
+    Platform::parse(name, text, &|name| SOCKETS.text_of(name).map(str::to_string))
 }
 
 fn pcie(parameters: &Parameters) -> &PcieParameters {
@@ -23,7 +23,7 @@ fn every_key_of_the_parameters_is_in_every_platform_with_its_provenance() {
         assert_eq!(platform.parameters().name, name);
         let has_nic = name.contains('-');
         assert_eq!(platform.parameters().nic.is_some(), has_nic);
-        for section in fields::SECTIONS.iter().filter(|section| has_nic || !section.optional) {
+        for section in SOCKETS.sections.iter().filter(|section| has_nic || !section.optional) {
             for field in section.fields {
                 let entry = platform.entry(field.key).unwrap_or_else(|| panic!("{name}: {}", field.key));
                 assert!(!entry.from.is_empty() && entry.line.is_some());
@@ -64,7 +64,7 @@ fn a_file_that_lost_its_end_does_not_load() {
 #[test]
 fn bytes_that_were_changed_never_bring_the_loader_down() {
     // At every place, one of the characters that mean something to TOML or to a relation, or none.
-    let text = shipped("icx-e810").expect("it is shipped");
+    let text = SOCKETS.text_of("icx-e810").expect("it is shipped");
     let mut refused = 0;
     for at in (0..text.len()).filter(|at| text.is_char_boundary(*at) && text.is_char_boundary(at + 1)) {
         let other = ["[", "\"", "\n", "-", "9", ""][at % 6];
@@ -258,4 +258,49 @@ fn the_published_sizes_are_there() {
     assert_eq!((spr.core.cores, spr.core.frequency_megahertz), (56, 3000));
     assert_eq!((spr.cache.l1_bytes, spr.cache.l2_bytes, spr.cache.llc_bytes), (48 << 10, 2 << 20, 105 << 20));
     assert_eq!((spr.core.line_fill_buffers, spr.core.load_buffer, spr.core.store_buffer), (16, 192, 112));
+}
+
+#[test]
+fn enzian_is_whole_and_its_exchange_adds_up() {
+    use crate::eci::EciParameters;
+    let platform: Platform<EciParameters> = Platform::load_as("enzian").unwrap_or_else(|error| panic!("{error}"));
+    for field in ECI.fields() {
+        let entry = platform.entry(field.key).unwrap_or_else(|| panic!("{}", field.key));
+        assert_eq!(entry.relation.is_some(), entry.source == Source::Derived, "{}", field.key);
+    }
+    let EciParameters { core, cache, link, directory, device, .. } = platform.parameters();
+    let wires = 2 * u64::from(link.line_words + 1) * link.word_time;
+    let cpu = 2 * (cache.core_to_l2 + cache.l2_to_core) + cache.store_interval + cache.recall_lookup;
+    let instructions = core.cycles(u64::from(14 * core.issue_cycles + 2 * core.l1_hit_cycles));
+    let passes = 4 * (link.crossing + directory.pass) + 2 * device.message_time;
+    assert!((wires + cpu + instructions + passes).abs_diff(900_000) <= 4);
+    // Section 4: 600 ns of crossings, and the rest mostly in the directory controller.
+    assert!(4 * directory.pass > 150_000 && 4 * directory.pass < 300_000, "{}", directory.pass);
+}
+
+#[test]
+fn a_machine_of_another_model_is_told_from_one_that_is_not_there() {
+    let error = Platform::load("enzian").expect_err("it is no machine of sockets").to_string();
+    assert!(error.contains("it is a machine of model \"eci\", and one of \"sockets\" is wanted here"), "{error}");
+    let text = ECI.text_of("enzian").expect("it is shipped");
+    let error = Platform::parse("mine", text, &|_| None).expect_err("it is of another model").to_string();
+    assert!(error.contains("mine.toml:2: model: the file is of model \"eci\""), "{error}");
+    assert_eq!((model_of("enzian").name, model_of("icx").name, model_of("none").name), ("eci", "sockets", "sockets"));
+}
+
+#[test]
+fn unknown_keys_and_relations_of_an_eci_machine_are_refused() {
+    use crate::eci::EciParameters;
+    let text = ECI.text_of("enzian").expect("it is shipped");
+    let refused = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        let parsed: Result<Platform<EciParameters>, _> =
+            Platform::parse_as("mine", &text.replacen(from, to, 1), &|_| None);
+        parsed.expect_err(to).to_string()
+    };
+    assert!(refused("prefetches =", "prefetchs =").contains("did you mean core.prefetches?"));
+    assert!(refused("[link]", "[interconnect]").contains("there is no such table"));
+    assert!(refused("inputs.coding)", "inputs.codeing)").contains("inputs.codeing is not given"));
+    assert!(refused("slices = { value = 2", "slices = { value = 4").contains("the address hash's lowest bit"));
+    assert!(refused("value = 32, unit = \"KiB\"", "value = 33, unit = \"KiB\"").contains("no whole number of sets"));
 }

@@ -5,7 +5,7 @@ use super::*;
 const ICX: &str = include_str!("../../../platforms/icx.toml");
 
 fn parse(text: &str) -> Result<Platform, PlatformError> {
-    Platform::parse("mine", text, &|name| shipped(name).map(str::to_string))
+    Platform::parse("mine", text, &|name| SOCKETS.text_of(name).map(str::to_string))
 }
 
 fn icx() -> Platform {
@@ -234,7 +234,7 @@ fn values_that_contradict_each_other_are_refused() {
     };
     says(&link("data_slots", 13, "slots"), &["have only 12 slots"]);
     says(&link("header_slots", 4, "slots"), &["a flit has only 3 slots"]);
-    let e810 = shipped("icx-e810").expect("it is shipped");
+    let e810 = SOCKETS.text_of("icx-e810").expect("it is shipped");
     let nic = e810.split("[nic]\n").nth(1).unwrap_or_default();
     let nic: String = nic.split_inclusive('\n').filter(|line| !line.starts_with("pipeline_time")).collect();
     let text =

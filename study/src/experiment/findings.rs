@@ -66,24 +66,24 @@ pub struct Findings {
 
 impl Findings {
     /// Predicts a number. One that is not finite is no prediction.
-    pub(super) fn number(&mut self, id: &'static str, unit: &'static str, value: Option<f64>) {
+    pub(crate) fn number(&mut self, id: &'static str, unit: &'static str, value: Option<f64>) {
         let value = value.filter(|value| value.is_finite()).map(Value::Number);
         self.predictions.push(Prediction { id, value, unit });
     }
 
     /// Predicts several numbers. If one is not finite, there is no prediction.
-    pub(super) fn list(&mut self, id: &'static str, unit: &'static str, values: Option<Vec<f64>>) {
+    pub(crate) fn list(&mut self, id: &'static str, unit: &'static str, values: Option<Vec<f64>>) {
         let values = values.filter(|values| values.iter().all(|value| value.is_finite())).map(Value::List);
         self.predictions.push(Prediction { id, value: values, unit });
     }
 
     /// Predicts whether a statement holds.
-    pub(super) fn holds(&mut self, id: &'static str, value: Option<bool>) {
+    pub(crate) fn holds(&mut self, id: &'static str, value: Option<bool>) {
         self.predictions.push(Prediction { id, value: value.map(Value::Holds), unit: "holds" });
     }
 
     /// Adds a plot.
-    pub(super) fn plot(&mut self, name: &'static str, chart: Chart) -> &mut Plot {
+    pub(crate) fn plot(&mut self, name: &'static str, chart: Chart) -> &mut Plot {
         self.plots.push(Plot { name, chart, references: Vec::new() });
         self.plots.last_mut().expect("a plot was just added")
     }
@@ -91,7 +91,7 @@ impl Findings {
 
 impl Plot {
     /// Says that a result belongs into the plot.
-    pub(super) fn reference(&mut self, id: &'static str, across: Across, label: &str) -> &mut Plot {
+    pub(crate) fn reference(&mut self, id: &'static str, across: Across, label: &str) -> &mut Plot {
         self.references.push(Reference { id, across, label: label.to_owned() });
         self
     }

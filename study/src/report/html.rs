@@ -24,13 +24,21 @@ td small { color: var(--muted); display: block; } .off { color: var(--bad); font
 svg { max-width: 100%; height: auto; }
 ";
 
+/// Writes into a string, which cannot fail.
+macro_rules! put {
+    ($page:expr, $($arguments:tt)*) => {
+        write!($page, $($arguments)*).expect("a string takes any text")
+    };
+}
+
 /// The page, as HTML text that is also well-formed XML. The same report always gives the same bytes.
 pub fn page(report: &Report<'_>) -> String {
     let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n");
     page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n";
-    page += "<title>CC-NIC, predicted</title>\n<style>";
+    put!(page, "<title>{}, predicted</title>\n<style>", escape(report.subject.name));
     page += STYLE;
-    page += "</style>\n</head>\n<body>\n<h1>CC-NIC's published experiments, predicted by simulation</h1>\n";
+    page += "</style>\n</head>\n<body>\n";
+    put!(page, "<h1>{}'s published experiments, predicted by simulation</h1>\n", escape(report.subject.name));
     overview(&mut page, report);
     for found in report.found {
         section(&mut page, found, report.rows);
@@ -40,13 +48,6 @@ pub fn page(report: &Report<'_>) -> String {
     method(&mut page, report);
     page += "</body>\n</html>\n";
     page
-}
-
-/// Writes into a string, which cannot fail.
-macro_rules! put {
-    ($page:expr, $($arguments:tt)*) => {
-        write!($page, $($arguments)*).expect("a string takes any text")
-    };
 }
 
 fn escape(text: &str) -> String {
@@ -62,7 +63,7 @@ fn overview(page: &mut String, report: &Report<'_>) {
     }
     page.push_str("<nav>");
     for found in report.found {
-        let name = found.experiment.name;
+        let name = found.name;
         put!(page, "<a href=\"#{name}\">{}</a> ", heading(found));
     }
     page.push_str("</nav>\n");
@@ -74,8 +75,8 @@ fn overview(page: &mut String, report: &Report<'_>) {
 }
 
 fn section(page: &mut String, found: &Found, rows: &[Row]) {
-    let name = found.experiment.name;
-    let title = format!("{}: {}", heading(found), found.experiment.title);
+    let name = found.name;
+    let title = format!("{}: {}", heading(found), found.title);
     put!(page, "<h2 id=\"{name}\">{}</h2>\n", escape(&title));
     let of = |row: &&Row| found.findings.predictions.iter().any(|prediction| prediction.id == row.id);
     let own: Vec<&Row> = rows.iter().filter(of).collect();
@@ -147,12 +148,11 @@ fn method(page: &mut String, report: &Report<'_>) {
     page.push_str("<h2 id=\"method\">Method</h2>\n");
     put!(
         page,
-        "<p>Platforms: {}. The experiments ask {asked} questions of the simulator, {} of them answered. Minimum latency is the \
-         median with one packet in flight; the highest rate is that of the closed loop over several windows; latency at a load \
-         is the median of an open loop, counted from the time at which each packet was due. An error is the difference over the \
+        "<p>Platforms: {}. The experiments ask {asked} questions of the simulator, {} of them answered. {} An error is the difference over the \
          published value. Values that the platforms were fitted to, statements and bounds do not count towards the median. \
          Predictions are made without access to any published value.</p>\n",
         escape(&report.platforms.join(", ")),
         asked - open,
+        escape(report.subject.method),
     );
 }
