@@ -1,5 +1,6 @@
 //! `conic study`: the papers' experiments, predicted by simulation, beside what was published.
 
+mod coherent_pio;
 mod guesses;
 mod kept;
 mod output;
@@ -42,6 +43,7 @@ pub struct Arguments {
 enum Command {
     /// Predict what the CC-NIC paper (ASPLOS 2024) measured
     Ccnic(Options),
+    CoherentPio(coherent_pio::Options),
     Native(Box<crate::study_native::Arguments>),
 }
 
@@ -99,6 +101,7 @@ const PUBLISHED: &str = include_str!("../../results/ccnic.toml");
 pub fn main(arguments: &Arguments) -> ExitCode {
     let options = match &arguments.command {
         Command::Ccnic(options) => options,
+        Command::CoherentPio(options) => return coherent_pio::main(options),
         Command::Native(arguments) => return crate::study_native::main(arguments),
     };
     match run(options) {

@@ -35,6 +35,13 @@ pub const CC_NIC: Subject = Subject {
              windows; latency at a load is the median of an open loop, counted from the time at which each packet was due.",
 };
 
+/// Coherent programmed I/O's experiments.
+pub const COHERENT_PIO: Subject = Subject {
+    name: "Coherent programmed I/O",
+    method: "An invocation's latency is the median from before its request is written until its response was read; a frame's is \
+             that from its last beat at the device's port until the CPU has read it, or back.",
+};
+
 /// All that a report is made of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {

@@ -130,6 +130,20 @@ pub struct Counters {
     pub evictions: u64,
 }
 
+impl Counters {
+    /// What was counted since an earlier state.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        let messages =
+            self.messages.iter().map(|(kind, count)| (*kind, count - earlier.messages.get(kind).unwrap_or(&0)));
+        Counters {
+            messages: messages.filter(|(_, count)| *count > 0).collect(),
+            l1_hits: self.l1_hits - earlier.l1_hits,
+            l2_hits: self.l2_hits - earlier.l2_hits,
+            evictions: self.evictions - earlier.evictions,
+        }
+    }
+}
+
 /// Who waits for a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
@@ -241,6 +255,11 @@ impl Machine {
     /// The time.
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    /// What it is made of.
+    pub fn parameters(&self) -> &EciParameters {
+        &self.parameters
     }
 
     /// What the links carried: to the home, and to the cache.

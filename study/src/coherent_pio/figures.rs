@@ -1,0 +1,233 @@
+//! What the paper's figures and tables come out as.
+
+use conic_chart::{Axis, Chart, Point, Series};
+use conic_fabric::Time;
+use conic_interface::pio::Behaviour;
+use conic_sim::Failure as SimFailure;
+use conic_sim::eci::{Disturbances, EciParameters};
+
+use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
+use super::frames::{Arrives, Frames, receive, transmit};
+use super::percentile;
+use crate::experiment::{Across, Effort, Findings, Found};
+use crate::workload::Failure;
+
+/// One experiment: a figure or a table of the paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    run: fn(&mut Run<'_>) -> Result<Findings, SimFailure>,
+}
+
+/// Every experiment, in the order of the paper.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment { name: "6", title: "One line there and back", run: one_line },
+    Experiment { name: "7", title: "Invocation latency by size", run: latencies },
+    Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
+    Experiment { name: "10", title: "NIC latency by frame size", run: nic },
+    Experiment { name: "table1", title: "NIC latency percentiles", run: table },
+];
+
+/// The experiments of these names, each once; all where none is given.
+///
+/// # Errors
+///
+/// A message that lists the names, if one is unknown.
+pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
+    let known = || EXPERIMENTS.iter().map(|experiment| experiment.name);
+    if let Some(name) = names.iter().find(|name| !known().any(|known| known == *name)) {
+        let known: Vec<&str> = known().collect();
+        return Err(format!("there is no figure \"{name}\"; there are {}", known.join(", ")));
+    }
+    let wanted = |experiment: &&Experiment| names.is_empty() || names.iter().any(|name| name == experiment.name);
+    Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
+}
+
+/// What the experiments find on this machine.
+pub fn findings(experiments: &[Experiment], machine: &EciParameters, effort: Effort) -> Vec<Found> {
+    let found = |experiment: &Experiment| {
+        let mut run = Run { machine, effort, asked: 0 };
+        let (findings, failures) = match (experiment.run)(&mut run) {
+            Ok(findings) => (findings, Vec::new()),
+            Err(failure) => (Findings::default(), vec![Failure(failure.to_string())]),
+        };
+        let (name, title) = (experiment.name, experiment.title);
+        Found { name, title, findings, questions: (run.asked, 0), failures }
+    };
+    experiments.iter().map(found).collect()
+}
+
+/// What an experiment is run with.
+struct Run<'a> {
+    machine: &'a EciParameters,
+    effort: Effort,
+    /// Runs so far.
+    asked: usize,
+}
+
+/// Bytes of a line.
+const LINE: usize = 128;
+
+impl Run<'_> {
+    fn rounds(&self) -> (u64, u64) {
+        match self.effort {
+            Effort::Quick => (4, 8),
+            Effort::Full => (16, 64),
+        }
+    }
+
+    /// Calls whose payload and control word fill so many bytes; less than a line is a payload in one line.
+    fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, SimFailure> {
+        self.asked += 1;
+        calls(&Calls {
+            machine: self.machine.clone(),
+            payload: payload(bytes),
+            behaviour: Behaviour { exclusive, ..Behaviour::default() },
+            prefetch: bytes > LINE,
+            alignment: LINE as u64,
+            service: Time::ZERO,
+            calls: self.rounds(),
+            disturbances: Disturbances::default(),
+        })
+    }
+
+    fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
+        self.asked += 1;
+        Frames {
+            machine: self.machine.clone(),
+            bytes,
+            prefetch,
+            exclusive: false,
+            frames: self.rounds(),
+            disturbances: Disturbances::default(),
+        }
+    }
+
+    fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, SimFailure> {
+        let frames = self.frames(bytes, prefetch);
+        receive(&frames, Arrives::WithTheLoad)
+    }
+
+    fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, SimFailure> {
+        let frames = self.frames(bytes, false);
+        transmit(&frames)
+    }
+}
+
+/// What of some bytes of lines is payload.
+fn payload(bytes: usize) -> usize {
+    if bytes < LINE { bytes } else { bytes - CONTROL_BYTES }
+}
+
+/// Figure 6.
+fn one_line(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+    let exclusive = run.calls(LINE, true)?.median_nanoseconds();
+    let shared = run.calls(LINE, false)?.median_nanoseconds();
+    let mut findings = Findings::default();
+    findings.number("pio.fig6.exclusive", "ns", Some(exclusive));
+    findings.number("pio.fig6.shared", "ns", Some(shared));
+    let points = [("Exclusive", exclusive), ("Shared", shared)];
+    let bars = Chart::xy("A line there and back", Axis::linear("", ""), Axis::linear("Median latency", "ns"));
+    let bars = points.into_iter().zip(1..).fold(bars, |chart, ((name, value), place)| {
+        chart.series(Series::line(name, [Point::new(f64::from(place), value)]))
+    });
+    findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive").reference(
+        "pio.fig6.shared",
+        Across::Y,
+        "Shared",
+    );
+    Ok(findings)
+}
+
+/// Payloads of an invocation.
+const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+
+/// Figure 7, its coherent part.
+fn latencies(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+    let mut points = Vec::new();
+    for bytes in SIZES.into_iter().filter(|bytes| *bytes <= 16384) {
+        points.push((bytes as f64, run.calls(bytes, true)?.median_nanoseconds()));
+    }
+    let at = |bytes: f64| points.iter().find(|(size, _)| *size == bytes).map(|(_, time)| *time);
+    let mut findings = Findings::default();
+    let flat = at(256.0).zip(at(64.0)).map(|(two, one)| two < 1.1 * one);
+    findings.holds("pio.fig7.eci_constant_to_256", flat);
+    let slope = |low: f64, high: f64| Some((at(high)? - at(low)?) / (high - low));
+    let linear = slope(1024.0, 4096.0).zip(slope(4096.0, 8192.0)).map(|(one, other)| (one / other - 1.0).abs() < 0.25);
+    findings.holds("pio.fig7.eci_linear_beyond", linear);
+    let chart =
+        Chart::xy("Invocation latency", Axis::log("Request and response", "bytes"), Axis::linear("Median", "ns"))
+            .note("Sizes are of the lines that a request fills, its control word among them.")
+            .series(Series::line("coherent PIO", points));
+    findings.plot("fig7", chart);
+    Ok(findings)
+}
+
+/// Figure 8, its coherent part.
+fn throughputs(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+    let mut points = Vec::new();
+    for bytes in SIZES {
+        let rate = run.calls(bytes, true)?.bytes_per_second(payload(bytes)) / f64::from(1 << 30);
+        points.push((bytes as f64, rate));
+    }
+    let at = |bytes: f64| points.iter().find(|(size, _)| *size == bytes).map(|(_, rate)| *rate);
+    let peak = points.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1));
+    let mut findings = Findings::default();
+    findings.list("pio.fig8.peak", "GiB/s, bytes", peak.map(|(bytes, rate)| vec![rate, bytes]));
+    let rises = points.windows(2).filter(|pair| pair[1].0 <= 32768.0).all(|pair| pair[0].1 < pair[1].1);
+    findings.holds("pio.fig8.eci_rises_to_32768", Some(rises));
+    let drops = at(32768.0).zip(at(65536.0)).map(|(before, after)| after < before);
+    findings.holds("pio.fig8.eci_drops_beyond", drops);
+    let chart =
+        Chart::xy("Invocation throughput", Axis::log("Request and response", "bytes"), Axis::linear("Data", "GiB/s"))
+            .note("Requests and responses together, one core, back to back.")
+            .series(Series::line("coherent PIO", points));
+    findings.plot("fig8", chart);
+    Ok(findings)
+}
+
+/// Figure 10, its coherent part, and a driver that prefetches beside the published one.
+fn nic(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+    let (mut plain, mut prefetching, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    for bytes in [64, 256, 1024, 1536, 4096, 8192, 9600] {
+        let size = bytes as f64;
+        plain.push((size, percentile(&run.receive(bytes, false)?, 0.5)));
+        prefetching.push((size, percentile(&run.receive(bytes, true)?, 0.5)));
+        out.push((size, percentile(&run.transmit(bytes)?, 0.5)));
+    }
+    let mut findings = Findings::default();
+    let last = |points: &[(f64, f64)]| points.last().map(|point| point.1 / 1000.0);
+    findings.number("pio.improved.prefetching_receive_9600", "us", last(&prefetching));
+    let chart = Chart::xy("NIC latency", Axis::log("Frame", "bytes"), Axis::log("Median", "ns"))
+        .note("A frame's last beat comes when the CPU begins to ask for it.")
+        .series(Series::line("receive", plain))
+        .series(Series::line("receive, prefetching driver (an improvement)", prefetching))
+        .series(Series::line("transmit", out));
+    findings.plot("fig10", chart);
+    Ok(findings)
+}
+
+/// Table 1, its coherent rows.
+fn table(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+    let mut findings = Findings::default();
+    let mut row = |bytes: usize| -> Result<Vec<f64>, SimFailure> {
+        let (receive, transmit) = (run.receive(bytes, false)?, run.transmit(bytes)?);
+        let both = [&receive, &transmit].into_iter();
+        Ok(both.flat_map(|times| [0.5, 0.99].map(|part| percentile(times, part) / 1000.0)).collect())
+    };
+    const SMALL: [&str; 4] = [
+        "pio.table1.eci_64.receive_p50",
+        "pio.table1.eci_64.receive_p99",
+        "pio.table1.eci_64.transmit_p50",
+        "pio.table1.eci_64.transmit_p99",
+    ];
+    for (id, value) in SMALL.into_iter().zip(row(64)?) {
+        findings.number(id, "us", Some(value));
+    }
+    findings.list("pio.table1.eci_1536", "us", Some(row(1536)?));
+    findings.list("pio.table1.eci_9600", "us", Some(row(9600)?));
+    Ok(findings)
+}

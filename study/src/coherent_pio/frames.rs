@@ -1,0 +1,188 @@
+//! A NIC's two directions: from a frame's last beat at the device's port until the CPU has read it, and back.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use conic_fabric::{Core, Device as _, Home, Layout, Time};
+use conic_interface::pio::nic::NicLines;
+use conic_interface::pio::protocol::Recalls;
+use conic_interface::pio::{Behaviour, Device, Features, Homed, Shape};
+use conic_sim::eci::{Disturbances, EciDevice, EciParameters, EciSimulation, UNIT_BYTES};
+use conic_sim::{Failure, Role};
+
+use super::exchange::fill;
+
+/// Words of the protocol's sets of lines: two control lines and the overflow lines of a frame of 9600 bytes.
+const WORDS: usize = 2;
+
+/// Bytes before the payload in a control line: half of it, as published.
+const HEADER_BYTES: u64 = 64;
+
+/// The longest frame.
+pub const LONGEST_FRAME: usize = 9600;
+
+/// Frames of one size, one after the other.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    /// The machine.
+    pub machine: EciParameters,
+    /// Bytes of a frame.
+    pub bytes: usize,
+    /// Whether the driver asks for all overflow lines of a frame together; the published one does not.
+    pub prefetch: bool,
+    /// Whether the device returns the transmitted line exclusive, so that the next frame's stores are silent. The published one's
+    /// waits for the store's own request.
+    pub exclusive: bool,
+    /// Frames before the first that counts, and those that count.
+    pub frames: (u64, u64),
+    /// What else happens.
+    pub disturbances: Disturbances,
+}
+
+/// Where an exchange with overflow lines lies.
+fn place(question: &Frames) -> (Layout, NicLines) {
+    let inline = UNIT_BYTES - HEADER_BYTES;
+    let overflow = (question.bytes.max(LONGEST_FRAME) as u64 - inline).div_ceil(UNIT_BYTES) as u16;
+    let shape = Shape { unit: UNIT_BYTES, group: 1, overflow, header: HEADER_BYTES, alignment: UNIT_BYTES };
+    let mut layout = Layout::new();
+    let lines = NicLines::place(&shape, &mut layout, Home::Nic).expect("a shape of whole lines");
+    (layout, lines)
+}
+
+fn features(question: &Frames) -> Features {
+    Features { prefetch: question.prefetch, ..Features::HOMED }
+}
+
+/// How long the stages between port and interface take for a frame.
+fn stage(bytes: usize, stage: u64, line: u64) -> Time {
+    Time::from_picoseconds(stage + line * (bytes as u64).div_ceil(UNIT_BYTES))
+}
+
+/// From the CPU having a frame in its registers to the frame's last beat at the port, in picoseconds each.
+///
+/// # Errors
+///
+/// The simulator's, where that never ends.
+///
+/// # Panics
+///
+/// If a frame comes out wrong, or out of order.
+pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
+    let (layout, lines) = place(question);
+    let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
+    let latencies = Rc::new(RefCell::new(Vec::new()));
+    let start = Rc::new(Cell::new(Time::ZERO));
+    let (asked, begins) = (question.clone(), Rc::clone(&start));
+    simulation.core("host", Role::Main, move |core| {
+        let mut host = lines.host([*core; 2], features(&asked));
+        let mut frame = vec![0; asked.bytes];
+        for number in 0..asked.frames.0 + asked.frames.1 {
+            fill(&mut frame, number);
+            begins.set(core.now());
+            let taken = host.transmit.try_transmit(&frame).expect("the frame fits");
+            assert!(taken && host.transmit.is_taken(), "the load waits until the device has the frame");
+        }
+    });
+    let (asked, out) = (question.clone(), Rc::clone(&latencies));
+    simulation.device("NIC", Role::Service, move |device| {
+        let behaviour =
+            Behaviour { exclusive: asked.exclusive, recalls: Recalls::OverflowLast, ..Behaviour::default() };
+        let mut homed = Homed::<_, WORDS>::new(*device, lines.transmit, behaviour).expect("so many lines fit");
+        let p = device.machine().borrow().parameters().device.clone();
+        let (mut frame, mut right) = (vec![0; asked.bytes], vec![0; asked.bytes]);
+        let mut number = 0;
+        loop {
+            while let Some(length) = homed.poll() {
+                let beat = homed.device().now() + stage(length, p.transmit_stage, p.transmit_line);
+                assert_eq!(homed.read(&mut frame), asked.bytes, "the whole frame is there");
+                fill(&mut right, number);
+                assert!(frame == right, "frame {number} came out wrong");
+                if number >= asked.frames.0 {
+                    out.borrow_mut().push(beat.since(start.get()).picoseconds());
+                }
+                number += 1;
+                assert!(homed.respond(&[]), "the load waits");
+            }
+            homed.spin();
+        }
+    });
+    simulation.run()?;
+    drop(simulation);
+    Ok(latencies.take())
+}
+
+/// When a frame arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrives {
+    /// When the CPU begins to ask for it: its load has to give the last frame's lines back first.
+    WithTheLoad,
+    /// So long after that: where that is long, the load waits at the device.
+    After(Time),
+}
+
+/// From a frame's last beat at the port until the CPU has it in its registers, in picoseconds each.
+///
+/// # Errors
+///
+/// The simulator's, where that never ends.
+///
+/// # Panics
+///
+/// If a frame comes in wrong, or out of order.
+pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure> {
+    let (layout, lines) = place(question);
+    let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
+    let latencies = Rc::new(RefCell::new(Vec::new()));
+    // Which frame was asked for, and when its last beat is at the port.
+    let next = Rc::new(Cell::new((0_u64, Time::NEVER)));
+    let (asked, out, beats) = (question.clone(), Rc::clone(&latencies), Rc::clone(&next));
+    simulation.core("host", Role::Main, move |core| {
+        let mut host = lines.host([*core; 2], features(&asked));
+        let (mut frame, mut right) = (vec![0; asked.bytes], vec![0; asked.bytes]);
+        for number in 0..asked.frames.0 + asked.frames.1 {
+            let beat = match arrives {
+                Arrives::WithTheLoad => core.now(),
+                Arrives::After(time) => core.now() + time,
+            };
+            beats.set((number, beat));
+            while host.receive.receive(&mut frame).is_none() {
+                core.spin();
+            }
+            if number >= asked.frames.0 {
+                out.borrow_mut().push(core.now().since(beat).picoseconds());
+            }
+            fill(&mut right, number);
+            assert!(frame == right, "frame {number} came in wrong");
+        }
+    });
+    let asked = question.clone();
+    simulation.device("NIC", Role::Service, move |device| deliver(*device, &asked, &lines, &next));
+    simulation.run()?;
+    drop(simulation);
+    Ok(latencies.take())
+}
+
+/// Delivers each frame when it has come.
+fn deliver(device: EciDevice<'_>, asked: &Frames, lines: &NicLines, next: &Cell<(u64, Time)>) {
+    let behaviour = Behaviour { recalls: Recalls::OverflowFirst, bare: true, ..Behaviour::default() };
+    let mut homed = Homed::<_, WORDS>::new(device, lines.receive, behaviour).expect("so many lines fit");
+    let p = device.machine().borrow().parameters().device.clone();
+    let stages = stage(asked.bytes, p.receive_stage, p.receive_line);
+    let mut frame = vec![0; asked.bytes];
+    let mut delivered = None;
+    loop {
+        homed.poll();
+        let (number, beat) = next.get();
+        let is_new = beat != Time::NEVER && delivered != Some(number);
+        if is_new && homed.is_working() && device.now() < beat + stages {
+            device.wait_until(beat + stages);
+            continue;
+        }
+        fill(&mut frame, number);
+        if is_new && homed.respond(&frame) {
+            delivered = Some(number);
+        } else {
+            homed.spin();
+        }
+    }
+}
