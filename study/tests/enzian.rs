@@ -1,0 +1,210 @@
+//! The line pair's halves on the modelled Enzian: messages counted on the link, deadlocks, time-outs, and random runs.
+
+use std::collections::BTreeMap;
+
+use conic_fabric::Time;
+use conic_interface::pio::{Behaviour, Shape};
+use conic_sim::Failure;
+use conic_sim::eci::placement::{directory_unit_of, transaction_unit_of};
+use conic_sim::eci::{Disturbances, EciParameters};
+use conic_sim::platform::Platform;
+use conic_study::coherent_pio::exchange::{Calls, calls};
+use conic_study::coherent_pio::frames::{Arrives, Frames, receive, transmit};
+use conic_study::coherent_pio::{EXPERIMENTS, findings};
+use conic_study::comparison::{Role, compare, parse};
+use conic_study::experiment::Effort;
+
+fn machine() -> EciParameters {
+    Platform::<EciParameters>::load_as("enzian").expect("a platform that comes with the simulator").parameters().clone()
+}
+
+/// Calls of one line without disturbances.
+fn one_line() -> Calls {
+    Calls {
+        machine: machine(),
+        payload: 120,
+        behaviour: Behaviour::default(),
+        prefetch: false,
+        alignment: 128,
+        service: Time::ZERO,
+        calls: (10, 100),
+        disturbances: Disturbances::default(),
+    }
+}
+
+fn counted(kinds: &[(&'static str, u64)]) -> BTreeMap<&'static str, u64> {
+    kinds.iter().copied().collect()
+}
+
+#[test]
+fn an_exchange_is_exactly_two_round_trips_and_a_shared_return_one_more() {
+    let exclusive = calls(&one_line()).expect("it ends");
+    let two = counted(&[("request", 100), ("recall", 100), ("recalled with data", 100), ("grant", 100)]);
+    assert_eq!(exclusive.counters.messages, two);
+    assert!((exclusive.median_nanoseconds() - 900.0).abs() < 0.01, "{}", exclusive.median_nanoseconds());
+    let behaviour = Behaviour { exclusive: false, ..Behaviour::default() };
+    let shared = calls(&Calls { behaviour, ..one_line() }).expect("it ends");
+    let mut three = two;
+    three.insert("upgrade", 100);
+    three.insert("grant", 200);
+    assert_eq!(shared.counters.messages, three);
+    // The upgrade: two crossings, a header and a line on the wire, four passes with the device's own copy's, a message's time.
+    let p = machine();
+    let upgrade = 2 * p.link.crossing
+        + u64::from(1 + p.link.line_words) * p.link.word_time
+        + 4 * p.directory.pass
+        + p.device.message_time;
+    let more = shared.median_nanoseconds() - exclusive.median_nanoseconds();
+    assert!((more - upgrade as f64 / 1000.0).abs() < 0.01, "{more} beside {upgrade}");
+}
+
+#[test]
+fn groups_take_two_round_trips_a_line_whether_they_are_prefetched_or_not() {
+    for prefetch in [false, true] {
+        let lines = 8 * 100;
+        let outcome = calls(&Calls { payload: 8 * 128 - 8, prefetch, ..one_line() }).expect("it ends");
+        let all = counted(&[("request", lines), ("recall", lines), ("recalled with data", lines), ("grant", lines)]);
+        assert_eq!(outcome.counters.messages, all, "prefetch {prefetch}");
+    }
+}
+
+#[test]
+fn a_pair_in_one_serialising_unit_deadlocks_and_in_different_ones_does_not() {
+    let mut serialising = machine();
+    serialising.directory.transactions = 1;
+    serialising.cache.unit_transactions = 1;
+    // Alignments at which the second line is in the first one's directory unit, and in its transaction unit.
+    for (alignment, unit) in [(256 * 128, "directory unit"), (8 * 128, "transaction unit")] {
+        let line = alignment / 128;
+        let shares = [
+            directory_unit_of(&serialising.directory, line) == directory_unit_of(&serialising.directory, 0),
+            transaction_unit_of(&serialising.cache, line) == transaction_unit_of(&serialising.cache, 0),
+        ];
+        assert!(shares[usize::from(unit == "transaction unit")], "line {line}");
+        let mut only = serialising.clone();
+        if unit == "directory unit" {
+            only.cache.unit_transactions = 16;
+        }
+        let outcome = calls(&Calls { machine: only, alignment, ..one_line() });
+        let Err(Failure::Deadlock(who)) = outcome else { panic!("{unit}: {outcome:?}") };
+        assert!(who.iter().any(|text| text.contains("the recall of the line") && text.contains(unit)), "{who:?}");
+        let shape = Shape { unit: 128, group: 1, overflow: 0, header: 8, alignment };
+        assert!(shape.can_deadlock(1, |_| 0), "the interface's own rule says so");
+    }
+    let outcome =
+        calls(&Calls { machine: serialising.clone(), ..one_line() }).expect("neighbours are in different units");
+    assert_eq!(outcome.latencies.len(), 100);
+    let unit_of = |line: u16| transaction_unit_of(&serialising.cache, line.into()) as u32;
+    assert!(!Shape { unit: 128, group: 1, overflow: 0, header: 8, alignment: 128 }.can_deadlock(1, unit_of));
+}
+
+#[test]
+fn a_service_beyond_the_caches_patience_is_bridged_by_try_again_and_faults_without() {
+    let mut short = machine();
+    short.cache.patience = 20_000_000;
+    let patience = Time::from_nanoseconds(5_000);
+    let behaviour = Behaviour { patience, ..Behaviour::default() };
+    let service = Time::from_nanoseconds(100_000);
+    let bridged = Calls { machine: short, behaviour, service, calls: (0, 50), ..one_line() };
+    let outcome = calls(&bridged).expect("it ends");
+    assert!(outcome.try_agains >= 50 * 12, "{}", outcome.try_agains);
+    let behaviour = Behaviour { patience: Time::NEVER, ..Behaviour::default() };
+    let outcome = calls(&Calls { behaviour, ..bridged });
+    assert!(matches!(outcome, Err(Failure::NoAnswer { .. })), "{outcome:?}");
+}
+
+/// Everything that a correct program must bear.
+fn rough(seed: u64) -> Disturbances {
+    Disturbances {
+        seed,
+        evictions_permille: 60,
+        dropped_prefetches_permille: 100,
+        prefetch_delay: 400_000,
+        message_delay: 300_000,
+    }
+}
+
+#[test]
+fn random_runs_lose_repeat_and_change_nothing() {
+    let mut evictions = 0;
+    for seed in 0..64 {
+        let payload = [0, 1, 120, 121, 500, 1016, 4000, 7][seed as usize % 8];
+        // Sometimes the function takes about as long as the device waits before it says "try again".
+        let service = Time::from_nanoseconds([0, 2_000][seed as usize / 8 % 2]);
+        let behaviour =
+            Behaviour { exclusive: seed % 3 != 0, patience: Time::from_nanoseconds(3_000), ..Behaviour::default() };
+        let question = Calls {
+            payload,
+            behaviour,
+            service,
+            prefetch: seed % 2 == 0,
+            calls: (0, 500),
+            disturbances: rough(seed),
+            ..one_line()
+        };
+        let outcome = calls(&question).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        assert_eq!(outcome.latencies.len(), 500);
+        evictions += outcome.counters.evictions;
+    }
+    assert!(evictions > 20_000, "{evictions}");
+}
+
+fn frames(bytes: usize, seed: u64) -> Frames {
+    Frames {
+        machine: machine(),
+        bytes,
+        prefetch: seed % 2 == 0,
+        exclusive: seed % 3 == 0,
+        frames: (0, 300),
+        disturbances: rough(seed),
+    }
+}
+
+#[test]
+fn random_frames_arrive_once_in_order_and_whole() {
+    for seed in 0..48 {
+        let bytes = [64, 65, 200, 1536, 9, 3000][seed as usize % 6];
+        let question = frames(bytes, seed);
+        let sent = transmit(&question).unwrap_or_else(|failure| panic!("transmit, seed {seed}: {failure}"));
+        // The last frame is counted before its sender ends.
+        assert_eq!(sent.len(), 300);
+        let arrives = [Arrives::WithTheLoad, Arrives::After(Time::from_nanoseconds(2_000))][seed as usize / 6 % 2];
+        let came = receive(&question, arrives).unwrap_or_else(|failure| panic!("receive, seed {seed}: {failure}"));
+        assert_eq!(came.len(), 300);
+    }
+}
+
+#[test]
+fn a_load_that_waits_at_the_device_has_its_frame_one_way_later() {
+    let question = Frames { prefetch: false, disturbances: Disturbances::default(), ..frames(64, 1) };
+    let waiting = receive(&question, Arrives::After(Time::from_nanoseconds(3_000))).expect("it ends");
+    let p = machine();
+    // The port's stages, a pass, the line on the wire, the link, the way to the core, and its instructions.
+    let stages = p.device.receive_stage + p.device.receive_line + p.directory.pass;
+    let wire = u64::from(p.link.line_words) * p.link.word_time + p.link.crossing + p.cache.l2_to_core;
+    let instructions = p.core.cycles(u64::from((1 + 4) * p.core.issue_cycles + p.core.l1_hit_cycles));
+    assert!(waiting.iter().all(|time| *time == stages + wire + instructions), "{waiting:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_another() {
+    let question = |seed| Calls { payload: 1016, prefetch: true, disturbances: rough(seed), ..one_line() };
+    let outcome = |seed| calls(&question(seed)).expect("it ends");
+    assert_eq!(outcome(5), outcome(5));
+    assert_ne!(outcome(5).latencies, outcome(6).latencies);
+}
+
+#[test]
+fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
+    let found = findings(EXPERIMENTS, &machine(), Effort::Quick);
+    assert!(found.iter().all(|found| found.failures.is_empty()), "{found:?}");
+    let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
+    let text = include_str!("../../results/coherent-pio.toml");
+    let rows = compare(&predictions, &parse(text).expect("it is read"), true).expect("ids and units agree");
+    for row in rows.iter().filter(|row| !row.id.starts_with("pio.improved.")) {
+        assert_ne!(row.role, Role::Unpublished, "{}", row.id);
+        assert_eq!(row.predicted.is_some(), row.role != Role::NotModelled, "{}", row.id);
+    }
+    let withheld: Vec<&str> = rows.iter().filter(|row| row.role == Role::Withheld).map(|row| row.id.as_str()).collect();
+    assert_eq!(withheld, ["pio.fig8.peak", "pio.table1.eci_1536", "pio.table1.eci_9600"]);
+}
