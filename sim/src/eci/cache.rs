@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn to_cache_arrived(&mut self, message: Message) {
+    pub(super) fn arrived_at_cache(&mut self, message: Message) {
         self.perhaps_evict();
         let unit = message.unit;
         match message.what {

@@ -21,7 +21,7 @@ impl Machine {
     }
 
     /// A message has come over the link. A request waits here for a slot; what ends a transaction does not.
-    pub(super) fn into_directory(&mut self, key: u32) {
+    pub(super) fn arrived_at_directory(&mut self, key: u32) {
         let message = self.messages[key as usize];
         if let What::ToHome(ToHome::Request { .. }) = message.what {
             let at = self.directory_unit_of(message.unit);

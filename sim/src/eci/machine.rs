@@ -344,9 +344,9 @@ impl Machine {
         match message.what {
             What::ToCache(_) => {
                 self.messages.remove(key as usize);
-                self.to_cache_arrived(message);
+                self.arrived_at_cache(message);
             }
-            What::ToHome(_) => self.into_directory(key),
+            What::ToHome(_) => self.arrived_at_directory(key),
         }
     }
 
