@@ -205,7 +205,7 @@ pub fn base(packet_size: u16, window: u64, pages: Pages) -> Setup {
     Setup {
         interface: Interface::Ccnic,
         features: Features::best(),
-        workload: Workload { packet_size, window, transmit_burst: 32, receive_burst: 32 },
+        workload: Workload { packet_size, window, transmit_burst: 32, receive_burst: 32, fetch_ahead: true },
         queues: 1,
         descriptors: 1024,
         pages,

@@ -206,6 +206,7 @@ impl Arguments {
                 window: self.window,
                 transmit_burst: burst,
                 receive_burst: self.rx_burst.map_or(burst, usize::from),
+                fetch_ahead: self.features.fetch_ahead,
             },
             queues: usize::from(self.queues),
             descriptors: self.descriptors,

@@ -49,6 +49,10 @@ pub const MAX_SEGMENTS: usize = 4;
 /// one too early costs nothing; asking for all before the first is needed lets their misses overlap. Measured between
 /// cores without a shared cache: 64 packets in flight, from 26.6 to 29.5 million a second; more in flight, no difference.
 const LOOK_AHEAD: u64 = 8;
+/// Slots whose loads a core may have begun while it handles one; how many it has is for the modelled core to say.
+const MOST_BEGUN: usize = 8;
+/// Cycles between the end of one call and the first load of the next.
+const BETWEEN_CALLS: u32 = work::CALL;
 
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,13 +352,15 @@ pub struct Consumer<P> {
     stash: [Descriptor; MAX_SEGMENTS],
     stashed: usize,
     inline: bool,
+    fetch_ahead: bool,
     faults: QueueFaults,
     policy: PhantomData<P>,
 }
 
 impl<P: Policy> Consumer<P> {
-    /// The receiving end of an empty ring; `inline` if its producer may send payloads in the ring.
-    pub fn new(map: RingMap, inline: bool) -> Consumer<P> {
+    /// The receiving end of an empty ring; `inline` if its producer may send payloads in the ring, `fetch_ahead` to ask for
+    /// slots and payloads before they are read.
+    pub fn new(map: RingMap, inline: bool, fetch_ahead: bool) -> Consumer<P> {
         Consumer {
             map,
             head: 0,
@@ -364,6 +370,7 @@ impl<P: Policy> Consumer<P> {
             stash: [Descriptor::BLANK; MAX_SEGMENTS],
             stashed: 0,
             inline,
+            fetch_ahead,
             faults: QueueFaults::default(),
             policy: PhantomData,
         }
@@ -399,17 +406,23 @@ impl<P: Policy> Consumer<P> {
         } else {
             LOOK_AHEAD
         };
-        for ahead in 0..announced.min(LOOK_AHEAD) {
-            core.prefetch_read(slot_address::<P>(&self.map, self.head + ahead));
+        if self.fetch_ahead {
+            for ahead in 0..announced.min(LOOK_AHEAD) {
+                core.prefetch_read(slot_address::<P>(&self.map, self.head + ahead));
+            }
         }
         let mut goes_on = false;
         while out.len() - received >= P::PER_SLOT || received == 0 {
             let Some(at) = self.full_slot(core) else { break };
+            self.goes_on_to(core, out.len() - received);
             let line = if P::PACKING == Packing::Packed {
                 let (word, metadata) = (core.load_acquire_or_owned::<P>(at), core.load(at.word(1)));
                 Line([word, metadata, 0, 0, 0, 0, 0, 0])
             } else {
-                core.read_line(at)
+                let line = core.read_line(at);
+                // The payloads' addresses. Behind a flag they have come with it.
+                core.depends_on(at);
+                line
             };
             let first = Descriptor { word: line.0[0], metadata: line.0[1] };
             if self.inline && first.has(Flags::INLINE) {
@@ -432,10 +445,10 @@ impl<P: Policy> Consumer<P> {
             }
             self.head += 1;
             if out.len() - received >= P::PER_SLOT {
-                received += take_group::<C, P>(core, &line, &mut out[received..]);
+                received += take_group::<C, P>(core, &line, &mut out[received..], self.fetch_ahead);
             } else {
                 let mut group = [Descriptor::BLANK; MAX_SEGMENTS];
-                self.stashed = take_group::<C, P>(core, &line, &mut group);
+                self.stashed = take_group::<C, P>(core, &line, &mut group, self.fetch_ahead);
                 self.stash = group;
                 received += self.take_stash(&mut out[received..]);
                 break;
@@ -452,10 +465,24 @@ impl<P: Policy> Consumer<P> {
     /// something: it depends on nothing that lies between, and a few dozen instructions fit between the two.
     #[inline(always)]
     pub fn will_receive<C: Core>(&self, core: &C) {
-        core.will_read(match P::SIGNAL {
+        let at = match P::SIGNAL {
             Signal::Register => self.map.doorbell,
             _ => slot_address::<P>(&self.map, self.head),
-        });
+        };
+        core.will_read(at, BETWEEN_CALLS);
+    }
+
+    /// Declares that a core which has found a slot full goes on to the next ones while there is room for them.
+    #[inline(always)]
+    fn goes_on_to<C: Core>(&self, core: &C, room: usize) {
+        let each = work::DESCRIPTOR * P::PER_SLOT as u32;
+        let mut slots = room.div_ceil(P::PER_SLOT).min(MOST_BEGUN) as u64;
+        if P::SIGNAL == Signal::Register {
+            slots = slots.min(self.known_tail - self.head);
+        }
+        for ahead in 1..slots {
+            core.will_read(slot_address::<P>(&self.map, self.head + ahead), each * ahead as u32);
+        }
     }
 
     /// The slot at the head, if it is full.
@@ -512,6 +539,7 @@ impl<P: Policy> Consumer<P> {
         if slots == 2 {
             // Written before the first slot, which was acquired.
             rest = core.read_line(slot_address::<P>(&self.map, self.head + 1));
+            core.depends_on(slot_address::<P>(&self.map, self.head + 1));
             let continues = rest.0[0] & flag_bit(Flags::CONTINUED) != 0;
             good &= continues && self.head + slots - self.released <= self.map.slots;
         }
@@ -560,14 +588,16 @@ impl<P: Policy> Consumer<P> {
     }
 }
 
-/// Takes the descriptors of a slot, blanks skipped, and starts to fetch their payloads.
+/// Takes the descriptors of a slot, blanks skipped, and starts to fetch their payloads where that is switched on.
 #[inline(always)]
-fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor]) -> usize {
+fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor], fetch_ahead: bool) -> usize {
     let mut count = 0;
     for pair in line.0.chunks_exact(2).take(P::PER_SLOT) {
         let descriptor = Descriptor { word: pair[0] & !RING_FLAGS, metadata: pair[1] };
         if !descriptor.is_blank() {
-            core.prefetch_read(descriptor.address().line());
+            if fetch_ahead {
+                core.prefetch_read(descriptor.address().line());
+            }
             out[count] = descriptor;
             count += 1;
         }

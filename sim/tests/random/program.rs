@@ -189,7 +189,7 @@ impl Program<'_> {
             52..59 => self.change_bit(line),
             59..62 => self.core.prefetch_read(at),
             62..65 => self.core.prefetch_write(at),
-            65..68 => self.core.will_read(at),
+            65..68 => self.core.will_read(at, self.random.below(40) as u32),
             68..74 => self.write_block(),
             74..80 => self.read_block(),
             80..84 => self.write_bytes(),
