@@ -9,8 +9,9 @@
 //! | atomic, full fence, access past the caches | after every load before it has come |
 //!
 //! Instructions are counted by the time that a core works: annotated work states its own (`core.work_instructions`). A load's
-//! value is the line's at the moment of issue. Stores of others between issue and arrival would be an x86 core's reason to
-//! do the load again; the program cannot tell, because it sees the memory of one moment, in program order.
+//! value is the line's at the moment of issue, or as much later as another core may be simulated ahead: a moment before it
+//! arrives in any case, and the same order for every load and store of a core. The real core, which finds out that a line
+//! changed before its load retired, does the load again. Whoever reads what nobody writes meanwhile sees no difference.
 
 use std::collections::VecDeque;
 
