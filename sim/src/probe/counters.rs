@@ -2,12 +2,8 @@
 //!
 //! Everything only ever grows; what a stretch of a run did is the difference of two snapshots. Times are picoseconds.
 
-mod link;
-
 use conic_fabric::Time;
 use serde::{Deserialize, Serialize};
-
-pub use link::LinkCounters;
 
 /// Makes a struct of `u64` counters that can be subtracted and added field by field.
 macro_rules! counters {
@@ -128,6 +124,39 @@ counters! {
         work_picoseconds,
         /// For a change of a line that it polls.
         polling_picoseconds,
+    }
+}
+
+counters! {
+    /// What one direction of one link carried, or of several side by side.
+    LinkCounters {
+        /// Messages with a line.
+        data_messages,
+        /// Messages without.
+        header_messages,
+        /// Those of the headers that found a place in a flit that was leaving anyway.
+        headers_riding,
+        /// Flits that left.
+        flits,
+        /// Slots of those flits that carried something.
+        slots_used,
+        /// Bytes of those flits.
+        bytes,
+        /// Time for which the wires were taken, all links side by side together.
+        busy_picoseconds,
+    }
+}
+
+impl LinkCounters {
+    /// Messages of both kinds.
+    pub fn messages(&self) -> u64 {
+        self.data_messages + self.header_messages
+    }
+
+    /// The share of a span for which the wires of `links` links side by side were taken; zero for no span.
+    pub fn utilisation(&self, span: Time, links: usize) -> f64 {
+        let wires = span.picoseconds() as f64 * links as f64;
+        if wires > 0.0 { self.busy_picoseconds as f64 / wires } else { 0.0 }
     }
 }
 
