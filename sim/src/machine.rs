@@ -11,6 +11,7 @@
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `recorder.rs` | what a traced run writes down |
+//! | `queues.rs` | the probes of its queues |
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
 //! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
 //! | `device.rs` | what a device behind that link does |
@@ -27,6 +28,7 @@ mod home;
 pub(crate) mod pcie;
 mod prefetch;
 mod private;
+pub mod queues;
 mod recorder;
 pub mod tags;
 pub(crate) mod uncached;
@@ -48,6 +50,7 @@ use slab::Slab;
 
 pub use agent::{Agent, Wait};
 use pcie::{Past, PcieEvent, RootPort};
+use queues::Queues;
 use recorder::Recorder;
 use tags::Tags;
 use uncached::Kind;
@@ -61,6 +64,9 @@ pub struct Options {
     pub fast_forward: bool,
     /// Simulate a core ahead over its own hits.
     pub run_ahead: bool,
+    /// Probe every queue: how many are inside, and for how long. A checked run does, and ends in a panic where a probe finds
+    /// what cannot be.
+    pub queues: bool,
     /// The seed of everything that is drawn.
     pub seed: u64,
 }
@@ -68,7 +74,7 @@ pub struct Options {
 impl Default for Options {
     /// Fast, unchecked, seed 1.
     fn default() -> Options {
-        Options { checked: false, fast_forward: true, run_ahead: true, seed: 1 }
+        Options { checked: false, fast_forward: true, run_ahead: true, queues: false, seed: 1 }
     }
 }
 
@@ -162,6 +168,8 @@ pub struct Machine {
     segments: Vec<(u64, String)>,
     /// Writes down what happens, where somebody wants to see it.
     pub(crate) recorder: Option<Box<Recorder>>,
+    /// The probes of the queues, where somebody wants to see them.
+    queues: Option<Box<Queues>>,
     /// What each line is to the cores; empty if all are cached memory.
     kinds: Vec<Kind>,
     /// What the home agents do past the caches.
@@ -208,6 +216,7 @@ impl Machine {
             events: 0,
             segments: layout.segments().iter().map(|one| (one.start.0 / LINE_BYTES, one.name.clone())).collect(),
             recorder: None,
+            queues: (options.queues || options.checked).then(Box::default),
             kinds: uncached::kinds(parameters, layout),
             past: Slab::new(),
             port: parameters

@@ -6,6 +6,7 @@ pub mod latency;
 pub mod occupancy;
 mod packet;
 pub mod perfetto;
+pub mod queue;
 mod record;
 #[cfg(test)]
 mod sample;

@@ -15,10 +15,11 @@ use conic_fabric::{LINE_BYTES, Line};
 use slab::Slab;
 
 use crate::parameters::PcieParameters;
-use crate::pcie::{PcieLink, Sent, Tlps};
+use crate::pcie::{PcieLink, Sent, Tlps, Way};
 use crate::protocol::{Ask, Asker, ToHome};
 
 use super::access::merge;
+use super::queues::Queue;
 use super::uncached::line_bytes;
 use super::{Event, Machine};
 
@@ -95,6 +96,11 @@ pub(crate) struct RootPort {
 }
 
 impl RootPort {
+    /// Entries of its queue.
+    pub fn waiting_in_order(&self) -> usize {
+        self.order.len()
+    }
+
     pub fn new(parameters: &PcieParameters, device_write_ways: u32) -> RootPort {
         RootPort {
             link: PcieLink::new(parameters),
@@ -165,9 +171,19 @@ impl Machine {
 
     /// The device has sent a TLP: it arrives, or waits for a credit, of whose coming [`Machine::give_write_credit`] tells.
     pub(crate) fn sent(&mut self, tlp: u32, sent: Sent) {
-        if let Sent::Arrives(time) = sent {
-            self.send_tlp(time, PcieEvent::AtRoot(tlp));
+        match sent {
+            Sent::Arrives(time) => self.goes_to_root(tlp, time),
+            Sent::Waits => self.enters(Queue::WithoutWriteCredit, tlp, self.now),
         }
+    }
+
+    /// A TLP of the device is on the wire.
+    fn goes_to_root(&mut self, tlp: u32, arrives: u64) {
+        self.takes_wire(Way::ToRoot, arrives);
+        if let Tlp::Write { .. } = self.port().tlps[tlp as usize] {
+            self.enters(Queue::WriteCredits, tlp, self.now);
+        }
+        self.send_tlp(arrives, PcieEvent::AtRoot(tlp));
     }
 
     fn give_write_credit(&mut self) {
@@ -175,7 +191,8 @@ impl Machine {
         let mut arrivals = Vec::new();
         self.port().link.give_write_credit(now, |tlp, arrival| arrivals.push((tlp, arrival)));
         for (tlp, arrival) in arrivals {
-            self.send_tlp(arrival, PcieEvent::AtRoot(tlp));
+            self.leaves(Queue::WithoutWriteCredit, tlp, now);
+            self.goes_to_root(tlp, arrival);
         }
     }
 
@@ -199,6 +216,7 @@ impl Machine {
             }
             _ => port.link.request_register_read(now),
         };
+        self.takes_wire(Way::ToDevice, arrives);
         self.send_tlp(arrives, PcieEvent::AtDevice(tlp));
     }
 
@@ -220,17 +238,23 @@ impl Machine {
             }
             Tlp::Read { read, .. } => {
                 port.tlps.remove(tlp as usize);
-                self.completed(read);
+                self.completed(tlp, read);
             }
             Tlp::Write { .. } => {}
         }
     }
 
     /// The last completion of a piece of the device's read has come.
-    fn completed(&mut self, read: u32) {
+    fn completed(&mut self, tlp: u32, read: u32) {
         let now = self.now;
-        let port = self.port();
-        if let Some(next) = port.link.tags().give(now) {
+        let next = self.port().link.tags().give(now);
+        match next {
+            Some(next) => self.hands_over(Queue::Tags, tlp, next),
+            None => self.leaves(Queue::Tags, tlp, now),
+        }
+        if let Some(next) = next {
+            self.leaves(Queue::WithoutTag, next, now);
+            let port = self.port();
             let sent = port.link.request_read(next, now);
             self.sent(next, sent);
         }
@@ -257,10 +281,12 @@ impl Machine {
             Tlp::Write { at, data, .. } => (*at, data.len() as u64),
             Tlp::Read { .. } => {
                 port.order.push_back(Ordered::Read(tlp));
+                self.enters(Queue::RootPort, 0, self.now);
                 return self.pass_on();
             }
             _ => {
                 port.order.push_back(Ordered::Answer(tlp));
+                self.enters(Queue::RootPort, 0, self.now);
                 return self.pass_on();
             }
         };
@@ -268,6 +294,7 @@ impl Machine {
         for (line, ..) in lines_of(at, length) {
             let write = self.new_past(Past::DeviceWrite { tlp, ready: false });
             self.port().order.push_back(Ordered::Write { request: write, line });
+            self.enters(Queue::RootPort, 0, self.now);
             self.ask_from_port(line, ToHome::OrderedWrite { request: write as u16, ask, write });
         }
     }
@@ -285,6 +312,7 @@ impl Machine {
     pub(crate) fn new_past(&mut self, past: Past) -> u32 {
         let request = self.past.insert(past);
         assert!(request <= usize::from(u16::MAX), "more than 65536 lines are read and written past the caches at once");
+        self.enters(Queue::PastCaches, request as u32, self.now);
         request as u32
     }
 
@@ -308,6 +336,7 @@ impl Machine {
                 }
             }
             self.port().order.pop_front();
+            self.leaves(Queue::RootPort, 0, self.now);
         }
     }
 
@@ -334,6 +363,7 @@ impl Machine {
             Past::CoreWrite { bytes, data } => {
                 merge(&mut self.data[line as usize], bytes, &data);
                 self.past.remove(write as usize);
+                self.leaves(Queue::PastCaches, write, self.now);
             }
             Past::DeviceWrite { tlp, .. } => self.device_has_written(line, tlp),
             Past::DeviceRead { .. } => {}
@@ -352,13 +382,16 @@ impl Machine {
         *lines_left -= 1;
         if *lines_left == 0 {
             port.tlps.remove(tlp as usize);
+            self.leaves(Queue::WriteCredits, tlp, self.now);
             self.give_write_credit();
         }
     }
 
     /// The home agents answer a device's request for a line.
     pub(crate) fn answer_device(&mut self, line: u32, request: u16) {
-        let Past::DeviceRead { tlp } = self.past.remove(request.into()) else { return };
+        let past = self.past.remove(request.into());
+        self.leaves(Queue::PastCaches, request.into(), self.now);
+        let Past::DeviceRead { tlp } = past else { return };
         let now = self.now;
         let port = self.port.as_mut().expect("the machine has a PCIe link");
         let data = port.found.remove(&line).unwrap_or(self.data[line as usize]).to_bytes();
@@ -379,7 +412,11 @@ impl Machine {
         let now = self.now;
         let port = self.port();
         let Tlp::Read { at, length, .. } = port.tlps[tlp as usize] else { return };
-        let arrives = port.link.complete(at, length, now);
+        let mut completions = Vec::new();
+        let arrives = port.link.complete(at, length, now, |at, arrives| completions.push((at, arrives)));
+        for (_, arrives) in completions {
+            self.takes_wire(Way::ToDevice, arrives);
+        }
         self.send_tlp(arrives, PcieEvent::AtDevice(tlp));
     }
 }

@@ -8,7 +8,7 @@ use crate::engine::Key;
 use crate::probe::{Cause, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome};
 
-use super::agent::Wait;
+use super::agent::{Agent, Wait};
 use super::{Machine, Timing};
 
 /// Places before the agents': each node's home agents and its memory, and the root port.
@@ -34,19 +34,15 @@ pub(crate) struct Recorder {
 }
 
 impl Machine {
-    /// Writes down what happens from now on, `limit` records at most.
+    /// Writes down what happens from now on, `limit` records at most, and as many changes of queues' levels. Nothing has
+    /// happened yet, or the levels are not what they are.
     pub fn record(&mut self, limit: usize) {
         let mut places: Vec<String> =
             ["host home", "NIC home", "host memory", "NIC memory", "root port"].map(str::to_owned).into();
-        let is_core = |id: usize| self.nodes.iter().any(|node| node.cores.contains(&(id as u16)));
-        let name = |(id, agent): (usize, &super::Agent)| match (is_core(id), agent.node) {
-            (false, _) => "NIC".to_owned(),
-            (true, 0) => format!("host core {}", agent.core),
-            (true, _) => format!("NIC core {}", agent.core),
-        };
-        places.extend(self.agents.iter().enumerate().map(name));
-        let device = (0..self.agents.len()).find(|&id| !is_core(id)).map_or(ROOT_PORT, place_of);
+        places.extend((0..self.agents.len()).map(|agent| self.agent_name(agent)));
+        let device = (0..self.agents.len()).find(|&id| !self.is_core(id)).map_or(ROOT_PORT, place_of);
         let segments = self.segments.clone();
+        self.log_queues(limit);
         self.recorder = Some(Box::new(Recorder {
             recording: Recording { places, segments, ..Recording::default() },
             limit,
@@ -58,9 +54,29 @@ impl Machine {
         }));
     }
 
+    /// Whether an agent is a core, and not a device.
+    fn is_core(&self, agent: usize) -> bool {
+        self.nodes.iter().any(|node| node.cores.contains(&(agent as u16)))
+    }
+
+    /// What an agent is called.
+    pub fn agent_name(&self, agent: usize) -> String {
+        let Agent { node, core, .. } = self.agents[agent];
+        match (self.is_core(agent), node) {
+            (false, _) => "NIC".to_owned(),
+            (true, 0) => format!("host core {core}"),
+            (true, _) => format!("NIC core {core}"),
+        }
+    }
+
     /// Ends writing down, and gives what was; none where nobody asked for it.
     pub fn take_recording(&mut self) -> Option<Recording> {
-        self.recorder.take().map(|recorder| recorder.recording)
+        let recorder = self.recorder.take()?;
+        let (queues, levels, dropped) = self.take_levels();
+        let mut recording = recorder.recording;
+        (recording.queues, recording.levels) = (queues, levels);
+        recording.dropped += dropped;
+        Some(recording)
     }
 
     /// Writes down that a core's copy of a line has become another.
