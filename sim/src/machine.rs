@@ -9,6 +9,7 @@
 //! | `access.rs` | what a core's program does: loads, stores, atomics, prefetches |
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
+//! | `slices.rs` | how many messages the home agents can look up |
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `recorder.rs` | what a traced run writes down |
 //! | `queues.rs` | the probes of its queues |
@@ -30,6 +31,7 @@ mod prefetch;
 mod private;
 pub mod queues;
 mod recorder;
+mod slices;
 pub mod tags;
 pub(crate) mod uncached;
 
@@ -52,6 +54,7 @@ pub use agent::{Agent, Wait};
 use pcie::{Past, PcieEvent, RootPort};
 use queues::Queues;
 use recorder::Recorder;
+use slices::Slices;
 use tags::Tags;
 use uncached::Kind;
 
@@ -81,8 +84,8 @@ impl Default for Options {
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A message is at a node's home agents.
-    Home { node: u8, line: u32, message: ToHome },
+    /// A message is at a node's home agents; `waited`: it has already waited for its slice of them.
+    Home { node: u8, waited: bool, line: u32, message: ToHome },
     /// A message is at a core.
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
@@ -123,11 +126,14 @@ pub(crate) struct LineState {
     pub stable: Stable,
     /// One more than the place of what is under way for it; zero if nothing is.
     pub active: u32,
+    /// The slice of the node's home agents that serves it.
+    pub slice: u8,
 }
 
 /// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
+    pub slices: Slices,
     pub last_level: Tags,
     pub memory: Memory,
     pub out: Direction,
@@ -198,7 +204,11 @@ impl Machine {
                 speculative_memory_read: protocol.speculative_memory_read,
             },
             nodes: [0, 1].map(|_| Node::new(parameters)),
-            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
+            lines: homes
+                .iter()
+                .zip(0..)
+                .map(|(&home, line)| LineStates::of(home, slices::slice_of(parameters, line)))
+                .collect(),
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -295,7 +305,7 @@ impl Machine {
         if let Some(recorder) = &mut self.recorder {
             recorder.sent_to_home(key, self.now, source, node, line, message);
         }
-        self.queue.push(key, Event::Home { node, line, message });
+        self.queue.push(key, Event::Home { node, waited: false, line, message });
     }
 
     /// The source number of an agent.
@@ -378,7 +388,11 @@ impl Machine {
                 recorder.handles(key);
             }
             match event {
-                Event::Home { node, line, message } => self.at_home(node as usize, line, message),
+                Event::Home { node, waited, line, message } => {
+                    if waited || self.is_looked_up(node as usize, line, message) {
+                        self.at_home(node as usize, line, message);
+                    }
+                }
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
                 Event::Pcie(event) => self.at_pcie(event),
                 Event::UncachedStored { agent } => self.uncached_stored(agent as usize),
@@ -436,10 +450,10 @@ impl Timing {
 
 impl LineStates {
     /// A line that nobody has cached.
-    fn of(home: u8) -> LineStates {
+    fn of(home: u8, slice: u8) -> LineStates {
         LineStates([0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
+            LineState { stable: Stable { right, ..Stable::default() }, active: 0, slice }
         }))
     }
 }
@@ -447,6 +461,7 @@ impl LineStates {
 impl Node {
     fn new(parameters: &Parameters) -> Node {
         Node {
+            slices: Slices::new(&parameters.node),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
             out: Direction::new(&parameters.interconnect),

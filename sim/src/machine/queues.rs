@@ -35,6 +35,8 @@ pub(crate) enum Queue {
     Unanswered(u16),
     /// A core's uncached access.
     Uncached(u16),
+    /// A slice of a node's home agents.
+    Slice(u8, u8),
     /// Lines for which a node's home agents have something under way.
     Lines(u8),
     /// Requests that wait for one before them on the same line.
@@ -66,7 +68,7 @@ pub(crate) enum Queue {
 }
 
 /// Names of [`Queue`]s, in the order of its variants.
-pub const KINDS: [&str; 21] = [
+pub const KINDS: [&str; 22] = [
     "line fill buffers",
     "load buffer",
     "store buffer",
@@ -74,6 +76,7 @@ pub const KINDS: [&str; 21] = [
     "write-combining buffers on their way",
     "writes past the caches",
     "uncached access",
+    "home agent",
     "lines under way",
     "requests for a line",
     "request credits",
@@ -121,20 +124,21 @@ impl Queue {
             Queue::Flushing(_) => 4,
             Queue::Unanswered(_) => 5,
             Queue::Uncached(_) => 6,
-            Queue::Lines(_) => 7,
-            Queue::Requests(_) => 8,
-            Queue::Credits(_) => 9,
-            Queue::WithoutCredit(_) => 10,
-            Queue::Link(..) => 11,
-            Queue::Channel(..) => 12,
-            Queue::PastCaches => 13,
-            Queue::RootPort => 14,
-            Queue::DeviceReads => 15,
-            Queue::Tags => 16,
-            Queue::WithoutTag => 17,
-            Queue::WriteCredits => 18,
-            Queue::WithoutWriteCredit => 19,
-            Queue::Wire(_) => 20,
+            Queue::Slice(..) => 7,
+            Queue::Lines(_) => 8,
+            Queue::Requests(_) => 9,
+            Queue::Credits(_) => 10,
+            Queue::WithoutCredit(_) => 11,
+            Queue::Link(..) => 12,
+            Queue::Channel(..) => 13,
+            Queue::PastCaches => 14,
+            Queue::RootPort => 15,
+            Queue::DeviceReads => 16,
+            Queue::Tags => 17,
+            Queue::WithoutTag => 18,
+            Queue::WriteCredits => 19,
+            Queue::WithoutWriteCredit => 20,
+            Queue::Wire(_) => 21,
         };
         KINDS[place]
     }

@@ -195,6 +195,14 @@ impl Recorder {
         self.present = self.under_way.remove(&key);
     }
 
+    /// The message that is being handled must wait: it is there when the event of this key happens.
+    pub fn put_off(&mut self, key: Key) {
+        if let Some(cause) = self.present.take() {
+            self.recording.messages[cause.0 as usize].arrives = Time::from_picoseconds(key.time);
+            self.under_way.insert(key, cause);
+        }
+    }
+
     /// A program goes on: what it sends nobody has caused.
     pub fn program_goes_on(&mut self) {
         self.present = None;

@@ -118,6 +118,7 @@ impl Machine {
         all.extend((0..self.agents.len() as u16).flat_map(|agent| of_core.map(|queue| queue(agent))));
         for (node, this) in (0..).zip(&self.nodes) {
             all.extend(of_node.map(|queue| queue(node)));
+            all.extend((0..this.slices.number() as u8).map(|slice| Queue::Slice(node, slice)));
             all.extend((0..this.out.links() as u8).map(|link| Queue::Link(node, link)));
             all.extend((0..self.parameters.memory.channels as u8).map(|channel| Queue::Channel(node, channel)));
         }
@@ -144,6 +145,7 @@ impl Machine {
             | Queue::Uncached(agent) => self.agent_name(agent.into()),
             Queue::Lines(node) | Queue::Requests(node) => format!("{} home", side(node)),
             Queue::Credits(node) | Queue::WithoutCredit(node) => format!("{} to {}", side(node), side(1 - node)),
+            Queue::Slice(node, slice) => format!("{} home {slice}", side(node)),
             Queue::Link(node, link) => format!("{} to {} {link}", side(node), side(1 - node)),
             Queue::Channel(node, channel) => format!("{} memory {channel}", side(node)),
             Queue::PastCaches => "host home".to_owned(),
@@ -209,6 +211,10 @@ impl Machine {
     /// What a server has counted itself: entries, and the picoseconds for which it was taken where those are whole.
     fn counted(&self, queue: Queue) -> Option<(u64, Option<u64>)> {
         match queue {
+            Queue::Slice(node, slice) => {
+                let (looked_up, busy) = self.nodes[usize::from(node)].slices.served(slice.into());
+                Some((looked_up, Some(busy)))
+            }
             Queue::Link(node, link) => {
                 let counters = self.nodes[usize::from(node)].out.link_counters(link.into());
                 Some((counters.messages(), Some(counters.busy_picoseconds)))
