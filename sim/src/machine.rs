@@ -13,6 +13,7 @@
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `recorder.rs` | what a traced run writes down |
 //! | `queues.rs` | the probes of its queues |
+//! | `window.rs` | counters and queues between two moments |
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
 //! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
 //! | `device.rs` | what a device behind that link does |
@@ -34,6 +35,7 @@ mod recorder;
 mod slices;
 pub mod tags;
 pub(crate) mod uncached;
+pub mod window;
 
 use std::collections::VecDeque;
 
@@ -57,6 +59,7 @@ use recorder::Recorder;
 use slices::Slices;
 use tags::Tags;
 use uncached::Kind;
+use window::Looked;
 
 /// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +179,7 @@ pub struct Machine {
     pub(crate) recorder: Option<Box<Recorder>>,
     /// The probes of the queues, where somebody wants to see them.
     queues: Option<Box<Queues>>,
+    looked: Option<Box<Looked>>,
     /// What each line is to the cores; empty if all are cached memory.
     kinds: Vec<Kind>,
     /// What the home agents do past the caches.
@@ -226,6 +230,7 @@ impl Machine {
             events: 0,
             segments: layout.segments().iter().map(|one| (one.start.0 / LINE_BYTES, one.name.clone())).collect(),
             recorder: None,
+            looked: None,
             queues: (options.queues || options.checked).then(Box::default),
             kinds: uncached::kinds(parameters, layout),
             past: Slab::new(),

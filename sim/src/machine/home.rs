@@ -93,11 +93,7 @@ impl Machine {
                 Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
                 Action::ReadMemory => {
                     let done = self.nodes[node].memory.read(u64::from(line), self.now);
-                    self.takes_channel(
-                        node,
-                        line,
-                        done - self.parameters.memory.latency + self.parameters.memory.line_time,
-                    );
+                    self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
                     self.send_home(done, node, node as u8, line, ToHome::Memory);
                 }
                 Action::ReadLastLevel => {
@@ -106,7 +102,7 @@ impl Machine {
                 }
                 Action::WriteMemory => {
                     let done = self.nodes[node].memory.write(u64::from(line), self.now);
-                    self.takes_channel(node, line, done);
+                    self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
                 }
                 Action::ToDevice(request, _) => self.answer_device(line, request),
                 Action::Written(write) => self.written(line, write),

@@ -42,7 +42,7 @@ pub(crate) enum PcieEvent {
 #[derive(Debug)]
 pub(crate) enum Tlp {
     /// A core stores to the device: some bytes of a line.
-    RegisterWrite { line: u32, bytes: u64, data: Line },
+    RegisterWrite { agent: u16, line: u32, bytes: u64, data: Line },
     /// A core loads the first `length` bytes from `at` on, all in one line.
     RegisterRead { agent: u16, at: u64, length: u32 },
     /// A piece of the device's read.
@@ -148,12 +148,19 @@ impl Machine {
         self.queue.push(key, Event::Pcie(event));
     }
 
-    /// Writes down what goes over the link; not what stays on one side of it.
+    /// Writes down what goes over the link, and what a core sends to the root port.
+    #[cold]
+    #[inline(never)]
     fn note_tlp(&mut self, key: crate::engine::Key, event: PcieEvent) {
         let (to_device, tlp) = match event {
             PcieEvent::AtDevice(tlp) => (true, tlp),
             PcieEvent::AtRoot(tlp) => (false, tlp),
-            _ => return,
+            PcieEvent::FromCore(tlp) => return self.note_from_core(key, tlp),
+            PcieEvent::RegisterAnswers(_) => {
+                return self.recorder.iter_mut().for_each(|recorder| recorder.goes_on(key));
+            }
+            // The home agents' last answer, which `answer_device` has written down.
+            PcieEvent::DataAtRoot(_) => return self.recorder.iter_mut().for_each(|recorder| recorder.is_last(key)),
         };
         let (name, at) = match (&self.port().tlps[tlp as usize], to_device) {
             (Tlp::RegisterWrite { line, .. }, _) => ("RegisterWrite", u64::from(*line) * LINE_BYTES),
@@ -166,6 +173,17 @@ impl Machine {
         let now = self.now;
         if let Some(recorder) = &mut self.recorder {
             recorder.over_pcie(key, now, name, at / LINE_BYTES, to_device);
+        }
+    }
+
+    fn note_from_core(&mut self, key: crate::engine::Key, tlp: u32) {
+        let (name, line, agent) = match self.port().tlps[tlp as usize] {
+            Tlp::RegisterWrite { agent, line, .. } => ("RegisterWrite", line.into(), agent),
+            Tlp::RegisterRead { agent, at, .. } => ("RegisterRead", at / LINE_BYTES, agent),
+            _ => return,
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.leaves_core(key, name, line, agent.into());
         }
     }
 
@@ -224,7 +242,7 @@ impl Machine {
         let now = self.now;
         let port = self.port();
         match port.tlps[tlp as usize] {
-            Tlp::RegisterWrite { line, bytes, data } => {
+            Tlp::RegisterWrite { line, bytes, data, .. } => {
                 port.tlps.remove(tlp as usize);
                 let watcher = port.watchers.get(&line).copied();
                 merge(&mut self.data[line as usize], bytes, &data);
@@ -330,8 +348,8 @@ impl Machine {
                 Ordered::Read(tlp) => self.ask_for_piece(tlp),
                 Ordered::Answer(tlp) => {
                     let answered = self.port().tlps.remove(tlp as usize);
-                    if let Tlp::RegisterRead { agent, .. } = answered {
-                        self.register_loaded(agent as usize);
+                    if let Tlp::RegisterRead { agent, at, .. } = answered {
+                        self.register_loaded(agent as usize, at / LINE_BYTES);
                     }
                 }
             }
@@ -402,8 +420,9 @@ impl Machine {
             into.data[from..from + count].copy_from_slice(&data[first..first + count]);
         }
         *lines_left -= 1;
-        if *lines_left == 0 {
-            let arrives = now + port.root_to_home;
+        let (arrives, all) = (now + port.root_to_home, *lines_left == 0);
+        self.note_answer_to_port(line, arrives);
+        if all {
             self.send_tlp(arrives, PcieEvent::DataAtRoot(tlp));
         }
     }
@@ -414,8 +433,12 @@ impl Machine {
         let Tlp::Read { at, length, .. } = port.tlps[tlp as usize] else { return };
         let mut completions = Vec::new();
         let arrives = port.link.complete(at, length, now, |at, arrives| completions.push((at, arrives)));
-        for (_, arrives) in completions {
+        let last = completions.len().saturating_sub(1);
+        for (number, (at, arrives)) in completions.into_iter().enumerate() {
             self.takes_wire(Way::ToDevice, arrives);
+            if number < last {
+                self.note_completion(at / LINE_BYTES, arrives);
+            }
         }
         self.send_tlp(arrives, PcieEvent::AtDevice(tlp));
     }

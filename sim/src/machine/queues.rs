@@ -324,19 +324,20 @@ impl Machine {
         self.serves(Queue::Link(node as u8, link), ready, arrives - self.parameters.interconnect.crossing);
     }
 
-    /// A line takes a channel of a node's memory until `done`.
+    /// A line takes a channel of a node's memory from `begins` on; `message` is what the home agents ask for.
     #[inline(always)]
-    pub(crate) fn takes_channel(&mut self, node: usize, line: u32, done: u64) {
+    pub(crate) fn takes_channel(&mut self, node: usize, line: u32, message: &'static str, begins: u64) {
+        self.note_memory(node, line, message, begins);
         if self.queues.is_some() {
-            self.note_takes_channel(node, line, done);
+            self.note_takes_channel(node, line, begins);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn note_takes_channel(&mut self, node: usize, line: u32, done: u64) {
+    fn note_takes_channel(&mut self, node: usize, line: u32, begins: u64) {
         let channel = self.nodes[node].memory.channel_of(u64::from(line)) as u8;
-        self.serves(Queue::Channel(node as u8, channel), self.now, done);
+        self.serves(Queue::Channel(node as u8, channel), self.now, begins + self.parameters.memory.line_time);
     }
 
     /// A transaction takes the PCIe link's wire, to be at the other end when it `arrives`.

@@ -218,7 +218,7 @@ impl Machine {
         self.evict_for_device(id, time);
         let Some(path) = self.agents[id].past.uncached.as_mut() else { return };
         let store = path.store(time);
-        self.register_write(line, bytes, &data, store.at_root);
+        self.register_write(id, line, bytes, &data, store.at_root);
         self.enters(Queue::Uncached(id as u16), 0, store.leaves);
         self.agents[id].expect_own(store.done);
         let key = self.key(store.done, Self::source_of(id));
@@ -242,8 +242,8 @@ impl Machine {
         }
     }
 
-    fn register_write(&mut self, line: u32, bytes: u64, data: &Line, at_root: u64) {
-        let tlp = self.port().tlps.insert(Tlp::RegisterWrite { line, bytes, data: *data });
+    fn register_write(&mut self, id: usize, line: u32, bytes: u64, data: &Line, at_root: u64) {
+        let tlp = self.port().tlps.insert(Tlp::RegisterWrite { agent: id as u16, line, bytes, data: *data });
         self.send_tlp(at_root, PcieEvent::FromCore(tlp as u32));
     }
 
@@ -280,7 +280,7 @@ impl Machine {
             self.leaves(Queue::Gathering(id as u16), line, flush.leaves);
             self.stays(Queue::Flushing(id as u16), flush.leaves, flush.free_from);
             for (at, count) in flush.writes() {
-                self.register_write(line, line_bytes(at % LINE_BYTES, count), &data, flush.at_port);
+                self.register_write(id, line, line_bytes(at % LINE_BYTES, count), &data, flush.at_port);
             }
         }
     }
@@ -460,11 +460,12 @@ impl Machine {
     }
 
     /// The answer to a core's load of a register is at the root port.
-    pub(crate) fn register_loaded(&mut self, id: usize) {
+    pub(crate) fn register_loaded(&mut self, id: usize, line: u64) {
         let now = self.now;
         if let Some(path) = self.agents[id].past.uncached.as_mut() {
             let there = path.loaded(now);
             self.leaves(Queue::Uncached(id as u16), 0, there);
+            self.note_answer_to_core(id, line, there);
             self.resume_at(id, there);
         }
     }

@@ -76,7 +76,7 @@ impl Machine {
                 faults.push(format!("{name}: {} at once, and there is room for {limit}", little.maximum_occupancy));
             }
             let served = probe.served();
-            if let Some((entries, busy)) = self.counted(queue)
+            if let Some((entries, busy)) = self.served_by(queue)
                 && (entries != served.entries || busy.is_some_and(|busy| busy != served.busy_picoseconds))
             {
                 faults.push(format!("{name}: it counted {entries} and {busy:?} ps, the probe {served:?}"));
@@ -209,7 +209,7 @@ impl Machine {
     }
 
     /// What a server has counted itself: entries, and the picoseconds for which it was taken where those are whole.
-    fn counted(&self, queue: Queue) -> Option<(u64, Option<u64>)> {
+    fn served_by(&self, queue: Queue) -> Option<(u64, Option<u64>)> {
         match queue {
             Queue::Slice(node, slice) => {
                 let (looked_up, busy) = self.nodes[usize::from(node)].slices.served(slice.into());
