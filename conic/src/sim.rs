@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use conic_sim::platform::{Platform, Source};
-use conic_study::simulated::{Simulator, loopback};
+use conic_study::simulated::{Simulator, loopback, observed_loopback};
 use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout};
 use serde::Serialize;
 
@@ -14,9 +14,11 @@ use crate::bench::failure::Failure;
 use crate::bench::placement::rounded;
 
 pub mod question;
+mod queues;
 mod sweep;
 
 use question::{Choice, Question};
+use queues::Looking;
 
 /// Packets through an interface and back on a modelled machine: rate, latency, traffic
 ///
@@ -52,6 +54,9 @@ pub struct Arguments {
     /// Where --sweep's chart goes
     #[arg(long, value_name = "FILE", default_value = "out/sim.svg", requires = "sweep")]
     svg: PathBuf,
+    /// Show how full each of the machine's queues was while it was measured; --json also gets each agent's counters
+    #[arg(long, conflicts_with = "sweep")]
+    queues: bool,
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
     pub json: bool,
@@ -64,6 +69,7 @@ const EXAMPLES: &str = "Examples:
   conic sim --set interconnect.crossing=100ns            what if the NIC were further away?
   conic sim --rate 5                                     latency at half of what one thread can
   conic sim --features paper,no-shared-pool --sweep      the curve of an ablation
+  conic sim --platform icx --threads 16 --queues         where packets wait, and for how long
   conic sim --packet-size 1500 --json                    for a program
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
@@ -147,6 +153,9 @@ struct Report {
     #[serde(flatten)]
     figures: Figures,
     one_line_round_trip_ns: Option<f64>,
+    /// Queues and counters, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probes: Option<queues::Seen>,
 }
 
 /// Runs the command.
@@ -161,9 +170,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.sweep {
         return sweep::main(arguments, &question, asked);
     }
-    let outcome = loopback(&question).map_err(Failure::failed)?;
-    let figures = Figures::of(&outcome);
-    let report = Report { asked, window: question.window, one_line_round_trip_ns: one_line(&question)?, figures };
+    let mut looking = Looking::default();
+    let outcome = match arguments.queues {
+        true => observed_loopback(&question, &mut looking),
+        false => loopback(&question),
+    };
+    let outcome = outcome.map_err(Failure::failed)?;
+    let (figures, probes) = (Figures::of(&outcome), looking.seen());
+    let one_line_round_trip_ns = one_line(&question)?;
+    let report = Report { asked, window: question.window, one_line_round_trip_ns, figures, probes };
     if arguments.json {
         println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
     } else {
@@ -327,6 +342,9 @@ fn print(report: &Report) {
         wrong => println!("  loss     {} lost or corrupt", count(wrong)),
     }
     print_guesses(&asked.platform);
+    if let Some(seen) = &report.probes {
+        queues::print(seen, figures.packets);
+    }
 }
 
 /// What the figures rest on.

@@ -58,7 +58,7 @@ Examples:
 const TRIPS: i64 = 33;
 
 /// Records of a run, at most: a round trip has some hundred.
-const LIMIT: usize = 4_000_000;
+const LIMIT: usize = 8_000_000;
 
 /// Packets before the loop is steady: the rings have gone round several times.
 const WARM: u64 = 8_192;

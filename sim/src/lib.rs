@@ -9,7 +9,7 @@
 //! | [`machine`] | cores, caches, home agents: what the protocol's messages take |
 //! | [`link`], [`memory`], [`credits`], [`pcie`] | resources as arithmetic over time |
 //! | [`parameters`], [`platform`] | what a machine is made of, and the files that say so with provenance |
-//! | [`probe`] | counters, queues, latencies and traces |
+//! | [`probe`] | counters, queues and traces |
 //! | [`setup`] | memory before a run begins |
 
 pub mod core;

@@ -10,8 +10,11 @@
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `reorder.rs` | loads that a core has issued and goes on behind |
+//! | `slices.rs` | how many messages the home agents can look up |
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `recorder.rs` | what a traced run writes down |
+//! | `queues.rs` | the probes of its queues |
+//! | `window.rs` | counters and queues between two moments |
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
 //! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
 //! | `device.rs` | what a device behind that link does |
@@ -28,10 +31,13 @@ mod home;
 pub(crate) mod pcie;
 mod prefetch;
 mod private;
+pub mod queues;
 mod recorder;
 mod reorder;
+mod slices;
 pub mod tags;
 pub(crate) mod uncached;
+pub mod window;
 
 use std::collections::VecDeque;
 
@@ -50,9 +56,12 @@ use slab::Slab;
 
 pub use agent::{Agent, Wait};
 use pcie::{Past, PcieEvent, RootPort};
+use queues::Queues;
 use recorder::Recorder;
+use slices::Slices;
 use tags::Tags;
 use uncached::Kind;
+use window::Looked;
 
 /// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +72,9 @@ pub struct Options {
     pub fast_forward: bool,
     /// Simulate a core ahead over its own hits.
     pub run_ahead: bool,
+    /// Probe every queue: how many are inside, and for how long. A checked run does, and ends in a panic where a probe finds
+    /// what cannot be.
+    pub queues: bool,
     /// The seed of everything that is drawn.
     pub seed: u64,
 }
@@ -70,15 +82,15 @@ pub struct Options {
 impl Default for Options {
     /// Fast, unchecked, seed 1.
     fn default() -> Options {
-        Options { checked: false, fast_forward: true, run_ahead: true, seed: 1 }
+        Options { checked: false, fast_forward: true, run_ahead: true, queues: false, seed: 1 }
     }
 }
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A message is at a node's home agents.
-    Home { node: u8, line: u32, message: ToHome },
+    /// A message is at a node's home agents; `waited`: it has already waited for its slice of them.
+    Home { node: u8, waited: bool, line: u32, message: ToHome },
     /// A message is at a core.
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
@@ -119,11 +131,14 @@ pub(crate) struct LineState {
     pub stable: Stable,
     /// One more than the place of what is under way for it; zero if nothing is.
     pub active: u32,
+    /// The slice of the node's home agents that serves it.
+    pub slice: u8,
 }
 
 /// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
+    pub slices: Slices,
     pub last_level: Tags,
     pub memory: Memory,
     pub out: Direction,
@@ -164,6 +179,9 @@ pub struct Machine {
     segments: Vec<(u64, String)>,
     /// Writes down what happens, where somebody wants to see it.
     pub(crate) recorder: Option<Box<Recorder>>,
+    /// The probes of the queues, where somebody wants to see them.
+    queues: Option<Box<Queues>>,
+    looked: Option<Box<Looked>>,
     /// What each line is to the cores; empty if all are cached memory.
     kinds: Vec<Kind>,
     /// What the home agents do past the caches.
@@ -192,7 +210,11 @@ impl Machine {
                 speculative_memory_read: protocol.speculative_memory_read,
             },
             nodes: [0, 1].map(|_| Node::new(parameters)),
-            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
+            lines: homes
+                .iter()
+                .zip(0..)
+                .map(|(&home, line)| LineStates::of(home, slices::slice_of(parameters, line)))
+                .collect(),
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -210,6 +232,8 @@ impl Machine {
             events: 0,
             segments: layout.segments().iter().map(|one| (one.start.0 / LINE_BYTES, one.name.clone())).collect(),
             recorder: None,
+            looked: None,
+            queues: (options.queues || options.checked).then(Box::default),
             kinds: uncached::kinds(parameters, layout),
             past: Slab::new(),
             port: parameters
@@ -288,7 +312,7 @@ impl Machine {
         if let Some(recorder) = &mut self.recorder {
             recorder.sent_to_home(key, self.now, source, node, line, message);
         }
-        self.queue.push(key, Event::Home { node, line, message });
+        self.queue.push(key, Event::Home { node, waited: false, line, message });
     }
 
     /// The source number of an agent.
@@ -371,7 +395,11 @@ impl Machine {
                 recorder.handles(key);
             }
             match event {
-                Event::Home { node, line, message } => self.at_home(node as usize, line, message),
+                Event::Home { node, waited, line, message } => {
+                    if waited || self.is_looked_up(node as usize, line, message) {
+                        self.at_home(node as usize, line, message);
+                    }
+                }
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
                 Event::Pcie(event) => self.at_pcie(event),
                 Event::UncachedStored { agent } => self.uncached_stored(agent as usize),
@@ -435,10 +463,10 @@ impl Timing {
 
 impl LineStates {
     /// A line that nobody has cached.
-    fn of(home: u8) -> LineStates {
+    fn of(home: u8, slice: u8) -> LineStates {
         LineStates([0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
+            LineState { stable: Stable { right, ..Stable::default() }, active: 0, slice }
         }))
     }
 }
@@ -446,6 +474,7 @@ impl LineStates {
 impl Node {
     fn new(parameters: &Parameters) -> Node {
         Node {
+            slices: Slices::new(&parameters.node),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
             out: Direction::new(&parameters.interconnect),

@@ -92,6 +92,10 @@ pub struct NodeParameters {
     pub home_to_core: u64,
     /// A request's way through the home agent: looking up last-level cache, snoop filter and directory.
     pub home_lookup: u64,
+    /// Slices of the home agents, each with its part of the lines.
+    pub home_slices: u32,
+    /// Time from one look-up of a slice to the next, in picoseconds; zero: there is no limit.
+    pub home_service: u64,
     /// Reading a line out of the last-level cache.
     pub llc_read: u64,
     /// A snooped core's look into its private caches.

@@ -149,6 +149,10 @@ impl Simulation {
     /// # Errors
     ///
     /// If that will never be, or not before the limit.
+    ///
+    /// # Panics
+    ///
+    /// In a checked run, at the first fault of the machine: see [`Options::checked`].
     pub fn run(&mut self) -> Result<(), Failure> {
         let mut left = self.programs.iter().filter(|program| program.role == Role::Main).count();
         while left > 0 {
@@ -168,7 +172,15 @@ impl Simulation {
                 left -= usize::from(self.programs[agent].role == Role::Main);
             }
         }
+        self.check_queues();
         Ok(())
+    }
+
+    /// Stops a checked run whose queues were told what cannot be.
+    fn check_queues(&self) {
+        let machine = self.machine.borrow();
+        let faults = if machine.options.checked { machine.queue_faults() } else { Vec::new() };
+        assert!(faults.is_empty(), "queues do not hold what came and did not leave: {}", faults.join("; "));
     }
 
     fn deadlock(&self) -> Failure {

@@ -6,6 +6,7 @@ use crate::protocol::cache::Held;
 use crate::protocol::{Ask, Asker, Copy, ToHome};
 
 use super::agent::{Fill, Round, Spinning, Store, Wait};
+use super::queues::Queue;
 use super::uncached::Kind;
 use super::{Machine, Wait as W};
 
@@ -119,6 +120,7 @@ impl Machine {
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask, has_data: false, write: 0 };
+        self.enters(Queue::LineFill(id as u16), line, time);
         self.send_home(arrives, Self::source_of(id), node, line, message);
     }
 
@@ -165,6 +167,8 @@ impl Machine {
         agent.operations += 1;
         agent.counters.accesses.stores += 1;
         let time = agent.time;
+        // From when its instruction began: its line may come before that ends.
+        self.enters(Queue::StoreBuffer(id as u16), 0, time - timing.issue);
         self.ask_for_stores(id, time);
         Ok(())
     }
@@ -247,6 +251,8 @@ impl Machine {
             agent.operations += 1;
             agent.counters.accesses.software_prefetches += 1;
             agent.prefetches.push_back((line, ask));
+            let asked = agent.time - issue;
+            self.enters(Queue::LoadBuffer(id as u16), line, asked);
         } else if costs {
             return Err(W::LoadRoom);
         }

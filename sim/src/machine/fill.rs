@@ -4,6 +4,7 @@ use crate::protocol::cache::{self, Held};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome, Version};
 
 use super::Machine;
+use super::queues::Queue;
 use super::uncached::Kind;
 
 impl Machine {
@@ -66,6 +67,7 @@ impl Machine {
         let fills = std::mem::take(&mut agent.fills);
         let gone = agent.caches.install(line, held, |candidate| fills.iter().all(|fill| fill.line != candidate));
         agent.fills = fills;
+        self.leaves(Queue::LineFill(id as u16), line, self.now);
         self.note_copy(id, line, held.copy);
         if let Some((victim, gone)) = gone {
             self.note_copy(id, victim, Copy::Invalid);
@@ -80,7 +82,7 @@ impl Machine {
         if self.options.checked {
             self.check_one_writer(line);
         }
-        self.agents[id].reorder.arrived(line);
+        self.loads_have(id, line);
         self.perform_stores(id);
         self.use_fill_buffers(id);
     }
@@ -117,6 +119,7 @@ impl Machine {
             }
             agent.stores.pop_front();
             agent.requested = agent.requested.saturating_sub(1);
+            self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
             self.perform(id, store.line, place.second, store.bytes, &store.data);
         }
     }
@@ -161,6 +164,7 @@ impl Machine {
         self.ask_for_stores(id, now);
         while self.agents[id].fills.len() < self.agents[id].fill_limit {
             let Some((line, ask)) = self.agents[id].prefetches.pop_front() else { return };
+            self.leaves(Queue::LoadBuffer(id as u16), line, now);
             let agent = &self.agents[id];
             if !agent.has_for(line, ask) && !agent.is_on_its_way(line) {
                 self.fetch(id, line, ask, now);

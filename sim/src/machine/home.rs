@@ -4,6 +4,7 @@ use crate::protocol::home::{self, Action, LastLevel};
 use crate::protocol::{Ask, Asker, ToCore, ToHome};
 
 use super::Machine;
+use super::queues::Queue;
 
 impl Machine {
     /// Handles a message at a node's home agents.
@@ -11,6 +12,7 @@ impl Machine {
         let at = line as usize;
         let is_home = self.home_of(line) == node;
         let mut index = self.lines[at].0[node].active;
+        let existed = index != 0;
         if index == 0 {
             index = match self.free_actives.pop() {
                 Some(index) => index,
@@ -25,15 +27,17 @@ impl Machine {
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         let by_device = message == ToHome::TakeEffect;
+        let (waited, known_end) = (active.waiting_requests(), active.known_end());
         let latest = &mut self.latest[at];
-        if active.completes_by(self.now) {
+        if active.completed_by(self.now).is_some() {
             home::handle(is_home, &self.choices, stable, active, ToHome::Complete, latest, &mut self.actions);
         }
         home::handle(is_home, &self.choices, stable, active, message, latest, &mut self.actions);
-        let after = stable.last_level;
+        let (after, wait) = (stable.last_level, active.waiting_requests());
+        self.requests_wait(node, line, message, waited, wait);
         self.send(node, line);
         if let ToHome::Reply { .. } = message {
-            self.give_credit(node);
+            self.give_credit(node, line);
         }
         let active = &mut self.actives[index as usize - 1];
         if let Some(time) = active.must_hear_of_completion() {
@@ -42,6 +46,7 @@ impl Machine {
             self.lines[at].0[node].active = 0;
             self.free_actives.push(index);
         }
+        self.line_was_handled(node, line, existed.then_some(known_end));
         if (before == LastLevel::None) != (after == LastLevel::None) {
             self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
@@ -88,6 +93,7 @@ impl Machine {
                 Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
                 Action::ReadMemory => {
                     let done = self.nodes[node].memory.read(u64::from(line), self.now);
+                    self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
                     self.send_home(done, node, node as u8, line, ToHome::Memory);
                 }
                 Action::ReadLastLevel => {
@@ -95,7 +101,8 @@ impl Machine {
                     self.send_home(done, node, node as u8, line, ToHome::LastLevel);
                 }
                 Action::WriteMemory => {
-                    self.nodes[node].memory.write(u64::from(line), self.now);
+                    let done = self.nodes[node].memory.write(u64::from(line), self.now);
+                    self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
                 }
                 Action::ToDevice(request, _) => self.answer_device(line, request),
                 Action::Written(write) => self.written(line, write),
@@ -121,18 +128,24 @@ impl Machine {
             if !this.credits.try_take(self.now) {
                 let id = this.without_credit.insert((line, message));
                 this.credits.take(id as u32, self.now);
+                self.enters(Queue::WithoutCredit(node as u8), id as u32, self.now);
                 return;
             }
+            self.enters(Queue::Credits(node as u8), line, self.now);
         }
         self.put_on_wire(node, line, message, speculative);
     }
 
-    /// Gives back the credit of a request that has been answered; the request that waits longest takes it.
-    fn give_credit(&mut self, node: usize) {
+    /// Gives back the credit of a request for a line that has been answered; the request that waits longest takes it.
+    fn give_credit(&mut self, node: usize, answered: u32) {
         let this = &mut self.nodes[node];
         if let Some(id) = this.credits.give(self.now) {
             let (line, message) = this.without_credit.remove(id as usize);
+            self.leaves(Queue::WithoutCredit(node as u8), id, self.now);
+            self.hands_over(Queue::Credits(node as u8), answered, line);
             self.put_on_wire(node, line, message, false);
+        } else {
+            self.leaves(Queue::Credits(node as u8), answered, self.now);
         }
     }
 
@@ -152,6 +165,7 @@ impl Machine {
         } else {
             out.send_header(u64::from(line), leaves)
         };
+        self.takes_link(node, line, leaves, arrives);
         if let ToHome::Reply { .. } = message {
             let index = self.lines[line as usize].0[node].active;
             self.actives[index as usize - 1].completes_at(arrives + self.parameters.interconnect.crossing);

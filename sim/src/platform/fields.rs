@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::entry::Entry;
 use super::error::Faults;
 use super::unit::Dimension;
+use crate::link::MOST_PARTS;
 use crate::parameters::{
     CacheParameters, CoreParameters, InterconnectParameters, MemoryParameters, NicParameters, NodeParameters,
     Parameters, PcieParameters, ProtocolParameters,
@@ -159,6 +160,8 @@ sections! {
         core_to_home: Picoseconds, 0.0;
         home_to_core: Picoseconds, 1.0;
         home_lookup: Picoseconds, 0.0;
+        home_slices: Count("slices"), 1.0;
+        home_service: Picoseconds, 0.0;
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
     }
@@ -286,6 +289,9 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
     }
     if cache.device_write_ways > cache.llc_ways {
         found.push(("cache.device_write_ways", format!("there are only {} ways (cache.llc_ways)", cache.llc_ways)));
+    }
+    if parameters.node.home_slices > MOST_PARTS {
+        found.push(("node.home_slices", format!("lines are shared out to at most {MOST_PARTS} slices")));
     }
     let link = &parameters.interconnect;
     let slots = u64::from(link.data_flits) * u64::from(link.flit_slots);

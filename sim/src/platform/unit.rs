@@ -82,6 +82,7 @@ pub(super) const COUNTED: &[&str] = &[
     "lanes",
     "flits",
     "slots",
+    "slices",
     "requests",
     "reads",
     "writes",

@@ -158,16 +158,27 @@ impl Active {
         nothing && !self.completing && self.waiting.is_empty()
     }
 
+    /// Requests that wait for the one before them.
+    pub fn waiting_requests(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
     /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
-    /// ([`Active::completes_by`]).
+    /// ([`Active::completed_by`]).
     pub fn completes_at(&mut self, time: u64) {
         self.completion = Some(time);
     }
 
-    /// Whether a reply has been acknowledged by `now` and nobody has said so.
-    pub fn completes_by(&self, now: u64) -> bool {
-        self.completion.is_some_and(|time| time <= now)
+    /// When what is under way will have ended, where that is known before: a reply is on its way, and nobody waits for its
+    /// acknowledgement.
+    pub fn known_end(&self) -> Option<u64> {
+        self.completion
+    }
+
+    /// When a reply was acknowledged of which nobody has said so, if that is by `now`.
+    pub fn completed_by(&self, now: u64) -> Option<u64> {
+        self.completion.filter(|&time| time <= now)
     }
 
     /// When [`ToHome::Complete`] must be sent because a request waits for it; once.

@@ -79,6 +79,9 @@ pub(super) fn application<'a>(
         let machine = core.machine().borrow();
         (*machine.counters(core.agent()), *machine.counters(nic_of(core.agent())))
     };
+    if thread == 0 {
+        core.machine().borrow_mut().begin_window();
+    }
     let (begins, received, before, wire) = (now(core), application.account().received(), counters(), wire_now());
     let mut since = begins;
     while application.account().received() < warm + measured {
@@ -88,6 +91,9 @@ pub(super) fn application<'a>(
         }
     }
     let (ends, after, wire_after) = (now(core), counters(), wire_now());
+    if thread == 0 {
+        core.machine().borrow_mut().end_window();
+    }
     let account = application.account();
     let mut shared = results.borrow_mut();
     shared.threads.push(Measured {

@@ -27,12 +27,12 @@ impl Wire {
     }
 
     fn of(machine: &Machine) -> Wire {
-        let busy = |from: usize| {
-            let direction = machine.direction(from);
-            (0..direction.links()).map(|link| direction.busy_time(link)).sum()
-        };
-        let bytes = |from: usize| machine.direction(from).bytes();
-        Wire { at: machine.now(), busy: [busy(0), busy(1)], bytes: [bytes(0), bytes(1)] }
+        let carried = [0, 1].map(|from| machine.direction(from).counters());
+        Wire {
+            at: machine.now(),
+            busy: carried.map(|link| link.busy_picoseconds),
+            bytes: carried.map(|link| link.bytes),
+        }
     }
 
     /// The share of the flit time of each direction that was used since an earlier moment.

@@ -211,6 +211,8 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             core_to_home: 10_000,
             home_to_core: 10_000,
             home_lookup: 5_000,
+            home_slices: 16,
+            home_service: 1_000,
             llc_read: 5_000,
             snoop_lookup: 10_000,
         },
