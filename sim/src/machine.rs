@@ -106,18 +106,21 @@ pub(crate) struct Timing {
     pub work_thousand: u64,
 }
 
-/// Both nodes' views of a line, side by side: what happens to a line happens in both.
+/// What home agents know of a line: both nodes' views side by side, because what happens to a line happens in both, in one
+/// cache line of the host.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct LineStates(pub [LineState; 2]);
-
-/// A node's view of a line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LineState {
-    pub stable: Stable,
-    /// One more than the place of what is under way for it; zero if nothing is.
-    pub active: u32,
+pub(crate) struct LineRecord {
+    pub stable: [Stable; 2],
+    /// For each node, one more than the place of what is under way for the line; zero if nothing is.
+    pub active: [u32; 2],
+    /// The newest version; only where somebody checks versions.
+    pub newest: Version,
+    /// The line's home.
+    pub home: u8,
 }
+
+const _: () = assert!(size_of::<LineRecord>() == 64, "a line's record is one cache line of the host");
 
 /// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
@@ -148,13 +151,10 @@ pub struct Machine {
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) nodes: [Node; 2],
-    pub(crate) lines: Vec<LineStates>,
+    pub(crate) lines: Vec<LineRecord>,
     actives: Vec<Active>,
     free_actives: Vec<u32>,
-    /// For each line, its home.
-    homes: Vec<u8>,
     pub(crate) data: Vec<Line>,
-    pub(crate) latest: Vec<Version>,
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
@@ -190,7 +190,7 @@ impl Machine {
                 speculative_memory_read: protocol.speculative_memory_read,
             },
             nodes: [0, 1].map(|_| Node::new(parameters)),
-            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
+            lines: homes.iter().map(|&home| LineRecord::of(home)).collect(),
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -200,9 +200,7 @@ impl Machine {
             agents: Vec::new(),
             actives: Vec::new(),
             free_actives: Vec::new(),
-            homes,
             data: vec![Line::ZERO; lines],
-            latest: vec![0; lines],
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
@@ -227,7 +225,11 @@ impl Machine {
         assert!(core < 64, "a node has 64 cores at most");
         let agent = self.agents.len();
         self.nodes[node].cores.push(agent as u16);
-        self.agents.push(Agent::new(&self.parameters, node as u8, core as u8));
+        let mut core = Agent::new(&self.parameters, node as u8, core as u8);
+        if self.options.checked {
+            core.caches.keep_versions();
+        }
+        self.agents.push(core);
         self.sequences.push(0);
         agent
     }
@@ -400,7 +402,7 @@ impl Machine {
     /// The home of a line.
     #[inline]
     pub(crate) fn home_of(&self, line: u32) -> usize {
-        self.homes[line as usize] as usize
+        self.lines[line as usize].home as usize
     }
 }
 
@@ -425,13 +427,14 @@ impl Timing {
     }
 }
 
-impl LineStates {
+impl LineRecord {
     /// A line that nobody has cached.
-    fn of(home: u8) -> LineStates {
-        LineStates([0, 1].map(|node| {
+    fn of(home: u8) -> LineRecord {
+        let stable = [0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
-        }))
+            Stable { right, ..Stable::default() }
+        });
+        LineRecord { stable, active: [0; 2], newest: 0, home }
     }
 }
 

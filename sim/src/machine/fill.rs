@@ -50,8 +50,11 @@ impl Machine {
 
     /// The version of a line that is granted without its data: what the core has, or is about to write over.
     fn version_without_data(&self, id: usize, line: u32) -> Version {
+        if !self.options.checked {
+            return 0;
+        }
         let caches = &self.agents[id].caches;
-        caches.peek(line).map_or(self.latest[line as usize], |place| caches.held(place).version)
+        caches.peek(line).map_or_else(|| self.lines[line as usize].newest, |place| caches.held(place).version)
     }
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {

@@ -10,7 +10,8 @@ impl Machine {
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
         let at = line as usize;
         let is_home = self.home_of(line) == node;
-        let mut index = self.lines[at].0[node].active;
+        let record = &mut self.lines[at];
+        let mut index = record.active[node];
         if index == 0 {
             index = match self.free_actives.pop() {
                 Some(index) => index,
@@ -19,17 +20,16 @@ impl Machine {
                     self.actives.len() as u32
                 }
             };
-            self.lines[at].0[node].active = index;
+            record.active[node] = index;
         }
-        let stable = &mut self.lines[at].0[node].stable;
+        let (stable, newest) = (&mut record.stable[node], &mut record.newest);
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         let by_device = message == ToHome::TakeEffect;
-        let latest = &mut self.latest[at];
         if active.completes_by(self.now) {
-            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, latest, &mut self.actions);
+            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, newest, &mut self.actions);
         }
-        home::handle(is_home, &self.choices, stable, active, message, latest, &mut self.actions);
+        home::handle(is_home, &self.choices, stable, active, message, newest, &mut self.actions);
         let after = stable.last_level;
         self.send(node, line);
         if let ToHome::Reply { .. } = message {
@@ -39,7 +39,7 @@ impl Machine {
         if let Some(time) = active.must_hear_of_completion() {
             self.send_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
         } else if active.is_idle() {
-            self.lines[at].0[node].active = 0;
+            self.lines[at].active[node] = 0;
             self.free_actives.push(index);
         }
         if (before == LastLevel::None) != (after == LastLevel::None) {
@@ -60,11 +60,11 @@ impl Machine {
         let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
         let lines = &self.lines;
         let inserted =
-            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].0[node].active == 0);
+            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].active[node] == 0);
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
-        let stable = &mut self.lines[victim as usize].0[node].stable;
+        let stable = &mut self.lines[victim as usize].stable[node];
         home::evict_last_level(is_home, stable, &mut self.actions);
         self.send(node, victim);
     }
@@ -78,7 +78,7 @@ impl Machine {
                 Action::ToCore(core, message) => {
                     let agent = self.nodes[node].cores[core as usize];
                     if let ToCore::Grant { .. } = message
-                        && self.lines[line as usize].0[node].stable.last_level != LastLevel::None
+                        && self.lines[line as usize].stable[node].last_level != LastLevel::None
                         && let Some(place) = self.nodes[node].last_level.find(line)
                     {
                         self.nodes[node].last_level.touch(place);
@@ -153,7 +153,7 @@ impl Machine {
             out.send_header(u64::from(line), leaves)
         };
         if let ToHome::Reply { .. } = message {
-            let index = self.lines[line as usize].0[node].active;
+            let index = self.lines[line as usize].active[node];
             self.actives[index as usize - 1].completes_at(arrives + self.parameters.interconnect.crossing);
         }
         let looked_up = match message {
