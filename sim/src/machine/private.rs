@@ -24,13 +24,17 @@ pub struct Private {
     second: Tags,
     /// For each place of the second level, which version it has; empty where nobody checks that.
     versions: Vec<Version>,
+    /// For each set of the first level, the line that was used last, and its place in the second level.
+    last: Vec<(u32, u32)>,
 }
 
 impl Private {
     /// Empty caches.
     pub fn new(parameters: &CacheParameters) -> Private {
+        let first = Tags::new(parameters.l1_bytes, parameters.l1_ways);
         Private {
-            first: Tags::new(parameters.l1_bytes, parameters.l1_ways),
+            last: vec![(u32::MAX, 0); first.sets()],
+            first,
             second: Tags::new(parameters.l2_bytes, parameters.l2_ways),
             versions: Vec::new(),
         }
@@ -44,16 +48,20 @@ impl Private {
     /// Looks for a line, as an access does.
     #[inline(always)]
     pub fn find(&mut self, line: u32) -> Option<Place> {
-        if let Some(first) = self.first.find(line) {
-            self.first.touch(first);
-            let second = self.second.place_in_set(line, self.first.mark(first));
-            return Some(Place { second, in_first: true });
+        let last = self.last[self.first.set(line)];
+        if last.0 == line {
+            return Some(Place { second: last.1 as usize, in_first: true });
         }
-        self.find_second(line)
+        self.search(line)
     }
 
-    #[inline]
-    fn find_second(&mut self, line: u32) -> Option<Place> {
+    fn search(&mut self, line: u32) -> Option<Place> {
+        if let Some(first) = self.first.find(line) {
+            let way = self.first.touch(first);
+            let second = self.second.place_in_set(line, way);
+            self.last[self.first.set(line)] = (line, second as u32);
+            return Some(Place { second, in_first: true });
+        }
         let second = self.second.find(line)?;
         self.second.touch(second);
         Some(Place { second, in_first: false })
@@ -91,6 +99,7 @@ impl Private {
     pub fn promote(&mut self, line: u32, second: usize) {
         let (place, _) = self.first.insert(line, |_| true).expect("any line may go");
         self.first.set_mark(place, self.second.way_of(second));
+        self.last[self.first.set(line)] = (line, second as u32);
     }
 
     /// Puts a line in, in both levels; gives the line that had to go, and its copy. `may_go` says which may.
@@ -123,6 +132,10 @@ impl Private {
     fn leave_first(&mut self, line: u32) {
         if let Some(first) = self.first.find(line) {
             self.first.remove(first);
+            let last = &mut self.last[self.first.set(line)];
+            if last.0 == line {
+                last.0 = u32::MAX;
+            }
         }
     }
 }

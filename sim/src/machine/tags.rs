@@ -26,6 +26,15 @@ const EMPTY: u32 = TAG;
 /// How many tags there are.
 const MOST_TAGS: u64 = (EMPTY >> TAG_SHIFT) as u64;
 
+/// A row of a set of which the way with this rank is used: those that were used later move back by one, and it to the front.
+/// Whole rows are written, because they are read whole soon after.
+#[inline(always)]
+fn used(row: u32x16, rank: u32x16) -> u32x16 {
+    let ranks = row & u32x16::splat(RANK);
+    let later = ranks.simd_lt(rank) & u32x16::splat(1);
+    row + later - (ranks.simd_eq(rank) & ranks)
+}
+
 /// The tags of a set-associative cache, least recently used first to go.
 #[derive(Clone, Debug)]
 pub struct Tags {
@@ -87,18 +96,22 @@ impl Tags {
         (set as usize, tag << TAG_SHIFT)
     }
 
+    /// How many sets there are.
+    pub fn sets(&self) -> usize {
+        self.sets as usize
+    }
+
+    /// The set of a line.
+    #[inline(always)]
+    pub fn set(&self, line: u32) -> usize {
+        self.split(line).0
+    }
+
     /// The first row of a line's set, and its tag.
     #[inline(always)]
     fn row_of(&self, line: u32) -> (usize, u32) {
         let (set, tag) = self.split(line);
         (set << self.row_shift, tag)
-    }
-
-    /// The rows of the set in which a place lies.
-    #[inline(always)]
-    fn set_of(&mut self, place: usize) -> &mut [u32x16] {
-        let first = place / LANES >> self.row_shift << self.row_shift;
-        &mut self.rows[first..first + (1 << self.row_shift)]
     }
 
     #[inline(always)]
@@ -125,18 +138,20 @@ impl Tags {
         }
     }
 
-    /// Notes that the line at a place was used.
+    /// Notes that the line at a place was used, and gives what it is marked with.
     #[inline(always)]
-    pub fn touch(&mut self, place: usize) {
-        let rank = u32x16::splat(self.way(place) & RANK);
-        for row in self.set_of(place) {
-            let ranks = *row & u32x16::splat(RANK);
-            // Those that were used later move back by one, and this one to the front. Whole rows are written: a row is
-            // read again before a single way would have reached the host's cache.
-            let later = ranks.simd_lt(rank) & u32x16::splat(1);
-            let this = ranks.simd_eq(rank) & ranks;
-            *row = *row + later - this;
+    pub fn touch(&mut self, place: usize) -> u8 {
+        // Read before the row is written: from the row it would have to wait for that.
+        let way = self.way(place);
+        let mark = ((way & MARK) >> MARK_SHIFT) as u8;
+        if way & RANK != 0 {
+            let (row, rank) = (place / LANES, u32x16::splat(way & RANK));
+            self.rows[row] = used(self.rows[row], rank);
+            if self.row_shift != 0 {
+                self.rows[row ^ 1] = used(self.rows[row ^ 1], rank);
+            }
         }
+        mark
     }
 
     /// What the line at a place is marked with.
