@@ -112,13 +112,15 @@ pub(crate) struct Timing {
 #[repr(align(64))]
 pub(crate) struct LineRecord {
     pub stable: [Stable; 2],
-    /// For each node, one more than the place of what is under way for the line; zero if nothing is.
+    /// For each node, one more than the place of what is under way for the line; zero if nothing is; or [`COMPLETING`].
     pub active: [u32; 2],
-    /// The newest version; only where somebody checks versions.
-    pub newest: Version,
-    /// The line's home.
-    pub home: u8,
+    /// The line's home, and above that bit when the other node will have acknowledged the last reply.
+    home_and_completion: u64,
 }
+
+/// Nothing is under way for a line but an acknowledgement for which nobody waits. Most lines are left like this, so they
+/// must not take the room of one for which something is.
+pub(crate) const COMPLETING: u32 = u32::MAX;
 
 const _: () = assert!(size_of::<LineRecord>() == 64, "a line's record is one cache line of the host");
 
@@ -155,6 +157,8 @@ pub struct Machine {
     actives: Vec<Active>,
     free_actives: Vec<u32>,
     pub(crate) data: Vec<Line>,
+    /// The newest version of each line; empty where nobody checks versions.
+    pub(crate) newest: Vec<Version>,
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
@@ -201,6 +205,7 @@ impl Machine {
             actives: Vec::new(),
             free_actives: Vec::new(),
             data: vec![Line::ZERO; lines],
+            newest: vec![0; if options.checked { lines } else { 0 }],
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
@@ -402,7 +407,7 @@ impl Machine {
     /// The home of a line.
     #[inline]
     pub(crate) fn home_of(&self, line: u32) -> usize {
-        self.lines[line as usize].home as usize
+        self.lines[line as usize].home()
     }
 }
 
@@ -434,7 +439,23 @@ impl LineRecord {
             let right = if home == node { Right::Exclusive } else { Right::None };
             Stable { right, ..Stable::default() }
         });
-        LineRecord { stable, active: [0; 2], newest: 0, home }
+        LineRecord { stable, active: [0; 2], home_and_completion: u64::from(home) }
+    }
+
+    /// The line's home.
+    pub fn home(&self) -> usize {
+        (self.home_and_completion & 1) as usize
+    }
+
+    /// When the last reply will have been acknowledged, where that is all that is under way.
+    pub fn completion(&self) -> u64 {
+        self.home_and_completion >> 1
+    }
+
+    /// Leaves nothing under way in a node but an acknowledgement.
+    pub fn complete_at(&mut self, node: usize, time: u64) {
+        self.active[node] = COMPLETING;
+        self.home_and_completion = time << 1 | self.home_and_completion & 1;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use conic_fabric::Line;
 
+use crate::engine::ahead::prefetch;
 use crate::protocol::cache::Held;
 use crate::protocol::{Ask, Asker, Copy, ToHome, Version};
 
@@ -105,6 +106,8 @@ impl Machine {
 
     /// Takes a line fill buffer and sends the request.
     pub(crate) fn fetch(&mut self, id: usize, line: u32, ask: Ask, time: u64) {
+        prefetch(&self.lines[line as usize]);
+        prefetch(&self.data[line as usize]);
         let agent = &mut self.agents[id];
         agent.fills.push(Fill { line });
         let (node, asker) = (agent.node, Asker::Core(agent.core));
@@ -278,7 +281,7 @@ impl Machine {
 
     /// The version that a store makes.
     fn newer_version(&mut self, line: u32) -> Version {
-        let newest = &mut self.lines[line as usize].newest;
+        let newest = &mut self.newest[line as usize];
         *newest = newest.wrapping_add(1);
         *newest
     }
@@ -287,7 +290,7 @@ impl Machine {
     #[inline(never)]
     pub(crate) fn check_newest(&self, id: usize, line: u32, place: usize) {
         let held = self.agents[id].caches.held(place);
-        let newest = self.lines[line as usize].newest;
+        let newest = self.newest[line as usize];
         assert!(
             held.version == newest && held.copy != Copy::Invalid,
             "agent {id} has version {} of line {line} ({:?}); the newest is {newest}",

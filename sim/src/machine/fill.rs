@@ -54,7 +54,7 @@ impl Machine {
             return 0;
         }
         let caches = &self.agents[id].caches;
-        caches.peek(line).map_or_else(|| self.lines[line as usize].newest, |place| caches.held(place).version)
+        caches.peek(line).map_or_else(|| self.newest[line as usize], |place| caches.held(place).version)
     }
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {

@@ -3,29 +3,20 @@
 use crate::protocol::home::{self, Action, LastLevel};
 use crate::protocol::{Ask, Asker, ToCore, ToHome};
 
-use super::Machine;
+use super::{COMPLETING, Machine};
 
 impl Machine {
     /// Handles a message at a node's home agents.
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
         let at = line as usize;
         let is_home = self.home_of(line) == node;
-        let record = &mut self.lines[at];
-        let mut index = record.active[node];
-        if index == 0 {
-            index = match self.free_actives.pop() {
-                Some(index) => index,
-                None => {
-                    self.actives.push(home::Active::default());
-                    self.actives.len() as u32
-                }
-            };
-            record.active[node] = index;
-        }
-        let (stable, newest) = (&mut record.stable[node], &mut record.newest);
+        let index = self.begin(node, line);
+        let stable = &mut self.lines[at].stable[node];
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         let by_device = message == ToHome::TakeEffect;
+        let mut unchecked = 0;
+        let newest = self.newest.get_mut(at).unwrap_or(&mut unchecked);
         if active.completes_by(self.now) {
             home::handle(is_home, &self.choices, stable, active, ToHome::Complete, newest, &mut self.actions);
         }
@@ -41,10 +32,31 @@ impl Machine {
         } else if active.is_idle() {
             self.lines[at].active[node] = 0;
             self.free_actives.push(index);
+        } else if let Some(time) = active.completes_alone() {
+            self.lines[at].complete_at(node, time);
+            self.free_actives.push(index);
         }
         if (before == LastLevel::None) != (after == LastLevel::None) {
             self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
+    }
+
+    /// Where it is written down what is under way for a line in a node, from now on.
+    fn begin(&mut self, node: usize, line: u32) -> u32 {
+        let record = &mut self.lines[line as usize];
+        let before = record.active[node];
+        if before != 0 && before != COMPLETING {
+            return before;
+        }
+        let index = self.free_actives.pop().unwrap_or_else(|| {
+            self.actives.push(home::Active::default());
+            self.actives.len() as u32
+        });
+        if before == COMPLETING && record.completion() > self.now {
+            self.actives[index as usize - 1].completes_at(record.completion());
+        }
+        record.active[node] = index;
+        index
     }
 
     /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a

@@ -162,7 +162,19 @@ impl Active {
     /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
     /// ([`Active::completes_by`]).
     pub fn completes_at(&mut self, time: u64) {
-        self.completion = Some(time);
+        (self.completing, self.completion) = (true, Some(time));
+    }
+
+    /// When a reply will have been acknowledged, where that is known and all that is under way; then nothing is any more, and
+    /// whoever asked must say [`Active::completes_at`] before the next message that comes before that time.
+    pub fn completes_alone(&mut self) -> Option<u64> {
+        let others = self.running.is_some() || self.serving.is_some() || self.deferred.is_some();
+        if others || !self.waiting.is_empty() {
+            return None;
+        }
+        let time = self.completion.take()?;
+        self.completing = false;
+        Some(time)
     }
 
     /// Whether a reply has been acknowledged by `now` and nobody has said so.
