@@ -287,7 +287,7 @@ impl Machine {
     }
 
     /// Sends a message to a node's home agents.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
         if let Some(recorder) = &mut self.recorder {

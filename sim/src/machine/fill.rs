@@ -1,5 +1,6 @@
 //! What arrives at a core: what it asked for, and snoops.
 
+use crate::engine::ahead::prefetch;
 use crate::protocol::cache::{self, Held};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome, Version};
 
@@ -78,6 +79,7 @@ impl Machine {
             agent.counters.accesses.write_backs += u64::from(dirty);
             let (node, core) = (agent.node, agent.core);
             let message = ToHome::Evicted { core, dirty, version: gone.version };
+            prefetch(&self.lines[victim as usize]);
             self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, victim, message);
         }
         if self.options.checked {

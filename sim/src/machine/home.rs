@@ -85,8 +85,10 @@ impl Machine {
     fn send(&mut self, node: usize, line: u32) {
         let mut actions = std::mem::take(&mut self.actions);
         let speculative = actions.iter().any(|action| matches!(action, Action::ReadMemory));
-        for action in actions.drain(..) {
-            match action {
+        // Not moved out: an action that was just written part by part would be copied only when the host's store buffer has
+        // drained.
+        for action in &actions {
+            match *action {
                 Action::ToCore(core, message) => {
                     let agent = self.nodes[node].cores[core as usize];
                     if let ToCore::Grant { .. } = message
@@ -114,6 +116,7 @@ impl Machine {
                 Action::Ready(write) => self.write_is_ready(write),
             }
         }
+        actions.clear();
         self.actions = actions;
     }
 

@@ -119,6 +119,17 @@ struct Running {
     from_node: Option<Found>,
 }
 
+impl Running {
+    /// Whether something must come before it can go on.
+    fn awaits(&self) -> bool {
+        self.cores != 0
+            || self.node
+            || self.memory_awaited
+            || self.last_level_awaited
+            || (self.asked_home && self.reply.is_none())
+    }
+}
+
 /// A snoop of the home that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Serving {
@@ -229,13 +240,11 @@ pub fn handle(
     let mut handling = Handling { is_home, choices, stable, active, newest, actions };
     match message {
         ToHome::Request { asker, ask, has_data, write } => {
-            handling.active.waiting.push_back(Waiting { asker, ask, has_data, write, order: Order::Free });
-            handling.start_next();
+            handling.request(Waiting { asker, ask, has_data, write, order: Order::Free });
         }
         ToHome::OrderedWrite { request, ask, write } => {
             let asker = Asker::Device(request);
-            handling.active.waiting.push_back(Waiting { asker, ask, has_data: false, write, order: Order::Ordered });
-            handling.start_next();
+            handling.request(Waiting { asker, ask, has_data: false, write, order: Order::Ordered });
         }
         ToHome::TakeEffect => {
             let running = handling.active.running.as_mut().expect("an ordered write takes effect");
@@ -294,6 +303,16 @@ pub fn evict_last_level(is_home: bool, stable: &mut Stable, actions: &mut Vec<Ac
 }
 
 impl Handling<'_> {
+    /// Starts a request at once, or has it wait for those before it.
+    fn request(&mut self, request: Waiting) {
+        if self.active.is_idle() {
+            self.start(request);
+        } else {
+            self.active.waiting.push_back(request);
+        }
+        self.start_next();
+    }
+
     fn start_next(&mut self) {
         while self.active.running.is_none() && self.active.serving.is_none() && !self.active.completing {
             if let Some(snoop) = self.active.deferred.take() {
@@ -534,15 +553,11 @@ impl Handling<'_> {
             }
             return;
         }
+        if self.active.running.as_ref().is_none_or(Running::awaits) {
+            return;
+        }
         let Some(running) = self.active.running.take() else { return };
-        let awaits = running.cores != 0
-            || running.node
-            || running.memory_awaited
-            || running.last_level_awaited
-            || (running.asked_home && running.reply.is_none());
-        if awaits {
-            self.active.running = Some(running);
-        } else if self.must_ask_home(&running) {
+        if self.must_ask_home(&running) {
             self.ask_home(running);
         } else if self.is_home && self.lacks_data(&running) {
             self.actions.push(Action::ReadMemory);
