@@ -175,8 +175,13 @@ pub struct Machine {
 
 impl Machine {
     /// A machine with a region, all zeroes, that nobody has cached.
+    ///
+    /// # Panics
+    ///
+    /// If the region has more lines than the caches tell apart: 256 MiB for each set of the cache that has fewest.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
+        tags::must_tell_apart(lines as u64, &parameters.cache);
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as usize;
@@ -309,7 +314,9 @@ impl Machine {
             recorder.sent_to_core(key, self.now, node, agent, line, message);
         }
         self.queue.push(key, Event::Core { agent, line, message });
-        let round = self.agents[agent as usize].expect_message(time);
+        let receiver = &mut self.agents[agent as usize];
+        receiver.caches.prefetch(line);
+        let round = receiver.expect_message(time);
         if let Some(begins) = round {
             self.resume_at(agent as usize, begins.max(self.now));
         }

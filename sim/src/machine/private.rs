@@ -73,6 +73,13 @@ impl Private {
         self.second.find(line)
     }
 
+    /// Has the host bring what a message about a line will look at.
+    #[inline]
+    pub fn prefetch(&self, line: u32) {
+        self.second.prefetch(line);
+        self.first.prefetch(line);
+    }
+
     /// The copy at a place.
     #[inline(always)]
     pub fn held(&self, place: usize) -> Held {

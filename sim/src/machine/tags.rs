@@ -11,6 +11,9 @@
 
 use wide::u32x16;
 
+use crate::engine::ahead::prefetch;
+use crate::parameters::CacheParameters;
+
 /// Ways that are compared at once.
 const LANES: usize = 16;
 /// Most ways that a cache may have.
@@ -25,6 +28,27 @@ const RANK: u32 = 0b11111;
 const EMPTY: u32 = TAG;
 /// How many tags there are.
 const MOST_TAGS: u64 = (EMPTY >> TAG_SHIFT) as u64;
+
+/// How many sets a cache of `bytes` bytes and `ways` ways has.
+fn sets(bytes: u64, ways: u32) -> u64 {
+    (bytes / 64 / u64::from(ways.max(1))).max(1)
+}
+
+/// Stops where a region has more lines than the tags of one of these caches tell apart.
+///
+/// # Panics
+///
+/// If it has.
+pub fn must_tell_apart(lines: u64, caches: &CacheParameters) {
+    let c = caches;
+    for (bytes, ways) in [(c.l1_bytes, c.l1_ways), (c.l2_bytes, c.l2_ways), (c.llc_bytes, c.llc_ways)] {
+        let most = sets(bytes, ways) * MOST_TAGS;
+        assert!(
+            lines <= most,
+            "a cache of {bytes} bytes and {ways} ways tells {most} lines apart, the region has {lines}"
+        );
+    }
+}
 
 /// A row of a set of which the way with this rank is used: those that were used later move back by one, and it to the front.
 /// Whole rows are written, because they are read whole soon after.
@@ -58,8 +82,8 @@ impl Tags {
     /// If there are more than [`MOST_WAYS`] ways.
     pub fn new(bytes: u64, ways: u32) -> Tags {
         assert!(ways <= MOST_WAYS, "a cache has {MOST_WAYS} ways at most, not {ways}");
+        let sets = sets(bytes, ways) as u32;
         let ways = ways.max(1) as usize;
-        let sets = ((bytes / 64) as usize / ways).max(1) as u32;
         let shift = sets.is_power_of_two().then(|| sets.trailing_zeros());
         let reciprocal = if shift.is_some() { 0 } else { u64::MAX / u64::from(sets) + 1 };
         let row_shift = u32::from(ways > LANES);
@@ -76,11 +100,6 @@ impl Tags {
     /// How many places there are; some are never used.
     pub fn places(&self) -> usize {
         self.rows.len() * LANES
-    }
-
-    /// How many lines a region has at most that this cache tells apart.
-    pub fn most_lines(&self) -> u64 {
-        u64::from(self.sets) * MOST_TAGS
     }
 
     /// The set of a line, and its tag.
@@ -215,6 +234,12 @@ impl Tags {
         Some((place, victim))
     }
 
+    /// Has the host bring a line's set.
+    #[inline]
+    pub fn prefetch(&self, line: u32) {
+        prefetch(&self.rows[self.row_of(line).0]);
+    }
+
     /// The ways of a set that a test of rows holds for, a bit each.
     #[inline(always)]
     fn ways_that(&self, first: usize, test: impl Fn(u32x16) -> u32x16) -> u32 {
@@ -276,7 +301,7 @@ mod tests {
     fn lines_up_to_the_last_are_told_apart() {
         for sets in [1, 2, 3, 48, 64, 1000, 2048] {
             let mut tags = Tags::new(64 * 2 * sets, 2);
-            let last = (tags.most_lines() - 1).min(u64::from(u32::MAX)) as u32;
+            let last = (sets * MOST_TAGS - 1).min(u64::from(u32::MAX)) as u32;
             for line in [0, last / 3, last - 1, last] {
                 let (place, _) = tags.insert(line, |_| true).expect("every line may go");
                 tags.set_mark(place, 31);
@@ -356,6 +381,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "tells 4194303 lines apart, the region has 4194304")]
+    fn a_region_with_more_lines_than_tags_is_refused() {
+        let platform = crate::platform::Platform::load("icx").expect("a platform that comes with the crate");
+        let small = CacheParameters { l1_bytes: 64 * 12, ..platform.parameters().cache.clone() };
+        must_tell_apart(MOST_TAGS, &small);
+        must_tell_apart(MOST_TAGS + 1, &small);
     }
 
     #[test]
