@@ -6,12 +6,8 @@
 /// Asks the host's caches for the cache line in which something begins. It changes nothing that a program can see.
 #[inline(always)]
 pub fn prefetch<T>(what: &T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the instruction reads nothing into the program and does not fault, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(all(target_feature = "sse", not(miri)))]
+    safe_arch::prefetch_t0(what);
+    #[cfg(not(all(target_feature = "sse", not(miri))))]
     let _ = what;
 }

@@ -202,7 +202,7 @@ impl Tags {
     #[inline(always)]
     fn line_at(&self, place: usize) -> Option<u32> {
         let tag = self.way(place) >> TAG_SHIFT;
-        let set = (place / LANES >> self.row_shift) as u32;
+        let set = ((place / LANES) >> self.row_shift) as u32;
         (tag != EMPTY >> TAG_SHIFT).then(|| match self.shift {
             Some(shift) => tag << shift | set,
             None => tag * self.sets + set,
@@ -243,8 +243,8 @@ impl Tags {
     /// The ways of a set that a test of rows holds for, a bit each.
     #[inline(always)]
     fn ways_that(&self, first: usize, test: impl Fn(u32x16) -> u32x16) -> u32 {
-        let low = test(self.rows[first]).to_bitmask() as u32;
-        if self.row_shift == 0 { low } else { low | (test(self.rows[first + 1]).to_bitmask() as u32) << LANES }
+        let low = test(self.rows[first]).to_bitmask();
+        if self.row_shift == 0 { low } else { low | test(self.rows[first + 1]).to_bitmask() << LANES }
     }
 
     /// The first empty way of a set among some ways.

@@ -1,5 +1,6 @@
 //! What a node's home agents do with a message about one line.
 
+mod completion;
 mod finish;
 
 use std::collections::VecDeque;
@@ -167,35 +168,6 @@ impl Active {
     pub fn is_idle(&self) -> bool {
         let nothing = self.running.is_none() && self.serving.is_none() && self.deferred.is_none();
         nothing && !self.completing && self.waiting.is_empty()
-    }
-
-    /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
-    /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
-    /// ([`Active::completes_by`]).
-    pub fn completes_at(&mut self, time: u64) {
-        (self.completing, self.completion) = (true, Some(time));
-    }
-
-    /// When a reply will have been acknowledged, where that is known and all that is under way; then nothing is any more, and
-    /// whoever asked must say [`Active::completes_at`] before the next message that comes before that time.
-    pub fn completes_alone(&mut self) -> Option<u64> {
-        let others = self.running.is_some() || self.serving.is_some() || self.deferred.is_some();
-        if others || !self.waiting.is_empty() {
-            return None;
-        }
-        let time = self.completion.take()?;
-        self.completing = false;
-        Some(time)
-    }
-
-    /// Whether a reply has been acknowledged by `now` and nobody has said so.
-    pub fn completes_by(&self, now: u64) -> bool {
-        self.completion.is_some_and(|time| time <= now)
-    }
-
-    /// When [`ToHome::Complete`] must be sent because a request waits for it; once.
-    pub fn must_hear_of_completion(&mut self) -> Option<u64> {
-        if self.waiting.is_empty() { None } else { self.completion.take() }
     }
 
     /// Lets a test rename the versions that are on their way through it.
