@@ -120,20 +120,24 @@ pub(crate) struct Timing {
     pub work_thousand: u64,
 }
 
-/// Both nodes' views of a line, side by side: what happens to a line happens in both.
+/// What home agents know of a line: both nodes' views side by side, because what happens to a line happens in both, in one
+/// cache line of the host.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct LineStates(pub [LineState; 2]);
-
-/// A node's view of a line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LineState {
-    pub stable: Stable,
-    /// One more than the place of what is under way for it; zero if nothing is.
-    pub active: u32,
-    /// The slice of the node's home agents that serves it.
-    pub slice: u8,
+pub(crate) struct LineRecord {
+    pub stable: [Stable; 2],
+    /// For each node, one more than the place of what is under way for the line; zero if nothing is; or [`COMPLETING`].
+    pub active: [u32; 2],
+    /// The line's home, above that bit the slice of home agents that serves it, and above these nine when the other node will
+    /// have acknowledged the last reply.
+    home_slice_and_completion: u64,
 }
+
+/// Nothing is under way for a line but an acknowledgement for which nobody waits. Most lines are left like this, so they
+/// must not take the room of one for which something is.
+pub(crate) const COMPLETING: u32 = u32::MAX;
+
+const _: () = assert!(size_of::<LineRecord>() == 64, "a line's record is one cache line of the host");
 
 /// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
@@ -165,13 +169,12 @@ pub struct Machine {
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) nodes: [Node; 2],
-    pub(crate) lines: Vec<LineStates>,
+    pub(crate) lines: Vec<LineRecord>,
     actives: Vec<Active>,
     free_actives: Vec<u32>,
-    /// For each line, its home.
-    homes: Vec<u8>,
     pub(crate) data: Vec<Line>,
-    pub(crate) latest: Vec<Version>,
+    /// The newest version of each line; empty where nobody checks versions.
+    pub(crate) newest: Vec<Version>,
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
@@ -191,8 +194,13 @@ pub struct Machine {
 
 impl Machine {
     /// A machine with a region, all zeroes, that nobody has cached.
+    ///
+    /// # Panics
+    ///
+    /// If the region has more lines than the caches tell apart: 256 MiB for each set of the cache that has fewest.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
+        tags::must_tell_apart(lines as u64, &parameters.cache);
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as usize;
@@ -213,7 +221,7 @@ impl Machine {
             lines: homes
                 .iter()
                 .zip(0..)
-                .map(|(&home, line)| LineStates::of(home, slices::slice_of(parameters, line)))
+                .map(|(&home, line)| LineRecord::of(home, slices::slice_of(parameters, line)))
                 .collect(),
             parameters: parameters.clone(),
             options,
@@ -224,9 +232,8 @@ impl Machine {
             agents: Vec::new(),
             actives: Vec::new(),
             free_actives: Vec::new(),
-            homes,
             data: vec![Line::ZERO; lines],
-            latest: vec![0; lines],
+            newest: vec![0; if options.checked { lines } else { 0 }],
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
@@ -253,7 +260,11 @@ impl Machine {
         assert!(core < 64, "a node has 64 cores at most");
         let agent = self.agents.len();
         self.nodes[node].cores.push(agent as u16);
-        self.agents.push(Agent::new(&self.parameters, node as u8, core as u8));
+        let mut core = Agent::new(&self.parameters, node as u8, core as u8);
+        if self.options.checked {
+            core.caches.keep_versions();
+        }
+        self.agents.push(core);
         self.sequences.push(0);
         agent
     }
@@ -306,7 +317,7 @@ impl Machine {
     }
 
     /// Sends a message to a node's home agents.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
         if let Some(recorder) = &mut self.recorder {
@@ -328,7 +339,9 @@ impl Machine {
             recorder.sent_to_core(key, self.now, node, agent, line, message);
         }
         self.queue.push(key, Event::Core { agent, line, message });
-        let round = self.agents[agent as usize].expect_message(time);
+        let receiver = &mut self.agents[agent as usize];
+        receiver.caches.prefetch(line);
+        let round = receiver.expect_message(time);
         if let Some(begins) = round {
             self.resume_at(agent as usize, begins.max(self.now));
         }
@@ -430,7 +443,7 @@ impl Machine {
     /// The home of a line.
     #[inline]
     pub(crate) fn home_of(&self, line: u32) -> usize {
-        self.homes[line as usize] as usize
+        self.lines[line as usize].home()
     }
 }
 
@@ -461,13 +474,35 @@ impl Timing {
     }
 }
 
-impl LineStates {
+impl LineRecord {
     /// A line that nobody has cached.
-    fn of(home: u8, slice: u8) -> LineStates {
-        LineStates([0, 1].map(|node| {
+    fn of(home: u8, slice: u8) -> LineRecord {
+        let stable = [0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            LineState { stable: Stable { right, ..Stable::default() }, active: 0, slice }
-        }))
+            Stable { right, ..Stable::default() }
+        });
+        LineRecord { stable, active: [0; 2], home_slice_and_completion: u64::from(slice) << 1 | u64::from(home) }
+    }
+
+    /// The line's home.
+    pub fn home(&self) -> usize {
+        (self.home_slice_and_completion & 1) as usize
+    }
+
+    /// The slice of either node's home agents that serves the line.
+    pub fn slice(&self) -> u8 {
+        (self.home_slice_and_completion >> 1) as u8
+    }
+
+    /// When the last reply will have been acknowledged, where that is all that is under way.
+    pub fn completion(&self) -> u64 {
+        self.home_slice_and_completion >> 9
+    }
+
+    /// Leaves nothing under way in a node but an acknowledgement.
+    pub fn complete_at(&mut self, node: usize, time: u64) {
+        self.active[node] = COMPLETING;
+        self.home_slice_and_completion = time << 9 | self.home_slice_and_completion & 0x1ff;
     }
 }
 

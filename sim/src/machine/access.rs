@@ -2,8 +2,9 @@
 
 use conic_fabric::Line;
 
+use crate::engine::ahead::prefetch;
 use crate::protocol::cache::Held;
-use crate::protocol::{Ask, Asker, Copy, ToHome};
+use crate::protocol::{Ask, Asker, Copy, ToHome, Version};
 
 use super::agent::{Fill, Round, Spinning, Store, Wait};
 use super::queues::Queue;
@@ -115,6 +116,8 @@ impl Machine {
 
     /// Takes a line fill buffer and sends the request.
     pub(crate) fn fetch(&mut self, id: usize, line: u32, ask: Ask, time: u64) {
+        prefetch(&self.lines[line as usize]);
+        prefetch(&self.data[line as usize]);
         let agent = &mut self.agents[id];
         agent.fills.push(Fill { line });
         let (node, asker) = (agent.node, Asker::Core(agent.core));
@@ -179,12 +182,12 @@ impl Machine {
         if self.options.checked {
             self.check_newest(id, line, place);
         }
-        self.latest[at] = self.latest[at].wrapping_add(1);
         merge(&mut self.data[at], bytes, data);
         if self.recorder.is_some() && self.agents[id].caches.held(place).copy != Copy::Modified {
             self.note_copy(id, line, Copy::Modified);
         }
-        self.agents[id].caches.set(place, Held { copy: Copy::Modified, version: self.latest[at] });
+        let version = if self.options.checked { self.newer_version(line) } else { 0 };
+        self.agents[id].caches.set(place, Held { copy: Copy::Modified, version });
     }
 
     /// Owns a line before an atomic operation, and takes the operation's time.
@@ -302,14 +305,21 @@ impl Machine {
         Err(W::Polling)
     }
 
+    /// The version that a store makes.
+    fn newer_version(&mut self, line: u32) -> Version {
+        let newest = &mut self.newest[line as usize];
+        *newest = newest.wrapping_add(1);
+        *newest
+    }
+
     /// Stops a run at the first access to a copy that is not the newest.
     #[inline(never)]
     pub(crate) fn check_newest(&self, id: usize, line: u32, place: usize) {
         let held = self.agents[id].caches.held(place);
-        let latest = self.latest[line as usize];
+        let newest = self.newest[line as usize];
         assert!(
-            held.version == latest && held.copy != Copy::Invalid,
-            "agent {id} has version {} of line {line} ({:?}); the newest is {latest}",
+            held.version == newest && held.copy != Copy::Invalid,
+            "agent {id} has version {} of line {line} ({:?}); the newest is {newest}",
             held.version,
             held.copy
         );

@@ -1,5 +1,6 @@
 //! What arrives at a core: what it asked for, and snoops.
 
+use crate::engine::ahead::prefetch;
 use crate::protocol::cache::{self, Held};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome, Version};
 
@@ -51,8 +52,11 @@ impl Machine {
 
     /// The version of a line that is granted without its data: what the core has, or is about to write over.
     fn version_without_data(&self, id: usize, line: u32) -> Version {
+        if !self.options.checked {
+            return 0;
+        }
         let caches = &self.agents[id].caches;
-        caches.peek(line).map_or(self.latest[line as usize], |place| caches.held(place).version)
+        caches.peek(line).map_or_else(|| self.newest[line as usize], |place| caches.held(place).version)
     }
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {
@@ -77,6 +81,7 @@ impl Machine {
             agent.counters.accesses.write_backs += u64::from(dirty);
             let (node, core) = (agent.node, agent.core);
             let message = ToHome::Evicted { core, dirty, version: gone.version };
+            prefetch(&self.lines[victim as usize]);
             self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, victim, message);
         }
         if self.options.checked {
@@ -118,6 +123,10 @@ impl Machine {
                 agent.caches.promote(store.line, place.second);
             }
             agent.stores.pop_front();
+            if agent.stores.is_empty() {
+                // Begins at its first place again: the whole buffer is more than the host's caches have room for, by agent.
+                agent.stores.clear();
+            }
             agent.requested = agent.requested.saturating_sub(1);
             self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
             self.perform(id, store.line, place.second, store.bytes, &store.data);

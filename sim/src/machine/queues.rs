@@ -13,7 +13,7 @@ use crate::pcie::Way;
 use crate::probe::queue;
 use crate::protocol::ToHome;
 
-use super::Machine;
+use super::{COMPLETING, Machine};
 use levels::Changes;
 
 pub use report::QueueReport;
@@ -262,6 +262,16 @@ impl Machine {
         }
     }
 
+    /// What is under way for a line in a node: nothing, or something and its end, where that is known.
+    pub(super) fn under_way(&self, node: usize, line: u32) -> Option<Option<u64>> {
+        let record = &self.lines[line as usize];
+        match record.active[node] {
+            0 => None,
+            COMPLETING => Some(Some(record.completion())),
+            place => Some(self.actives[place as usize - 1].known_end()),
+        }
+    }
+
     /// A node's home agents have handled a message about a line. `before`: what was known before it of the end of what was
     /// under way, if anything was.
     #[inline(always)]
@@ -275,8 +285,7 @@ impl Machine {
     #[inline(never)]
     fn note_line(&mut self, node: usize, line: u32, before: Option<Option<u64>>) {
         let (queue, now) = (Queue::Lines(node as u8), self.now);
-        let active = self.lines[line as usize].0[node].active as usize;
-        let after = active.checked_sub(1).map(|place| self.actives[place].known_end());
+        let after = self.under_way(node, line);
         // Whose end is known has left already, at that time.
         let was_inside = before == Some(None);
         if !was_inside && (after.is_none() || after == before) {

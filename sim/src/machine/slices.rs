@@ -82,7 +82,7 @@ impl Machine {
         }
         // It was at the slice that much earlier; all are, so their order is that of these events.
         let (service, arrived) = (slices.service, self.now - self.timing.home_lookup);
-        let slice = self.lines[line as usize].0[node].slice;
+        let slice = self.lines[line as usize].slice();
         let begins = slices.begin(slice, arrived);
         self.serves(Queue::Slice(node as u8, slice), arrived, begins + service);
         if begins > arrived {

@@ -7,6 +7,7 @@ use super::entry::Entry;
 use super::error::Faults;
 use super::unit::Dimension;
 use crate::link::MOST_PARTS;
+use crate::machine::tags::MOST_WAYS;
 use crate::parameters::{
     CacheParameters, CoreParameters, InterconnectParameters, MemoryParameters, NicParameters, NodeParameters,
     Parameters, PcieParameters, ProtocolParameters,
@@ -285,6 +286,13 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
     ] {
         if !bytes.is_multiple_of(64 * u64::from(ways)) {
             found.push((key, format!("{bytes} bytes are no whole number of sets of {ways} lines of 64 bytes")));
+        }
+    }
+    for (key, ways) in
+        [("cache.l1_ways", cache.l1_ways), ("cache.l2_ways", cache.l2_ways), ("cache.llc_ways", cache.llc_ways)]
+    {
+        if ways > MOST_WAYS {
+            found.push((key, format!("the simulator's caches have {MOST_WAYS} ways at most, not {ways}")));
         }
     }
     if cache.device_write_ways > cache.llc_ways {

@@ -3,7 +3,7 @@
 use conic_fabric::Time;
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine::{COMPLETING, Machine};
 use crate::pcie::Way;
 use crate::probe::occupancy::Little;
 use crate::probe::queue;
@@ -197,12 +197,13 @@ impl Machine {
 
     /// What a queue holds at the end of a run.
     fn holds_at_end(&self, queue: Queue, end: u64) -> Option<u64> {
+        let lines = |node: u8| (0..self.lines.len() as u32).filter_map(move |line| self.under_way(node.into(), line));
         let actives = |node: u8| {
-            let places = self.lines.iter().map(move |line| line.0[usize::from(node)].active as usize);
-            places.filter(|&place| place != 0).map(|place| &self.actives[place - 1])
+            let places = self.lines.iter().map(move |line| line.active[usize::from(node)]);
+            places.filter(|&place| place != 0 && place != COMPLETING).map(|place| &self.actives[place as usize - 1])
         };
         Some(match queue {
-            Queue::Lines(node) => actives(node).filter(|active| active.completed_by(end).is_none()).count() as u64,
+            Queue::Lines(node) => lines(node).filter(|known| known.is_none_or(|known| known > end)).count() as u64,
             Queue::Requests(node) => actives(node).map(|active| active.waiting_requests() as u64).sum(),
             Queue::Flushing(id) => self.agents[usize::from(id)].past.combining_for_device()?.leaving(end) as u64,
             Queue::WriteCredits => self.port.as_ref()?.link.write_credits().taken().into(),
