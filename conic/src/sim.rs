@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use conic_sim::platform::{Platform, Source};
 use conic_study::simulated::{Simulator, loopback};
-use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout};
+use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout, Switches};
 use serde::Serialize;
 
 use crate::bench::common::{count, nanoseconds, three_digits};
@@ -215,6 +215,7 @@ impl Arguments {
             offered: self.rate.map(|mpps| mpps * 1e6),
             prefetching: question.prefetching(),
             packets: self.packets_of(self.window),
+            switches: Switches::default(),
             seed: question.seed,
         })
     }

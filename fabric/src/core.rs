@@ -109,6 +109,22 @@ pub trait Core {
     /// whoever says that it goes to sleep and then looks once more, and between the store and the load of a line pair.
     fn full_fence(&self);
 
+    // ---- news of lines ------------------------------------------------------------------------------------------
+
+    /// Watches a line, as a device does that acts on the snoops which take its copies away: from now on [`Core::changed`] may
+    /// give `tag`, once, when this core no longer has the copy that it has now. False, and nothing is watched, where the
+    /// core is told of no snoops, as natively: whoever asked must look by itself.
+    ///
+    /// A line is watched until the tag has been given. No change is missed by whoever watches a line and then looks at it
+    /// once more; that nothing has changed when a tag comes is possible, as when the line was merely evicted.
+    fn watch(&self, _at: Address, _tag: u64) -> bool {
+        false
+    }
+    /// The tag of a watched line that may have changed, those first that went first. What the line holds now is another load.
+    fn changed(&self) -> Option<u64> {
+        None
+    }
+
     // ---- device registers ---------------------------------------------------------------------------------------
 
     /// Reads a 64-bit register. Its [`crate::MemoryType`] decides what that is: an uncached load that waits for the
@@ -241,6 +257,14 @@ impl<C: Core + ?Sized> Core for &C {
     #[inline(always)]
     fn full_fence(&self) {
         (**self).full_fence();
+    }
+    #[inline(always)]
+    fn watch(&self, at: Address, tag: u64) -> bool {
+        (**self).watch(at, tag)
+    }
+    #[inline(always)]
+    fn changed(&self) -> Option<u64> {
+        (**self).changed()
     }
     #[inline(always)]
     fn register_read(&self, at: Address) -> u64 {

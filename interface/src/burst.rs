@@ -41,6 +41,11 @@ pub trait NicQueue {
     /// Receives what was transmitted as a wire would: reads each payload and writes it into a receive buffer taken from
     /// the interface's pool, and delivers that. Returns how many packets; zero is no progress.
     fn turn_around(&mut self) -> usize;
+    /// The line by whose change work would come for [`NicQueue::turn_around`], after a call that made no progress. None where
+    /// it cannot say: then it must be called again whatever happens.
+    fn awaited(&mut self) -> Option<Address> {
+        None
+    }
     /// Takes the next transmitted frame into `frame` and returns its length; longer ones are dropped and counted. None:
     /// there is none, or those that were looked at were all too long.
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize>;
@@ -79,6 +84,9 @@ impl<Q: HostQueue + ?Sized> HostQueue for Box<Q> {
 impl<Q: NicQueue + ?Sized> NicQueue for Box<Q> {
     fn turn_around(&mut self) -> usize {
         (**self).turn_around()
+    }
+    fn awaited(&mut self) -> Option<Address> {
+        (**self).awaited()
     }
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
         (**self).take_frame(frame)

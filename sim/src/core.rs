@@ -252,6 +252,15 @@ impl Core for SimCore<'_> {
     fn flush(&self, at: Address) {
         self.until_done(|machine, agent, _| machine.flush_line(agent, line_of(at)));
     }
+    #[track_caller]
+    fn watch(&self, at: Address, tag: u64) -> bool {
+        let (line, place) = (line_of(at), place_in_code());
+        self.until_done(|machine, agent, waited| machine.watch(agent, line, tag, waited, place));
+        true
+    }
+    fn changed(&self) -> Option<u64> {
+        self.until_done(|machine, agent, _| machine.changed(agent))
+    }
     fn register_read(&self, at: Address) -> u64 {
         if self.fiber.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
             return self.load_acquire(at);

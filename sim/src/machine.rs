@@ -14,6 +14,7 @@
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
 //! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
 //! | `device.rs` | what a device behind that link does |
+//! | `watch.rs` | lines whose loss an agent is told of |
 //!
 //! Everything happens in the total order of [`crate::engine`]. A core is simulated ahead of that order over its own hits,
 //! as far as no message can reach it: until the first message that is on its way to it, and no further than a message takes
@@ -30,6 +31,7 @@ mod private;
 mod recorder;
 pub mod tags;
 pub(crate) mod uncached;
+mod watch;
 
 use std::collections::VecDeque;
 

@@ -171,6 +171,10 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         count
     }
 
+    fn awaited(&mut self) -> Option<Address> {
+        self.nic.awaited(MAX_SEGMENTS)
+    }
+
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
         if self.next == self.count {
             self.nic.complete_tx(&self.polled[..self.count]);

@@ -33,6 +33,8 @@
 //!
 //! A packet never straddles two grouped slots: whatever a consumer sees is whole, wherever its producer stopped.
 
+mod awaited;
+
 use std::marker::PhantomData;
 
 use conic_fabric::{Address, Core, Line};

@@ -11,6 +11,7 @@ use crate::protocol::{Ask, Copy};
 use super::prefetch::Prefetchers;
 use super::private::Private;
 use super::uncached::PastCaches;
+use super::watch::Watched;
 
 /// A line fill buffer in use.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,7 @@ pub struct Agent {
     pub(crate) prefetch_limit: usize,
     pub(crate) prefetchers: Prefetchers,
     pub(crate) past: PastCaches,
+    pub(crate) watched: Watched,
     pub(crate) wait: Wait,
     waits_since: u64,
     ticket: u32,
@@ -139,6 +141,7 @@ impl Agent {
             prefetch_limit: shape.load_buffer as usize,
             prefetchers: Prefetchers::new(shape),
             past: PastCaches::new(parameters),
+            watched: Watched::default(),
             wait: Wait::Nothing,
             waits_since: 0,
             ticket: 0,

@@ -38,6 +38,7 @@ impl Machine {
         if let Some(place) = place {
             if held.copy == Copy::Invalid {
                 agent.caches.remove(line, place);
+                agent.watched.lost(line);
             } else {
                 agent.caches.set(place, held);
             }
@@ -71,6 +72,7 @@ impl Machine {
             self.note_copy(id, victim, Copy::Invalid);
             let agent = &mut self.agents[id];
             agent.counters.accesses.evictions += 1;
+            agent.watched.lost(victim);
             let dirty = gone.copy == Copy::Modified;
             agent.counters.accesses.write_backs += u64::from(dirty);
             let (node, core) = (agent.node, agent.core);

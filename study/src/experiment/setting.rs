@@ -3,7 +3,7 @@
 use conic_interface::ccnic::Features;
 use conic_sim::Parameters;
 
-use crate::workload::{Interface, Loopback, NicPlace, Prefetching};
+use crate::workload::{Interface, Loopback, NicPlace, Prefetching, Switches};
 
 /// The machines of the paper's section 5.1.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +75,7 @@ impl Setting {
             offered: None,
             prefetching: Prefetching { host: true, nic: false },
             packets: (0, 0),
+            switches: Switches::default(),
             seed: self.seed,
         };
         self.count(&mut question);

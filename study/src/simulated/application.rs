@@ -38,16 +38,18 @@ pub(super) fn start_of(seed: u64, thread: u64) -> Time {
     Time::from_picoseconds((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 45)
 }
 
-/// The NIC agent of a host agent: they are made in pairs.
-fn nic_of(host_agent: usize) -> usize {
-    host_agent + 1
+/// A host thread: its number, and the NIC agent whose accesses it counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Thread {
+    pub number: usize,
+    pub nic: Option<usize>,
 }
 
 pub(super) fn application<'a>(
     question: &Loopback,
     core: &'a SimCore<'a>,
     queue: Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a>,
-    thread: usize,
+    thread: Thread,
     results: &RefCell<Results>,
 ) {
     let workload = Workload {
@@ -76,7 +78,7 @@ pub(super) fn application<'a>(
     };
     let counters = || {
         let machine = core.machine().borrow();
-        (*machine.counters(core.agent()), *machine.counters(nic_of(core.agent())))
+        (*machine.counters(core.agent()), thread.nic.map_or_else(AgentAccesses::default, |nic| *machine.counters(nic)))
     };
     let (begins, received, before, wire) = (now(core), application.account().received(), counters(), wire_now());
     let mut since = begins;
@@ -97,7 +99,7 @@ pub(super) fn application<'a>(
         nic: after.1.since(&before.1),
         wrong: account.lost() + account.corrupt(),
     });
-    if thread == 0 {
+    if thread.number == 0 {
         shared.wire = Some([wire, wire_after]);
     }
     drop(shared);

@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use conic_fabric::PlayedByCore;
 use conic_interface::burst::{HostQueue, NicQueue};
+use conic_interface::serve::Server;
 use conic_interface::{ccnic, ring};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
-use super::application::{Results, application, outcome, start_of};
+use super::application::{Results, Thread, application, outcome, start_of};
 use super::{Observer, pcie};
-use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace};
+use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, Serving};
 
 /// Runs a loopback.
 ///
@@ -34,10 +35,30 @@ pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Re
     }
 }
 
+/// How many queue pairs there are.
+///
+/// # Errors
+///
+/// If those that one core is to serve are fewer than the host's threads.
+fn queue_pairs(question: &Loopback) -> Result<usize, String> {
+    match question.switches.serving {
+        Serving::OneEach => Ok(question.threads),
+        Serving::Shared { queue_pairs, .. } if queue_pairs >= question.threads => Ok(queue_pairs),
+        Serving::Shared { queue_pairs, .. } => {
+            let threads = question.threads;
+            Err(format!(
+                "{threads} host threads need a queue pair each, and there are {queue_pairs}: give more of these"
+            ))
+        }
+    }
+}
+
 /// Buffers for what is in flight and what both sides keep on their stacks.
 fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
     let each = (2 * question.window + 4 * 256).max(1024);
-    let all = (each * question.threads as u64).next_power_of_two();
+    // An idle queue pair holds a few for what may come.
+    let idle = queue_pairs(question).map_or(0, |pairs| pairs - question.threads) as u64;
+    let all = (each * question.threads as u64 + 64 * idle).next_power_of_two();
     let small = features.small_buffers && question.packet_size <= 128;
     let (needed, other) = (all, 0);
     match (small, question.packet_size) {
@@ -54,7 +75,7 @@ fn run_ccnic(
     observer: &mut dyn Observer,
 ) -> Result<LoopbackOutcome, String> {
     let geometry = ccnic::Geometry {
-        queues: question.threads as u32,
+        queues: queue_pairs(question)? as u32,
         descriptors: 1024,
         buffers: buffers(question, &features),
         object_bytes: 0,
@@ -82,7 +103,7 @@ fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<Loopback
         ..ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?
     };
     let mut layout = conic_fabric::Layout::new();
-    let pairs: Result<Vec<_>, _> = (0..question.threads).map(|_| shape.place(&mut layout)).collect();
+    let pairs: Result<Vec<_>, _> = (0..queue_pairs(question)?).map(|_| shape.place(&mut layout)).collect();
     let pairs = Rc::new(pairs.map_err(|error| error.to_string())?);
     let simulation = Simulation::new(&question.machine, &layout, Options { seed: question.seed, ..Options::default() });
     let nic_pairs = Rc::clone(&pairs);
@@ -95,7 +116,7 @@ fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<Loopback
     )
 }
 
-/// Puts a host program and a NIC program for each queue pair on the machine and runs them.
+/// Puts the host's programs and the NIC's on the machine and runs them.
 fn drive<H, N>(
     question: &Loopback,
     mut simulation: Simulation,
@@ -113,14 +134,37 @@ where
         NicPlace::Remote => 1,
         NicPlace::SameNode => 0,
     };
+    let shared = match question.switches.serving {
+        Serving::OneEach => None,
+        Serving::Shared { queue_pairs, attention } => {
+            let (make, start) = (Rc::clone(&nic), start_of(question.seed, question.threads as u64));
+            let agent = simulation.core("NIC core", nic_node, Role::Service, start, move |core| {
+                let queues = (0..queue_pairs).map(|queue| make(core, queue)).collect();
+                let mut server = Server::new(core, queues, attention);
+                loop {
+                    if server.round() == 0 {
+                        server.spin();
+                    }
+                }
+            });
+            simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.nic);
+            Some(agent)
+        }
+    };
     for thread in 0..question.threads {
         // The host first: it posts the first blank buffers. The NICs start once that is done, each at another moment.
         let start = start_of(question.seed, thread as u64);
         let (make, results, question_) = (Rc::clone(&host), Rc::clone(&results), question.clone());
         let host_agent = simulation.core(&format!("host core {thread}"), 0, Role::Main, start, move |core| {
             let queue = make(core, thread);
-            application(&question_, core, queue, thread, &results);
+            // A host core and a NIC core of its own are made one after the other; a shared one is counted once.
+            let nic = shared.map_or(Some(core.agent() + 1), |shared| (thread == 0).then_some(shared));
+            application(&question_, core, queue, Thread { number: thread, nic }, &results);
         });
+        simulation.machine().borrow_mut().set_prefetchers(host_agent, question.prefetching.host);
+        if shared.is_some() {
+            continue;
+        }
         let make = Rc::clone(&nic);
         let nic_agent = simulation.core(&format!("NIC core {thread}"), nic_node, Role::Service, start, move |core| {
             let mut queue = make(core, thread);
@@ -130,9 +174,7 @@ where
                 }
             }
         });
-        let mut machine = simulation.machine().borrow_mut();
-        machine.set_prefetchers(host_agent, question.prefetching.host);
-        machine.set_prefetchers(nic_agent, question.prefetching.nic);
+        simulation.machine().borrow_mut().set_prefetchers(nic_agent, question.prefetching.nic);
     }
     observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run().map_err(|failure| failure.to_string())?;

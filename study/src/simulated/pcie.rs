@@ -17,7 +17,7 @@ use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, Simulation};
 
 use super::Observer;
-use super::application::{Results, application, outcome, start_of};
+use super::application::{Results, Thread, application, outcome, start_of};
 use crate::workload::{Loopback, LoopbackOutcome};
 use on_chip::{OnChip, Places};
 
@@ -50,6 +50,8 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
         let start = start_of(question.seed, thread as u64);
         let (results, question_) = (Rc::clone(&results), question.clone());
         let host = simulation.core(&format!("host core {thread}"), 0, Role::Main, start, move |core| {
+            // Host cores and queues of the NIC are made in pairs.
+            let thread = Thread { number: thread, nic: Some(core.agent() + 1) };
             application(&question_, core, Box::new(pair.host(core)), thread, &results);
         });
         let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, shape));
