@@ -52,6 +52,11 @@ pub trait NicQueue {
     /// Delivers a frame; false, and nothing is kept, if there is no room now. One that no buffer will ever hold, or an empty
     /// one, is dropped and counted, and that is true too.
     fn deliver_frame(&mut self, frame: &[u8]) -> bool;
+    /// Delivers frames at once, and returns how many, from the front, were delivered or dropped as [`NicQueue::deliver_frame`]
+    /// does.
+    fn deliver_frames(&mut self, frames: &[Vec<u8>]) -> usize {
+        frames.iter().take_while(|frame| self.deliver_frame(frame)).count()
+    }
     /// Gives free buffers that this side keeps back to whoever else may want them.
     fn drain(&mut self) {}
     /// Says that this round made no progress.
@@ -93,6 +98,9 @@ impl<Q: NicQueue + ?Sized> NicQueue for Box<Q> {
     }
     fn deliver_frame(&mut self, frame: &[u8]) -> bool {
         (**self).deliver_frame(frame)
+    }
+    fn deliver_frames(&mut self, frames: &[Vec<u8>]) -> usize {
+        (**self).deliver_frames(frames)
     }
     fn drain(&mut self) {
         (**self).drain();

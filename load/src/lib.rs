@@ -2,10 +2,15 @@
 
 mod account;
 mod closed_loop;
+mod forward;
 mod latency;
 pub mod limits;
 pub mod message_loop;
+mod pace;
+mod traffic;
 
 pub use account::Account;
 pub use closed_loop::{ClosedLoop, Workload};
+pub use forward::{Forwarder, Generator, Network, Touch};
 pub use latency::Latency;
+pub use traffic::Traffic;

@@ -31,7 +31,7 @@ fn question(queue_pairs: usize, attention: Attention, window: u64) -> Loopback {
         offered: None,
         prefetching: Prefetching { host: true, nic: false },
         packets: (1200, 1200),
-        switches: Switches { serving: Serving::Shared { queue_pairs, attention } },
+        switches: Switches { serving: Serving::Shared { queue_pairs, attention }, ..Switches::default() },
         seed: 1,
     }
 }

@@ -118,12 +118,39 @@ impl<C: Core, P: Policy> Wire<C, P> {
         (segments, Some(Descriptor::new(to, short).with_metadata(self.polled[start].metadata)))
     }
 
+    /// Delivers up to [`ROUND`] frames in one burst; how many, from the front, were delivered or dropped.
+    fn deliver_each<'f>(&mut self, frames: impl ExactSizeIterator<Item = &'f [u8]>) -> usize {
+        let room = self.nic.rx_room(frames.len()).min(ROUND);
+        let (mut done, mut filled) = (0, 0);
+        for frame in frames {
+            if filled == room {
+                break;
+            }
+            match u16::try_from(frame.len()) {
+                Ok(length) if length > 0 && self.nic.holds(u64::from(length)) => {
+                    let Some(at) = self.nic.rx_alloc(u64::from(length)) else { break };
+                    self.nic.core().write_bytes(at, frame);
+                    self.delivered[filled] = Descriptor::new(at, length);
+                    filled += 1;
+                }
+                _ => self.dropped += 1,
+            }
+            done += 1;
+        }
+        let sent = self.nic.rx_burst(&self.delivered[..filled]);
+        debug_assert_eq!(sent, filled, "room was asked for before");
+        done
+    }
+
     /// Copies the next polled packet into `frame`, as far as it fits, and returns its whole length.
     fn copy_frame(&mut self, frame: &mut [u8]) -> usize {
         let mut length = 0;
         loop {
             let segment = self.polled[self.next];
             let bytes = usize::from(segment.length());
+            if let Some(next) = self.polled[..self.count].get(self.next + 1) {
+                fetch_ahead(self.nic.core(), next);
+            }
             if let Some(space) = frame.get_mut(length..length + bytes) {
                 self.nic.core().read_bytes(segment.address(), space);
             }
@@ -193,23 +220,19 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
     }
 
     fn deliver_frame(&mut self, frame: &[u8]) -> bool {
-        if self.nic.rx_room(1) == 0 {
-            return false;
-        }
-        let length = match u16::try_from(frame.len()) {
-            Ok(length) if length > 0 && self.nic.holds(u64::from(length)) => length,
-            _ => {
-                self.dropped += 1;
-                return true;
+        self.deliver_each(std::iter::once(frame)) == 1
+    }
+
+    fn deliver_frames(&mut self, frames: &[Vec<u8>]) -> usize {
+        let mut done = 0;
+        for some in frames.chunks(ROUND) {
+            let count = self.deliver_each(some.iter().map(Vec::as_slice));
+            done += count;
+            if count < some.len() {
+                break;
             }
-        };
-        let Some(at) = self.nic.rx_alloc(u64::from(length)) else { return false };
-        self.nic.core().write_bytes(at, frame);
-        if self.nic.rx_burst(&[Descriptor::new(at, length)]) == 1 {
-            return true;
         }
-        self.nic.rx_free(at);
-        false
+        done
     }
 
     fn drain(&mut self) {

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 
 use conic_fabric::Time;
 use conic_interface::burst::HostQueue;
-use conic_load::{ClosedLoop, Latency, Workload};
-use conic_sim::SimCore;
+use conic_load::{ClosedLoop, Forwarder, Generator, Latency, Touch, Traffic, Workload};
+use conic_sim::machine::Machine;
 use conic_sim::probe::counters::AgentAccesses;
+use conic_sim::{SimCore, SimDevice};
 
 use super::wire::Wire;
-use crate::workload::{Interface, Loopback, LoopbackOutcome, RemoteAccesses};
+use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, RemoteAccesses};
 
 /// What a recording calls the time from one receipt of packets to the next.
 pub const ROUND_TRIP: &str = "round trip";
@@ -38,13 +39,50 @@ pub(super) fn start_of(seed: u64, thread: u64) -> Time {
     Time::from_picoseconds((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 45)
 }
 
-/// A host thread: its number, and the NIC agent whose accesses it counts.
+/// A thread that measures: its number, and the host's and the NIC's agent whose accesses it counts. A NIC agent that
+/// serves several threads is counted by one of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thread {
     pub number: usize,
+    pub host: usize,
     pub nic: Option<usize>,
 }
 
+/// Where a program runs: a core, or a device.
+pub(super) trait Seat {
+    /// The machine.
+    fn machine(&self) -> &RefCell<Machine>;
+    /// Its agent.
+    fn agent(&self) -> usize;
+    /// Its time.
+    fn now(&self) -> Time;
+}
+
+impl Seat for SimCore<'_> {
+    fn machine(&self) -> &RefCell<Machine> {
+        self.machine()
+    }
+    fn agent(&self) -> usize {
+        self.agent()
+    }
+    fn now(&self) -> Time {
+        conic_fabric::Core::now(self)
+    }
+}
+
+impl Seat for SimDevice<'_> {
+    fn machine(&self) -> &RefCell<Machine> {
+        self.machine()
+    }
+    fn agent(&self) -> usize {
+        self.agent()
+    }
+    fn now(&self) -> Time {
+        conic_fabric::Device::now(self)
+    }
+}
+
+/// The host's program of one queue pair.
 pub(super) fn application<'a>(
     question: &Loopback,
     core: &'a SimCore<'a>,
@@ -52,43 +90,68 @@ pub(super) fn application<'a>(
     thread: Thread,
     results: &RefCell<Results>,
 ) {
-    let workload = Workload {
-        packet_size: question.packet_size,
-        window: question.window,
-        transmit_burst: question.transmit_burst,
-        receive_burst: question.receive_burst,
-    };
-    let mut application = ClosedLoop::new(queue, workload);
+    match question.switches.application {
+        Application::Loopback => {
+            let workload = Workload {
+                packet_size: question.packet_size,
+                window: question.window,
+                transmit_burst: question.transmit_burst,
+                receive_burst: question.receive_burst,
+            };
+            measure(question, core, &mut ClosedLoop::new(queue, workload), thread, results);
+        }
+        Application::Forwarding(touch) => {
+            let mut application = Forwarder::new(queue, touch, question.receive_burst);
+            loop {
+                application.step();
+            }
+        }
+    }
+}
+
+/// What makes the packets that a host forwards.
+pub(super) fn generator(question: &Loopback, touch: Touch) -> Generator {
+    Generator::new(question.packet_size, question.window, question.transmit_burst, touch)
+}
+
+/// Warms up, measures, and keeps the load until every thread has measured.
+pub(super) fn measure(
+    question: &Loopback,
+    seat: &impl Seat,
+    application: &mut impl Traffic,
+    thread: Thread,
+    results: &RefCell<Results>,
+) {
     let (warm, measured) = question.packets;
     if let Some(rate) = question.offered {
         // With cold rings and caches an open loop would fall behind, and make up for it long after they are warm.
         while application.account().received() < warm / 2 {
             application.step();
         }
-        let interval = Time::from_picoseconds((1e12 / rate) as u64);
-        application = application.paced(now(core), interval);
+        application.pace(seat.now(), Time::from_picoseconds((1e12 / rate) as u64));
     }
     while application.account().received() < warm {
         application.step();
     }
     application.account_mut().forget_latency();
     let wire_now = || match question.interface {
-        Interface::PcieRing => Wire::of_pcie_now(core),
-        _ => Wire::now(core),
+        Interface::PcieRing => Wire::of_pcie(&seat.machine().borrow()),
+        _ => Wire::of(&seat.machine().borrow()),
     };
     let counters = || {
-        let machine = core.machine().borrow();
-        (*machine.counters(core.agent()), thread.nic.map_or_else(AgentAccesses::default, |nic| *machine.counters(nic)))
+        let machine = seat.machine().borrow();
+        let nic = thread.nic.map_or_else(AgentAccesses::default, |nic| *machine.counters(nic));
+        (*machine.counters(thread.host), nic)
     };
-    let (begins, received, before, wire) = (now(core), application.account().received(), counters(), wire_now());
+    let (begins, received, before, wire) = (seat.now(), application.account().received(), counters(), wire_now());
     let mut since = begins;
     while application.account().received() < warm + measured {
         if application.step() > 0 {
-            core.machine().borrow_mut().note_span(core.agent(), ROUND_TRIP, since);
-            since = now(core);
+            seat.machine().borrow_mut().note_span(seat.agent(), ROUND_TRIP, since);
+            since = seat.now();
         }
     }
-    let (ends, after, wire_after) = (now(core), counters(), wire_now());
+    let (ends, after, wire_after) = (seat.now(), counters(), wire_now());
     let account = application.account();
     let mut shared = results.borrow_mut();
     shared.threads.push(Measured {
@@ -107,10 +170,6 @@ pub(super) fn application<'a>(
     while results.borrow().threads.len() < question.threads {
         application.step();
     }
-}
-
-fn now(core: &SimCore<'_>) -> Time {
-    conic_fabric::Core::now(core)
 }
 
 pub(super) fn outcome(

@@ -7,11 +7,12 @@ use conic_fabric::PlayedByCore;
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::serve::Server;
 use conic_interface::{ccnic, ring};
+use conic_load::Network;
 use conic_sim::{Options, Role, SimCore, Simulation};
 
-use super::application::{Results, Thread, application, outcome, start_of};
+use super::application::{Results, Thread, application, generator, measure, outcome, start_of};
 use super::{Observer, pcie};
-use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, Serving};
+use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, NicPlace, Serving};
 
 /// Runs a loopback.
 ///
@@ -116,6 +117,26 @@ fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<Loopback
     )
 }
 
+/// Puts the NIC core on the machine that serves all queue pairs, where there is to be one, and gives its agent.
+fn serve_all<N>(question: &Loopback, simulation: &mut Simulation, node: usize, nic: &Rc<N>) -> Option<usize>
+where
+    N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
+{
+    let Serving::Shared { queue_pairs, attention } = question.switches.serving else { return None };
+    let (make, start) = (Rc::clone(nic), start_of(question.seed, question.threads as u64));
+    let agent = simulation.core("NIC core", node, Role::Service, start, move |core| {
+        let queues = (0..queue_pairs).map(|queue| make(core, queue)).collect();
+        let mut server = Server::new(core, queues, attention);
+        loop {
+            if server.round() == 0 {
+                server.spin();
+            }
+        }
+    });
+    simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.nic);
+    Some(agent)
+}
+
 /// Puts the host's programs and the NIC's on the machine and runs them.
 fn drive<H, N>(
     question: &Loopback,
@@ -134,40 +155,40 @@ where
         NicPlace::Remote => 1,
         NicPlace::SameNode => 0,
     };
-    let shared = match question.switches.serving {
-        Serving::OneEach => None,
-        Serving::Shared { queue_pairs, attention } => {
-            let (make, start) = (Rc::clone(&nic), start_of(question.seed, question.threads as u64));
-            let agent = simulation.core("NIC core", nic_node, Role::Service, start, move |core| {
-                let queues = (0..queue_pairs).map(|queue| make(core, queue)).collect();
-                let mut server = Server::new(core, queues, attention);
-                loop {
-                    if server.round() == 0 {
-                        server.spin();
-                    }
-                }
-            });
-            simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.nic);
-            Some(agent)
+    let shared = serve_all(question, &mut simulation, nic_node, &nic);
+    let forwarding = match question.switches.application {
+        Application::Loopback => None,
+        Application::Forwarding(_) if shared.is_some() => {
+            return Err(
+                "a NIC core that serves many queue pairs turns packets around: it makes none to be forwarded".into()
+            );
         }
+        Application::Forwarding(touch) => Some(touch),
     };
-    for thread in 0..question.threads {
+    let (host_role, nic_role) =
+        if forwarding.is_some() { (Role::Service, Role::Main) } else { (Role::Main, Role::Service) };
+    for number in 0..question.threads {
         // The host first: it posts the first blank buffers. The NICs start once that is done, each at another moment.
-        let start = start_of(question.seed, thread as u64);
-        let (make, results, question_) = (Rc::clone(&host), Rc::clone(&results), question.clone());
-        let host_agent = simulation.core(&format!("host core {thread}"), 0, Role::Main, start, move |core| {
-            let queue = make(core, thread);
+        let start = start_of(question.seed, number as u64);
+        let (make, results_, question_) = (Rc::clone(&host), Rc::clone(&results), question.clone());
+        let host_agent = simulation.core(&format!("host core {number}"), 0, host_role, start, move |core| {
+            let queue = make(core, number);
             // A host core and a NIC core of its own are made one after the other; a shared one is counted once.
-            let nic = shared.map_or(Some(core.agent() + 1), |shared| (thread == 0).then_some(shared));
-            application(&question_, core, queue, Thread { number: thread, nic }, &results);
+            let nic = shared.map_or(Some(core.agent() + 1), |shared| (number == 0).then_some(shared));
+            application(&question_, core, queue, Thread { number, host: core.agent(), nic }, &results_);
         });
         simulation.machine().borrow_mut().set_prefetchers(host_agent, question.prefetching.host);
         if shared.is_some() {
             continue;
         }
-        let make = Rc::clone(&nic);
-        let nic_agent = simulation.core(&format!("NIC core {thread}"), nic_node, Role::Service, start, move |core| {
-            let mut queue = make(core, thread);
+        let (make, results, question_) = (Rc::clone(&nic), Rc::clone(&results), question.clone());
+        let nic_agent = simulation.core(&format!("NIC core {number}"), nic_node, nic_role, start, move |core| {
+            let mut queue = make(core, number);
+            if let Some(touch) = forwarding {
+                let thread = Thread { number, host: core.agent() - 1, nic: Some(core.agent()) };
+                let mut network = Network::new(core, queue, generator(&question_, touch));
+                return measure(&question_, core, &mut network, thread, &results);
+            }
             loop {
                 if queue.turn_around() == 0 {
                     queue.spin();
