@@ -79,6 +79,14 @@ pub trait Core {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
     }
+    /// Has an engine copy whole lines of owned words from one place in the region to another, and then store `value` into the
+    /// synchronising word `done`: whoever acquires it sees the copy. What this core wrote before is what is copied, and
+    /// until then nobody may touch either place. A core that has no engine, as natively, copies now, by itself.
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        self.copy_lines(from, to, lines);
+        // Release, pairs with the acquire of whoever waits for the copy: the lines were written before.
+        self.store_release(done, value);
+    }
     /// Reads bytes, at any alignment. Synchronising words among them are read without ordering: acquire one first.
     fn read_bytes(&self, at: Address, into: &mut [u8]);
     /// Writes bytes of owned words, at any alignment.
@@ -217,6 +225,10 @@ impl<C: Core + ?Sized> Core for &C {
     #[inline(always)]
     fn copy_lines(&self, from: Address, to: Address, lines: u64) {
         (**self).copy_lines(from, to, lines);
+    }
+    #[inline(always)]
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        (**self).post_copy(from, to, lines, done, value);
     }
     #[inline(always)]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {

@@ -27,6 +27,18 @@ pub struct Workload {
     pub receive_burst: usize,
 }
 
+impl Workload {
+    /// The nearest one that can be.
+    pub(crate) fn within_limits(self) -> Workload {
+        Workload {
+            packet_size: self.packet_size.max(16),
+            transmit_burst: self.transmit_burst.clamp(1, MOST),
+            receive_burst: self.receive_burst.clamp(1, MOST),
+            window: self.window.max(1),
+        }
+    }
+}
+
 /// An application that keeps `window` packets in flight: it sends while fewer are, and checks each one that comes back:
 /// its sequence number (order, loss, duplicates) and every word of its payload.
 ///
@@ -49,12 +61,7 @@ pub struct ClosedLoop<Q> {
 impl<Q: HostQueue> ClosedLoop<Q> {
     /// An application on a queue.
     pub fn new(queue: Q, workload: Workload) -> ClosedLoop<Q> {
-        let workload = Workload {
-            packet_size: workload.packet_size.max(16),
-            transmit_burst: workload.transmit_burst.clamp(1, MOST),
-            receive_burst: workload.receive_burst.clamp(1, MOST),
-            window: workload.window.max(1),
-        };
+        let workload = workload.within_limits();
         ClosedLoop {
             queue,
             workload,

@@ -2,6 +2,7 @@
 
 mod account;
 mod closed_loop;
+mod copy_loop;
 mod forward;
 mod latency;
 pub mod limits;
@@ -11,6 +12,7 @@ mod traffic;
 
 pub use account::Account;
 pub use closed_loop::{ClosedLoop, Workload};
+pub use copy_loop::{CopyLoop, Objects};
 pub use forward::{Forwarder, Generator, Network, Touch};
 pub use latency::Latency;
 pub use traffic::Traffic;

@@ -8,7 +8,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
 use crate::machine::uncached::Kind;
-use crate::machine::{Machine, Wait};
+use crate::machine::{Copying, Machine, Wait};
 use crate::protocol::Ask;
 
 /// A core of the modelled machine, as its program sees it.
@@ -54,7 +54,7 @@ impl<'a> SimCore<'a> {
 
     /// Takes steps until one is done; it is told whether the last had to wait for a line.
     #[inline(always)]
-    fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
+    pub(crate) fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
         let mut waited = false;
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
@@ -206,6 +206,13 @@ impl Core for SimCore<'_> {
         for index in 0..lines {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
+    }
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        if self.fiber.machine.borrow().has_engine(self.fiber.agent) {
+            return self.post(Copying { from, to, lines, done, value });
+        }
+        self.copy_lines(from, to, lines);
+        self.store_release(done, value);
     }
     #[track_caller]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {

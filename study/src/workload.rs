@@ -12,7 +12,7 @@ pub use machine::{Answer, Asked, Failure, Machine, Question};
 pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
 pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};
 pub use stream::{ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
-pub use switches::{Application, Attention, Serving, Switches, Touch};
+pub use switches::{Application, Attention, Engines, Serving, Switches, Touch};
 
 use conic_interface::ccnic::Features;
 use conic_sim::Parameters;

@@ -7,7 +7,7 @@ use crate::burst::{HostQueue, NicQueue, Packet, fetch_ahead};
 use crate::with_policy;
 
 /// Packets that the NIC handles in one round.
-const ROUND: usize = 32;
+pub(super) const ROUND: usize = 32;
 
 impl<C: Core, P: Policy> HostQueue for Host<C, P> {
     type Core = C;
@@ -75,6 +75,11 @@ impl<C: Core, P: Policy> Wire<C, P> {
         &mut self.nic
     }
 
+    /// Enters that a packet was dropped.
+    pub(super) fn count_dropped(&mut self) {
+        self.dropped += 1;
+    }
+
     /// The NIC's half, given back.
     pub fn into_nic(self) -> Nic<C, P> {
         self.nic
@@ -101,21 +106,8 @@ impl<C: Core, P: Policy> Wire<C, P> {
         let rest = &self.polled[start..self.count];
         let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
         let segments = segments.min(rest.len());
-        let length: u64 = rest[..segments].iter().map(|segment| u64::from(segment.length())).sum();
-        let Ok(short) = u16::try_from(length) else { return (segments, None) };
-        let Some(to) = self.nic.rx_alloc(length) else { return (segments, None) };
-        let core = self.nic.core();
-        let (mut bytes, mut at) = ([0u8; 64], to);
-        for segment in &self.polled[start..start + segments] {
-            let mut done = 0;
-            while done < u64::from(segment.length()) {
-                let piece = (u64::from(segment.length()) - done).min(64) as usize;
-                core.read_bytes(segment.address() + done, &mut bytes[..piece]);
-                core.write_bytes(at, &bytes[..piece]);
-                (done, at) = (done + piece as u64, at + piece as u64);
-            }
-        }
-        (segments, Some(Descriptor::new(to, short).with_metadata(self.polled[start].metadata)))
+        let segments_of = &self.polled[start..start + segments];
+        (segments, gather(&mut self.nic, segments_of))
     }
 
     /// Delivers up to [`ROUND`] frames in one burst; how many, from the front, were delivered or dropped.
@@ -161,6 +153,24 @@ impl<C: Core, P: Policy> Wire<C, P> {
             }
         }
     }
+}
+
+/// Copies the segments of a packet into a receive buffer of its own; none if there is no buffer for it.
+pub(super) fn gather<C: Core, P: Policy>(nic: &mut Nic<C, P>, segments: &[Descriptor]) -> Option<Descriptor> {
+    let length: u64 = segments.iter().map(|segment| u64::from(segment.length())).sum();
+    let short = u16::try_from(length).ok()?;
+    let to = nic.rx_alloc(length)?;
+    let (mut bytes, mut at) = ([0u8; 64], to);
+    for segment in segments {
+        let mut done = 0;
+        while done < u64::from(segment.length()) {
+            let piece = (u64::from(segment.length()) - done).min(64) as usize;
+            nic.core().read_bytes(segment.address() + done, &mut bytes[..piece]);
+            nic.core().write_bytes(at, &bytes[..piece]);
+            (done, at) = (done + piece as u64, at + piece as u64);
+        }
+    }
+    Some(Descriptor::new(to, short).with_metadata(segments[0].metadata))
 }
 
 impl<C: Core, P: Policy> NicQueue for Wire<C, P> {

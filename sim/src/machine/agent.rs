@@ -110,6 +110,8 @@ pub struct Agent {
     pub(crate) prefetchers: Prefetchers,
     pub(crate) past: PastCaches,
     pub(crate) watched: Watched,
+    /// Whether it copies for others, and keeps nothing of what it writes.
+    pub(crate) is_engine: bool,
     pub(crate) wait: Wait,
     waits_since: u64,
     ticket: u32,
@@ -142,6 +144,7 @@ impl Agent {
             prefetchers: Prefetchers::new(shape),
             past: PastCaches::new(parameters),
             watched: Watched::default(),
+            is_engine: false,
             wait: Wait::Nothing,
             waits_since: 0,
             ticket: 0,

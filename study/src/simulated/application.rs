@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use conic_fabric::Time;
+use conic_fabric::{Layout, Time};
 use conic_interface::burst::HostQueue;
-use conic_load::{ClosedLoop, Forwarder, Generator, Latency, Touch, Traffic, Workload};
+use conic_load::{ClosedLoop, CopyLoop, Forwarder, Generator, Latency, Objects, Touch, Traffic, Workload};
 use conic_sim::machine::Machine;
 use conic_sim::probe::counters::AgentAccesses;
 use conic_sim::{SimCore, SimDevice};
@@ -39,13 +39,21 @@ pub(super) fn start_of(seed: u64, thread: u64) -> Time {
     Time::from_picoseconds((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 45)
 }
 
-/// A thread that measures: its number, and the host's and the NIC's agent whose accesses it counts. A NIC agent that
-/// serves several threads is counted by one of them.
+/// A thread: its number, the host's and the NIC's agent whose accesses it counts where it measures, and the host's own data,
+/// where there are such. A NIC agent that serves several threads is counted by one of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thread {
     pub number: usize,
     pub host: usize,
     pub nic: Option<usize>,
+    pub objects: Option<Objects>,
+}
+
+/// Places the data of each host thread's own, where it has any.
+pub(super) fn place_objects(question: &Loopback, layout: &mut Layout) -> Vec<Option<Objects>> {
+    let has = question.switches.application == Application::Copying;
+    let place = |_| has.then(|| Objects::place(layout, question.packet_size, question.window));
+    (0..question.threads).map(place).collect()
 }
 
 /// Where a program runs: a core, or a device.
@@ -90,21 +98,27 @@ pub(super) fn application<'a>(
     thread: Thread,
     results: &RefCell<Results>,
 ) {
-    match question.switches.application {
-        Application::Loopback => {
-            let workload = Workload {
-                packet_size: question.packet_size,
-                window: question.window,
-                transmit_burst: question.transmit_burst,
-                receive_burst: question.receive_burst,
-            };
-            measure(question, core, &mut ClosedLoop::new(queue, workload), thread, results);
-        }
-        Application::Forwarding(touch) => {
+    let workload = Workload {
+        packet_size: question.packet_size,
+        window: question.window,
+        transmit_burst: question.transmit_burst,
+        receive_burst: question.receive_burst,
+    };
+    match (question.switches.application, thread.objects) {
+        (Application::Forwarding(touch), _) => {
             let mut application = Forwarder::new(queue, touch, question.receive_burst);
             loop {
                 application.step();
             }
+        }
+        (Application::Copying, Some(objects)) => {
+            // What comes back while warming up is read whole.
+            let (whole_until, by_core) = (question.packets.0, !question.switches.engines.host);
+            let mut application = CopyLoop::new(queue, workload, objects, whole_until, by_core);
+            measure(question, core, &mut application, thread, results);
+        }
+        (Application::Loopback | Application::Copying, _) => {
+            measure(question, core, &mut ClosedLoop::new(queue, workload), thread, results);
         }
     }
 }

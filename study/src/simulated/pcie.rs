@@ -16,8 +16,9 @@ use conic_load::{Account, Generator, Traffic};
 use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, Simulation};
 
-use super::Observer;
-use super::application::{Results, Thread, application, generator, measure, outcome, start_of};
+use super::application::{Results, Thread, application, generator, measure, place_objects, start_of};
+use super::loopback::finish;
+use super::{Observer, engines};
 use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
 use on_chip::{OnChip, Places};
 
@@ -35,6 +36,10 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
     if question.switches.serving != Serving::OneEach {
         return Err("over PCIe the chip serves all queue pairs: leave out how a NIC core serves them".to_owned());
     }
+    if question.switches.engines.nic {
+        return Err("over PCIe the chip moves payloads itself: leave out the NIC's copy engine".to_owned());
+    }
+    engines::check(question)?;
     let shape = ring::Shape {
         descriptors: DESCRIPTORS,
         buffers: (2 * question.window).max(DESCRIPTORS) + 2 * DESCRIPTORS,
@@ -45,21 +50,23 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
     let mut layout = Layout::new();
     let pairs: Result<Vec<_>, _> = (0..question.threads).map(|_| shape.place(&mut layout)).collect();
     let pairs = pairs.map_err(|error| error.to_string())?;
+    let objects = place_objects(question, &mut layout);
     let options = Options { seed: question.seed, ..Options::default() };
     let mut simulation = Simulation::new(&question.machine, &layout, options);
     let results = Rc::new(RefCell::new(Results::default()));
     let chip = Rc::new(RefCell::new(Chip::new(&nic)));
     let (host_role, nic_role) = match question.switches.application {
-        Application::Loopback => (Role::Main, Role::Service),
+        Application::Loopback | Application::Copying => (Role::Main, Role::Service),
         Application::Forwarding(_) => (Role::Service, Role::Main),
     };
+    let mut hosts = Vec::new();
     for (thread, pair) in pairs.into_iter().enumerate() {
         let start = start_of(question.seed, thread as u64);
-        let (results_, question_) = (Rc::clone(&results), question.clone());
+        let (results_, question_, objects_) = (Rc::clone(&results), question.clone(), objects[thread]);
         let host = simulation.core(&format!("host core {thread}"), 0, host_role, start, move |core| {
             // Host cores and queues of the NIC are made in pairs.
             let (number, host) = (thread, core.agent());
-            let thread = Thread { number, host, nic: Some(host + 1) };
+            let thread = Thread { number, host, nic: Some(host + 1), objects: objects_ };
             application(&question_, core, Box::new(pair.host(core)), thread, &results_);
         });
         let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, shape));
@@ -69,17 +76,14 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
             let Application::Forwarding(touch) = question_.switches.application else { queue.turn_round() };
             let generator = generator(&question_, touch);
             let (host, nic) = (device.agent() - 1, Some(device.agent()));
-            let thread = Thread { number: thread, host, nic };
+            let thread = Thread { number: thread, host, nic, objects: None };
             measure(&question_, device, &mut ChipNetwork { queue, generator }, thread, &results);
         });
         simulation.machine().borrow_mut().set_prefetchers(host, question.prefetching.host);
+        hosts.push(host);
     }
-    observer.begins(&mut simulation.machine().borrow_mut());
-    simulation.run().map_err(|failure| failure.to_string())?;
-    observer.ends(&mut simulation.machine().borrow_mut());
-    let machine = simulation.machine().borrow();
-    let results = results.borrow();
-    Ok(outcome(question, &results, machine.operations(), machine.events(), machine.now()))
+    engines::give(question, &mut simulation, &hosts, (0, &[]));
+    finish(question, simulation, observer, &results)
 }
 
 /// One queue pair's part of the chip: takes packets as their reads are done and passes them through the chip; many are in the

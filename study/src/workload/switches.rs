@@ -24,9 +24,21 @@ pub enum Application {
     /// The host makes them, the NIC turns them around, and the host reads them: the paper's loopback.
     #[default]
     Loopback,
+    /// The same with data of the host's own: it copies each packet into a buffer to send it, and out of one when it has come
+    /// back, of which it then reads the first line.
+    Copying,
     /// The NIC makes them, and the host sends them on in the same buffers. Latency is the NIC's, from before a packet is
     /// written to after it has come back.
     Forwarding(Touch),
+}
+
+/// Which side has an engine that copies payloads for its cores. The engines of a node are shared by its cores in turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Engines {
+    /// The host, for the copies of [`Application::Copying`].
+    pub host: bool,
+    /// The NIC, for the copies with which CC-NIC's turns packets around.
+    pub nic: bool,
 }
 
 /// What goes beyond the paper; by default nothing does.
@@ -36,4 +48,6 @@ pub struct Switches {
     pub serving: Serving,
     /// Who makes the packets.
     pub application: Application,
+    /// Whose copies of payloads an engine makes.
+    pub engines: Engines,
 }

@@ -235,6 +235,7 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
         },
         pcie: None,
         nic: None,
+        engine: None,
     }
 }
 
