@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use conic_sim::platform::{Platform, Source};
 use conic_study::simulated::{Simulator, loopback};
-use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout, Switches};
+use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout};
 use serde::Serialize;
 
 use crate::bench::common::{count, nanoseconds, three_digits};
@@ -15,8 +15,10 @@ use crate::bench::placement::rounded;
 
 pub mod question;
 mod sweep;
+mod switches;
 
 use question::{Choice, Question};
+use switches::{SwitchArguments, SwitchReport};
 
 /// Packets through an interface and back on a modelled machine: rate, latency, traffic
 ///
@@ -55,6 +57,8 @@ pub struct Arguments {
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    switches: SwitchArguments,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -65,6 +69,9 @@ const EXAMPLES: &str = "Examples:
   conic sim --rate 5                                     latency at half of what one thread can
   conic sim --features paper,no-shared-pool --sweep      the curve of an ablation
   conic sim --packet-size 1500 --json                    for a program
+  conic sim --queue-pairs 256 --attention snoops --window 1   a NIC core with many idle queues (without snoops it polls)
+  conic sim --forward header --packet-size 4096          payloads that stay in the NIC's cache
+  conic sim --copy --engine both --packet-size 9600      copies by engines instead of cores
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
@@ -133,6 +140,9 @@ struct Asked {
     queues: usize,
     same_socket: bool,
     prefetch: String,
+    /// What goes beyond the paper; none if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond: Option<SwitchReport>,
     seed: u64,
     /// Packets a second that each thread is offered; none in a closed loop.
     offered_mpps: Option<f64>,
@@ -215,7 +225,7 @@ impl Arguments {
             offered: self.rate.map(|mpps| mpps * 1e6),
             prefetching: question.prefetching(),
             packets: self.packets_of(self.window),
-            switches: Switches::default(),
+            switches: self.switches.switches(),
             seed: question.seed,
         })
     }
@@ -240,6 +250,7 @@ impl Arguments {
             queues: self.threads,
             same_socket: options.same_socket,
             prefetch: format!("{:?}", options.prefetch).to_lowercase(),
+            beyond: self.switches.report(),
             seed: options.seed,
             offered_mpps: self.rate,
             platform: PlatformReport {
@@ -293,6 +304,9 @@ fn print_asked(asked: &Asked, window: &str) {
     }
     let place = if asked.same_socket { "; the NIC on cores of the host's socket" } else { "" };
     println!("  {}: {}{place}", platform.name, platform.description);
+    if let Some(beyond) = &asked.beyond {
+        println!("  {}", beyond.text());
+    }
     for replaced in &platform.overrides {
         println!("  with {replaced}");
     }
