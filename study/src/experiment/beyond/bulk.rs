@@ -12,7 +12,9 @@ const SIZES: [u16; 6] = [64, 256, 512, 1500, 4096, 9600];
 
 fn variant(ask: &mut Ask<'_>, setting: &Setting, engines: Engines) -> Vec<Reached> {
     by_size(ask, setting, &SIZES, |size| {
-        let mut question = setting.loopback(&setting.platforms.spr, CC_NIC, size);
+        let spr = &setting.platforms.spr;
+        let mut question = setting.loopback(spr, CC_NIC, size);
+        question.machine.engine.clone_from(&spr.engine);
         (question.switches.application, question.switches.engines) = (Application::Copying, engines);
         question
     })

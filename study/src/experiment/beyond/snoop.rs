@@ -11,8 +11,10 @@ use crate::workload::{Attention, Loopback, Serving};
 /// Queue pairs of the NIC core.
 const QUEUE_PAIRS: [usize; 5] = [1, 4, 16, 64, 256];
 
-/// Minimum latency and highest rate by queue pairs.
-fn curve(ask: &mut Ask<'_>, setting: &Setting, attention: Attention) -> Vec<(usize, Option<f64>, Option<f64>)> {
+/// Queue pairs, the minimum latency in nanoseconds, and the highest rate in million packets a second.
+type Reached = (usize, Option<f64>, Option<f64>);
+
+fn curve(ask: &mut Ask<'_>, setting: &Setting, attention: Attention) -> Vec<Reached> {
     let point = |queue_pairs: usize| {
         let mut question = Loopback { threads: 1, ..setting.loopback(&setting.platforms.spr, CC_NIC, SMALL) };
         question.switches.serving = Serving::Shared { queue_pairs, attention };
@@ -25,8 +27,8 @@ fn curve(ask: &mut Ask<'_>, setting: &Setting, attention: Attention) -> Vec<(usi
 /// What acting on snoops changes.
 pub(super) fn find(setting: &Setting, ask: &mut Ask<'_>, findings: &mut Findings) {
     let [polling, snoops] = [Attention::Polling, Attention::Snoops].map(|how| curve(ask, setting, how));
-    let latencies = |curve: &[(usize, Option<f64>, Option<f64>)]| curve.iter().map(|point| point.1).collect();
-    let rates = |curve: &[(usize, Option<f64>, Option<f64>)]| curve.iter().map(|point| point.2).collect();
+    let latencies = |curve: &[Reached]| curve.iter().map(|point| point.1).collect();
+    let rates = |curve: &[Reached]| curve.iter().map(|point| point.2).collect();
     findings.list("beyond.snoop.polling_latency", "ns", latencies(&polling));
     findings.list("beyond.snoop.latency", "ns", latencies(&snoops));
     findings.list("beyond.snoop.polling_rate", "Mpps", rates(&polling));
@@ -36,9 +38,9 @@ pub(super) fn find(setting: &Setting, ask: &mut Ask<'_>, findings: &mut Findings
         findings.number("beyond.snoop.rate_ratio", "ratio", ratio(snoops.2, polling.2));
     }
     let note = "Sapphire Rapids: one NIC core, one of its queue pairs busy; 64-byte packets; queue pairs 1 to 256.";
-    let chart = |title: &str, axis: Axis, value: fn(&(usize, Option<f64>, Option<f64>)) -> Option<f64>| {
-        let series = |name: &str, curve: &[(usize, Option<f64>, Option<f64>)]| {
-            let point = |point: &(usize, _, _)| Some(Point::new(point.0 as f64, value(point)?));
+    let chart = |title: &str, axis: Axis, value: fn(&Reached) -> Option<f64>| {
+        let series = |name: &str, curve: &[Reached]| {
+            let point = |point: &Reached| Some(Point::new(point.0 as f64, value(point)?));
             Series::line(name, curve.iter().filter_map(point).collect::<Vec<_>>())
         };
         Chart::xy(title, Axis::log("Queue pairs", ""), axis)
