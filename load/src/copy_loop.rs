@@ -156,6 +156,7 @@ impl<Q: HostQueue> CopyLoop<Q> {
         let core = self.queue.core();
         for (index, &packet) in self.burst.0[..count].iter().enumerate() {
             if self.by_core
+                && self.workload.fetch_ahead
                 && let Some(next) = self.burst.0[..count].get(index + 1)
             {
                 fetch_ahead(core, next);

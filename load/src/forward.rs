@@ -35,6 +35,7 @@ pub struct Forwarder<Q> {
     queue: Q,
     touch: Touch,
     burst: usize,
+    fetch_ahead: bool,
     /// Packets that were looked at and did not fit into the ring.
     waiting: Box<[Packet; MOST]>,
     count: usize,
@@ -43,10 +44,11 @@ pub struct Forwarder<Q> {
 }
 
 impl<Q: HostQueue> Forwarder<Q> {
-    /// An application on a queue, which receives up to `burst` packets at once.
-    pub fn new(queue: Q, touch: Touch, burst: usize) -> Forwarder<Q> {
+    /// An application on a queue, which receives up to `burst` packets at once; `fetch_ahead` if it asks for the lines
+    /// of the packet after the one that it looks at, where it looks at all of them.
+    pub fn new(queue: Q, touch: Touch, burst: usize, fetch_ahead: bool) -> Forwarder<Q> {
         let (burst, waiting) = (burst.clamp(1, MOST), Box::new([Packet::BLANK; MOST]));
-        Forwarder { queue, touch, burst, waiting, count: 0, lines: Vec::new() }
+        Forwarder { queue, touch, burst, fetch_ahead, waiting, count: 0, lines: Vec::new() }
     }
 
     /// Receives a burst, unless one waits, looks at it and sends it on; returns how many packets were sent.
@@ -55,7 +57,8 @@ impl<Q: HostQueue> Forwarder<Q> {
             self.count = self.queue.rx_burst(&mut self.waiting[..self.burst]);
             self.queue.core().work(WORK_A_PACKET * self.count as u32);
             for index in 0..self.count {
-                if self.touch != Touch::Header
+                if self.fetch_ahead
+                    && self.touch != Touch::Header
                     && let Some(next) = self.waiting[..self.count].get(index + 1)
                 {
                     fetch_ahead(self.queue.core(), next);

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
-use conic_fabric::{Address, Core};
+use conic_fabric::{Address, Core, LINE_BYTES};
 
 use crate::core::SimCore;
 use crate::machine::Copying;
+use crate::machine::access::{Use, WHOLE};
 use crate::parameters::EngineParameters;
+use crate::protocol::Ask;
 
 /// The copies that an engine has taken, in order, and how far it is with them.
 #[derive(Debug, Default)]
@@ -57,7 +59,7 @@ impl SimCore<'_> {
             while taken.asked < u64::from(engine.lines_in_flight)
                 && let Some(line) = taken.ask()
             {
-                self.will_read(line);
+                self.ask(line, Ask::Read, false);
             }
             let Copying { from, to, lines, done, value } = taken.copies[0];
             if taken.written < lines {
@@ -74,7 +76,9 @@ impl SimCore<'_> {
 
     fn copy_line(&self, from: Address, to: Address, line_time: u64) {
         let begins = self.now().picoseconds();
-        self.write_line(to, &self.read_line(from));
+        let line = (from.0 / LINE_BYTES) as u32;
+        let data = self.until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Word, waited, 0));
+        self.write_line(to, &data);
         let mut machine = self.machine().borrow_mut();
         let time = &mut machine.agents[self.agent()].time;
         *time = (*time).max(begins + line_time);

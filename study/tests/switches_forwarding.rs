@@ -66,7 +66,11 @@ fn a_payload_that_the_host_reads_crosses_there_and_back() {
         let whole = alone(touch);
         // 63 lines more; read by the host, they are handed over, and the NIC must fetch them again.
         for (all, few) in [(whole.host, header.host), (whole.nic, header.nic)] {
-            assert!((all.reads - few.reads - 63.0).abs() < 0.01, "{touch:?}: {all:?} {few:?}");
+            // Each crosses once, for a load or, where the core has gone on to write it, for the store.
+            let more = all.reads + all.rfos - few.reads - few.rfos;
+            // A header that is written while all else is loaded is asked for once more.
+            let lines = if touch == Touch::Whole { 64.0 } else { 63.0 };
+            assert!((more - lines).abs() < 0.01, "{touch:?}: {all:?} {few:?}");
         }
         assert!(bytes(&whole) > 10.0 * bytes(&header), "{touch:?}");
         assert!(whole.median_nanoseconds > 1.5 * header.median_nanoseconds, "{touch:?}");

@@ -96,7 +96,13 @@ fn crowded(features: Features, options: Options) -> (Vec<Time>, u64) {
         let (map, ends) = (Rc::clone(&map), Rc::clone(&ends));
         simulation.core("host", 0, Role::Main, Time::from_picoseconds(1_000 * host as u64), move |core| {
             // Windows larger than the ring: the NIC finds no room to deliver, and waits for it.
-            let workload = Workload { packet_size: 64, window: 40, transmit_burst: 32, receive_burst: 3 };
+            let workload = Workload {
+                packet_size: 64,
+                window: 40,
+                transmit_burst: 32,
+                receive_burst: 3,
+                fetch_ahead: features.fetch_ahead,
+            };
             let mut application = ClosedLoop::new(ccnic::host_queue(core, &map, 2 * host), workload);
             while application.account().received() < PACKETS {
                 application.step();

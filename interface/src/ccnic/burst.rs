@@ -140,7 +140,9 @@ impl<C: Core, P: Policy> Wire<C, P> {
         loop {
             let segment = self.polled[self.next];
             let bytes = usize::from(segment.length());
-            if let Some(next) = self.polled[..self.count].get(self.next + 1) {
+            if self.nic.features().fetch_ahead
+                && let Some(next) = self.polled[..self.count].get(self.next + 1)
+            {
                 fetch_ahead(self.nic.core(), next);
             }
             if let Some(space) = frame.get_mut(length..length + bytes) {
@@ -188,7 +190,9 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         }
         let (mut deliver, mut start) = (0, 0);
         while start < self.count {
-            if let Some(next) = self.polled[..self.count].get(start + 1) {
+            if self.nic.features().fetch_ahead
+                && let Some(next) = self.polled[..self.count].get(start + 1)
+            {
                 fetch_ahead(self.nic.core(), next);
             }
             let (segments, received) = self.receive(start);

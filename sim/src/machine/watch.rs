@@ -49,7 +49,7 @@ impl Machine {
             self.agents[id].not_pure();
             return Err(W::StoresTo(line));
         }
-        self.load(id, line, WHOLE, Use::Independent, waited, place)?;
+        self.load(id, line, WHOLE, Use::Word, waited, place)?;
         let agent = &mut self.agents[id];
         agent.not_pure();
         agent.watched.lines.insert((line, tag));

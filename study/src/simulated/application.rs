@@ -103,10 +103,11 @@ pub(super) fn application<'a>(
         window: question.window,
         transmit_burst: question.transmit_burst,
         receive_burst: question.receive_burst,
+        fetch_ahead: matches!(question.interface, Interface::CcNic(features) if features.fetch_ahead),
     };
     match (question.switches.application, thread.objects) {
         (Application::Forwarding(touch), _) => {
-            let mut application = Forwarder::new(queue, touch, question.receive_burst);
+            let mut application = Forwarder::new(queue, touch, question.receive_burst, workload.fetch_ahead);
             loop {
                 application.step();
             }
