@@ -16,9 +16,11 @@ use crate::bench::placement::rounded;
 pub mod question;
 mod queues;
 mod sweep;
+mod switches;
 
 use question::{Choice, Question};
 use queues::Looking;
+use switches::{SwitchArguments, SwitchReport};
 
 /// Packets through an interface and back on a modelled machine: rate, latency, traffic
 ///
@@ -60,6 +62,8 @@ pub struct Arguments {
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    switches: SwitchArguments,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -71,6 +75,9 @@ const EXAMPLES: &str = "Examples:
   conic sim --features paper,no-shared-pool --sweep      the curve of an ablation
   conic sim --platform icx --threads 16 --queues         where packets wait, and for how long
   conic sim --packet-size 1500 --json                    for a program
+  conic sim --queue-pairs 256 --attention snoops --window 1   a NIC core with many idle queues (without snoops it polls)
+  conic sim --forward header --packet-size 4096          payloads that stay in the NIC's cache
+  conic sim --copy --engine both --packet-size 9600      copies by engines instead of cores
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
@@ -139,6 +146,9 @@ struct Asked {
     queues: usize,
     same_socket: bool,
     prefetch: String,
+    /// What goes beyond the paper; none if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond: Option<SwitchReport>,
     seed: u64,
     /// Packets a second that each thread is offered; none in a closed loop.
     offered_mpps: Option<f64>,
@@ -230,6 +240,7 @@ impl Arguments {
             offered: self.rate.map(|mpps| mpps * 1e6),
             prefetching: question.prefetching(),
             packets: self.packets_of(self.window),
+            switches: self.switches.switches(),
             seed: question.seed,
         })
     }
@@ -254,6 +265,7 @@ impl Arguments {
             queues: self.threads,
             same_socket: options.same_socket,
             prefetch: format!("{:?}", options.prefetch).to_lowercase(),
+            beyond: self.switches.report(),
             seed: options.seed,
             offered_mpps: self.rate,
             platform: PlatformReport {
@@ -307,6 +319,9 @@ fn print_asked(asked: &Asked, window: &str) {
     }
     let place = if asked.same_socket { "; the NIC on cores of the host's socket" } else { "" };
     println!("  {}: {}{place}", platform.name, platform.description);
+    if let Some(beyond) = &asked.beyond {
+        println!("  {}", beyond.text());
+    }
     for replaced in &platform.overrides {
         println!("  with {replaced}");
     }

@@ -12,7 +12,7 @@ use conic_sim::probe::perfetto;
 use conic_sim::probe::{Cause, MessageRecord, Recording, SpanRecord};
 use conic_study::sequence;
 use conic_study::simulated::{Observer, ROUND_TRIP, observed_loopback};
-use conic_study::workload::Loopback;
+use conic_study::workload::{Loopback, Switches};
 use serde::Serialize;
 
 use crate::bench::common::nanoseconds;
@@ -100,6 +100,7 @@ impl Arguments {
             offered: None,
             prefetching: question.prefetching(),
             packets: (WARM, u64::from(burst) * TRIPS as u64),
+            switches: Switches::default(),
             seed: question.seed,
         })
     }

@@ -198,3 +198,39 @@ fn this_machine_is_measured_and_predicted() {
     }
     assert!(report["median_error"].is_number() && report["lacks"].is_array());
 }
+
+#[test]
+fn sim_has_the_switches_beyond_the_paper() {
+    let sim = |arguments: &str| json(&format!("sim {arguments} --packets 300 --json"), 0);
+    assert!(sim("--window 1")["beyond"].is_null(), "nothing is switched on");
+    let latency = |arguments: &str| {
+        let report = sim(arguments);
+        assert_eq!(report["lost_or_corrupt"], 0);
+        report["latency_ns"]["p50"].as_f64().expect("a latency")
+    };
+    let polled = latency("--window 1 --queue-pairs 200");
+    assert!(polled > 1.5 * latency("--window 1 --queue-pairs 200 --attention snoops"));
+    let header = sim("--window 1 --forward header --packet-size 4096");
+    assert_eq!(header["beyond"]["forward"], "header");
+    let whole = sim("--window 1 --forward whole --packet-size 4096");
+    let bytes = |report: &Value| report["link_bytes_per_packet"][0].as_f64().expect("bytes");
+    assert!(bytes(&header) * 10.0 < bytes(&whole), "{} {}", bytes(&header), bytes(&whole));
+    let engine = latency("--window 1 --copy --engine both");
+    assert!(engine > latency("--window 1 --copy") + 600.0, "three start-up times of 200 ns");
+}
+
+#[test]
+fn switches_that_do_nothing_are_refused() {
+    for (arguments, says) in [
+        ("--attention snoops", "--queue-pairs"),
+        ("--forward header --copy", "--copy"),
+        ("--engine host", "does not copy"),
+        ("--copy --engine host --platform icx", "icx has no copy engines"),
+        ("--interface ring --engine nic", "CC-NIC alone"),
+        ("--interface pcie --platform icx-cx6 --queue-pairs 4", "the chip serves all queue pairs"),
+        ("--queue-pairs 1 --threads 2", "queue pair"),
+    ] {
+        let error = json(&format!("sim {arguments} --json"), 1)["error"].to_string();
+        assert!(error.contains(says), "{arguments}: {error}");
+    }
+}

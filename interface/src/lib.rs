@@ -5,4 +5,5 @@ pub mod cachable_queue;
 pub mod ccnic;
 pub mod fastforward;
 pub mod ring;
+pub mod serve;
 pub mod work;

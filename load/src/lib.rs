@@ -2,10 +2,17 @@
 
 mod account;
 mod closed_loop;
+mod copy_loop;
+mod forward;
 mod latency;
 pub mod limits;
 pub mod message_loop;
+mod pace;
+mod traffic;
 
 pub use account::Account;
 pub use closed_loop::{ClosedLoop, Workload};
+pub use copy_loop::{CopyLoop, Objects};
+pub use forward::{Forwarder, Generator, Network, Touch};
 pub use latency::Latency;
+pub use traffic::Traffic;

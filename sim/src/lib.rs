@@ -12,10 +12,12 @@
 //! | [`probe`] | counters, queues and traces |
 //! | [`setup`] | memory before a run begins |
 
+mod copy_engine;
 pub mod core;
 pub mod credits;
 pub mod device;
 pub mod engine;
+
 mod fiber;
 pub mod link;
 pub mod machine;

@@ -18,6 +18,8 @@
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
 //! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
 //! | `device.rs` | what a device behind that link does |
+//! | `engine.rs` | copies that cores post to engines |
+//! | `watch.rs` | lines whose loss an agent is told of |
 //!
 //! Everything happens in the total order of [`crate::engine`]. A core is simulated ahead of that order over its own hits,
 //! as far as no message can reach it: until the first message that is on its way to it, and no further than a message takes
@@ -26,6 +28,7 @@
 pub(crate) mod access;
 mod agent;
 mod device;
+mod engine;
 mod fill;
 mod home;
 pub(crate) mod pcie;
@@ -37,6 +40,7 @@ mod reorder;
 mod slices;
 pub mod tags;
 pub(crate) mod uncached;
+mod watch;
 pub mod window;
 
 use std::collections::VecDeque;
@@ -55,6 +59,8 @@ use crate::protocol::{ToCore, ToHome, Version};
 use slab::Slab;
 
 pub use agent::{Agent, Wait};
+pub(crate) use engine::Copying;
+use engine::Engines;
 use pcie::{Past, PcieEvent, RootPort};
 use queues::Queues;
 use recorder::Recorder;
@@ -99,6 +105,8 @@ pub(crate) enum Event {
     Pcie(PcieEvent),
     /// A core's store to a register is done.
     UncachedStored { agent: u16 },
+    /// A copy that was posted is at its engine.
+    Copy { copy: u32 },
 }
 
 /// Times of the machine in picoseconds, from its parameters.
@@ -190,6 +198,7 @@ pub struct Machine {
     /// What the home agents do past the caches.
     past: Slab<Past>,
     port: Option<Box<RootPort>>,
+    engines: Engines,
 }
 
 impl Machine {
@@ -247,6 +256,7 @@ impl Machine {
                 .pcie
                 .as_ref()
                 .map(|pcie| Box::new(RootPort::new(pcie, parameters.cache.device_write_ways))),
+            engines: Engines::default(),
         }
     }
 
@@ -416,6 +426,7 @@ impl Machine {
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
                 Event::Pcie(event) => self.at_pcie(event),
                 Event::UncachedStored { agent } => self.uncached_stored(agent as usize),
+                Event::Copy { copy } => self.copy_is_at_engine(copy),
                 Event::Resume { agent, ticket } => {
                     let this = &mut self.agents[agent as usize];
                     if this.takes_ticket(ticket) {

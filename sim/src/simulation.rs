@@ -112,6 +112,23 @@ impl Simulation {
         self.add(name, role, start, fiber, agent)
     }
 
+    /// Adds a copy engine to `node`, for the cores that [`Machine::set_engine`] gives it.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no copy engines, or the operating system gives no memory for a stack.
+    pub fn engine(&mut self, name: &str, node: usize) -> usize {
+        let agent = self.machine.borrow_mut().add_engine(node);
+        let engine = self.machine.borrow().engine_parameters();
+        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
+        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
+        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            let core = SimCore::new(Fiber { machine: &machine, next: &next, yielder, agent });
+            core.copy_for_others(&engine)
+        });
+        self.add(name, Role::Service, Time::ZERO, fiber, agent)
+    }
+
     /// Adds a device behind the PCIe link of node 0 that runs `program`, from `start` on.
     ///
     /// # Panics

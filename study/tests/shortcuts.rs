@@ -12,7 +12,7 @@ use conic_sim::platform::Platform;
 use conic_sim::probe::counters::{AgentAccesses, LinkCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 use conic_study::simulated::Simulator;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Switches};
 
 const THREADS: usize = 2;
 const PACKETS: u64 = 1_500;
@@ -150,6 +150,7 @@ fn question(name: &str, interface: Interface, seed: u64) -> Loopback {
         offered: None,
         prefetching: Prefetching { host: true, nic: false },
         packets: (2_000, 12_000),
+        switches: Switches::default(),
         seed,
     }
 }

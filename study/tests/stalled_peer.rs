@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic;
-use conic_load::{ClosedLoop, Latency, Workload};
+use conic_load::{ClosedLoop, Latency, Traffic, Workload};
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Role, Simulation};
 
@@ -29,7 +29,8 @@ fn latencies(window: u64) -> Latency {
     simulation.core("host", 0, Role::Main, Time::ZERO, move |core| {
         let workload = Workload { packet_size: 64, window, transmit_burst: 32, receive_burst: 32, fetch_ahead: true };
         let queue = ccnic::host_queue(core, &host_map, 0);
-        let mut application = ClosedLoop::new(queue, workload).paced(core.now(), INTERVAL);
+        let mut application = ClosedLoop::new(queue, workload);
+        application.pace(core.now(), INTERVAL);
         while application.account().received() < PACKETS {
             application.step();
         }

@@ -81,7 +81,8 @@ impl Machine {
             agent.time += if how == Use::Dependent { timing.l1_hit } else { timing.issue };
             agent.counters.accesses.l1_hits += 1;
         } else {
-            agent.time += timing.l2_hit;
+            // The second level gives a line a cycle: of bulk data the core waits for none.
+            agent.time += if how == Use::Independent { timing.issue } else { timing.l2_hit };
             agent.counters.accesses.l2_hits += 1;
             agent.caches.promote(line, place.second);
             agent.not_pure();

@@ -40,6 +40,7 @@ impl Machine {
         if let Some(place) = place {
             if held.copy == Copy::Invalid {
                 agent.caches.remove(line, place);
+                agent.watched.lost(line);
             } else {
                 agent.caches.set(place, held);
             }
@@ -77,12 +78,10 @@ impl Machine {
             self.note_copy(id, victim, Copy::Invalid);
             let agent = &mut self.agents[id];
             agent.counters.accesses.evictions += 1;
+            agent.watched.lost(victim);
             let dirty = gone.copy == Copy::Modified;
             agent.counters.accesses.write_backs += u64::from(dirty);
-            let (node, core) = (agent.node, agent.core);
-            let message = ToHome::Evicted { core, dirty, version: gone.version };
-            prefetch(&self.lines[victim as usize]);
-            self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, victim, message);
+            self.tell_of_eviction(id, victim, dirty, gone.version);
         }
         if self.options.checked {
             self.check_one_writer(line);
@@ -90,6 +89,14 @@ impl Machine {
         self.loads_have(id, line);
         self.perform_stores(id);
         self.use_fill_buffers(id);
+    }
+
+    /// Tells a line's home agent that a core has given its copy up.
+    pub(crate) fn tell_of_eviction(&mut self, id: usize, line: u32, dirty: bool, version: Version) {
+        let (node, core) = (self.agents[id].node, self.agents[id].core);
+        let message = ToHome::Evicted { core, dirty, version };
+        prefetch(&self.lines[line as usize]);
+        self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, line, message);
     }
 
     /// Performs stores from the front of the store buffer, as far as their lines are owned, and asks for the first that is
@@ -112,7 +119,7 @@ impl Machine {
                 if !agent.is_on_its_way(store.line) {
                     if agent.fills.len() < agent.fill_limit {
                         let now = self.now;
-                        self.fetch(id, store.line, self.ask_of_store(store.bytes), now);
+                        self.fetch(id, store.line, self.ask_of_store(id, store.bytes), now);
                     } else {
                         agent.requested = 0;
                     }
@@ -130,11 +137,15 @@ impl Machine {
             agent.requested = agent.requested.saturating_sub(1);
             self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
             self.perform(id, store.line, place.second, store.bytes, &store.data);
+            if self.agents[id].is_engine {
+                self.give_up(id, store.line, place.second);
+            }
         }
     }
 
-    fn ask_of_store(&self, bytes: u64) -> Ask {
-        let whole = bytes == super::access::WHOLE && self.parameters.protocol.full_line_store_without_data;
+    fn ask_of_store(&self, id: usize, bytes: u64) -> Ask {
+        let without_data = self.agents[id].is_engine || self.parameters.protocol.full_line_store_without_data;
+        let whole = bytes == super::access::WHOLE && without_data;
         if whole { Ask::OwnWhole } else { Ask::Own }
     }
 
@@ -154,7 +165,7 @@ impl Machine {
                 if agent.fills.len() >= agent.fill_limit {
                     return;
                 }
-                let ask = self.ask_of_store(store.bytes);
+                let ask = self.ask_of_store(id, store.bytes);
                 self.fetch(id, store.line, ask, time);
             }
             self.agents[id].requested += 1;

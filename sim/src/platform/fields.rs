@@ -9,8 +9,8 @@ use super::unit::Dimension;
 use crate::link::MOST_PARTS;
 use crate::machine::tags::MOST_WAYS;
 use crate::parameters::{
-    CacheParameters, CoreParameters, InterconnectParameters, MemoryParameters, NicParameters, NodeParameters,
-    Parameters, PcieParameters, ProtocolParameters,
+    CacheParameters, CoreParameters, EngineParameters, InterconnectParameters, MemoryParameters, NicParameters,
+    NodeParameters, Parameters, PcieParameters, ProtocolParameters,
 };
 
 /// What a field is a number of, and in which unit it is kept.
@@ -218,6 +218,13 @@ sections! {
         doorbell_time: Picoseconds, 0.0;
         pipeline_time: Picoseconds, 0.0;
     }
+    ENGINE engine "engine" EngineParameters {
+        engines: Count("engines"), 1.0;
+        lines_in_flight: Count("lines"), 1.0;
+        line_time: Picoseconds, 0.0;
+        start_up: Picoseconds, 0.0;
+        post: Picoseconds, 0.0;
+    }
 }
 
 /// A table of a platform file.
@@ -238,6 +245,7 @@ pub(super) const SECTIONS: &[Section] = &[
     Section { name: "protocol", fields: PROTOCOL, optional: false },
     Section { name: "pcie", fields: PCIE, optional: true },
     Section { name: "nic", fields: NIC, optional: true },
+    Section { name: "engine", fields: ENGINE, optional: true },
 ];
 
 /// The field of a key.
@@ -248,12 +256,12 @@ pub(super) fn find(key: &str) -> Option<&'static Field> {
 /// The parameters that the entries make; nothing where one is missing or does not fit, which `faults` then tells.
 pub(super) fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Parameters> {
     let has = |section: &str| entries.keys().any(|key| key.starts_with(section));
-    let (has_pcie, has_nic) = (has("pcie."), has("nic."));
+    let (has_pcie, has_nic, has_engine) = (has("pcie."), has("nic."), has("engine."));
     let mut taking = Taking { entries, faults };
     let (core, cache, node) = (core(&mut taking), cache(&mut taking), node(&mut taking));
     let (memory, interconnect, protocol) = (memory(&mut taking), interconnect(&mut taking), protocol(&mut taking));
-    let (pcie, nic) = (pcie(&mut taking), nic(&mut taking));
-    if has_pcie && pcie.is_none() || has_nic && nic.is_none() {
+    let (pcie, nic, engine) = (pcie(&mut taking), nic(&mut taking), engine(&mut taking));
+    if has_pcie && pcie.is_none() || has_nic && nic.is_none() || has_engine && engine.is_none() {
         return None;
     }
     let parameters = Parameters {
@@ -266,6 +274,7 @@ pub(super) fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut 
         protocol: protocol?,
         pcie,
         nic,
+        engine,
     };
     for (key, message) in contradictions(&parameters) {
         let entry = entries.get(key);

@@ -23,7 +23,14 @@ fn every_key_of_the_parameters_is_in_every_platform_with_its_provenance() {
         assert_eq!(platform.parameters().name, name);
         let has_nic = name.contains('-');
         assert_eq!(platform.parameters().nic.is_some(), has_nic);
-        for section in fields::SECTIONS.iter().filter(|section| has_nic || !section.optional) {
+        // Intel's accelerator came with Sapphire Rapids.
+        let has_engine = name == "spr";
+        assert_eq!(platform.parameters().engine.is_some(), has_engine);
+        let has = |section: &&fields::Section| match section.name {
+            "engine" => has_engine,
+            _ => has_nic || !section.optional,
+        };
+        for section in fields::SECTIONS.iter().filter(has) {
             for field in section.fields {
                 let entry = platform.entry(field.key).unwrap_or_else(|| panic!("{name}: {}", field.key));
                 assert!(!entry.from.is_empty() && entry.line.is_some());

@@ -88,6 +88,7 @@ pub(super) const COUNTED: &[&str] = &[
     "writes",
     "descriptors",
     "agents",
+    "engines",
 ];
 
 /// Units with a dimension or a factor of their own. A transfer (GT/s) is one bit on one lane.

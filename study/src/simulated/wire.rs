@@ -19,14 +19,14 @@ impl Wire {
     }
 
     /// The PCIe link instead of the interconnect: from the host to the device, and back.
-    pub(super) fn of_pcie_now(core: &SimCore<'_>) -> Wire {
-        let machine = core.machine().borrow();
+    pub(super) fn of_pcie(machine: &Machine) -> Wire {
         let Some(link) = machine.pcie_link() else { return Wire { at: machine.now(), ..Wire::default() } };
         let bytes = [Way::ToDevice, Way::ToRoot].map(|way| link.counters(way).wire_bytes);
         Wire { at: machine.now(), busy: bytes.map(|bytes| link.wire_time(bytes)), bytes }
     }
 
-    fn of(machine: &Machine) -> Wire {
+    /// At the machine's present.
+    pub(super) fn of(machine: &Machine) -> Wire {
         let carried = [0, 1].map(|from| machine.direction(from).counters());
         Wire {
             at: machine.now(),
