@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use common::Random;
 use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords, Time};
-use conic_sim::link::LinkCounters;
 use conic_sim::parameters::EngineParameters;
+use conic_sim::probe::counters::LinkCounters;
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 const ENGINE: EngineParameters =
@@ -227,7 +227,8 @@ fn crowd(seed: u64, options: Options) -> Vec<(Time, u64)> {
 #[test]
 fn copies_in_a_crowd_are_right_and_the_same_whatever_the_shortcuts() {
     for seed in 0..150 {
-        let options = |fast_forward, run_ahead| Options { checked: true, fast_forward, run_ahead, seed: 1 };
+        let options =
+            |fast_forward, run_ahead| Options { checked: true, fast_forward, run_ahead, seed: 1, queues: true };
         let exact = crowd(seed, options(false, false));
         for (fast_forward, run_ahead) in [(true, false), (false, true), (true, true)] {
             assert_eq!(crowd(seed, options(fast_forward, run_ahead)), exact, "seed {seed}, {fast_forward} {run_ahead}");
