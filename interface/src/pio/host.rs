@@ -155,7 +155,7 @@ impl<C: Core> Host<C> {
     /// If the last one was not answered, or this one is too long.
     #[inline]
     pub fn begin(&mut self, request: &[u8], response: usize) -> Result<(), NotBegun> {
-        let capacity = self.lines.shape().capacity();
+        let capacity = self.lines.capacity();
         let bytes = request.len().max(response) as u64;
         if bytes > capacity {
             return Err(NotBegun::TooLong { bytes, capacity });
@@ -207,8 +207,8 @@ impl<C: Core> Host<C> {
         }
         // Acquire: the device's writes of the response before this side reads them.
         let word = self.core.load_acquire(self.lines.control(self.turn.wrapping_add(1)));
-        let length = control::length_of(word);
-        if control::tag_of(word) == control::tag(self.turn, Kind::Response) && length <= self.lines.shape().capacity() {
+        let length = control::length_if(word, self.turn, Kind::Response);
+        if length <= self.lines.capacity() {
             self.turn = self.turn.wrapping_add(1);
             self.state = State::Answered(length as usize);
             return Poll::Response(length as usize);
@@ -333,5 +333,5 @@ impl<C: Core> Host<C> {
 }
 
 fn length_fits(word: u64, lines: &Lines) -> bool {
-    control::length_of(word) <= lines.shape().capacity()
+    control::length_of(word) <= lines.capacity()
 }

@@ -140,8 +140,8 @@ impl<C: Core> Device for Played<C> {
         }
         // Acquire: the CPU's writes of the request before this side reads them.
         let word = self.core.load_acquire(self.lines.control(self.turn));
-        let length = control::length_of(word);
-        if control::tag_of(word) == control::tag(self.turn, Kind::Request) && length <= self.lines.shape().capacity() {
+        let length = control::length_if(word, self.turn, Kind::Request);
+        if length <= self.lines.capacity() {
             self.state = State::Working(length as usize);
             return Some(length as usize);
         }
@@ -173,7 +173,7 @@ impl<C: Core> Device for Played<C> {
                 }
             }
         }
-        let capacity = self.lines.shape().capacity() as usize;
+        let capacity = self.lines.capacity() as usize;
         let response = &response[..response.len().min(capacity)];
         let next = self.turn.wrapping_add(1);
         let first = self.lines.spread(next, response, |at, line| self.core.write_line(at, line));
