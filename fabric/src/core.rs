@@ -95,9 +95,14 @@ pub trait Core {
     fn prefetch_read(&self, _at: Address) {}
     /// Asks for a line to write soon, with ownership (`prefetchw`).
     fn prefetch_write(&self, _at: Address) {}
-    /// Declares that an out-of-order core would by now have issued the load of this line by itself. Nothing natively;
-    /// in simulation the load starts here. Never a substitute for [`Core::prefetch_read`]: that one is an instruction.
-    fn will_read(&self, _at: Address) {}
+    /// Declares that the program loads this line after `cycles` more of work, as [`Core::work`] counts them, whatever the
+    /// loads before it bring: its branches are predicted. An out-of-order core has issued that load by now if its reorder
+    /// buffer reaches so far. Nothing natively; in simulation the load then starts here. Never a substitute for
+    /// [`Core::prefetch_read`]: that one is an instruction.
+    fn will_read(&self, _at: Address, _cycles: u32) {}
+    /// Declares that what follows depends on this line, which was read as bulk data: an out-of-order core, too, waits here.
+    /// Nothing natively.
+    fn depends_on(&self, _at: Address) {}
     /// Writes a line back and drops it from every cache (`clflushopt`).
     fn flush(&self, _at: Address) {}
     /// Moves a line towards the shared cache, where the other side finds it sooner (`cldemote`); a hint.
@@ -223,8 +228,12 @@ impl<C: Core + ?Sized> Core for &C {
         (**self).prefetch_write(at);
     }
     #[inline(always)]
-    fn will_read(&self, at: Address) {
-        (**self).will_read(at);
+    fn will_read(&self, at: Address, cycles: u32) {
+        (**self).will_read(at, cycles);
+    }
+    #[inline(always)]
+    fn depends_on(&self, at: Address) {
+        (**self).depends_on(at);
     }
     #[inline(always)]
     fn flush(&self, at: Address) {

@@ -24,6 +24,8 @@ pub struct Workload {
     pub transmit_burst: usize,
     /// Packets received in one call at most; up to 256.
     pub receive_burst: usize,
+    /// The lines of the packet after the one being read are asked for by instructions.
+    pub fetch_ahead: bool,
 }
 
 /// When packets are due, in an open loop.
@@ -71,6 +73,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             transmit_burst: workload.transmit_burst.clamp(1, MOST),
             receive_burst: workload.receive_burst.clamp(1, MOST),
             window: workload.window.max(1),
+            fetch_ahead: workload.fetch_ahead,
         };
         ClosedLoop {
             queue,
@@ -180,8 +183,8 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let core = self.queue.core();
         let now = core.now().picoseconds();
         let lines = lines_of(u64::from(size));
-        core.work(WORK_A_PACKET * count as u32);
         for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
+            core.work(WORK_A_PACKET);
             let sequence = self.account.sent;
             let word = pattern(sequence);
             let now = self.pace.map_or(now, |pace| pace.due(sequence));
@@ -202,15 +205,17 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         if count == 0 {
             return 0;
         }
-        self.queue.core().work(WORK_A_PACKET * count as u32);
         let (mut same_stamp, mut stamp) = (0, 0);
         let mut difference = Line::ZERO;
         let now = self.queue.core().now().picoseconds();
         for index in 0..count {
             let packet = self.burst.0[index];
-            if let Some(next) = self.burst.0[..count].get(index + 1) {
+            if self.workload.fetch_ahead
+                && let Some(next) = self.burst.0[..count].get(index + 1)
+            {
                 fetch_ahead(self.queue.core(), next);
             }
+            self.queue.core().work(WORK_A_PACKET);
             let (written, sequence) = self.read(&packet, &mut difference);
             self.account.enter(sequence);
             if packet.length() != self.workload.packet_size {

@@ -171,7 +171,7 @@ impl Core for SimCore<'_> {
     }
     #[track_caller]
     fn load(&self, at: Address) -> u64 {
-        self.read_word(at, Use::Independent)
+        self.read_word(at, Use::Word)
     }
     fn store(&self, at: Address, value: u64) {
         self.write_word(at, value);
@@ -192,17 +192,11 @@ impl Core for SimCore<'_> {
         self.write(at, 0xffff, line);
     }
     fn read_lines(&self, at: Address, into: &mut [Line]) {
-        for index in 0..into.len() {
-            self.will_read(at.lines(index as u64));
-        }
         for (index, line) in into.iter_mut().enumerate() {
             *line = self.read_line(at.lines(index as u64));
         }
     }
     fn copy_lines(&self, from: Address, to: Address, lines: u64) {
-        for index in 0..lines {
-            self.will_read(from.lines(index));
-        }
         for index in 0..lines {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
@@ -210,9 +204,6 @@ impl Core for SimCore<'_> {
     #[track_caller]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
         let place = place_in_code();
-        for (line, _, _, _) in pieces(at, into.len()).skip(1) {
-            self.ask(Address(u64::from(line) * LINE_BYTES), Ask::Read, false);
-        }
         for (line, bytes, start, range) in pieces(at, into.len()) {
             let data = self
                 .until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited, place));
@@ -239,8 +230,17 @@ impl Core for SimCore<'_> {
     fn prefetch_write(&self, at: Address) {
         self.ask(at, Ask::Own, true);
     }
-    fn will_read(&self, at: Address) {
-        self.ask(at, Ask::Read, false);
+    fn will_read(&self, at: Address, cycles: u32) {
+        let within = {
+            let machine = self.fiber.machine.borrow();
+            machine.reaches(self.fiber.agent, machine.timing.work(cycles))
+        };
+        if within {
+            self.ask(at, Ask::Read, false);
+        }
+    }
+    fn depends_on(&self, at: Address) {
+        self.until_done(|machine, agent, _| machine.need(agent, line_of(at)));
     }
     fn full_fence(&self) {
         self.until_done(|machine, agent, _| machine.fence(agent));
@@ -269,9 +269,19 @@ impl Core for SimCore<'_> {
     }
     fn work(&self, cycles: u32) {
         let mut machine = self.fiber.machine.borrow_mut();
-        let span = u64::from(cycles) * machine.timing.work_thousand / 1000;
-        let agent = &mut machine.agents[self.fiber.agent];
-        agent.time += span;
-        agent.counters.stalls.work_picoseconds += span;
+        let mut span = machine.timing.work(cycles);
+        loop {
+            let agent = &mut machine.agents[self.fiber.agent];
+            let room = agent.reorder.room(agent.worked()).min(span);
+            agent.time += room;
+            agent.counters.stalls.work_picoseconds += room;
+            span -= room;
+            if span == 0 {
+                return;
+            }
+            let oldest = Wait::Retire(agent.reorder.oldest());
+            self.fiber.wait(machine, oldest, None);
+            machine = self.fiber.machine.borrow_mut();
+        }
     }
 }

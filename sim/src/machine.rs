@@ -9,6 +9,7 @@
 //! | `access.rs` | what a core's program does: loads, stores, atomics, prefetches |
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
+//! | `reorder.rs` | loads that a core has issued and goes on behind |
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `recorder.rs` | what a traced run writes down |
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
@@ -28,6 +29,7 @@ pub(crate) mod pcie;
 mod prefetch;
 mod private;
 mod recorder;
+mod reorder;
 pub mod tags;
 pub(crate) mod uncached;
 
@@ -405,6 +407,12 @@ impl Machine {
 }
 
 impl Timing {
+    /// The time of annotated work.
+    #[inline(always)]
+    pub(crate) fn work(&self, cycles: u32) -> u64 {
+        u64::from(cycles) * self.work_thousand / 1000
+    }
+
     fn new(parameters: &Parameters, options: &Options) -> Timing {
         let (core, node) = (&parameters.core, &parameters.node);
         let cycles = |cycles: u32| core.cycles(u64::from(cycles));

@@ -45,6 +45,10 @@ pub struct CoreParameters {
     pub line_fill_buffers: u32,
     /// Requests for lines that wait for a line fill buffer without stopping the core (load buffer).
     pub load_buffer: u32,
+    /// Instructions that a core may have under way behind the oldest one that is not done (reorder buffer).
+    pub reorder_buffer: u32,
+    /// Instructions that one cycle of annotated work stands for: how much work the reorder buffer spans.
+    pub work_instructions: u32,
     /// Stores that wait to be performed.
     pub store_buffer: u32,
     /// Write-combining buffers, for write-combining memory and non-temporal stores.
@@ -204,6 +208,12 @@ pub struct NicParameters {
 }
 
 impl CoreParameters {
+    /// For how long a core works while it fills its reorder buffer, in picoseconds.
+    pub fn reorder_span(&self) -> u64 {
+        let cycles = f64::from(self.reorder_buffer) / f64::from(self.work_instructions) * self.work_scale;
+        (cycles * 1e6 / f64::from(self.frequency_megahertz)) as u64
+    }
+
     /// The time of some cycles, in picoseconds, rounded to the nearest.
     pub fn cycles(&self, cycles: u64) -> u64 {
         (cycles * 1_000_000 + u64::from(self.frequency_megahertz) / 2) / u64::from(self.frequency_megahertz)

@@ -44,7 +44,8 @@ where
         let start = Time::from_picoseconds(12_345 * (thread as u64 + 1));
         let (make, out) = (Rc::clone(&host), Rc::clone(&threads));
         simulation.core(&format!("host {thread}"), 0, Role::Main, start, move |core| {
-            let workload = Workload { packet_size: 64, window: 64, transmit_burst: 32, receive_burst: 32 };
+            let workload =
+                Workload { packet_size: 64, window: 64, transmit_burst: 32, receive_burst: 32, fetch_ahead: true };
             let mut application = ClosedLoop::new(make(core, thread), workload);
             while application.account().received() < PACKETS {
                 application.step();

@@ -151,7 +151,9 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         }
         let (mut deliver, mut start) = (0, 0);
         while start < self.count {
-            if let Some(next) = self.polled[..self.count].get(start + 1) {
+            if self.nic.features().fetch_ahead
+                && let Some(next) = self.polled[..self.count].get(start + 1)
+            {
                 fetch_ahead(self.nic.core(), next);
             }
             let (segments, received) = self.receive(start);

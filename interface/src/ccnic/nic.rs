@@ -87,11 +87,13 @@ impl<C: Core, P: Policy> Nic<C, P> {
         Nic {
             core,
             features: Features { inline_payload: inline, ..features },
-            transmit: Consumer::new(queue.transmit, inline),
+            transmit: Consumer::new(queue.transmit, inline, features.fetch_ahead),
             receive: Producer::new(queue.receive),
             allocator,
-            blanks: (!features.shared_pool)
-                .then(|| Blanks { ring: Consumer::new(queue.blanks, false), ready: Vec::with_capacity(capacity) }),
+            blanks: (!features.shared_pool).then(|| Blanks {
+                ring: Consumer::new(queue.blanks, false, features.fetch_ahead),
+                ready: Vec::with_capacity(capacity),
+            }),
             checked: true,
             faults: NicFaults::default(),
         }
@@ -101,6 +103,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn trusting(mut self) -> Nic<C, P> {
         self.checked = false;
         self
+    }
+
+    /// What is switched on.
+    #[inline(always)]
+    pub fn features(&self) -> &Features {
+        &self.features
     }
 
     /// The core it runs on.

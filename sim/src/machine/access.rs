@@ -20,7 +20,10 @@ pub(crate) type Step<T> = Result<T, Wait>;
 pub(crate) enum Use {
     /// What follows depends on it: the latency counts.
     Dependent,
-    /// Independent accesses overlap it: it costs an issue slot where it hits the first level.
+    /// A word: where it hits the first level, independent accesses overlap it and it costs an issue slot; where it misses,
+    /// what follows depends on it.
+    Word,
+    /// Bulk data: what follows goes on behind it.
     Independent,
 }
 
@@ -31,6 +34,7 @@ impl Machine {
         if !self.may_act(id) {
             return Err(W::Time);
         }
+        self.within_reorder_buffer(id)?;
         let agent = &mut self.agents[id];
         if !agent.stores.is_empty()
             && let Some(store) = agent.stores.iter().rev().find(|store| store.line == line && store.bytes & bytes != 0)
@@ -61,7 +65,12 @@ impl Machine {
     fn readable(&mut self, id: usize, line: u32, how: Use, waited: bool, place_in_code: u32) -> Step<()> {
         let timing = self.timing;
         let agent = &mut self.agents[id];
-        let Some(place) = agent.caches.find(line) else { return Err(self.miss(id, line, Ask::Read)) };
+        let Some(place) = agent.caches.find(line) else {
+            if how == Use::Independent && !waited {
+                return self.load_behind(id, line);
+            }
+            return Err(self.miss(id, line, Ask::Read));
+        };
         agent.note_read(line);
         agent.counters.accesses.loads += 1;
         if waited {
@@ -119,6 +128,7 @@ impl Machine {
         if !self.may_act(id) {
             return Err(W::Time);
         }
+        self.within_reorder_buffer(id)?;
         let timing = self.timing;
         let agent = &mut self.agents[id];
         agent.not_pure();
@@ -126,6 +136,7 @@ impl Machine {
             return Err(W::WritesDone);
         }
         if agent.stores.is_empty()
+            && agent.reorder.is_empty()
             && let Some(place) = agent.caches.find(line)
             && agent.caches.held(place.second).copy >= Copy::Exclusive
         {
@@ -148,7 +159,8 @@ impl Machine {
         if agent.stores.len() >= agent.store_limit {
             return Err(W::StoreRoom);
         }
-        agent.stores.push_back(Store { line, bytes, data: *data });
+        let after = agent.reorder.last();
+        agent.stores.push_back(Store { line, bytes, data: *data, after });
         agent.time += timing.issue;
         agent.operations += 1;
         agent.counters.accesses.stores += 1;
@@ -182,6 +194,9 @@ impl Machine {
         if !agent.stores.is_empty() {
             return Err(W::StoresDone);
         }
+        if !agent.reorder.is_empty() {
+            return Err(W::LoadsDone);
+        }
         if agent.past.writes(line) {
             return Err(W::WritesDone);
         }
@@ -202,6 +217,7 @@ impl Machine {
         if !self.may_act(id) {
             return Err(W::Time);
         }
+        self.within_reorder_buffer(id)?;
         let issue = if costs { self.timing.issue } else { 0 };
         let agent = &mut self.agents[id];
         if let Some(place) = agent.caches.find(line)
@@ -237,14 +253,18 @@ impl Machine {
         Ok(())
     }
 
-    /// Waits for every store to be performed.
+    /// Waits for every store to be performed and every load to have come.
     pub(crate) fn fence(&mut self, id: usize) -> Step<()> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
         let agent = &mut self.agents[id];
         agent.not_pure();
-        if agent.stores.is_empty() { Ok(()) } else { Err(W::StoresDone) }
+        match () {
+            () if !agent.stores.is_empty() => Err(W::StoresDone),
+            () if !agent.reorder.is_empty() => Err(W::LoadsDone),
+            () => Ok(()),
+        }
     }
 
     /// Ends a round that made no progress. Where the next rounds would do just the same, they are skipped until a message

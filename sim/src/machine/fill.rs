@@ -80,6 +80,7 @@ impl Machine {
         if self.options.checked {
             self.check_one_writer(line);
         }
+        self.agents[id].reorder.arrived(line);
         self.perform_stores(id);
         self.use_fill_buffers(id);
     }
@@ -88,6 +89,9 @@ impl Machine {
     /// not.
     pub(crate) fn perform_stores(&mut self, id: usize) {
         while let Some(&store) = self.agents[id].stores.front() {
+            if !self.agents[id].reorder.has_retired(store.after) {
+                return;
+            }
             if self.kind(store.line) != Kind::WriteBack {
                 let now = self.now;
                 return self.start_uncached_store(id, now);

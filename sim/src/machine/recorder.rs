@@ -187,8 +187,10 @@ impl Recorder {
     /// An agent has waited.
     pub fn waited(&mut self, agent: usize, wait: Wait, begins: u64, ends: u64) {
         let (name, line) = match wait {
-            Wait::Line(line) => ("wait for a line", Some(line)),
+            Wait::Line(line) | Wait::Load(line) => ("wait for a line", Some(line)),
             Wait::FillBuffer(..) | Wait::LoadRoom => ("wait for a fill buffer", None),
+            Wait::Retire(_) => ("wait for the reorder buffer", None),
+            Wait::LoadsDone => ("wait for all loads", None),
             Wait::StoreRoom => ("wait for the store buffer", None),
             Wait::StoresDone => ("wait for all stores", None),
             Wait::StoresTo(line) => ("wait for a store", Some(line)),

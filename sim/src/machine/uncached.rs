@@ -164,8 +164,9 @@ impl Machine {
             Kind::WriteBack => return Ok(()),
             Kind::DeviceUncached if agent.stores.len() >= agent.store_limit => return Err(W::StoreRoom),
             Kind::DeviceUncached => {
-                let first = agent.stores.is_empty();
-                agent.stores.push_back(Store { line, bytes, data: *data });
+                let first = agent.stores.is_empty() && agent.reorder.is_empty();
+                let after = agent.reorder.last();
+                agent.stores.push_back(Store { line, bytes, data: *data, after });
                 agent.time += self.timing.issue;
                 let time = agent.time;
                 if first {
@@ -173,6 +174,7 @@ impl Machine {
                 }
             }
             _ if !agent.stores.is_empty() => return Err(W::StoresDone),
+            _ if !agent.reorder.is_empty() => return Err(W::LoadsDone),
             Kind::DeviceCombining => self.combine_for_device(id, line, bytes, data)?,
             Kind::MemoryCombining => self.combine_for_memory(id, line, bytes, data)?,
         }
@@ -188,7 +190,7 @@ impl Machine {
         if std::mem::replace(&mut past.storing, true) {
             return;
         }
-        let Some(&Store { line, bytes, data }) = self.agents[id].stores.front() else { return };
+        let Some(&Store { line, bytes, data, .. }) = self.agents[id].stores.front() else { return };
         self.evict_for_device(id, time);
         let Some(path) = self.agents[id].past.uncached.as_mut() else { return };
         let store = path.store(time);
@@ -337,6 +339,9 @@ impl Machine {
         if agent.stores.iter().any(|store| store.line == line) {
             return Err(W::StoresTo(line));
         }
+        if !agent.reorder.is_empty() {
+            return Err(W::LoadsDone);
+        }
         if agent.past.lacks_buffer() {
             return Err(W::WriteRoom);
         }
@@ -391,6 +396,9 @@ impl Machine {
         agent.not_pure();
         if !agent.stores.is_empty() {
             return Err(W::StoresDone);
+        }
+        if !agent.reorder.is_empty() {
+            return Err(W::LoadsDone);
         }
         agent.operations += 1;
         agent.counters.accesses.loads += 1;

@@ -72,6 +72,7 @@ pub(super) const COUNTED: &[&str] = &[
     "cores",
     "lines",
     "loads",
+    "instructions",
     "stores",
     "buffers",
     "ways",

@@ -55,6 +55,7 @@ pub(super) fn application<'a>(
         window: question.window,
         transmit_burst: question.transmit_burst,
         receive_burst: question.receive_burst,
+        fetch_ahead: matches!(question.interface, Interface::CcNic(features) if features.fetch_ahead),
     };
     let mut application = ClosedLoop::new(queue, workload);
     let (warm, measured) = question.packets;

@@ -79,6 +79,9 @@ fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<Loopback
     let shape = ring::Shape {
         descriptors: 1024,
         buffers: window + 2048,
+        // The baseline as published speaks of the processors' own prefetchers alone.
+        fetch_ahead: false,
+        read_ahead_bytes: 0,
         ..ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?
     };
     let mut layout = conic_fabric::Layout::new();

@@ -61,7 +61,7 @@ impl Work {
 }
 
 /// A packet's accesses, about: what divides operations into packets.
-const OPERATIONS_PER_PACKET: u64 = 57;
+const OPERATIONS_PER_PACKET: u64 = 10;
 
 fn loopback(machine: &Parameters, agents: usize, operations: u64, observer: &mut dyn Observer) -> Result<Done, String> {
     let threads = agents / 2;

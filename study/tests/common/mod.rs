@@ -189,6 +189,8 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             atomic_cycles: 20,
             line_fill_buffers: 12,
             load_buffer: 64,
+            reorder_buffer: 300,
+            work_instructions: 3,
             store_buffer: 64,
             write_combining_buffers: BUFFERS,
             work_scale: 1.0,
