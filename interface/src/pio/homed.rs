@@ -114,6 +114,9 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
         };
         match arrival.ask {
             Ask::Evicted { .. } => self.event(Event::Evicted(unit)),
+            Ask::Shared | Ask::Exclusive if self.arrivals[usize::from(unit)].is_some() => {
+                self.violated(Violation::AskedTwice(unit));
+            }
             Ask::Shared | Ask::Exclusive => {
                 self.arrivals[usize::from(unit)] = Some(arrival);
                 self.event(Event::Request(unit));

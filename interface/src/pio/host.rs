@@ -4,6 +4,7 @@ use conic_fabric::{Address, Core, Line};
 
 use super::control::{self, Kind};
 use super::shape::Lines;
+use crate::work;
 
 /// How the device learns that a request is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -183,6 +184,7 @@ impl<C: Core> Host<C> {
 
     #[inline(always)]
     fn announce(&mut self, mut first: Line, bytes: usize, response: usize) {
+        self.core.work(work::CALL + work::DESCRIPTOR);
         let Features { signal, prefetch, bare } = self.features;
         if signal == Signal::Written || !bare {
             first.0[0] = control::word(self.turn, Kind::Request, bytes as u32);
@@ -291,6 +293,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn read(&mut self, into: &mut [u8]) -> usize {
         let State::Answered(length) = self.state else { return 0 };
+        self.core.work(work::CALL);
         let room = into.len();
         let into = &mut into[..length.min(room)];
         let length = into.len();
