@@ -8,7 +8,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
 use crate::machine::uncached::Kind;
-use crate::machine::{Machine, Wait};
+use crate::machine::{Copying, Machine, Wait};
 use crate::protocol::Ask;
 
 /// A core of the modelled machine, as its program sees it.
@@ -54,7 +54,7 @@ impl<'a> SimCore<'a> {
 
     /// Takes steps until one is done; it is told whether the last had to wait for a line.
     #[inline(always)]
-    fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
+    pub(crate) fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
         let mut waited = false;
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
@@ -101,7 +101,7 @@ impl<'a> SimCore<'a> {
         })
     }
 
-    fn ask(&self, at: Address, ask: Ask, costs: bool) {
+    pub(crate) fn ask(&self, at: Address, ask: Ask, costs: bool) {
         self.until_done(|machine, agent, _| machine.prefetch(agent, line_of(at), ask, costs));
     }
 
@@ -201,6 +201,13 @@ impl Core for SimCore<'_> {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
     }
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        if self.fiber.machine.borrow().has_engine(self.fiber.agent) {
+            return self.post(Copying { from, to, lines, done, value });
+        }
+        self.copy_lines(from, to, lines);
+        self.store_release(done, value);
+    }
     #[track_caller]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
         let place = place_in_code();
@@ -251,6 +258,15 @@ impl Core for SimCore<'_> {
     }
     fn flush(&self, at: Address) {
         self.until_done(|machine, agent, _| machine.flush_line(agent, line_of(at)));
+    }
+    #[track_caller]
+    fn watch(&self, at: Address, tag: u64) -> bool {
+        let (line, place) = (line_of(at), place_in_code());
+        self.until_done(|machine, agent, waited| machine.watch(agent, line, tag, waited, place));
+        true
+    }
+    fn changed(&self) -> Option<u64> {
+        self.until_done(|machine, agent, _| machine.changed(agent))
     }
     fn register_read(&self, at: Address) -> u64 {
         if self.fiber.machine.borrow().kind(line_of(at)) == Kind::WriteBack {

@@ -24,6 +24,8 @@ pub struct Parameters {
     pub pcie: Option<PcieParameters>,
     /// The network interface behind that link, where there is one.
     pub nic: Option<NicParameters>,
+    /// The engines that copy memory, where the nodes have any; the same on each.
+    pub engine: Option<EngineParameters>,
 }
 
 /// A core and the queues between it and its caches.
@@ -92,6 +94,10 @@ pub struct NodeParameters {
     pub home_to_core: u64,
     /// A request's way through the home agent: looking up last-level cache, snoop filter and directory.
     pub home_lookup: u64,
+    /// Slices of the home agents, each with its part of the lines.
+    pub home_slices: u32,
+    /// Time from one look-up of a slice to the next, in picoseconds; zero: there is no limit.
+    pub home_service: u64,
     /// Reading a line out of the last-level cache.
     pub llc_read: u64,
     /// A snooped core's look into its private caches.
@@ -205,6 +211,21 @@ pub struct NicParameters {
     pub doorbell_time: u64,
     /// Its own time for a packet, from its last byte read to its first byte written, in picoseconds.
     pub pipeline_time: u64,
+}
+
+/// An engine that copies lines from one place in memory to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineParameters {
+    /// Engines of a node.
+    pub engines: u32,
+    /// Lines that one has on their way at once, read and written together.
+    pub lines_in_flight: u32,
+    /// The least time from one line to the next, in picoseconds.
+    pub line_time: u64,
+    /// From a core's posting of a copy to the request for its first line, in picoseconds; those of several copies overlap.
+    pub start_up: u64,
+    /// Time of a core to post a copy, in picoseconds.
+    pub post: u64,
 }
 
 impl CoreParameters {

@@ -8,12 +8,11 @@ use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::ccnic::Features;
 use conic_interface::{ccnic, ring};
 use conic_load::{ClosedLoop, Workload};
-use conic_sim::link::LinkCounters;
 use conic_sim::platform::Platform;
-use conic_sim::probe::counters::AgentAccesses;
+use conic_sim::probe::counters::{AgentAccesses, LinkCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 use conic_study::simulated::Simulator;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Switches};
 
 const THREADS: usize = 2;
 const PACKETS: u64 = 1_500;
@@ -151,6 +150,7 @@ fn question(name: &str, interface: Interface, seed: u64) -> Loopback {
         offered: None,
         prefetching: Prefetching { host: true, nic: false },
         packets: (2_000, 12_000),
+        switches: Switches::default(),
         seed,
     }
 }

@@ -270,6 +270,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
         self.receive.room(&self.core, slots) as usize * P::PER_SLOT
     }
 
+    /// The line that changes when packets come, or, where there is no room to deliver `want`, when there is; packets of one
+    /// segment. None where something has come that was not polled.
+    pub fn awaited(&mut self, want: usize) -> Option<Address> {
+        if self.rx_room(want) < want { Some(self.receive.awaited()) } else { self.transmit.awaited(&self.core) }
+    }
+
     /// What the host did that it should not have.
     pub fn faults(&self) -> NicFaults {
         NicFaults {

@@ -34,6 +34,7 @@
 //! A packet never straddles two grouped slots: whatever a consumer sees is whole, wherever its producer stopped.
 
 mod ahead;
+mod awaited;
 
 use std::marker::PhantomData;
 

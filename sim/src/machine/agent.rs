@@ -12,6 +12,7 @@ use super::prefetch::Prefetchers;
 use super::private::Private;
 use super::reorder::Reorder;
 use super::uncached::PastCaches;
+use super::watch::Watched;
 
 /// A line fill buffer in use.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +122,9 @@ pub struct Agent {
     pub(crate) prefetch_limit: usize,
     pub(crate) prefetchers: Prefetchers,
     pub(crate) past: PastCaches,
+    pub(crate) watched: Watched,
+    /// Whether it copies for others, and keeps nothing of what it writes.
+    pub(crate) is_engine: bool,
     pub(crate) wait: Wait,
     waits_since: u64,
     ticket: u32,
@@ -154,6 +158,8 @@ impl Agent {
             prefetch_limit: shape.load_buffer as usize,
             prefetchers: Prefetchers::new(shape),
             past: PastCaches::new(parameters),
+            watched: Watched::default(),
+            is_engine: false,
             wait: Wait::Nothing,
             waits_since: 0,
             ticket: 0,

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use super::Machine;
 use super::Wait as W;
 use super::access::Step;
+use super::queues::Queue;
 use super::uncached::Kind;
 use crate::protocol::Ask;
 
@@ -94,18 +95,23 @@ impl Reorder {
         self.loads.push_back(Load { line, sequence: self.issued, worked, come: false });
     }
 
+    /// Loads that have not retired.
+    pub(crate) fn len(&self) -> usize {
+        self.loads.len()
+    }
+
     /// Notes that a line has come.
-    #[inline]
-    pub(crate) fn arrived(&mut self, line: u32) {
-        if self.loads.is_empty() {
-            return;
-        }
+    fn arrived(&mut self, line: u32) {
         for load in self.loads.iter_mut().filter(|load| load.line == line) {
             load.come = true;
         }
-        while self.loads.front().is_some_and(|load| load.come) {
-            self.loads.pop_front();
-        }
+    }
+
+    /// Retires the oldest load, if it has come, and gives its place in the order of loads.
+    fn retire(&mut self) -> Option<u64> {
+        let oldest = *self.loads.front().filter(|load| load.come)?;
+        self.loads.pop_front();
+        Some(oldest.sequence)
     }
 }
 
@@ -125,6 +131,18 @@ impl Machine {
     pub(crate) fn reaches(&self, id: usize, work: u64) -> bool {
         let agent = &self.agents[id];
         work < agent.reorder.room(agent.worked()).min(agent.reorder.span())
+    }
+
+    /// A line has come for whatever loads of a core wait for it.
+    #[inline(always)]
+    pub(crate) fn loads_have(&mut self, id: usize, line: u32) {
+        if self.agents[id].reorder.is_empty() {
+            return;
+        }
+        self.agents[id].reorder.arrived(line);
+        while let Some(sequence) = self.agents[id].reorder.retire() {
+            self.leaves(Queue::Reorder(id as u16), sequence as u32, self.now);
+        }
     }
 
     /// Waits for a line that is on its way, because what follows depends on it.
@@ -164,6 +182,8 @@ impl Machine {
                 }
             } else if agent.prefetches.len() < agent.prefetch_limit {
                 agent.prefetches.push_back((line, Ask::Read));
+                let time = agent.time;
+                self.enters(Queue::LoadBuffer(id as u16), line, time);
             } else {
                 return Err(W::LoadRoom);
             }
@@ -171,9 +191,11 @@ impl Machine {
         let agent = &mut self.agents[id];
         let worked = agent.worked();
         agent.reorder.issue(line, worked);
+        let (begins, sequence) = (agent.time, agent.reorder.last());
         agent.time += issue;
         agent.note_read(line);
         agent.counters.accesses.loads += 1;
+        self.enters(Queue::Reorder(id as u16), sequence as u32, begins);
         Ok(())
     }
 }
@@ -190,6 +212,7 @@ mod tests {
         buffer.issue(8, 400);
         assert_eq!([buffer.room(1099), buffer.room(1100), buffer.room(2000)], [1, 0, 0]);
         buffer.arrived(7);
+        assert_eq!([buffer.retire(), buffer.retire()], [Some(1), None]);
         assert_eq!([buffer.room(1100), buffer.room(1399), buffer.room(1400)], [300, 1, 0]);
     }
 
@@ -200,8 +223,10 @@ mod tests {
         buffer.issue(8, 0);
         let stores_after = buffer.last();
         buffer.arrived(8);
+        assert_eq!(buffer.retire(), None);
         assert!(!buffer.has_retired(1) && !buffer.has_retired(stores_after));
         buffer.arrived(7);
+        assert_eq!([buffer.retire(), buffer.retire()], [Some(1), Some(2)]);
         assert!(buffer.has_retired(stores_after) && buffer.is_empty());
     }
 }

@@ -12,8 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, LINE_WORDS, Layout, Line, SynchronisingWords, Time};
-use conic_sim::link::LinkCounters;
-use conic_sim::probe::counters::AgentAccesses;
+use conic_sim::probe::counters::{AgentAccesses, LinkCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 use crate::common::Random;
