@@ -1,14 +1,14 @@
 //! A device that answers coherence messages, and a core that waits for its answers: two threads and a lock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use conic_fabric::{
-    Address, Arrival, Ask, Core, Device, Grant, Home, HomeAgent, LINE_WORDS, Layout, Line, MemoryType, ReadTag,
-    StateHint, Time,
+    Address, Arrival, Ask, Core, Device, Grant, Home, HomeAgent, LINE_BYTES, LINE_WORDS, Layout, Line, MemoryType,
+    ReadTag, StateHint, Time,
 };
 
-use crate::words::{Words, read_bytes, word_of_line, word_of_region, write_bytes};
+use crate::words::{Words, read_bytes, word_of_region, write_bytes};
 
 /// One core with a cache, one device, and the memory of both.
 ///
@@ -22,12 +22,16 @@ use crate::words::{Words, read_bytes, word_of_line, word_of_region, write_bytes}
 /// or absent line asks for Exclusive. At moments that the seed chooses the cache gives a line up: before or after any
 /// access of the core to the device's lines, while its request for another line waits, and between a recall's start and
 /// its effect. Each side draws from a stream of its own, so where the two only ever alternate a seed replays a run.
+///
+/// Prefetches of the device's lines arrive in any order, after the loads that follow them or before; where the cache gives
+/// lines up at all, one in eight is dropped.
 #[derive(Clone, Debug)]
 pub struct RendezvousMemory(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     layout: Words,
+    unit: u64,
     eviction_percent: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -40,22 +44,31 @@ enum Held {
     Modified,
 }
 
-/// The core's request, which the device has or has not answered.
+/// The words of a coherence unit.
+type Unit = Vec<u64>;
+
+/// The core's request for a unit, which the device has or has not answered.
 #[derive(Debug)]
 struct Request {
-    id: u64,
-    line: Address,
+    /// None: it has not arrived yet.
+    id: Option<u64>,
+    ask: Ask,
     /// Of a store: which word, and its new value.
     store: Option<(usize, u64)>,
-    answer: Option<Line>,
+    /// An access waits for it, and will take the answer.
+    waited_for: bool,
+    answer: Option<Unit>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     words: Vec<u64>,
-    cache: BTreeMap<Address, (Held, Line)>,
+    cache: BTreeMap<Address, (Held, Unit)>,
     arrivals: VecDeque<Arrival>,
-    request: Option<Request>,
+    /// At most one for each unit.
+    requests: BTreeMap<Address, Request>,
+    /// The units whose prefetch has not arrived.
+    on_their_way: BTreeSet<Address>,
     recalls: BTreeMap<u64, Recall>,
     next_id: u64,
     now: u64,
@@ -68,16 +81,28 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 enum Recall {
     Asked(Address),
-    Answered(Option<Line>),
+    Answered(bool),
 }
 
 impl RendezvousMemory {
     /// A memory of zeroes and an empty cache that gives lines up with a chance of `eviction_percent` in 100.
     pub fn new(layout: &Layout, seed: u64, eviction_percent: u64) -> RendezvousMemory {
+        RendezvousMemory::with_unit(layout, seed, eviction_percent, LINE_BYTES)
+    }
+
+    /// The same with another coherence unit, a power of two of bytes.
+    pub fn with_unit(layout: &Layout, seed: u64, eviction_percent: u64, unit: u64) -> RendezvousMemory {
+        assert!(unit.is_power_of_two() && unit >= LINE_BYTES, "a coherence unit of {unit} bytes");
         let layout = Words::new(layout);
         let state =
             State { words: vec![0; layout.count()], core_random: seed, device_random: !seed, ..State::default() };
-        RendezvousMemory(Arc::new(Shared { layout, eviction_percent, state: state.into(), changed: Condvar::new() }))
+        RendezvousMemory(Arc::new(Shared {
+            layout,
+            unit,
+            eviction_percent,
+            state: state.into(),
+            changed: Condvar::new(),
+        }))
     }
 
     /// The two ends. Each goes to a thread of its own.
@@ -102,6 +127,17 @@ impl RendezvousMemory {
     fn plain(&self, at: Address) -> usize {
         assert!(!self.is_answered(at), "the device is home of {}, and answers for it", self.0.layout.describe(at));
         word_of_region(at)
+    }
+
+    /// The coherence unit of an address: its first line.
+    fn unit(&self, at: Address) -> Address {
+        Address(at.0 & !(self.0.unit - 1))
+    }
+
+    /// The device's copy of a unit.
+    fn own(&self, state: &State, unit: Address) -> Unit {
+        let first = word_of_region(unit);
+        state.words[first..(first + self.0.unit as usize / 8).min(state.words.len())].to_vec()
     }
 
     fn update(&self, at: Address, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
@@ -132,26 +168,41 @@ impl State {
         id
     }
 
-    /// Perhaps gives a line up, as `random` says.
+    /// Perhaps gives a unit up, as `random` says.
     fn perhaps_evict(&mut self, percent: u64, random: u64) {
         if random % 100 >= percent || self.cache.is_empty() {
             return;
         }
         let victim = (random >> 32) as usize % self.cache.len();
-        let line = *self.cache.keys().nth(victim).expect("a number below the cache's length");
-        let data = self.give_up(line);
-        self.arrive(line, Ask::Evicted(data));
+        let unit = *self.cache.keys().nth(victim).expect("a number below the cache's length");
+        let changed = self.give_up(unit);
+        self.arrive(unit, Ask::Evicted { changed });
     }
 
-    /// A moment at which the cache may give a line up, on the core's side.
+    /// A moment at which the cache may give a unit up, on the core's side.
     fn core_moment(&mut self, percent: u64) {
         let random = draw(&mut self.core_random);
         self.perhaps_evict(percent, random);
     }
 
-    /// Drops a line from the cache, and returns it if it was modified.
-    fn give_up(&mut self, line: Address) -> Option<Line> {
-        self.cache.remove(&line).and_then(|(held, data)| (held == Held::Modified).then_some(data))
+    /// Drops a unit from the cache; if it was modified, the device has its data now.
+    fn give_up(&mut self, unit: Address) -> bool {
+        match self.cache.remove(&unit) {
+            Some((Held::Modified, data)) => {
+                let first = word_of_region(unit);
+                self.words[first..first + data.len()].copy_from_slice(&data);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Lets the prefetch of a unit arrive.
+    fn arrive_prefetch(&mut self, unit: Address) {
+        self.on_their_way.remove(&unit);
+        let id = self.arrive(unit, Ask::Shared);
+        let request = self.requests.get_mut(&unit).expect("a prefetch on its way has a request");
+        request.id = Some(id);
     }
 }
 
@@ -175,36 +226,49 @@ impl RendezvousCore {
     }
 
     fn access_once(&self, at: Address, store: Option<u64>) -> u64 {
-        let (line, word) = (at.line(), word_of_line(at));
-        let mut state = self.moment();
-        match (state.cache.get_mut(&line), store) {
-            (Some((_, data)), None) => data.0[word],
-            (Some((held @ (Held::Exclusive | Held::Modified), data)), Some(value)) => {
-                *held = Held::Modified;
-                data.0[word] = value;
-                value
+        let unit = self.0.unit(at);
+        let word = word_of_region(at) - word_of_region(unit);
+        loop {
+            let mut state = self.moment();
+            match (state.cache.get_mut(&unit), store) {
+                (Some((_, data)), None) => return data[word],
+                (Some((held @ (Held::Exclusive | Held::Modified), data)), Some(value)) => {
+                    *held = Held::Modified;
+                    data[word] = value;
+                    return value;
+                }
+                _ => {}
             }
-            _ => {
-                // A store to a shared copy gives the copy up for the writable line that it asks for.
-                state.cache.remove(&line);
-                let id = state.arrive(line, if store.is_some() { Ask::Exclusive } else { Ask::Shared });
-                state.request = Some(Request { id, line, store: store.map(|value| (word, value)), answer: None });
-                // Before the device can answer, because the choice of the line must not depend on who is faster.
-                state.core_moment(self.0.0.eviction_percent);
-                self.wait(state).0[word]
+            if let Some(prefetch) = state.requests.get_mut(&unit) {
+                // A load takes the answer to its prefetch; a store waits for it and then asks to write.
+                prefetch.waited_for = true;
+                let answer = self.wait(state, unit);
+                match store {
+                    None => return answer[word],
+                    Some(_) => continue,
+                }
             }
+            // A store to a shared copy gives the copy up for the writable line that it asks for.
+            state.cache.remove(&unit);
+            let ask = if store.is_some() { Ask::Exclusive } else { Ask::Shared };
+            let id = Some(state.arrive(unit, ask));
+            let store = store.map(|value| (word, value));
+            state.requests.insert(unit, Request { id, ask, store, waited_for: true, answer: None });
+            // Before the device can answer, because the choice of the line must not depend on who is faster.
+            state.core_moment(self.0.0.eviction_percent);
+            return self.wait(state, unit)[word];
         }
     }
 
-    /// Waits for the answer to the request. The access that waits uses the answer itself, so a line that is recalled as
+    /// Waits for the answer to a request. The access that waits uses the answer itself, so a line that is recalled as
     /// soon as it arrives does not starve it.
-    fn wait(&self, mut state: MutexGuard<'_, State>) -> Line {
+    fn wait(&self, mut state: MutexGuard<'_, State>, unit: Address) -> Unit {
         loop {
-            if let Some(answer) = state.request.as_ref().and_then(|request| request.answer) {
-                state.request = None;
+            if let Some(answer) = state.requests.get_mut(&unit).and_then(|request| request.answer.take()) {
+                state.requests.remove(&unit);
                 return answer;
             }
-            assert!(!state.device_is_gone, "the device went without an answer to {:?}", state.request);
+            assert!(!state.device_is_gone, "the device went without an answer to {:?}", state.requests.get(&unit));
             state = self.0.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -294,6 +358,24 @@ impl Core for RendezvousCore {
         }
     }
 
+    fn prefetch_read(&self, at: Address) {
+        if !self.0.is_answered(at) {
+            return;
+        }
+        let unit = self.0.unit(at);
+        let mut state = self.moment();
+        let dropped = self.0.0.eviction_percent > 0 && draw(&mut state.core_random).is_multiple_of(8);
+        if !dropped && !state.cache.contains_key(&unit) && !state.requests.contains_key(&unit) {
+            let request = Request { id: None, ask: Ask::Shared, store: None, waited_for: false, answer: None };
+            state.requests.insert(unit, request);
+            state.on_their_way.insert(unit);
+        }
+    }
+
+    fn coherence_unit(&self) -> u64 {
+        self.0.0.unit
+    }
+
     fn spin(&self) {
         std::thread::yield_now();
     }
@@ -321,8 +403,8 @@ impl RendezvousDevice {
         let Some(Recall::Asked(line)) = state.recalls.get(&tag).copied() else { return };
         let random = draw(&mut state.device_random);
         state.perhaps_evict(self.0.0.eviction_percent, random);
-        let data = state.give_up(line);
-        state.recalls.insert(tag, Recall::Answered(data));
+        let changed = state.give_up(line);
+        state.recalls.insert(tag, Recall::Answered(changed));
     }
 }
 
@@ -377,29 +459,59 @@ impl Device for RendezvousDevice {
 
 impl HomeAgent for RendezvousDevice {
     fn next_arrival(&self) -> Option<Arrival> {
-        self.0.lock().arrivals.pop_front()
+        let mut state = self.0.lock();
+        let late = state.on_their_way.len();
+        // No draw where there is nothing to draw: how often a device looks must not matter to a run without prefetches.
+        if late > 0 {
+            let random = draw(&mut state.device_random);
+            // One that is late comes at the latest when nothing else does.
+            if state.arrivals.is_empty() || random.is_multiple_of(4) {
+                let unit = state.on_their_way.iter().nth((random >> 32) as usize % late).copied();
+                state.arrive_prefetch(unit.expect("a number below the set's length"));
+            }
+        }
+        state.arrivals.pop_front()
     }
 
-    fn answer(&self, arrival: Arrival, line: &Line, grant: Grant) {
+    fn answer(&self, arrival: Arrival, grant: Grant) {
         let mut state = self.0.lock();
-        let request = state.request.as_mut().filter(|request| request.id == arrival.id && request.answer.is_none());
+        let mut data = self.0.own(&state, arrival.line);
+        let request = state.requests.get_mut(&arrival.line);
+        let request = request.filter(|request| request.id == Some(arrival.id) && request.answer.is_none());
         let request = request.unwrap_or_else(|| panic!("nobody waits for an answer to {arrival:?}"));
-        let mut data = *line;
         let mut held = if grant == Grant::Exclusive { Held::Exclusive } else { Held::Shared };
+        let writes = request.ask == Ask::Exclusive;
+        assert!(!writes || grant == Grant::Exclusive, "a store needs the line at {} Exclusive", arrival.line);
         if let Some((word, value)) = request.store {
-            assert!(grant == Grant::Exclusive, "a store needs the line at {} Exclusive", arrival.line);
-            data.0[word] = value;
+            data[word] = value;
             held = Held::Modified;
         }
-        request.answer = Some(data);
+        if request.waited_for {
+            request.answer = Some(data.clone());
+        } else {
+            state.requests.remove(&arrival.line);
+        }
         state.cache.insert(arrival.line, (held, data));
         self.0.0.changed.notify_all();
+    }
+
+    fn own_line(&self, at: Address) -> Line {
+        let (state, first) = (self.0.lock(), word_of_region(at));
+        Line(std::array::from_fn(|index| state.words[first + index]))
+    }
+
+    fn set_own_line(&self, at: Address, line: &Line) {
+        let (mut state, first) = (self.0.lock(), word_of_region(at));
+        assert!(!state.cache.contains_key(&self.0.unit(at)), "the line at {at} is in the core's cache");
+        state.words[first..first + LINE_WORDS].copy_from_slice(&line.0);
     }
 
     fn start_recall(&self, at: Address) -> ReadTag {
         assert!(self.0.is_answered(at), "{} is not the device's to recall", self.0.0.layout.describe(at));
         let mut state = self.0.lock();
-        let waits = state.request.as_ref().is_some_and(|request| request.line == at && request.answer.is_none());
+        // A shared copy may go while a store waits to write it; a load would wait for ever.
+        let request = state.requests.get(&at).filter(|request| request.answer.is_none());
+        let waits = request.is_some_and(|request| request.waited_for && request.ask == Ask::Shared);
         assert!(!waits, "the recall of the line at {at} waits for its load, and the load for the device");
         let tag = state.next_id;
         state.next_id += 1;
@@ -415,11 +527,11 @@ impl HomeAgent for RendezvousDevice {
         answered
     }
 
-    fn finish_recall(&self, tag: ReadTag) -> Option<Line> {
+    fn finish_recall(&self, tag: ReadTag) -> bool {
         let mut state = self.0.lock();
         self.settle(&mut state, tag.0);
         match state.recalls.remove(&tag.0) {
-            Some(Recall::Answered(data)) => data,
+            Some(Recall::Answered(changed)) => changed,
             other => panic!("recall {} is not in flight: {other:?}", tag.0),
         }
     }

@@ -56,7 +56,7 @@ impl<C: Core> Caller<C> {
 struct Responder<D> {
     device: D,
     pair: [Address; 2],
-    /// What each line holds while no cache has changed it.
+    /// What each line held when it was answered last, for a device that forgets.
     saved: [Line; 2],
     /// Which line the core writes its arguments to, and reads its last result from.
     current: usize,
@@ -82,29 +82,30 @@ impl<D: HomeAgent> Responder<D> {
         };
         let line = self.pair.iter().position(|&at| at == arrival.line).expect("a line of the pair");
         match arrival.ask {
-            Ask::Evicted(data) => self.evicted(line, data),
+            Ask::Evicted { changed } => self.evicted(line, changed),
             // A line that the cache gave up too early, or a store to it.
-            Ask::Shared if line == self.current => self.device.answer(arrival, &self.saved[line], self.grant),
+            Ask::Shared if line == self.current => self.device.answer(arrival, self.grant),
             Ask::Exclusive if line == self.current => {
                 self.writable += 1;
-                self.device.answer(arrival, &self.saved[line], Grant::Exclusive);
+                self.device.answer(arrival, Grant::Exclusive);
             }
             Ask::Shared => {
                 let result = function(&self.recall_arguments());
                 self.saved[line] = result;
                 self.current = line;
                 self.calls += 1;
-                self.device.answer(arrival, &result, self.grant);
+                self.device.set_own_line(self.pair[line], &result);
+                self.device.answer(arrival, self.grant);
             }
             Ask::Exclusive => panic!("a store to a line that holds no result"),
         }
         true
     }
 
-    fn evicted(&mut self, line: usize, data: Option<Line>) {
+    fn evicted(&mut self, line: usize, changed: bool) {
         self.evictions += 1;
-        if let (Some(data), true) = (data, self.keeps_evicted) {
-            self.saved[line] = data;
+        if changed && !self.keeps_evicted {
+            self.device.set_own_line(self.pair[line], &self.saved[line]);
         }
     }
 
@@ -113,18 +114,16 @@ impl<D: HomeAgent> Responder<D> {
         while !self.device.is_recalled(&tag) {
             self.device.spin();
         }
-        if let Some(data) = self.device.finish_recall(tag) {
-            self.saved[self.current] = data;
-        }
-        // The cache may have given the line up before the recall reached it; then the data lie in that message.
+        let _changed = self.device.finish_recall(tag);
+        // The cache may have given the line up before the recall reached it; then it has said so.
         while let Some(arrival) = self.device.next_arrival() {
             let line = self.pair.iter().position(|&at| at == arrival.line).expect("a line of the pair");
             match arrival.ask {
-                Ask::Evicted(data) => self.evicted(line, data),
+                Ask::Evicted { changed } => self.evicted(line, changed),
                 other => panic!("{other:?} from a core that waits"),
             }
         }
-        self.saved[self.current]
+        self.device.own_line(self.pair[self.current])
     }
 }
 
@@ -237,18 +236,21 @@ fn a_recall_returns_what_the_core_changed_and_nothing_of_a_clean_line() {
         |device, places| {
             let arrival = next(&device);
             assert_eq!((arrival.line, arrival.ask), (places.pair[0], Ask::Exclusive));
-            device.answer(arrival, &Line([1; 8]), Grant::Exclusive);
+            device.set_own_line(arrival.line, &Line([1; 8]));
+            device.answer(arrival, Grant::Exclusive);
             // Nothing arrives of the second store.
             let arrival = next(&device);
             assert_eq!((arrival.line, arrival.ask), (places.pair[1], Ask::Shared));
             let tag = device.start_recall(places.pair[0]);
             assert!(!device.is_recalled(&tag), "a recall takes its time");
             assert!(device.is_recalled(&tag));
-            assert_eq!(device.finish_recall(tag), Some(Line([1, 1, 1, 33, 44, 1, 1, 1])));
-            device.answer(arrival, &Line([9; 8]), Grant::Exclusive);
+            assert!(device.finish_recall(tag));
+            assert_eq!(device.own_line(places.pair[0]), Line([1, 1, 1, 33, 44, 1, 1, 1]));
+            device.set_own_line(arrival.line, &Line([9; 8]));
+            device.answer(arrival, Grant::Exclusive);
             for line in places.pair {
                 let tag = device.start_recall(line);
-                assert_eq!(device.finish_recall(tag), None);
+                assert!(!device.finish_recall(tag));
             }
         },
     );
@@ -263,12 +265,10 @@ fn a_cache_that_gives_a_line_up_says_so_with_what_changed() {
         |core, places| core.store(places.pair[0].word(3), 33),
         |device, places| {
             let arrival = next(&device);
-            device.answer(arrival, &Line::ZERO, Grant::Exclusive);
+            device.answer(arrival, Grant::Exclusive);
             let arrival = next(&device);
-            assert_eq!(
-                (arrival.line, arrival.ask),
-                (places.pair[0], Ask::Evicted(Some(Line([0, 0, 0, 33, 0, 0, 0, 0]))))
-            );
+            assert_eq!((arrival.line, arrival.ask), (places.pair[0], Ask::Evicted { changed: true }));
+            assert_eq!(device.own_line(places.pair[0]), Line([0, 0, 0, 33, 0, 0, 0, 0]));
         },
     );
     core.expect("the core ends");
@@ -290,11 +290,63 @@ fn mistakes_of_a_device_are_errors_and_not_hangs() {
     let (_, device) = both(
         0,
         |core, places| core.store(places.pair[0].word(1), 1),
-        |device, _| device.answer(next(&device), &Line::ZERO, Grant::Shared),
+        |device, _| device.answer(next(&device), Grant::Shared),
     );
     assert!(text(device).contains("Exclusive"));
     let (_, device) = both(0, |_, _| (), |device, places| device.write(places.pair[0], &[1], StateHint::NonCacheable));
     assert!(text(device).contains("of `line pair`"));
+}
+
+#[test]
+fn prefetches_are_answered_in_any_order_and_loads_take_their_answers() {
+    for unit in [64, 128] {
+        let mut layout = Layout::new();
+        let lines = layout.add("lines", 8 * 128, 128, Home::Nic, SynchronisingWords::NONE);
+        let memory = RendezvousMemory::with_unit(&layout, 1, 20, unit);
+        let (core, device) = memory.ends();
+        let (orders, seen) = thread::scope(|scope| {
+            let device = scope.spawn(move || {
+                let (mut orders, mut held) = (std::collections::BTreeSet::new(), Vec::new());
+                let (mut order, mut answered) = (Vec::new(), 0);
+                loop {
+                    let gone = device.core_is_gone();
+                    match device.next_arrival() {
+                        Some(arrival) if arrival.ask == Ask::Shared => {
+                            order.push(arrival.line);
+                            held.push(arrival);
+                        }
+                        Some(arrival) => assert!(matches!(arrival.ask, Ask::Evicted { .. })),
+                        None if gone => return orders,
+                        // Several at once, the last first.
+                        None => {
+                            while let Some(arrival) = held.pop() {
+                                for index in 0..unit / 64 {
+                                    let line = arrival.line.lines(index);
+                                    device.set_own_line(line, &Line([line.0 + answered; 8]));
+                                }
+                                device.answer(arrival, Grant::Shared);
+                                answered += 1 << 20;
+                                orders.insert(std::mem::take(&mut order));
+                            }
+                        }
+                    }
+                }
+            });
+            let mut seen = 0;
+            for _ in 0..200 {
+                (0..8).for_each(|index| core.prefetch_read(lines + 128 * index));
+                for index in 0..8 {
+                    let at = lines + 128 * index + (unit - 64);
+                    assert_eq!(core.load(at.word(5)) & 0xf_ffff, at.0);
+                    seen += 1;
+                }
+            }
+            drop(core);
+            (device.join().expect("the device ends"), seen)
+        });
+        assert_eq!(seen, 1_600);
+        assert!(orders.iter().any(|order| !order.is_sorted()), "no prefetch overtook another: {orders:?}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bench;
 mod idle;
+mod invoke;
 mod platform;
 mod replay;
 mod responder;
@@ -28,6 +29,7 @@ struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
+  conic invoke                    calls of a function on a device that a core plays
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
   conic trace                     every message that one packet causes
@@ -37,6 +39,7 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Invoke(invoke::Options),
     /// The machines that the simulator knows, and where each of their values is from
     Platform(platform::Arguments),
     /// Send a capture through the whole path and prove that nothing changed
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Invoke(options) => Ok(invoke::main(&options)),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),

@@ -3,27 +3,30 @@
 mod common;
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 use common::{conic, is_positive, json};
 
-/// Machines with one core can measure nothing; there the refusal is what is tested.
-fn can_measure() -> bool {
+/// Two programs that measure on the same two cores at once take turns of the scheduler, and some exchange nothing at all.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+/// The right to measure. Machines with one core can measure nothing; there the refusal is what is tested.
+fn can_measure() -> Option<MutexGuard<'static, ()>> {
     if conic_native::cores().len() >= 2 {
-        return true;
+        // A test that failed while it measured has nothing half done.
+        return Some(MEASURING.lock().unwrap_or_else(PoisonError::into_inner));
     }
     assert!(json("bench loopback --json", 1)["error"].is_string());
     eprintln!("skipped: this process may use one core only");
-    false
+    None
 }
 
 #[test]
 fn loopback_prints_what_it_promises_over_each_interface() {
-    if !can_measure() {
-        return;
-    }
-    for interface in ["ccnic", "ring", "cachable-queue", "fastforward"] {
+    let Some(_alone) = can_measure() else { return };
+    for interface in ["ccnic", "ring", "cachable-queue", "fastforward", "pio"] {
         let report = json(&format!("bench loopback --interface {interface} --duration 50ms --json"), 0);
         assert_eq!(report["interface"], interface);
         assert_eq!(report["features"].is_string(), interface == "ccnic");
@@ -42,13 +45,13 @@ fn loopback_prints_what_it_promises_over_each_interface() {
 
 #[test]
 fn every_size_of_packet_and_several_queues_come_back_whole() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     for more in [
         "--packet-size 60",
         "--packet-size 9600 --window 32",
         "--queues 3 --window 16",
+        "--interface pio --packet-size 9600 --queues 2",
+        "--interface pio --packet-size 61",
         "--features paper,no-shared-pool",
         "--features no-shared-pool --packet-size 9600 --window 8",
     ] {
@@ -60,9 +63,7 @@ fn every_size_of_packet_and_several_queues_come_back_whole() {
 
 #[test]
 fn limits_print_what_they_promise() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     let report = json("bench limits --duration 20ms --json", 0);
     for key in [
         "one_line_round_trip_ns",
@@ -114,9 +115,7 @@ fn peers_say_what_is_missing_and_how_to_get_it() {
 
 #[test]
 fn the_tour_prints_everything_and_draws_it() {
-    if !can_measure() {
-        return;
-    }
+    let Some(_alone) = can_measure() else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let svg = directory.path().join("charts").join("bench.svg");
     let report = json(&format!("bench --quick --json --svg {}", svg.display()), 0);
@@ -126,4 +125,43 @@ fn the_tour_prints_everything_and_draws_it() {
     assert!(report["sweep"]["curves"].as_array().is_some_and(|curves| curves.len() >= 2));
     let picture = std::fs::read_to_string(&svg).expect("a picture");
     assert!(picture.starts_with("<svg") && !picture.contains("NaN"));
+}
+
+#[test]
+fn a_line_pair_stands_beside_one_lines_round_trip() {
+    let Some(_alone) = can_measure() else { return };
+    let report = json("bench pio --duration 20ms --json", 0);
+    for key in ["one_line_round_trip_ns", "line_pair_ns", "line_pair_ratio", "fastforward_ns"] {
+        is_positive(&report[key], key);
+    }
+    assert_eq!(report["placements"][0]["exchanges"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn a_function_is_called_with_one_size_or_with_all() {
+    let Some(_alone) = can_measure() else { return };
+    for (function, bytes, response) in [("echo", 56, 56), ("bloom", 1000, 512), ("checksum", 65_536, 2)] {
+        let report = json(&format!("invoke --function {function} --bytes {bytes} --duration 5ms --json"), 0);
+        assert_eq!([&report["function"], &report["device"]], [function, "played by a core"]);
+        assert_eq!(report["wrong"], 0);
+        let size = &report["placements"][0]["sizes"][0];
+        assert_eq!([&size["bytes"], &size["response_bytes"]], [bytes, response]);
+        for key in ["calls", "calls_per_second", "bytes_per_second", "here_ns"] {
+            is_positive(&size[key], key);
+        }
+        for key in ["min", "p50", "p90", "p99", "p999", "max"] {
+            is_positive(&size["latency_ns"][key], key);
+        }
+    }
+    let report = json("invoke --duration 1ms --json", 0);
+    let sizes = report["placements"][0]["sizes"].as_array().expect("sizes");
+    assert_eq!(sizes.len(), 11);
+    assert_eq!(
+        [&sizes[0]["lines_each_way"], &sizes[10]["lines_each_way"]],
+        [&Value::from(vec![1, 1]), &Value::from(vec![1025, 1025])]
+    );
+    for (arguments, reason) in [("invoke --bytes 0 --json", "65536"), ("invoke --function sort --json", "checksum")] {
+        let refusal = json(arguments, 1);
+        assert!(refusal["error"].as_str().is_some_and(|message| message.contains(reason)), "{refusal}");
+    }
 }

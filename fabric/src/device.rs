@@ -81,8 +81,11 @@ pub enum Ask {
     Shared,
     /// A store missed, or hit a shared copy.
     Exclusive,
-    /// The cache gave the line up by itself, with its data if it had changed.
-    Evicted(Option<Line>),
+    /// The cache gave the line up by itself; if it had changed it, the device's copy is the new one.
+    Evicted {
+        /// It had changed it.
+        changed: bool,
+    },
 }
 
 /// A coherence message that arrived at the device's home agent. [`Ask::Evicted`] alone needs no answer.
@@ -99,20 +102,27 @@ pub struct Arrival {
 
 /// A device that sees the coherence messages for the lines it is home of, and answers when it chooses: now, later, or
 /// after it has fetched another line (coherent PIO sections 3 and 4).
+///
+/// The device keeps the data of its lines where no cache has them: [`HomeAgent::own_line`] and [`HomeAgent::set_own_line`]. What
+/// comes back from a cache is there before the device hears that it came, and an answer carries what is there. A world whose
+/// coherence unit is larger than a line names a unit by its first line, in arrivals, answers and recalls.
 pub trait HomeAgent: Device {
     /// The next message that arrived, if one has.
     fn next_arrival(&self) -> Option<Arrival>;
-    /// Answers a request for a line with its contents.
-    fn answer(&self, arrival: Arrival, line: &Line, grant: Grant);
+    /// Answers a request for a line with the device's copy of it.
+    fn answer(&self, arrival: Arrival, grant: Grant);
+    /// The device's copy of a line. While a cache may have changed the line, it is not what the line holds.
+    fn own_line(&self, at: Address) -> Line;
+    /// Changes the device's copy of a line that no cache has.
+    fn set_own_line(&self, at: Address, line: &Line);
     /// Starts to fetch a line of the device's own back from whoever caches it, leaving no copy there.
     ///
-    /// Where the cache gives the line up by itself meanwhile, its [`Ask::Evicted`] arrives before the recall is answered,
-    /// and the answer is nothing: the data came with the eviction.
+    /// Where the cache gives the line up by itself meanwhile, its [`Ask::Evicted`] arrives before the recall is answered.
     fn start_recall(&self, at: Address) -> ReadTag;
     /// Whether a recall has its answer.
     fn is_recalled(&self, tag: &ReadTag) -> bool;
-    /// Waits for a recall: the line if the cache had changed it, nothing if it had not.
-    fn finish_recall(&self, tag: ReadTag) -> Option<Line>;
+    /// Waits for a recall, and says whether the cache had changed the line until then; the line may be asked for again.
+    fn finish_recall(&self, tag: ReadTag) -> bool;
 }
 
 /// A core that plays a device: start is a prefetch, finish a load, a write a store; pushing to memory is a non-temporal

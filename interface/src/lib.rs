@@ -4,6 +4,7 @@ pub mod burst;
 pub mod cachable_queue;
 pub mod ccnic;
 pub mod fastforward;
+pub mod pio;
 pub mod ring;
 pub mod serve;
 pub mod work;

@@ -6,6 +6,8 @@
 //! | [`RoundTrip::one_line`] | one line, there and back | CC-NIC Figure 8, one line for both registers |
 //! | [`RoundTrip::two_lines`] | two lines, each written by one side and read by the other | Figure 8, separate lines, homed at their writer |
 //! | [`LineAndFlag`] | a line of data and a line with its flag, there and back | a register beside a ring |
+//! | [`LinePair`] | a line's payload there and another's back, in two lines that swap roles | coherent PIO Figure 5c |
+//! | [`SlotPair`] | the same in the slots of two FastForward queues | coherent PIO Figures 4 and 6 |
 //! | [`Exchange`] | lines in a ring each way, signal in the line, credits in batches | a plain exchange |
 //! | [`Swap`] | lines in one ring, each overwritten with the answer | the same lines carry both directions |
 //! | [`Stream`] | a megabyte at a time, announced by a register | Figure 9 |
@@ -14,8 +16,10 @@
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
 
+mod pair;
 mod stream;
 
+pub use pair::{LinePair, SlotPair};
 pub use stream::{Exchange, Side, Store, Stream, Swap};
 
 /// Written instead of the next number: the other side shall stop.
@@ -50,6 +54,25 @@ fn lines(layout: &mut Layout, name: &str, count: u64, home: Home, words: Synchro
     layout.add(name, count * LINE_BYTES, 2 * LINE_BYTES, home, words)
 }
 
+/// Makes exchanges, numbered from 1, until `until`, a batch between two looks at the clock.
+#[inline(always)]
+fn in_batches<C: Core>(core: &C, until: Time, mut batch: impl FnMut(Moved), mut exchange: impl FnMut(u64)) -> Moved {
+    let start = core.now();
+    let (mut count, mut last) = (0, start);
+    loop {
+        for _ in 0..BETWEEN_LOOKS {
+            count += 1;
+            exchange(count);
+        }
+        let now = core.now();
+        batch(Moved { count: BETWEEN_LOOKS, span: now.since(last) });
+        if now >= until {
+            return Moved { count, span: now.since(start) };
+        }
+        last = now;
+    }
+}
+
 /// Numbers that go there and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
@@ -73,29 +96,25 @@ impl RoundTrip {
 
     /// Asks until `until`, and then stops [`RoundTrip::answer`]; both words are zero before and after.
     pub fn call<C: Core>(&self, core: &C, until: Time) -> Moved {
-        let start = core.now();
-        let mut count = 0;
-        let end = loop {
-            for _ in 0..BETWEEN_LOOKS {
-                count += 1;
-                // Release, and acquire in the loop: nothing but the numbers themselves changes hands.
-                core.store_release(self.ask, 2 * count - 1);
-                while core.load_acquire(self.answer) != 2 * count {
-                    core.spin();
-                }
+        self.call_in_batches(core, until, |_| ())
+    }
+
+    /// The same, and says how long each batch of round trips took, so that what disturbed one does not spoil all.
+    pub fn call_in_batches<C: Core>(&self, core: &C, until: Time, batch: impl FnMut(Moved)) -> Moved {
+        let moved = in_batches(core, until, batch, |count| {
+            // Release, and acquire in the loop: nothing but the numbers themselves changes hands.
+            core.store_release(self.ask, 2 * count - 1);
+            while core.load_acquire(self.answer) != 2 * count {
+                core.spin();
             }
-            let now = core.now();
-            if now >= until {
-                break now;
-            }
-        };
+        });
         // Release, acquire: as above. The answerer puts back zero, so that the words may be used again.
         core.store_release(self.ask, STOP);
         while core.load_acquire(self.answer) != 0 {
             core.spin();
         }
         core.store_release(self.ask, 0);
-        Moved { count, span: end.since(start) }
+        moved
     }
 
     /// Answers until the caller stops.

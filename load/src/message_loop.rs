@@ -6,6 +6,10 @@ use conic_interface::{cachable_queue, fastforward};
 use crate::Account;
 use crate::account::pattern;
 
+mod line_pair;
+
+pub use line_pair::{LinePairReceiver, LinePairSender, line_pair_ends};
+
 /// The end of a message queue that sends.
 pub trait SendPacket {
     /// The core it runs on.
@@ -238,7 +242,8 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
         let mut count = 0;
         loop {
             if !self.waiting {
-                if count == room as usize {
+                // One that had waited may have gone where there is room for none.
+                if count >= room as usize {
                     return count;
                 }
                 let sequence = self.account.sent;

@@ -2,10 +2,12 @@
 
 use conic_fabric::{Home, Layout, PlayedByCore, Time};
 use conic_interface::burst::NicQueue;
+use conic_interface::pio::nic::NicLines;
+use conic_interface::pio::{Features, Shape};
 use conic_interface::{cachable_queue, fastforward, ring};
 use conic_load::message_loop::{
-    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, message_lines,
-    slots_of,
+    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, line_pair_ends,
+    message_lines, slots_of,
 };
 use conic_load::{ClosedLoop, Workload};
 use conic_native::{Memory, NativeCore, Pages, clock};
@@ -68,6 +70,46 @@ fn packets_of_every_size_come_back_over_fastforward_queues() {
         );
         assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "packets of {size} bytes");
     }
+}
+
+#[test]
+fn packets_of_every_size_come_back_over_line_pairs() {
+    for size in SIZES {
+        let mut layout = Layout::new();
+        let shape = Shape::frames(u64::from(size).next_multiple_of(8));
+        let lines = NicLines::place(&shape, &mut layout, Home::Nic).expect("a NIC");
+        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let core = || NativeCore::new(&memory);
+        let (sender, receiver) = line_pair_ends(&lines, [core(), core()], Features::PLAYED, size);
+        let mut application = MessageLoop::new(sender, receiver, size, 20, 5);
+        let mut nic = lines.played([core(), core()]);
+        for _ in 0..2000 {
+            application.step();
+            nic.turn_around();
+        }
+        let account = application.account();
+        assert!(account.received() > 1000, "{} packets of {size} bytes", account.received());
+        assert_eq!((account.lost(), account.corrupt()), (0, 0), "packets of {size} bytes");
+        assert_eq!((nic.refused(), nic.dropped()), (0, 0));
+    }
+}
+
+#[test]
+fn a_packet_that_waits_for_room_is_the_last_that_a_drain_sends() {
+    let shape = Shape::frames(64);
+    let mut layout = Layout::new();
+    let lines = NicLines::place(&shape, &mut layout, Home::Nic).expect("a NIC");
+    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let core = || NativeCore::new(&memory);
+    let (sender, receiver) = line_pair_ends(&lines, [core(), core()], Features::PLAYED, 64);
+    let mut application = MessageLoop::new(sender, receiver, 64, 20, 5);
+    let mut nic = lines.played([core(), core()]);
+    // The first is on its way, the second is written and does not fit.
+    application.step();
+    let mut frame = [0; 64];
+    assert!(nic.take_frame(&mut frame).is_some());
+    application.drain(Time::ZERO);
+    assert_eq!(application.account().lost(), 2, "the two that were written, and none that a drain added");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The limit kernels end, move what they say, and can be run again where they say so.
 
-use conic_fabric::{Layout, Time};
-use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap};
+use conic_fabric::{Home, Layout, Time};
+use conic_load::limits::{Exchange, LineAndFlag, LinePair, Moved, RoundTrip, Side, SlotPair, Store, Stream, Swap};
 use conic_native::{Memory, NativeCore, Pages, clock};
 
 /// Runs both sides in fresh regions, longer each time, until the host's has moved something: on a machine with few cores
@@ -46,6 +46,16 @@ fn a_line_and_its_flag_go_there_and_back() {
     let mut layout = Layout::new();
     let kernel = LineAndFlag::new(&mut layout);
     both(&layout, |core| kernel.answer(core), |core, until| kernel.call(core, until));
+}
+
+#[test]
+fn payloads_are_exchanged_through_a_line_pair_and_through_slots() {
+    let mut layout = Layout::new();
+    let pair = LinePair::new(&mut layout, Home::Nic);
+    both(&layout, |core| pair.answer(core), |core, until| pair.call(core, until, |_| ()));
+    let mut layout = Layout::new();
+    let slots = SlotPair::new(&mut layout);
+    both(&layout, |core| slots.answer(core), |core, until| slots.call(core, until, |_| ()));
 }
 
 #[test]

@@ -13,10 +13,10 @@ use super::failure::Failure;
 
 mod interfaces;
 
-use interfaces::{CachableQueues, CcNic, FastForwardQueues, Link, Ring, Traffic, Turn};
+use interfaces::{CachableQueues, CcNic, FastForwardQueues, LinePairs, Link, Ring, Traffic, Turn};
 
-/// How long an application waits at the end for what is still in flight.
-const DRAIN: Time = Time::from_nanoseconds(200_000_000);
+/// How long an application waits at the end for what is still in flight: many turns of a busy machine.
+const DRAIN: Time = Time::from_nanoseconds(2_000_000_000);
 
 /// Rounds between two looks at the clock, or at the flag that stops them.
 const BETWEEN_LOOKS: usize = 64;
@@ -32,6 +32,8 @@ pub enum Interface {
     CachableQueue,
     /// FastForward, a pair of queues of one line a slot; packets go by value
     Fastforward,
+    /// Coherent programmed I/O, a NIC of two line pairs with overflow lines; packets go by value, one a direction at a time
+    Pio,
 }
 
 impl Interface {
@@ -42,6 +44,7 @@ impl Interface {
             Interface::Ring => "ring",
             Interface::CachableQueue => "cachable-queue",
             Interface::Fastforward => "fastforward",
+            Interface::Pio => "pio",
         }
     }
 }
@@ -114,6 +117,7 @@ pub fn run(arena: &Arena, setup: &Setup, span: Span) -> Result<Outcome, Failure>
         Interface::Ring => run_link(arena, setup, span, Ring::new(setup)?),
         Interface::CachableQueue => run_link(arena, setup, span, CachableQueues::new(setup)?),
         Interface::Fastforward => run_link(arena, setup, span, FastForwardQueues::new(setup)?),
+        Interface::Pio => run_link(arena, setup, span, LinePairs::new(setup)?),
     }
 }
 

@@ -243,13 +243,13 @@ pub fn place_report(
         Some(Spread::of(&values)?.rounded(digits))
     };
     let median = |outcome: &Outcome| outcome.latency.quantile(0.5).picoseconds() as f64 / 1e3;
-    let mpps = spread(&|_, outcome| outcome.rate / 1e6, 3)?;
+    let mpps = spread(&|_, outcome| outcome.rate / 1e6, 6)?;
     Some(PlacementReport {
         placement: place.label,
         one_line_round_trip_ns: place.round_trip.rounded(1),
         slices: beside.len(),
         mpps,
-        gbps: rounded(mpps.median * f64::from(packet_size) * 8.0 / 1e3, 3),
+        gbps: rounded(mpps.median * f64::from(packet_size) * 8.0 / 1e3, 6),
         latency_ns: LatencyReport::of(&all),
         p50_ns: spread(&|_, outcome| median(outcome), 1)?,
         p50_in_round_trips: spread(&|trip, outcome| median(outcome) / trip, 2)?,

@@ -10,6 +10,7 @@ pub mod limits;
 pub mod link;
 mod loopback;
 mod peers;
+mod pio;
 pub mod placement;
 pub mod progress;
 pub mod rounds;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback --window 1      the unloaded latency of CC-NIC
   conic bench loopback --sweep         its throughput-latency curve
   conic bench peers                    against DPDK's memif, vhost-user and ring
+  conic bench pio                      a line pair's exchange beside one line's round trip
   conic bench sim                      how fast the simulator is
 
 Two threads are pinned to two cores and never idle. Everything is measured in short slices between probes of what one
@@ -48,6 +50,7 @@ enum Command {
     Limits(limits::Arguments),
     Ablations(ablations::Arguments),
     Peers(peers::Arguments),
+    Pio(pio::Arguments),
     #[command(name = "sim")]
     Simulator(simulator::Arguments),
 }
@@ -59,6 +62,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Loopback(arguments)) => (loopback::main(arguments), arguments.common.json),
         Some(Command::Ablations(arguments)) => (ablations::main(arguments), arguments.common.json),
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
+        Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),
         Some(Command::Simulator(arguments)) => (simulator::main(arguments), arguments.json),
         Some(Command::Limits(arguments)) => (limits::main(arguments), arguments.common.json),
     };

@@ -49,6 +49,7 @@ pub mod cache;
 #[cfg(test)]
 mod explore;
 pub mod home;
+pub mod homed;
 
 /// The number of writes that a copy of a line has seen: what stands for its data, so that every access can be checked.
 pub type Version = u32;

@@ -5,10 +5,12 @@ use std::marker::PhantomData;
 use conic_fabric::{Home, Layout, PlayedByCore, Time};
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::ccnic::{Geometry, Host, Map, Nic, Policy, Wire, prepare};
+use conic_interface::pio::nic::NicLines;
+use conic_interface::pio::{Features, Shape};
 use conic_interface::{cachable_queue, fastforward, ring};
 use conic_load::message_loop::{
     CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, ReceivePacket,
-    SendPacket, message_lines, slots_of,
+    SendPacket, line_pair_ends, message_lines, slots_of,
 };
 use conic_load::{Account, ClosedLoop, Workload};
 use conic_native::NativeCore;
@@ -251,5 +253,37 @@ impl Link for FastForwardQueues {
         let ((there, back), size) = (self.pairs[queue], self.workload.packet_size);
         let receiver = FastForwardReceiver::new(there.receiver(core), size);
         Echo::new(FastForwardSender::new(back.sender(core)), receiver, size)
+    }
+}
+
+/// A NIC of two line pairs with overflow lines.
+pub struct LinePairs {
+    layout: Layout,
+    pairs: Vec<NicLines>,
+    workload: Workload,
+}
+
+impl LinePairs {
+    /// Lines for frames of the workload's size.
+    pub fn new(setup: &Setup) -> Result<LinePairs, Failure> {
+        let shape = Shape::frames(u64::from(setup.workload.packet_size).next_multiple_of(8));
+        let mut layout = Layout::new();
+        let mut pair = |_| NicLines::place(&shape, &mut layout, Home::Nic);
+        let pairs = (0..setup.queues).map(&mut pair).collect::<Result<_, _>>().map_err(cannot_be)?;
+        Ok(LinePairs { layout, pairs, workload: setup.workload })
+    }
+}
+
+impl Link for LinePairs {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+    fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory> {
+        let Workload { packet_size, window, transmit_burst, .. } = self.workload;
+        let (sender, receiver) = line_pair_ends(&self.pairs[queue], [core, core], Features::PLAYED, packet_size);
+        MessageLoop::new(sender, receiver, packet_size, window, transmit_burst)
+    }
+    fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
+        Packets(self.pairs[queue].played([core, core]))
     }
 }

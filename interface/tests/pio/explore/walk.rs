@@ -1,0 +1,51 @@
+//! Random runs of machines that are too large to be explored: any step that may happen, drawn evenly.
+
+use super::mutation::Mutation;
+use super::search::check;
+use super::state::{Setting, State};
+use super::step::{Change, Step, steps};
+
+/// One draw of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// What a run counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    pub steps: u64,
+    pub evictions: u64,
+    pub time_outs: u64,
+}
+
+/// Runs until so many exchanges are complete; each must carry its own request and response.
+pub fn walk(setting: &Setting, seed: u64, exchanges: u64) -> Result<Walked, String> {
+    let mut state = State::new(setting);
+    let (mut random, mut walked, mut possible, mut complete) = (seed, Walked::default(), Vec::new(), 0);
+    while complete < exchanges {
+        possible.clear();
+        steps(setting, Mutation::None, &state, &mut possible);
+        let step = match possible.len() as u64 {
+            0 => return Err(format!("deadlock after {walked:?}\n{state:#?}")),
+            count => possible[(draw(&mut random) % count) as usize],
+        };
+        // Evictions and time-outs are rarer than what they disturb, or nothing would ever come to pass.
+        if matches!(step, Step::Evict(_) | Step::Expire(_)) && !draw(&mut random).is_multiple_of(8) {
+            continue;
+        }
+        walked.steps += 1;
+        walked.evictions += u64::from(matches!(step, Step::Evict(_)));
+        walked.time_outs += u64::from(matches!(step, Step::Expire(_)));
+        let mut change = Change { setting, mutation: Mutation::None, state: &mut state, complete: false };
+        let taken = change.take(step);
+        complete += u64::from(change.complete);
+        let seeded = |why| format!("seed {seed}, {walked:?}, {step:?}: {why}");
+        taken.and_then(|()| check(setting, &state)).map_err(seeded)?;
+        state.tidy();
+    }
+    Ok(walked)
+}
