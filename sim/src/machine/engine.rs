@@ -13,7 +13,6 @@ use crate::parameters::{CacheParameters, CoreParameters, EngineParameters, Param
 use crate::protocol::Copy;
 
 use super::access::Step;
-use super::agent::Agent;
 use super::tags::MOST_WAYS;
 use super::{Event, Machine, Wait as W};
 
