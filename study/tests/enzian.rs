@@ -131,13 +131,16 @@ fn random_runs_lose_repeat_and_change_nothing() {
         let payload = [0, 1, 120, 121, 500, 1016, 4000, 7][seed as usize % 8];
         // Sometimes the function takes about as long as the device waits before it says "try again".
         let service = Time::from_nanoseconds([0, 2_000][seed as usize / 8 % 2]);
-        let behaviour =
-            Behaviour { exclusive: seed % 3 != 0, patience: Time::from_nanoseconds(3_000), ..Behaviour::default() };
+        let behaviour = Behaviour {
+            exclusive: !seed.is_multiple_of(3),
+            patience: Time::from_nanoseconds(3_000),
+            ..Behaviour::default()
+        };
         let question = Calls {
             payload,
             behaviour,
             service,
-            prefetch: seed % 2 == 0,
+            prefetch: seed.is_multiple_of(2),
             calls: (0, 500),
             disturbances: rough(seed),
             ..one_line()
@@ -153,8 +156,8 @@ fn frames(bytes: usize, seed: u64) -> Frames {
     Frames {
         machine: machine(),
         bytes,
-        prefetch: seed % 2 == 0,
-        exclusive: seed % 3 == 0,
+        prefetch: seed.is_multiple_of(2),
+        exclusive: seed.is_multiple_of(3),
         frames: (0, 300),
         disturbances: rough(seed),
     }

@@ -10,7 +10,8 @@ use super::parameters::EciParameters;
 use super::placement;
 use super::units::Units;
 use crate::engine::{EventQueue, Key};
-use crate::link::{Direction, LinkCounters, mix};
+use crate::link::{Direction, mix};
+use crate::probe::counters::LinkCounters;
 use crate::protocol::homed::{Cached, Entry, ToCache, ToHome};
 use crate::simulation::Failure;
 

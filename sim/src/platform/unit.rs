@@ -72,6 +72,7 @@ pub(super) const COUNTED: &[&str] = &[
     "cores",
     "lines",
     "loads",
+    "instructions",
     "stores",
     "buffers",
     "ways",
@@ -81,6 +82,7 @@ pub(super) const COUNTED: &[&str] = &[
     "lanes",
     "flits",
     "slots",
+    "slices",
     "requests",
     "reads",
     "writes",
@@ -89,6 +91,7 @@ pub(super) const COUNTED: &[&str] = &[
     "words",
     "slices",
     "units",
+    "engines",
 ];
 
 /// Units with a dimension or a factor of their own. A transfer (GT/s) is one bit on one lane.
