@@ -127,7 +127,7 @@ fn rough(seed: u64) -> Disturbances {
 #[test]
 fn random_runs_lose_repeat_and_change_nothing() {
     let mut evictions = 0;
-    for seed in 0..64 {
+    for seed in 0..64_u64 {
         let payload = [0, 1, 120, 121, 500, 1016, 4000, 7][seed as usize % 8];
         // Sometimes the function takes about as long as the device waits before it says "try again".
         let service = Time::from_nanoseconds([0, 2_000][seed as usize / 8 % 2]);
@@ -165,7 +165,7 @@ fn frames(bytes: usize, seed: u64) -> Frames {
 
 #[test]
 fn random_frames_arrive_once_in_order_and_whole() {
-    for seed in 0..48 {
+    for seed in 0..48_u64 {
         let bytes = [64, 65, 200, 1536, 9, 3000][seed as usize % 6];
         let question = frames(bytes, seed);
         let sent = transmit(&question).unwrap_or_else(|failure| panic!("transmit, seed {seed}: {failure}"));
