@@ -22,13 +22,16 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "interface", rooms: &["fabric"], outside: false },
     Arrow { room: "port", rooms: &["fabric"], outside: true },
     Arrow { room: "load", rooms: &["fabric", "interface"], outside: true },
+    Arrow { room: "dataflow", rooms: &["fabric", "interface", "load"], outside: true },
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
     Arrow { room: "study", rooms: &["fabric", "interface", "load", "chart", "sim"], outside: true },
     Arrow {
         room: "conic",
-        rooms: &["fabric", "native", "check", "interface", "port", "load", "nicd", "chart", "sim", "study"],
+        rooms: &[
+            "fabric", "native", "check", "interface", "port", "load", "dataflow", "nicd", "chart", "sim", "study",
+        ],
         outside: true,
     },
     Arrow { room: "tidy", rooms: &[], outside: true },
