@@ -161,7 +161,10 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
             return Ok(true);
         }
         for (flow, statements) in response.flows().zip(&mut self.statements) {
-            statements.push((time, flow));
+            // What consumed nothing says nothing, and Timely would not call its stand-in to say it.
+            if flow.consumed > 0 {
+                statements.push((time, flow));
+            }
         }
         if !response.payload().is_empty() {
             if self.results.last().is_none_or(|(last, _)| *last != time) {
@@ -172,11 +175,6 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
             }
         }
         Ok(true)
-    }
-
-    /// Whether there is something to state for any operator.
-    pub fn has_statements(&self) -> bool {
-        self.statements.iter().any(|statements| !statements.is_empty())
     }
 
     /// What is to be stated for an operator.

@@ -36,7 +36,10 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Small { capacity, needed } => {
-                write!(f, "an element needs {needed} bytes of an exchange, and the device's holds {capacity}: give it more lines")
+                write!(
+                    f,
+                    "an element needs {needed} bytes of an exchange, and the device's holds {capacity}: give it more lines"
+                )
             }
             Fault::None => f.write_str("operators were placed on a device, and no device was given"),
             Fault::Operators(count) => write!(f, "{count} operators are more than a request can name; collapse them"),

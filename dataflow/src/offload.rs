@@ -13,7 +13,6 @@ use timely::dataflow::operators::generic::builder_raw::OperatorBuilder;
 use timely::progress::Timestamp;
 use timely::progress::frontier::MutableAntichain;
 use timely::progress::operate::{FrontierInterest, SharedProgress};
-use timely::scheduling::Activator;
 
 use crate::channel::Channel;
 use crate::device::{Device, Fault};
@@ -82,13 +81,15 @@ pub fn offload_with<'scope, A: Element, D: Element, V: Device>(
     };
     let mut channel = Channel::<A, D, V>::new(program, operators, devices)?;
     channel.planted = planted;
-    let group = Group { channel: Rc::new(RefCell::new(channel)), calls: how.calls, others: Rc::default() };
-    let (take, give): (Take<A, D, V, A>, Give<A, D, V, D>) = (Channel::take, |channel, sink| {
+    let group = Group { channel: Rc::new(RefCell::new(channel)), calls: how.calls };
+    let take: Take<A, D, V, A> = Channel::take;
+    let give: Give<A, D, V, D> = |channel, sink| {
         for (time, mut results) in channel.results() {
             Message::push_at(&mut results, time, sink);
         }
-    });
-    let (no_take, no_give): (Take<A, D, V, ()>, Give<A, D, V, ()>) = (|_, _, _| (), |_, _| ());
+    };
+    let no_take: Take<A, D, V, ()> = |_, _, _| ();
+    let no_give: Give<A, D, V, ()> = |_, _| ();
     let name = |index| format!("device: {}", program.name(index));
     if operators == 1 {
         let name = format!("device: {} operators", program.operators());
@@ -115,8 +116,6 @@ type Give<A, D, V, O> = fn(&mut Channel<A, D, V>, &mut Sink<O>);
 struct Group<A, D, V> {
     channel: Rc<RefCell<Channel<A, D, V>>>,
     calls: Calls,
-    /// All but the first.
-    others: Rc<RefCell<Vec<Activator>>>,
 }
 
 /// One operator's view of its input's frontier, and whether it has begun.
@@ -154,14 +153,13 @@ impl<A: Element, D: Element, V: Device> Group<A, D, V> {
         let mut builder = OperatorBuilder::new(name.to_owned(), scope);
         let mut source = builder.new_input(stream, Pipeline);
         let (tee, output) = builder.new_output::<Vec<O>>();
-        // It is called when there is something to do; of progress the device hears with the next batch.
+        // Timely calls it when records are sent to it, those that a stand-in before it only says were produced among them; of
+        // progress the device hears with the next batch.
         builder.set_notify_for(0, FrontierInterest::Never);
-        let (shared, calls, others) = (Rc::clone(&self.channel), self.calls, Rc::clone(&self.others));
+        let (shared, calls) = (Rc::clone(&self.channel), self.calls);
         let planted = shared.borrow().planted;
-        let address = builder.operator_info().address;
-        if index > 0 {
-            others.borrow_mut().push(scope.activator_for(address));
-        } else if calls == Calls::Deferred && !planted.is(Mistake::NoWaking) {
+        if index == 0 && calls == Calls::Deferred && !planted.is(Mistake::NoWaking) {
+            let address = builder.operator_info().address;
             for device in shared.borrow_mut().devices() {
                 device.wake_by(scope.worker().sync_activator_for(address.to_vec()));
             }
@@ -181,14 +179,9 @@ impl<A: Element, D: Element, V: Device> Group<A, D, V> {
             }
             if index == 0 {
                 or_panic(channel.pump(calls));
-                if channel.has_statements() && !planted.is(Mistake::NoTelling) {
-                    others.borrow().iter().for_each(Activator::activate);
-                }
             }
             give(channel, &mut sink);
-            if !planted.is(Mistake::NoFlush) {
-                sink.done();
-            }
+            sink.done();
             let pushed = &mut *sink.produced().borrow_mut();
             let stated = state(progress, channel.statements(index), planted);
             // The device's count stands; what was pushed is the same.

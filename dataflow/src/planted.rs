@@ -7,8 +7,6 @@ pub enum Mistake {
     KeepsCapability,
     /// Nobody wakes the operator when the device is done.
     NoWaking,
-    /// The other stand-ins are not told that there is something to state.
-    NoTelling,
     /// Records are consumed when they are taken, with nothing held in their place.
     ConsumesEarly,
     /// A message is counted as one record.
@@ -21,8 +19,6 @@ pub enum Mistake {
     TakesOldest,
     /// The last part of a batch that was split is lost.
     LosesRest,
-    /// What is pushed is not flushed.
-    NoFlush,
     /// The device is not told that nothing more comes.
     NoClosing,
     /// The device is told more progress than there is.

@@ -194,7 +194,8 @@ impl<'a> Response<'a> {
             return Err(malformed(Reason::Time));
         }
         let elements = first >> 16;
-        let length = (elements as usize).checked_mul(element_bytes).and_then(|more| more.checked_add(prefix(operators)));
+        let length =
+            (elements as usize).checked_mul(element_bytes).and_then(|more| more.checked_add(prefix(operators)));
         if length != Some(bytes.len()) {
             return Err(malformed(Reason::Length));
         }
