@@ -12,6 +12,7 @@
 //! | `channel.rs` | what crosses and what waits to, split and put together again |
 //! | `offload.rs` | the Timely operators that stand for the device's part |
 //! | `graph.rs` | graphs whose operators have places; channels are inserted where the place changes |
+//! | `running.rs` | a graph on one worker, stepped by hand |
 //! | `software.rs` | the same operators on the CPU, one by one and fused |
 //!
 //! # Progress
@@ -39,6 +40,7 @@ mod offload;
 mod operator;
 mod planted;
 mod program;
+mod running;
 mod software;
 #[cfg(test)]
 mod tests;
@@ -50,4 +52,7 @@ pub use graph::{OnCpu, OnDevice, Place, placed};
 pub use offload::{Calls, Detail, Offload, offload};
 pub use operator::{Bloom, Drops, Element, Operator, trivial_filters};
 pub use program::{Chain, Executor, Program};
+pub use running::Running;
 pub use software::{fused, software};
+pub use timely::dataflow::Stream;
+pub use timely::scheduling::SyncActivator;

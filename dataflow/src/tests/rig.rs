@@ -2,20 +2,17 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::rc::Rc;
 
 use conic_load::invocation::Answer;
-use timely::WorkerConfig;
-use timely::communication::Allocator;
-use timely::communication::allocator::thread::Thread;
-use timely::dataflow::operators::{Input, Inspect, Probe};
-use timely::dataflow::{ProbeHandle, Stream};
+use timely::dataflow::Stream;
 use timely::scheduling::SyncActivator;
-use timely::worker::Worker;
 
 use crate::device::{Device, Fault};
 use crate::operator::Element;
 use crate::program::{Executor, Program};
+use crate::running::Running;
 
 /// Steps in which a graph that has something to do must have done something.
 const STEPS: usize = 60;
@@ -95,11 +92,9 @@ impl Device for Held {
     }
 }
 
-/// A running graph.
+/// A running graph, and what came out of it.
 pub struct Rig<A: Element, D> {
-    worker: Worker,
-    input: Option<timely::dataflow::InputHandleVec<u64, A>>,
-    probe: ProbeHandle<u64>,
+    graph: Running<A>,
     results: Rc<RefCell<BTreeMap<u64, Vec<D>>>>,
     desk: Shared,
 }
@@ -110,44 +105,32 @@ impl<A: Element, D: Element> Rig<A, D> {
         desk: &Shared,
         build: impl for<'scope> FnOnce(Stream<'scope, u64, Vec<A>>) -> Stream<'scope, u64, Vec<D>>,
     ) -> Rig<A, D> {
-        let mut worker = Worker::new(WorkerConfig::default(), Allocator::Thread(Thread::default()), None);
         let results: Rc<RefCell<BTreeMap<u64, Vec<D>>>> = Rc::default();
         let into = Rc::clone(&results);
-        let (input, probe) = worker.dataflow::<u64, _, _>(|scope| {
-            let (input, stream) = scope.new_input::<Vec<A>>();
-            let output = build(stream).inspect_batch(move |time, batch| {
-                assert!(!batch.is_empty(), "an empty message at {time}");
-                into.borrow_mut().entry(*time).or_default().extend(batch);
-            });
-            (input, output.probe().0)
-        });
-        Rig { worker, input: Some(input), probe, results, desk: Rc::clone(desk) }
+        let came = move |time, batch: &[D]| {
+            assert!(!batch.is_empty(), "an empty message at {time}");
+            into.borrow_mut().entry(time).or_default().extend_from_slice(batch);
+        };
+        let Ok(graph) = Running::new::<D, Infallible>(|stream| Ok(build(stream)), came);
+        Rig { graph, results, desk: Rc::clone(desk) }
     }
 
     /// Sends a batch at a time that is not before the last.
     pub fn send(&mut self, time: u64, mut batch: Vec<A>) {
-        let input = self.input.as_mut().expect("the input is open");
-        input.advance_to(time);
-        input.send_batch(&mut batch);
-        input.flush();
+        self.graph.send(time, &mut batch);
     }
 
     /// Says that all times before one are complete.
     pub fn advance_to(&mut self, time: u64) {
-        self.input.as_mut().expect("the input is open").advance_to(time);
-    }
-
-    /// Says that nothing more comes.
-    pub fn close(&mut self) {
-        self.input = None;
+        self.graph.advance_to(time);
     }
 
     /// Steps until nothing happens any more; an error if the frontier passes what a device holds.
     pub fn step(&mut self) -> Result<(), String> {
         for _ in 0..STEPS {
-            self.worker.step();
+            self.graph.step();
             let desk = self.desk.borrow();
-            if let Some(time) = desk.held.values().find(|time| !self.probe.less_equal(time)) {
+            if let Some(time) = desk.held.values().find(|time| !self.graph.may_come(**time)) {
                 return Err(format!("the frontier passed {time}, which a device holds"));
             }
         }
@@ -168,7 +151,7 @@ impl<A: Element, D: Element> Rig<A, D> {
 
     /// Whether a time may still come out of the graph.
     pub fn may_come(&self, time: u64) -> bool {
-        self.probe.less_equal(&time)
+        self.graph.may_come(time)
     }
 
     /// Whether something of a time came out.
@@ -179,14 +162,14 @@ impl<A: Element, D: Element> Rig<A, D> {
     /// Steps until a time is complete, as it must be some day; calls `wait` between.
     pub fn wait_until(&mut self, time: u64, wait: impl Fn()) {
         while self.may_come(time) {
-            self.worker.step();
+            self.graph.step();
             wait();
         }
     }
 
     /// Closes the input and lets everything end: what came out, each time's sorted by `key`. An error if the graph does not end.
     pub fn end<K: Ord>(mut self, picks: &[usize], key: impl Fn(&D) -> K) -> Result<BTreeMap<u64, Vec<D>>, String> {
-        self.close();
+        self.graph.close();
         let mut picks = picks.iter().copied().cycle();
         loop {
             self.step()?;
@@ -194,7 +177,7 @@ impl<A: Element, D: Element> Rig<A, D> {
                 break;
             }
         }
-        if self.worker.has_dataflows() {
+        if !self.graph.has_ended() {
             return Err("the graph does not end".to_owned());
         }
         let mut results = self.results.borrow().clone();
