@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use conic_sim::platform::{Platform, Source};
-use conic_study::simulated::{Simulator, loopback};
+use conic_study::simulated::{Simulator, loopback, observed_loopback};
 use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout};
 use serde::Serialize;
 
@@ -14,9 +14,13 @@ use crate::bench::failure::Failure;
 use crate::bench::placement::rounded;
 
 pub mod question;
+mod queues;
 mod sweep;
+mod switches;
 
 use question::{Choice, Question};
+use queues::Looking;
+use switches::{SwitchArguments, SwitchReport};
 
 /// Packets through an interface and back on a modelled machine: rate, latency, traffic
 ///
@@ -52,9 +56,14 @@ pub struct Arguments {
     /// Where --sweep's chart goes
     #[arg(long, value_name = "FILE", default_value = "out/sim.svg", requires = "sweep")]
     svg: PathBuf,
+    /// Show how full each of the machine's queues was while it was measured; --json also gets each agent's counters
+    #[arg(long, conflicts_with = "sweep")]
+    queues: bool,
     /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    switches: SwitchArguments,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -64,7 +73,11 @@ const EXAMPLES: &str = "Examples:
   conic sim --set interconnect.crossing=100ns            what if the NIC were further away?
   conic sim --rate 5                                     latency at half of what one thread can
   conic sim --features paper,no-shared-pool --sweep      the curve of an ablation
+  conic sim --platform icx --threads 16 --queues         where packets wait, and for how long
   conic sim --packet-size 1500 --json                    for a program
+  conic sim --queue-pairs 256 --attention snoops --window 1   a NIC core with many idle queues (without snoops it polls)
+  conic sim --forward header --packet-size 4096          payloads that stay in the NIC's cache
+  conic sim --copy --engine both --packet-size 9600      copies by engines instead of cores
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
@@ -133,6 +146,9 @@ struct Asked {
     queues: usize,
     same_socket: bool,
     prefetch: String,
+    /// What goes beyond the paper; none if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond: Option<SwitchReport>,
     seed: u64,
     /// Packets a second that each thread is offered; none in a closed loop.
     offered_mpps: Option<f64>,
@@ -147,6 +163,9 @@ struct Report {
     #[serde(flatten)]
     figures: Figures,
     one_line_round_trip_ns: Option<f64>,
+    /// Queues and counters, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probes: Option<queues::Seen>,
 }
 
 /// Runs the command.
@@ -161,9 +180,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.sweep {
         return sweep::main(arguments, &question, asked);
     }
-    let outcome = loopback(&question).map_err(Failure::failed)?;
-    let figures = Figures::of(&outcome);
-    let report = Report { asked, window: question.window, one_line_round_trip_ns: one_line(&question)?, figures };
+    let mut looking = Looking::default();
+    let outcome = match arguments.queues {
+        true => observed_loopback(&question, &mut looking),
+        false => loopback(&question),
+    };
+    let outcome = outcome.map_err(Failure::failed)?;
+    let (figures, probes) = (Figures::of(&outcome), looking.seen());
+    let one_line_round_trip_ns = one_line(&question)?;
+    let report = Report { asked, window: question.window, one_line_round_trip_ns, figures, probes };
     if arguments.json {
         println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
     } else {
@@ -215,6 +240,7 @@ impl Arguments {
             offered: self.rate.map(|mpps| mpps * 1e6),
             prefetching: question.prefetching(),
             packets: self.packets_of(self.window),
+            switches: self.switches.switches(),
             seed: question.seed,
         })
     }
@@ -239,6 +265,7 @@ impl Arguments {
             queues: self.threads,
             same_socket: options.same_socket,
             prefetch: format!("{:?}", options.prefetch).to_lowercase(),
+            beyond: self.switches.report(),
             seed: options.seed,
             offered_mpps: self.rate,
             platform: PlatformReport {
@@ -292,6 +319,9 @@ fn print_asked(asked: &Asked, window: &str) {
     }
     let place = if asked.same_socket { "; the NIC on cores of the host's socket" } else { "" };
     println!("  {}: {}{place}", platform.name, platform.description);
+    if let Some(beyond) = &asked.beyond {
+        println!("  {}", beyond.text());
+    }
     for replaced in &platform.overrides {
         println!("  with {replaced}");
     }
@@ -327,6 +357,9 @@ fn print(report: &Report) {
         wrong => println!("  loss     {} lost or corrupt", count(wrong)),
     }
     print_guesses(&asked.platform);
+    if let Some(seen) = &report.probes {
+        queues::print(seen, figures.packets);
+    }
 }
 
 /// What the figures rest on.

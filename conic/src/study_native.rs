@@ -106,7 +106,13 @@ fn subjects(quick: bool) -> Result<Vec<Subject>, Failure> {
         };
         for &packet_size in sizes {
             for &window in windows {
-                let workload = Workload { packet_size, window, transmit_burst: 32, receive_burst: 32 };
+                let workload = Workload {
+                    packet_size,
+                    window,
+                    transmit_burst: 32,
+                    receive_burst: 32,
+                    fetch_ahead: features.fetch_ahead,
+                };
                 all.push(Subject { interface, variant, features, workload });
             }
         }

@@ -12,7 +12,7 @@ use conic_sim::probe::perfetto;
 use conic_sim::probe::{Cause, MessageRecord, Recording, SpanRecord};
 use conic_study::sequence;
 use conic_study::simulated::{Observer, ROUND_TRIP, observed_loopback};
-use conic_study::workload::Loopback;
+use conic_study::workload::{Loopback, Switches};
 use serde::Serialize;
 
 use crate::bench::common::nanoseconds;
@@ -58,7 +58,7 @@ Examples:
 const TRIPS: i64 = 33;
 
 /// Records of a run, at most: a round trip has some hundred.
-const LIMIT: usize = 4_000_000;
+const LIMIT: usize = 8_000_000;
 
 /// Packets before the loop is steady: the rings have gone round several times.
 const WARM: u64 = 8_192;
@@ -100,6 +100,7 @@ impl Arguments {
             offered: None,
             prefetching: question.prefetching(),
             packets: (WARM, u64::from(burst) * TRIPS as u64),
+            switches: Switches::default(),
             seed: question.seed,
         })
     }

@@ -57,6 +57,32 @@ fn sim_answers_as_loopback_does() {
 }
 
 #[test]
+fn queues_are_shown_of_every_part_of_the_machine_and_littles_law_holds_for_each() {
+    for (arguments, kind, of) in [
+        ("--platform icx --threads 2", "request credits", "host to NIC"),
+        ("--platform icx-cx6 --interface pcie", "read tags", "PCIe link"),
+    ] {
+        let arguments = format!("sim {arguments} --packets 400 --window 16 --json");
+        let (plain, report) = (json(&arguments, 0), json(&format!("{arguments} --queues"), 0));
+        assert!(plain["probes"].is_null());
+        assert_eq!([&plain["mpps"], &plain["latency_ns"]], [&report["mpps"], &report["latency_ns"]]);
+        let queues = report["probes"]["queues"].as_array().expect("a list of queues");
+        assert!(queues.iter().all(|queue| queue["littles_law_holds"] == true), "{arguments}");
+        let named = |kind: &str, of: &str| queues.iter().find(|queue| queue["queue"] == kind && queue["of"] == of);
+        for queue in [named(kind, of), named("line fill buffers", "host core 0")] {
+            let queue = queue.unwrap_or_else(|| panic!("{arguments} shows {kind} of {of}"));
+            is_positive(&queue["mean_occupancy"], "mean_occupancy");
+            is_positive(&queue["arrivals"], "arrivals");
+            is_positive(&queue["mean_time_ns"], "mean_time_ns");
+            assert!(queue["most"].as_u64() <= queue["limit"].as_u64(), "{queue}");
+        }
+        let agents = report["probes"]["counters"]["agents"].as_array().expect("a list of agents");
+        assert_eq!(agents[0]["name"], "host core 0");
+        is_positive(&agents[0]["loads"], "loads");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_figures_and_an_override_others() {
     let ask = |more: &str| json(&format!("sim --packets 400 --window 8 --json {more}"), 0);
     let (first, second, far) = (ask(""), ask(""), ask("--set interconnect.crossing=100ns"));
@@ -94,6 +120,35 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
         let error = json(&format!("{arguments} --json"), 1)["error"].to_string();
         assert!(error.contains(says), "{arguments}: {error}");
     }
+}
+
+#[test]
+fn a_trace_over_pcie_follows_a_doorbell_and_a_read_over_every_hop() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = folder.path().display();
+    // A packet of 512 bytes is read at once and answered by two completions.
+    let report = json(&format!("trace --platform icx-cx6 --interface pcie --packet-size 512 -o {at} --json"), 0);
+    let messages = report["messages"].as_array().expect("a list of messages");
+    let is =
+        |message: &Value, hop: [&str; 3]| ["name", "from", "to"].iter().zip(hop).all(|(key, is)| message[*key] == is);
+    for (hop, cause) in [
+        (["RegisterWrite", "root port", "NIC"], ["RegisterWrite", "host core 0", "root port"]),
+        (["ReadCurrent", "root port", "host home"], ["MemoryReadTlp", "NIC", "root port"]),
+        (["CompletionTlp", "root port", "NIC"], ["LineData", "host home", "root port"]),
+        (["WriteCache", "root port", "host home"], ["MemoryWriteTlp", "NIC", "root port"]),
+    ] {
+        let found: Vec<&Value> = messages.iter().filter(|message| is(message, hop)).collect();
+        assert!(!found.is_empty(), "{hop:?} is not in the trace");
+        for message in found {
+            let place = message["cause"].as_u64().unwrap_or_else(|| panic!("{message} has no cause")) as usize;
+            assert!(is(&messages[place], cause), "{message} is caused by {}", messages[place]);
+        }
+    }
+    let number = |name: &str| messages.iter().filter(|message| message["name"] == name).count();
+    // 8 lines of payload and one of descriptors; read requests of up to 512 bytes, completions of up to 256.
+    assert_eq!((number("LineData"), number("MemoryReadTlp"), number("CompletionTlp")), (9, 2, 3));
+    let diagram = std::fs::read_to_string(folder.path().join("packet.svg")).expect("the diagram");
+    assert!(diagram.contains("LineData") && diagram.contains("root port"));
 }
 
 #[test]
@@ -142,4 +197,40 @@ fn this_machine_is_measured_and_predicted() {
         is_positive(&row["p50_ns"]["predicted"], "predicted");
     }
     assert!(report["median_error"].is_number() && report["lacks"].is_array());
+}
+
+#[test]
+fn sim_has_the_switches_beyond_the_paper() {
+    let sim = |arguments: &str| json(&format!("sim {arguments} --packets 300 --json"), 0);
+    assert!(sim("--window 1")["beyond"].is_null(), "nothing is switched on");
+    let latency = |arguments: &str| {
+        let report = sim(arguments);
+        assert_eq!(report["lost_or_corrupt"], 0);
+        report["latency_ns"]["p50"].as_f64().expect("a latency")
+    };
+    let polled = latency("--window 1 --queue-pairs 200");
+    assert!(polled > 1.5 * latency("--window 1 --queue-pairs 200 --attention snoops"));
+    let header = sim("--window 1 --forward header --packet-size 4096");
+    assert_eq!(header["beyond"]["forward"], "header");
+    let whole = sim("--window 1 --forward whole --packet-size 4096");
+    let bytes = |report: &Value| report["link_bytes_per_packet"][0].as_f64().expect("bytes");
+    assert!(bytes(&header) * 10.0 < bytes(&whole), "{} {}", bytes(&header), bytes(&whole));
+    let engine = latency("--window 1 --copy --engine both");
+    assert!(engine > latency("--window 1 --copy") + 600.0, "three start-up times of 200 ns");
+}
+
+#[test]
+fn switches_that_do_nothing_are_refused() {
+    for (arguments, says) in [
+        ("--attention snoops", "--queue-pairs"),
+        ("--forward header --copy", "--copy"),
+        ("--engine host", "does not copy"),
+        ("--copy --engine host --platform icx", "icx has no copy engines"),
+        ("--interface ring --engine nic", "CC-NIC alone"),
+        ("--interface pcie --platform icx-cx6 --queue-pairs 4", "the chip serves all queue pairs"),
+        ("--queue-pairs 1 --threads 2", "queue pair"),
+    ] {
+        let error = json(&format!("sim {arguments} --json"), 1)["error"].to_string();
+        assert!(error.contains(says), "{arguments}: {error}");
+    }
 }

@@ -14,7 +14,8 @@ use conic_native::{Memory, NativeCore, Pages};
 /// The tests count this process's descriptors and mappings, so they take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-const WORKLOAD: Workload = Workload { packet_size: 64, window: 128, transmit_burst: 32, receive_burst: 32 };
+const WORKLOAD: Workload =
+    Workload { packet_size: 64, window: 128, transmit_burst: 32, receive_burst: 32, fetch_ahead: true };
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));

@@ -79,6 +79,14 @@ pub trait Core {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
     }
+    /// Has an engine copy whole lines of owned words from one place in the region to another, and then store `value` into the
+    /// synchronising word `done`: whoever acquires it sees the copy. What this core wrote before is what is copied, and
+    /// until then nobody may touch either place. A core that has no engine, as natively, copies now, by itself.
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        self.copy_lines(from, to, lines);
+        // Release, pairs with the acquire of whoever waits for the copy: the lines were written before.
+        self.store_release(done, value);
+    }
     /// Reads bytes, at any alignment. Synchronising words among them are read without ordering: acquire one first.
     fn read_bytes(&self, at: Address, into: &mut [u8]);
     /// Writes bytes of owned words, at any alignment.
@@ -95,9 +103,14 @@ pub trait Core {
     fn prefetch_read(&self, _at: Address) {}
     /// Asks for a line to write soon, with ownership (`prefetchw`).
     fn prefetch_write(&self, _at: Address) {}
-    /// Declares that an out-of-order core would by now have issued the load of this line by itself. Nothing natively;
-    /// in simulation the load starts here. Never a substitute for [`Core::prefetch_read`]: that one is an instruction.
-    fn will_read(&self, _at: Address) {}
+    /// Declares that the program loads this line after `cycles` more of work, as [`Core::work`] counts them, whatever the
+    /// loads before it bring: its branches are predicted. An out-of-order core has issued that load by now if its reorder
+    /// buffer reaches so far. Nothing natively; in simulation the load then starts here. Never a substitute for
+    /// [`Core::prefetch_read`]: that one is an instruction.
+    fn will_read(&self, _at: Address, _cycles: u32) {}
+    /// Declares that what follows depends on this line, which was read as bulk data: an out-of-order core, too, waits here.
+    /// Nothing natively.
+    fn depends_on(&self, _at: Address) {}
     /// Writes a line back and drops it from every cache (`clflushopt`).
     fn flush(&self, _at: Address) {}
     /// Moves a line towards the shared cache, where the other side finds it sooner (`cldemote`); a hint.
@@ -108,6 +121,22 @@ pub trait Core {
     /// Orders every earlier access before every later one, earlier stores before later loads included (`mfence`): for
     /// whoever says that it goes to sleep and then looks once more, and between the store and the load of a line pair.
     fn full_fence(&self);
+
+    // ---- news of lines ------------------------------------------------------------------------------------------
+
+    /// Watches a line, as a device does that acts on the snoops which take its copies away: from now on [`Core::changed`] may
+    /// give `tag`, once, when this core no longer has the copy that it has now. False, and nothing is watched, where the
+    /// core is told of no snoops, as natively: whoever asked must look by itself.
+    ///
+    /// A line is watched until the tag has been given. No change is missed by whoever watches a line and then looks at it
+    /// once more; that nothing has changed when a tag comes is possible, as when the line was merely evicted.
+    fn watch(&self, _at: Address, _tag: u64) -> bool {
+        false
+    }
+    /// The tag of a watched line that may have changed, those first that went first. What the line holds now is another load.
+    fn changed(&self) -> Option<u64> {
+        None
+    }
 
     // ---- device registers ---------------------------------------------------------------------------------------
 
@@ -203,6 +232,10 @@ impl<C: Core + ?Sized> Core for &C {
         (**self).copy_lines(from, to, lines);
     }
     #[inline(always)]
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        (**self).post_copy(from, to, lines, done, value);
+    }
+    #[inline(always)]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
         (**self).read_bytes(at, into);
     }
@@ -223,8 +256,12 @@ impl<C: Core + ?Sized> Core for &C {
         (**self).prefetch_write(at);
     }
     #[inline(always)]
-    fn will_read(&self, at: Address) {
-        (**self).will_read(at);
+    fn will_read(&self, at: Address, cycles: u32) {
+        (**self).will_read(at, cycles);
+    }
+    #[inline(always)]
+    fn depends_on(&self, at: Address) {
+        (**self).depends_on(at);
     }
     #[inline(always)]
     fn flush(&self, at: Address) {
@@ -241,6 +278,14 @@ impl<C: Core + ?Sized> Core for &C {
     #[inline(always)]
     fn full_fence(&self) {
         (**self).full_fence();
+    }
+    #[inline(always)]
+    fn watch(&self, at: Address, tag: u64) -> bool {
+        (**self).watch(at, tag)
+    }
+    #[inline(always)]
+    fn changed(&self) -> Option<u64> {
+        (**self).changed()
     }
     #[inline(always)]
     fn register_read(&self, at: Address) -> u64 {

@@ -58,6 +58,9 @@ pub trait Device {
     fn spin(&self);
     /// The time.
     fn now(&self) -> Time;
+    /// Says that what follows depends on bytes that were read: a core that plays the device goes no further before they have come.
+    /// A device of its own has waited for them in [`Device::finish_read`].
+    fn depends_on(&self, _at: Address) {}
     /// Says that the device worked for `cycles` of its own clock.
     fn work(&self, _cycles: u32) {}
 }
@@ -183,6 +186,10 @@ impl<C: Core> Device for PlayedByCore<C> {
     #[inline(always)]
     fn now(&self) -> Time {
         self.0.now()
+    }
+    #[inline(always)]
+    fn depends_on(&self, at: Address) {
+        self.0.depends_on(at);
     }
     #[inline(always)]
     fn work(&self, cycles: u32) {

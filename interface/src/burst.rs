@@ -41,12 +41,22 @@ pub trait NicQueue {
     /// Receives what was transmitted as a wire would: reads each payload and writes it into a receive buffer taken from
     /// the interface's pool, and delivers that. Returns how many packets; zero is no progress.
     fn turn_around(&mut self) -> usize;
+    /// The line by whose change work would come for [`NicQueue::turn_around`], after a call that made no progress. None where
+    /// it cannot say: then it must be called again whatever happens.
+    fn awaited(&mut self) -> Option<Address> {
+        None
+    }
     /// Takes the next transmitted frame into `frame` and returns its length; longer ones are dropped and counted. None:
     /// there is none, or those that were looked at were all too long.
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize>;
     /// Delivers a frame; false, and nothing is kept, if there is no room now. One that no buffer will ever hold, or an empty
     /// one, is dropped and counted, and that is true too.
     fn deliver_frame(&mut self, frame: &[u8]) -> bool;
+    /// Delivers frames at once, and returns how many, from the front, were delivered or dropped as [`NicQueue::deliver_frame`]
+    /// does.
+    fn deliver_frames(&mut self, frames: &[Vec<u8>]) -> usize {
+        frames.iter().take_while(|frame| self.deliver_frame(frame)).count()
+    }
     /// Gives free buffers that this side keeps back to whoever else may want them.
     fn drain(&mut self) {}
     /// Says that this round made no progress.
@@ -80,11 +90,17 @@ impl<Q: NicQueue + ?Sized> NicQueue for Box<Q> {
     fn turn_around(&mut self) -> usize {
         (**self).turn_around()
     }
+    fn awaited(&mut self) -> Option<Address> {
+        (**self).awaited()
+    }
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
         (**self).take_frame(frame)
     }
     fn deliver_frame(&mut self, frame: &[u8]) -> bool {
         (**self).deliver_frame(frame)
+    }
+    fn deliver_frames(&mut self, frames: &[Vec<u8>]) -> usize {
+        (**self).deliver_frames(frames)
     }
     fn drain(&mut self) {
         (**self).drain();

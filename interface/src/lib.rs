@@ -6,4 +6,5 @@ pub mod ccnic;
 pub mod fastforward;
 pub mod pio;
 pub mod ring;
+pub mod serve;
 pub mod work;

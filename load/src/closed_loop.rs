@@ -3,15 +3,16 @@
 use conic_fabric::{Address, Core, Line, Time, lines_of};
 use conic_interface::burst::{HostQueue, Packet, fetch_ahead};
 
-use crate::Account;
 use crate::account::pattern;
+use crate::pace::Pace;
+use crate::{Account, Traffic};
 
 /// Cycles that the application works for a packet, besides writing or reading its lines, which are one instruction each: its
 /// pattern, its sequence number, its place in the account. Scaled as [`conic_interface::work`] says.
-const WORK_A_PACKET: u32 = 12;
+pub(crate) const WORK_A_PACKET: u32 = 12;
 
 /// Most packets in one burst.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,23 +25,20 @@ pub struct Workload {
     pub transmit_burst: usize,
     /// Packets received in one call at most; up to 256.
     pub receive_burst: usize,
+    /// The lines of the packet after the one being read are asked for by instructions.
+    pub fetch_ahead: bool,
 }
 
-/// When packets are due, in an open loop.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    /// When the first is, in picoseconds.
-    start: u64,
-    /// Its sequence number.
-    first: u64,
-    /// Picoseconds from each to the next.
-    interval: u64,
-}
-
-impl Pace {
-    /// When a packet is due, by its sequence number.
-    fn due(&self, sequence: u64) -> u64 {
-        self.start + sequence.saturating_sub(self.first) * self.interval
+impl Workload {
+    /// The nearest one that can be.
+    pub(crate) fn within_limits(self) -> Workload {
+        Workload {
+            packet_size: self.packet_size.max(16),
+            transmit_burst: self.transmit_burst.clamp(1, MOST),
+            receive_burst: self.receive_burst.clamp(1, MOST),
+            window: self.window.max(1),
+            ..self
+        }
     }
 }
 
@@ -48,7 +46,7 @@ impl Pace {
 /// its sequence number (order, loss, duplicates) and every word of its payload.
 ///
 /// A closed loop: a slow answer delays the next packet, as it would for a program that waits for answers. Latency is from
-/// just before a burst is written to just after the burst with its answer is received. [`ClosedLoop::paced`] makes an open
+/// just before a burst is written to just after the burst with its answer is received. [`Traffic::pace`] makes an open
 /// loop of it.
 #[derive(Debug)]
 pub struct ClosedLoop<Q> {
@@ -66,12 +64,7 @@ pub struct ClosedLoop<Q> {
 impl<Q: HostQueue> ClosedLoop<Q> {
     /// An application on a queue.
     pub fn new(queue: Q, workload: Workload) -> ClosedLoop<Q> {
-        let workload = Workload {
-            packet_size: workload.packet_size.max(16),
-            transmit_burst: workload.transmit_burst.clamp(1, MOST),
-            receive_burst: workload.receive_burst.clamp(1, MOST),
-            window: workload.window.max(1),
-        };
+        let workload = workload.within_limits();
         ClosedLoop {
             queue,
             workload,
@@ -81,15 +74,6 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             pace: None,
             burst: Box::new(([Packet::BLANK; MOST], [Address(0); MOST])),
         }
-    }
-
-    /// The same as an open loop: packets are due one `interval` after the other from `start` on, whatever became of those before,
-    /// and latency counts from then. The window still bounds what is in flight; what it holds back is late, and its latency
-    /// says so. Packets that were sent before were not due at any time.
-    pub fn paced(mut self, start: Time, interval: Time) -> ClosedLoop<Q> {
-        let (start, first) = (start.picoseconds(), self.account.sent);
-        self.pace = Some(Pace { start, first, interval: interval.picoseconds().max(1) });
-        self
     }
 
     /// The queue.
@@ -167,9 +151,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
     #[inline(always)]
     fn due(&self) -> usize {
         let Some(pace) = self.pace else { return usize::MAX };
-        let now = self.queue.core().now().picoseconds();
-        let due = now.checked_sub(pace.start).map_or(0, |since| since / pace.interval + 1);
-        due.saturating_sub(self.account.sent - pace.first) as usize
+        pace.waiting(self.account.sent, self.queue.core().now().picoseconds())
     }
 
     #[inline(always)]
@@ -180,8 +162,8 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let core = self.queue.core();
         let now = core.now().picoseconds();
         let lines = lines_of(u64::from(size));
-        core.work(WORK_A_PACKET * count as u32);
         for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
+            core.work(WORK_A_PACKET);
             let sequence = self.account.sent;
             let word = pattern(sequence);
             let now = self.pace.map_or(now, |pace| pace.due(sequence));
@@ -202,15 +184,17 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         if count == 0 {
             return 0;
         }
-        self.queue.core().work(WORK_A_PACKET * count as u32);
         let (mut same_stamp, mut stamp) = (0, 0);
         let mut difference = Line::ZERO;
         let now = self.queue.core().now().picoseconds();
         for index in 0..count {
             let packet = self.burst.0[index];
-            if let Some(next) = self.burst.0[..count].get(index + 1) {
+            if self.workload.fetch_ahead
+                && let Some(next) = self.burst.0[..count].get(index + 1)
+            {
                 fetch_ahead(self.queue.core(), next);
             }
+            self.queue.core().work(WORK_A_PACKET);
             let (written, sequence) = self.read(&packet, &mut difference);
             self.account.enter(sequence);
             if packet.length() != self.workload.packet_size {
@@ -263,6 +247,21 @@ impl<Q: HostQueue> ClosedLoop<Q> {
                 self.account.spoilt();
             }
         }
+    }
+}
+
+impl<Q: HostQueue> Traffic for ClosedLoop<Q> {
+    fn step(&mut self) -> usize {
+        ClosedLoop::step(self)
+    }
+    fn account(&self) -> &Account {
+        ClosedLoop::account(self)
+    }
+    fn account_mut(&mut self) -> &mut Account {
+        ClosedLoop::account_mut(self)
+    }
+    fn pace(&mut self, start: Time, interval: Time) {
+        self.pace = Some(Pace::new(start, self.account.sent, interval));
     }
 }
 

@@ -2,13 +2,20 @@
 
 mod account;
 mod closed_loop;
+mod copy_loop;
+mod forward;
 pub mod functions;
 pub mod invocation;
 mod latency;
 pub mod limits;
 pub mod message_loop;
+mod pace;
+mod traffic;
 
 pub use account::Account;
 pub use closed_loop::{ClosedLoop, Workload};
+pub use copy_loop::{CopyLoop, Objects};
+pub use forward::{Forwarder, Generator, Network, Touch};
 pub use functions::Function;
 pub use latency::Latency;
+pub use traffic::Traffic;

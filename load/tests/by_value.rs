@@ -155,7 +155,8 @@ fn packets_of_every_size_come_back_over_the_ring() {
         let shape = ring::Shape { descriptors: 64, buffers: 256, ..Default::default() };
         let pair = shape.place(&mut layout).expect("a queue pair");
         let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
-        let workload = Workload { packet_size: size, window: 50, transmit_burst: 40, receive_burst: 40 };
+        let workload =
+            Workload { packet_size: size, window: 50, transmit_burst: 40, receive_burst: 40, fetch_ahead: true };
         let mut application = ClosedLoop::new(pair.host(NativeCore::new(&memory)), workload);
         let mut wire = ring::Wire::new(pair.nic(PlayedByCore(NativeCore::new(&memory))), shape);
         for _ in 0..500 {

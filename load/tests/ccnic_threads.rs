@@ -82,7 +82,7 @@ fn for_each_queue(queues: u32, nic: impl Fn(usize, &Flag) + Sync, application: i
 }
 
 fn workload(packet_size: u16, window: u64) -> Workload {
-    Workload { packet_size, window, transmit_burst: 16, receive_burst: 32 }
+    Workload { packet_size, window, transmit_burst: 16, receive_burst: 32, fetch_ahead: true }
 }
 
 fn one_queue(features: Features, workload: Workload, packets: u64) {

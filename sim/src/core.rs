@@ -8,7 +8,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
 use crate::machine::uncached::Kind;
-use crate::machine::{Machine, Wait};
+use crate::machine::{Copying, Machine, Wait};
 use crate::protocol::Ask;
 
 /// A core of the modelled machine, as its program sees it.
@@ -54,7 +54,7 @@ impl<'a> SimCore<'a> {
 
     /// Takes steps until one is done; it is told whether the last had to wait for a line.
     #[inline(always)]
-    fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
+    pub(crate) fn until_done<T>(&self, mut step: impl FnMut(&mut Machine, usize, bool) -> Step<T>) -> T {
         let mut waited = false;
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
@@ -101,7 +101,7 @@ impl<'a> SimCore<'a> {
         })
     }
 
-    fn ask(&self, at: Address, ask: Ask, costs: bool) {
+    pub(crate) fn ask(&self, at: Address, ask: Ask, costs: bool) {
         self.until_done(|machine, agent, _| machine.prefetch(agent, line_of(at), ask, costs));
     }
 
@@ -171,7 +171,7 @@ impl Core for SimCore<'_> {
     }
     #[track_caller]
     fn load(&self, at: Address) -> u64 {
-        self.read_word(at, Use::Independent)
+        self.read_word(at, Use::Word)
     }
     fn store(&self, at: Address, value: u64) {
         self.write_word(at, value);
@@ -192,27 +192,25 @@ impl Core for SimCore<'_> {
         self.write(at, 0xffff, line);
     }
     fn read_lines(&self, at: Address, into: &mut [Line]) {
-        for index in 0..into.len() {
-            self.will_read(at.lines(index as u64));
-        }
         for (index, line) in into.iter_mut().enumerate() {
             *line = self.read_line(at.lines(index as u64));
         }
     }
     fn copy_lines(&self, from: Address, to: Address, lines: u64) {
         for index in 0..lines {
-            self.will_read(from.lines(index));
-        }
-        for index in 0..lines {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
+    }
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        if self.fiber.machine.borrow().has_engine(self.fiber.agent) {
+            return self.post(Copying { from, to, lines, done, value });
+        }
+        self.copy_lines(from, to, lines);
+        self.store_release(done, value);
     }
     #[track_caller]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
         let place = place_in_code();
-        for (line, _, _, _) in pieces(at, into.len()).skip(1) {
-            self.ask(Address(u64::from(line) * LINE_BYTES), Ask::Read, false);
-        }
         for (line, bytes, start, range) in pieces(at, into.len()) {
             let data = self
                 .until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited, place));
@@ -239,8 +237,17 @@ impl Core for SimCore<'_> {
     fn prefetch_write(&self, at: Address) {
         self.ask(at, Ask::Own, true);
     }
-    fn will_read(&self, at: Address) {
-        self.ask(at, Ask::Read, false);
+    fn will_read(&self, at: Address, cycles: u32) {
+        let within = {
+            let machine = self.fiber.machine.borrow();
+            machine.reaches(self.fiber.agent, machine.timing.work(cycles))
+        };
+        if within {
+            self.ask(at, Ask::Read, false);
+        }
+    }
+    fn depends_on(&self, at: Address) {
+        self.until_done(|machine, agent, _| machine.need(agent, line_of(at)));
     }
     fn full_fence(&self) {
         self.until_done(|machine, agent, _| machine.fence(agent));
@@ -251,6 +258,15 @@ impl Core for SimCore<'_> {
     }
     fn flush(&self, at: Address) {
         self.until_done(|machine, agent, _| machine.flush_line(agent, line_of(at)));
+    }
+    #[track_caller]
+    fn watch(&self, at: Address, tag: u64) -> bool {
+        let (line, place) = (line_of(at), place_in_code());
+        self.until_done(|machine, agent, waited| machine.watch(agent, line, tag, waited, place));
+        true
+    }
+    fn changed(&self) -> Option<u64> {
+        self.until_done(|machine, agent, _| machine.changed(agent))
     }
     fn register_read(&self, at: Address) -> u64 {
         if self.fiber.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
@@ -269,9 +285,19 @@ impl Core for SimCore<'_> {
     }
     fn work(&self, cycles: u32) {
         let mut machine = self.fiber.machine.borrow_mut();
-        let span = u64::from(cycles) * machine.timing.work_thousand / 1000;
-        let agent = &mut machine.agents[self.fiber.agent];
-        agent.time += span;
-        agent.counters.stalls.work_picoseconds += span;
+        let mut span = machine.timing.work(cycles);
+        loop {
+            let agent = &mut machine.agents[self.fiber.agent];
+            let room = agent.reorder.room(agent.worked()).min(span);
+            agent.time += room;
+            agent.counters.stalls.work_picoseconds += room;
+            span -= room;
+            if span == 0 {
+                return;
+            }
+            let oldest = Wait::Retire(agent.reorder.oldest());
+            self.fiber.wait(machine, oldest, None);
+            machine = self.fiber.machine.borrow_mut();
+        }
     }
 }

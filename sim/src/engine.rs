@@ -1,5 +1,6 @@
 //! The event engine: a queue of events in total order, and agents as fibers.
 
+pub mod ahead;
 pub mod queue;
 
 pub use queue::{EventQueue, Key};

@@ -9,13 +9,15 @@
 //! | [`machine`] | cores, caches, home agents: what the protocol's messages take |
 //! | [`link`], [`memory`], [`credits`], [`pcie`] | resources as arithmetic over time |
 //! | [`parameters`], [`platform`] | what a machine is made of, and the files that say so with provenance |
-//! | [`probe`] | counters, queues, latencies and traces |
+//! | [`probe`] | counters, queues and traces |
 //! | [`setup`] | memory before a run begins |
 
+mod copy_engine;
 pub mod core;
 pub mod credits;
 pub mod device;
 pub mod engine;
+
 mod fiber;
 pub mod link;
 pub mod machine;

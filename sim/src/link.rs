@@ -5,24 +5,10 @@
 //! slots), with every size a parameter. A flit *leaves* when its first bit does: what is ready by then may still ride.
 
 use crate::parameters::InterconnectParameters;
+use crate::probe::counters::LinkCounters;
 
 mod spread;
 pub use spread::{MOST_PARTS, Spread, mix};
-
-/// What one link carried in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounters {
-    /// Messages with a line.
-    pub data_messages: u64,
-    /// Messages without.
-    pub header_messages: u64,
-    /// Those of the headers that found a place in a flit that was leaving anyway.
-    pub headers_riding: u64,
-    /// Flits that left.
-    pub flits: u64,
-    /// Slots of those flits that carried something.
-    pub slots_used: u64,
-}
 
 /// What is counted as messages leave; the rest of [`LinkCounters`] follows from it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,28 +153,21 @@ impl Direction {
 
     fn counters_of(&self, counts: Counts) -> LinkCounters {
         let own_flits = (counts.headers - counts.riding) * u64::from(self.header_flits);
+        let flits = counts.data * u64::from(self.data_flits) + own_flits;
         LinkCounters {
             data_messages: counts.data,
             header_messages: counts.headers,
             headers_riding: counts.riding,
-            flits: counts.data * u64::from(self.data_flits) + own_flits,
+            flits,
             slots_used: counts.data * u64::from(self.data_slots) + counts.headers * u64::from(self.header_slots),
+            bytes: flits * u64::from(self.flit_bytes),
+            busy_picoseconds: flits * self.flit_time,
         }
     }
 
     /// How many links there are.
     pub fn links(&self) -> usize {
         self.links.len()
-    }
-
-    /// Bytes that all links carried: whole flits.
-    pub fn bytes(&self) -> u64 {
-        self.counters().flits * u64::from(self.flit_bytes)
-    }
-
-    /// For how long one link was occupied, in picoseconds.
-    pub fn busy_time(&self, link: usize) -> u64 {
-        self.link_counters(link).flits * self.flit_time
     }
 }
 

@@ -9,11 +9,17 @@
 //! | `access.rs` | what a core's program does: loads, stores, atomics, prefetches |
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
+//! | `reorder.rs` | loads that a core has issued and goes on behind |
+//! | `slices.rs` | how many messages the home agents can look up |
 //! | `prefetch.rs` | the hardware prefetchers |
 //! | `recorder.rs` | what a traced run writes down |
+//! | `queues.rs` | the probes of its queues |
+//! | `window.rs` | counters and queues between two moments |
 //! | `uncached.rs` | what a core does past its caches: registers, write-combining memory, non-temporal stores |
 //! | `pcie.rs` | the root port of a PCIe link: what it brings, and what is sent over it |
 //! | `device.rs` | what a device behind that link does |
+//! | `engine.rs` | copies that cores post to engines |
+//! | `watch.rs` | lines whose loss an agent is told of |
 //!
 //! Everything happens in the total order of [`crate::engine`]. A core is simulated ahead of that order over its own hits,
 //! as far as no message can reach it: until the first message that is on its way to it, and no further than a message takes
@@ -22,14 +28,20 @@
 pub(crate) mod access;
 mod agent;
 mod device;
+mod engine;
 mod fill;
 mod home;
 pub(crate) mod pcie;
 mod prefetch;
 mod private;
+pub mod queues;
 mod recorder;
+mod reorder;
+mod slices;
 pub mod tags;
 pub(crate) mod uncached;
+mod watch;
+pub mod window;
 
 use std::collections::VecDeque;
 
@@ -47,10 +59,15 @@ use crate::protocol::{ToCore, ToHome, Version};
 use slab::Slab;
 
 pub use agent::{Agent, Wait};
+pub(crate) use engine::Copying;
+use engine::Engines;
 use pcie::{Past, PcieEvent, RootPort};
+use queues::Queues;
 use recorder::Recorder;
+use slices::Slices;
 use tags::Tags;
 use uncached::Kind;
+use window::Looked;
 
 /// How a run is simulated: none of it changes the results, except `checked`, which stops at a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +78,9 @@ pub struct Options {
     pub fast_forward: bool,
     /// Simulate a core ahead over its own hits.
     pub run_ahead: bool,
+    /// Probe every queue: how many are inside, and for how long. A checked run does, and ends in a panic where a probe finds
+    /// what cannot be.
+    pub queues: bool,
     /// The seed of everything that is drawn.
     pub seed: u64,
 }
@@ -68,15 +88,15 @@ pub struct Options {
 impl Default for Options {
     /// Fast, unchecked, seed 1.
     fn default() -> Options {
-        Options { checked: false, fast_forward: true, run_ahead: true, seed: 1 }
+        Options { checked: false, fast_forward: true, run_ahead: true, queues: false, seed: 1 }
     }
 }
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A message is at a node's home agents.
-    Home { node: u8, line: u32, message: ToHome },
+    /// A message is at a node's home agents; `waited`: it has already waited for its slice of them.
+    Home { node: u8, waited: bool, line: u32, message: ToHome },
     /// A message is at a core.
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
@@ -85,6 +105,8 @@ pub(crate) enum Event {
     Pcie(PcieEvent),
     /// A core's store to a register is done.
     UncachedStored { agent: u16 },
+    /// A copy that was posted is at its engine.
+    Copy { copy: u32 },
 }
 
 /// Times of the machine in picoseconds, from its parameters.
@@ -106,22 +128,29 @@ pub(crate) struct Timing {
     pub work_thousand: u64,
 }
 
-/// Both nodes' views of a line, side by side: what happens to a line happens in both.
+/// What home agents know of a line: both nodes' views side by side, because what happens to a line happens in both, in one
+/// cache line of the host.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct LineStates(pub [LineState; 2]);
-
-/// A node's view of a line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LineState {
-    pub stable: Stable,
-    /// One more than the place of what is under way for it; zero if nothing is.
-    pub active: u32,
+pub(crate) struct LineRecord {
+    pub stable: [Stable; 2],
+    /// For each node, one more than the place of what is under way for the line; zero if nothing is; or [`COMPLETING`].
+    pub active: [u32; 2],
+    /// The line's home, above that bit the slice of home agents that serves it, and above these nine when the other node will
+    /// have acknowledged the last reply.
+    home_slice_and_completion: u64,
 }
+
+/// Nothing is under way for a line but an acknowledgement for which nobody waits. Most lines are left like this, so they
+/// must not take the room of one for which something is.
+pub(crate) const COMPLETING: u32 = u32::MAX;
+
+const _: () = assert!(size_of::<LineRecord>() == 64, "a line's record is one cache line of the host");
 
 /// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
+    pub slices: Slices,
     pub last_level: Tags,
     pub memory: Memory,
     pub out: Direction,
@@ -148,13 +177,12 @@ pub struct Machine {
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) nodes: [Node; 2],
-    pub(crate) lines: Vec<LineStates>,
+    pub(crate) lines: Vec<LineRecord>,
     actives: Vec<Active>,
     free_actives: Vec<u32>,
-    /// For each line, its home.
-    homes: Vec<u8>,
     pub(crate) data: Vec<Line>,
-    pub(crate) latest: Vec<Version>,
+    /// The newest version of each line; empty where nobody checks versions.
+    pub(crate) newest: Vec<Version>,
     ready: VecDeque<u16>,
     actions: Vec<Action>,
     events: u64,
@@ -162,17 +190,26 @@ pub struct Machine {
     segments: Vec<(u64, String)>,
     /// Writes down what happens, where somebody wants to see it.
     pub(crate) recorder: Option<Box<Recorder>>,
+    /// The probes of the queues, where somebody wants to see them.
+    queues: Option<Box<Queues>>,
+    looked: Option<Box<Looked>>,
     /// What each line is to the cores; empty if all are cached memory.
     kinds: Vec<Kind>,
     /// What the home agents do past the caches.
     past: Slab<Past>,
     port: Option<Box<RootPort>>,
+    engines: Engines,
 }
 
 impl Machine {
     /// A machine with a region, all zeroes, that nobody has cached.
+    ///
+    /// # Panics
+    ///
+    /// If the region has more lines than the caches tell apart: 256 MiB for each set of the cache that has fewest.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
+        tags::must_tell_apart(lines as u64, &parameters.cache);
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as usize;
@@ -190,7 +227,11 @@ impl Machine {
                 speculative_memory_read: protocol.speculative_memory_read,
             },
             nodes: [0, 1].map(|_| Node::new(parameters)),
-            lines: homes.iter().map(|&home| LineStates::of(home)).collect(),
+            lines: homes
+                .iter()
+                .zip(0..)
+                .map(|(&home, line)| LineRecord::of(home, slices::slice_of(parameters, line)))
+                .collect(),
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -200,20 +241,22 @@ impl Machine {
             agents: Vec::new(),
             actives: Vec::new(),
             free_actives: Vec::new(),
-            homes,
             data: vec![Line::ZERO; lines],
-            latest: vec![0; lines],
+            newest: vec![0; if options.checked { lines } else { 0 }],
             ready: VecDeque::new(),
             actions: Vec::new(),
             events: 0,
             segments: layout.segments().iter().map(|one| (one.start.0 / LINE_BYTES, one.name.clone())).collect(),
             recorder: None,
+            looked: None,
+            queues: (options.queues || options.checked).then(Box::default),
             kinds: uncached::kinds(parameters, layout),
             past: Slab::new(),
             port: parameters
                 .pcie
                 .as_ref()
                 .map(|pcie| Box::new(RootPort::new(pcie, parameters.cache.device_write_ways))),
+            engines: Engines::default(),
         }
     }
 
@@ -227,7 +270,11 @@ impl Machine {
         assert!(core < 64, "a node has 64 cores at most");
         let agent = self.agents.len();
         self.nodes[node].cores.push(agent as u16);
-        self.agents.push(Agent::new(&self.parameters, node as u8, core as u8));
+        let mut core = Agent::new(&self.parameters, node as u8, core as u8);
+        if self.options.checked {
+            core.caches.keep_versions();
+        }
+        self.agents.push(core);
         self.sequences.push(0);
         agent
     }
@@ -280,13 +327,13 @@ impl Machine {
     }
 
     /// Sends a message to a node's home agents.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_home(&mut self, time: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let key = self.key(time, source);
         if let Some(recorder) = &mut self.recorder {
             recorder.sent_to_home(key, self.now, source, node, line, message);
         }
-        self.queue.push(key, Event::Home { node, line, message });
+        self.queue.push(key, Event::Home { node, waited: false, line, message });
     }
 
     /// The source number of an agent.
@@ -302,7 +349,9 @@ impl Machine {
             recorder.sent_to_core(key, self.now, node, agent, line, message);
         }
         self.queue.push(key, Event::Core { agent, line, message });
-        let round = self.agents[agent as usize].expect_message(time);
+        let receiver = &mut self.agents[agent as usize];
+        receiver.caches.prefetch(line);
+        let round = receiver.expect_message(time);
         if let Some(begins) = round {
             self.resume_at(agent as usize, begins.max(self.now));
         }
@@ -369,10 +418,15 @@ impl Machine {
                 recorder.handles(key);
             }
             match event {
-                Event::Home { node, line, message } => self.at_home(node as usize, line, message),
+                Event::Home { node, waited, line, message } => {
+                    if waited || self.is_looked_up(node as usize, line, message) {
+                        self.at_home(node as usize, line, message);
+                    }
+                }
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
                 Event::Pcie(event) => self.at_pcie(event),
                 Event::UncachedStored { agent } => self.uncached_stored(agent as usize),
+                Event::Copy { copy } => self.copy_is_at_engine(copy),
                 Event::Resume { agent, ticket } => {
                     let this = &mut self.agents[agent as usize];
                     if this.takes_ticket(ticket) {
@@ -400,11 +454,17 @@ impl Machine {
     /// The home of a line.
     #[inline]
     pub(crate) fn home_of(&self, line: u32) -> usize {
-        self.homes[line as usize] as usize
+        self.lines[line as usize].home()
     }
 }
 
 impl Timing {
+    /// The time of annotated work.
+    #[inline(always)]
+    pub(crate) fn work(&self, cycles: u32) -> u64 {
+        u64::from(cycles) * self.work_thousand / 1000
+    }
+
     fn new(parameters: &Parameters, options: &Options) -> Timing {
         let (core, node) = (&parameters.core, &parameters.node);
         let cycles = |cycles: u32| core.cycles(u64::from(cycles));
@@ -425,19 +485,42 @@ impl Timing {
     }
 }
 
-impl LineStates {
+impl LineRecord {
     /// A line that nobody has cached.
-    fn of(home: u8) -> LineStates {
-        LineStates([0, 1].map(|node| {
+    fn of(home: u8, slice: u8) -> LineRecord {
+        let stable = [0, 1].map(|node| {
             let right = if home == node { Right::Exclusive } else { Right::None };
-            LineState { stable: Stable { right, ..Stable::default() }, active: 0 }
-        }))
+            Stable { right, ..Stable::default() }
+        });
+        LineRecord { stable, active: [0; 2], home_slice_and_completion: u64::from(slice) << 1 | u64::from(home) }
+    }
+
+    /// The line's home.
+    pub fn home(&self) -> usize {
+        (self.home_slice_and_completion & 1) as usize
+    }
+
+    /// The slice of either node's home agents that serves the line.
+    pub fn slice(&self) -> u8 {
+        (self.home_slice_and_completion >> 1) as u8
+    }
+
+    /// When the last reply will have been acknowledged, where that is all that is under way.
+    pub fn completion(&self) -> u64 {
+        self.home_slice_and_completion >> 9
+    }
+
+    /// Leaves nothing under way in a node but an acknowledgement.
+    pub fn complete_at(&mut self, node: usize, time: u64) {
+        self.active[node] = COMPLETING;
+        self.home_slice_and_completion = time << 9 | self.home_slice_and_completion & 0x1ff;
     }
 }
 
 impl Node {
     fn new(parameters: &Parameters) -> Node {
         Node {
+            slices: Slices::new(&parameters.node),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory),
             out: Direction::new(&parameters.interconnect),

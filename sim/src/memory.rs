@@ -3,6 +3,15 @@
 use crate::link::Spread;
 use crate::parameters::MemoryParameters;
 
+/// One channel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    /// Until when it is taken.
+    busy_until: u64,
+    /// Lines that it has taken.
+    accesses: u64,
+}
+
 /// The memory of one node.
 ///
 /// Calls are made in nondecreasing order of `now`. Times are picoseconds. A channel takes lines in the order of the calls;
@@ -12,8 +21,7 @@ pub struct Memory {
     latency: u64,
     line_time: u64,
     spread: Spread,
-    /// Until when each channel is taken.
-    busy_until: Vec<u64>,
+    channels: Vec<Channel>,
     reads: u64,
     writes: u64,
     waited: u64,
@@ -31,7 +39,7 @@ impl Memory {
             line_time: parameters.line_time,
             // Another salt than the links', or a link's lines would all lie on some of the channels.
             spread: Spread::new(parameters.channels, 1),
-            busy_until: vec![0; parameters.channels as usize],
+            channels: vec![Channel::default(); parameters.channels as usize],
             reads: 0,
             writes: 0,
             waited: 0,
@@ -60,8 +68,10 @@ impl Memory {
     #[inline]
     fn starts(&mut self, line: u64, now: u64) -> u64 {
         let channel = self.channel_of(line);
-        let start = self.busy_until[channel].max(now);
-        self.busy_until[channel] = start + self.line_time;
+        let channel = &mut self.channels[channel];
+        let start = channel.busy_until.max(now);
+        channel.busy_until = start + self.line_time;
+        channel.accesses += 1;
         self.waited += start - now;
         start
     }
@@ -74,6 +84,11 @@ impl Memory {
     /// Lines written.
     pub fn writes(&self) -> u64 {
         self.writes
+    }
+
+    /// Lines that one channel has read and written.
+    pub fn accesses_of(&self, channel: usize) -> u64 {
+        self.channels[channel].accesses
     }
 
     /// For how long accesses waited for their channels, all together, in picoseconds.

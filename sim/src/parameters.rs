@@ -24,6 +24,8 @@ pub struct Parameters {
     pub pcie: Option<PcieParameters>,
     /// The network interface behind that link, where there is one.
     pub nic: Option<NicParameters>,
+    /// The engines that copy memory, where the nodes have any; the same on each.
+    pub engine: Option<EngineParameters>,
 }
 
 /// A core and the queues between it and its caches.
@@ -45,6 +47,10 @@ pub struct CoreParameters {
     pub line_fill_buffers: u32,
     /// Requests for lines that wait for a line fill buffer without stopping the core (load buffer).
     pub load_buffer: u32,
+    /// Instructions that a core may have under way behind the oldest one that is not done (reorder buffer).
+    pub reorder_buffer: u32,
+    /// Instructions that one cycle of annotated work stands for: how much work the reorder buffer spans.
+    pub work_instructions: u32,
     /// Stores that wait to be performed.
     pub store_buffer: u32,
     /// Write-combining buffers, for write-combining memory and non-temporal stores.
@@ -88,6 +94,10 @@ pub struct NodeParameters {
     pub home_to_core: u64,
     /// A request's way through the home agent: looking up last-level cache, snoop filter and directory.
     pub home_lookup: u64,
+    /// Slices of the home agents, each with its part of the lines.
+    pub home_slices: u32,
+    /// Time from one look-up of a slice to the next, in picoseconds; zero: there is no limit.
+    pub home_service: u64,
     /// Reading a line out of the last-level cache.
     pub llc_read: u64,
     /// A snooped core's look into its private caches.
@@ -203,7 +213,28 @@ pub struct NicParameters {
     pub pipeline_time: u64,
 }
 
+/// An engine that copies lines from one place in memory to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineParameters {
+    /// Engines of a node.
+    pub engines: u32,
+    /// Lines that one has on their way at once, read and written together.
+    pub lines_in_flight: u32,
+    /// The least time from one line to the next, in picoseconds.
+    pub line_time: u64,
+    /// From a core's posting of a copy to the request for its first line, in picoseconds; those of several copies overlap.
+    pub start_up: u64,
+    /// Time of a core to post a copy, in picoseconds.
+    pub post: u64,
+}
+
 impl CoreParameters {
+    /// For how long a core works while it fills its reorder buffer, in picoseconds.
+    pub fn reorder_span(&self) -> u64 {
+        let cycles = f64::from(self.reorder_buffer) / f64::from(self.work_instructions) * self.work_scale;
+        (cycles * 1e6 / f64::from(self.frequency_megahertz)) as u64
+    }
+
     /// The time of some cycles, in picoseconds, rounded to the nearest.
     pub fn cycles(&self, cycles: u64) -> u64 {
         (cycles * 1_000_000 + u64::from(self.frequency_megahertz) / 2) / u64::from(self.frequency_megahertz)

@@ -143,6 +143,11 @@ impl PcieLink {
         &mut self.tags
     }
 
+    /// The tags, for their counters.
+    pub fn read_tags(&self) -> &Credits {
+        &self.tags
+    }
+
     /// The device writes: one TLP, a piece of [`Tlps::writes`], of `data_bytes` as [`Tlps::data_bytes`] counts them. It
     /// takes a write credit, which [`PcieLink::give_write_credit`] gives back. `id` names it if it has to wait.
     pub fn post_write(&mut self, data_bytes: u32, id: u32, now: u64) -> Sent {
@@ -206,12 +211,13 @@ impl PcieLink {
     }
 
     /// The root port answers a read of the device, a piece of [`Tlps::reads`], whose data are there at `now`; says when the
-    /// last completion is at the device.
-    pub fn complete(&mut self, address: u64, bytes: u64, now: u64) -> u64 {
+    /// last completion is at the device. `each` is told of every completion's address and arrival.
+    pub fn complete(&mut self, address: u64, bytes: u64, now: u64, mut each: impl FnMut(u64, u64)) -> u64 {
         let mut arrival = now;
         for (at, bytes) in self.tlps.completions(address, bytes) {
             let data_bytes = Tlps::data_bytes(at, bytes);
             arrival = self.to_device.send(TlpKind::Completion, data_bytes, &self.tlps, now);
+            each(at, arrival);
         }
         arrival
     }

@@ -1,11 +1,11 @@
-//! What a run shows of itself: counters, queues, latencies and traces.
+//! What a run shows of itself: counters, queues and traces.
 
 pub mod counters;
 pub mod holding;
-pub mod latency;
 pub mod occupancy;
 mod packet;
 pub mod perfetto;
+pub mod queue;
 mod record;
 #[cfg(test)]
 mod sample;

@@ -112,6 +112,23 @@ impl Simulation {
         self.add(name, role, start, fiber, agent)
     }
 
+    /// Adds a copy engine to `node`, for the cores that [`Machine::set_engine`] gives it.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has no copy engines, or the operating system gives no memory for a stack.
+    pub fn engine(&mut self, name: &str, node: usize) -> usize {
+        let agent = self.machine.borrow_mut().add_engine(node);
+        let engine = self.machine.borrow().engine_parameters();
+        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
+        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
+        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            let core = SimCore::new(Fiber { machine: &machine, next: &next, yielder, agent });
+            core.copy_for_others(&engine)
+        });
+        self.add(name, Role::Service, Time::ZERO, fiber, agent)
+    }
+
     /// Adds a device behind the PCIe link of node 0 that runs `program`, from `start` on.
     ///
     /// # Panics
@@ -149,6 +166,10 @@ impl Simulation {
     /// # Errors
     ///
     /// If that will never be, or not before the limit.
+    ///
+    /// # Panics
+    ///
+    /// In a checked run, at the first fault of the machine: see [`Options::checked`].
     pub fn run(&mut self) -> Result<(), Failure> {
         let mut left = self.programs.iter().filter(|program| program.role == Role::Main).count();
         while left > 0 {
@@ -168,7 +189,15 @@ impl Simulation {
                 left -= usize::from(self.programs[agent].role == Role::Main);
             }
         }
+        self.check_queues();
         Ok(())
+    }
+
+    /// Stops a checked run whose queues were told what cannot be.
+    fn check_queues(&self) {
+        let machine = self.machine.borrow();
+        let faults = if machine.options.checked { machine.queue_faults() } else { Vec::new() };
+        assert!(faults.is_empty(), "queues do not hold what came and did not leave: {}", faults.join("; "));
     }
 
     fn deadlock(&self) -> Failure {

@@ -2,6 +2,7 @@
 
 mod access;
 mod application;
+mod engines;
 mod loopback;
 pub mod native;
 mod observer;

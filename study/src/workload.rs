@@ -5,12 +5,14 @@ mod machine;
 mod ping_pong;
 mod stores;
 mod stream;
+mod switches;
 
 pub use access::{AccessLatency, AccessOutcome, Holder, Home, RegisterOutcome, RegisterRead};
 pub use machine::{Answer, Asked, Failure, Machine, Question};
 pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
 pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};
 pub use stream::{ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
+pub use switches::{Application, Attention, Engines, Serving, Switches, Touch};
 
 use conic_interface::ccnic::Features;
 use conic_sim::Parameters;
@@ -71,6 +73,8 @@ pub struct Loopback {
     pub prefetching: Prefetching,
     /// Packets of each thread before measuring starts, and packets measured of each thread.
     pub packets: (u64, u64),
+    /// What goes beyond the paper.
+    pub switches: Switches,
     /// The seed of everything that is drawn.
     pub seed: u64,
 }

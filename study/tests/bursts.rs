@@ -3,7 +3,7 @@
 use conic_interface::ccnic::Features;
 use conic_sim::platform::Platform;
 use conic_study::simulated::Simulator;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Switches};
 
 fn ask(transmit_burst: usize, receive_burst: usize) -> LoopbackOutcome {
     let platform = Platform::load("icx").expect("the platform is shipped");
@@ -19,6 +19,7 @@ fn ask(transmit_burst: usize, receive_burst: usize) -> LoopbackOutcome {
         offered: None,
         prefetching: Prefetching { host: true, nic: false },
         packets: (1200, 1200),
+        switches: Switches::default(),
         seed: 1,
     };
     Simulator.loopback(&question).unwrap_or_else(|failure| panic!("{failure}"))

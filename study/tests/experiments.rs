@@ -32,6 +32,12 @@ fn holds(found: &[Found], id: &str, expected: bool) {
     assert_eq!(value(found, id), Value::Holds(expected), "{id}");
 }
 
+fn near_each(found: &[Found], id: &str, expected: &[f64]) {
+    let Value::List(numbers) = value(found, id) else { panic!("{id} is no list") };
+    let same = |(number, expected): (&f64, &f64)| (number - expected).abs() <= 1e-9 * expected.abs();
+    assert!(numbers.len() == expected.len() && numbers.iter().zip(expected).all(same), "{id}: {numbers:?}");
+}
+
 #[test]
 fn links_and_pcie() {
     let found = study(Effort::Full);
@@ -117,6 +123,30 @@ fn features() {
     holds(&found, "ccnic.fig16.tx_peak_with_full_lines", true);
     near(&found, "beyond.best.peak_rate", 1.5);
     near(&found, "beyond.phase.min_latency", 1.0);
+}
+
+#[test]
+fn switches_beyond_the_paper() {
+    let found = study(Effort::Full);
+    // Each polled queue pair costs 10 ns of a round trip, and 256 of them half of the rate.
+    let polled = [1.0, 4.0, 16.0, 64.0, 256.0].map(|pairs| 306.4 + 10.0 * pairs);
+    near_each(&found, "beyond.snoop.polling_latency", &polled);
+    near_each(&found, "beyond.snoop.latency", &[306.4; 5]);
+    near(&found, "beyond.snoop.latency_ratio", 306.4 / 2866.4);
+    near(&found, "beyond.snoop.rate_ratio", 2.0);
+    // All of a packet and 64 bytes each way, or 128 bytes.
+    near_each(&found, "beyond.header.link_bytes_ratio", &[128.0 / 128.0, 128.0 / 1564.0, 128.0 / 4160.0]);
+    near_each(&found, "beyond.header.rate_ratio", &[2.0; 3]);
+    near_each(&found, "beyond.header.latency_ratio", &[0.5; 3]);
+    near_each(&found, "beyond.header.pcie_link_bytes", &[256.0, 3128.0, 8320.0]);
+    // Cores copy 25 million packets a second times 256 over their bytes, engines 4 million.
+    for id in ["beyond.bulk.host_crossover", "beyond.bulk.nic_crossover", "beyond.bulk.both_crossover"] {
+        near(&found, id, 25.0 * 256.0 / 4.0);
+    }
+    let sizes = [64.0, 256.0, 512.0, 1500.0, 4096.0, 9600.0];
+    near_each(&found, "beyond.bulk.cores_rate", &sizes.map(|size: f64| 25.0 * 256.0 / size));
+    near_each(&found, "beyond.bulk.both_rate", &[4.0; 6]);
+    near_each(&found, "beyond.bulk.both_link_bytes", &sizes.map(|size: f64| 2.0 * (size + 64.0)));
 }
 
 #[test]

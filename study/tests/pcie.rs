@@ -5,7 +5,7 @@ use conic_sim::parameters::{NicParameters, PcieParameters};
 use conic_sim::pcie::Tlps;
 use conic_sim::platform::Platform;
 use conic_study::simulated::loopback;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, Prefetching};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, Prefetching, Switches};
 
 const CHIPS: [&str; 2] = ["icx-cx6", "icx-e810"];
 
@@ -31,6 +31,7 @@ fn question(name: &str, threads: usize, window: u64, packet_size: u16, packets: 
         prefetching: Prefetching { host: true, nic: false },
         // The closed loop's window is behind before an open one is measured.
         packets: (4 * window.max(packets / 8), packets),
+        switches: Switches::default(),
         seed: 1,
     }
 }

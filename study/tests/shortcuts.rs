@@ -8,12 +8,11 @@ use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::ccnic::Features;
 use conic_interface::{ccnic, ring};
 use conic_load::{ClosedLoop, Workload};
-use conic_sim::link::LinkCounters;
 use conic_sim::platform::Platform;
-use conic_sim::probe::counters::AgentAccesses;
+use conic_sim::probe::counters::{AgentAccesses, LinkCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 use conic_study::simulated::Simulator;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Switches};
 
 const THREADS: usize = 2;
 const PACKETS: u64 = 1_500;
@@ -44,7 +43,8 @@ where
         let start = Time::from_picoseconds(12_345 * (thread as u64 + 1));
         let (make, out) = (Rc::clone(&host), Rc::clone(&threads));
         simulation.core(&format!("host {thread}"), 0, Role::Main, start, move |core| {
-            let workload = Workload { packet_size: 64, window: 64, transmit_burst: 32, receive_burst: 32 };
+            let workload =
+                Workload { packet_size: 64, window: 64, transmit_burst: 32, receive_burst: 32, fetch_ahead: true };
             let mut application = ClosedLoop::new(make(core, thread), workload);
             while application.account().received() < PACKETS {
                 application.step();
@@ -150,6 +150,7 @@ fn question(name: &str, interface: Interface, seed: u64) -> Loopback {
         offered: None,
         prefetching: Prefetching { host: true, nic: false },
         packets: (2_000, 12_000),
+        switches: Switches::default(),
         seed,
     }
 }

@@ -94,7 +94,10 @@ impl Group {
 
     /// The configurations, the one that the others are compared with first.
     pub fn cases(self, setup: Setup) -> Vec<Case> {
-        let with = |features| Setup { features, ..setup };
+        let with = |features: Features| {
+            let workload = Workload { fetch_ahead: features.fetch_ahead, ..setup.workload };
+            Setup { features, workload, ..setup }
+        };
         let each_off = |name, all| -> Vec<Case> {
             one_off(name, all).into_iter().map(|(name, features)| Case::new(name, with(features))).collect()
         };
@@ -142,6 +145,11 @@ fn one_off(name: &str, all: Features) -> Vec<(String, Features)> {
         add("no payloads in the ring", Features { inline_payload: false, ..all });
     } else {
         add("payloads in the ring", Features { inline_payload: true, ..all });
+    }
+    if all.fetch_ahead {
+        add("nothing fetched ahead", Features { fetch_ahead: false, ..all });
+    } else {
+        add("lines fetched ahead", Features { fetch_ahead: true, ..all });
     }
     add("no recycling", Features { recycling: false, ..all });
     add("buffers in order", Features { scattered: false, ..all });
@@ -205,7 +213,7 @@ pub fn base(packet_size: u16, window: u64, pages: Pages) -> Setup {
     Setup {
         interface: Interface::Ccnic,
         features: Features::best(),
-        workload: Workload { packet_size, window, transmit_burst: 32, receive_burst: 32 },
+        workload: Workload { packet_size, window, transmit_burst: 32, receive_burst: 32, fetch_ahead: true },
         queues: 1,
         descriptors: 1024,
         pages,
@@ -245,7 +253,7 @@ mod tests {
 
     #[test]
     fn each_feature_is_off_alone_once() {
-        for (name, all, count) in [("best", Features::best(), 11), ("paper", Features::paper(), 11)] {
+        for (name, all, count) in [("best", Features::best(), 12), ("paper", Features::paper(), 12)] {
             let sets = one_off(name, all);
             assert_eq!(sets[0], (name.to_owned(), all));
             for (index, (name, set)) in sets.iter().enumerate().skip(1) {

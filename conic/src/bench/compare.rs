@@ -166,7 +166,7 @@ fn row(measured: &Slices<Outcome>, place: &Placement, index: usize, case: &Case,
         Spread::of(&values)
     };
     let outcomes = || measured.kept.iter().filter(|slice| slice.subject / per_case == index).map(|slice| &slice.value);
-    let Workload { packet_size, window, transmit_burst, receive_burst } = case.setup.workload;
+    let Workload { packet_size, window, transmit_burst, receive_burst, .. } = case.setup.workload;
     let is_ccnic = case.setup.interface == super::link::Interface::Ccnic;
     Some(Row {
         name: case.name.clone(),

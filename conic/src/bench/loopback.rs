@@ -40,8 +40,8 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = Interface::Ccnic)]
     pub interface: Interface,
     /// CC-NIC's switches, comma-separated, each changing what those before it made of "best": paper, best; clear, phase,
-    /// register; grouped, packed, padded; and, also with no- before it: whole-line, inline-payload, recycling, scattered,
-    /// small-buffers, shared-pool
+    /// register; grouped, packed, padded; and, also with no- before it: whole-line, inline-payload, fetch-ahead,
+    /// recycling, scattered, small-buffers, shared-pool
     #[arg(long, value_name = "LIST", default_value = "best")]
     pub features: Features,
     /// Bytes of a packet, 60 to 9600
@@ -206,6 +206,7 @@ impl Arguments {
                 window: self.window,
                 transmit_burst: burst,
                 receive_burst: self.rx_burst.map_or(burst, usize::from),
+                fetch_ahead: self.features.fetch_ahead,
             },
             queues: usize::from(self.queues),
             descriptors: self.descriptors,

@@ -229,7 +229,7 @@ impl Runner<'_> {
         let setup = Setup {
             interface,
             features: Features::best(),
-            workload: Workload { packet_size: size, window, transmit_burst: 32, receive_burst: 32 },
+            workload: Workload { packet_size: size, window, transmit_burst: 32, receive_burst: 32, fetch_ahead: true },
             queues: 1,
             descriptors: 1024,
             pages: self.arguments.common.pages(),

@@ -212,9 +212,12 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, (_, name)): (usize, &(Kernel, &'static str))| {
-        let values: Vec<f64> = measured.of(place, subject).copied().collect();
-        let ratio = measured.ratios(place, subject, 0, |median| *median)?;
-        Some(Row { exchange: name, ns: Spread::of(&values)?.rounded(1), ratio: ratio.rounded(2) })
+        let median = |subject| Spread::of(&measured.of(place, subject).copied().collect::<Vec<f64>>());
+        let (ns, one_line) = (median(subject)?, median(0)?);
+        // Where no round has a slice of both, all there is are the medians.
+        let of_medians = || Spread::of(&[ns.median / one_line.median]);
+        let ratio = measured.ratios(place, subject, 0, |median| *median).or_else(of_medians)?;
+        Some(Row { exchange: name, ns: ns.rounded(1), ratio: ratio.rounded(2) })
     };
     let exchanges = KERNELS.iter().enumerate().map(row).collect::<Option<_>>()?;
     Some(PlacementReport { placement: place.label, slices: place.members.len(), exchanges })

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use conic_sim::Parameters;
 use conic_study::simulated::loopback;
 use conic_study::simulated::native::fit_work;
-use conic_study::workload::{Interface, LoopbackOutcome, NicPlace, Prefetching};
+use conic_study::workload::{Interface, LoopbackOutcome, NicPlace, Prefetching, Switches};
 
 use super::{Compared, Failure, Loopback, Row, Subject};
 use crate::bench::link;
@@ -72,6 +72,7 @@ fn question(machine: &Parameters, subject: &Subject) -> Loopback {
         prefetching: Prefetching { host: true, nic: true },
         // Both rings go round before anything counts.
         packets: (packets.max(2_500), packets),
+        switches: Switches::default(),
         seed: 1,
     }
 }

@@ -7,7 +7,7 @@ use crate::burst::{HostQueue, NicQueue, Packet, fetch_ahead};
 use crate::with_policy;
 
 /// Packets that the NIC handles in one round.
-const ROUND: usize = 32;
+pub(super) const ROUND: usize = 32;
 
 impl<C: Core, P: Policy> HostQueue for Host<C, P> {
     type Core = C;
@@ -75,6 +75,11 @@ impl<C: Core, P: Policy> Wire<C, P> {
         &mut self.nic
     }
 
+    /// Enters that a packet was dropped.
+    pub(super) fn count_dropped(&mut self) {
+        self.dropped += 1;
+    }
+
     /// The NIC's half, given back.
     pub fn into_nic(self) -> Nic<C, P> {
         self.nic
@@ -101,21 +106,32 @@ impl<C: Core, P: Policy> Wire<C, P> {
         let rest = &self.polled[start..self.count];
         let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
         let segments = segments.min(rest.len());
-        let length: u64 = rest[..segments].iter().map(|segment| u64::from(segment.length())).sum();
-        let Ok(short) = u16::try_from(length) else { return (segments, None) };
-        let Some(to) = self.nic.rx_alloc(length) else { return (segments, None) };
-        let core = self.nic.core();
-        let (mut bytes, mut at) = ([0u8; 64], to);
-        for segment in &self.polled[start..start + segments] {
-            let mut done = 0;
-            while done < u64::from(segment.length()) {
-                let piece = (u64::from(segment.length()) - done).min(64) as usize;
-                core.read_bytes(segment.address() + done, &mut bytes[..piece]);
-                core.write_bytes(at, &bytes[..piece]);
-                (done, at) = (done + piece as u64, at + piece as u64);
+        let segments_of = &self.polled[start..start + segments];
+        (segments, gather(&mut self.nic, segments_of))
+    }
+
+    /// Delivers up to [`ROUND`] frames in one burst; how many, from the front, were delivered or dropped.
+    fn deliver_each<'f>(&mut self, frames: impl ExactSizeIterator<Item = &'f [u8]>) -> usize {
+        let room = self.nic.rx_room(frames.len()).min(ROUND);
+        let (mut done, mut filled) = (0, 0);
+        for frame in frames {
+            if filled == room {
+                break;
             }
+            match u16::try_from(frame.len()) {
+                Ok(length) if length > 0 && self.nic.holds(u64::from(length)) => {
+                    let Some(at) = self.nic.rx_alloc(u64::from(length)) else { break };
+                    self.nic.core().write_bytes(at, frame);
+                    self.delivered[filled] = Descriptor::new(at, length);
+                    filled += 1;
+                }
+                _ => self.dropped += 1,
+            }
+            done += 1;
         }
-        (segments, Some(Descriptor::new(to, short).with_metadata(self.polled[start].metadata)))
+        let sent = self.nic.rx_burst(&self.delivered[..filled]);
+        debug_assert_eq!(sent, filled, "room was asked for before");
+        done
     }
 
     /// Copies the next polled packet into `frame`, as far as it fits, and returns its whole length.
@@ -124,6 +140,11 @@ impl<C: Core, P: Policy> Wire<C, P> {
         loop {
             let segment = self.polled[self.next];
             let bytes = usize::from(segment.length());
+            if self.nic.features().fetch_ahead
+                && let Some(next) = self.polled[..self.count].get(self.next + 1)
+            {
+                fetch_ahead(self.nic.core(), next);
+            }
             if let Some(space) = frame.get_mut(length..length + bytes) {
                 self.nic.core().read_bytes(segment.address(), space);
             }
@@ -134,6 +155,24 @@ impl<C: Core, P: Policy> Wire<C, P> {
             }
         }
     }
+}
+
+/// Copies the segments of a packet into a receive buffer of its own; none if there is no buffer for it.
+pub(super) fn gather<C: Core, P: Policy>(nic: &mut Nic<C, P>, segments: &[Descriptor]) -> Option<Descriptor> {
+    let length: u64 = segments.iter().map(|segment| u64::from(segment.length())).sum();
+    let short = u16::try_from(length).ok()?;
+    let to = nic.rx_alloc(length)?;
+    let (mut bytes, mut at) = ([0u8; 64], to);
+    for segment in segments {
+        let mut done = 0;
+        while done < u64::from(segment.length()) {
+            let piece = (u64::from(segment.length()) - done).min(64) as usize;
+            nic.core().read_bytes(segment.address() + done, &mut bytes[..piece]);
+            nic.core().write_bytes(at, &bytes[..piece]);
+            (done, at) = (done + piece as u64, at + piece as u64);
+        }
+    }
+    Some(Descriptor::new(to, short).with_metadata(segments[0].metadata))
 }
 
 impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
@@ -151,7 +190,9 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         }
         let (mut deliver, mut start) = (0, 0);
         while start < self.count {
-            if let Some(next) = self.polled[..self.count].get(start + 1) {
+            if self.nic.features().fetch_ahead
+                && let Some(next) = self.polled[..self.count].get(start + 1)
+            {
                 fetch_ahead(self.nic.core(), next);
             }
             let (segments, received) = self.receive(start);
@@ -169,6 +210,10 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         let count = std::mem::take(&mut self.count);
         self.nic.complete_tx(&self.polled[..count]);
         count
+    }
+
+    fn awaited(&mut self) -> Option<Address> {
+        self.nic.awaited(MAX_SEGMENTS)
     }
 
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
@@ -189,23 +234,19 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
     }
 
     fn deliver_frame(&mut self, frame: &[u8]) -> bool {
-        if self.nic.rx_room(1) == 0 {
-            return false;
-        }
-        let length = match u16::try_from(frame.len()) {
-            Ok(length) if length > 0 && self.nic.holds(u64::from(length)) => length,
-            _ => {
-                self.dropped += 1;
-                return true;
+        self.deliver_each(std::iter::once(frame)) == 1
+    }
+
+    fn deliver_frames(&mut self, frames: &[Vec<u8>]) -> usize {
+        let mut done = 0;
+        for some in frames.chunks(ROUND) {
+            let count = self.deliver_each(some.iter().map(Vec::as_slice));
+            done += count;
+            if count < some.len() {
+                break;
             }
-        };
-        let Some(at) = self.nic.rx_alloc(u64::from(length)) else { return false };
-        self.nic.core().write_bytes(at, frame);
-        if self.nic.rx_burst(&[Descriptor::new(at, length)]) == 1 {
-            return true;
         }
-        self.nic.rx_free(at);
-        false
+        done
     }
 
     fn drain(&mut self) {

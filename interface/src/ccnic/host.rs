@@ -82,7 +82,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             core,
             features: Features { inline_payload: inline, ..features },
             transmit: Producer::new(queue.transmit),
-            receive: Consumer::new(queue.receive, inline),
+            receive: Consumer::new(queue.receive, inline, features.fetch_ahead),
             allocator,
             retained: Retained::new(queue.transmit.slots * P::PER_SLOT as u64),
             blanks,

@@ -10,6 +10,7 @@
 //! | `inline` | payloads inside the ring |
 //! | `pool` | buffers, the shared free set, the recycling stacks; who owns a buffer |
 //! | `burst` | CC-NIC as one of the packet interfaces; the NIC as a wire |
+//! | `bulk` | the same with an engine that copies payloads |
 //! | `host`, `nic` | the two halves and their burst calls (Figure 5) |
 //! | `retained` | what the host sent and keeps |
 //! | `recovery` | starting over when a side has died |
@@ -46,6 +47,7 @@
 //! host.buf_free(&[packets[0].address()]);
 //! ```
 
+mod bulk;
 mod burst;
 mod descriptor;
 mod host;
@@ -58,6 +60,7 @@ mod queue;
 mod recovery;
 mod retained;
 
+pub use bulk::{BulkWire, Completions, bulk_nic_queue};
 pub use burst::{Wire, host_queue, nic_queue};
 pub use descriptor::{Descriptor, Flags};
 pub use host::{Host, HostFaults};

@@ -87,11 +87,13 @@ impl<C: Core, P: Policy> Nic<C, P> {
         Nic {
             core,
             features: Features { inline_payload: inline, ..features },
-            transmit: Consumer::new(queue.transmit, inline),
+            transmit: Consumer::new(queue.transmit, inline, features.fetch_ahead),
             receive: Producer::new(queue.receive),
             allocator,
-            blanks: (!features.shared_pool)
-                .then(|| Blanks { ring: Consumer::new(queue.blanks, false), ready: Vec::with_capacity(capacity) }),
+            blanks: (!features.shared_pool).then(|| Blanks {
+                ring: Consumer::new(queue.blanks, false, features.fetch_ahead),
+                ready: Vec::with_capacity(capacity),
+            }),
             checked: true,
             faults: NicFaults::default(),
         }
@@ -101,6 +103,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn trusting(mut self) -> Nic<C, P> {
         self.checked = false;
         self
+    }
+
+    /// What is switched on.
+    #[inline(always)]
+    pub fn features(&self) -> &Features {
+        &self.features
     }
 
     /// The core it runs on.
@@ -260,6 +268,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn rx_room(&mut self, want: usize) -> usize {
         let slots = want.div_ceil(P::PER_SLOT) as u64;
         self.receive.room(&self.core, slots) as usize * P::PER_SLOT
+    }
+
+    /// The line that changes when packets come, or, where there is no room to deliver `want`, when there is; packets of one
+    /// segment. None where something has come that was not polled.
+    pub fn awaited(&mut self, want: usize) -> Option<Address> {
+        if self.rx_room(want) < want { Some(self.receive.awaited()) } else { self.transmit.awaited(&self.core) }
     }
 
     /// What the host did that it should not have.

@@ -38,6 +38,9 @@ pub struct Features {
     pub whole_line: bool,
     /// Payloads of up to [`crate::ccnic::INLINE_BYTES`] bytes that are sent alone travel in the ring's lines. Beyond the paper.
     pub inline_payload: bool,
+    /// Slots of the ring, and the first line of each payload, are asked for by instructions before they are read. Beyond the
+    /// paper, which speaks of the processors' own prefetchers alone (section 5.8).
+    pub fetch_ahead: bool,
     /// Each side keeps the buffers that it freed last on a stack and reuses them first (section 3.3).
     pub recycling: bool,
     /// Buffers that are handed out one after the other do not lie one after the other (section 3.3).
@@ -56,6 +59,7 @@ impl Features {
             packing: Packing::Grouped,
             whole_line: true,
             inline_payload: false,
+            fetch_ahead: false,
             recycling: true,
             scattered: true,
             small_buffers: true,
@@ -65,7 +69,7 @@ impl Features {
 
     /// The paper's design with what goes beyond it and was measured to pay.
     pub const fn best() -> Features {
-        Features { signal: Signal::Phase, inline_payload: true, ..Features::paper() }
+        Features { signal: Signal::Phase, inline_payload: true, fetch_ahead: true, ..Features::paper() }
     }
 }
 
@@ -90,12 +94,13 @@ impl std::error::Error for UnknownFeature {}
 impl Features {
     /// The switches' names, for help and errors.
     pub const NAMES: &str = "paper, best; clear, phase, register; grouped, packed, padded; and, each also with no- before \
-                             it: whole-line, inline-payload, recycling, scattered, small-buffers, shared-pool";
+                             it: whole-line, inline-payload, fetch-ahead, recycling, scattered, small-buffers, shared-pool";
 
     fn switch(&mut self, name: &str) -> Option<&mut bool> {
         Some(match name {
             "whole-line" => &mut self.whole_line,
             "inline-payload" => &mut self.inline_payload,
+            "fetch-ahead" => &mut self.fetch_ahead,
             "recycling" => &mut self.recycling,
             "scattered" => &mut self.scattered,
             "small-buffers" => &mut self.small_buffers,
@@ -148,6 +153,7 @@ impl fmt::Display for Features {
         for (on, name) in [
             (self.whole_line, "whole-line"),
             (self.inline_payload, "inline-payload"),
+            (self.fetch_ahead, "fetch-ahead"),
             (self.recycling, "recycling"),
             (self.scattered, "scattered"),
             (self.small_buffers, "small-buffers"),

@@ -30,19 +30,13 @@ pub const LONGEST: u64 = (1 << 24) - 1;
 /// A control word.
 #[inline(always)]
 pub const fn word(turn: u32, kind: Kind, length: u32) -> u64 {
-    tag(turn, kind) << 24 | length as u64
+    (turn as u64) << 32 | (kind as u64) << 24 | length as u64
 }
 
-/// A control word without its length.
+/// The length in a control word, if it is of that turn and kind; otherwise more than any length.
 #[inline(always)]
-pub const fn tag(turn: u32, kind: Kind) -> u64 {
-    (turn as u64) << 8 | kind as u64
-}
-
-/// The tag of a control word.
-#[inline(always)]
-pub const fn tag_of(word: u64) -> u64 {
-    word >> 24
+pub const fn length_if(word: u64, turn: u32, kind: Kind) -> u64 {
+    word.wrapping_sub(self::word(turn, kind, 0))
 }
 
 /// The length in a control word.
@@ -79,7 +73,11 @@ mod tests {
             for (turn, length) in [(0, 0), (u32::MAX, LONGEST as u32), (7, 9600)] {
                 let word = word(turn, kind, length);
                 assert_eq!((turn_of(word), kind_of(word), length_of(word)), (turn, Some(kind), u64::from(length)));
-                assert_eq!(tag_of(word), tag(turn, kind));
+                assert_eq!(length_if(word, turn, kind), u64::from(length));
+                for (other_turn, other_kind) in [(turn ^ 1, kind), (turn, Kind::Request), (turn, Kind::Refused)] {
+                    let same = (other_turn, other_kind) == (turn, kind);
+                    assert!(same || length_if(word, other_turn, other_kind) > LONGEST);
+                }
             }
         }
         assert_eq!(kind_of(0), None);

@@ -59,7 +59,7 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
     /// A device that is home to fresh lines, all zeroes, of which no cache has any; none if `WORDS` is too small for them.
     pub fn new(device: D, lines: Lines, behaviour: Behaviour) -> Option<Homed<D, WORDS>> {
         let plan = lines.shape().plan(behaviour.recalls);
-        let capacity = lines.shape().capacity() as usize;
+        let capacity = lines.capacity() as usize;
         Some(Homed {
             device,
             lines,
@@ -114,6 +114,9 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
         };
         match arrival.ask {
             Ask::Evicted { .. } => self.event(Event::Evicted(unit)),
+            Ask::Shared | Ask::Exclusive if self.arrivals[usize::from(unit)].is_some() => {
+                self.violated(Violation::AskedTwice(unit));
+            }
             Ask::Shared | Ask::Exclusive => {
                 self.arrivals[usize::from(unit)] = Some(arrival);
                 self.event(Event::Request(unit));
@@ -165,7 +168,7 @@ impl<D: HomeAgent, const WORDS: usize> Homed<D, WORDS> {
         let this_turn = control::turn_of(word) == if turn & 1 == group { turn } else { turn.wrapping_sub(1) };
         let refusal = match kind {
             Some(Kind::Request) if !this_turn => Some(&mut self.refusals.turns),
-            Some(Kind::Request) if length > self.lines.shape().capacity() => Some(&mut self.refusals.lengths),
+            Some(Kind::Request) if length > self.lines.capacity() => Some(&mut self.refusals.lengths),
             Some(Kind::Request) => None,
             _ => Some(&mut self.refusals.kinds),
         };
@@ -248,7 +251,7 @@ impl<D: HomeAgent, const WORDS: usize> Device for Homed<D, WORDS> {
         if self.refuses || self.arrived || !self.exchange.awaits_response() {
             return false;
         }
-        let capacity = self.lines.shape().capacity() as usize;
+        let capacity = self.lines.capacity() as usize;
         self.response.clear();
         self.response.extend_from_slice(&response[..response.len().min(capacity)]);
         self.event(Event::Responded);

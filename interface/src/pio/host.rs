@@ -1,9 +1,10 @@
 //! The CPU's half of an exchange.
 
-use conic_fabric::{Core, Line};
+use conic_fabric::{Address, Core, Line};
 
 use super::control::{self, Kind};
 use super::shape::Lines;
+use crate::work;
 
 /// How the device learns that a request is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +91,9 @@ pub struct Host<C> {
     lines: Lines,
     features: Features,
     turn: u32,
+    /// The control word of this turn's request, and that of its answer: the other's in the next turn.
+    mine: Address,
+    other: Address,
     state: State,
     /// The last control word that was no answer.
     seen: u64,
@@ -114,6 +118,8 @@ impl<C: Core> Host<C> {
             lines,
             features,
             turn,
+            mine: lines.control(turn),
+            other: lines.control(turn.wrapping_add(1)),
             state: State::Idle,
             seen: 0,
             prefetched: 0,
@@ -155,7 +161,7 @@ impl<C: Core> Host<C> {
     /// If the last one was not answered, or this one is too long.
     #[inline]
     pub fn begin(&mut self, request: &[u8], response: usize) -> Result<(), NotBegun> {
-        let capacity = self.lines.shape().capacity();
+        let capacity = self.lines.capacity();
         let bytes = request.len().max(response) as u64;
         if bytes > capacity {
             return Err(NotBegun::TooLong { bytes, capacity });
@@ -178,10 +184,11 @@ impl<C: Core> Host<C> {
 
     #[inline(always)]
     fn announce(&mut self, mut first: Line, bytes: usize, response: usize) {
+        self.core.work(work::CALL + work::DESCRIPTOR);
         let Features { signal, prefetch, bare } = self.features;
         if signal == Signal::Written || !bare {
             first.0[0] = control::word(self.turn, Kind::Request, bytes as u32);
-            let at = self.lines.control(self.turn);
+            let at = self.mine;
             // Release on word 0: the payload before it, and that the last response was read, for the device's load of word 0.
             if bytes == 0 { self.core.store_release(at, first.0[0]) } else { self.core.publish_line(at, &first) }
         }
@@ -206,40 +213,44 @@ impl<C: Core> Host<C> {
             return Poll::NotYet;
         }
         // Acquire: the device's writes of the response before this side reads them.
-        let word = self.core.load_acquire(self.lines.control(self.turn.wrapping_add(1)));
-        let length = control::length_of(word);
-        if control::tag_of(word) == control::tag(self.turn, Kind::Response) && length <= self.lines.shape().capacity() {
-            self.turn = self.turn.wrapping_add(1);
+        let word = self.core.load_acquire(self.other);
+        let length = control::length_if(word, self.turn, Kind::Response);
+        if length <= self.lines.capacity() {
+            self.next_turn();
             self.state = State::Answered(length as usize);
             return Poll::Response(length as usize);
         }
         if word == self.seen { Poll::NotYet } else { self.look_again(word) }
     }
 
-    /// A control word that is no response.
-    #[cold]
+    /// A control word that is no response. Inlined, and only the judgement is not: a call that is given this half's address would
+    /// keep all of it in memory.
+    #[inline(always)]
     fn look_again(&mut self, word: u64) -> Poll {
-        if word == control::word(self.turn, Kind::TryAgain, 0) {
-            self.turn = self.turn.wrapping_add(1);
-            self.go_on();
-            return Poll::NotYet;
-        }
-        if word == control::word(self.turn, Kind::Refused, 0) {
-            self.turn = self.turn.wrapping_add(1);
-            self.state = State::Idle;
-            return Poll::Refused;
-        }
-        self.seen = word;
-        // Before the answer, what this side wrote there in the last turn.
-        let mine = matches!(control::kind_of(word), Some(Kind::Request | Kind::Continue));
-        let last = control::turn_of(word) == self.turn.wrapping_sub(1) && length_fits(word, &self.lines);
-        if word != 0 && !(mine && last) {
-            self.refused += 1;
+        match judge(word, self.turn, self.lines.capacity()) {
+            Verdict::TryAgain => {
+                self.next_turn();
+                self.go_on();
+            }
+            Verdict::Refused => {
+                self.next_turn();
+                self.state = State::Idle;
+                return Poll::Refused;
+            }
+            Verdict::Old => self.seen = word,
+            Verdict::Wrong => (self.seen, self.refused) = (word, self.refused + 1),
         }
         Poll::NotYet
     }
 
+    #[inline(always)]
+    fn next_turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+        std::mem::swap(&mut self.mine, &mut self.other);
+    }
+
     /// Turns to the other line after "try again".
+    #[inline(always)]
     fn go_on(&mut self) {
         self.try_agains += 1;
         self.state = State::Waiting;
@@ -248,7 +259,7 @@ impl<C: Core> Host<C> {
             // Release: nothing but that the word before it was read.
             Signal::Written => {
                 let word = control::word(self.turn, Kind::Continue, 0);
-                self.core.store_release(self.lines.control(self.turn), word);
+                self.core.store_release(self.mine, word);
             }
             Signal::Load => {
                 // The loads of the last turn are done before the next one signals.
@@ -260,6 +271,7 @@ impl<C: Core> Host<C> {
     }
 
     /// Asks for units of the answer that is to come.
+    #[inline(always)]
     fn ask_ahead(&self, from: u16, to: u16) {
         for index in from..to {
             self.core.prefetch_read(self.lines.unit_of_turn(self.turn.wrapping_add(1), index));
@@ -281,6 +293,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn read(&mut self, into: &mut [u8]) -> usize {
         let State::Answered(length) = self.state else { return 0 };
+        self.core.work(work::CALL);
         let room = into.len();
         let into = &mut into[..length.min(room)];
         let length = into.len();
@@ -298,7 +311,7 @@ impl<C: Core> Host<C> {
     /// The first line of the response: its payload is what stands behind the header.
     #[inline(always)]
     pub fn response_line(&self) -> Line {
-        self.core.read_line(self.lines.control(self.turn))
+        self.core.read_line(self.mine)
     }
 
     /// Whether a request waits for its answer.
@@ -332,6 +345,25 @@ impl<C: Core> Host<C> {
     }
 }
 
-fn length_fits(word: u64, lines: &Lines) -> bool {
-    control::length_of(word) <= lines.shape().capacity()
+/// What a control word is that is not this turn's response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    TryAgain,
+    Refused,
+    /// What this side wrote there in the last turn.
+    Old,
+    Wrong,
+}
+
+#[cold]
+fn judge(word: u64, turn: u32, capacity: u64) -> Verdict {
+    let mine = matches!(control::kind_of(word), Some(Kind::Request | Kind::Continue));
+    let last = control::turn_of(word) == turn.wrapping_sub(1) && control::length_of(word) <= capacity;
+    match word {
+        word if word == control::word(turn, Kind::TryAgain, 0) => Verdict::TryAgain,
+        word if word == control::word(turn, Kind::Refused, 0) => Verdict::Refused,
+        0 => Verdict::Old,
+        _ if mine && last => Verdict::Old,
+        _ => Verdict::Wrong,
+    }
 }

@@ -8,7 +8,7 @@
 //! Turn t's request lies in the group t mod 2, its answer in the other, where the next request will be written over it: a
 //! line that a core has read is the next that it writes, so that each comes once an exchange and goes once.
 
-use conic_fabric::{Core, Line};
+use conic_fabric::{Address, Core, Line};
 
 use super::control::{self, Kind};
 use super::device::{Device, Refusals};
@@ -29,6 +29,9 @@ pub struct Played<C> {
     core: C,
     lines: Lines,
     turn: u32,
+    /// The control word of this turn's request, and that of its answer: the other's in the next turn.
+    request: Address,
+    answer: Address,
     state: State,
     /// The last control word that was no request.
     seen: u64,
@@ -38,7 +41,12 @@ pub struct Played<C> {
 impl<C: Core> Played<C> {
     /// A device on fresh lines, all zeroes. There must be one.
     pub fn new(core: C, lines: Lines) -> Played<C> {
-        Played { core, lines, turn: 0, state: State::Waiting, seen: 0, refusals: Refusals::default() }
+        Played::at_turn(core, lines, 0)
+    }
+
+    fn at_turn(core: C, lines: Lines, turn: u32) -> Played<C> {
+        let (request, answer) = (lines.control(turn), lines.control(turn.wrapping_add(1)));
+        Played { core, lines, turn, request, answer, state: State::Waiting, seen: 0, refusals: Refusals::default() }
     }
 
     /// A device that takes over lines whose device is gone. A request that was not answered is delivered, perhaps for the second
@@ -53,15 +61,13 @@ impl<C: Core> Played<C> {
             None => None,
         };
         let newer = |a: u32, b: u32| if a.wrapping_sub(b) < 1 << 31 { a } else { b };
-        let mut device = Played::new(core, lines);
-        device.turn = words.into_iter().filter_map(next).reduce(newer).unwrap_or(0);
-        device
+        Played::at_turn(core, lines, words.into_iter().filter_map(next).reduce(newer).unwrap_or(0))
     }
 
     /// The request's only line, where it has one; its payload is what stands behind the header.
     #[inline(always)]
     pub fn request_line(&self) -> Line {
-        self.core.read_line(self.lines.control(self.turn))
+        self.core.read_line(self.request)
     }
 
     /// Responds with one line, whose word 0 is the control word's, of `bytes` bytes as [`super::Shape`] counts them. The request
@@ -84,36 +90,30 @@ impl<C: Core> Played<C> {
     fn publish(&mut self, mut first: Line, kind: Kind, bytes: usize) {
         first.0[0] = control::word(self.turn, kind, bytes as u32);
         // Release on word 0: the payload before it, and that the request was read, for the CPU's load of word 0.
-        self.core.publish_line(self.lines.control(self.turn.wrapping_add(1)), &first);
+        self.core.publish_line(self.answer, &first);
         self.turn = self.turn.wrapping_add(1);
+        std::mem::swap(&mut self.request, &mut self.answer);
     }
 
-    /// A control word that is no request for this turn, and was not looked at before.
-    #[cold]
-    fn look_again(&mut self, word: u64) -> Option<usize> {
+    /// A control word that is no request for this turn, and was not looked at before. Inlined, and only the judgement is not: a
+    /// call that is given this half's address would keep all of it in memory.
+    #[inline(always)]
+    fn look_again(&mut self, word: u64) {
         self.seen = word;
-        let kind = control::kind_of(word);
-        if control::turn_of(word) == self.turn && kind == Some(Kind::Request) {
+        match judge(word, self.turn) {
+            Verdict::Old => {}
+            Verdict::Turn => self.refusals.turns += 1,
+            Verdict::Kind => self.refusals.kinds += 1,
             // Honest but too long: it hears of it, and may go on.
-            self.refusals.lengths += 1;
-            self.publish(Line::ZERO, Kind::Refused, 0);
-            return None;
+            Verdict::Length => {
+                self.refusals.lengths += 1;
+                self.publish(Line::ZERO, Kind::Refused, 0);
+            }
+            Verdict::Stray => {
+                self.refusals.kinds += 1;
+                self.publish(Line::ZERO, Kind::Refused, 0);
+            }
         }
-        // A device that took over may find that the CPU tries again what the last one had deferred: there is no request to read.
-        if control::turn_of(word) == self.turn && kind == Some(Kind::Continue) {
-            self.refusals.kinds += 1;
-            self.publish(Line::ZERO, Kind::Refused, 0);
-            return None;
-        }
-        let mine = matches!(kind, Some(Kind::Response | Kind::TryAgain | Kind::Refused));
-        if word == 0 || (mine && control::turn_of(word) == self.turn.wrapping_sub(1)) {
-            return None;
-        }
-        match kind {
-            Some(Kind::Request | Kind::Continue) => self.refusals.turns += 1,
-            _ => self.refusals.kinds += 1,
-        }
-        None
     }
 
     /// Answers so far.
@@ -139,13 +139,16 @@ impl<C: Core> Device for Played<C> {
             return None;
         }
         // Acquire: the CPU's writes of the request before this side reads them.
-        let word = self.core.load_acquire(self.lines.control(self.turn));
-        let length = control::length_of(word);
-        if control::tag_of(word) == control::tag(self.turn, Kind::Request) && length <= self.lines.shape().capacity() {
+        let word = self.core.load_acquire(self.request);
+        let length = control::length_if(word, self.turn, Kind::Request);
+        if length <= self.lines.capacity() {
             self.state = State::Working(length as usize);
             return Some(length as usize);
         }
-        if word == self.seen { None } else { self.look_again(word) }
+        if word != self.seen {
+            self.look_again(word);
+        }
+        None
     }
 
     #[inline]
@@ -167,13 +170,13 @@ impl<C: Core> Device for Played<C> {
             State::Working(_) => {}
             State::Deferred => {
                 // Acquire: that the CPU has read "try again", before this side writes over it in the next turn.
-                let word = self.core.load_acquire(self.lines.control(self.turn));
+                let word = self.core.load_acquire(self.request);
                 if word != control::word(self.turn, Kind::Continue, 0) {
                     return false;
                 }
             }
         }
-        let capacity = self.lines.shape().capacity() as usize;
+        let capacity = self.lines.capacity() as usize;
         let response = &response[..response.len().min(capacity)];
         let next = self.turn.wrapping_add(1);
         let first = self.lines.spread(next, response, |at, line| self.core.write_line(at, line));
@@ -192,5 +195,33 @@ impl<C: Core> Device for Played<C> {
 
     fn refusals(&self) -> Refusals {
         self.refusals
+    }
+}
+
+/// What a control word is that is not this turn's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// What this side wrote there in the last turn.
+    Old,
+    /// Another turn's.
+    Turn,
+    /// Nothing that belongs there.
+    Kind,
+    /// This turn's request, longer than the lines.
+    Length,
+    /// The CPU tries again what a device that is gone had deferred: there is no request to read.
+    Stray,
+}
+
+#[cold]
+fn judge(word: u64, turn: u32) -> Verdict {
+    let (kind, of) = (control::kind_of(word), control::turn_of(word));
+    match kind {
+        Some(Kind::Request) if of == turn => Verdict::Length,
+        Some(Kind::Continue) if of == turn => Verdict::Stray,
+        Some(Kind::Request | Kind::Continue) => Verdict::Turn,
+        Some(_) if of == turn.wrapping_sub(1) => Verdict::Old,
+        _ if word == 0 => Verdict::Old,
+        _ => Verdict::Kind,
     }
 }

@@ -161,7 +161,7 @@ impl Shape {
             0 => groups[0],
             _ => layout.add("pio overflow", bytes, self.alignment, home, SynchronisingWords::NONE),
         };
-        Ok(Lines { shape: *self, groups, overflow })
+        Ok(Lines { shape: *self, capacity: self.capacity(), groups, overflow })
     }
 }
 
@@ -169,6 +169,8 @@ impl Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
     shape: Shape,
+    /// The shape's, worked out once: it stands in the inner loops.
+    capacity: u64,
     groups: [Address; 2],
     overflow: Address,
 }
@@ -177,6 +179,12 @@ impl Lines {
     /// The shape.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// Bytes of the longest payload.
+    #[inline(always)]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
     }
 
     /// The line with the control word of a turn's request. A turn's answer has its control word where the next one's

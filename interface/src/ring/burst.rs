@@ -145,6 +145,12 @@ impl<D: Device> NicQueue for Wire<D> {
         delivered
     }
 
+    fn deliver_frames(&mut self, frames: &[Vec<u8>]) -> usize {
+        let delivered = frames.iter().take_while(|frame| self.nic.rx_push(frame).is_ok()).count();
+        self.nic.flush();
+        delivered
+    }
+
     #[inline(always)]
     fn spin(&self) {
         self.nic.device().spin();

@@ -135,6 +135,7 @@ impl Ring {
             Some(tag) => {
                 let bytes = &mut self.words[..count * DESCRIPTOR_BYTES as usize];
                 device.finish_read(tag, descriptor(self.ring, first), bytes);
+                device.depends_on(descriptor(self.ring, first + count as u64 - 1));
             }
             None => {
                 for (position, bytes) in self.words.chunks_exact_mut(DESCRIPTOR_BYTES as usize).take(count).enumerate()

@@ -5,7 +5,10 @@ use conic_fabric::{Address, Core, LINE_BYTES};
 use crate::work;
 
 use super::pool::Pool;
-use super::{DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
+use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
+
+/// Descriptors of a line.
+const PER_LINE: u64 = LINE_BYTES / DESCRIPTOR_BYTES;
 
 /// A packet buffer that the host holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,7 +144,13 @@ impl<C: Core> Host<C> {
             let at = descriptor(self.queues.rx_ring, next);
             let word = match signal {
                 RxSignal::Register if known == 0 => break,
-                RxSignal::Register => self.core.load(at),
+                RxSignal::Register => {
+                    // The register has told how many there are: the next line's load depends on nothing in this one.
+                    if known > PER_LINE && at.is_line_aligned() {
+                        self.core.will_read(at.lines(1), PER_LINE as u32 * (work::DESCRIPTOR + work::RECORD));
+                    }
+                    self.core.load(at)
+                }
                 RxSignal::DescriptorDone if next == self.rx_head => break,
                 // Acquire: the device's writes of the payload before this side reads it.
                 RxSignal::DescriptorDone => self.core.load_acquire(at),
@@ -158,7 +167,9 @@ impl<C: Core> Host<C> {
                 self.free(address);
                 continue;
             }
-            self.core.prefetch_read(Address(address));
+            if self.queues.shape.fetch_ahead {
+                self.core.prefetch_read(Address(address));
+            }
             into[count] = Buffer { address: Address(address), length };
             count += 1;
         }

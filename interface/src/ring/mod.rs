@@ -117,6 +117,8 @@ pub struct Shape {
     pub host_written_registers: MemoryType,
     /// Where the device wants the payloads it writes.
     pub payload_hint: StateHint,
+    /// The host asks for the first line of each payload by an instruction before it reads it.
+    pub fetch_ahead: bool,
     /// Bytes of payload that the device asks for ahead of the packet it works on.
     pub read_ahead_bytes: u64,
 }
@@ -167,6 +169,7 @@ impl Default for Shape {
             rx_signal: RxSignal::Register,
             host_written_registers: MemoryType::WriteBack,
             payload_hint: StateHint::NonCacheablePush,
+            fetch_ahead: true,
             read_ahead_bytes: 16 << 10,
         }
     }

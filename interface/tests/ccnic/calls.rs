@@ -294,7 +294,7 @@ fn a_slot_of_which_a_part_is_still_to_be_handed_out_is_not_released() {
         let (ring, sender, receiver) = (map.queues[0].transmit, memory.core("sender"), memory.core("receiver"));
         let packets = [1, 2, 3].map(|index| Descriptor::new(map.pool.classes[0].start.lines(2 * index), 64));
         with_policy!(features, P => {
-            let (mut producer, mut consumer) = (Producer::<P>::new(ring), Consumer::<P>::new(ring, false));
+            let (mut producer, mut consumer) = (Producer::<P>::new(ring), Consumer::<P>::new(ring, false, true));
             assert_eq!(producer.send(&sender, &packets), 3);
             for packet in &packets {
                 // A payload that was retained may be read until its slot is released.

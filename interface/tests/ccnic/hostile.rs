@@ -384,7 +384,8 @@ fn a_peer_that_keeps_up_with_blanks_does_not_keep_a_call_from_returning() {
         let core = KeepsUp { ring, looks: Cell::new(0) };
         let mut out = [Descriptor::BLANK; 32];
         // In the packed ring the word that was seen full is loaded again, and is what it was.
-        let received = with_policy!(features, P => Consumer::<P>::new(ring, true).receive(&core, &mut out, || None));
+        let received =
+            with_policy!(features, P => Consumer::<P>::new(ring, true, true).receive(&core, &mut out, || None));
         assert!(received <= out.len(), "{features}");
         assert!(core.looks.get() <= 2 * ring.slots + 1, "{features}: it looked {} times", core.looks.get());
     }

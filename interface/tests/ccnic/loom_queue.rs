@@ -67,7 +67,7 @@ impl Script {
 fn exchange<P: Policy>(memory: &LoomMemory, places: Places, script: Script) {
     let (sender, receiver) = (memory.core("producer"), memory.core("consumer"));
     let mut producer = Producer::<P>::new(places.ring);
-    let mut consumer = Consumer::<P>::new(places.ring, false);
+    let mut consumer = Consumer::<P>::new(places.ring, false, true);
     let mut out = [Descriptor::BLANK; 4];
     let filler = Descriptor::new(places.landing, 8);
     for _ in 0..script.filled {
@@ -243,7 +243,7 @@ fn register_padded() {
 fn chain<P: Policy>(memory: &LoomMemory, places: Places, segments: u64) {
     let (sender, receiver) = (memory.core("producer"), memory.core("consumer"));
     let mut producer = Producer::<P>::new(places.ring);
-    let mut consumer = Consumer::<P>::new(places.ring, false);
+    let mut consumer = Consumer::<P>::new(places.ring, false, true);
     let thread = spawn(move || {
         let mut packet = [Descriptor::BLANK; 4];
         for index in 0..segments {
@@ -293,7 +293,7 @@ fn a_chain_is_seen_whole_or_not_at_all() {
 fn in_the_ring<P: Policy>(memory: &LoomMemory, places: Places, lengths: &'static [u16]) {
     let (sender, receiver) = (memory.core("producer"), memory.core("consumer"));
     let mut producer = Producer::<P>::new(places.ring);
-    let mut consumer = Consumer::<P>::new(places.ring, true);
+    let mut consumer = Consumer::<P>::new(places.ring, true, true);
     let thread = spawn(move || {
         for (number, &length) in (1u64..).zip(lengths) {
             for line in 0..u64::from(length).div_ceil(64) {

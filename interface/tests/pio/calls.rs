@@ -2,6 +2,7 @@
 
 use conic_fabric::{Home, Layout};
 use conic_interface::burst::NicQueue;
+use conic_interface::pio::control::{Kind, word};
 use conic_interface::pio::nic::NicLines;
 use conic_interface::pio::{Device, Features, Host, Lines, NotBegun, Played, Poll, Shape, ShapeError};
 use proptest::prelude::*;
@@ -122,6 +123,29 @@ fn a_placement_says_whether_it_can_deadlock() {
     let large = Shape::groups(65_536 - 8).with_unit(128);
     assert_eq!(large.group, 512);
     assert!(large.can_deadlock(16, |line| u32::from(line % 8)) && !large.can_deadlock(65, |line| u32::from(line % 8)));
+}
+
+#[test]
+fn turns_may_run_over() {
+    let (lines, layout) = place(Shape::frames(100));
+    let memory = Memory::new(&layout);
+    // As if there had been four thousand million answers but three.
+    memory.poke(lines.control(u32::MAX - 2), word(u32::MAX - 3, Kind::Response, 0));
+    let mut host = Host::resume(memory.agent(0), lines, Features::PLAYED);
+    let mut device = Played::resume(memory.agent(1), lines);
+    assert_eq!((host.turn(), device.turn()), (u32::MAX - 2, u32::MAX - 2));
+    for call in 0..8 {
+        host.begin(&[call; 100], 0).expect("the last call was answered");
+        if call == 2 {
+            // A successor reads it off the lines, whichever of the two numbers is the smaller.
+            host = Host::resume(memory.agent(0), lines, Features::PLAYED);
+            device = Played::resume(memory.agent(1), lines);
+        }
+        assert_eq!((host.is_waiting(), device.poll()), (true, Some(100)));
+        assert!(device.respond(&[call]));
+        assert_eq!(host.poll(), Poll::Response(1));
+    }
+    assert_eq!((host.turn(), host.refused(), device.refusals().total()), (5, 0, 0));
 }
 
 #[derive(Clone, Copy, Debug)]

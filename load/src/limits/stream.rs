@@ -106,7 +106,7 @@ impl Reader {
         while count < BURST {
             let at = self.ring.lines.lines(self.read % RING);
             // The loop's branches are predicted, so the next lines' loads have been issued by now.
-            core.will_read(self.ring.lines.lines((self.read + LOOKS_AHEAD) % RING));
+            core.will_read(self.ring.lines.lines((self.read + LOOKS_AHEAD) % RING), 0);
             // Acquire: pairs with the writer's release of word 0; the rest of the line is then there.
             if core.load_acquire(at) != self.read + 1 {
                 break;

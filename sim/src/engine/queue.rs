@@ -73,16 +73,18 @@ impl<E: Copy> Default for EventQueue<E> {
 
 impl<E: Copy> EventQueue<E> {
     /// Puts an event in, not before the last that was taken out.
-    #[inline]
+    // Always inline, so that the event is made where it stays: one that was just written elsewhere, part by part, would be
+    // copied only when the host's store buffer has drained.
+    #[inline(always)]
     pub fn push(&mut self, key: Key, event: E) {
         let index = self.free;
-        let entry = Entry { key, event, next: NONE };
         let index = if index == NONE {
-            self.entries.push(entry);
+            self.entries.push(Entry { key, event, next: NONE });
             self.entries.len() as u32 - 1
         } else {
-            self.free = self.entries[index as usize].next;
-            self.entries[index as usize] = entry;
+            let entry = &mut self.entries[index as usize];
+            self.free = entry.next;
+            (entry.key, entry.event) = (key, event);
             index
         };
         self.place(key, index);

@@ -2,10 +2,12 @@
 
 use conic_fabric::Line;
 
+use crate::engine::ahead::prefetch;
 use crate::protocol::cache::Held;
-use crate::protocol::{Ask, Asker, Copy, ToHome};
+use crate::protocol::{Ask, Asker, Copy, ToHome, Version};
 
 use super::agent::{Fill, Round, Spinning, Store, Wait};
+use super::queues::Queue;
 use super::uncached::Kind;
 use super::{Machine, Wait as W};
 
@@ -20,7 +22,10 @@ pub(crate) type Step<T> = Result<T, Wait>;
 pub(crate) enum Use {
     /// What follows depends on it: the latency counts.
     Dependent,
-    /// Independent accesses overlap it: it costs an issue slot where it hits the first level.
+    /// A word: where it hits the first level, independent accesses overlap it and it costs an issue slot; where it misses,
+    /// what follows depends on it.
+    Word,
+    /// Bulk data: what follows goes on behind it.
     Independent,
 }
 
@@ -31,6 +36,7 @@ impl Machine {
         if !self.may_act(id) {
             return Err(W::Time);
         }
+        self.within_reorder_buffer(id)?;
         let agent = &mut self.agents[id];
         if !agent.stores.is_empty()
             && let Some(store) = agent.stores.iter().rev().find(|store| store.line == line && store.bytes & bytes != 0)
@@ -61,7 +67,12 @@ impl Machine {
     fn readable(&mut self, id: usize, line: u32, how: Use, waited: bool, place_in_code: u32) -> Step<()> {
         let timing = self.timing;
         let agent = &mut self.agents[id];
-        let Some(place) = agent.caches.find(line) else { return Err(self.miss(id, line, Ask::Read)) };
+        let Some(place) = agent.caches.find(line) else {
+            if how == Use::Independent && !waited {
+                return self.load_behind(id, line);
+            }
+            return Err(self.miss(id, line, Ask::Read));
+        };
         agent.note_read(line);
         agent.counters.accesses.loads += 1;
         if waited {
@@ -70,7 +81,8 @@ impl Machine {
             agent.time += if how == Use::Dependent { timing.l1_hit } else { timing.issue };
             agent.counters.accesses.l1_hits += 1;
         } else {
-            agent.time += timing.l2_hit;
+            // The second level gives a line a cycle: of bulk data the core waits for none.
+            agent.time += if how == Use::Independent { timing.issue } else { timing.l2_hit };
             agent.counters.accesses.l2_hits += 1;
             agent.caches.promote(line, place.second);
             agent.not_pure();
@@ -105,11 +117,14 @@ impl Machine {
 
     /// Takes a line fill buffer and sends the request.
     pub(crate) fn fetch(&mut self, id: usize, line: u32, ask: Ask, time: u64) {
+        prefetch(&self.lines[line as usize]);
+        prefetch(&self.data[line as usize]);
         let agent = &mut self.agents[id];
         agent.fills.push(Fill { line });
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask, has_data: false, write: 0 };
+        self.enters(Queue::LineFill(id as u16), line, time);
         self.send_home(arrives, Self::source_of(id), node, line, message);
     }
 
@@ -119,6 +134,7 @@ impl Machine {
         if !self.may_act(id) {
             return Err(W::Time);
         }
+        self.within_reorder_buffer(id)?;
         let timing = self.timing;
         let agent = &mut self.agents[id];
         agent.not_pure();
@@ -126,6 +142,7 @@ impl Machine {
             return Err(W::WritesDone);
         }
         if agent.stores.is_empty()
+            && agent.reorder.is_empty()
             && let Some(place) = agent.caches.find(line)
             && agent.caches.held(place.second).copy >= Copy::Exclusive
         {
@@ -148,11 +165,14 @@ impl Machine {
         if agent.stores.len() >= agent.store_limit {
             return Err(W::StoreRoom);
         }
-        agent.stores.push_back(Store { line, bytes, data: *data });
+        let after = agent.reorder.last();
+        agent.stores.push_back(Store { line, bytes, data: *data, after });
         agent.time += timing.issue;
         agent.operations += 1;
         agent.counters.accesses.stores += 1;
         let time = agent.time;
+        // From when its instruction began: its line may come before that ends.
+        self.enters(Queue::StoreBuffer(id as u16), 0, time - timing.issue);
         self.ask_for_stores(id, time);
         Ok(())
     }
@@ -163,12 +183,12 @@ impl Machine {
         if self.options.checked {
             self.check_newest(id, line, place);
         }
-        self.latest[at] = self.latest[at].wrapping_add(1);
         merge(&mut self.data[at], bytes, data);
         if self.recorder.is_some() && self.agents[id].caches.held(place).copy != Copy::Modified {
             self.note_copy(id, line, Copy::Modified);
         }
-        self.agents[id].caches.set(place, Held { copy: Copy::Modified, version: self.latest[at] });
+        let version = if self.options.checked { self.newer_version(line) } else { 0 };
+        self.agents[id].caches.set(place, Held { copy: Copy::Modified, version });
     }
 
     /// Owns a line before an atomic operation, and takes the operation's time.
@@ -181,6 +201,9 @@ impl Machine {
         agent.not_pure();
         if !agent.stores.is_empty() {
             return Err(W::StoresDone);
+        }
+        if !agent.reorder.is_empty() {
+            return Err(W::LoadsDone);
         }
         if agent.past.writes(line) {
             return Err(W::WritesDone);
@@ -202,6 +225,7 @@ impl Machine {
         if !self.may_act(id) {
             return Err(W::Time);
         }
+        self.within_reorder_buffer(id)?;
         let issue = if costs { self.timing.issue } else { 0 };
         let agent = &mut self.agents[id];
         if let Some(place) = agent.caches.find(line)
@@ -231,20 +255,26 @@ impl Machine {
             agent.operations += 1;
             agent.counters.accesses.software_prefetches += 1;
             agent.prefetches.push_back((line, ask));
+            let asked = agent.time - issue;
+            self.enters(Queue::LoadBuffer(id as u16), line, asked);
         } else if costs {
             return Err(W::LoadRoom);
         }
         Ok(())
     }
 
-    /// Waits for every store to be performed.
+    /// Waits for every store to be performed and every load to have come.
     pub(crate) fn fence(&mut self, id: usize) -> Step<()> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
         let agent = &mut self.agents[id];
         agent.not_pure();
-        if agent.stores.is_empty() { Ok(()) } else { Err(W::StoresDone) }
+        match () {
+            () if !agent.stores.is_empty() => Err(W::StoresDone),
+            () if !agent.reorder.is_empty() => Err(W::LoadsDone),
+            () => Ok(()),
+        }
     }
 
     /// Ends a round that made no progress. Where the next rounds would do just the same, they are skipped until a message
@@ -276,14 +306,21 @@ impl Machine {
         Err(W::Polling)
     }
 
+    /// The version that a store makes.
+    fn newer_version(&mut self, line: u32) -> Version {
+        let newest = &mut self.newest[line as usize];
+        *newest = newest.wrapping_add(1);
+        *newest
+    }
+
     /// Stops a run at the first access to a copy that is not the newest.
     #[inline(never)]
     pub(crate) fn check_newest(&self, id: usize, line: u32, place: usize) {
         let held = self.agents[id].caches.held(place);
-        let latest = self.latest[line as usize];
+        let newest = self.newest[line as usize];
         assert!(
-            held.version == latest && held.copy != Copy::Invalid,
-            "agent {id} has version {} of line {line} ({:?}); the newest is {latest}",
+            held.version == newest && held.copy != Copy::Invalid,
+            "agent {id} has version {} of line {line} ({:?}); the newest is {newest}",
             held.version,
             held.copy
         );

@@ -10,7 +10,9 @@ use crate::protocol::{Ask, Copy};
 
 use super::prefetch::Prefetchers;
 use super::private::Private;
+use super::reorder::Reorder;
 use super::uncached::PastCaches;
+use super::watch::Watched;
 
 /// A line fill buffer in use.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Store {
     /// Which bytes of the line it writes.
     pub bytes: u64,
     pub data: Line,
+    /// The last load before it: it is performed after that has come.
+    pub after: u64,
 }
 
 /// What an agent's program waits for.
@@ -43,6 +47,12 @@ pub enum Wait {
     LoadRoom,
     /// Room in the store buffer.
     StoreRoom,
+    /// The load of this place in the order of loads, and all before it.
+    Retire(u64),
+    /// The loads of a line that were issued.
+    Load(u32),
+    /// All loads that were issued.
+    LoadsDone,
     /// An empty store buffer.
     StoresDone,
     /// The stores to a line that it partly reads.
@@ -96,9 +106,13 @@ pub struct Agent {
     pub(crate) time: u64,
     /// When the messages on their way to it arrive, in order.
     messages: VecDeque<u64>,
+    /// For how long it has waited, in picoseconds.
+    waited: u64,
     pub(crate) caches: Private,
     pub(crate) fills: Vec<Fill>,
     pub(crate) fill_limit: usize,
+    /// Loads that it has issued and goes on behind.
+    pub(crate) reorder: Reorder,
     pub(crate) stores: VecDeque<Store>,
     pub(crate) store_limit: usize,
     /// Stores at the front whose lines were asked for.
@@ -108,6 +122,9 @@ pub struct Agent {
     pub(crate) prefetch_limit: usize,
     pub(crate) prefetchers: Prefetchers,
     pub(crate) past: PastCaches,
+    pub(crate) watched: Watched,
+    /// Whether it copies for others, and keeps nothing of what it writes.
+    pub(crate) is_engine: bool,
     pub(crate) wait: Wait,
     waits_since: u64,
     ticket: u32,
@@ -129,7 +146,9 @@ impl Agent {
             core,
             time: 0,
             messages: VecDeque::new(),
+            waited: 0,
             caches: Private::new(&parameters.cache),
+            reorder: Reorder::new(shape.reorder_span(), shape.load_buffer),
             fills: Vec::with_capacity(shape.line_fill_buffers as usize),
             fill_limit: shape.line_fill_buffers as usize,
             stores: VecDeque::with_capacity(shape.store_buffer as usize),
@@ -139,6 +158,8 @@ impl Agent {
             prefetch_limit: shape.load_buffer as usize,
             prefetchers: Prefetchers::new(shape),
             past: PastCaches::new(parameters),
+            watched: Watched::default(),
+            is_engine: false,
             wait: Wait::Nothing,
             waits_since: 0,
             ticket: 0,
@@ -238,13 +259,16 @@ impl Agent {
     /// Ends the wait: the program goes on now, or at its own time if that is later.
     pub(crate) fn wake(&mut self, now: u64) {
         if self.wait != Wait::Time {
+            self.waited += now.saturating_sub(self.time);
             self.time = self.time.max(now);
             self.granted_at = now;
         }
         let span = self.time - self.waits_since.min(self.time);
         let stalls = &mut self.counters.stalls;
         match self.wait {
-            Wait::Line(_) | Wait::Register => stalls.load_picoseconds += span,
+            Wait::Line(_) | Wait::Register | Wait::Retire(_) | Wait::Load(_) | Wait::LoadsDone => {
+                stalls.load_picoseconds += span
+            }
             Wait::FillBuffer(..) | Wait::LoadRoom => stalls.fill_buffer_picoseconds += span,
             Wait::StoreRoom => stalls.store_buffer_picoseconds += span,
             Wait::WriteRoom => stalls.store_buffer_picoseconds += span,
@@ -254,12 +278,21 @@ impl Agent {
         self.wait = Wait::Nothing;
     }
 
+    /// For how long it has worked: its time without what it has waited for, in picoseconds.
+    #[inline(always)]
+    pub(crate) fn worked(&self) -> u64 {
+        self.time - self.waited
+    }
+
     /// Whether what the program waits for has come.
     pub(crate) fn is_served(&self) -> bool {
         match self.wait {
             Wait::Line(line) => !self.is_on_its_way(line),
             Wait::FillBuffer(..) => self.fills.len() < self.fill_limit,
             Wait::LoadRoom => self.prefetches.len() < self.prefetch_limit,
+            Wait::Retire(sequence) => self.reorder.has_retired(sequence),
+            Wait::Load(line) => !self.reorder.waits_for(line),
+            Wait::LoadsDone => self.reorder.is_empty(),
             Wait::StoreRoom => self.stores.len() < self.store_limit,
             Wait::StoresDone => self.stores.is_empty(),
             Wait::StoresTo(line) => self.stores.iter().all(|store| store.line != line),
@@ -283,7 +316,11 @@ impl Agent {
 
     /// Whether nothing of it is under way.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.fills.is_empty() && self.stores.is_empty() && self.prefetches.is_empty() && self.messages.is_empty()
+        self.fills.is_empty()
+            && self.reorder.is_empty()
+            && self.stores.is_empty()
+            && self.prefetches.is_empty()
+            && self.messages.is_empty()
     }
 
     /// Notes an access for the round of polling.

@@ -11,6 +11,7 @@ use crate::parameters::{CacheParameters, Parameters};
 use super::access::Step;
 use super::agent::Agent;
 use super::pcie::{Read, Tlp};
+use super::queues::Queue;
 use super::{Machine, Wait as W};
 
 impl Machine {
@@ -59,11 +60,15 @@ impl Machine {
         let pieces_left = pieces.clone().count() as u32;
         let read = Read { agent: id as u16, at, pieces_left, data: vec![0; length as usize] };
         let read = self.port().reads.insert(read) as u32;
+        self.enters(Queue::DeviceReads, read, now);
         for (at, length) in pieces {
             let lines_left = ((at + length).div_ceil(LINE_BYTES) - at / LINE_BYTES) as u32;
             let port = self.port();
             let tlp = port.tlps.insert(Tlp::Read { read, at, length, lines_left }) as u32;
-            if port.link.tags().take(tlp, now) {
+            let has_tag = port.link.tags().take(tlp, now);
+            self.enters(if has_tag { Queue::Tags } else { Queue::WithoutTag }, tlp, now);
+            if has_tag {
+                let port = self.port();
                 let sent = port.link.request_read(tlp, now);
                 self.sent(tlp, sent);
             }
@@ -84,7 +89,9 @@ impl Machine {
         if !self.is_device_read_done(id, read)? {
             return Err(W::News);
         }
-        Ok(self.port().reads.remove(read as usize).data)
+        let data = self.port().reads.remove(read as usize).data;
+        self.leaves(Queue::DeviceReads, read as u32, self.now);
+        Ok(data)
     }
 
     /// Writes: posted, in order.

@@ -1,9 +1,11 @@
 //! What arrives at a core: what it asked for, and snoops.
 
+use crate::engine::ahead::prefetch;
 use crate::protocol::cache::{self, Held};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome, Version};
 
 use super::Machine;
+use super::queues::Queue;
 use super::uncached::Kind;
 
 impl Machine {
@@ -38,6 +40,7 @@ impl Machine {
         if let Some(place) = place {
             if held.copy == Copy::Invalid {
                 agent.caches.remove(line, place);
+                agent.watched.lost(line);
             } else {
                 agent.caches.set(place, held);
             }
@@ -50,8 +53,11 @@ impl Machine {
 
     /// The version of a line that is granted without its data: what the core has, or is about to write over.
     fn version_without_data(&self, id: usize, line: u32) -> Version {
+        if !self.options.checked {
+            return 0;
+        }
         let caches = &self.agents[id].caches;
-        caches.peek(line).map_or(self.latest[line as usize], |place| caches.held(place).version)
+        caches.peek(line).map_or_else(|| self.newest[line as usize], |place| caches.held(place).version)
     }
 
     fn granted(&mut self, id: usize, line: u32, copy: Copy, version: Version) {
@@ -66,28 +72,40 @@ impl Machine {
         let fills = std::mem::take(&mut agent.fills);
         let gone = agent.caches.install(line, held, |candidate| fills.iter().all(|fill| fill.line != candidate));
         agent.fills = fills;
+        self.leaves(Queue::LineFill(id as u16), line, self.now);
         self.note_copy(id, line, held.copy);
         if let Some((victim, gone)) = gone {
             self.note_copy(id, victim, Copy::Invalid);
             let agent = &mut self.agents[id];
             agent.counters.accesses.evictions += 1;
+            agent.watched.lost(victim);
             let dirty = gone.copy == Copy::Modified;
             agent.counters.accesses.write_backs += u64::from(dirty);
-            let (node, core) = (agent.node, agent.core);
-            let message = ToHome::Evicted { core, dirty, version: gone.version };
-            self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, victim, message);
+            self.tell_of_eviction(id, victim, dirty, gone.version);
         }
         if self.options.checked {
             self.check_one_writer(line);
         }
+        self.loads_have(id, line);
         self.perform_stores(id);
         self.use_fill_buffers(id);
+    }
+
+    /// Tells a line's home agent that a core has given its copy up.
+    pub(crate) fn tell_of_eviction(&mut self, id: usize, line: u32, dirty: bool, version: Version) {
+        let (node, core) = (self.agents[id].node, self.agents[id].core);
+        let message = ToHome::Evicted { core, dirty, version };
+        prefetch(&self.lines[line as usize]);
+        self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, line, message);
     }
 
     /// Performs stores from the front of the store buffer, as far as their lines are owned, and asks for the first that is
     /// not.
     pub(crate) fn perform_stores(&mut self, id: usize) {
         while let Some(&store) = self.agents[id].stores.front() {
+            if !self.agents[id].reorder.has_retired(store.after) {
+                return;
+            }
             if self.kind(store.line) != Kind::WriteBack {
                 let now = self.now;
                 return self.start_uncached_store(id, now);
@@ -101,7 +119,7 @@ impl Machine {
                 if !agent.is_on_its_way(store.line) {
                     if agent.fills.len() < agent.fill_limit {
                         let now = self.now;
-                        self.fetch(id, store.line, self.ask_of_store(store.bytes), now);
+                        self.fetch(id, store.line, self.ask_of_store(id, store.bytes), now);
                     } else {
                         agent.requested = 0;
                     }
@@ -112,13 +130,22 @@ impl Machine {
                 agent.caches.promote(store.line, place.second);
             }
             agent.stores.pop_front();
+            if agent.stores.is_empty() {
+                // Begins at its first place again: the whole buffer is more than the host's caches have room for, by agent.
+                agent.stores.clear();
+            }
             agent.requested = agent.requested.saturating_sub(1);
+            self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
             self.perform(id, store.line, place.second, store.bytes, &store.data);
+            if self.agents[id].is_engine {
+                self.give_up(id, store.line, place.second);
+            }
         }
     }
 
-    fn ask_of_store(&self, bytes: u64) -> Ask {
-        let whole = bytes == super::access::WHOLE && self.parameters.protocol.full_line_store_without_data;
+    fn ask_of_store(&self, id: usize, bytes: u64) -> Ask {
+        let without_data = self.agents[id].is_engine || self.parameters.protocol.full_line_store_without_data;
+        let whole = bytes == super::access::WHOLE && without_data;
         if whole { Ask::OwnWhole } else { Ask::Own }
     }
 
@@ -138,7 +165,7 @@ impl Machine {
                 if agent.fills.len() >= agent.fill_limit {
                     return;
                 }
-                let ask = self.ask_of_store(store.bytes);
+                let ask = self.ask_of_store(id, store.bytes);
                 self.fetch(id, store.line, ask, time);
             }
             self.agents[id].requested += 1;
@@ -157,6 +184,7 @@ impl Machine {
         self.ask_for_stores(id, now);
         while self.agents[id].fills.len() < self.agents[id].fill_limit {
             let Some((line, ask)) = self.agents[id].prefetches.pop_front() else { return };
+            self.leaves(Queue::LoadBuffer(id as u16), line, now);
             let agent = &self.agents[id];
             if !agent.has_for(line, ask) && !agent.is_on_its_way(line) {
                 self.fetch(id, line, ask, now);

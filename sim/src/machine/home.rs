@@ -3,48 +3,66 @@
 use crate::protocol::home::{self, Action, LastLevel};
 use crate::protocol::{Ask, Asker, ToCore, ToHome};
 
-use super::Machine;
+use super::queues::Queue;
+use super::{COMPLETING, Machine};
 
 impl Machine {
     /// Handles a message at a node's home agents.
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
         let at = line as usize;
         let is_home = self.home_of(line) == node;
-        let mut index = self.lines[at].0[node].active;
-        if index == 0 {
-            index = match self.free_actives.pop() {
-                Some(index) => index,
-                None => {
-                    self.actives.push(home::Active::default());
-                    self.actives.len() as u32
-                }
-            };
-            self.lines[at].0[node].active = index;
-        }
-        let stable = &mut self.lines[at].0[node].stable;
+        // What the probes must know of before; nothing where nobody probes.
+        let under_way = self.queues.as_ref().and_then(|_| self.under_way(node, line));
+        let index = self.begin(node, line);
+        let stable = &mut self.lines[at].stable[node];
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         let by_device = message == ToHome::TakeEffect;
-        let latest = &mut self.latest[at];
-        if active.completes_by(self.now) {
-            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, latest, &mut self.actions);
+        let waited = active.waiting_requests();
+        let mut unchecked = 0;
+        let newest = self.newest.get_mut(at).unwrap_or(&mut unchecked);
+        if active.completed_by(self.now) {
+            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, newest, &mut self.actions);
         }
-        home::handle(is_home, &self.choices, stable, active, message, latest, &mut self.actions);
-        let after = stable.last_level;
+        home::handle(is_home, &self.choices, stable, active, message, newest, &mut self.actions);
+        let (after, wait) = (stable.last_level, active.waiting_requests());
+        self.requests_wait(node, line, message, waited, wait);
         self.send(node, line);
         if let ToHome::Reply { .. } = message {
-            self.give_credit(node);
+            self.give_credit(node, line);
         }
         let active = &mut self.actives[index as usize - 1];
         if let Some(time) = active.must_hear_of_completion() {
             self.send_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
         } else if active.is_idle() {
-            self.lines[at].0[node].active = 0;
+            self.lines[at].active[node] = 0;
+            self.free_actives.push(index);
+        } else if let Some(time) = active.completes_alone() {
+            self.lines[at].complete_at(node, time);
             self.free_actives.push(index);
         }
+        self.line_was_handled(node, line, under_way);
         if (before == LastLevel::None) != (after == LastLevel::None) {
             self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
+    }
+
+    /// Where it is written down what is under way for a line in a node, from now on.
+    fn begin(&mut self, node: usize, line: u32) -> u32 {
+        let record = &mut self.lines[line as usize];
+        let before = record.active[node];
+        if before != 0 && before != COMPLETING {
+            return before;
+        }
+        let index = self.free_actives.pop().unwrap_or_else(|| {
+            self.actives.push(home::Active::default());
+            self.actives.len() as u32
+        });
+        if before == COMPLETING && record.completion() > self.now {
+            self.actives[index as usize - 1].completes_at(record.completion());
+        }
+        record.active[node] = index;
+        index
     }
 
     /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a
@@ -60,11 +78,11 @@ impl Machine {
         let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
         let lines = &self.lines;
         let inserted =
-            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].0[node].active == 0);
+            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].active[node] == 0);
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
-        let stable = &mut self.lines[victim as usize].0[node].stable;
+        let stable = &mut self.lines[victim as usize].stable[node];
         home::evict_last_level(is_home, stable, &mut self.actions);
         self.send(node, victim);
     }
@@ -73,12 +91,14 @@ impl Machine {
     fn send(&mut self, node: usize, line: u32) {
         let mut actions = std::mem::take(&mut self.actions);
         let speculative = actions.iter().any(|action| matches!(action, Action::ReadMemory));
-        for action in actions.drain(..) {
-            match action {
+        // Not moved out: an action that was just written part by part would be copied only when the host's store buffer has
+        // drained.
+        for action in &actions {
+            match *action {
                 Action::ToCore(core, message) => {
                     let agent = self.nodes[node].cores[core as usize];
                     if let ToCore::Grant { .. } = message
-                        && self.lines[line as usize].0[node].stable.last_level != LastLevel::None
+                        && self.lines[line as usize].stable[node].last_level != LastLevel::None
                         && let Some(place) = self.nodes[node].last_level.find(line)
                     {
                         self.nodes[node].last_level.touch(place);
@@ -88,6 +108,7 @@ impl Machine {
                 Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
                 Action::ReadMemory => {
                     let done = self.nodes[node].memory.read(u64::from(line), self.now);
+                    self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
                     self.send_home(done, node, node as u8, line, ToHome::Memory);
                 }
                 Action::ReadLastLevel => {
@@ -95,13 +116,15 @@ impl Machine {
                     self.send_home(done, node, node as u8, line, ToHome::LastLevel);
                 }
                 Action::WriteMemory => {
-                    self.nodes[node].memory.write(u64::from(line), self.now);
+                    let done = self.nodes[node].memory.write(u64::from(line), self.now);
+                    self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
                 }
                 Action::ToDevice(request, _) => self.answer_device(line, request),
                 Action::Written(write) => self.written(line, write),
                 Action::Ready(write) => self.write_is_ready(write),
             }
         }
+        actions.clear();
         self.actions = actions;
     }
 
@@ -121,18 +144,24 @@ impl Machine {
             if !this.credits.try_take(self.now) {
                 let id = this.without_credit.insert((line, message));
                 this.credits.take(id as u32, self.now);
+                self.enters(Queue::WithoutCredit(node as u8), id as u32, self.now);
                 return;
             }
+            self.enters(Queue::Credits(node as u8), line, self.now);
         }
         self.put_on_wire(node, line, message, speculative);
     }
 
-    /// Gives back the credit of a request that has been answered; the request that waits longest takes it.
-    fn give_credit(&mut self, node: usize) {
+    /// Gives back the credit of a request for a line that has been answered; the request that waits longest takes it.
+    fn give_credit(&mut self, node: usize, answered: u32) {
         let this = &mut self.nodes[node];
         if let Some(id) = this.credits.give(self.now) {
             let (line, message) = this.without_credit.remove(id as usize);
+            self.leaves(Queue::WithoutCredit(node as u8), id, self.now);
+            self.hands_over(Queue::Credits(node as u8), answered, line);
             self.put_on_wire(node, line, message, false);
+        } else {
+            self.leaves(Queue::Credits(node as u8), answered, self.now);
         }
     }
 
@@ -152,8 +181,9 @@ impl Machine {
         } else {
             out.send_header(u64::from(line), leaves)
         };
+        self.takes_link(node, line, leaves, arrives);
         if let ToHome::Reply { .. } = message {
-            let index = self.lines[line as usize].0[node].active;
+            let index = self.lines[line as usize].active[node];
             self.actives[index as usize - 1].completes_at(arrives + self.parameters.interconnect.crossing);
         }
         let looked_up = match message {

@@ -15,10 +15,11 @@ use conic_fabric::{LINE_BYTES, Line};
 use slab::Slab;
 
 use crate::parameters::PcieParameters;
-use crate::pcie::{PcieLink, Sent, Tlps};
+use crate::pcie::{PcieLink, Sent, Tlps, Way};
 use crate::protocol::{Ask, Asker, ToHome};
 
 use super::access::merge;
+use super::queues::Queue;
 use super::uncached::line_bytes;
 use super::{Event, Machine};
 
@@ -41,7 +42,7 @@ pub(crate) enum PcieEvent {
 #[derive(Debug)]
 pub(crate) enum Tlp {
     /// A core stores to the device: some bytes of a line.
-    RegisterWrite { line: u32, bytes: u64, data: Line },
+    RegisterWrite { agent: u16, line: u32, bytes: u64, data: Line },
     /// A core loads the first `length` bytes from `at` on, all in one line.
     RegisterRead { agent: u16, at: u64, length: u32 },
     /// A piece of the device's read.
@@ -95,6 +96,11 @@ pub(crate) struct RootPort {
 }
 
 impl RootPort {
+    /// Entries of its queue.
+    pub fn waiting_in_order(&self) -> usize {
+        self.order.len()
+    }
+
     pub fn new(parameters: &PcieParameters, device_write_ways: u32) -> RootPort {
         RootPort {
             link: PcieLink::new(parameters),
@@ -142,12 +148,19 @@ impl Machine {
         self.queue.push(key, Event::Pcie(event));
     }
 
-    /// Writes down what goes over the link; not what stays on one side of it.
+    /// Writes down what goes over the link, and what a core sends to the root port.
+    #[cold]
+    #[inline(never)]
     fn note_tlp(&mut self, key: crate::engine::Key, event: PcieEvent) {
         let (to_device, tlp) = match event {
             PcieEvent::AtDevice(tlp) => (true, tlp),
             PcieEvent::AtRoot(tlp) => (false, tlp),
-            _ => return,
+            PcieEvent::FromCore(tlp) => return self.note_from_core(key, tlp),
+            PcieEvent::RegisterAnswers(_) => {
+                return self.recorder.iter_mut().for_each(|recorder| recorder.goes_on(key));
+            }
+            // The home agents' last answer, which `answer_device` has written down.
+            PcieEvent::DataAtRoot(_) => return self.recorder.iter_mut().for_each(|recorder| recorder.is_last(key)),
         };
         let (name, at) = match (&self.port().tlps[tlp as usize], to_device) {
             (Tlp::RegisterWrite { line, .. }, _) => ("RegisterWrite", u64::from(*line) * LINE_BYTES),
@@ -163,11 +176,32 @@ impl Machine {
         }
     }
 
+    fn note_from_core(&mut self, key: crate::engine::Key, tlp: u32) {
+        let (name, line, agent) = match self.port().tlps[tlp as usize] {
+            Tlp::RegisterWrite { agent, line, .. } => ("RegisterWrite", line.into(), agent),
+            Tlp::RegisterRead { agent, at, .. } => ("RegisterRead", at / LINE_BYTES, agent),
+            _ => return,
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.leaves_core(key, name, line, agent.into());
+        }
+    }
+
     /// The device has sent a TLP: it arrives, or waits for a credit, of whose coming [`Machine::give_write_credit`] tells.
     pub(crate) fn sent(&mut self, tlp: u32, sent: Sent) {
-        if let Sent::Arrives(time) = sent {
-            self.send_tlp(time, PcieEvent::AtRoot(tlp));
+        match sent {
+            Sent::Arrives(time) => self.goes_to_root(tlp, time),
+            Sent::Waits => self.enters(Queue::WithoutWriteCredit, tlp, self.now),
         }
+    }
+
+    /// A TLP of the device is on the wire.
+    fn goes_to_root(&mut self, tlp: u32, arrives: u64) {
+        self.takes_wire(Way::ToRoot, arrives);
+        if let Tlp::Write { .. } = self.port().tlps[tlp as usize] {
+            self.enters(Queue::WriteCredits, tlp, self.now);
+        }
+        self.send_tlp(arrives, PcieEvent::AtRoot(tlp));
     }
 
     fn give_write_credit(&mut self) {
@@ -175,7 +209,8 @@ impl Machine {
         let mut arrivals = Vec::new();
         self.port().link.give_write_credit(now, |tlp, arrival| arrivals.push((tlp, arrival)));
         for (tlp, arrival) in arrivals {
-            self.send_tlp(arrival, PcieEvent::AtRoot(tlp));
+            self.leaves(Queue::WithoutWriteCredit, tlp, now);
+            self.goes_to_root(tlp, arrival);
         }
     }
 
@@ -199,6 +234,7 @@ impl Machine {
             }
             _ => port.link.request_register_read(now),
         };
+        self.takes_wire(Way::ToDevice, arrives);
         self.send_tlp(arrives, PcieEvent::AtDevice(tlp));
     }
 
@@ -206,7 +242,7 @@ impl Machine {
         let now = self.now;
         let port = self.port();
         match port.tlps[tlp as usize] {
-            Tlp::RegisterWrite { line, bytes, data } => {
+            Tlp::RegisterWrite { line, bytes, data, .. } => {
                 port.tlps.remove(tlp as usize);
                 let watcher = port.watchers.get(&line).copied();
                 merge(&mut self.data[line as usize], bytes, &data);
@@ -220,17 +256,23 @@ impl Machine {
             }
             Tlp::Read { read, .. } => {
                 port.tlps.remove(tlp as usize);
-                self.completed(read);
+                self.completed(tlp, read);
             }
             Tlp::Write { .. } => {}
         }
     }
 
     /// The last completion of a piece of the device's read has come.
-    fn completed(&mut self, read: u32) {
+    fn completed(&mut self, tlp: u32, read: u32) {
         let now = self.now;
-        let port = self.port();
-        if let Some(next) = port.link.tags().give(now) {
+        let next = self.port().link.tags().give(now);
+        match next {
+            Some(next) => self.hands_over(Queue::Tags, tlp, next),
+            None => self.leaves(Queue::Tags, tlp, now),
+        }
+        if let Some(next) = next {
+            self.leaves(Queue::WithoutTag, next, now);
+            let port = self.port();
             let sent = port.link.request_read(next, now);
             self.sent(next, sent);
         }
@@ -257,10 +299,12 @@ impl Machine {
             Tlp::Write { at, data, .. } => (*at, data.len() as u64),
             Tlp::Read { .. } => {
                 port.order.push_back(Ordered::Read(tlp));
+                self.enters(Queue::RootPort, 0, self.now);
                 return self.pass_on();
             }
             _ => {
                 port.order.push_back(Ordered::Answer(tlp));
+                self.enters(Queue::RootPort, 0, self.now);
                 return self.pass_on();
             }
         };
@@ -268,6 +312,7 @@ impl Machine {
         for (line, ..) in lines_of(at, length) {
             let write = self.new_past(Past::DeviceWrite { tlp, ready: false });
             self.port().order.push_back(Ordered::Write { request: write, line });
+            self.enters(Queue::RootPort, 0, self.now);
             self.ask_from_port(line, ToHome::OrderedWrite { request: write as u16, ask, write });
         }
     }
@@ -285,6 +330,7 @@ impl Machine {
     pub(crate) fn new_past(&mut self, past: Past) -> u32 {
         let request = self.past.insert(past);
         assert!(request <= usize::from(u16::MAX), "more than 65536 lines are read and written past the caches at once");
+        self.enters(Queue::PastCaches, request as u32, self.now);
         request as u32
     }
 
@@ -302,12 +348,13 @@ impl Machine {
                 Ordered::Read(tlp) => self.ask_for_piece(tlp),
                 Ordered::Answer(tlp) => {
                     let answered = self.port().tlps.remove(tlp as usize);
-                    if let Tlp::RegisterRead { agent, .. } = answered {
-                        self.register_loaded(agent as usize);
+                    if let Tlp::RegisterRead { agent, at, .. } = answered {
+                        self.register_loaded(agent as usize, at / LINE_BYTES);
                     }
                 }
             }
             self.port().order.pop_front();
+            self.leaves(Queue::RootPort, 0, self.now);
         }
     }
 
@@ -334,6 +381,7 @@ impl Machine {
             Past::CoreWrite { bytes, data } => {
                 merge(&mut self.data[line as usize], bytes, &data);
                 self.past.remove(write as usize);
+                self.leaves(Queue::PastCaches, write, self.now);
             }
             Past::DeviceWrite { tlp, .. } => self.device_has_written(line, tlp),
             Past::DeviceRead { .. } => {}
@@ -352,13 +400,16 @@ impl Machine {
         *lines_left -= 1;
         if *lines_left == 0 {
             port.tlps.remove(tlp as usize);
+            self.leaves(Queue::WriteCredits, tlp, self.now);
             self.give_write_credit();
         }
     }
 
     /// The home agents answer a device's request for a line.
     pub(crate) fn answer_device(&mut self, line: u32, request: u16) {
-        let Past::DeviceRead { tlp } = self.past.remove(request.into()) else { return };
+        let past = self.past.remove(request.into());
+        self.leaves(Queue::PastCaches, request.into(), self.now);
+        let Past::DeviceRead { tlp } = past else { return };
         let now = self.now;
         let port = self.port.as_mut().expect("the machine has a PCIe link");
         let data = port.found.remove(&line).unwrap_or(self.data[line as usize]).to_bytes();
@@ -369,8 +420,9 @@ impl Machine {
             into.data[from..from + count].copy_from_slice(&data[first..first + count]);
         }
         *lines_left -= 1;
-        if *lines_left == 0 {
-            let arrives = now + port.root_to_home;
+        let (arrives, all) = (now + port.root_to_home, *lines_left == 0);
+        self.note_answer_to_port(line, arrives);
+        if all {
             self.send_tlp(arrives, PcieEvent::DataAtRoot(tlp));
         }
     }
@@ -379,7 +431,15 @@ impl Machine {
         let now = self.now;
         let port = self.port();
         let Tlp::Read { at, length, .. } = port.tlps[tlp as usize] else { return };
-        let arrives = port.link.complete(at, length, now);
+        let mut completions = Vec::new();
+        let arrives = port.link.complete(at, length, now, |at, arrives| completions.push((at, arrives)));
+        let last = completions.len().saturating_sub(1);
+        for (number, (at, arrives)) in completions.into_iter().enumerate() {
+            self.takes_wire(Way::ToDevice, arrives);
+            if number < last {
+                self.note_completion(at / LINE_BYTES, arrives);
+            }
+        }
         self.send_tlp(arrives, PcieEvent::AtDevice(tlp));
     }
 }

@@ -6,18 +6,6 @@ use crate::protocol::{Copy, Version};
 
 use super::tags::Tags;
 
-/// Lines that are found without a search; a power of two.
-const RECENT: usize = 64;
-
-#[derive(Clone, Copy, Debug)]
-struct Recent {
-    line: u32,
-    first: u32,
-    second: u32,
-}
-
-const NOTHING: Recent = Recent { line: u32::MAX, first: 0, second: 0 };
-
 /// Where a line was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -30,47 +18,49 @@ pub struct Place {
 /// The first and second level of one core. The second level holds all that the first does.
 #[derive(Clone, Debug)]
 pub struct Private {
+    /// A line is marked with the way of the second level that has it.
     first: Tags,
-    /// For each place of the first level, the line's place in the second.
-    in_second: Vec<u32>,
+    /// A line is marked with its state.
     second: Tags,
-    copies: Vec<Copy>,
+    /// For each place of the second level, which version it has; empty where nobody checks that.
     versions: Vec<Version>,
-    recent: [Recent; RECENT],
+    /// For each set of the first level, the line that was used last, and its place in the second level.
+    last: Vec<(u32, u32)>,
 }
 
 impl Private {
     /// Empty caches.
     pub fn new(parameters: &CacheParameters) -> Private {
         let first = Tags::new(parameters.l1_bytes, parameters.l1_ways);
-        let second = Tags::new(parameters.l2_bytes, parameters.l2_ways);
         Private {
-            in_second: vec![0; first.capacity()],
-            copies: vec![Copy::Invalid; second.capacity()],
-            versions: vec![0; second.capacity()],
+            last: vec![(u32::MAX, 0); first.sets()],
             first,
-            second,
-            recent: [NOTHING; RECENT],
+            second: Tags::new(parameters.l2_bytes, parameters.l2_ways),
+            versions: Vec::new(),
         }
+    }
+
+    /// Has it keep the versions of its lines. They cost time and change no result, so only who checks them wants them.
+    pub fn keep_versions(&mut self) {
+        self.versions = vec![0; self.second.places()];
     }
 
     /// Looks for a line, as an access does.
     #[inline(always)]
     pub fn find(&mut self, line: u32) -> Option<Place> {
-        let recent = self.recent[line as usize % RECENT];
-        if recent.line == line {
-            self.first.touch(recent.first as usize);
-            return Some(Place { second: recent.second as usize, in_first: true });
+        let last = self.last[self.first.set(line)];
+        if last.0 == line {
+            return Some(Place { second: last.1 as usize, in_first: true });
         }
         self.search(line)
     }
 
     fn search(&mut self, line: u32) -> Option<Place> {
         if let Some(first) = self.first.find(line) {
-            self.first.touch(first);
-            let second = self.in_second[first];
-            self.recent[line as usize % RECENT] = Recent { line, first: first as u32, second };
-            return Some(Place { second: second as usize, in_first: true });
+            let way = self.first.touch(first);
+            let second = self.second.place_in_set(line, way);
+            self.last[self.first.set(line)] = (line, second as u32);
+            return Some(Place { second, in_first: true });
         }
         let second = self.second.find(line)?;
         self.second.touch(second);
@@ -80,32 +70,43 @@ impl Private {
     /// Looks for a line, without counting as a use of it.
     #[inline]
     pub fn peek(&self, line: u32) -> Option<usize> {
-        let recent = self.recent[line as usize % RECENT];
-        if recent.line == line { Some(recent.second as usize) } else { self.second.find(line) }
+        self.second.find(line)
+    }
+
+    /// Has the host bring what a message about a line will look at.
+    #[inline]
+    pub fn prefetch(&self, line: u32) {
+        self.second.prefetch(line);
+        self.first.prefetch(line);
     }
 
     /// The copy at a place.
     #[inline(always)]
     pub fn held(&self, place: usize) -> Held {
-        Held { copy: self.copies[place], version: self.versions[place] }
+        let copy = match self.second.mark(place) {
+            0 => Copy::Invalid,
+            1 => Copy::Shared,
+            2 => Copy::Exclusive,
+            _ => Copy::Modified,
+        };
+        Held { copy, version: self.versions.get(place).copied().unwrap_or_default() }
     }
 
     /// Changes the copy at a place.
     #[inline(always)]
     pub fn set(&mut self, place: usize, held: Held) {
-        self.copies[place] = held.copy;
-        self.versions[place] = held.version;
+        self.second.set_mark(place, held.copy as u8);
+        if let Some(version) = self.versions.get_mut(place) {
+            *version = held.version;
+        }
     }
 
     /// Brings a line of the second level into the first.
     #[inline]
     pub fn promote(&mut self, line: u32, second: usize) {
-        if let Some((place, victim)) = self.first.insert(line, |_| true) {
-            if let Some(victim) = victim {
-                self.forget(victim);
-            }
-            self.in_second[place] = second as u32;
-        }
+        let (place, _) = self.first.insert(line, |_| true).expect("any line may go");
+        self.first.set_mark(place, self.second.way_of(second));
+        self.last[self.first.set(line)] = (line, second as u32);
     }
 
     /// Puts a line in, in both levels; gives the line that had to go, and its copy. `may_go` says which may.
@@ -132,20 +133,16 @@ impl Private {
     pub fn remove(&mut self, line: u32, place: usize) {
         self.leave_first(line);
         self.second.remove(place);
-        self.copies[place] = Copy::Invalid;
     }
 
+    #[inline]
     fn leave_first(&mut self, line: u32) {
         if let Some(first) = self.first.find(line) {
             self.first.remove(first);
-        }
-        self.forget(line);
-    }
-
-    fn forget(&mut self, line: u32) {
-        let recent = &mut self.recent[line as usize % RECENT];
-        if recent.line == line {
-            *recent = NOTHING;
+            let last = &mut self.last[self.first.set(line)];
+            if last.0 == line {
+                last.0 = u32::MAX;
+            }
         }
     }
 }

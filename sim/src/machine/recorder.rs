@@ -8,7 +8,7 @@ use crate::engine::Key;
 use crate::probe::{Cause, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome};
 
-use super::agent::Wait;
+use super::agent::{Agent, Wait};
 use super::{Machine, Timing};
 
 /// Places before the agents': each node's home agents and its memory, and the root port.
@@ -29,24 +29,23 @@ pub(crate) struct Recorder {
     /// The last request of an agent for a line.
     requests: BTreeMap<(usize, u32), Cause>,
     timing: Timing,
+    /// From a memory's channel to a home agent, and from a core to the root port.
+    memory_latency: u64,
+    core_to_root: u64,
     /// Where what goes over a PCIe link comes from or goes to.
     device: PlaceName,
 }
 
 impl Machine {
-    /// Writes down what happens from now on, `limit` records at most.
+    /// Writes down what happens from now on, `limit` records at most, and twice as many changes of queues' levels. Nothing has
+    /// happened yet, or the levels are not what they are.
     pub fn record(&mut self, limit: usize) {
         let mut places: Vec<String> =
             ["host home", "NIC home", "host memory", "NIC memory", "root port"].map(str::to_owned).into();
-        let is_core = |id: usize| self.nodes.iter().any(|node| node.cores.contains(&(id as u16)));
-        let name = |(id, agent): (usize, &super::Agent)| match (is_core(id), agent.node) {
-            (false, _) => "NIC".to_owned(),
-            (true, 0) => format!("host core {}", agent.core),
-            (true, _) => format!("NIC core {}", agent.core),
-        };
-        places.extend(self.agents.iter().enumerate().map(name));
-        let device = (0..self.agents.len()).find(|&id| !is_core(id)).map_or(ROOT_PORT, place_of);
+        places.extend((0..self.agents.len()).map(|agent| self.agent_name(agent)));
+        let device = (0..self.agents.len()).find(|&id| !self.is_core(id)).map_or(ROOT_PORT, place_of);
         let segments = self.segments.clone();
+        self.log_queues(2 * limit);
         self.recorder = Some(Box::new(Recorder {
             recording: Recording { places, segments, ..Recording::default() },
             limit,
@@ -54,13 +53,35 @@ impl Machine {
             present: None,
             requests: BTreeMap::new(),
             timing: self.timing,
+            memory_latency: self.parameters.memory.latency,
+            core_to_root: self.parameters.pcie.as_ref().map_or(0, |pcie| pcie.core_to_root),
             device,
         }));
     }
 
+    /// Whether an agent is a core, and not a device.
+    fn is_core(&self, agent: usize) -> bool {
+        self.nodes.iter().any(|node| node.cores.contains(&(agent as u16)))
+    }
+
+    /// What an agent is called.
+    pub fn agent_name(&self, agent: usize) -> String {
+        let Agent { node, core, .. } = self.agents[agent];
+        match (self.is_core(agent), node) {
+            (false, _) => "NIC".to_owned(),
+            (true, 0) => format!("host core {core}"),
+            (true, _) => format!("NIC core {core}"),
+        }
+    }
+
     /// Ends writing down, and gives what was; none where nobody asked for it.
     pub fn take_recording(&mut self) -> Option<Recording> {
-        self.recorder.take().map(|recorder| recorder.recording)
+        let recorder = self.recorder.take()?;
+        let (queues, levels, dropped) = self.take_levels();
+        let mut recording = recorder.recording;
+        (recording.queues, recording.levels) = (queues, levels);
+        recording.dropped += dropped;
+        Some(recording)
     }
 
     /// Writes down that a core's copy of a line has become another.
@@ -68,6 +89,40 @@ impl Machine {
     pub(crate) fn note_copy(&mut self, agent: usize, line: u32, copy: Copy) {
         if let Some(recorder) = &mut self.recorder {
             recorder.holds(agent, line, copy, self.now);
+        }
+    }
+
+    /// Writes down that a node's home agents have memory read or write a line, whose channel takes it at `taken`.
+    #[inline]
+    pub(crate) fn note_memory(&mut self, node: usize, line: u32, name: &'static str, taken: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            let (home, memory) = (PlaceName(node as u16), PlaceName(2 + node as u16));
+            recorder.by_the_way(name, line.into(), home, memory, self.now, taken);
+        }
+    }
+
+    /// Writes down that the home agents' answer to a device's read of a line goes to the root port.
+    #[inline]
+    pub(crate) fn note_answer_to_port(&mut self, line: u32, arrives: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.by_the_way("LineData", line.into(), PlaceName(0), ROOT_PORT, self.now, arrives);
+        }
+    }
+
+    /// Writes down that the root port's answer to a core's load of a register goes to the core.
+    #[inline]
+    pub(crate) fn note_answer_to_core(&mut self, agent: usize, line: u64, arrives: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.by_the_way("RegisterData", line, ROOT_PORT, place_of(agent), self.now, arrives);
+        }
+    }
+
+    /// Writes down a completion that goes to the device before the last of its read.
+    #[inline]
+    pub(crate) fn note_completion(&mut self, line: u64, arrives: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            let device = recorder.device;
+            recorder.by_the_way("CompletionTlp", line, ROOT_PORT, device, self.now, arrives);
         }
     }
 
@@ -131,6 +186,7 @@ impl Recorder {
             ToHome::CoreFound { .. } | ToHome::Evicted { .. } => timing.core_to_home,
             _ => key.time - now,
         };
+        let way = if message == ToHome::Memory { self.memory_latency } else { way };
         let from = match message {
             ToHome::Memory => PlaceName(2 + u16::from(node)),
             _ => place_of_source(source),
@@ -174,9 +230,47 @@ impl Recorder {
         self.message(key, MessageRecord { name, line, from, to, sent, arrives, cause: self.present });
     }
 
+    /// A message whose arrival causes nothing by itself.
+    fn by_the_way(&mut self, name: &'static str, line: u64, from: PlaceName, to: PlaceName, sent: u64, arrives: u64) {
+        if self.has_room() {
+            let (sent, arrives) = (Time::from_picoseconds(sent), Time::from_picoseconds(arrives));
+            self.recording.messages.push(MessageRecord { name, line, from, to, sent, arrives, cause: self.present });
+        }
+    }
+
+    /// A core's store to a register, or its request to load one, is on its way to the root port.
+    pub fn leaves_core(&mut self, key: Key, name: &'static str, line: u64, agent: usize) {
+        let sent = Time::from_picoseconds(key.time.saturating_sub(self.core_to_root));
+        let arrives = Time::from_picoseconds(key.time);
+        let (from, to, cause) = (place_of(agent), ROOT_PORT, self.present);
+        self.message(key, MessageRecord { name, line, from, to, sent, arrives, cause });
+    }
+
+    /// What is being handled goes on with the event of this key, which is no message itself.
+    pub fn goes_on(&mut self, key: Key) {
+        if let Some(cause) = self.present {
+            self.under_way.insert(key, cause);
+        }
+    }
+
+    /// The event of this key is the arrival of the message that was written down last.
+    pub fn is_last(&mut self, key: Key) {
+        if let Some(last) = self.recording.messages.len().checked_sub(1) {
+            self.under_way.insert(key, Cause(last as u32));
+        }
+    }
+
     /// An event happens: if it is a message, whatever is sent meanwhile is caused by it.
     pub fn handles(&mut self, key: Key) {
         self.present = self.under_way.remove(&key);
+    }
+
+    /// The message that is being handled must wait: it is there when the event of this key happens.
+    pub fn put_off(&mut self, key: Key) {
+        if let Some(cause) = self.present.take() {
+            self.recording.messages[cause.0 as usize].arrives = Time::from_picoseconds(key.time);
+            self.under_way.insert(key, cause);
+        }
     }
 
     /// A program goes on: what it sends nobody has caused.
@@ -187,8 +281,10 @@ impl Recorder {
     /// An agent has waited.
     pub fn waited(&mut self, agent: usize, wait: Wait, begins: u64, ends: u64) {
         let (name, line) = match wait {
-            Wait::Line(line) => ("wait for a line", Some(line)),
+            Wait::Line(line) | Wait::Load(line) => ("wait for a line", Some(line)),
             Wait::FillBuffer(..) | Wait::LoadRoom => ("wait for a fill buffer", None),
+            Wait::Retire(_) => ("wait for the reorder buffer", None),
+            Wait::LoadsDone => ("wait for all loads", None),
             Wait::StoreRoom => ("wait for the store buffer", None),
             Wait::StoresDone => ("wait for all stores", None),
             Wait::StoresTo(line) => ("wait for a store", Some(line)),

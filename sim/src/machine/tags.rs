@@ -1,73 +1,216 @@
 //! Which lines a set-associative cache holds.
+//!
+//! A set of up to 16 ways is one cache line of the host, one of up to 32 ways two: a simulated access that misses the
+//! host's own caches must not do so more often than it has to. A way is 32 bits:
+//!
+//! | bits | what |
+//! |---|---|
+//! | 31 to 10 | the line's tag: its number without what selects the set |
+//! | 9 to 5 | what the cache's owner marks the line with |
+//! | 4 to 0 | how many ways of the set were used later |
 
-/// No line.
-const EMPTY: u32 = u32::MAX;
+use wide::u32x16;
+
+use crate::engine::ahead::prefetch;
+use crate::parameters::CacheParameters;
+
+/// Ways that are compared at once.
+const LANES: usize = 16;
+/// Most ways that a cache may have.
+pub const MOST_WAYS: u32 = 2 * LANES as u32;
+
+const TAG_SHIFT: u32 = 10;
+const TAG: u32 = u32::MAX << TAG_SHIFT;
+const MARK_SHIFT: u32 = 5;
+const MARK: u32 = 0b11111 << MARK_SHIFT;
+const RANK: u32 = 0b11111;
+/// The tag of no line.
+const EMPTY: u32 = TAG;
+/// How many tags there are.
+const MOST_TAGS: u64 = (EMPTY >> TAG_SHIFT) as u64;
+
+/// How many sets a cache of `bytes` bytes and `ways` ways has.
+fn sets(bytes: u64, ways: u32) -> u64 {
+    (bytes / 64 / u64::from(ways.max(1))).max(1)
+}
+
+/// Stops where a region has more lines than the tags of one of these caches tell apart.
+///
+/// # Panics
+///
+/// If it has.
+pub fn must_tell_apart(lines: u64, caches: &CacheParameters) {
+    let c = caches;
+    for (bytes, ways) in [(c.l1_bytes, c.l1_ways), (c.l2_bytes, c.l2_ways), (c.llc_bytes, c.llc_ways)] {
+        let most = sets(bytes, ways) * MOST_TAGS;
+        assert!(
+            lines <= most,
+            "a cache of {bytes} bytes and {ways} ways tells {most} lines apart, the region has {lines}"
+        );
+    }
+}
+
+/// A row of a set of which the way with this rank is used: those that were used later move back by one, and it to the front.
+/// Whole rows are written, because they are read whole soon after.
+#[inline(always)]
+fn used(row: u32x16, rank: u32x16) -> u32x16 {
+    let ranks = row & u32x16::splat(RANK);
+    let later = ranks.simd_lt(rank) & u32x16::splat(1);
+    row + later - (ranks.simd_eq(rank) & ranks)
+}
 
 /// The tags of a set-associative cache, least recently used first to go.
 #[derive(Clone, Debug)]
 pub struct Tags {
     sets: u32,
     ways: usize,
-    /// Where the number of sets is a power of two, its mask.
-    mask: Option<u32>,
-    lines: Vec<u32>,
-    /// When each was used last, in accesses of this cache, whose number wraps around.
-    used: Vec<u32>,
-    clock: u32,
+    /// Where the number of sets is a power of two, its logarithm.
+    shift: Option<u32>,
+    /// Else 2^64 / `sets`, rounded up: a multiplication in the place of a division, exact for all 32-bit numbers (Lemire,
+    /// Kaser and Kurz, 2019).
+    reciprocal: u64,
+    /// Base-two logarithm of the rows of a set.
+    row_shift: u32,
+    rows: Vec<u32x16>,
 }
 
 impl Tags {
     /// An empty cache of `bytes` bytes in lines of 64 and `ways` ways; at least one set.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`MOST_WAYS`] ways.
     pub fn new(bytes: u64, ways: u32) -> Tags {
+        assert!(ways <= MOST_WAYS, "a cache has {MOST_WAYS} ways at most, not {ways}");
+        let sets = sets(bytes, ways) as u32;
         let ways = ways.max(1) as usize;
-        let sets = ((bytes / 64) as usize / ways).max(1) as u32;
-        let mask = sets.is_power_of_two().then(|| sets - 1);
-        let entries = sets as usize * ways;
-        Tags { sets, ways, mask, lines: vec![EMPTY; entries], used: vec![0; entries], clock: 0 }
+        let shift = sets.is_power_of_two().then(|| sets.trailing_zeros());
+        let reciprocal = if shift.is_some() { 0 } else { u64::MAX / u64::from(sets) + 1 };
+        let row_shift = u32::from(ways > LANES);
+        let row = |row: usize| {
+            // Ways that do not exist come last, and stay there.
+            u32x16::new(std::array::from_fn(|lane| {
+                let way = row % (1 << row_shift) * LANES + lane;
+                EMPTY | if way < ways { way as u32 } else { RANK }
+            }))
+        };
+        Tags { sets, ways, shift, reciprocal, row_shift, rows: (0..(sets as usize) << row_shift).map(row).collect() }
     }
 
-    /// How many lines it holds at most.
-    pub fn capacity(&self) -> usize {
-        self.lines.len()
+    /// How many places there are; some are never used.
+    pub fn places(&self) -> usize {
+        self.rows.len() * LANES
+    }
+
+    /// The set of a line, and its tag.
+    #[inline(always)]
+    fn split(&self, line: u32) -> (usize, u32) {
+        let (set, tag) = match self.shift {
+            Some(shift) => (line & ((1 << shift) - 1), line >> shift),
+            None => {
+                let tag = ((u128::from(self.reciprocal) * u128::from(line)) >> 64) as u32;
+                (line - tag * self.sets, tag)
+            }
+        };
+        (set as usize, tag << TAG_SHIFT)
+    }
+
+    /// How many sets there are.
+    pub fn sets(&self) -> usize {
+        self.sets as usize
+    }
+
+    /// The set of a line.
+    #[inline(always)]
+    pub fn set(&self, line: u32) -> usize {
+        self.split(line).0
+    }
+
+    /// The first row of a line's set, and its tag.
+    #[inline(always)]
+    fn row_of(&self, line: u32) -> (usize, u32) {
+        let (set, tag) = self.split(line);
+        (set << self.row_shift, tag)
     }
 
     #[inline(always)]
-    fn set(&self, line: u32) -> usize {
-        let set = match self.mask {
-            Some(mask) => line & mask,
-            None => line % self.sets,
-        };
-        set as usize * self.ways
+    fn way(&self, place: usize) -> u32 {
+        self.rows[place / LANES].as_array()[place % LANES]
+    }
+
+    #[inline(always)]
+    fn way_mut(&mut self, place: usize) -> &mut u32 {
+        &mut self.rows[place / LANES].as_mut_array()[place % LANES]
     }
 
     /// Where a line is.
     #[inline(always)]
     pub fn find(&self, line: u32) -> Option<usize> {
-        let start = self.set(line);
-        self.lines[start..start + self.ways].iter().position(|&tag| tag == line).map(|way| start + way)
+        let (first, tag) = self.row_of(line);
+        let found = |row: usize| {
+            let found = (self.rows[row] & u32x16::splat(TAG)).simd_eq(u32x16::splat(tag)).to_bitmask();
+            (found != 0).then(|| row * LANES + found.trailing_zeros() as usize)
+        };
+        match found(first) {
+            None if self.row_shift != 0 => found(first + 1),
+            place => place,
+        }
     }
 
-    /// Notes that the line at a place was used.
+    /// Notes that the line at a place was used, and gives what it is marked with.
     #[inline(always)]
-    pub fn touch(&mut self, place: usize) {
-        self.clock = self.clock.wrapping_add(1);
-        self.used[place] = self.clock;
+    pub fn touch(&mut self, place: usize) -> u8 {
+        // Read before the row is written: from the row it would have to wait for that.
+        let way = self.way(place);
+        let mark = ((way & MARK) >> MARK_SHIFT) as u8;
+        if way & RANK != 0 {
+            let (row, rank) = (place / LANES, u32x16::splat(way & RANK));
+            self.rows[row] = used(self.rows[row], rank);
+            if self.row_shift != 0 {
+                self.rows[row ^ 1] = used(self.rows[row ^ 1], rank);
+            }
+        }
+        mark
     }
 
-    /// How many accesses of this cache ago the line at a place was used.
+    /// What the line at a place is marked with.
     #[inline(always)]
-    fn age(&self, place: usize) -> u32 {
-        self.clock.wrapping_sub(self.used[place])
+    pub fn mark(&self, place: usize) -> u8 {
+        ((self.way(place) & MARK) >> MARK_SHIFT) as u8
+    }
+
+    /// Marks the line at a place with a number below 32.
+    #[inline(always)]
+    pub fn set_mark(&mut self, place: usize, mark: u8) {
+        let way = self.way_mut(place);
+        *way = *way & !MARK | u32::from(mark) << MARK_SHIFT & MARK;
+    }
+
+    /// Where a place is in its set, below 32.
+    #[inline(always)]
+    pub fn way_of(&self, place: usize) -> u8 {
+        (place & ((LANES << self.row_shift) - 1)) as u8
+    }
+
+    /// The place of a line's set that [`Tags::way_of`] names.
+    #[inline(always)]
+    pub fn place_in_set(&self, line: u32, way: u8) -> usize {
+        self.row_of(line).0 * LANES + usize::from(way)
     }
 
     /// The line at a place, if there is one.
     #[inline(always)]
-    pub fn line_at(&self, place: usize) -> Option<u32> {
-        Some(self.lines[place]).filter(|&line| line != EMPTY)
+    fn line_at(&self, place: usize) -> Option<u32> {
+        let tag = self.way(place) >> TAG_SHIFT;
+        let set = ((place / LANES) >> self.row_shift) as u32;
+        (tag != EMPTY >> TAG_SHIFT).then(|| match self.shift {
+            Some(shift) => tag << shift | set,
+            None => tag * self.sets + set,
+        })
     }
 
-    /// Puts a line in and gives its place and the line that had to go. Of those that may go by `may_go`, the one not used
-    /// for longest; none if no line may.
+    /// Puts a line in and gives its place and the line that had to go, whose mark is still there. Of those that may go by
+    /// `may_go`, the one not used for longest; none if no line may.
     #[inline]
     pub fn insert(&mut self, line: u32, may_go: impl FnMut(u32) -> bool) -> Option<(usize, Option<u32>)> {
         self.insert_within(self.ways, line, may_go)
@@ -81,30 +224,51 @@ impl Tags {
         line: u32,
         mut may_go: impl FnMut(u32) -> bool,
     ) -> Option<(usize, Option<u32>)> {
-        let start = self.set(line);
-        let mut best: Option<usize> = None;
-        for place in start..start + ways.min(self.ways) {
-            let held = self.lines[place];
-            if held == EMPTY {
-                best = Some(place);
-                break;
-            }
-            if best.is_none_or(|best| self.age(place) > self.age(best)) && may_go(held) {
-                best = Some(place);
-            }
-        }
-        let place = best?;
+        let (first, tag) = self.row_of(line);
+        let exist = ((1_u64 << ways.min(self.ways)) - 1) as u32;
+        let place = self.empty(first, exist).or_else(|| self.oldest(first, exist, &mut may_go))?;
         let victim = self.line_at(place);
-        self.lines[place] = line;
+        let way = self.way_mut(place);
+        *way = tag | *way & !TAG;
         self.touch(place);
         Some((place, victim))
+    }
+
+    /// Has the host bring a line's set.
+    #[inline]
+    pub fn prefetch(&self, line: u32) {
+        prefetch(&self.rows[self.row_of(line).0]);
+    }
+
+    /// The ways of a set that a test of rows holds for, a bit each.
+    #[inline(always)]
+    fn ways_that(&self, first: usize, test: impl Fn(u32x16) -> u32x16) -> u32 {
+        let low = test(self.rows[first]).to_bitmask();
+        if self.row_shift == 0 { low } else { low | test(self.rows[first + 1]).to_bitmask() << LANES }
+    }
+
+    /// The first empty way of a set among some ways.
+    #[inline(always)]
+    fn empty(&self, first: usize, among: u32) -> Option<usize> {
+        let empty = self.ways_that(first, |row| (row & u32x16::splat(TAG)).simd_eq(u32x16::splat(EMPTY))) & among;
+        (empty != 0).then(|| first * LANES + empty.trailing_zeros() as usize)
+    }
+
+    /// The way of a full set among some ways that was not used for longest and may go.
+    #[inline(always)]
+    fn oldest(&self, first: usize, among: u32, may_go: &mut impl FnMut(u32) -> bool) -> Option<usize> {
+        let ranked = |rank: u32| self.ways_that(first, |row| (row & u32x16::splat(RANK)).simd_eq(u32x16::splat(rank)));
+        (0..self.ways as u32).rev().find_map(|rank| {
+            let found = ranked(rank) & among;
+            let place = first * LANES + found.trailing_zeros() as usize;
+            (found != 0 && may_go(self.line_at(place)?)).then_some(place)
+        })
     }
 
     /// Takes the line at a place out.
     #[inline]
     pub fn remove(&mut self, place: usize) {
-        self.lines[place] = EMPTY;
-        self.used[place] = 0;
+        *self.way_mut(place) |= EMPTY;
     }
 }
 
@@ -125,23 +289,112 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_use_outlives_four_billion_accesses() {
-        let mut tags = Tags::new(64 * 3, 3);
-        tags.clock = u32::MAX - 2;
-        for line in 0..3 {
-            assert_eq!(tags.insert(line, |_| true).map(|(_, victim)| victim), Some(None));
-        }
-        tags.touch(tags.find(0).expect("line 0 was put in"));
-        assert_eq!(tags.insert(7, |_| true).and_then(|(_, victim)| victim), Some(1));
-    }
-
-    #[test]
     fn a_number_of_sets_that_is_no_power_of_two_holds_all_its_lines() {
         let mut tags = Tags::new(64 * 12 * 3, 12);
-        assert_eq!(tags.capacity(), 36);
         for line in 0..36 {
             assert_eq!(tags.insert(line, |_| true).map(|(_, victim)| victim), Some(None), "line {line}");
         }
         assert!((0..36).all(|line| tags.find(line).is_some()));
+    }
+
+    #[test]
+    fn lines_up_to_the_last_are_told_apart() {
+        for sets in [1, 2, 3, 48, 64, 1000, 2048] {
+            let mut tags = Tags::new(64 * 2 * sets, 2);
+            let last = (sets * MOST_TAGS - 1).min(u64::from(u32::MAX)) as u32;
+            for line in [0, last / 3, last - 1, last] {
+                let (place, _) = tags.insert(line, |_| true).expect("every line may go");
+                tags.set_mark(place, 31);
+                assert_eq!(tags.line_at(place), Some(line), "{sets} sets");
+                assert_eq!(tags.place_in_set(line, tags.way_of(place)), place);
+                assert_eq!((tags.find(line), tags.mark(place)), (Some(place), 31));
+                tags.remove(place);
+                assert_eq!((tags.find(line), tags.line_at(place)), (None, None));
+            }
+        }
+    }
+
+    /// A set as a list: the places' lines, and the lines by use, the latest last.
+    #[derive(Default)]
+    struct Reference {
+        places: Vec<Option<u32>>,
+        by_use: Vec<u32>,
+    }
+
+    impl Reference {
+        fn touch(&mut self, line: u32) {
+            self.by_use.retain(|&other| other != line);
+            self.by_use.push(line);
+        }
+
+        fn insert(&mut self, ways: usize, line: u32, may_go: impl Fn(u32) -> bool) -> Option<Option<u32>> {
+            let places = &self.places[..ways];
+            let empty = places.iter().position(Option::is_none);
+            let mut oldest = self.by_use.iter().filter(|&&line| places.contains(&Some(line)) && may_go(line));
+            let (place, victim) = match (empty, oldest.next()) {
+                (Some(place), _) => (place, None),
+                (None, Some(&line)) => (places.iter().position(|&other| other == Some(line))?, Some(line)),
+                (None, None) => return None,
+            };
+            self.places[place] = Some(line);
+            self.by_use.retain(|&other| Some(other) != victim);
+            self.touch(line);
+            Some(victim)
+        }
+    }
+
+    #[test]
+    fn what_goes_is_what_a_list_by_use_says() {
+        let mut random = 1_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for (sets, ways) in [(1, 1), (2, 8), (3, 12), (1, 15), (4, 16), (2, 20), (3, 32)] {
+            let mut tags = Tags::new(64 * sets * ways, ways as u32);
+            let mut references: Vec<_> = (0..sets).map(|_| Reference::default()).collect();
+            references.iter_mut().for_each(|one| one.places.resize(ways as usize, None));
+            for step in 0..20_000 {
+                let line = next(2 * sets * ways) as u32;
+                let reference = &mut references[(u64::from(line) % sets) as usize];
+                let place = tags.find(line);
+                let set = tags.row_of(line).0 * LANES;
+                let expected = reference.places.iter().position(|&other| other == Some(line)).map(|way| set + way);
+                assert_eq!(place, expected, "{sets} sets of {ways} ways, step {step}");
+                match (place, next(4)) {
+                    (Some(place), 0) => {
+                        tags.remove(place);
+                        reference.places[place - set] = None;
+                        reference.by_use.retain(|&other| other != line);
+                    }
+                    (Some(place), _) => {
+                        tags.touch(place);
+                        reference.touch(line);
+                    }
+                    (None, draw) => {
+                        let within = if draw == 0 { 1 + next(ways) as usize } else { ways as usize };
+                        let pinned = next(3) as u32;
+                        let may_go = |line: u32| draw == 1 || line % 3 != pinned;
+                        let victim = tags.insert_within(within, line, may_go).map(|(_, victim)| victim);
+                        assert_eq!(victim, reference.insert(within, line, may_go), "{ways} ways, step {step}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "tells 4194303 lines apart, the region has 4194304")]
+    fn a_region_with_more_lines_than_tags_is_refused() {
+        let platform = crate::platform::Platform::load("icx").expect("a platform that comes with the crate");
+        let small = CacheParameters { l1_bytes: 64 * 12, ..platform.parameters().cache.clone() };
+        must_tell_apart(MOST_TAGS, &small);
+        must_tell_apart(MOST_TAGS + 1, &small);
+    }
+
+    #[test]
+    #[should_panic(expected = "32 ways at most, not 33")]
+    fn more_ways_than_a_set_can_tell_apart_are_refused() {
+        Tags::new(64 * 33, 33);
     }
 }

@@ -20,6 +20,7 @@ use crate::protocol::{Ask, Asker, ToHome};
 use super::access::{Step, WHOLE, merge};
 use super::agent::Store;
 use super::pcie::{Past, PcieEvent, Tlp};
+use super::queues::Queue;
 use super::{Event, Machine, Wait as W};
 
 /// What a line is to the cores.
@@ -97,11 +98,30 @@ impl PastCaches {
         }
     }
 
-    fn gather(&mut self, line: u32, bytes: u64, data: &Line) {
-        match self.gathered.iter_mut().find(|(gathered, _)| *gathered == line) {
+    /// Gathers bytes of a line; whether they are the first.
+    fn gather(&mut self, line: u32, bytes: u64, data: &Line) -> bool {
+        let gathered = self.gathered.iter_mut().find(|(gathered, _)| *gathered == line);
+        let first = gathered.is_none();
+        match gathered {
             Some((_, gathered)) => merge(gathered, bytes, data),
             None => self.gathered.push((line, *data)),
         }
+        first
+    }
+
+    /// Lines that write-combining buffers hold in part.
+    pub fn gathering(&self) -> usize {
+        self.gathered.len()
+    }
+
+    /// The buffers towards a device.
+    pub fn combining_for_device(&self) -> Option<&WriteCombining> {
+        self.to_device.as_ref()
+    }
+
+    /// Writes to memory that were not answered.
+    pub fn unanswered(&self) -> usize {
+        self.unanswered.len()
     }
 
     fn take(&mut self, flush: &Flush) -> (u32, Line) {
@@ -113,6 +133,11 @@ impl PastCaches {
     /// Whether a write to memory finds no buffer.
     pub fn lacks_buffer(&self) -> bool {
         !self.unanswered.is_empty() && self.unanswered.len() + self.to_memory.held() >= self.buffers as usize
+    }
+
+    /// Whether all buffers gather stores to other lines than this one: then no answer can free one.
+    fn gathers_all_but(&self, line: u32) -> bool {
+        self.to_memory.held() >= self.buffers as usize && self.gathered.iter().all(|&(gathered, _)| gathered != line)
     }
 
     /// Whether a write of this line to memory was not answered. The core's own later accesses come after it.
@@ -164,15 +189,18 @@ impl Machine {
             Kind::WriteBack => return Ok(()),
             Kind::DeviceUncached if agent.stores.len() >= agent.store_limit => return Err(W::StoreRoom),
             Kind::DeviceUncached => {
-                let first = agent.stores.is_empty();
-                agent.stores.push_back(Store { line, bytes, data: *data });
+                let first = agent.stores.is_empty() && agent.reorder.is_empty();
+                let after = agent.reorder.last();
+                agent.stores.push_back(Store { line, bytes, data: *data, after });
                 agent.time += self.timing.issue;
                 let time = agent.time;
+                self.enters(Queue::StoreBuffer(id as u16), 0, time - self.timing.issue);
                 if first {
                     self.start_uncached_store(id, time);
                 }
             }
             _ if !agent.stores.is_empty() => return Err(W::StoresDone),
+            _ if !agent.reorder.is_empty() => return Err(W::LoadsDone),
             Kind::DeviceCombining => self.combine_for_device(id, line, bytes, data)?,
             Kind::MemoryCombining => self.combine_for_memory(id, line, bytes, data)?,
         }
@@ -188,11 +216,12 @@ impl Machine {
         if std::mem::replace(&mut past.storing, true) {
             return;
         }
-        let Some(&Store { line, bytes, data }) = self.agents[id].stores.front() else { return };
+        let Some(&Store { line, bytes, data, .. }) = self.agents[id].stores.front() else { return };
         self.evict_for_device(id, time);
         let Some(path) = self.agents[id].past.uncached.as_mut() else { return };
         let store = path.store(time);
-        self.register_write(line, bytes, &data, store.at_root);
+        self.register_write(id, line, bytes, &data, store.at_root);
+        self.enters(Queue::Uncached(id as u16), 0, store.leaves);
         self.agents[id].expect_own(store.done);
         let key = self.key(store.done, Self::source_of(id));
         self.queue.push(key, Event::UncachedStored { agent: id as u16 });
@@ -206,6 +235,8 @@ impl Machine {
         agent.past.storing = false;
         agent.stores.pop_front();
         agent.requested = agent.requested.saturating_sub(1);
+        self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
+        self.leaves(Queue::Uncached(id as u16), 0, self.now);
         self.perform_stores(id);
         self.use_fill_buffers(id);
         if self.agents[id].is_served() {
@@ -213,8 +244,8 @@ impl Machine {
         }
     }
 
-    fn register_write(&mut self, line: u32, bytes: u64, data: &Line, at_root: u64) {
-        let tlp = self.port().tlps.insert(Tlp::RegisterWrite { line, bytes, data: *data });
+    fn register_write(&mut self, id: usize, line: u32, bytes: u64, data: &Line, at_root: u64) {
+        let tlp = self.port().tlps.insert(Tlp::RegisterWrite { agent: id as u16, line, bytes, data: *data });
         self.send_tlp(at_root, PcieEvent::FromCore(tlp as u32));
     }
 
@@ -238,7 +269,9 @@ impl Machine {
         let (before, own): (Vec<Flush>, Vec<Flush>) =
             flushes.into_iter().partition(|flush| flush.region != u64::from(line) * LINE_BYTES);
         self.flush_to_device(id, &before);
-        self.agents[id].past.gather(line, bytes, data);
+        if self.agents[id].past.gather(line, bytes, data) {
+            self.enters(Queue::Gathering(id as u16), line, time);
+        }
         self.flush_to_device(id, &own);
         Ok(())
     }
@@ -246,8 +279,10 @@ impl Machine {
     fn flush_to_device(&mut self, id: usize, flushes: &[Flush]) {
         for flush in flushes {
             let (line, data) = self.agents[id].past.take(flush);
+            self.leaves(Queue::Gathering(id as u16), line, flush.leaves);
+            self.stays(Queue::Flushing(id as u16), flush.leaves, flush.free_from);
             for (at, count) in flush.writes() {
-                self.register_write(line, line_bytes(at % LINE_BYTES, count), &data, flush.at_port);
+                self.register_write(id, line, line_bytes(at % LINE_BYTES, count), &data, flush.at_port);
             }
         }
     }
@@ -269,6 +304,10 @@ impl Machine {
         if agent.past.lacks_buffer() {
             return Err(W::WriteRoom);
         }
+        if agent.past.gathers_all_but(line) {
+            return Err(self.send_oldest_to_memory(id));
+        }
+        let agent = &mut self.agents[id];
         agent.time += issue;
         let time = agent.time;
         let mut flushes = Vec::new();
@@ -279,14 +318,26 @@ impl Machine {
         let (before, own): (Vec<Flush>, Vec<Flush>) =
             flushes.into_iter().partition(|flush| flush.region != u64::from(line) * LINE_BYTES);
         self.flush_to_memory(id, &before);
-        self.agents[id].past.gather(line, bytes, data);
+        if self.agents[id].past.gather(line, bytes, data) {
+            self.enters(Queue::Gathering(id as u16), line, time);
+        }
         self.flush_to_memory(id, &own);
         Ok(())
+    }
+
+    /// Sends off the oldest of the buffers that gather, whose place is free when that is answered.
+    fn send_oldest_to_memory(&mut self, id: usize) -> super::Wait {
+        let agent = &mut self.agents[id];
+        let mut flushes = Vec::new();
+        agent.past.to_memory.evict_oldest(agent.time, 0, &mut |flush| flushes.push(flush));
+        self.flush_to_memory(id, &flushes);
+        W::WriteRoom
     }
 
     fn flush_to_memory(&mut self, id: usize, flushes: &[Flush]) {
         for flush in flushes {
             let (line, data) = self.agents[id].past.take(flush);
+            self.leaves(Queue::Gathering(id as u16), line, flush.leaves);
             self.write_to_memory(id, line, flush.bytes, &data, flush.leaves);
         }
     }
@@ -296,6 +347,7 @@ impl Machine {
         let agent = &mut self.agents[id];
         agent.past.unanswered.push(line);
         let (node, asker) = (agent.node, Asker::Core(agent.core));
+        self.enters(Queue::Unanswered(id as u16), line, time);
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask: Ask::WriteMemory, has_data: false, write };
         self.send_home(arrives, Self::source_of(id), node, line, message);
@@ -306,6 +358,7 @@ impl Machine {
         let unanswered = &mut self.agents[id].past.unanswered;
         let write = unanswered.iter().position(|&written| written == line).expect("an answer to a write");
         unanswered.swap_remove(write);
+        self.leaves(Queue::Unanswered(id as u16), line, self.now);
     }
 
     /// Stores a whole line of cached memory past the caches.
@@ -337,9 +390,16 @@ impl Machine {
         if agent.stores.iter().any(|store| store.line == line) {
             return Err(W::StoresTo(line));
         }
+        if !agent.reorder.is_empty() {
+            return Err(W::LoadsDone);
+        }
         if agent.past.lacks_buffer() {
             return Err(W::WriteRoom);
         }
+        if agent.past.gathers_all_but(line) {
+            return Err(self.send_oldest_to_memory(id));
+        }
+        let agent = &mut self.agents[id];
         agent.time += issue;
         agent.operations += 1;
         let time = agent.time;
@@ -392,22 +452,28 @@ impl Machine {
         if !agent.stores.is_empty() {
             return Err(W::StoresDone);
         }
+        if !agent.reorder.is_empty() {
+            return Err(W::LoadsDone);
+        }
         agent.operations += 1;
         agent.counters.accesses.loads += 1;
         let time = agent.time;
         self.evict_for_device(id, time);
         let Some(path) = self.agents[id].past.uncached.as_mut() else { return Ok(Line::ZERO) };
         let at_root = path.load(time);
+        self.enters(Queue::Uncached(id as u16), 0, time);
         let tlp = self.port().tlps.insert(Tlp::RegisterRead { agent: id as u16, at, length });
         self.send_tlp(at_root, PcieEvent::FromCore(tlp as u32));
         Err(W::Register)
     }
 
     /// The answer to a core's load of a register is at the root port.
-    pub(crate) fn register_loaded(&mut self, id: usize) {
+    pub(crate) fn register_loaded(&mut self, id: usize, line: u64) {
         let now = self.now;
         if let Some(path) = self.agents[id].past.uncached.as_mut() {
             let there = path.loaded(now);
+            self.leaves(Queue::Uncached(id as u16), 0, there);
+            self.note_answer_to_core(id, line, there);
             self.resume_at(id, there);
         }
     }

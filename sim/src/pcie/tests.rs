@@ -44,8 +44,12 @@ fn on_an_idle_link_a_tlp_takes_its_wire_time_and_the_crossing() {
     assert_eq!(PcieLink::new(&p).complete_register_read(8, 0, now), Sent::Arrives(now + takes(8 + 20)));
     assert_eq!(PcieLink::new(&p).post_register_write(4, now), now + takes(4 + 24));
     assert_eq!(PcieLink::new(&p).request_register_read(now), now + takes(24));
-    assert_eq!(PcieLink::new(&p).complete(0, 64, now), now + takes(64 + 20));
-    assert_eq!(PcieLink::new(&p).complete(0, 512, now), now + takes(2 * (256 + 20)), "the last of two completions");
+    assert_eq!(PcieLink::new(&p).complete(0, 64, now, |_, _| ()), now + takes(64 + 20));
+    assert_eq!(
+        PcieLink::new(&p).complete(0, 512, now, |_, _| ()),
+        now + takes(2 * (256 + 20)),
+        "the last of two completions"
+    );
     assert_eq!(PcieLink::new(&p).wire_time(280), wire_time(&p, 280));
 }
 
@@ -114,7 +118,7 @@ fn towards_the_device_nothing_passes_a_posted_write_either() {
     let write = wire_time(&p, 64 + 24);
     assert_eq!(link.post_register_write(64, 0), write + p.crossing);
     let completion = wire_time(&p, 64 + 24 + 64 + 20);
-    assert_eq!(link.complete(0, 64, 0), completion + p.crossing);
+    assert_eq!(link.complete(0, 64, 0, |_, _| ()), completion + p.crossing);
     assert_eq!(link.request_register_read(0), wire_time(&p, 64 + 24 + 64 + 20 + 24) + p.crossing);
 }
 
@@ -173,7 +177,7 @@ fn saturated(p: &PcieParameters, size: u64, read: bool) -> f64 {
         let (writes, reads) = (link.tlps().writes(0, size), link.tlps().reads(0, size));
         if read {
             for (at, bytes) in reads {
-                last = link.complete(at, bytes, 0);
+                last = link.complete(at, bytes, 0, |_, _| ());
             }
         } else {
             for (at, bytes) in writes {
@@ -219,7 +223,7 @@ fn counters_hold_what_was_carried() {
     let mut link = PcieLink::new(&gen4());
     link.post_write(256, 0, 0);
     link.request_read(0, 0);
-    link.complete(0, 512, 0);
+    link.complete(0, 512, 0, |_, _| ());
     link.post_register_write(4, 0);
     let expected = WireCounters { writes: 1, reads: 1, completions: 0, data_bytes: 256, wire_bytes: 280 + 24 };
     assert_eq!(link.counters(Way::ToRoot), expected);

@@ -20,6 +20,8 @@ pub struct Flush {
     pub leaves: u64,
     /// When it is at the root port, or at the home agents for memory: there its writes go on.
     pub at_port: u64,
+    /// Until when its buffer stays taken.
+    pub free_from: u64,
 }
 
 impl Flush {
@@ -76,6 +78,7 @@ pub struct WriteCombining {
     flush_time: u64,
     to_port: u64,
     opened: u64,
+    flushes: u64,
     /// Time for which stores waited for a buffer.
     waited: u64,
 }
@@ -95,7 +98,14 @@ impl WriteCombining {
     /// Where `buffers` is 0.
     pub fn new(buffers: u32, flush_time: u64, to_port: u64) -> WriteCombining {
         assert!(buffers > 0, "core.write_combining_buffers is 0: there must be a buffer");
-        WriteCombining { buffers: vec![Buffer::default(); buffers as usize], flush_time, to_port, opened: 0, waited: 0 }
+        WriteCombining {
+            buffers: vec![Buffer::default(); buffers as usize],
+            flush_time,
+            to_port,
+            opened: 0,
+            flushes: 0,
+            waited: 0,
+        }
     }
 
     /// Stores bytes of one region; says when the store is done and the core may go on, which is at once unless it has to
@@ -155,18 +165,24 @@ impl WriteCombining {
 
     fn flush(&mut self, index: usize, now: u64, port_free_from: u64, flush: &mut impl FnMut(Flush)) {
         let buffer = &mut self.buffers[index];
-        flush(Flush { region: buffer.region, bytes: buffer.bytes, leaves: now, at_port: now + self.to_port });
-        buffer.bytes = 0;
+        self.flushes += 1;
         buffer.free_from = (now + self.flush_time).max(port_free_from);
+        let Buffer { region, bytes, free_from, .. } = *buffer;
+        flush(Flush { region, bytes, leaves: now, at_port: now + self.to_port, free_from });
+        buffer.bytes = 0;
     }
 
     /// Flushes every buffer, the oldest first, without waiting: what an access to uncached memory does on its way.
     pub fn evict(&mut self, now: u64, port_free_from: u64, mut flush: impl FnMut(Flush)) {
-        loop {
-            let held = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes != 0);
-            let Some((oldest, _)) = held.min_by_key(|(_, buffer)| buffer.opened) else { return };
-            self.flush(oldest, now, port_free_from, &mut flush);
-        }
+        while self.evict_oldest(now, port_free_from, &mut flush) {}
+    }
+
+    /// Flushes the oldest buffer, without waiting, if one holds anything.
+    pub fn evict_oldest(&mut self, now: u64, port_free_from: u64, flush: &mut impl FnMut(Flush)) -> bool {
+        let held = self.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes != 0);
+        let oldest = held.min_by_key(|(_, buffer)| buffer.opened).map(|(index, _)| index);
+        oldest.into_iter().for_each(|index| self.flush(index, now, port_free_from, flush));
+        oldest.is_some()
     }
 
     /// A store fence: flushes every buffer and waits for all; says when the core may go on.
@@ -178,6 +194,16 @@ impl WriteCombining {
     /// Buffers that hold stores which nothing has flushed yet.
     pub fn held(&self) -> usize {
         self.buffers.iter().filter(|buffer| buffer.bytes != 0).count()
+    }
+
+    /// Buffers that were flushed, in all.
+    pub fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
+    /// Buffers that were flushed and are still taken.
+    pub fn leaving(&self, now: u64) -> usize {
+        self.buffers.iter().filter(|buffer| buffer.free_from > now).count()
     }
 
     /// Time for which stores waited for a buffer, all together.

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use super::entry::Entry;
 use super::error::Faults;
 use super::unit::Dimension;
+use crate::link::MOST_PARTS;
+use crate::machine::tags::MOST_WAYS;
 use crate::parameters::{
-    CacheParameters, CoreParameters, InterconnectParameters, MemoryParameters, NicParameters, NodeParameters,
-    Parameters, PcieParameters, ProtocolParameters,
+    CacheParameters, CoreParameters, EngineParameters, InterconnectParameters, MemoryParameters, NicParameters,
+    NodeParameters, Parameters, PcieParameters, ProtocolParameters,
 };
 
 /// What a field is a number of, and in which unit it is kept.
@@ -137,6 +139,8 @@ sections! {
         atomic_cycles: Cycles, 0.0;
         line_fill_buffers: Count("lines"), 1.0;
         load_buffer: Count("loads"), 1.0;
+        reorder_buffer: Count("instructions"), 1.0;
+        work_instructions: Count("instructions"), 1.0;
         store_buffer: Count("stores"), 1.0;
         write_combining_buffers: Count("buffers"), 1.0;
         work_scale: Ratio, 0.001;
@@ -157,6 +161,8 @@ sections! {
         core_to_home: Picoseconds, 0.0;
         home_to_core: Picoseconds, 1.0;
         home_lookup: Picoseconds, 0.0;
+        home_slices: Count("slices"), 1.0;
+        home_service: Picoseconds, 0.0;
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
     }
@@ -212,6 +218,13 @@ sections! {
         doorbell_time: Picoseconds, 0.0;
         pipeline_time: Picoseconds, 0.0;
     }
+    ENGINE engine "engine" EngineParameters {
+        engines: Count("engines"), 1.0;
+        lines_in_flight: Count("lines"), 1.0;
+        line_time: Picoseconds, 0.0;
+        start_up: Picoseconds, 0.0;
+        post: Picoseconds, 0.0;
+    }
 }
 
 /// A table of a platform file.
@@ -232,6 +245,7 @@ pub(super) const SECTIONS: &[Section] = &[
     Section { name: "protocol", fields: PROTOCOL, optional: false },
     Section { name: "pcie", fields: PCIE, optional: true },
     Section { name: "nic", fields: NIC, optional: true },
+    Section { name: "engine", fields: ENGINE, optional: true },
 ];
 
 /// The field of a key.
@@ -242,12 +256,12 @@ pub(super) fn find(key: &str) -> Option<&'static Field> {
 /// The parameters that the entries make; nothing where one is missing or does not fit, which `faults` then tells.
 pub(super) fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Parameters> {
     let has = |section: &str| entries.keys().any(|key| key.starts_with(section));
-    let (has_pcie, has_nic) = (has("pcie."), has("nic."));
+    let (has_pcie, has_nic, has_engine) = (has("pcie."), has("nic."), has("engine."));
     let mut taking = Taking { entries, faults };
     let (core, cache, node) = (core(&mut taking), cache(&mut taking), node(&mut taking));
     let (memory, interconnect, protocol) = (memory(&mut taking), interconnect(&mut taking), protocol(&mut taking));
-    let (pcie, nic) = (pcie(&mut taking), nic(&mut taking));
-    if has_pcie && pcie.is_none() || has_nic && nic.is_none() {
+    let (pcie, nic, engine) = (pcie(&mut taking), nic(&mut taking), engine(&mut taking));
+    if has_pcie && pcie.is_none() || has_nic && nic.is_none() || has_engine && engine.is_none() {
         return None;
     }
     let parameters = Parameters {
@@ -260,6 +274,7 @@ pub(super) fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut 
         protocol: protocol?,
         pcie,
         nic,
+        engine,
     };
     for (key, message) in contradictions(&parameters) {
         let entry = entries.get(key);
@@ -282,8 +297,18 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
             found.push((key, format!("{bytes} bytes are no whole number of sets of {ways} lines of 64 bytes")));
         }
     }
+    for (key, ways) in
+        [("cache.l1_ways", cache.l1_ways), ("cache.l2_ways", cache.l2_ways), ("cache.llc_ways", cache.llc_ways)]
+    {
+        if ways > MOST_WAYS {
+            found.push((key, format!("the simulator's caches have {MOST_WAYS} ways at most, not {ways}")));
+        }
+    }
     if cache.device_write_ways > cache.llc_ways {
         found.push(("cache.device_write_ways", format!("there are only {} ways (cache.llc_ways)", cache.llc_ways)));
+    }
+    if parameters.node.home_slices > MOST_PARTS {
+        found.push(("node.home_slices", format!("lines are shared out to at most {MOST_PARTS} slices")));
     }
     let link = &parameters.interconnect;
     let slots = u64::from(link.data_flits) * u64::from(link.flit_slots);

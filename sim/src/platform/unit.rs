@@ -72,6 +72,7 @@ pub(super) const COUNTED: &[&str] = &[
     "cores",
     "lines",
     "loads",
+    "instructions",
     "stores",
     "buffers",
     "ways",
@@ -81,11 +82,13 @@ pub(super) const COUNTED: &[&str] = &[
     "lanes",
     "flits",
     "slots",
+    "slices",
     "requests",
     "reads",
     "writes",
     "descriptors",
     "agents",
+    "engines",
 ];
 
 /// Units with a dimension or a factor of their own. A transfer (GT/s) is one bit on one lane.

@@ -2,12 +2,8 @@
 //!
 //! Everything only ever grows; what a stretch of a run did is the difference of two snapshots. Times are picoseconds.
 
-mod link;
-
 use conic_fabric::Time;
 use serde::{Deserialize, Serialize};
-
-pub use link::LinkCounters;
 
 /// Makes a struct of `u64` counters that can be subtracted and added field by field.
 macro_rules! counters {
@@ -44,8 +40,7 @@ fn grown(now: u64, before: u64, name: &str) -> u64 {
 counters! {
     /// Accesses of one agent, a core or a device's engine.
     ///
-    /// Each load, store and atomic that is not a hint counts once in `loads`, `stores` or `atomics`, and once in the level
-    /// that answered it. What crosses the interconnect counts in `remote_reads` and `remote_rfos` whoever asked for it:
+    /// Each load, store and atomic that is not a hint counts once in `loads`, `stores` or `atomics`. What crosses the interconnect counts in `remote_reads` and `remote_rfos` whoever asked for it:
     /// an access, a store buffer's ownership prefetch, a hardware or a software prefetch. That is what the processors'
     /// offcore-response counters count (CC-NIC section 5.6).
     AgentAccesses {
@@ -59,46 +54,22 @@ counters! {
         l1_hits,
         /// Answered by the second-level cache.
         l2_hits,
-        /// Answered by the last-level cache of the agent's node.
-        llc_hits,
-        /// Answered by a private cache of another agent of the same node.
-        peer_hits,
-        /// Answered by the memory of the agent's node.
-        local_memory,
-        /// Answered by a cache of the other node.
-        remote_caches,
-        /// Answered by the memory of the other node.
-        remote_memory,
-        /// Waited for a line that was already on its way.
+        /// Answered by a store that the store buffer held.
         merged,
-        /// Loads from uncached memory or a device's registers.
-        uncached_loads,
-        /// Stores to uncached or write-combining memory.
-        uncached_stores,
-        /// Stores past the caches, a line each.
-        non_temporal_stores,
         /// Requests for data alone that crossed the interconnect.
         remote_reads,
         /// Requests for ownership that crossed the interconnect, upgrades of shared copies included.
         remote_rfos,
-        /// Of those, upgrades.
-        remote_upgrades,
         /// Snoops that came for this agent's caches.
         snoops,
-        /// Of those, snoops that crossed the interconnect.
-        remote_snoops,
         /// Lines that the agent's caches gave up for want of room.
         evictions,
         /// Of those, lines that went out modified.
         write_backs,
         /// Prefetches that the hardware issued.
         hardware_prefetches,
-        /// Of those, lines that were accessed before the cache lost them.
-        hardware_prefetches_useful,
         /// Prefetches that the code issued.
         software_prefetches,
-        /// Of those, lines that were accessed before the cache lost them.
-        software_prefetches_useful,
         /// Rounds of polling that found nothing.
         spins,
     }
@@ -108,22 +79,14 @@ counters! {
     /// Time for which one agent stood still, by reason, in picoseconds. A moment counts under one reason: what the agent
     /// waits for first.
     Stalls {
-        /// For a load's data.
+        /// For the data of a load, also of a device's register, or a line that a locked instruction must own.
         load_picoseconds,
-        /// For room in the store buffer.
+        /// For room in the store buffer, or for a write-combining buffer.
         store_buffer_picoseconds,
         /// For a line fill buffer or an entry of the load buffer.
         fill_buffer_picoseconds,
-        /// For a write-combining buffer.
-        write_combining_picoseconds,
-        /// For a fence: the store buffer to drain.
+        /// For stores to be performed: before a fence, a locked instruction, or a load of some of their bytes.
         fence_picoseconds,
-        /// For a locked instruction to own its line.
-        atomic_picoseconds,
-        /// For an uncached load or store.
-        uncached_picoseconds,
-        /// For a tag or a credit of a device's request.
-        tag_picoseconds,
         /// For nothing but work that was stated in cycles. No stall; beside them, so that the sum is the agent's time.
         work_picoseconds,
         /// For a change of a line that it polls.
@@ -132,16 +95,45 @@ counters! {
 }
 
 counters! {
+    /// What one direction of one link carried, or of several side by side.
+    LinkCounters {
+        /// Messages with a line.
+        data_messages,
+        /// Messages without.
+        header_messages,
+        /// Those of the headers that found a place in a flit that was leaving anyway.
+        headers_riding,
+        /// Flits that left.
+        flits,
+        /// Slots of those flits that carried something.
+        slots_used,
+        /// Bytes of those flits.
+        bytes,
+        /// Time for which the wires were taken, all links side by side together.
+        busy_picoseconds,
+    }
+}
+
+impl LinkCounters {
+    /// Messages of both kinds.
+    pub fn messages(&self) -> u64 {
+        self.data_messages + self.header_messages
+    }
+
+    /// The share of a span for which the wires of `links` links side by side were taken; zero for no span.
+    pub fn utilisation(&self, span: Time, links: usize) -> f64 {
+        let wires = span.picoseconds() as f64 * links as f64;
+        if wires > 0.0 { self.busy_picoseconds as f64 / wires } else { 0.0 }
+    }
+}
+
+counters! {
     /// One node's memory.
     MemoryCounters {
         /// Lines read.
         reads,
-        /// Of those, lines read in advance whose data was then not used.
-        reads_wasted,
-        /// Lines written with data.
+        /// Lines written.
         writes,
-        /// Lines written because their directory entry changed alone.
-        directory_writes,
         /// Time for which the channels were taken, all together, in picoseconds.
         busy_picoseconds,
     }
@@ -167,15 +159,6 @@ impl AgentCounters {
     pub fn add(&mut self, other: &AgentCounters) {
         self.accesses.add(&other.accesses);
         self.stalls.add(&other.stalls);
-    }
-}
-
-impl AgentAccesses {
-    /// Accesses that some level answered. Equals `loads + stores + atomics` of cached memory once all are done.
-    pub fn answered(&self) -> u64 {
-        let private = self.l1_hits + self.l2_hits;
-        let node = self.llc_hits + self.peer_hits + self.local_memory;
-        private + node + self.remote_caches + self.remote_memory + self.merged
     }
 }
 

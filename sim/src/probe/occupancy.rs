@@ -7,8 +7,8 @@
 //!                                     min(left, b) - max(entered, a)
 //! ```
 //!
-//! The left side is accumulated from the count alone, the right side from the entries' own times, so that a queue whose
-//! entries are told wrong times, or never leave, is found. The textbook's form (mean occupancy = arrival rate * mean
+//! The left side is accumulated from how many the queue itself says it holds ([`Occupancy::holds`]), the right side from the
+//! entries' own times, so that a queue whose entries are told wrong times, or that are not told of, is found. The textbook's form (mean occupancy = arrival rate * mean
 //! residence of those that left) differs from it by what the window's ends cut off.
 
 use conic_fabric::Time;
@@ -17,14 +17,17 @@ use serde::{Deserialize, Serialize};
 /// The probe of one queue or pool of credits. All sums are exact integers of picoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
+    /// Entries that came and have not left.
     inside: u64,
+    /// What the queue says it holds.
+    level: u64,
     maximum: u64,
     last: Time,
     begun: Time,
     carried: u64,
     arrivals: u64,
     departures: u64,
-    /// The integral of the count up to `last`. Signed, because calls may come late: see [`Occupancy::leave`].
+    /// The integral of the level up to `last`. Signed, because calls may come late: see [`Occupancy::leave`].
     area: i128,
     /// Residence within the window of those that left.
     clipped: i128,
@@ -85,9 +88,19 @@ impl Occupancy {
     pub fn enter(&mut self, now: Time) {
         self.advance(now);
         self.inside += 1;
+        self.level += 1;
         self.arrivals += 1;
-        self.maximum = self.maximum.max(self.inside);
-        self.entered += i128::from(now.picoseconds());
+        self.maximum = self.maximum.max(self.level);
+        self.entered += i128::from(now.max(self.begun).picoseconds());
+    }
+
+    /// The queue says how many it holds, after the entry or exit that was told of last. Not the number that were told of is a
+    /// fault, and from then on the law does not hold.
+    #[inline]
+    pub fn holds(&mut self, level: u64) {
+        self.faults += u64::from(level != self.inside);
+        self.level = level;
+        self.maximum = self.maximum.max(level);
     }
 
     /// An entry that came at `entered` leaves.
@@ -103,8 +116,9 @@ impl Occupancy {
         self.advance(now);
         let since = entered.max(self.begun);
         self.inside -= 1;
+        self.level = self.level.saturating_sub(1);
         self.departures += 1;
-        self.clipped += i128::from(now.picoseconds()) - i128::from(since.picoseconds());
+        self.clipped += i128::from(now.max(self.begun).picoseconds()) - i128::from(since.picoseconds());
         self.whole += u128::from(now.since(entered).picoseconds());
         self.entered -= i128::from(since.picoseconds());
         if self.inside == 0 && self.entered != 0 {
@@ -116,16 +130,25 @@ impl Occupancy {
 
     #[inline]
     fn advance(&mut self, now: Time) {
+        // What happened before the window is of no time in it.
+        let now = now.max(self.begun);
         let span = i128::from(now.picoseconds()) - i128::from(self.last.picoseconds());
-        self.area += i128::from(self.inside) * span;
+        self.area += i128::from(self.level) * span;
         self.last = now;
     }
 
-    /// Begins a new window at `now`, which is not before any call so far: a warm-up ends. What is inside stays inside.
+    /// The time of the last call.
+    pub fn last(&self) -> Time {
+        self.last
+    }
+
+    /// Begins a new window at `now`, which is not before any call so far: a warm-up ends. What is inside stays inside. A
+    /// later call with an earlier time counts from the beginning.
     pub fn restart(&mut self, now: Time) {
         *self = Occupancy {
             inside: self.inside,
-            maximum: self.inside,
+            level: self.level,
+            maximum: self.level,
             carried: self.inside,
             entered: i128::from(self.inside) * i128::from(now.picoseconds()),
             ..Occupancy::new(now)

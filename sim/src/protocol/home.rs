@@ -1,5 +1,6 @@
 //! What a node's home agents do with a message about one line.
 
+mod completion;
 mod finish;
 
 use std::collections::VecDeque;
@@ -119,6 +120,17 @@ struct Running {
     from_node: Option<Found>,
 }
 
+impl Running {
+    /// Whether something must come before it can go on.
+    fn awaits(&self) -> bool {
+        self.cores != 0
+            || self.node
+            || self.memory_awaited
+            || self.last_level_awaited
+            || (self.asked_home && self.reply.is_none())
+    }
+}
+
 /// A snoop of the home that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Serving {
@@ -158,21 +170,9 @@ impl Active {
         nothing && !self.completing && self.waiting.is_empty()
     }
 
-    /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
-    /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
-    /// ([`Active::completes_by`]).
-    pub fn completes_at(&mut self, time: u64) {
-        self.completion = Some(time);
-    }
-
-    /// Whether a reply has been acknowledged by `now` and nobody has said so.
-    pub fn completes_by(&self, now: u64) -> bool {
-        self.completion.is_some_and(|time| time <= now)
-    }
-
-    /// When [`ToHome::Complete`] must be sent because a request waits for it; once.
-    pub fn must_hear_of_completion(&mut self) -> Option<u64> {
-        if self.waiting.is_empty() { None } else { self.completion.take() }
+    /// Requests that wait for the one before them.
+    pub fn waiting_requests(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Lets a test rename the versions that are on their way through it.
@@ -217,13 +217,11 @@ pub fn handle(
     let mut handling = Handling { is_home, choices, stable, active, newest, actions };
     match message {
         ToHome::Request { asker, ask, has_data, write } => {
-            handling.active.waiting.push_back(Waiting { asker, ask, has_data, write, order: Order::Free });
-            handling.start_next();
+            handling.request(Waiting { asker, ask, has_data, write, order: Order::Free });
         }
         ToHome::OrderedWrite { request, ask, write } => {
             let asker = Asker::Device(request);
-            handling.active.waiting.push_back(Waiting { asker, ask, has_data: false, write, order: Order::Ordered });
-            handling.start_next();
+            handling.request(Waiting { asker, ask, has_data: false, write, order: Order::Ordered });
         }
         ToHome::TakeEffect => {
             let running = handling.active.running.as_mut().expect("an ordered write takes effect");
@@ -282,6 +280,16 @@ pub fn evict_last_level(is_home: bool, stable: &mut Stable, actions: &mut Vec<Ac
 }
 
 impl Handling<'_> {
+    /// Starts a request at once, or has it wait for those before it.
+    fn request(&mut self, request: Waiting) {
+        if self.active.is_idle() {
+            self.start(request);
+        } else {
+            self.active.waiting.push_back(request);
+        }
+        self.start_next();
+    }
+
     fn start_next(&mut self) {
         while self.active.running.is_none() && self.active.serving.is_none() && !self.active.completing {
             if let Some(snoop) = self.active.deferred.take() {
@@ -522,15 +530,11 @@ impl Handling<'_> {
             }
             return;
         }
+        if self.active.running.as_ref().is_none_or(Running::awaits) {
+            return;
+        }
         let Some(running) = self.active.running.take() else { return };
-        let awaits = running.cores != 0
-            || running.node
-            || running.memory_awaited
-            || running.last_level_awaited
-            || (running.asked_home && running.reply.is_none());
-        if awaits {
-            self.active.running = Some(running);
-        } else if self.must_ask_home(&running) {
+        if self.must_ask_home(&running) {
             self.ask_home(running);
         } else if self.is_home && self.lacks_data(&running) {
             self.actions.push(Action::ReadMemory);

@@ -37,10 +37,15 @@ impl Seen {
 
     /// A word never goes back; an agent's own word is what it wrote last.
     fn check(&mut self, me: usize, line: u64, word: usize, value: u64) {
+        self.grew(me, line, word, value);
+        self.digest = (self.digest.rotate_left(9) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// The same without a part in the digest: for a core's bulk data, which others write meanwhile.
+    fn grew(&mut self, me: usize, line: u64, word: usize, value: u64) {
         let before = std::mem::replace(&mut self.words[line as usize][word], value);
         assert!(value >= before, "agent {me} reads {value} in word {word} of line {line} after {before}");
         assert!(word != me || value == before, "agent {me} reads {value} where it wrote {before}");
-        self.digest = (self.digest.rotate_left(9) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
@@ -62,7 +67,7 @@ fn core_program(core: &impl Core, memory: Address, me: usize, seed: u64) -> u64 
             8 => core.work(random.below(500) as u32),
             _ => {
                 let whole = core.read_line(at);
-                [0, 1, 2, 3, DEVICE].into_iter().for_each(|word| seen.check(me, line, word, whole.0[word]));
+                [0, 1, 2, 3, DEVICE].into_iter().for_each(|word| seen.grew(me, line, word, whole.0[word]));
             }
         }
     }

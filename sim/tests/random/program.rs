@@ -12,8 +12,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, LINE_WORDS, Layout, Line, SynchronisingWords, Time};
-use conic_sim::link::LinkCounters;
-use conic_sim::probe::counters::AgentAccesses;
+use conic_sim::probe::counters::{AgentAccesses, LinkCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 use crate::common::Random;
@@ -110,6 +109,7 @@ pub fn run(plan: &Plan, options: Options) -> Outcome {
                 me,
                 agents,
                 seen: vec![[0; LINE_WORDS]; lines],
+                loaded: vec![[0; LINE_WORDS]; lines],
                 blocks: vec![[[0; LINE_WORDS]; BLOCK_LINES as usize]; agents],
                 bytes: [0; SPAN],
                 next: 0,
@@ -146,6 +146,8 @@ struct Program<'a> {
     agents: usize,
     /// The greatest value seen of each word of the shared lines.
     seen: Vec<[u64; LINE_WORDS]>,
+    /// The last value of each that a load of the word gave.
+    loaded: Vec<[u64; LINE_WORDS]>,
     /// And of the blocks.
     blocks: Vec<[[u64; LINE_WORDS]; BLOCK_LINES as usize]>,
     /// What is in the agent's own bytes.
@@ -175,7 +177,7 @@ impl Program<'_> {
             0..22 => self.load(line),
             22..27 => {
                 let whole = self.core.read_line(at);
-                (0..BITS).for_each(|word| self.check(line, word, whole.0[word]));
+                (0..BITS).for_each(|word| self.grew(line, word, whole.0[word]));
             }
             27..45 => {
                 let value = self.fresh();
@@ -189,7 +191,7 @@ impl Program<'_> {
             52..59 => self.change_bit(line),
             59..62 => self.core.prefetch_read(at),
             62..65 => self.core.prefetch_write(at),
-            65..68 => self.core.will_read(at),
+            65..68 => self.core.will_read(at, self.random.below(40) as u32),
             68..74 => self.write_block(),
             74..80 => self.read_block(),
             80..84 => self.write_bytes(),
@@ -202,11 +204,19 @@ impl Program<'_> {
 
     /// Nothing that was seen may be older than what this agent saw before; what it wrote itself is exact.
     fn check(&mut self, line: usize, word: usize, value: u64) {
+        self.grew(line, word, value);
+        self.loaded[line][word] = value;
+        self.note(value);
+    }
+
+    /// The same for bulk data that others write meanwhile. Which of the values that a line has between the load's issue and its
+    /// arrival comes depends on how far others are simulated ahead: it is held against the order of writes, and is no part of
+    /// what a run is told apart by.
+    fn grew(&mut self, line: usize, word: usize, value: u64) {
         let before = std::mem::replace(&mut self.seen[line][word], value);
         let me = self.me;
         assert!(value >= before, "agent {me} reads {value} in word {word} of line {line} after {before}");
         assert!(word != me || value == before, "agent {me} reads {value} where it wrote {before}");
-        self.note(value);
     }
 
     fn load(&mut self, line: usize) {
@@ -263,7 +273,9 @@ impl Program<'_> {
             let grew = words.0.iter().zip(before).all(|(now, before)| *now >= before);
             assert!(grew, "agent {me} reads {words:?} after {before:?}");
             assert!(whose != me || words.0 == before, "agent {me} reads {words:?} where it wrote {before:?}");
-            words.0.iter().for_each(|&word| self.note(word));
+            if whose == me {
+                words.0.iter().for_each(|&word| self.note(word));
+            }
         }
     }
 
@@ -292,7 +304,7 @@ impl Program<'_> {
         let word = (self.me + 1) % self.agents;
         let at = self.places.shared[line].word(word);
         let until = Time::from_picoseconds(self.core.now().picoseconds() + 1 + self.random.below(3_000_000));
-        let before = self.seen[line][word];
+        let before = self.loaded[line][word];
         while self.core.now() < until {
             let value = self.core.load_acquire(at);
             if value != before {

@@ -1,4 +1,10 @@
-//! Switches beyond the paper, each beside the paper's CC-NIC, on Sapphire Rapids.
+//! Switches beyond the paper: those of the interface, each beside the paper's CC-NIC on Sapphire Rapids, and those that change
+//! what the NIC or the host does, a file each.
+
+mod bulk;
+mod header;
+mod sizes;
+mod snoop;
 
 use conic_chart::{Axis, Bar, Chart};
 use conic_interface::ccnic::{Features, Signal};
@@ -70,5 +76,8 @@ pub(super) fn switches(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let chart = Chart::bars("Beyond the paper", Axis::linear("Over the paper's CC-NIC", ""), bars)
         .note("Sapphire Rapids: one packet in flight; 64-byte and 1.5 KB packets on all cores.");
     findings.plot("beyond", chart);
+    snoop::find(setting, ask, &mut findings);
+    header::find(setting, ask, &mut findings);
+    bulk::find(setting, ask, &mut findings);
     findings
 }

@@ -3,7 +3,7 @@
 use conic_interface::ccnic::Features;
 use conic_sim::Parameters;
 
-use crate::workload::{Interface, Loopback, NicPlace, Prefetching};
+use crate::workload::{Interface, Loopback, NicPlace, Prefetching, Switches};
 
 /// The machines of the paper's section 5.1.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +64,8 @@ impl Setting {
     /// prefetches, as in all the paper's measurements but those of prefetching itself (section 5.8).
     pub(super) fn loopback(&self, machine: &Parameters, interface: Interface, packet_size: u16) -> Loopback {
         let mut question = Loopback {
-            machine: machine.clone(),
+            // A machine's copy engines are for those who ask for them: what others ask is the same question without.
+            machine: Parameters { engine: None, ..machine.clone() },
             interface,
             nic_place: NicPlace::Remote,
             threads: machine.core.cores as usize,
@@ -75,6 +76,7 @@ impl Setting {
             offered: None,
             prefetching: Prefetching { host: true, nic: false },
             packets: (0, 0),
+            switches: Switches::default(),
             seed: self.seed,
         };
         self.count(&mut question);

@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 
-use conic_fabric::Time;
+use conic_fabric::{Layout, Time};
 use conic_interface::burst::HostQueue;
-use conic_load::{ClosedLoop, Latency, Workload};
-use conic_sim::SimCore;
+use conic_load::{ClosedLoop, CopyLoop, Forwarder, Generator, Latency, Objects, Touch, Traffic, Workload};
+use conic_sim::machine::Machine;
 use conic_sim::probe::counters::AgentAccesses;
+use conic_sim::{SimCore, SimDevice};
 
 use super::wire::Wire;
-use crate::workload::{Interface, Loopback, LoopbackOutcome, RemoteAccesses};
+use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, RemoteAccesses};
 
 /// What a recording calls the time from one receipt of packets to the next.
 pub const ROUND_TRIP: &str = "round trip";
@@ -38,16 +39,63 @@ pub(super) fn start_of(seed: u64, thread: u64) -> Time {
     Time::from_picoseconds((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 45)
 }
 
-/// The NIC agent of a host agent: they are made in pairs.
-fn nic_of(host_agent: usize) -> usize {
-    host_agent + 1
+/// A thread: its number, the host's and the NIC's agent whose accesses it counts where it measures, and the host's own data,
+/// where there are such. A NIC agent that serves several threads is counted by one of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Thread {
+    pub number: usize,
+    pub host: usize,
+    pub nic: Option<usize>,
+    pub objects: Option<Objects>,
 }
 
+/// Places the data of each host thread's own, where it has any.
+pub(super) fn place_objects(question: &Loopback, layout: &mut Layout) -> Vec<Option<Objects>> {
+    let has = question.switches.application == Application::Copying;
+    let place = |_| has.then(|| Objects::place(layout, question.packet_size, question.window));
+    (0..question.threads).map(place).collect()
+}
+
+/// Where a program runs: a core, or a device.
+pub(super) trait Seat {
+    /// The machine.
+    fn machine(&self) -> &RefCell<Machine>;
+    /// Its agent.
+    fn agent(&self) -> usize;
+    /// Its time.
+    fn now(&self) -> Time;
+}
+
+impl Seat for SimCore<'_> {
+    fn machine(&self) -> &RefCell<Machine> {
+        self.machine()
+    }
+    fn agent(&self) -> usize {
+        self.agent()
+    }
+    fn now(&self) -> Time {
+        conic_fabric::Core::now(self)
+    }
+}
+
+impl Seat for SimDevice<'_> {
+    fn machine(&self) -> &RefCell<Machine> {
+        self.machine()
+    }
+    fn agent(&self) -> usize {
+        self.agent()
+    }
+    fn now(&self) -> Time {
+        conic_fabric::Device::now(self)
+    }
+}
+
+/// The host's program of one queue pair.
 pub(super) fn application<'a>(
     question: &Loopback,
     core: &'a SimCore<'a>,
     queue: Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a>,
-    thread: usize,
+    thread: Thread,
     results: &RefCell<Results>,
 ) {
     let workload = Workload {
@@ -55,38 +103,76 @@ pub(super) fn application<'a>(
         window: question.window,
         transmit_burst: question.transmit_burst,
         receive_burst: question.receive_burst,
+        fetch_ahead: matches!(question.interface, Interface::CcNic(features) if features.fetch_ahead),
     };
-    let mut application = ClosedLoop::new(queue, workload);
+    match (question.switches.application, thread.objects) {
+        (Application::Forwarding(touch), _) => {
+            let mut application = Forwarder::new(queue, touch, question.receive_burst, workload.fetch_ahead);
+            loop {
+                application.step();
+            }
+        }
+        (Application::Copying, Some(objects)) => {
+            // What comes back while warming up is read whole.
+            let (whole_until, by_core) = (question.packets.0, !question.switches.engines.host);
+            let mut application = CopyLoop::new(queue, workload, objects, whole_until, by_core);
+            measure(question, core, &mut application, thread, results);
+        }
+        (Application::Loopback | Application::Copying, _) => {
+            measure(question, core, &mut ClosedLoop::new(queue, workload), thread, results);
+        }
+    }
+}
+
+/// What makes the packets that a host forwards.
+pub(super) fn generator(question: &Loopback, touch: Touch) -> Generator {
+    Generator::new(question.packet_size, question.window, question.transmit_burst, touch)
+}
+
+/// Warms up, measures, and keeps the load until every thread has measured.
+pub(super) fn measure(
+    question: &Loopback,
+    seat: &impl Seat,
+    application: &mut impl Traffic,
+    thread: Thread,
+    results: &RefCell<Results>,
+) {
     let (warm, measured) = question.packets;
     if let Some(rate) = question.offered {
         // With cold rings and caches an open loop would fall behind, and make up for it long after they are warm.
         while application.account().received() < warm / 2 {
             application.step();
         }
-        let interval = Time::from_picoseconds((1e12 / rate) as u64);
-        application = application.paced(now(core), interval);
+        application.pace(seat.now(), Time::from_picoseconds((1e12 / rate) as u64));
     }
     while application.account().received() < warm {
         application.step();
     }
     application.account_mut().forget_latency();
     let wire_now = || match question.interface {
-        Interface::PcieRing => Wire::of_pcie_now(core),
-        _ => Wire::now(core),
+        Interface::PcieRing => Wire::of_pcie(&seat.machine().borrow()),
+        _ => Wire::of(&seat.machine().borrow()),
     };
     let counters = || {
-        let machine = core.machine().borrow();
-        (*machine.counters(core.agent()), *machine.counters(nic_of(core.agent())))
+        let machine = seat.machine().borrow();
+        let nic = thread.nic.map_or_else(AgentAccesses::default, |nic| *machine.counters(nic));
+        (*machine.counters(thread.host), nic)
     };
-    let (begins, received, before, wire) = (now(core), application.account().received(), counters(), wire_now());
+    if thread.number == 0 {
+        seat.machine().borrow_mut().begin_window();
+    }
+    let (begins, received, before, wire) = (seat.now(), application.account().received(), counters(), wire_now());
     let mut since = begins;
     while application.account().received() < warm + measured {
         if application.step() > 0 {
-            core.machine().borrow_mut().note_span(core.agent(), ROUND_TRIP, since);
-            since = now(core);
+            seat.machine().borrow_mut().note_span(seat.agent(), ROUND_TRIP, since);
+            since = seat.now();
         }
     }
-    let (ends, after, wire_after) = (now(core), counters(), wire_now());
+    let (ends, after, wire_after) = (seat.now(), counters(), wire_now());
+    if thread.number == 0 {
+        seat.machine().borrow_mut().end_window();
+    }
     let account = application.account();
     let mut shared = results.borrow_mut();
     shared.threads.push(Measured {
@@ -97,7 +183,7 @@ pub(super) fn application<'a>(
         nic: after.1.since(&before.1),
         wrong: account.lost() + account.corrupt(),
     });
-    if thread == 0 {
+    if thread.number == 0 {
         shared.wire = Some([wire, wire_after]);
     }
     drop(shared);
@@ -105,10 +191,6 @@ pub(super) fn application<'a>(
     while results.borrow().threads.len() < question.threads {
         application.step();
     }
-}
-
-fn now(core: &SimCore<'_>) -> Time {
-    conic_fabric::Core::now(core)
 }
 
 pub(super) fn outcome(

@@ -5,12 +5,15 @@ use std::rc::Rc;
 
 use conic_fabric::PlayedByCore;
 use conic_interface::burst::{HostQueue, NicQueue};
+use conic_interface::ccnic::Completions;
+use conic_interface::serve::Server;
 use conic_interface::{ccnic, ring};
+use conic_load::{Network, Objects};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
-use super::application::{Results, application, outcome, start_of};
-use super::{Observer, pcie};
-use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace};
+use super::application::{Results, Thread, application, generator, measure, outcome, place_objects, start_of};
+use super::{Observer, engines, pcie};
+use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, NicPlace, Serving};
 
 /// Runs a loopback.
 ///
@@ -34,10 +37,30 @@ pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Re
     }
 }
 
+/// How many queue pairs there are.
+///
+/// # Errors
+///
+/// If those that one core is to serve are fewer than the host's threads.
+fn queue_pairs(question: &Loopback) -> Result<usize, String> {
+    match question.switches.serving {
+        Serving::OneEach => Ok(question.threads),
+        Serving::Shared { queue_pairs, .. } if queue_pairs >= question.threads => Ok(queue_pairs),
+        Serving::Shared { queue_pairs, .. } => {
+            let threads = question.threads;
+            Err(format!(
+                "{threads} host threads need a queue pair each, and there are {queue_pairs}: give more of these"
+            ))
+        }
+    }
+}
+
 /// Buffers for what is in flight and what both sides keep on their stacks.
 fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
     let each = (2 * question.window + 4 * 256).max(1024);
-    let all = (each * question.threads as u64).next_power_of_two();
+    // An idle queue pair holds a few for what may come.
+    let idle = queue_pairs(question).map_or(0, |pairs| pairs - question.threads) as u64;
+    let all = (each * question.threads as u64 + 64 * idle).next_power_of_two();
     let small = features.small_buffers && question.packet_size <= 128;
     let (needed, other) = (all, 0);
     match (small, question.packet_size) {
@@ -54,14 +77,17 @@ fn run_ccnic(
     observer: &mut dyn Observer,
 ) -> Result<LoopbackOutcome, String> {
     let geometry = ccnic::Geometry {
-        queues: question.threads as u32,
+        queues: queue_pairs(question)? as u32,
         descriptors: 1024,
         buffers: buffers(question, &features),
         object_bytes: 0,
     };
     let map = ccnic::Map::new(geometry, features).map_err(|error| error.to_string())?;
-    let simulation =
-        Simulation::new(&question.machine, &map.layout, Options { seed: question.seed, ..Options::default() });
+    let mut layout = map.layout.clone();
+    let objects = place_objects(question, &mut layout);
+    let bulk = question.switches.engines.nic;
+    let completions: Vec<_> = map.queues.iter().map(|_| bulk.then(|| Completions::place(&mut layout))).collect();
+    let simulation = Simulation::new(&question.machine, &layout, Options { seed: question.seed, ..Options::default() });
     map.pool.fill(&simulation.setup());
     let map = Rc::new(map);
     let nic_map = Rc::clone(&map);
@@ -69,37 +95,70 @@ fn run_ccnic(
         question,
         simulation,
         observer,
+        &objects,
         move |core, queue| ccnic::host_queue(core, &map, queue),
-        move |core, queue| ccnic::nic_queue(core, &nic_map, queue),
+        move |core, queue| match completions[queue] {
+            None => ccnic::nic_queue(core, &nic_map, queue),
+            Some(completions) => ccnic::bulk_nic_queue(core, &nic_map, queue, completions),
+        },
     )
 }
 
 fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
+    if question.switches.engines.nic {
+        return Err("a copy engine of the NIC is for CC-NIC alone: the ring's device moves bytes by itself".to_owned());
+    }
     let window = (2 * question.window).max(1024);
     let shape = ring::Shape {
         descriptors: 1024,
         buffers: window + 2048,
+        // The baseline as published speaks of the processors' own prefetchers alone.
+        fetch_ahead: false,
+        read_ahead_bytes: 0,
         ..ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?
     };
     let mut layout = conic_fabric::Layout::new();
-    let pairs: Result<Vec<_>, _> = (0..question.threads).map(|_| shape.place(&mut layout)).collect();
+    let pairs: Result<Vec<_>, _> = (0..queue_pairs(question)?).map(|_| shape.place(&mut layout)).collect();
     let pairs = Rc::new(pairs.map_err(|error| error.to_string())?);
+    let objects = place_objects(question, &mut layout);
     let simulation = Simulation::new(&question.machine, &layout, Options { seed: question.seed, ..Options::default() });
     let nic_pairs = Rc::clone(&pairs);
     drive(
         question,
         simulation,
         observer,
+        &objects,
         move |core, queue| Box::new(pairs[queue].host(core)),
         move |core, queue| Box::new(ring::Wire::new(nic_pairs[queue].nic(PlayedByCore(core)), shape)),
     )
 }
 
-/// Puts a host program and a NIC program for each queue pair on the machine and runs them.
+/// Puts the NIC core on the machine that serves all queue pairs, where there is to be one, and gives its agent.
+fn serve_all<N>(question: &Loopback, simulation: &mut Simulation, node: usize, nic: &Rc<N>) -> Option<usize>
+where
+    N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
+{
+    let Serving::Shared { queue_pairs, attention } = question.switches.serving else { return None };
+    let (make, start) = (Rc::clone(nic), start_of(question.seed, question.threads as u64));
+    let agent = simulation.core("NIC core", node, Role::Service, start, move |core| {
+        let queues = (0..queue_pairs).map(|queue| make(core, queue)).collect();
+        let mut server = Server::new(core, queues, attention);
+        loop {
+            if server.round() == 0 {
+                server.spin();
+            }
+        }
+    });
+    simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.nic);
+    Some(agent)
+}
+
+/// Puts the host's programs and the NIC's on the machine and runs them.
 fn drive<H, N>(
     question: &Loopback,
     mut simulation: Simulation,
     observer: &mut dyn Observer,
+    objects: &[Option<Objects>],
     host: H,
     nic: N,
 ) -> Result<LoopbackOutcome, String>
@@ -113,31 +172,68 @@ where
         NicPlace::Remote => 1,
         NicPlace::SameNode => 0,
     };
-    for thread in 0..question.threads {
+    engines::check(question)?;
+    let shared = serve_all(question, &mut simulation, nic_node, &nic);
+    let forwarding = match question.switches.application {
+        Application::Loopback | Application::Copying => None,
+        Application::Forwarding(_) if shared.is_some() => {
+            return Err(
+                "a NIC core that serves many queue pairs turns packets around: it makes none to be forwarded".into()
+            );
+        }
+        Application::Forwarding(touch) => Some(touch),
+    };
+    let (host_role, nic_role) =
+        if forwarding.is_some() { (Role::Service, Role::Main) } else { (Role::Main, Role::Service) };
+    let (mut hosts, mut nics) = (Vec::new(), Vec::from_iter(shared));
+    for number in 0..question.threads {
         // The host first: it posts the first blank buffers. The NICs start once that is done, each at another moment.
-        let start = start_of(question.seed, thread as u64);
-        let (make, results, question_) = (Rc::clone(&host), Rc::clone(&results), question.clone());
-        let host_agent = simulation.core(&format!("host core {thread}"), 0, Role::Main, start, move |core| {
-            let queue = make(core, thread);
-            application(&question_, core, queue, thread, &results);
+        let start = start_of(question.seed, number as u64);
+        let (make, results_, question_) = (Rc::clone(&host), Rc::clone(&results), question.clone());
+        let objects = objects[number];
+        let host_agent = simulation.core(&format!("host core {number}"), 0, host_role, start, move |core| {
+            let queue = make(core, number);
+            // A host core and a NIC core of its own are made one after the other; a shared one is counted once.
+            let nic = shared.map_or(Some(core.agent() + 1), |shared| (number == 0).then_some(shared));
+            application(&question_, core, queue, Thread { number, host: core.agent(), nic, objects }, &results_);
         });
-        let make = Rc::clone(&nic);
-        let nic_agent = simulation.core(&format!("NIC core {thread}"), nic_node, Role::Service, start, move |core| {
-            let mut queue = make(core, thread);
+        simulation.machine().borrow_mut().set_prefetchers(host_agent, question.prefetching.host);
+        hosts.push(host_agent);
+        if shared.is_some() {
+            continue;
+        }
+        let (make, results, question_) = (Rc::clone(&nic), Rc::clone(&results), question.clone());
+        let nic_agent = simulation.core(&format!("NIC core {number}"), nic_node, nic_role, start, move |core| {
+            let mut queue = make(core, number);
+            if let Some(touch) = forwarding {
+                let (host, nic) = (core.agent() - 1, Some(core.agent()));
+                let thread = Thread { number, host, nic, objects: None };
+                let mut network = Network::new(core, queue, generator(&question_, touch));
+                return measure(&question_, core, &mut network, thread, &results);
+            }
             loop {
                 if queue.turn_around() == 0 {
                     queue.spin();
                 }
             }
         });
-        let mut machine = simulation.machine().borrow_mut();
-        machine.set_prefetchers(host_agent, question.prefetching.host);
-        machine.set_prefetchers(nic_agent, question.prefetching.nic);
+        simulation.machine().borrow_mut().set_prefetchers(nic_agent, question.prefetching.nic);
+        nics.push(nic_agent);
     }
+    engines::give(question, &mut simulation, &hosts, (nic_node, &nics));
+    finish(question, simulation, observer, &results)
+}
+
+/// Runs what was put on the machine.
+pub(super) fn finish(
+    question: &Loopback,
+    mut simulation: Simulation,
+    observer: &mut dyn Observer,
+    results: &RefCell<Results>,
+) -> Result<LoopbackOutcome, String> {
     observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run().map_err(|failure| failure.to_string())?;
     observer.ends(&mut simulation.machine().borrow_mut());
     let machine = simulation.machine().borrow();
-    let results = results.borrow();
-    Ok(outcome(question, &results, machine.operations(), machine.events(), machine.now()))
+    Ok(outcome(question, &results.borrow(), machine.operations(), machine.events(), machine.now()))
 }

@@ -12,13 +12,14 @@ use std::rc::Rc;
 
 use conic_fabric::{Device, Layout, MemoryType, Time};
 use conic_interface::ring;
-use conic_sim::parameters::NicParameters;
+use conic_load::{Account, Generator, Traffic};
 use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, Simulation};
 
-use super::Observer;
-use super::application::{Results, application, outcome, start_of};
-use crate::workload::{Loopback, LoopbackOutcome};
+use super::application::{Results, Thread, application, generator, measure, place_objects, start_of};
+use super::loopback::finish;
+use super::{Observer, engines};
+use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
 use on_chip::{OnChip, Places};
 
 /// Descriptors of each ring.
@@ -32,6 +33,13 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
             "{name} has no PCIe link with a NIC behind it: take a platform that has one, such as icx-cx6"
         ));
     };
+    if question.switches.serving != Serving::OneEach {
+        return Err("over PCIe the chip serves all queue pairs: leave out how a NIC core serves them".to_owned());
+    }
+    if question.switches.engines.nic {
+        return Err("over PCIe the chip moves payloads itself: leave out the NIC's copy engine".to_owned());
+    }
+    engines::check(question)?;
     let shape = ring::Shape {
         descriptors: DESCRIPTORS,
         buffers: (2 * question.window).max(DESCRIPTORS) + 2 * DESCRIPTORS,
@@ -42,62 +50,138 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
     let mut layout = Layout::new();
     let pairs: Result<Vec<_>, _> = (0..question.threads).map(|_| shape.place(&mut layout)).collect();
     let pairs = pairs.map_err(|error| error.to_string())?;
+    let objects = place_objects(question, &mut layout);
     let options = Options { seed: question.seed, ..Options::default() };
     let mut simulation = Simulation::new(&question.machine, &layout, options);
     let results = Rc::new(RefCell::new(Results::default()));
     let chip = Rc::new(RefCell::new(Chip::new(&nic)));
+    let (host_role, nic_role) = match question.switches.application {
+        Application::Loopback | Application::Copying => (Role::Main, Role::Service),
+        Application::Forwarding(_) => (Role::Service, Role::Main),
+    };
+    let mut hosts = Vec::new();
     for (thread, pair) in pairs.into_iter().enumerate() {
         let start = start_of(question.seed, thread as u64);
-        let (results, question_) = (Rc::clone(&results), question.clone());
-        let host = simulation.core(&format!("host core {thread}"), 0, Role::Main, start, move |core| {
-            application(&question_, core, Box::new(pair.host(core)), thread, &results);
+        let (results_, question_, objects_) = (Rc::clone(&results), question.clone(), objects[thread]);
+        let host = simulation.core(&format!("host core {thread}"), 0, host_role, start, move |core| {
+            // Host cores and queues of the NIC are made in pairs.
+            let (number, host) = (thread, core.agent());
+            let thread = Thread { number, host, nic: Some(host + 1), objects: objects_ };
+            application(&question_, core, Box::new(pair.host(core)), thread, &results_);
         });
         let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, shape));
-        simulation.device(&format!("NIC queue {thread}"), Role::Service, start, move |device| {
-            turn_round(&pair, OnChip::new(device, &nic, places), &chip, &nic);
+        let (results, question_) = (Rc::clone(&results), question.clone());
+        simulation.device(&format!("NIC queue {thread}"), nic_role, start, move |device| {
+            let queue = ChipQueue::new(&pair, OnChip::new(device, &nic, places), &chip, nic.descriptor_batch);
+            let Application::Forwarding(touch) = question_.switches.application else { queue.turn_round() };
+            let generator = generator(&question_, touch);
+            let (host, nic) = (device.agent() - 1, Some(device.agent()));
+            let thread = Thread { number: thread, host, nic, objects: None };
+            measure(&question_, device, &mut ChipNetwork { queue, generator }, thread, &results);
         });
         simulation.machine().borrow_mut().set_prefetchers(host, question.prefetching.host);
+        hosts.push(host);
     }
-    observer.begins(&mut simulation.machine().borrow_mut());
-    simulation.run().map_err(|failure| failure.to_string())?;
-    observer.ends(&mut simulation.machine().borrow_mut());
-    let machine = simulation.machine().borrow();
-    let results = results.borrow();
-    Ok(outcome(question, &results, machine.operations(), machine.events(), machine.now()))
+    engines::give(question, &mut simulation, &hosts, (0, &[]));
+    finish(question, simulation, observer, &results)
 }
 
-/// What one queue pair's part of the chip does, for ever: takes packets as their reads are done, passes them through the chip,
-/// and writes each to the host when the chip is done with it. Many are in the chip at once.
-fn turn_round(pair: &ring::QueuePair, on_chip: OnChip<'_, '_>, chip: &RefCell<Chip>, parameters: &NicParameters) {
-    let mut nic = pair.nic(on_chip);
-    let mut frame = vec![0; pair.shape().buffer_bytes as usize];
-    let mut inside: VecDeque<(Time, Box<[u8]>)> = VecDeque::new();
-    let mut unannounced = 0;
-    loop {
+/// One queue pair's part of the chip: takes packets as their reads are done and passes them through the chip; many are in the
+/// chip at once.
+struct ChipQueue<'a, 'd> {
+    nic: ring::Nic<OnChip<'a, 'd>>,
+    chip: &'a RefCell<Chip>,
+    descriptor_batch: u32,
+    frame: Vec<u8>,
+    /// Packets in the chip, and when it is done with each.
+    inside: VecDeque<(Time, Box<[u8]>)>,
+    unannounced: u32,
+}
+
+impl<'a, 'd> ChipQueue<'a, 'd> {
+    fn new(pair: &ring::QueuePair, on_chip: OnChip<'a, 'd>, chip: &'a RefCell<Chip>, batch: u32) -> ChipQueue<'a, 'd> {
+        let frame = vec![0; pair.shape().buffer_bytes as usize];
+        let nic = pair.nic(on_chip);
+        ChipQueue { nic, chip, descriptor_batch: batch, frame, inside: VecDeque::new(), unannounced: 0 }
+    }
+
+    /// Takes what the host sends into the chip.
+    fn take(&mut self) {
+        let nic = &mut self.nic;
         nic.device().look();
         // The host posts blank buffers before any packet comes, and the chip fetches them as soon as they are posted.
         nic.poll_rx();
         while nic.poll_tx() != 0 && nic.device().has_payload() {
-            let Some(length) = nic.take_tx(&mut frame) else { break };
+            let Some(length) = nic.take_tx(&mut self.frame) else { break };
             let now = nic.device().now().picoseconds();
-            let done = chip.borrow_mut().turn_round(length as u32, now);
-            inside.push_back((Time::from_picoseconds(done), frame[..length].into()));
-            unannounced += 1;
+            let done = self.chip.borrow_mut().turn_round(length as u32, now);
+            self.inside.push_back((Time::from_picoseconds(done), self.frame[..length].into()));
+            self.unannounced += 1;
         }
-        let now = nic.device().now();
-        while let Some((_, packet)) = inside.front().filter(|(done, _)| *done <= now) {
-            if nic.rx_push(packet).is_err() {
-                break;
-            }
-            inside.pop_front();
-        }
-        if unannounced >= parameters.descriptor_batch || unannounced > 0 && nic.next_tx_length().is_none() {
-            unannounced = 0;
+    }
+
+    /// Tells the host of the packets that were taken, a batch of them or the last for now; then waits for whatever comes
+    /// next, but no longer than `until`.
+    fn announce_and_wait(&mut self, until: Time) {
+        let nic = &mut self.nic;
+        if self.unannounced >= self.descriptor_batch || self.unannounced > 0 && nic.next_tx_length().is_none() {
+            self.unannounced = 0;
             nic.flush();
         }
+        let now = nic.device().now();
         // A packet that is done but has no blank buffer waits for the news of one.
-        let next = inside.front().map_or(Time::NEVER, |&(done, _)| done);
-        let next = if next <= now { Time::NEVER } else { next };
-        nic.device().wait(next);
+        let next = self.inside.front().map(|&(done, _)| done).filter(|&done| done > now);
+        nic.device().wait(next.unwrap_or(Time::NEVER).min(until));
+    }
+
+    /// Writes each packet to the host when the chip is done with it, for ever.
+    fn turn_round(mut self) -> ! {
+        loop {
+            self.take();
+            let now = self.nic.device().now();
+            while let Some((_, packet)) = self.inside.front().filter(|(done, _)| *done <= now) {
+                if self.nic.rx_push(packet).is_err() {
+                    break;
+                }
+                self.inside.pop_front();
+            }
+            self.announce_and_wait(Time::NEVER);
+        }
+    }
+}
+
+/// A queue pair whose packets come from a generator and go back to it.
+struct ChipNetwork<'a, 'd> {
+    queue: ChipQueue<'a, 'd>,
+    generator: Generator,
+}
+
+impl Traffic for ChipNetwork<'_, '_> {
+    fn step(&mut self) -> usize {
+        let queue = &mut self.queue;
+        queue.take();
+        let now = queue.nic.device().now();
+        let mut taken = 0;
+        while let Some((done, packet)) = queue.inside.front().filter(|(done, _)| *done <= now) {
+            self.generator.came_back(packet, *done);
+            queue.inside.pop_front();
+            taken += 1;
+        }
+        let packets = self.generator.packets(now);
+        let delivered = packets.iter().take_while(|packet| queue.nic.rx_push(packet).is_ok()).count();
+        self.generator.delivered(delivered);
+        let due = self.generator.next_due();
+        // What is due and was not delivered waits for a buffer, or for the window.
+        queue.announce_and_wait(if due > now { due } else { Time::NEVER });
+        taken
+    }
+    fn account(&self) -> &Account {
+        self.generator.account()
+    }
+    fn account_mut(&mut self) -> &mut Account {
+        self.generator.account_mut()
+    }
+    fn pace(&mut self, start: Time, interval: Time) {
+        self.generator.pace(start, interval);
     }
 }

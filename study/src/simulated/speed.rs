@@ -5,7 +5,7 @@ use conic_interface::ccnic::Features;
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 use super::{Observer, observed_loopback};
-use crate::workload::{Interface, Loopback, NicPlace, Prefetching};
+use crate::workload::{Interface, Loopback, NicPlace, Prefetching, Switches};
 
 /// Lines that each agent keeps to itself where all accesses hit: a third of a first-level cache of 48 KiB.
 const OWN_LINES: u64 = 256;
@@ -61,7 +61,7 @@ impl Work {
 }
 
 /// A packet's accesses, about: what divides operations into packets.
-const OPERATIONS_PER_PACKET: u64 = 57;
+const OPERATIONS_PER_PACKET: u64 = 10;
 
 fn loopback(machine: &Parameters, agents: usize, operations: u64, observer: &mut dyn Observer) -> Result<Done, String> {
     let threads = agents / 2;
@@ -78,6 +78,7 @@ fn loopback(machine: &Parameters, agents: usize, operations: u64, observer: &mut
         offered: None,
         prefetching: Prefetching { host: false, nic: false },
         packets: (0, packets),
+        switches: Switches::default(),
         seed: 1,
     };
     let outcome = observed_loopback(&question, observer)?;

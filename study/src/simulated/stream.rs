@@ -10,9 +10,6 @@ use super::failure;
 use super::wire::Wire;
 use crate::workload::{Failure, ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
 
-/// Lines that an out-of-order core has begun to load before it uses the first of them.
-const AHEAD: u64 = 32;
-
 /// What the measuring threads of a run have found: bits a second of each, and the interconnect before and after the first's.
 #[derive(Debug, Default)]
 struct Found {
@@ -33,18 +30,9 @@ impl Found {
     }
 }
 
-/// Reads lines in order, with the loads that an out-of-order core has under way.
-fn read_in_order(
-    core: &SimCore<'_>,
-    from: Address,
-    lines: std::ops::Range<u64>,
-    end: u64,
-    mut each: impl FnMut(u64, Line),
-) {
+/// Reads lines in order.
+fn read_in_order(core: &SimCore<'_>, from: Address, lines: std::ops::Range<u64>, mut each: impl FnMut(u64, Line)) {
     for index in lines {
-        if index + AHEAD < end {
-            core.will_read(from.lines(index + AHEAD));
-        }
         each(index, core.read_line(from.lines(index)));
     }
 }
@@ -64,9 +52,9 @@ pub(super) fn read_only(question: &ReadOnly) -> Result<ReadOnlyOutcome, Failure>
         let threads = question.threads;
         simulation.core(&format!("reader {thread}"), 0, Role::Main, Time::ZERO, move |core| {
             let from = start.lines(thread as u64 * each);
-            read_in_order(core, from, 0..warm, each, |_, _| {});
+            read_in_order(core, from, 0..warm, |_, _| {});
             let (begins, before) = (core.now(), Wire::now(core));
-            read_in_order(core, from, warm..each, each, |_, _| {});
+            read_in_order(core, from, warm..each, |_, _| {});
             found.borrow_mut().enter(thread, measured, core.now().since(begins), (before, Wire::now(core)));
             // The load stays until every thread has measured; what is read again is in the cache, and costs the link nothing.
             debug_assert!(found.borrow().rates.len() <= threads);
@@ -135,7 +123,7 @@ fn read_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair, chunks: std::o
             core.spin();
         }
         let at = pair.data.lines(chunk % question.region_chunks * lines);
-        read_in_order(core, at, 0..lines, lines, |index, line| core.write_line(pair.buffer.lines(index), &line));
+        read_in_order(core, at, 0..lines, |index, line| core.write_line(pair.buffer.lines(index), &line));
         // Release: the chunk has been read.
         core.store_release(pair.read, chunk + 1);
     }

@@ -19,20 +19,20 @@ impl Wire {
     }
 
     /// The PCIe link instead of the interconnect: from the host to the device, and back.
-    pub(super) fn of_pcie_now(core: &SimCore<'_>) -> Wire {
-        let machine = core.machine().borrow();
+    pub(super) fn of_pcie(machine: &Machine) -> Wire {
         let Some(link) = machine.pcie_link() else { return Wire { at: machine.now(), ..Wire::default() } };
         let bytes = [Way::ToDevice, Way::ToRoot].map(|way| link.counters(way).wire_bytes);
         Wire { at: machine.now(), busy: bytes.map(|bytes| link.wire_time(bytes)), bytes }
     }
 
-    fn of(machine: &Machine) -> Wire {
-        let busy = |from: usize| {
-            let direction = machine.direction(from);
-            (0..direction.links()).map(|link| direction.busy_time(link)).sum()
-        };
-        let bytes = |from: usize| machine.direction(from).bytes();
-        Wire { at: machine.now(), busy: [busy(0), busy(1)], bytes: [bytes(0), bytes(1)] }
+    /// At the machine's present.
+    pub(super) fn of(machine: &Machine) -> Wire {
+        let carried = [0, 1].map(|from| machine.direction(from).counters());
+        Wire {
+            at: machine.now(),
+            busy: carried.map(|link| link.busy_picoseconds),
+            bytes: carried.map(|link| link.bytes),
+        }
     }
 
     /// The share of the flit time of each direction that was used since an earlier moment.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     AccessLatency, AccessOutcome, BurstOutcome, Interface, Loopback, LoopbackOutcome, PingPong, PingPongOutcome,
     ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
-    ThroughputOutcome,
+    Switches, ThroughputOutcome,
 };
 
 /// Why a question got no answer: what was wrong, where, and what to do.
@@ -119,7 +119,7 @@ impl Question {
     pub fn summary(&self) -> String {
         match self {
             Question::Loopback(question) => {
-                let Loopback { machine, interface, threads, packet_size, window, .. } = question;
+                let Loopback { machine, interface, threads, packet_size, window, switches, .. } = question;
                 let interface = match interface {
                     Interface::CcNic(features) => format!("CC-NIC ({features})"),
                     Interface::UnoptimisedRing => "the unoptimised ring".to_owned(),
@@ -129,8 +129,9 @@ impl Question {
                     question.offered.map_or(String::new(), |rate| format!(", {:.3} Mpps offered each", rate / 1e6));
                 let bursts = format!("bursts of {} and {}", question.transmit_burst, question.receive_burst);
                 let name = &machine.name;
+                let beyond = if *switches == Switches::default() { String::new() } else { format!(", {switches:?}") };
                 format!(
-                    "{interface} on {name}, {packet_size} bytes, {threads} threads, window {window}, {bursts}{load}"
+                    "{interface} on {name}, {packet_size} bytes, {threads} threads, window {window}, {bursts}{load}{beyond}"
                 )
             }
             Question::AccessLatency(AccessLatency { machine, holder, home, .. }) => {

@@ -9,10 +9,10 @@ use conic_sim::parameters::{
 use conic_study::ask::Answers;
 use conic_study::experiment::{Effort, Platforms, Setting};
 use conic_study::workload::{
-    AccessLatency, AccessOutcome, BurstOutcome, Failure, Holder, Home, Interface, Loopback, LoopbackOutcome, Machine,
-    NicPlace, PingPong, PingPongLayout, PingPongOutcome, Question, ReadOnly, ReadOnlyOutcome, RegisterOutcome,
-    RegisterRead, RemoteAccesses, StoreBurst, StoreTarget, StoreThroughput, Stream, StreamOutcome, StreamStores,
-    ThroughputOutcome,
+    AccessLatency, AccessOutcome, Application, Attention, BurstOutcome, Engines, Failure, Holder, Home, Interface,
+    Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout, PingPongOutcome, Question, ReadOnly,
+    ReadOnlyOutcome, RegisterOutcome, RegisterRead, RemoteAccesses, Serving, StoreBurst, StoreTarget, StoreThroughput,
+    Stream, StreamOutcome, StreamStores, ThroughputOutcome, Touch,
 };
 
 /// A machine that answers by formula.
@@ -81,9 +81,29 @@ pub fn capacity(question: &Loopback) -> f64 {
     cores.min(wire(&question.machine) * 1e9 / bits)
 }
 
+/// What switches beyond the paper make of a round trip and of the highest rate, and the bytes of a packet each way.
+fn switched(question: &Loopback, alone: f64, most: f64) -> (f64, f64, f64) {
+    let (switches, size) = (&question.switches, f64::from(question.packet_size));
+    let (mut alone, mut most, mut bytes) = (alone, most, size + 64.0);
+    if let Serving::Shared { queue_pairs, attention: Attention::Polling } = switches.serving {
+        alone += 10.0 * queue_pairs as f64;
+        most /= 1.0 + queue_pairs as f64 / 256.0;
+    }
+    let coherent = question.interface != Interface::PcieRing;
+    match switches.application {
+        Application::Loopback => {}
+        Application::Forwarding(Touch::Header) if coherent => bytes = 128.0,
+        Application::Forwarding(_) => (alone, most) = (2.0 * alone, 0.5 * most),
+        // Engines move so many packets whatever their size; a core's time goes by bytes.
+        Application::Copying if switches.engines == Engines::default() => most = 25e6 * 256.0 / size,
+        Application::Copying => most = most.min(4e6),
+    }
+    (alone, most, bytes)
+}
+
 impl Machine for Formulas {
     fn loopback(&self, question: &Loopback) -> Result<LoopbackOutcome, Failure> {
-        let (alone, most) = (unloaded(question), capacity(question));
+        let (alone, most, bytes) = switched(question, unloaded(question), capacity(question));
         let in_flight = (question.threads as u64 * question.window) as f64;
         let (rate, latency) = match question.offered {
             Some(offered) => {
@@ -110,6 +130,7 @@ impl Machine for Formulas {
             nic,
             host: nic,
             packets,
+            link_bytes: [bytes; 2],
             ..LoopbackOutcome::default()
         })
     }
@@ -189,6 +210,8 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             atomic_cycles: 20,
             line_fill_buffers: 12,
             load_buffer: 64,
+            reorder_buffer: 300,
+            work_instructions: 3,
             store_buffer: 64,
             write_combining_buffers: BUFFERS,
             work_scale: 1.0,
@@ -209,6 +232,8 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             core_to_home: 10_000,
             home_to_core: 10_000,
             home_lookup: 5_000,
+            home_slices: 16,
+            home_service: 1_000,
             llc_read: 5_000,
             snoop_lookup: 10_000,
         },
@@ -235,6 +260,7 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
         },
         pcie: None,
         nic: None,
+        engine: None,
     }
 }
 

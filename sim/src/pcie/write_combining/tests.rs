@@ -27,7 +27,13 @@ fn partial_stores_merge_until_the_buffer_is_full_and_then_it_leaves_at_once() {
     assert_eq!(buffers.held(), 1);
     let mut flushed = Vec::new();
     assert_eq!(buffers.store(128 + 60, 4, 500, 0, |flush| flushed.push(flush)), 500);
-    let expected = Flush { region: 128, bytes: u64::MAX, leaves: 500, at_port: 500 + p.core_to_root };
+    let expected = Flush {
+        region: 128,
+        bytes: u64::MAX,
+        leaves: 500,
+        at_port: 500 + p.core_to_root,
+        free_from: 500 + p.write_combining_flush,
+    };
     assert_eq!(flushed, [expected]);
     assert_eq!(flushed[0].writes().collect::<Vec<_>>(), [(128, 64)]);
     assert_eq!(buffers.held(), 0);
@@ -64,7 +70,13 @@ fn a_store_that_finds_all_buffers_taken_flushes_the_oldest_and_waits_for_it() {
     let mut flushed = Vec::new();
     let done = buffers.store(BUFFERS * REGION, 4, now, 0, |flush| flushed.push(flush));
     assert_eq!(done, now + p.write_combining_flush);
-    let expected = Flush { region: 0, bytes: 0xff, leaves: now, at_port: now + p.core_to_root };
+    let expected = Flush {
+        region: 0,
+        bytes: 0xff,
+        leaves: now,
+        at_port: now + p.core_to_root,
+        free_from: now + p.write_combining_flush,
+    };
     assert_eq!(flushed, [expected]);
     assert_eq!(buffers.waited(), p.write_combining_flush);
     // Merging into a region that is held waits for nothing.

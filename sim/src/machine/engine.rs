@@ -1,0 +1,154 @@
+//! Copies that cores post to engines.
+//!
+//! An engine is an agent of its node's snoop filter, like a core, with as many line fill buffers as it has lines in flight. It
+//! keeps nothing that it writes: each line goes to the node's last-level cache as soon as it is written, and it asks for a
+//! line that it writes whole without its data. What it reads it holds for as long as there is room.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use conic_fabric::{Address, LINE_BYTES};
+use slab::Slab;
+
+use crate::parameters::{CacheParameters, CoreParameters, EngineParameters, Parameters};
+use crate::protocol::Copy;
+
+use super::access::Step;
+use super::agent::Agent;
+use super::{Event, Machine, Wait as W};
+
+/// A copy that was posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copying {
+    pub from: Address,
+    pub to: Address,
+    pub lines: u64,
+    /// The word that says that it is done, and what it says.
+    pub done: Address,
+    pub value: u64,
+}
+
+/// The engines, and what they are to do.
+#[derive(Debug, Default)]
+pub(crate) struct Engines {
+    /// Whose copies go to which agent.
+    of_core: BTreeMap<usize, usize>,
+    /// Copies on their way, each to an agent.
+    posted: Slab<(usize, Copying)>,
+    /// Copies that each engine has not begun.
+    waiting: BTreeMap<usize, VecDeque<Copying>>,
+}
+
+impl Machine {
+    /// Adds an engine to a node and returns its number as an agent.
+    ///
+    /// # Panics
+    ///
+    /// If the machine has none, or the node has 64 cores and engines already.
+    pub(crate) fn add_engine(&mut self, node: usize) -> usize {
+        let engine = self.engine_parameters();
+        let id = self.add_core(node);
+        self.agents[id] = Agent::new(&shape(&self.parameters, &engine), node as u8, self.agents[id].core);
+        self.agents[id].is_engine = true;
+        self.engines.waiting.insert(id, VecDeque::new());
+        id
+    }
+
+    /// What the machine's engines are.
+    ///
+    /// # Panics
+    ///
+    /// If it has none.
+    pub(crate) fn engine_parameters(&self) -> EngineParameters {
+        let name = &self.parameters.name;
+        self.parameters.engine.clone().unwrap_or_else(|| panic!("{name} has no copy engines: see its [engine]"))
+    }
+
+    /// Has a core's copies made by an engine from now on.
+    ///
+    /// # Panics
+    ///
+    /// If `engine` is none.
+    pub fn set_engine(&mut self, core: usize, engine: usize) {
+        assert!(self.engines.waiting.contains_key(&engine), "agent {engine} is no engine");
+        self.engines.of_core.insert(core, engine);
+    }
+
+    /// How many engines a node has.
+    pub fn engines_of_a_node(&self) -> u32 {
+        self.parameters.engine.as_ref().map_or(0, |engine| engine.engines)
+    }
+
+    /// Whether a core has an engine for its copies.
+    pub(crate) fn has_engine(&self, core: usize) -> bool {
+        self.engines.of_core.contains_key(&core)
+    }
+
+    /// Posts a copy, when every store before it can be seen.
+    pub(crate) fn post_copy(&mut self, id: usize, copying: Copying) -> Step<()> {
+        self.fence(id)?;
+        if !self.agents[id].past.is_answered() {
+            return Err(W::WritesDone);
+        }
+        let EngineParameters { post, start_up, .. } = self.engine_parameters();
+        let agent = &mut self.agents[id];
+        agent.time += post;
+        agent.operations += 1;
+        let arrives = agent.time + start_up;
+        let copy = self.engines.posted.insert((self.engines.of_core[&id], copying)) as u32;
+        let key = self.key(arrives, Self::source_of(id));
+        self.queue.push(key, Event::Copy { copy });
+        Ok(())
+    }
+
+    /// A copy may begin.
+    pub(crate) fn copy_is_at_engine(&mut self, copy: u32) {
+        let (engine, copying) = self.engines.posted.remove(copy as usize);
+        self.engines.waiting.get_mut(&engine).expect("an engine").push_back(copying);
+        self.tell_device(engine);
+    }
+
+    /// Takes the next copy that is at an engine.
+    pub(crate) fn waiting_copy(&mut self, id: usize) -> Option<Copying> {
+        self.engines.waiting.get_mut(&id).and_then(VecDeque::pop_front)
+    }
+
+    /// The same, and waits for one.
+    pub(crate) fn next_copy(&mut self, id: usize) -> Step<Copying> {
+        loop {
+            if let Some(copying) = self.waiting_copy(id) {
+                return Ok(copying);
+            }
+            self.news(id, u64::MAX)?;
+        }
+    }
+
+    /// Gives up a line that was just written.
+    pub(crate) fn give_up(&mut self, id: usize, line: u32, place: usize) {
+        let agent = &mut self.agents[id];
+        let version = agent.caches.held(place).version;
+        agent.caches.remove(line, place);
+        agent.counters.accesses.evictions += 1;
+        agent.counters.accesses.write_backs += 1;
+        self.note_copy(id, line, Copy::Invalid);
+        self.tell_of_eviction(id, line, true, version);
+    }
+}
+
+/// A machine whose cores are engines.
+fn shape(parameters: &Parameters, engine: &EngineParameters) -> Parameters {
+    let lines = engine.lines_in_flight;
+    // A set has room for what is on its way and for as much that has come.
+    let (bytes, ways) = (LINE_BYTES * 2 * u64::from(lines), 2 * lines);
+    let cache =
+        CacheParameters { l1_bytes: bytes, l1_ways: ways, l2_bytes: bytes, l2_ways: ways, ..parameters.cache.clone() };
+    let core = CoreParameters {
+        line_fill_buffers: lines,
+        load_buffer: lines,
+        store_buffer: lines,
+        prefetch_next_line: false,
+        prefetch_stride: false,
+        prefetch_adjacent: false,
+        ..parameters.core.clone()
+    };
+    Parameters { cache, core, ..parameters.clone() }
+}

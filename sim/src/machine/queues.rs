@@ -1,0 +1,370 @@
+//! The machine's queues, each with a probe: which there are, what they say of themselves, and whether the probes agree.
+//!
+//! Nothing of this changes a run. Where nobody asked for it, an entry or exit costs a look at whether anybody did.
+
+mod levels;
+mod report;
+
+use std::collections::BTreeMap;
+
+use conic_fabric::Time;
+
+use crate::pcie::Way;
+use crate::probe::queue;
+use crate::protocol::ToHome;
+
+use super::{COMPLETING, Machine};
+use levels::Changes;
+
+pub use report::QueueReport;
+
+/// A queue or a pool of credits of the machine; of a core, a node, one of its links or memory channels, or of the PCIe link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Queue {
+    /// A core's line fill buffers.
+    LineFill(u16),
+    /// Loads and prefetches of a core that wait for a line fill buffer.
+    LoadBuffer(u16),
+    /// Loads that a core goes on behind.
+    Reorder(u16),
+    /// A core's stores that were not performed.
+    StoreBuffer(u16),
+    /// Write-combining buffers that gather stores.
+    Gathering(u16),
+    /// Those that are on their way to a device.
+    Flushing(u16),
+    /// Writes to memory past the caches that were not answered.
+    Unanswered(u16),
+    /// A core's uncached access.
+    Uncached(u16),
+    /// A slice of a node's home agents.
+    Slice(u8, u8),
+    /// Lines for which a node's home agents have something under way.
+    Lines(u8),
+    /// Requests that wait for one before them on the same line.
+    Requests(u8),
+    /// A node's requests that the other node has not answered.
+    Credits(u8),
+    /// Those that wait for a credit.
+    WithoutCredit(u8),
+    /// A link, from a node to the other.
+    Link(u8, u8),
+    /// A channel of a node's memory.
+    Channel(u8, u8),
+    /// What the home agents do past the caches.
+    PastCaches,
+    /// The root port's queue of what the link brought.
+    RootPort,
+    /// The device's reads.
+    DeviceReads,
+    /// Tags of the device's reads.
+    Tags,
+    /// Reads that wait for one.
+    WithoutTag,
+    /// Write credits of the root port.
+    WriteCredits,
+    /// What of the device waits behind a write without one.
+    WithoutWriteCredit,
+    /// A direction of the PCIe link: to the root port, to the device.
+    Wire(u8),
+}
+
+/// Names of [`Queue`]s, in the order of its variants.
+pub const KINDS: [&str; 23] = [
+    "line fill buffers",
+    "load buffer",
+    "loads under way",
+    "store buffer",
+    "write-combining buffers",
+    "write-combining buffers on their way",
+    "writes past the caches",
+    "uncached access",
+    "home agent",
+    "lines under way",
+    "requests for a line",
+    "request credits",
+    "requests without a credit",
+    "link",
+    "memory channel",
+    "requests past the caches",
+    "root port",
+    "device reads",
+    "read tags",
+    "reads without a tag",
+    "write credits",
+    "transactions without a credit",
+    "PCIe",
+];
+
+/// One call that is left out, to show that it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Miscount {
+    /// Of which kind of queue: one of [`KINDS`].
+    pub kind: &'static str,
+    /// An exit, or an entry.
+    pub exit: bool,
+    /// The first that is left out, from 0.
+    pub number: u64,
+}
+
+/// The probes of a machine's queues.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    probes: BTreeMap<Queue, queue::Queue>,
+    miscount: Option<Miscount>,
+    /// Every change of a level, for a recording.
+    changes: Option<Changes>,
+}
+
+impl Queue {
+    /// Its kind, a place in [`KINDS`].
+    fn kind(self) -> &'static str {
+        let place = match self {
+            Queue::LineFill(_) => 0,
+            Queue::LoadBuffer(_) => 1,
+            Queue::Reorder(_) => 2,
+            Queue::StoreBuffer(_) => 3,
+            Queue::Gathering(_) => 4,
+            Queue::Flushing(_) => 5,
+            Queue::Unanswered(_) => 6,
+            Queue::Uncached(_) => 7,
+            Queue::Slice(..) => 8,
+            Queue::Lines(_) => 9,
+            Queue::Requests(_) => 10,
+            Queue::Credits(_) => 11,
+            Queue::WithoutCredit(_) => 12,
+            Queue::Link(..) => 13,
+            Queue::Channel(..) => 14,
+            Queue::PastCaches => 15,
+            Queue::RootPort => 16,
+            Queue::DeviceReads => 17,
+            Queue::Tags => 18,
+            Queue::WithoutTag => 19,
+            Queue::WriteCredits => 20,
+            Queue::WithoutWriteCredit => 21,
+            Queue::Wire(_) => 22,
+        };
+        KINDS[place]
+    }
+}
+
+impl Queues {
+    /// Whether this call is the one to be left out.
+    fn leaves_out(&mut self, queue: Queue, exit: bool) -> bool {
+        let Some(miscount) = &mut self.miscount else { return false };
+        if miscount.kind != queue.kind() || miscount.exit != exit {
+            return false;
+        }
+        let this = miscount.number == 0;
+        miscount.number = miscount.number.wrapping_sub(1);
+        this
+    }
+
+    /// Tells a probe of entries or exits, so many at each time.
+    fn tell(&mut self, queue: Queue, changes: &[(u64, i64)], call: impl FnOnce(&mut queue::Queue)) {
+        call(self.probes.entry(queue).or_default());
+        if let Some(log) = &mut self.changes {
+            log.note(queue, changes);
+        }
+    }
+}
+
+/// Picoseconds as a time.
+fn time(picoseconds: u64) -> Time {
+    Time::from_picoseconds(picoseconds)
+}
+
+/// Entries and exits, as the machine's parts tell of them.
+impl Machine {
+    /// Somebody is in a queue since `at`.
+    #[inline(always)]
+    pub(crate) fn enters(&mut self, queue: Queue, who: u32, at: u64) {
+        if self.queues.is_some() {
+            self.note_entry(queue, who, at);
+        }
+    }
+
+    /// Somebody left a queue at `at`.
+    #[inline(always)]
+    pub(crate) fn leaves(&mut self, queue: Queue, who: u32, at: u64) {
+        if self.queues.is_some() {
+            self.note_exit(queue, who, at);
+        }
+    }
+
+    /// What somebody had in a pool of credits, the next one has now.
+    #[inline(always)]
+    pub(crate) fn hands_over(&mut self, queue: Queue, from: u32, to: u32) {
+        if self.queues.is_some() {
+            self.note_hand_over(queue, from, to);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_entry(&mut self, queue: Queue, who: u32, at: u64) {
+        let says = self.says(queue);
+        self.tell_entry(queue, who, at, says);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_exit(&mut self, queue: Queue, who: u32, at: u64) {
+        let says = self.says(queue);
+        self.tell_exit(queue, who, at, says);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_hand_over(&mut self, queue: Queue, from: u32, to: u32) {
+        let (now, says) = (self.now, self.says(queue));
+        self.tell_exit(queue, from, now, says.map(|says| says - 1));
+        self.tell_entry(queue, to, now, says);
+    }
+
+    fn tell_entry(&mut self, queue: Queue, who: u32, at: u64, says: Option<u64>) {
+        let Some(queues) = &mut self.queues else { return };
+        if !queues.leaves_out(queue, false) {
+            queues.tell(queue, &[(at, 1)], |probe| probe.enter(who, time(at), says));
+        }
+    }
+
+    fn tell_exit(&mut self, queue: Queue, who: u32, at: u64, says: Option<u64>) {
+        let now = self.now;
+        let Some(queues) = &mut self.queues else { return };
+        if !queues.leaves_out(queue, true) {
+            queues.tell(queue, &[(at, -1)], |probe| probe.leave(who, time(at), time(now), says));
+        }
+    }
+
+    /// Somebody comes to one server at `at`, which is done with it at `done`.
+    #[inline(always)]
+    pub(crate) fn serves(&mut self, queue: Queue, at: u64, done: u64) {
+        if self.queues.is_some() {
+            self.note_stay(queue, at, done, queue::Queue::serve);
+        }
+    }
+
+    /// Somebody comes at `at` and will leave at `until`.
+    #[inline(always)]
+    pub(crate) fn stays(&mut self, queue: Queue, at: u64, until: u64) {
+        if self.queues.is_some() {
+            self.note_stay(queue, at, until, queue::Queue::stay);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_stay(&mut self, queue: Queue, at: u64, until: u64, call: fn(&mut queue::Queue, Time, Time)) {
+        let Some(queues) = &mut self.queues else { return };
+        if !queues.leaves_out(queue, false) {
+            queues.tell(queue, &[(at, 1), (until, -1)], |probe| call(probe, time(at), time(until)));
+        }
+    }
+
+    /// What is under way for a line in a node: nothing, or something and its end, where that is known.
+    pub(super) fn under_way(&self, node: usize, line: u32) -> Option<Option<u64>> {
+        let record = &self.lines[line as usize];
+        match record.active[node] {
+            0 => None,
+            COMPLETING => Some(Some(record.completion())),
+            place => Some(self.actives[place as usize - 1].known_end()),
+        }
+    }
+
+    /// A node's home agents have handled a message about a line. `before`: what was known before it of the end of what was
+    /// under way, if anything was.
+    #[inline(always)]
+    pub(crate) fn line_was_handled(&mut self, node: usize, line: u32, before: Option<Option<u64>>) {
+        if self.queues.is_some() {
+            self.note_line(node, line, before);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_line(&mut self, node: usize, line: u32, before: Option<Option<u64>>) {
+        let (queue, now) = (Queue::Lines(node as u8), self.now);
+        let after = self.under_way(node, line);
+        // Whose end is known has left already, at that time.
+        let was_inside = before == Some(None);
+        if !was_inside && (after.is_none() || after == before) {
+            return;
+        }
+        if !was_inside {
+            self.enters(queue, line, now.max(before.flatten().unwrap_or(now)));
+        }
+        match after {
+            None => self.leaves(queue, line, now),
+            Some(Some(end)) => self.leaves(queue, line, end),
+            Some(None) => {}
+        }
+    }
+
+    /// A message is at a node's home agents, where `before` requests for its line waited; `after` it was handled so many wait.
+    #[inline(always)]
+    pub(crate) fn requests_wait(&mut self, node: usize, line: u32, message: ToHome, before: usize, after: usize) {
+        if self.queues.is_some() {
+            self.note_requests(Queue::Requests(node as u8), line, message, before, after);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_requests(&mut self, queue: Queue, line: u32, message: ToHome, before: usize, after: usize) {
+        let comes = matches!(message, ToHome::Request { .. } | ToHome::OrderedWrite { .. });
+        if comes {
+            self.note_entry(queue, line, self.now);
+        }
+        for _ in after..before + usize::from(comes) {
+            self.note_exit(queue, line, self.now);
+        }
+    }
+
+    /// A message takes a link's flits, from when it is ready until its last flit has left.
+    #[inline(always)]
+    pub(crate) fn takes_link(&mut self, node: usize, line: u32, ready: u64, arrives: u64) {
+        if self.queues.is_some() {
+            self.note_takes_link(node, line, ready, arrives);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_takes_link(&mut self, node: usize, line: u32, ready: u64, arrives: u64) {
+        let out = &self.nodes[node].out;
+        let link = out.link_of(u64::from(line)) as u8;
+        self.serves(Queue::Link(node as u8, link), ready, arrives - self.parameters.interconnect.crossing);
+    }
+
+    /// A line takes a channel of a node's memory from `begins` on; `message` is what the home agents ask for.
+    #[inline(always)]
+    pub(crate) fn takes_channel(&mut self, node: usize, line: u32, message: &'static str, begins: u64) {
+        self.note_memory(node, line, message, begins);
+        if self.queues.is_some() {
+            self.note_takes_channel(node, line, begins);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_takes_channel(&mut self, node: usize, line: u32, begins: u64) {
+        let channel = self.nodes[node].memory.channel_of(u64::from(line)) as u8;
+        self.serves(Queue::Channel(node as u8, channel), self.now, begins + self.parameters.memory.line_time);
+    }
+
+    /// A transaction takes the PCIe link's wire, to be at the other end when it `arrives`.
+    #[inline(always)]
+    pub(crate) fn takes_wire(&mut self, way: Way, arrives: u64) {
+        if self.queues.is_some() {
+            self.note_takes_wire(way, arrives);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_takes_wire(&mut self, way: Way, arrives: u64) {
+        let crossing = self.parameters.pcie.as_ref().map_or(0, |pcie| pcie.crossing);
+        self.serves(Queue::Wire(way as u8), self.now, arrives - crossing);
+    }
+}

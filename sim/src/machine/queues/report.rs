@@ -1,0 +1,239 @@
+//! What the probes of the queues show, and whether it can be right.
+
+use conic_fabric::Time;
+use serde::Serialize;
+
+use crate::machine::{COMPLETING, Machine};
+use crate::pcie::Way;
+use crate::probe::occupancy::Little;
+use crate::probe::queue;
+
+use super::{Miscount, Queue, time};
+
+/// What the probe of one queue shows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QueueReport {
+    /// What it is: one of [`KINDS`].
+    pub kind: &'static str,
+    /// Whose: `host core 0`, `NIC to host 1`, `host memory 3`.
+    pub of: String,
+    /// Most that it has room for, where it has a limit.
+    pub limit: Option<u64>,
+    /// Its window.
+    pub little: Little,
+}
+
+impl Machine {
+    /// Leaves one call to a probe out: to show that [`Machine::queue_faults`] finds it.
+    pub fn miscount(&mut self, miscount: Miscount) {
+        if let Some(queues) = &mut self.queues {
+            queues.miscount = Some(miscount);
+        }
+    }
+
+    /// Begins a new window of every queue: a warm-up ends.
+    pub fn restart_queues(&mut self) {
+        let end = self.last_change();
+        if let Some(queues) = &mut self.queues {
+            queues.probes.values_mut().for_each(|probe| probe.restart(end));
+        }
+    }
+
+    /// What the queues that anybody was in show of the window since the last restart; nothing where nobody asked for it with
+    /// [`super::Options::queues`].
+    pub fn queue_reports(&self) -> Vec<QueueReport> {
+        let end = self.last_change();
+        let probes = self.queues.iter().flat_map(|queues| &queues.probes);
+        let report = |(&queue, probe): (&Queue, &queue::Queue)| QueueReport {
+            kind: queue.kind(),
+            of: self.owner(queue),
+            limit: self.limit_of(queue),
+            little: probe.little(end),
+        };
+        probes.map(report).filter(|report| report.little.arrivals + report.little.carried_in > 0).collect()
+    }
+
+    /// Queues whose probes were told what cannot be: where the integral of the occupancy is not the sum of the stays, where
+    /// the probe does not hold what the queue does, where more were inside than there is room for, where a server was taken
+    /// for another time or number than it counted itself.
+    pub fn queue_faults(&self) -> Vec<String> {
+        let Some(queues) = &self.queues else { return Vec::new() };
+        let end = self.last_change();
+        let mut faults = Vec::new();
+        for queue in self.all_queues() {
+            let mut probe = queues.probes.get(&queue).cloned().unwrap_or_default();
+            let name = self.name_of(queue);
+            let little = probe.little(end);
+            if !little.holds() {
+                let (area, residence, calls) = (little.area, little.residence, little.faults);
+                faults.push(format!("{name}: occupancy {area} ps, stays {residence} ps, {calls} calls that cannot be"));
+            }
+            let inside = probe.level(end);
+            if let Some(holds) = self.holds_at_end(queue, end.picoseconds()).filter(|&holds| holds != inside) {
+                faults.push(format!("{name}: it holds {holds}, and {inside} came and did not leave"));
+            }
+            if let Some(limit) = self.limit_of(queue).filter(|&limit| little.maximum_occupancy > limit) {
+                faults.push(format!("{name}: {} at once, and there is room for {limit}", little.maximum_occupancy));
+            }
+            let served = probe.served();
+            if let Some((entries, busy)) = self.served_by(queue)
+                && (entries != served.entries || busy.is_some_and(|busy| busy != served.busy_picoseconds))
+            {
+                faults.push(format!("{name}: it counted {entries} and {busy:?} ps, the probe {served:?}"));
+            }
+        }
+        faults
+    }
+
+    /// When a probe was last told of something, or now.
+    fn last_change(&self) -> Time {
+        let probes = self.queues.iter().flat_map(|queues| queues.probes.values());
+        probes.map(queue::Queue::last).fold(time(self.now), Time::max)
+    }
+
+    /// Every queue that the machine has.
+    fn all_queues(&self) -> Vec<Queue> {
+        let of_core = [
+            Queue::LineFill,
+            Queue::LoadBuffer,
+            Queue::Reorder,
+            Queue::StoreBuffer,
+            Queue::Gathering,
+            Queue::Flushing,
+            Queue::Unanswered,
+            Queue::Uncached,
+        ];
+        let of_node = [Queue::Lines, Queue::Requests, Queue::Credits, Queue::WithoutCredit];
+        let of_port = [
+            Queue::PastCaches,
+            Queue::RootPort,
+            Queue::DeviceReads,
+            Queue::Tags,
+            Queue::WithoutTag,
+            Queue::WriteCredits,
+            Queue::WithoutWriteCredit,
+            Queue::Wire(Way::ToRoot as u8),
+            Queue::Wire(Way::ToDevice as u8),
+        ];
+        let mut all: Vec<Queue> = Vec::new();
+        all.extend((0..self.agents.len() as u16).flat_map(|agent| of_core.map(|queue| queue(agent))));
+        for (node, this) in (0..).zip(&self.nodes) {
+            all.extend(of_node.map(|queue| queue(node)));
+            all.extend((0..this.slices.number() as u8).map(|slice| Queue::Slice(node, slice)));
+            all.extend((0..this.out.links() as u8).map(|link| Queue::Link(node, link)));
+            all.extend((0..self.parameters.memory.channels as u8).map(|channel| Queue::Channel(node, channel)));
+        }
+        all.extend(of_port.into_iter().filter(|_| self.port.is_some()));
+        all
+    }
+
+    /// What a queue is called.
+    pub(super) fn name_of(&self, queue: Queue) -> String {
+        format!("{}: {}", self.owner(queue), queue.kind())
+    }
+
+    /// Whose a queue is.
+    fn owner(&self, queue: Queue) -> String {
+        const SIDES: [&str; 2] = ["host", "NIC"];
+        let side = |node: u8| SIDES[usize::from(node)];
+        match queue {
+            Queue::LineFill(agent)
+            | Queue::LoadBuffer(agent)
+            | Queue::Reorder(agent)
+            | Queue::StoreBuffer(agent)
+            | Queue::Gathering(agent)
+            | Queue::Flushing(agent)
+            | Queue::Unanswered(agent)
+            | Queue::Uncached(agent) => self.agent_name(agent.into()),
+            Queue::Lines(node) | Queue::Requests(node) => format!("{} home", side(node)),
+            Queue::Credits(node) | Queue::WithoutCredit(node) => format!("{} to {}", side(node), side(1 - node)),
+            Queue::Slice(node, slice) => format!("{} home {slice}", side(node)),
+            Queue::Link(node, link) => format!("{} to {} {link}", side(node), side(1 - node)),
+            Queue::Channel(node, channel) => format!("{} memory {channel}", side(node)),
+            Queue::PastCaches => "host home".to_owned(),
+            Queue::RootPort => "root port".to_owned(),
+            Queue::Wire(0) => "NIC to root port".to_owned(),
+            Queue::Wire(_) => "root port to NIC".to_owned(),
+            _ => "PCIe link".to_owned(),
+        }
+    }
+
+    /// How many a queue has room for.
+    fn limit_of(&self, queue: Queue) -> Option<u64> {
+        let core = &self.parameters.core;
+        Some(match queue {
+            Queue::LineFill(_) => core.line_fill_buffers.into(),
+            Queue::LoadBuffer(_) | Queue::Reorder(_) => core.load_buffer.into(),
+            Queue::StoreBuffer(_) => core.store_buffer.into(),
+            Queue::Flushing(_) | Queue::Unanswered(_) => core.write_combining_buffers.into(),
+            Queue::Uncached(_) => 1,
+            Queue::Credits(node) => self.nodes[usize::from(node)].credits.limit().into(),
+            Queue::Tags => self.parameters.pcie.as_ref()?.tags.into(),
+            Queue::WriteCredits => self.parameters.pcie.as_ref()?.posted_credits.into(),
+            _ => return None,
+        })
+    }
+
+    /// What a queue says that it holds, at every moment; none where it does not know, or not between two calls.
+    pub(super) fn says(&self, queue: Queue) -> Option<u64> {
+        let agent = |agent: u16| &self.agents[usize::from(agent)];
+        Some(match queue {
+            Queue::LineFill(id) => agent(id).fills.len(),
+            Queue::LoadBuffer(id) => agent(id).prefetches.len(),
+            Queue::Reorder(id) => agent(id).reorder.len(),
+            Queue::StoreBuffer(id) => agent(id).stores.len(),
+            Queue::Gathering(id) => agent(id).past.gathering(),
+            Queue::Unanswered(id) => agent(id).past.unanswered(),
+            Queue::Credits(node) => self.nodes[usize::from(node)].credits.taken() as usize,
+            Queue::WithoutCredit(node) => self.nodes[usize::from(node)].without_credit.len(),
+            Queue::PastCaches => self.past.len(),
+            Queue::RootPort => self.port.as_ref()?.waiting_in_order(),
+            Queue::DeviceReads => self.port.as_ref()?.reads.len(),
+            Queue::Tags => self.port.as_ref()?.link.read_tags().taken() as usize,
+            Queue::WithoutTag => self.port.as_ref()?.link.read_tags().waiting(),
+            _ => return None,
+        } as u64)
+    }
+
+    /// What a queue holds at the end of a run.
+    fn holds_at_end(&self, queue: Queue, end: u64) -> Option<u64> {
+        let lines = |node: u8| (0..self.lines.len() as u32).filter_map(move |line| self.under_way(node.into(), line));
+        let actives = |node: u8| {
+            let places = self.lines.iter().map(move |line| line.active[usize::from(node)]);
+            places.filter(|&place| place != 0 && place != COMPLETING).map(|place| &self.actives[place as usize - 1])
+        };
+        Some(match queue {
+            Queue::Lines(node) => lines(node).filter(|known| known.is_none_or(|known| known > end)).count() as u64,
+            Queue::Requests(node) => actives(node).map(|active| active.waiting_requests() as u64).sum(),
+            Queue::Flushing(id) => self.agents[usize::from(id)].past.combining_for_device()?.leaving(end) as u64,
+            Queue::WriteCredits => self.port.as_ref()?.link.write_credits().taken().into(),
+            Queue::WithoutWriteCredit => self.port.as_ref()?.link.waiting() as u64,
+            _ => self.says(queue)?,
+        })
+    }
+
+    /// What a server has counted itself: entries, and the picoseconds for which it was taken where those are whole.
+    fn served_by(&self, queue: Queue) -> Option<(u64, Option<u64>)> {
+        match queue {
+            Queue::Slice(node, slice) => {
+                let (looked_up, busy) = self.nodes[usize::from(node)].slices.served(slice.into());
+                Some((looked_up, Some(busy)))
+            }
+            Queue::Link(node, link) => {
+                let counters = self.nodes[usize::from(node)].out.link_counters(link.into());
+                Some((counters.messages(), Some(counters.busy_picoseconds)))
+            }
+            Queue::Channel(node, channel) => {
+                let accesses = self.nodes[usize::from(node)].memory.accesses_of(channel.into());
+                Some((accesses, Some(accesses * self.parameters.memory.line_time)))
+            }
+            Queue::Wire(way) => {
+                let way = if way == Way::ToRoot as u8 { Way::ToRoot } else { Way::ToDevice };
+                let counters = self.port.as_ref()?.link.counters(way);
+                Some((counters.writes + counters.reads + counters.completions, None))
+            }
+            Queue::Flushing(id) => Some((self.agents[usize::from(id)].past.combining_for_device()?.flushes(), None)),
+            _ => None,
+        }
+    }
+}

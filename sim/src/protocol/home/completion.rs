@@ -1,0 +1,40 @@
+//! The other node's acknowledgement of a reply, where it is known before when it comes.
+
+use super::Active;
+
+impl Active {
+    /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
+    /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
+    /// ([`Active::completed_by`]).
+    pub fn completes_at(&mut self, time: u64) {
+        (self.completing, self.completion) = (true, Some(time));
+    }
+
+    /// When a reply will have been acknowledged, where that is known and all that is under way; then nothing is any more, and
+    /// whoever asked must say [`Active::completes_at`] before the next message that comes before that time.
+    pub fn completes_alone(&mut self) -> Option<u64> {
+        let others = self.running.is_some() || self.serving.is_some() || self.deferred.is_some();
+        if others || !self.waiting.is_empty() {
+            return None;
+        }
+        let time = self.completion.take()?;
+        self.completing = false;
+        Some(time)
+    }
+
+    /// When what is under way will have ended, where that is known before: a reply is on its way, and nobody waits for its
+    /// acknowledgement.
+    pub fn known_end(&self) -> Option<u64> {
+        self.completion
+    }
+
+    /// Whether a reply has been acknowledged by `now` and nobody has said so.
+    pub fn completed_by(&self, now: u64) -> bool {
+        self.completion.is_some_and(|time| time <= now)
+    }
+
+    /// When [`ToHome::Complete`] must be sent because a request waits for it; once.
+    pub fn must_hear_of_completion(&mut self) -> Option<u64> {
+        if self.waiting.is_empty() { None } else { self.completion.take() }
+    }
+}

@@ -1,0 +1,53 @@
+//! Switches beyond the paper that change how a loopback runs, rather than its interface.
+
+pub use conic_interface::serve::Attention;
+pub use conic_load::Touch;
+
+/// Which NIC cores serve a loopback's queue pairs. Over PCIe a chip does, and none of this applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Serving {
+    /// A NIC core for each queue pair, as in the paper.
+    #[default]
+    OneEach,
+    /// One NIC core for all queue pairs, of which there are more than host threads: the others are idle.
+    Shared {
+        /// Queue pairs, at least as many as host threads.
+        queue_pairs: usize,
+        /// How the core finds those that have work.
+        attention: Attention,
+    },
+}
+
+/// Who makes the packets, and what the host does to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Application {
+    /// The host makes them, the NIC turns them around, and the host reads them: the paper's loopback.
+    #[default]
+    Loopback,
+    /// The same with data of the host's own: it copies each packet into a buffer to send it, and out of one when it has come
+    /// back, of which it then reads the first line.
+    Copying,
+    /// The NIC makes them, and the host sends them on in the same buffers. Latency is the NIC's, from before a packet is
+    /// written to after it has come back.
+    Forwarding(Touch),
+}
+
+/// Which side has an engine that copies payloads for its cores. The engines of a node are shared by its cores in turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Engines {
+    /// The host, for the copies of [`Application::Copying`].
+    pub host: bool,
+    /// The NIC, for the copies with which CC-NIC's turns packets around.
+    pub nic: bool,
+}
+
+/// What goes beyond the paper; by default nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Which NIC cores serve the queue pairs.
+    pub serving: Serving,
+    /// Who makes the packets.
+    pub application: Application,
+    /// Whose copies of payloads an engine makes.
+    pub engines: Engines,
+}
