@@ -178,8 +178,8 @@ impl Region {
             }
             let core = NativeCore::new(memory);
             while !stop.is_up() {
-                let served = all.iter_mut().fold(false, |served, serving| serving.serve() || served);
-                if !served {
+                let served = all.iter_mut().map(Serving::serve).filter(|served| *served).count();
+                if served == 0 {
                     core.spin();
                 }
             }

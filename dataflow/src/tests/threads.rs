@@ -1,6 +1,6 @@
 //! Devices that other threads play, on real memory; and several workers.
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -42,8 +42,10 @@ fn played(way: Offload) {
                 let mut serving = Serving::new(device, Executor::new(program), lines.shape().capacity() as usize);
                 // It ends when the graph says that nothing more comes, or is gone.
                 while !serving.is_closed() {
-                    if let Ok(activator) = told.try_recv() {
-                        serving.wake(activator);
+                    match told.try_recv() {
+                        Ok(activator) => serving.wake(activator),
+                        Err(TryRecvError::Empty) => {}
+                        Err(TryRecvError::Disconnected) => return,
                     }
                     if !serving.serve() {
                         yield_core();
