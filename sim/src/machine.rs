@@ -270,12 +270,18 @@ impl Machine {
         assert!(core < 64, "a node has 64 cores at most");
         let agent = self.agents.len();
         self.nodes[node].cores.push(agent as u16);
-        let mut core = Agent::new(&self.parameters, node as u8, core as u8);
-        if self.options.checked {
-            core.caches.keep_versions();
-        }
+        let core = self.new_core(&self.parameters, node as u8, core as u8);
         self.agents.push(core);
         self.sequences.push(0);
+        agent
+    }
+
+    /// A core with these parameters, whose caches keep what a checked run checks.
+    fn new_core(&self, parameters: &Parameters, node: u8, core: u8) -> Agent {
+        let mut agent = Agent::new(parameters, node, core);
+        if self.options.checked {
+            agent.caches.keep_versions();
+        }
         agent
     }
 

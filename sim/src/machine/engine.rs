@@ -13,7 +13,7 @@ use crate::parameters::{CacheParameters, CoreParameters, EngineParameters, Param
 use crate::protocol::Copy;
 
 use super::access::Step;
-use super::agent::Agent;
+use super::tags::MOST_WAYS;
 use super::{Event, Machine, Wait as W};
 
 /// A copy that was posted.
@@ -47,7 +47,7 @@ impl Machine {
     pub(crate) fn add_engine(&mut self, node: usize) -> usize {
         let engine = self.engine_parameters();
         let id = self.add_core(node);
-        self.agents[id] = Agent::new(&shape(&self.parameters, &engine), node as u8, self.agents[id].core);
+        self.agents[id] = self.new_core(&shape(&self.parameters, &engine), node as u8, self.agents[id].core);
         self.agents[id].is_engine = true;
         self.engines.waiting.insert(id, VecDeque::new());
         id
@@ -137,8 +137,9 @@ impl Machine {
 /// A machine whose cores are engines.
 fn shape(parameters: &Parameters, engine: &EngineParameters) -> Parameters {
     let lines = engine.lines_in_flight;
-    // A set has room for what is on its way and for as much that has come.
-    let (bytes, ways) = (LINE_BYTES * 2 * u64::from(lines), 2 * lines);
+    // Room for several times what is on its way, so that a set has some however the lines fall.
+    let (ways, sets) = (MOST_WAYS, (lines / 4).max(1).next_power_of_two());
+    let bytes = LINE_BYTES * u64::from(ways) * u64::from(sets);
     let cache =
         CacheParameters { l1_bytes: bytes, l1_ways: ways, l2_bytes: bytes, l2_ways: ways, ..parameters.cache.clone() };
     let core = CoreParameters {

@@ -95,6 +95,11 @@ impl Reorder {
         self.loads.push_back(Load { line, sequence: self.issued, worked, come: false });
     }
 
+    /// Loads that may be under way at once.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Loads that have not retired.
     pub(crate) fn len(&self) -> usize {
         self.loads.len()

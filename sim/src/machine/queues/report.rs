@@ -161,10 +161,12 @@ impl Machine {
     /// How many a queue has room for.
     fn limit_of(&self, queue: Queue) -> Option<u64> {
         let core = &self.parameters.core;
+        let agent = |agent: u16| &self.agents[usize::from(agent)];
         Some(match queue {
-            Queue::LineFill(_) => core.line_fill_buffers.into(),
-            Queue::LoadBuffer(_) | Queue::Reorder(_) => core.load_buffer.into(),
-            Queue::StoreBuffer(_) => core.store_buffer.into(),
+            Queue::LineFill(id) => agent(id).fill_limit as u64,
+            Queue::LoadBuffer(id) => agent(id).prefetch_limit as u64,
+            Queue::Reorder(id) => agent(id).reorder.limit() as u64,
+            Queue::StoreBuffer(id) => agent(id).store_limit as u64,
             Queue::Flushing(_) | Queue::Unanswered(_) => core.write_combining_buffers.into(),
             Queue::Uncached(_) => 1,
             Queue::Credits(node) => self.nodes[usize::from(node)].credits.limit().into(),
