@@ -29,9 +29,7 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "study", rooms: &["fabric", "interface", "load", "chart", "sim"], outside: true },
     Arrow {
         room: "conic",
-        rooms: &[
-            "fabric", "native", "check", "interface", "port", "load", "dataflow", "nicd", "chart", "sim", "study",
-        ],
+        rooms: &["fabric", "native", "check", "interface", "port", "load", "dataflow", "nicd", "chart", "sim", "study"],
         outside: true,
     },
     Arrow { room: "tidy", rooms: &[], outside: true },
