@@ -1,6 +1,7 @@
 //! The command line of conic.
 
 mod bench;
+mod dataflow;
 mod idle;
 mod invoke;
 mod platform;
@@ -30,6 +31,7 @@ const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
   conic invoke                    calls of a function on a device that a core plays
+  conic dataflow                  operators of a Timely graph on a device that a core plays
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
   conic trace                     every message that one packet causes
@@ -39,6 +41,7 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Dataflow(dataflow::Options),
     Invoke(invoke::Options),
     /// The machines that the simulator knows, and where each of their values is from
     Platform(platform::Arguments),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),

@@ -165,3 +165,30 @@ fn a_function_is_called_with_one_size_or_with_all() {
         assert!(refusal["error"].as_str().is_some_and(|message| message.contains(reason)), "{refusal}");
     }
 }
+
+#[test]
+fn operators_on_a_device_stand_beside_the_softwares() {
+    let Some(_alone) = can_measure() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let svg = folder.path().join("dataflow.svg");
+    let report = json(&format!("dataflow --duration 10ms --json --svg {}", svg.display()), 0);
+    assert_eq!(report["wrong"], 0);
+    is_positive(&report["one_line_round_trip_ns"], "one_line_round_trip_ns");
+    assert!(report["crossing_ns"].is_number() && report["exchange_ns"].is_number());
+    let graphs = report["placements"][0]["graphs"].as_array().expect("graphs");
+    for (graph, name, sizes, ways) in [(&graphs[0], "filters", 7, 7), (&graphs[1], "bloom", 5, 4)] {
+        assert_eq!(graph["graph"], name);
+        let rows = graph["sizes"].as_array().expect("sizes");
+        assert_eq!(rows.len(), sizes);
+        for row in rows {
+            let cells = row["ways"].as_array().expect("ways");
+            assert_eq!(cells.len(), ways);
+            for cell in cells {
+                is_positive(&cell["batches"], "batches");
+                is_positive(&cell["batch_ns"]["p50"], "p50");
+            }
+        }
+    }
+    let picture = std::fs::read_to_string(&svg).expect("a picture");
+    assert!(picture.starts_with("<svg") && !picture.contains("NaN"));
+}

@@ -115,21 +115,40 @@ impl<C: Core> Caller<C> {
     }
 }
 
+/// What a device makes of requests.
+pub trait Answer {
+    /// Bytes that the longest response to a request of `capacity` bytes may have.
+    fn room(&self, capacity: usize) -> usize;
+    /// Writes the response to a request, and gives its length.
+    fn answer(&mut self, request: &[u8], response: &mut [u8]) -> usize;
+}
+
+impl Answer for Function {
+    fn room(&self, capacity: usize) -> usize {
+        self.response_bytes(capacity).max(capacity)
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, request: &[u8], response: &mut [u8]) -> usize {
+        self.apply(request, response)
+    }
+}
+
 /// A device that computes a function of each request.
 #[derive(Debug)]
-pub struct Service<D> {
+pub struct Service<D, A = Function> {
     device: D,
-    function: Function,
+    function: A,
     request: Vec<u8>,
     response: Vec<u8>,
     /// The length of a response that was computed and not taken.
     ready: Option<usize>,
 }
 
-impl<D: Device> Service<D> {
+impl<D: Device, A: Answer> Service<D, A> {
     /// A service with room for requests and responses of `capacity` bytes, what the lines hold.
-    pub fn new(device: D, function: Function, capacity: usize) -> Service<D> {
-        let response = vec![0; function.response_bytes(capacity).max(capacity)];
+    pub fn new(device: D, function: A, capacity: usize) -> Service<D, A> {
+        let response = vec![0; function.room(capacity)];
         Service { device, function, request: vec![0; capacity], response, ready: None }
     }
 
@@ -140,7 +159,7 @@ impl<D: Device> Service<D> {
             && let Some(length) = self.device.poll()
         {
             self.device.read(&mut self.request);
-            self.ready = Some(self.function.apply(&self.request[..length], &mut self.response));
+            self.ready = Some(self.function.answer(&self.request[..length], &mut self.response));
         }
         let Some(length) = self.ready else { return false };
         let taken = self.device.respond(&self.response[..length]);
@@ -153,5 +172,10 @@ impl<D: Device> Service<D> {
     /// The device.
     pub fn device(&self) -> &D {
         &self.device
+    }
+
+    /// What it makes of requests.
+    pub fn function(&self) -> &A {
+        &self.function
     }
 }

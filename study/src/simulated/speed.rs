@@ -68,7 +68,7 @@ fn loopback(machine: &Parameters, agents: usize, operations: u64, observer: &mut
     let packets = (operations / OPERATIONS_PER_PACKET / threads as u64).max(64);
     let question = Loopback {
         machine: machine.clone(),
-        interface: Interface::CcNic(Features::paper()),
+        interface: Interface::CcNic(Features::best()),
         nic_place: NicPlace::Remote,
         threads,
         packet_size: 64,

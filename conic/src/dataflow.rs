@@ -1,0 +1,195 @@
+//! `conic dataflow`: graphs of Timely's with operators on a device, beside the same graphs in software.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use conic_fabric::Time;
+use serde::Serialize;
+
+use crate::bench::arena::Arena;
+use crate::bench::common::{Common, MachineReport, span, usable_cores};
+use crate::bench::draw;
+use crate::bench::failure::Failure;
+use crate::bench::placement::{Placement, Spread, rounded};
+use crate::bench::progress::Progress;
+use crate::bench::rounds::{Slices, Until, alternate};
+
+mod graphs;
+mod output;
+
+use graphs::{COLLAPSED, Graph, Outcome, Region, Span, Way};
+
+/// Run operators of a Timely graph on a device, beside the same graph in software
+///
+/// Two graphs (of the paper on coherent programmed I/O, section 5.3): 31 trivial filters one after the other, and the hashes of a
+/// Bloom filter. Each runs in software, fused into one operator of software, and on a device that another core plays and that is
+/// reached through pairs of lines. Channels are inserted between the two parts; elements cross, and with them what Timely tracks
+/// of progress. What comes out of every batch is compared with what the operators make.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    #[command(flatten)]
+    pub common: Common,
+    /// How long to run each graph in each way with each size of batches, in slices of 10 ms, in turn
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = span)]
+    pub duration: Time,
+    /// Where the charts go
+    #[arg(long, value_name = "FILE", default_value = "out/dataflow.svg")]
+    pub svg: PathBuf,
+}
+
+const EXAMPLES: &str = "Ways to run a graph:
+  software         each operator an operator of Timely's
+  software, fused  one operator of Timely's that does what all of them do: what can be had without a device
+  inline           the device's part computed on the calling core, with all that crossing needs but the crossing
+  collapsed        on the device; the parent graph sees one operator, which waits for the device
+  each operator    on the device; the parent graph sees all of its operators, each with what the device says of it
+  deferred         the worker goes on, and the device wakes the operator when it is done
+
+A batch's time is from just before it is sent to just after the probe says that it is complete, one batch after the other. What
+crossing costs is the time of `collapsed` less that of `software, fused`.
+
+Examples:
+  conic dataflow
+  conic dataflow --duration 200ms --placement all
+  conic dataflow --json";
+
+/// How long a slice is measured, and what comes before it.
+const SPAN: Span = Span { warm_up: Time::from_nanoseconds(2_000_000), measured: Time::from_nanoseconds(10_000_000) };
+
+/// A graph, a size of its batches, and a way to run it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subject {
+    graph: Graph,
+    elements: usize,
+    way: Way,
+}
+
+fn subjects() -> Vec<Subject> {
+    let of = |graph: Graph| {
+        let ways = move |&elements| graph.ways().iter().map(move |&way| Subject { graph, elements, way });
+        graph.sizes().iter().flat_map(ways)
+    };
+    Graph::ALL.into_iter().flat_map(of).collect()
+}
+
+/// One way to run a graph with batches of one size.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Cell {
+    way: &'static str,
+    batches: u64,
+    batch_ns: Times,
+}
+
+/// A batch's time in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Times {
+    p50: f64,
+    p99: f64,
+    /// Medians of the slices.
+    slices: Spread,
+}
+
+/// Batches of one size.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    elements: usize,
+    /// What it takes longer on the device than fused in software: encoding, crossing both ways, the device's work, decoding.
+    crossing_ns: f64,
+    /// What it takes longer on another core than inline: the exchanges alone.
+    exchange_ns: f64,
+    ways: Vec<Cell>,
+}
+
+/// A graph.
+#[derive(Clone, Debug, Serialize)]
+struct GraphReport {
+    graph: &'static str,
+    sizes: Vec<Row>,
+}
+
+/// Runs the command.
+pub fn main(options: &Options) -> ExitCode {
+    run(options).unwrap_or_else(|failure| failure.report(options.common.json))
+}
+
+fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let usable = usable_cores();
+    let arena = options.common.arena(1)?;
+    let machine = MachineReport::of(&arena, usable);
+    let region = Region::new(options.common.pages())?;
+    let subjects = subjects();
+    let measured = measure(&arena, &region, &subjects, options.duration)?;
+    let complete = measured.complete(subjects.len());
+    let chosen = options.common.placement.of(&complete);
+    let reports = |place: &&Placement| report(&measured, place, &subjects);
+    let reports: Vec<Vec<GraphReport>> = chosen.iter().map(reports).collect::<Option<_>>().unwrap_or_default();
+    let Some(headline) = reports.first() else {
+        return Err(Failure::failed("the cores moved during every slice: try again, or with a longer --duration"));
+    };
+    let wrong: u64 = measured.kept.iter().map(|slice| slice.value.wrong).sum();
+    let charts = output::charts(headline);
+    draw::to_file(&charts, &options.svg)?;
+    if options.common.json {
+        output::json(&chosen, &reports, &measured, machine, wrong)?;
+    } else {
+        output::table(&chosen, &reports, &measured, &machine, SPAN.measured);
+        charts.iter().for_each(draw::on_terminal);
+        println!("charts: {}", options.svg.display());
+    }
+    if wrong > 0 {
+        eprintln!("error: of {wrong} batches something else came out than the operators make");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(arena: &Arena, region: &Region, subjects: &[Subject], duration: Time) -> Result<Slices<Outcome>, Failure> {
+    let rounds = duration.picoseconds().div_ceil(SPAN.measured.picoseconds()).max(1) as usize;
+    let slices = (SPAN.measured + SPAN.warm_up).picoseconds() * (rounds * subjects.len()) as u64;
+    let until = Until { rounds, limit: Time::from_picoseconds(2 * slices) };
+    let mut progress = Progress::new();
+    progress.start("operators on a device");
+    alternate(arena, subjects.len(), until, &mut progress, |subject| {
+        let Subject { graph, elements, way } = subjects[subject];
+        graphs::slice(arena, region, graph, way, elements, SPAN)
+    })
+}
+
+/// The figures of one placement of the cores.
+fn report(measured: &Slices<Outcome>, place: &Placement, subjects: &[Subject]) -> Option<Vec<GraphReport>> {
+    let row = |graph: Graph, elements: usize| {
+        let of = |(index, subject): (usize, &Subject)| Some((subject.way, cell(measured, place, index, subject.way)?));
+        let mine = subjects.iter().enumerate().filter(|(_, one)| one.graph == graph && one.elements == elements);
+        let cells: Vec<(Way, Cell)> = mine.map(of).collect::<Option<_>>()?;
+        let median = |way| cells.iter().find(|(other, _)| *other == way).map(|(_, cell)| cell.batch_ns.p50);
+        let collapsed = median(COLLAPSED)?;
+        Some(Row {
+            elements,
+            crossing_ns: rounded(collapsed - median(Way::Fused)?, 1),
+            exchange_ns: rounded(collapsed - median(Way::Inline)?, 1),
+            ways: cells.into_iter().map(|(_, cell)| cell).collect(),
+        })
+    };
+    let graph = |graph: Graph| {
+        let sizes = graph.sizes().iter().map(|&elements| row(graph, elements)).collect::<Option<_>>()?;
+        Some(GraphReport { graph: graph.name(), sizes })
+    };
+    Graph::ALL.into_iter().map(graph).collect()
+}
+
+fn cell(measured: &Slices<Outcome>, place: &Placement, subject: usize, way: Way) -> Option<Cell> {
+    let nanoseconds = |time: Time| time.picoseconds() as f64 / 1e3;
+    let mut latency = conic_load::Latency::new();
+    let (mut batches, mut medians) = (0, Vec::new());
+    for outcome in measured.of(place, subject) {
+        batches += outcome.batches;
+        medians.push(nanoseconds(outcome.latency.quantile(0.5)));
+        latency.add(&outcome.latency);
+    }
+    let quantile = |share| rounded(nanoseconds(latency.quantile(share)), 1);
+    let slices = Spread::of(&medians)?.rounded(1);
+    let batch_ns = Times { p50: quantile(0.5), p99: quantile(0.99), slices };
+    Some(Cell { way: way.name(), batches, batch_ns })
+}

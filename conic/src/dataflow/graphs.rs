@@ -1,0 +1,386 @@
+//! The graphs that are measured, and one slice of a measurement.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use conic_dataflow::{
+    Bloom, Calls, Chain, Detail, Drops, Element, Exchange, Executor, Fault, Inline, Offload, Operator, Program,
+    Running, Serving, Stream, SyncActivator, fused, offload, software, trivial_filters,
+};
+use conic_fabric::{Core, Home, Layout, Time};
+use conic_interface::pio::{Features, Host, Lines, Played, Shape};
+use conic_load::Latency;
+use conic_native::{Flag, Memory, NativeCore, Pages, clock};
+
+use crate::bench::arena::{Arena, ArenaError, Job};
+use crate::bench::failure::Failure;
+
+/// Bytes of an exchange, each way; larger batches are split.
+pub const EXCHANGE_BYTES: u64 = 16_384;
+
+/// Exchanges of a device: both are in use where calls are deferred.
+const EXCHANGES: usize = 2;
+
+/// Filters of the pipeline (section 5.3).
+pub const FILTERS: u64 = 31;
+
+/// Batches that are sent in turn.
+const PATTERNS: usize = 4;
+
+/// Batches between two looks at the clock for whether it is time to stop.
+const BETWEEN_LOOKS: usize = 8;
+
+/// A graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Graph {
+    /// A pipeline of trivial filters of 64-bit numbers.
+    Filters,
+    /// Eight hashes of each 128-byte element.
+    Bloom,
+}
+
+/// How a graph is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Each operator an operator of Timely's.
+    Software,
+    /// All of them one operator of Timely's.
+    Fused,
+    /// On a device that computes on the calling core, with all that crossing needs but the crossing itself.
+    Inline,
+    /// On a device that another core plays.
+    Played(Offload),
+}
+
+const fn played(calls: Calls, detail: Detail) -> Way {
+    Way::Played(Offload { calls, detail })
+}
+
+/// One operator stands for the device's part, and waits for it.
+pub const COLLAPSED: Way = played(Calls::Blocking, Detail::Collapsed);
+
+impl Graph {
+    /// Both.
+    pub const ALL: [Graph; 2] = [Graph::Filters, Graph::Bloom];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Graph::Filters => "filters",
+            Graph::Bloom => "bloom",
+        }
+    }
+
+    /// What it is.
+    pub fn title(self) -> &'static str {
+        match self {
+            Graph::Filters => "31 trivial filters of 64-bit numbers",
+            Graph::Bloom => "eight hashes of each 128-byte element",
+        }
+    }
+
+    /// Elements of a batch. Four numbers are what one line holds.
+    pub fn sizes(self) -> &'static [usize] {
+        match self {
+            Graph::Filters => &[1, 4, 16, 64, 256, 1024, 4096],
+            Graph::Bloom => &[1, 4, 16, 64, 256],
+        }
+    }
+
+    /// The ways to run it that differ.
+    pub fn ways(self) -> &'static [Way] {
+        const ALL: [Way; 7] = [
+            Way::Software,
+            Way::Fused,
+            Way::Inline,
+            COLLAPSED,
+            played(Calls::Deferred, Detail::Collapsed),
+            played(Calls::Blocking, Detail::EachOperator),
+            played(Calls::Deferred, Detail::EachOperator),
+        ];
+        const OF_ONE_OPERATOR: [Way; 4] =
+            [Way::Fused, Way::Inline, COLLAPSED, played(Calls::Deferred, Detail::Collapsed)];
+        match self {
+            Graph::Filters => &ALL,
+            Graph::Bloom => &OF_ONE_OPERATOR,
+        }
+    }
+}
+
+impl Way {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Software => "software",
+            Way::Fused => "software, fused",
+            Way::Inline => "inline",
+            Way::Played(Offload { calls: Calls::Blocking, detail: Detail::Collapsed }) => "collapsed",
+            Way::Played(Offload { calls: Calls::Deferred, detail: Detail::Collapsed }) => "collapsed, deferred",
+            Way::Played(Offload { calls: Calls::Blocking, detail: Detail::EachOperator }) => "each operator",
+            Way::Played(Offload { calls: Calls::Deferred, detail: Detail::EachOperator }) => "each operator, deferred",
+        }
+    }
+}
+
+/// What came of a slice.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Batches.
+    pub batches: u64,
+    /// Those of which something else came out than the software makes.
+    pub wrong: u64,
+    /// From just before a batch is sent to just after the probe says that its time is complete.
+    pub latency: Latency,
+}
+
+/// Lines between the two cores. They stay for as long as the process lives, since a graph's operators may.
+pub struct Region {
+    memory: &'static Memory,
+    lines: [Lines; EXCHANGES],
+}
+
+impl Region {
+    /// Fresh lines.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no memory.
+    pub fn new(pages: Pages) -> Result<Region, Failure> {
+        let mut layout = Layout::new();
+        let mut place = || Shape::groups(EXCHANGE_BYTES).place(&mut layout, Home::Nic);
+        let lines = [place(), place()].map(|lines| lines.map_err(|error| Failure::failed(error.to_string())));
+        let [first, second] = lines;
+        let lines = [first?, second?];
+        let memory = Memory::create(&layout, pages).map_err(ArenaError::from)?;
+        Ok(Region { memory: Box::leak(Box::new(memory)), lines })
+    }
+
+    /// The exchanges of a device that runs a program, and what the core that plays it does until it is told to stop. Both take
+    /// over from whoever had the lines before.
+    fn devices(&self, program: &Program, calls: Calls, stop: Arc<Flag>) -> (Vec<PlayedExchange>, Job) {
+        let count = if calls == Calls::Blocking { 1 } else { EXCHANGES };
+        let (memory, lines) = (self.memory, self.lines);
+        let (tell, told) = channel();
+        let program = program.clone();
+        let device: Job = Box::new(move || {
+            let serving = |lines: Lines| {
+                let device = Played::resume(NativeCore::new(memory), lines);
+                Serving::new(device, Executor::new(program.clone()), lines.shape().capacity() as usize)
+            };
+            let mut all: Vec<_> = lines[..count].iter().copied().map(serving).collect();
+            if calls == Calls::Deferred {
+                for serving in &mut all {
+                    let Ok(activator) = told.recv() else { return };
+                    serving.wake(activator);
+                }
+            }
+            let core = NativeCore::new(memory);
+            while !stop.is_up() {
+                let served = all.iter_mut().map(Serving::serve).filter(|served| *served).count();
+                if served == 0 {
+                    core.spin();
+                }
+            }
+        });
+        let exchange = |lines: &Lines| PlayedExchange { lines: *lines, tell: tell.clone(), memory };
+        (lines[..count].iter().map(exchange).collect(), device)
+    }
+}
+
+/// An exchange before it is on the thread that uses it.
+struct PlayedExchange {
+    lines: Lines,
+    tell: Sender<SyncActivator>,
+    memory: &'static Memory,
+}
+
+impl PlayedExchange {
+    fn begin(self) -> Exchange<NativeCore<'static>> {
+        let host = Host::resume(NativeCore::new(self.memory), self.lines, Features::PLAYED);
+        let tell = self.tell;
+        // A device that is gone wakes nobody.
+        Exchange::new(host, move |activator| drop(tell.send(activator)))
+    }
+}
+
+/// How long a slice warms up, and how long it is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub warm_up: Time,
+    pub measured: Time,
+}
+
+/// Runs a graph for a slice.
+///
+/// # Errors
+///
+/// If it cannot be, or the machine refuses it.
+pub fn slice(
+    arena: &Arena,
+    region: &Region,
+    graph: Graph,
+    way: Way,
+    elements: usize,
+    span: Span,
+) -> Result<Outcome, Failure> {
+    match graph {
+        Graph::Filters => {
+            let filters = trivial_filters(FILTERS);
+            let mut chain = Chain::new(filters[0]);
+            for filter in &filters[1..] {
+                chain = chain.then(*filter);
+            }
+            // The first ones pass all filters, so that small batches go all the way.
+            let number = |batch: usize, at: usize| (at as u64 + 1).wrapping_mul(0x9e37_79b9) ^ (batch as u64) << 20;
+            let work = Work::new(elements, number, |number| filters.iter().try_fold(*number, |n, one| one.apply(&n)));
+            run(arena, region, way, span, work, chain, filters)
+        }
+        Graph::Bloom => {
+            let element = |batch: usize, at: usize| std::array::from_fn(|byte| (byte * 7 + at * 3 + batch) as u8);
+            let work = Work::new(elements, element, |element| Bloom.apply(element));
+            run(arena, region, way, span, work, Chain::new(Bloom), Bloom)
+        }
+    }
+}
+
+/// Batches, and of each the number of its results and the sum of their words.
+struct Work<A> {
+    batches: Vec<Vec<A>>,
+    sums: Vec<(usize, u64)>,
+}
+
+impl<A> Work<A> {
+    fn new<D: Words>(elements: usize, make: impl Fn(usize, usize) -> A, apply: impl Fn(&A) -> Option<D>) -> Work<A> {
+        let batch = |batch| (0..elements).map(|at| make(batch, at)).collect();
+        let batches: Vec<Vec<A>> = (0..PATTERNS).map(batch).collect();
+        let sums = batches.iter().map(|batch| sums(&batch.iter().filter_map(&apply).collect::<Vec<D>>())).collect();
+        Work { batches, sums }
+    }
+}
+
+/// What comes out of a graph, as words.
+trait Words: Element {
+    fn sum(&self) -> u64;
+}
+
+impl Words for u64 {
+    fn sum(&self) -> u64 {
+        *self
+    }
+}
+
+impl<const N: usize> Words for [u64; N] {
+    fn sum(&self) -> u64 {
+        self.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+    }
+}
+
+fn sums<D: Words>(results: &[D]) -> (usize, u64) {
+    (results.len(), results.iter().fold(0, |sum, result| sum.wrapping_add(result.sum())))
+}
+
+/// A graph's operators in software.
+trait InSoftware<A, D>: Send + 'static {
+    /// Each an operator of Timely's.
+    fn each<'scope>(&self, stream: Stream<'scope, u64, Vec<A>>) -> Stream<'scope, u64, Vec<D>>;
+    /// All of them one.
+    fn all<'scope>(&self, stream: Stream<'scope, u64, Vec<A>>) -> Stream<'scope, u64, Vec<D>>;
+}
+
+impl InSoftware<u64, u64> for Vec<Drops> {
+    fn each<'scope>(&self, stream: Stream<'scope, u64, Vec<u64>>) -> Stream<'scope, u64, Vec<u64>> {
+        self.iter().fold(stream, |stream, filter| software(stream, *filter))
+    }
+    fn all<'scope>(&self, stream: Stream<'scope, u64, Vec<u64>>) -> Stream<'scope, u64, Vec<u64>> {
+        fused(stream, self.clone())
+    }
+}
+
+impl InSoftware<[u8; 128], [u64; 8]> for Bloom {
+    fn each<'scope>(&self, stream: Stream<'scope, u64, Vec<[u8; 128]>>) -> Stream<'scope, u64, Vec<[u64; 8]>> {
+        software(stream, *self)
+    }
+    fn all<'scope>(&self, stream: Stream<'scope, u64, Vec<[u8; 128]>>) -> Stream<'scope, u64, Vec<[u64; 8]>> {
+        self.each(stream)
+    }
+}
+
+/// Runs a graph in one way.
+fn run<A: Element + Sync, D: Words>(
+    arena: &Arena,
+    region: &Region,
+    way: Way,
+    span: Span,
+    work: Work<A>,
+    chain: Chain<A, D>,
+    operators: impl InSoftware<A, D>,
+) -> Result<Outcome, Failure> {
+    let stop = Arc::new(Flag::new());
+    let (mut jobs, mut exchanges) = (Vec::new(), Vec::new());
+    if let Way::Played(how) = way {
+        let (found, job) = region.devices(chain.program(), how.calls, Arc::clone(&stop));
+        exchanges = found;
+        jobs.push(job);
+    }
+    let application = move || {
+        let came = Rc::new(Cell::new((0, 0_u64)));
+        let into = Rc::clone(&came);
+        let sink = move |_, batch: &[D]| {
+            let ((count, sum), (more, other)) = (into.get(), sums(batch));
+            into.set((count + more, sum.wrapping_add(other)));
+        };
+        let inline = Offload { calls: Calls::Blocking, detail: Detail::Collapsed };
+        let graph = match way {
+            Way::Software => Running::new(|stream| Ok(operators.each(stream)), sink),
+            Way::Fused => Running::new(|stream| Ok(operators.all(stream)), sink),
+            Way::Inline => {
+                let device = Inline::new(chain.program(), EXCHANGE_BYTES as usize);
+                Running::new(|stream| offload(stream, &chain, vec![device], inline), sink)
+            }
+            Way::Played(how) => {
+                let devices = exchanges.into_iter().map(PlayedExchange::begin).collect();
+                Running::new(|stream| offload(stream, &chain, devices, how), sink)
+            }
+        };
+        graph.map(|graph| measure(graph, &work, &came, span))
+    };
+    let mut outcomes = arena.run(&stop, jobs, vec![Box::new(application)])?;
+    let outcome: Option<Result<Outcome, Fault>> = outcomes.pop();
+    outcome
+        .ok_or_else(|| Failure::failed("no thread ran the graph"))?
+        .map_err(|fault| Failure::failed(fault.to_string()))
+}
+
+/// Sends one batch after the other, each when the last is complete.
+fn measure<A: Element>(mut graph: Running<A>, work: &Work<A>, came: &Cell<(usize, u64)>, span: Span) -> Outcome {
+    let mut outcome = Outcome { batches: 0, wrong: 0, latency: Latency::new() };
+    let mut time = 0;
+    for until in [span.warm_up, span.measured] {
+        (outcome.batches, outcome.latency) = (0, Latency::new());
+        let until = clock::now() + until;
+        while clock::now() < until {
+            for _ in 0..BETWEEN_LOOKS {
+                let pattern = time as usize % PATTERNS;
+                let mut batch = work.batches[pattern].clone();
+                came.set((0, 0));
+                let start = clock::now();
+                graph.send(time, &mut batch);
+                graph.advance_to(time + 1);
+                while graph.may_come(time) {
+                    graph.step();
+                }
+                outcome.latency.record(clock::now().since(start), 1);
+                outcome.batches += 1;
+                outcome.wrong += u64::from(came.get() != work.sums[pattern]);
+                time += 1;
+            }
+        }
+    }
+    graph.close();
+    while !graph.has_ended() {
+        graph.step();
+    }
+    outcome
+}

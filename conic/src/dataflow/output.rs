@@ -1,0 +1,149 @@
+//! What `conic dataflow` prints.
+
+use conic_chart::{Axis, Chart, Point, Series};
+use conic_fabric::Time;
+use serde::Serialize;
+
+use super::graphs::{EXCHANGE_BYTES, Graph, Outcome};
+use super::{GraphReport, Row};
+use crate::bench::common::{MachineReport, count, nanoseconds, placement_line, print_notes, three_digits};
+use crate::bench::failure::Failure;
+use crate::bench::placement::{Placement, Spread};
+use crate::bench::rounds::{Dropped, Slices};
+
+/// Numbers of a batch that one line holds each way.
+const ONE_LINE: usize = 4;
+
+#[derive(Serialize)]
+struct PlacementReport<'a> {
+    placement: &'static str,
+    one_line_round_trip_ns: Spread,
+    graphs: &'a [GraphReport],
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    device: &'static str,
+    exchange_bytes: u64,
+    /// Of a batch of one line through the filters, in the headline's placement.
+    crossing_ns: f64,
+    exchange_ns: f64,
+    one_line_round_trip_ns: f64,
+    wrong: u64,
+    dropped_slices: Dropped,
+    restless: bool,
+    machine: MachineReport,
+    /// The headline's first.
+    placements: Vec<PlacementReport<'a>>,
+}
+
+/// The row of a batch of one line.
+fn one_line(graphs: &[GraphReport]) -> Option<&Row> {
+    let filters = graphs.iter().find(|report| report.graph == Graph::Filters.name())?;
+    filters.sizes.iter().find(|row| row.elements == ONE_LINE)
+}
+
+/// One JSON object.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn json(
+    places: &[&Placement],
+    reports: &[Vec<GraphReport>],
+    measured: &Slices<Outcome>,
+    machine: MachineReport,
+    wrong: u64,
+) -> Result<(), Failure> {
+    let placements: Vec<PlacementReport<'_>> = places
+        .iter()
+        .zip(reports)
+        .map(|(place, graphs)| PlacementReport {
+            placement: place.label,
+            one_line_round_trip_ns: place.round_trip.rounded(1),
+            graphs,
+        })
+        .collect();
+    let headline = reports.first().and_then(|graphs| one_line(graphs));
+    let (Some(row), Some(place)) = (headline, placements.first()) else {
+        return Err(Failure::failed("nothing was measured with batches of one line"));
+    };
+    let report = Report {
+        schema: "conic.dataflow/1",
+        device: "played by a core",
+        exchange_bytes: EXCHANGE_BYTES,
+        crossing_ns: row.crossing_ns,
+        exchange_ns: row.exchange_ns,
+        one_line_round_trip_ns: place.one_line_round_trip_ns.median,
+        wrong,
+        dropped_slices: measured.dropped,
+        restless: measured.restless,
+        machine,
+        placements,
+    };
+    println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+    Ok(())
+}
+
+/// A table for each placement and graph.
+pub fn table(
+    places: &[&Placement],
+    reports: &[Vec<GraphReport>],
+    measured: &Slices<Outcome>,
+    machine: &MachineReport,
+    slice: Time,
+) {
+    println!("operators of a Timely graph, on a device that a core plays; a batch's time, medians");
+    println!("  {}", machine.line());
+    for (place, graphs) in places.iter().zip(reports) {
+        println!("\n  {}", placement_line(place, place.members.len(), slice));
+        for (graph, report) in Graph::ALL.into_iter().zip(graphs) {
+            println!("\n  {}; elements of a batch:", graph.title());
+            let heading: String =
+                report.sizes.iter().map(|row| format!(" {:>9}", count(row.elements as u64))).collect();
+            println!("    {:24}{heading}", "");
+            for (index, way) in graph.ways().iter().enumerate() {
+                line(way.name(), report, |row| row.ways[index].batch_ns.p50);
+            }
+            line("collapsed less fused", report, |row| row.crossing_ns);
+            line("collapsed less inline", report, |row| row.exchange_ns);
+        }
+        if let Some(row) = one_line(graphs) {
+            let (crossing, trip) = (row.crossing_ns, place.round_trip.median);
+            println!(
+                "\n  crossing with a batch of one line: {} over fused software ({} over inline), {} round trips of a line",
+                nanoseconds(crossing),
+                nanoseconds(row.exchange_ns),
+                three_digits(crossing / trip)
+            );
+        }
+    }
+    println!("\n  what came out of every batch was compared with what the operators make");
+    print_notes(measured);
+}
+
+fn line(name: &str, report: &GraphReport, figure: impl Fn(&Row) -> f64) {
+    let figures: String = report.sizes.iter().map(|row| format!(" {:>9}", nanoseconds(figure(row)))).collect();
+    println!("    {name:24}{figures}");
+}
+
+/// A batch's time over its size, a chart for each graph.
+pub fn charts(graphs: &[GraphReport]) -> Vec<Chart> {
+    let chart = |(graph, report): (Graph, &GraphReport)| {
+        let axes = (Axis::log("Elements of a batch", ""), Axis::log("Time of a batch", "us"));
+        let chart = Chart::xy(title(graph, report), axes.0, axes.1).note("on a device that a core plays; medians");
+        graph.ways().iter().enumerate().fold(chart, |chart, (index, way)| {
+            let point = |row: &Row| Point::new(row.elements as f64, row.ways[index].batch_ns.p50 / 1e3);
+            chart.series(Series::line(way.name(), report.sizes.iter().map(point)))
+        })
+    };
+    Graph::ALL.into_iter().zip(graphs).map(chart).collect()
+}
+
+/// What the chart shows, in a sentence.
+fn title(graph: Graph, report: &GraphReport) -> String {
+    let crossings: Vec<f64> = report.sizes.iter().map(|row| row.crossing_ns / 1e3).collect();
+    let (low, high) = crossings.iter().fold((f64::MAX, f64::MIN), |(low, high), one| (low.min(*one), high.max(*one)));
+    format!("{}: {} to {} us more on the device than fused", graph.title(), three_digits(low), three_digits(high))
+}

@@ -1,0 +1,98 @@
+//! A device behind the lines of `interface::pio`: the host's half, and what a core that plays the device runs.
+
+use conic_fabric::Core;
+use conic_interface::pio::{self, Host, Poll};
+use conic_load::invocation::Service;
+use timely::scheduling::SyncActivator;
+
+use crate::device::{Device, Fault};
+use crate::program::Executor;
+
+/// How the host's half tells whoever plays the device whom to wake.
+type Tell = Box<dyn FnMut(SyncActivator)>;
+
+/// The host's half of an exchange over lines.
+pub struct Exchange<C> {
+    host: Host<C>,
+    tell: Tell,
+}
+
+impl<C: Core> Exchange<C> {
+    /// A device behind a host's half. `tell` takes whom to wake to where the device is played; with [`crate::Calls::Blocking`] it is not
+    /// called.
+    pub fn new(host: Host<C>, tell: impl FnMut(SyncActivator) + 'static) -> Exchange<C> {
+        Exchange { host, tell: Box::new(tell) }
+    }
+}
+
+impl<C: Core + 'static> Device for Exchange<C> {
+    fn capacity(&self) -> usize {
+        self.host.lines().shape().capacity() as usize
+    }
+
+    #[inline]
+    fn begin(&mut self, request: &[u8], most: usize) -> Result<(), Fault> {
+        self.host.begin(request, most).map_err(Fault::NotBegun)
+    }
+
+    #[inline]
+    fn poll(&mut self, response: &mut Vec<u8>) -> Result<bool, Fault> {
+        match self.host.poll() {
+            Poll::NotYet => Ok(false),
+            Poll::Refused => Err(Fault::Lines),
+            Poll::Response(bytes) => {
+                response.resize(bytes, 0);
+                self.host.read(response);
+                Ok(true)
+            }
+        }
+    }
+
+    fn spin(&self) {
+        self.host.core().spin();
+    }
+
+    fn wake_by(&mut self, activator: SyncActivator) {
+        (self.tell)(activator);
+    }
+}
+
+/// The device's half, for the core that plays it.
+#[derive(Debug)]
+pub struct Serving<D> {
+    service: Service<D, Executor>,
+    wake: Option<SyncActivator>,
+}
+
+impl<D: pio::Device> Serving<D> {
+    /// Runs a program behind a device's half whose exchanges hold so many bytes.
+    pub fn new(device: D, executor: Executor, capacity: usize) -> Serving<D> {
+        Serving { service: Service::new(device, executor, capacity), wake: None }
+    }
+
+    /// Wakes this operator after each response from now on.
+    pub fn wake(&mut self, activator: SyncActivator) {
+        self.wake = Some(activator);
+    }
+
+    /// Serves a request, if there is one.
+    #[inline]
+    pub fn serve(&mut self) -> bool {
+        let served = self.service.serve();
+        if served && let Some(wake) = &self.wake {
+            // The worker is gone, and wants nothing.
+            let _ = wake.activate();
+        }
+        served
+    }
+
+    /// Whether the graph said that nothing more comes.
+    pub fn is_closed(&self) -> bool {
+        self.service.function().is_closed()
+    }
+
+    /// The device's half.
+    pub fn device(&self) -> &D {
+        self.service.device()
+    }
+}

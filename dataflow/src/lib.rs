@@ -1,0 +1,58 @@
+//! Operators of a [Timely](https://docs.rs/timely) graph on a device that is called with bytes and answers with bytes, such as
+//! one behind coherent programmed I/O ("Rethinking Programmed I/O for Fast Devices, Cheap Cores, and Coherent Interconnects",
+//! section 5.3).
+//!
+//! | file | what |
+//! |---|---|
+//! | `operator.rs` | operators and their elements: what both a CPU and a device can compute |
+//! | `program.rs` | the device's part of a graph, as the device runs it |
+//! | [`wire`] | requests and responses: elements, and progress each way |
+//! | `device.rs` | what a device offers; one that computes on the spot |
+//! | `exchange.rs` | a device behind the lines of `interface::pio` |
+//! | `channel.rs` | what crosses and what waits to, split and put together again |
+//! | `offload.rs` | the Timely operators that stand for the device's part |
+//! | `graph.rs` | graphs whose operators have places; channels are inserted where the place changes |
+//! | `running.rs` | a graph on one worker, stepped by hand |
+//! | `software.rs` | the same operators on the CPU, one by one and fused |
+//!
+//! # Progress
+//!
+//! A request carries, for each operator that the parent graph sees, up to where its input is complete, as Timely's tracker told
+//! that operator; the device refuses elements of a time that is complete, and progress that goes back. A response carries for
+//! each how many records it consumed and produced, and the stand-ins say that, and nothing else, to the tracker. Records are
+//! consumed when the device says so, not when they are taken from the channel: until then their own count holds their time, and
+//! no frontier behind them passes it. Batches may be completed in any order.
+//!
+//! # Time
+//!
+//! A device's time is the host's: the host waits for it, and a clock around the graph measures both. A simulated device would
+//! compute at once and keep, behind a handle of its own, the sum of the simulated times of its exchanges. With
+//! [`Calls::Blocking`] the host does nothing meanwhile, so that the time of a batch is what the host's clock measured with the
+//! simulated device's own work taken out, plus that sum; the two parts are to be reported apart, since the first is of the machine that
+//! runs and the second of the one that is modelled. With [`Calls::Deferred`] both overlap, and no sum is right: the host's work
+//! would have to be charged to the simulation's clock at a rate calibrated for the modelled core.
+
+mod channel;
+mod device;
+mod exchange;
+mod graph;
+mod offload;
+mod operator;
+mod planted;
+mod program;
+mod running;
+mod software;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+pub use device::{Device, Fault, Inline};
+pub use exchange::{Exchange, Serving};
+pub use graph::{OnCpu, OnDevice, Place, placed};
+pub use offload::{Calls, Detail, Offload, offload};
+pub use operator::{Bloom, Drops, Element, Operator, trivial_filters};
+pub use program::{Chain, Executor, Program};
+pub use running::Running;
+pub use software::{fused, software};
+pub use timely::dataflow::Stream;
+pub use timely::scheduling::SyncActivator;
