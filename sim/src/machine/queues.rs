@@ -69,7 +69,7 @@ pub(crate) enum Queue {
     Wire(u8),
 }
 
-/// Names of [`Queue`]s, in the order of its variants.
+/// Names of the kinds of queues, in the order of its variants.
 pub const KINDS: [&str; 23] = [
     "line fill buffers",
     "load buffer",

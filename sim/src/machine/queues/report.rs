@@ -13,7 +13,7 @@ use super::{Miscount, Queue, time};
 /// What the probe of one queue shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QueueReport {
-    /// What it is: one of [`KINDS`].
+    /// What it is: one of [`super::KINDS`].
     pub kind: &'static str,
     /// Whose: `host core 0`, `NIC to host 1`, `host memory 3`.
     pub of: String,
@@ -40,7 +40,7 @@ impl Machine {
     }
 
     /// What the queues that anybody was in show of the window since the last restart; nothing where nobody asked for it with
-    /// [`super::Options::queues`].
+    /// [`crate::Options::queues`].
     pub fn queue_reports(&self) -> Vec<QueueReport> {
         let end = self.last_change();
         let probes = self.queues.iter().flat_map(|queues| &queues.probes);

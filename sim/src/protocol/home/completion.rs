@@ -3,8 +3,8 @@
 use super::Active;
 
 impl Active {
-    /// Whoever knows when a reply will have been acknowledged says so; [`ToHome::Complete`] need then be sent only if something
-    /// waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
+    /// Whoever knows when a reply will have been acknowledged says so; [`crate::protocol::ToHome::Complete`] need then be sent
+    /// only if something waits for it ([`Active::must_hear_of_completion`]), or before the next message after that time
     /// ([`Active::completed_by`]).
     pub fn completes_at(&mut self, time: u64) {
         (self.completing, self.completion) = (true, Some(time));
@@ -33,7 +33,7 @@ impl Active {
         self.completion.is_some_and(|time| time <= now)
     }
 
-    /// When [`ToHome::Complete`] must be sent because a request waits for it; once.
+    /// When [`crate::protocol::ToHome::Complete`] must be sent because a request waits for it; once.
     pub fn must_hear_of_completion(&mut self) -> Option<u64> {
         if self.waiting.is_empty() { None } else { self.completion.take() }
     }
