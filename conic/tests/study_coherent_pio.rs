@@ -1,0 +1,50 @@
+//! `conic study coherent-pio` as a program: what it prints, writes, and refuses.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn study(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["study", "coherent-pio"]).args(arguments).arg("--output").arg(folder.join("report"));
+    command.output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
+}
+
+fn one_line_exchange(folder: &Path, arguments: &[&str]) -> f64 {
+    let output = study(folder, &[&["6", "--quick", "--json"], arguments].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    let row = rows.iter().find(|row| row["id"] == "pio.fig6.exclusive").expect("the exchange is among the results");
+    row["predicted"].as_f64().expect("it is a number")
+}
+
+#[test]
+fn the_fitted_exchange_comes_out_and_is_written_with_its_plot() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let exchange = one_line_exchange(folder.path(), &[]);
+    assert!((exchange - 900.0).abs() < 9.0, "{exchange} ns");
+    for name in ["results.json", "report.html"] {
+        assert!(folder.path().join("report").join(name).exists(), "{name}");
+    }
+    let files = std::fs::read_dir(folder.path().join("report")).expect("the folder was made");
+    assert!(files.flatten().any(|file| file.path().extension().is_some_and(|end| end == "svg")), "there is a plot");
+    // Four messages cross: 10 ns more for each are 40 ns more for the exchange.
+    let longer = one_line_exchange(folder.path(), &["--set", "link.crossing=160ns"]);
+    assert!((longer - exchange - 40.0).abs() < 1.0, "{exchange} and {longer} ns");
+}
+
+#[test]
+fn what_there_is_not_is_refused() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    for arguments in [&["9"][..], &["6", "--set", "link.crosing=160ns"]] {
+        let output = study(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(text(&output.stderr).starts_with("error: ") && output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert!(!folder.path().join("report").exists());
+}
