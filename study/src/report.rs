@@ -110,7 +110,7 @@ pub(crate) fn written(value: f64) -> String {
 pub(crate) fn predicted(value: &Value) -> String {
     match value {
         Value::Number(number) => written(*number),
-        Value::List(numbers) => numbers.iter().map(|number| written(*number)).collect::<Vec<_>>().join(" + "),
+        Value::List(numbers) => numbers.iter().map(|number| written(*number)).collect::<Vec<_>>().join("; "),
         Value::Holds(true) => "holds".to_owned(),
         Value::Holds(false) => "does not hold".to_owned(),
     }
