@@ -13,7 +13,7 @@ use crate::protocol::Ask;
 
 /// A core of the modelled machine, as its program sees it.
 pub struct SimCore<'a> {
-    fiber: Fiber<'a>,
+    fiber: Fiber<'a, Machine>,
 }
 
 /// The bytes of a line that a word takes.
@@ -38,7 +38,7 @@ fn word_of(at: Address) -> usize {
 }
 
 impl<'a> SimCore<'a> {
-    pub(crate) fn new(fiber: Fiber<'a>) -> SimCore<'a> {
+    pub(crate) fn new(fiber: Fiber<'a, Machine>) -> SimCore<'a> {
         SimCore { fiber }
     }
 

@@ -13,11 +13,11 @@ use crate::machine::access::Step;
 /// What it asks for costs the link, not the program: reads and writes begin in the moment in which the program stands, and
 /// the program goes on. State hints mean nothing to PCIe; whether writes go to the last-level cache is the platform's choice.
 pub struct SimDevice<'a> {
-    fiber: Fiber<'a>,
+    fiber: Fiber<'a, Machine>,
 }
 
 impl<'a> SimDevice<'a> {
-    pub(crate) fn new(fiber: Fiber<'a>) -> SimDevice<'a> {
+    pub(crate) fn new(fiber: Fiber<'a, Machine>) -> SimDevice<'a> {
         SimDevice { fiber }
     }
 

@@ -1,22 +1,17 @@
 //! A run: agents with their programs on a modelled machine.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Layout, Time};
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::core::SimCore;
 use crate::device::SimDevice;
-use crate::fiber::Fiber;
+use crate::fiber::{Programs, Scheduled};
 use crate::machine::{Machine, Options, Wait};
 use crate::parameters::Parameters;
 use crate::setup::SetupCore;
-
-/// Bytes of a program's stack: the interfaces keep bursts on it.
-const STACK_BYTES: usize = 256 << 10;
 
 /// Whether a run goes on until a program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,46 +52,60 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-type Stacked = Coroutine<(), (), (), DefaultStack>;
-
-struct Program {
-    name: String,
-    role: Role,
-    fiber: Stacked,
-}
-
 /// A machine and the programs of its agents.
 ///
 /// Programs share nothing but the machine's memory, and what the caller lets them capture; they run one at a time.
 pub struct Simulation {
-    machine: Rc<RefCell<Machine>>,
-    /// Whose turn it is, when a program hands over.
-    next: Rc<Cell<Option<usize>>>,
-    programs: Vec<Program>,
+    programs: Programs<Machine>,
+}
+
+impl Scheduled for Machine {
+    type Wait = Wait;
+    const ENDED: Wait = Wait::Ended;
+
+    fn waits_for(&mut self, agent: usize, wait: Wait) -> Option<u64> {
+        self.agents[agent].wait_for(wait);
+        (wait == Wait::Time).then(|| self.agents[agent].time)
+    }
+    fn wait_of(&self, agent: usize) -> Wait {
+        self.agents[agent].wait
+    }
+    fn resume_at(&mut self, agent: usize, time: u64) {
+        Machine::resume_at(self, agent, time);
+    }
+    fn next_ready(&mut self) -> Option<usize> {
+        Machine::next_ready(self)
+    }
+    fn now(&self) -> u64 {
+        self.now
+    }
+    fn limit(&self) -> u64 {
+        self.limit
+    }
 }
 
 impl Simulation {
     /// A machine with a region of zeroes.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Simulation {
-        let machine = Rc::new(RefCell::new(Machine::new(parameters, layout, options)));
-        let mut simulation = Simulation { machine, next: Rc::new(Cell::new(None)), programs: Vec::new() };
+        let machine = Machine::new(parameters, layout, options);
+        let mut simulation = Simulation { programs: Programs::new(machine) };
         simulation.set_limit(Time::from_nanoseconds(10_000_000_000));
         simulation
     }
 
     /// Stops a run that is not over at this time.
     pub fn set_limit(&mut self, limit: Time) {
-        self.machine.borrow_mut().limit = limit.picoseconds();
+        self.machine().borrow_mut().limit = limit.picoseconds();
     }
 
     /// The machine, between runs.
     pub fn machine(&self) -> &Rc<RefCell<Machine>> {
-        &self.machine
+        &self.programs.machine
     }
 
     /// Memory before the programs start.
     pub fn setup(&self) -> SetupCore<'_> {
-        SetupCore { machine: &self.machine }
+        SetupCore { machine: self.machine() }
     }
 
     /// Adds a core of `node` that runs `program`, from `start` on.
@@ -112,14 +121,9 @@ impl Simulation {
         start: Time,
         program: impl FnOnce(&SimCore<'_>) + 'static,
     ) -> usize {
-        let agent = self.machine.borrow_mut().add_core(node);
-        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
-        let program: Box<dyn FnOnce(&SimCore<'_>)> = Box::new(program);
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
-        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(&SimCore::new(Fiber { machine: &machine, next: &next, yielder, agent }));
-        });
-        self.add(name, role, start, fiber, agent)
+        let agent = self.machine().borrow_mut().add_core(node);
+        self.programs.add(name, role, move |fiber| program(&SimCore::new(fiber)));
+        self.begins(agent, start)
     }
 
     /// Adds a copy engine to `node`, for the cores that [`Machine::set_engine`] gives it.
@@ -128,15 +132,10 @@ impl Simulation {
     ///
     /// If the machine has no copy engines, or the operating system gives no memory for a stack.
     pub fn engine(&mut self, name: &str, node: usize) -> usize {
-        let agent = self.machine.borrow_mut().add_engine(node);
-        let engine = self.machine.borrow().engine_parameters();
-        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
-        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            let core = SimCore::new(Fiber { machine: &machine, next: &next, yielder, agent });
-            core.copy_for_others(&engine)
-        });
-        self.add(name, Role::Service, Time::ZERO, fiber, agent)
+        let agent = self.machine().borrow_mut().add_engine(node);
+        let engine = self.machine().borrow().engine_parameters();
+        self.programs.add(name, Role::Service, move |fiber| SimCore::new(fiber).copy_for_others(&engine));
+        self.begins(agent, Time::ZERO)
     }
 
     /// Adds a device behind the PCIe link of node 0 that runs `program`, from `start` on.
@@ -151,19 +150,13 @@ impl Simulation {
         start: Time,
         program: impl FnOnce(&SimDevice<'_>) + 'static,
     ) -> usize {
-        let agent = self.machine.borrow_mut().add_device();
-        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
-        let program: Box<dyn FnOnce(&SimDevice<'_>)> = Box::new(program);
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
-        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(&SimDevice::new(Fiber { machine: &machine, next: &next, yielder, agent }));
-        });
-        self.add(name, role, start, fiber, agent)
+        let agent = self.machine().borrow_mut().add_device();
+        self.programs.add(name, role, move |fiber| program(&SimDevice::new(fiber)));
+        self.begins(agent, start)
     }
 
-    fn add(&mut self, name: &str, role: Role, start: Time, fiber: Stacked, agent: usize) -> usize {
-        self.programs.push(Program { name: name.to_owned(), role, fiber });
-        let mut machine = self.machine.borrow_mut();
+    fn begins(&mut self, agent: usize, start: Time) -> usize {
+        let mut machine = self.machine().borrow_mut();
         machine.agents[agent].time = start.picoseconds();
         machine.agents[agent].spinning.begins = start.picoseconds();
         machine.agents[agent].wait_for(Wait::Time);
@@ -181,41 +174,15 @@ impl Simulation {
     ///
     /// In a checked run, at the first fault of the machine: see [`Options::checked`].
     pub fn run(&mut self) -> Result<(), Failure> {
-        let mut left = self.programs.iter().filter(|program| program.role == Role::Main).count();
-        while left > 0 {
-            let agent = match self.next.take() {
-                Some(agent) => agent,
-                None => {
-                    let ready = self.machine.borrow_mut().next_ready();
-                    ready.ok_or_else(|| self.deadlock())?
-                }
-            };
-            let (now, limit) = (self.machine.borrow().now(), self.machine.borrow().limit);
-            if now > limit {
-                return Err(Failure::TimeLimit(Time::from_picoseconds(limit)));
-            }
-            if let CoroutineResult::Return(()) = self.programs[agent].fiber.resume(()) {
-                self.machine.borrow_mut().agents[agent].wait_for(Wait::Ended);
-                left -= usize::from(self.programs[agent].role == Role::Main);
-            }
-        }
+        self.programs.run()?;
         self.check_queues();
         Ok(())
     }
 
     /// Stops a checked run whose queues were told what cannot be.
     fn check_queues(&self) {
-        let machine = self.machine.borrow();
+        let machine = self.machine().borrow();
         let faults = if machine.options.checked { machine.queue_faults() } else { Vec::new() };
         assert!(faults.is_empty(), "queues do not hold what came and did not leave: {}", faults.join("; "));
-    }
-
-    fn deadlock(&self) -> Failure {
-        let machine = self.machine.borrow();
-        let waits = |(agent, program): (usize, &Program)| {
-            let this = &machine.agents[agent];
-            (this.wait != Wait::Ended).then(|| format!("{} for {:?}", program.name, this.wait))
-        };
-        Failure::Deadlock(self.programs.iter().enumerate().filter_map(waits).collect())
     }
 }

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
 use super::core_state::{Combined, Store};
-use super::fiber::Fiber;
 use super::machine::{Data, Machine, UNIT_BYTES, Wait};
+use crate::fiber::Fiber;
 
 /// A core of the modelled CPU, as its program sees it. Copies are the same core.
 #[derive(Clone, Copy)]
 pub struct EciCore<'a> {
-    fiber: Fiber<'a>,
+    fiber: Fiber<'a, Machine>,
     core: u16,
 }
 
@@ -24,7 +24,7 @@ fn word_of(at: Address) -> usize {
 }
 
 impl<'a> EciCore<'a> {
-    pub(super) fn new(fiber: Fiber<'a>, core: u16) -> EciCore<'a> {
+    pub(super) fn new(fiber: Fiber<'a, Machine>, core: u16) -> EciCore<'a> {
         EciCore { fiber, core }
     }
 

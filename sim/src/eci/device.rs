@@ -4,19 +4,19 @@ use std::cell::RefCell;
 
 use conic_fabric::{Address, Arrival, Device, Grant, HomeAgent, Line, ReadTag, StateHint, Time};
 
-use super::fiber::Fiber;
 use super::machine::{Machine, UNIT_BYTES, Wait};
+use crate::fiber::Fiber;
 use crate::protocol::homed::Copy;
 
 /// The device, as its program sees it. It asks for nothing but its own lines: the requests of [`Device`] are not modelled, and
 /// panic. Copies are the same device.
 #[derive(Clone, Copy)]
 pub struct EciDevice<'a> {
-    fiber: Fiber<'a>,
+    fiber: Fiber<'a, Machine>,
 }
 
 impl<'a> EciDevice<'a> {
-    pub(super) fn new(fiber: Fiber<'a>) -> EciDevice<'a> {
+    pub(super) fn new(fiber: Fiber<'a, Machine>) -> EciDevice<'a> {
         EciDevice { fiber }
     }
 

@@ -26,7 +26,6 @@ pub mod core;
 mod core_state;
 pub mod device;
 mod directory;
-mod fiber;
 pub mod machine;
 pub mod parameters;
 pub mod placement;

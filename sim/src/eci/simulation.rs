@@ -1,34 +1,63 @@
 //! A run: cores and a device with their programs.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use conic_fabric::{Layout, Time};
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::core::EciCore;
 use super::core_state::CoreState;
 use super::device::EciDevice;
-use super::fiber::Fiber;
 use super::machine::{Agent, Disturbances, Machine, Wait};
 use super::parameters::EciParameters;
+use crate::fiber::{Fiber, Programs, Scheduled};
 use crate::simulation::{Failure, Role};
-
-/// Bytes of a program's stack: a payload may lie on it.
-const STACK_BYTES: usize = 512 << 10;
-
-struct Program {
-    name: String,
-    role: Role,
-    fiber: Coroutine<(), (), (), DefaultStack>,
-}
 
 /// A machine and the programs of its agents.
 pub struct EciSimulation {
-    machine: Rc<RefCell<Machine>>,
-    next: Rc<Cell<Option<usize>>>,
-    programs: Vec<Program>,
+    programs: Programs<Machine>,
+}
+
+impl Scheduled for Machine {
+    type Wait = Wait;
+    const ENDED: Wait = Wait::Ended;
+
+    fn waits_for(&mut self, agent: usize, wait: Wait) -> Option<u64> {
+        self.wait_for(agent, wait);
+        None
+    }
+    fn wait_of(&self, agent: usize) -> Wait {
+        self.agents[agent].wait
+    }
+    fn resume_at(&mut self, agent: usize, time: u64) {
+        Machine::resume_at(self, agent, time);
+    }
+    fn next_ready(&mut self) -> Option<usize> {
+        Machine::next_ready(self)
+    }
+    fn now(&self) -> u64 {
+        self.now
+    }
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+    fn fault(&self) -> Option<Failure> {
+        self.fault.clone()
+    }
+    fn stuck(&self) -> Vec<String> {
+        Machine::stuck(self)
+    }
+}
+
+impl Fiber<'_, Machine> {
+    /// Lets time pass.
+    pub(super) fn pass(&self, picoseconds: u64) {
+        if picoseconds > 0 {
+            let machine = self.machine.borrow_mut();
+            let until = machine.now + picoseconds;
+            self.wait(machine, Wait::Time, Some(until));
+        }
+    }
 }
 
 impl EciSimulation {
@@ -38,18 +67,17 @@ impl EciSimulation {
     ///
     /// If the region has lines whose home is not the device, or registers: those are not modelled.
     pub fn new(parameters: &EciParameters, layout: &Layout, disturbances: Disturbances) -> EciSimulation {
-        let machine = Rc::new(RefCell::new(Machine::new(parameters, layout, disturbances)));
-        EciSimulation { machine, next: Rc::new(Cell::new(None)), programs: Vec::new() }
+        EciSimulation { programs: Programs::new(Machine::new(parameters, layout, disturbances)) }
     }
 
     /// Stops a run that is not over at this time.
     pub fn set_limit(&mut self, limit: Time) {
-        self.machine.borrow_mut().limit = limit.picoseconds();
+        self.machine().borrow_mut().limit = limit.picoseconds();
     }
 
     /// The machine, between runs.
     pub fn machine(&self) -> &Rc<RefCell<Machine>> {
-        &self.machine
+        &self.programs.machine
     }
 
     /// Adds a core that runs `program`.
@@ -58,22 +86,16 @@ impl EciSimulation {
     ///
     /// If the machine has no further core, or the operating system gives no memory for a stack.
     pub fn core(&mut self, name: &str, role: Role, program: impl FnOnce(&EciCore<'_>) + 'static) {
-        let (agent, core) = {
-            let mut machine = self.machine.borrow_mut();
+        let core = {
+            let mut machine = self.machine().borrow_mut();
             let (agent, core) = (machine.agents.len(), machine.cores.len());
             let most = machine.parameters.core.cores as usize;
             assert!(core < most, "the machine has {most} cores");
             let state = CoreState::new(agent, &machine.parameters.cache);
             machine.cores.push(state);
-            (agent, core as u16)
+            core as u16
         };
-        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
-        let program: Box<dyn FnOnce(&EciCore<'_>)> = Box::new(program);
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
-        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(&EciCore::new(Fiber { machine: &machine, next: &next, yielder, agent }, core));
-        });
-        self.add(name, role, fiber);
+        self.add(name, role, move |fiber| program(&EciCore::new(fiber, core)));
     }
 
     /// Adds the device, which runs `program`.
@@ -82,25 +104,17 @@ impl EciSimulation {
     ///
     /// If there is one, or the operating system gives no memory for a stack.
     pub fn device(&mut self, name: &str, role: Role, program: impl FnOnce(&EciDevice<'_>) + 'static) {
-        let agent = {
-            let mut machine = self.machine.borrow_mut();
-            let agent = machine.agents.len();
+        {
+            let mut machine = self.machine().borrow_mut();
             assert!(machine.device.is_none(), "the machine has one device");
-            machine.device = Some(agent);
-            agent
-        };
-        let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
-        let program: Box<dyn FnOnce(&EciDevice<'_>)> = Box::new(program);
-        let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
-        let fiber = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(&EciDevice::new(Fiber { machine: &machine, next: &next, yielder, agent }));
-        });
-        self.add(name, role, fiber);
+            machine.device = Some(machine.agents.len());
+        }
+        self.add(name, role, move |fiber| program(&EciDevice::new(fiber)));
     }
 
-    fn add(&mut self, name: &str, role: Role, fiber: Coroutine<(), (), (), DefaultStack>) {
-        self.programs.push(Program { name: name.to_owned(), role, fiber });
-        let mut machine = self.machine.borrow_mut();
+    fn add(&mut self, name: &str, role: Role, program: impl FnOnce(Fiber<'_, Machine>) + 'static) {
+        self.programs.add(name, role, program);
+        let mut machine = self.machine().borrow_mut();
         let (agent, now) = (machine.agents.len(), machine.now);
         machine.agents.push(Agent { wait: Wait::Time, epoch: 0 });
         machine.resume_at(agent, now);
@@ -112,38 +126,6 @@ impl EciSimulation {
     ///
     /// If that will never be, not before the limit, or a request waits longer than the CPU's cache does.
     pub fn run(&mut self) -> Result<(), Failure> {
-        let mut left = self.programs.iter().filter(|program| program.role == Role::Main).count();
-        while left > 0 {
-            let agent = match self.next.take() {
-                Some(agent) => agent,
-                None => {
-                    let ready = self.machine.borrow_mut().next_ready();
-                    ready.ok_or_else(|| self.stopped())?
-                }
-            };
-            let (now, limit) = (self.machine.borrow().now, self.machine.borrow().limit);
-            if now > limit {
-                return Err(Failure::TimeLimit(Time::from_picoseconds(limit)));
-            }
-            if let CoroutineResult::Return(()) = self.programs[agent].fiber.resume(()) {
-                self.machine.borrow_mut().wait_for(agent, Wait::Ended);
-                left -= usize::from(self.programs[agent].role == Role::Main);
-            }
-        }
-        Ok(())
-    }
-
-    /// Why nothing happens any more.
-    fn stopped(&self) -> Failure {
-        let machine = self.machine.borrow();
-        if let Some(fault) = &machine.fault {
-            return fault.clone();
-        }
-        let waits = |(agent, program): (usize, &Program)| {
-            let wait = machine.agents[agent].wait;
-            (wait != Wait::Ended).then(|| format!("{} for {wait:?}", program.name))
-        };
-        let programs = self.programs.iter().enumerate().filter_map(waits);
-        Failure::Deadlock(programs.chain(machine.stuck()).collect())
+        self.programs.run()
     }
 }
