@@ -308,11 +308,11 @@ fn a_core_has_its_line_until_a_snoop_is_there_however_far_it_is_simulated_ahead(
     }
 }
 
-/// Two lines of local memory that nobody has.
-fn two_lines() -> (Layout, [Address; 2]) {
+/// Three lines of local memory that nobody has.
+fn three_lines() -> (Layout, [Address; 3]) {
     let mut layout = Layout::new();
-    let at = layout.add("two lines", 128, 64, Home::Host, SynchronisingWords::ALL);
-    (layout, [at, at.lines(1)])
+    let at = layout.add("three lines", 192, 64, Home::Host, SynchronisingWords::ALL);
+    (layout, [at, at.lines(1), at.lines(2)])
 }
 
 #[test]
@@ -383,17 +383,20 @@ fn a_core_works_behind_a_load_until_its_reorder_buffer_is_full_and_no_longer() {
 /// What a reader on the same node sees of a line that a writer owns, if its snoop is at the writer so many picoseconds after
 /// (or before) the line comes behind whose load the writer's store waits.
 fn seen(parameters: &Parameters, after: i64) -> u64 {
-    let (s, (layout, [first, second])) = (Stages::of(parameters), two_lines());
+    let (s, (layout, [first, second, third])) = (Stages::of(parameters), three_lines());
     let begins = 10_000_000;
     let comes = begins + s.local_memory();
     let mut simulation = Simulation::new(parameters, &layout, Options { checked: true, ..Options::default() });
     let cycle = parameters.core.cycles(1);
-    let owns = s.issue + s.local_memory();
+    let owns = s.issue + s.local_memory() + s.issue + cycle;
     let start = (begins - owns) % cycle;
     simulation.core("owner", 0, Role::Main, Time::from_picoseconds(start), move |core| {
         core.store(second, 1);
         core.full_fence();
         core.work(((begins - owns - start) / cycle) as u32);
+        // Comes before the load does, and finds the store waiting.
+        core.prefetch_read(third);
+        core.work(1);
         assert_eq!(core.now().picoseconds(), begins, "the test's own arithmetic");
         core.read_line(first);
         core.store(second, 7);
