@@ -7,6 +7,7 @@ mod capture;
 mod counters;
 mod error;
 mod loopback;
+pub mod offload;
 mod port;
 mod tap;
 
