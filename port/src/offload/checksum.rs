@@ -29,9 +29,9 @@ pub struct Verdicts {
 pub fn sum(bytes: &[u8], sum: u64) -> u64 {
     let mut words = bytes.chunks_exact(4);
     // A ones' complement sum of 32-bit words folds to that of their halves, and 64 bits hold the carries.
-    let total = words.by_ref().fold(sum, |total, word| {
-        total + u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
-    });
+    let total = words
+        .by_ref()
+        .fold(sum, |total, word| total + u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]])));
     let mut rest = [0; 4];
     rest[..words.remainder().len()].copy_from_slice(words.remainder());
     total + u64::from(u32::from_be_bytes(rest))

@@ -74,9 +74,10 @@ impl Toeplitz {
 
     /// The hash of up to 36 bytes; what is beyond is not hashed.
     pub fn hash(&self, input: &[u8]) -> u32 {
-        self.tables.chunks_exact(2).zip(input).fold(0, |hash, (table, &byte)| {
-            hash ^ table[0][usize::from(byte >> 4)] ^ table[1][usize::from(byte & 0xf)]
-        })
+        self.tables
+            .chunks_exact(2)
+            .zip(input)
+            .fold(0, |hash, (table, &byte)| hash ^ table[0][usize::from(byte >> 4)] ^ table[1][usize::from(byte & 0xf)])
     }
 
     /// The hash of a frame's flow: of addresses and ports where `ports` says so and the packet is no fragment, of addresses
