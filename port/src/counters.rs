@@ -16,6 +16,11 @@ pub struct Counters {
     pub skipped_short: u64,
     /// Frames skipped on receive: longer than 9600 bytes, or than the buffer given.
     pub skipped_oversized: u64,
+    /// Frames skipped on receive: what the peer or the kernel said of them cannot be.
+    pub skipped_malformed: u64,
+    /// Frames that were dropped before they reached this port, because it was not emptied in time, as far as the kernel
+    /// says; they are in no other counter.
+    pub missed: u64,
     /// Calls of `receive` that the kernel answered with an error other than "nothing there".
     pub receive_errors: u64,
     /// Frames accepted by `transmit`.
@@ -30,11 +35,13 @@ pub struct Counters {
     pub refused_over_mtu: u64,
     /// Frames refused on transmit by the kernel: interface down, or no memory.
     pub refused_by_kernel: u64,
+    /// Frames refused on transmit: nobody is at the other end.
+    pub refused_link_down: u64,
 }
 
 impl Counters {
     /// Every counter with its name, for printing.
-    pub fn named(&self) -> [(&'static str, u64); 13] {
+    pub fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("received_frames", self.received_frames),
             ("received_bytes", self.received_bytes),
@@ -42,6 +49,8 @@ impl Counters {
             ("skipped_truncated", self.skipped_truncated),
             ("skipped_short", self.skipped_short),
             ("skipped_oversized", self.skipped_oversized),
+            ("skipped_malformed", self.skipped_malformed),
+            ("missed", self.missed),
             ("receive_errors", self.receive_errors),
             ("transmitted_frames", self.transmitted_frames),
             ("transmitted_bytes", self.transmitted_bytes),
@@ -49,17 +58,18 @@ impl Counters {
             ("refused_length", self.refused_length),
             ("refused_over_mtu", self.refused_over_mtu),
             ("refused_by_kernel", self.refused_by_kernel),
+            ("refused_link_down", self.refused_link_down),
         ]
     }
 
     /// Frames skipped on receive, for any reason.
     pub fn skipped(&self) -> u64 {
-        self.skipped_truncated + self.skipped_short + self.skipped_oversized
+        self.skipped_truncated + self.skipped_short + self.skipped_oversized + self.skipped_malformed
     }
 
     /// Frames refused on transmit, for any reason.
     pub fn refused(&self) -> u64 {
-        self.refused_length + self.refused_over_mtu + self.refused_by_kernel
+        self.refused_length + self.refused_over_mtu + self.refused_by_kernel + self.refused_link_down
     }
 
     pub(crate) fn count_received(&mut self, length: usize) {

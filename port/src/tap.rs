@@ -223,4 +223,12 @@ impl Port for Tap {
     fn counters(&self) -> &Counters {
         &self.counters
     }
+
+    fn description(&self) -> String {
+        format!("TAP interface {}", self.name())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.device.as_fd())
+    }
 }
