@@ -528,7 +528,8 @@ fn the_device_waits_for_every_line_of_a_batch_of_descriptors() {
         assert_eq!(host.buf_alloc(&mut buffers), packets);
         buffers.iter_mut().for_each(|buffer| host.write_packet(buffer, &[7; 64]));
         assert_eq!(host.tx_burst(&buffers), packets);
-        (read.take(), waited.take());
+        read.take();
+        waited.take();
         while nic.poll_tx() == 0 {}
         let descriptors = read.take();
         assert!(!descriptors.is_empty());
