@@ -65,6 +65,30 @@ pub trait Device {
     fn work(&self, _cycles: u32) {}
 }
 
+/// A device with memory that the host loads from and stores to: registers, a packet buffer.
+///
+/// What a host stores there is read by [`Device::own_register`], where it synchronises, and by [`DeviceMemory::own_bytes`]. What
+/// the device shows there, the host finds with its next load; where the interconnect lets a device answer a load when it
+/// chooses (PCIe does, up to the completion time-out), the device may withhold the answer until there is something to show.
+pub trait DeviceMemory: Device {
+    /// Reads bytes of the device's own memory that a host stored before a word which the device acquired.
+    fn own_bytes(&self, at: Address, into: &mut [u8]);
+    /// Changes owned bytes of the device's own memory.
+    fn set_own_bytes(&self, at: Address, from: &[u8]);
+    /// Sets two neighbouring synchronising words, 16-byte aligned, which one load of a host sees together; a host that sees
+    /// the first one's new value sees every change of own memory before. A withheld load of them is answered.
+    fn set_own_pair(&self, at: Address, words: [u64; 2]);
+    /// From now on the answers to loads of these two words wait for [`DeviceMemory::set_own_pair`] or [`DeviceMemory::answer`].
+    /// Nothing where a load cannot be withheld, as natively: the host looks again.
+    fn withhold(&self, _at: Address) {}
+    /// Answers the withheld loads of these two words with what they hold, and withholds no more.
+    fn answer(&self, _at: Address) {}
+    /// Since when a load of these two words has waited for its answer, if one does.
+    fn withheld_since(&self, _at: Address) -> Option<Time> {
+        None
+    }
+}
+
 /// How a device answers a request for one of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
@@ -194,5 +218,23 @@ impl<C: Core> Device for PlayedByCore<C> {
     #[inline(always)]
     fn work(&self, cycles: u32) {
         self.0.work(cycles);
+    }
+}
+
+/// The device's memory is memory that both sides share: nothing is withheld.
+impl<C: Core> DeviceMemory for PlayedByCore<C> {
+    #[inline(always)]
+    fn own_bytes(&self, at: Address, into: &mut [u8]) {
+        self.0.read_bytes(at, into);
+    }
+    #[inline(always)]
+    fn set_own_bytes(&self, at: Address, from: &[u8]) {
+        self.0.write_bytes(at, from);
+    }
+    #[inline(always)]
+    fn set_own_pair(&self, at: Address, words: [u64; 2]) {
+        // Release, the first word last: a host that acquires it sees the second, and every change before.
+        self.0.store_release(at.word(1), words[1]);
+        self.0.store_release(at, words[0]);
     }
 }

@@ -528,7 +528,7 @@ impl Node {
         Node {
             slices: Slices::new(&parameters.node),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
-            memory: Memory::new(&parameters.memory),
+            memory: Memory::new(&parameters.memory).refreshed(parameters.refresh.clone()),
             out: Direction::new(&parameters.interconnect),
             credits: Credits::new(parameters.interconnect.request_credits.max(1)),
             without_credit: Slab::new(),

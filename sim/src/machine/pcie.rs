@@ -60,6 +60,13 @@ pub(crate) struct Read {
     pub data: Vec<u8>,
 }
 
+/// Loads that a device withholds the answers to: whose device, and each with when it came.
+#[derive(Debug)]
+pub(crate) struct Withheld {
+    pub by: u16,
+    pub loads: Vec<(u32, u64)>,
+}
+
 /// Something that the home agents do past the caches, by the number that its request carries.
 #[derive(Debug)]
 pub(crate) enum Past {
@@ -91,6 +98,8 @@ pub(crate) struct RootPort {
     order: VecDeque<Ordered>,
     /// Which device looks at the register in a line.
     pub watchers: BTreeMap<u32, u16>,
+    /// The lines of the device's memory from which loads wait for the device.
+    pub withheld: BTreeMap<u32, Withheld>,
     /// Lines as a core had them when a device's read looked at its copy: the core may have written on since.
     pub found: BTreeMap<u32, Line>,
 }
@@ -111,13 +120,22 @@ impl RootPort {
             reads: Slab::new(),
             order: VecDeque::new(),
             watchers: BTreeMap::new(),
+            withheld: BTreeMap::new(),
             found: BTreeMap::new(),
         }
     }
 }
 
+impl RootPort {
+    /// When a load that came at `arrived` and was withheld until `now` is answered: the device's own time for a load has two
+    /// halves, and the second begins no sooner than the device decides.
+    pub fn answers_at(&self, arrived: u64, now: u64) -> u64 {
+        (arrived + self.register_read).max(now + self.register_read / 2)
+    }
+}
+
 /// The lines of a span: line, the bytes of it, and where the span's bytes begin in the line and in the span, and how many.
-fn lines_of(at: u64, length: u64) -> impl Iterator<Item = (u32, u64, usize, usize, usize)> {
+pub(super) fn lines_of(at: u64, length: u64) -> impl Iterator<Item = (u32, u64, usize, usize, usize)> {
     let end = at + length;
     (at / LINE_BYTES..end.div_ceil(LINE_BYTES)).map(move |line| {
         let start = at.max(line * LINE_BYTES);
@@ -250,7 +268,12 @@ impl Machine {
                     self.tell_device(agent as usize);
                 }
             }
-            Tlp::RegisterRead { .. } => {
+            Tlp::RegisterRead { at, .. } => {
+                if let Some(withheld) = port.withheld.get_mut(&((at / LINE_BYTES) as u32)) {
+                    withheld.loads.push((tlp, now));
+                    let device = withheld.by.into();
+                    return self.tell_device(device);
+                }
                 let ready = now + port.register_read;
                 self.send_tlp(ready, PcieEvent::RegisterAnswers(tlp));
             }
