@@ -149,6 +149,68 @@ pub trait HomeAgent: Device {
     fn finish_recall(&self, tag: ReadTag) -> bool;
 }
 
+/// A reference to a device is a device.
+impl<D: Device + ?Sized> Device for &D {
+    fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag {
+        (**self).start_read(at, bytes, hint)
+    }
+    fn is_ready(&self, tag: &ReadTag) -> bool {
+        (**self).is_ready(tag)
+    }
+    fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
+        (**self).finish_read(tag, at, into);
+    }
+    fn read(&self, at: Address, into: &mut [u8], hint: StateHint) {
+        (**self).read(at, into, hint);
+    }
+    fn read_word(&self, at: Address, hint: StateHint) -> u64 {
+        (**self).read_word(at, hint)
+    }
+    fn write(&self, at: Address, from: &[u8], hint: StateHint) {
+        (**self).write(at, from, hint);
+    }
+    fn write_word(&self, at: Address, value: u64, hint: StateHint) {
+        (**self).write_word(at, value, hint);
+    }
+    fn own_register(&self, at: Address) -> u64 {
+        (**self).own_register(at)
+    }
+    fn spin(&self) {
+        (**self).spin();
+    }
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+    fn depends_on(&self, at: Address) {
+        (**self).depends_on(at);
+    }
+    fn work(&self, cycles: u32) {
+        (**self).work(cycles);
+    }
+}
+
+/// A reference to such a device is one.
+impl<D: DeviceMemory + ?Sized> DeviceMemory for &D {
+    fn own_bytes(&self, at: Address, into: &mut [u8]) {
+        (**self).own_bytes(at, into);
+    }
+    fn set_own_bytes(&self, at: Address, from: &[u8]) {
+        (**self).set_own_bytes(at, from);
+    }
+    fn set_own_pair(&self, at: Address, words: [u64; 2]) {
+        (**self).set_own_pair(at, words);
+    }
+    fn withhold(&self, at: Address) {
+        (**self).withhold(at);
+    }
+    fn answer(&self, at: Address) {
+        (**self).answer(at);
+    }
+    fn withheld_since(&self, at: Address) -> Option<Time> {
+        (**self).withheld_since(at)
+    }
+}
+
 /// A core that plays a device: start is a prefetch, finish a load, a write a store; pushing to memory is a non-temporal
 /// store.
 #[derive(Clone, Copy, Debug)]

@@ -46,9 +46,7 @@ impl<'a> SimCore<'a> {
     pub(crate) fn new(fiber: Fiber<'a, Machine>) -> SimCore<'a> {
         let timer = fiber.machine.borrow().parameters.timer.clone();
         // Cores' ticks are apart, as kernels have them; the first is not at the run's very beginning.
-        let first = timer.as_ref().map_or(u64::MAX, |timer| {
-            timer.interval / 8 * (1 + fiber.agent as u64 % 7)
-        });
+        let first = timer.as_ref().map_or(u64::MAX, |timer| timer.interval / 8 * (1 + fiber.agent as u64 % 7));
         SimCore { fiber, timer, next_tick: Cell::new(first) }
     }
 

@@ -209,6 +209,8 @@ pub struct PcieParameters {
 pub struct FpgaParameters {
     /// Its clock's period, in picoseconds.
     pub cycle: u64,
+    /// The period of its network port's clock, in picoseconds.
+    pub port_cycle: u64,
     /// From the store that starts an engine to its first request, and from its last data to what it reports, in picoseconds.
     pub engine_time: u64,
     /// From a frame's last beat at the port to the interface's logic, besides the next, in picoseconds.

@@ -257,6 +257,11 @@ impl<D: DeviceMemory> Callee<D> {
         }
     }
 
+    /// Since when a load of the response has waited, if one does.
+    pub fn withheld_since(&self) -> Option<Time> {
+        self.device.withheld_since(self.window.response)
+    }
+
     /// How often a load was answered because it had waited for too long.
     pub fn not_yets(&self) -> u64 {
         self.not_yets

@@ -63,7 +63,8 @@ impl<C: Core> Host<C> {
         let taken = control::turn_of(word);
         if word == 0 {
             // Nothing was taken yet.
-        } else if self.sent.wrapping_sub(taken) <= self.sent.wrapping_sub(self.taken) && word == control::word(taken, 0) {
+        } else if self.sent.wrapping_sub(taken) <= self.sent.wrapping_sub(self.taken) && word == control::word(taken, 0)
+        {
             self.taken = taken;
         } else {
             self.statistics.refused_counts += 1;

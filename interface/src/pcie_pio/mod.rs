@@ -143,8 +143,7 @@ impl Shape {
         let bytes = 8 * u64::from(self.slots);
         let transmit = layout.add_registers("pcie-pio transmit descriptors", bytes, Home::Nic, self.registers);
         let bytes = u64::from(self.slots) * self.slot_bytes;
-        let mut slots =
-            |name: &str| layout.add_mapped(name, bytes, Home::Nic, self.buffer, SynchronisingWords::NONE);
+        let mut slots = |name: &str| layout.add_mapped(name, bytes, Home::Nic, self.buffer, SynchronisingWords::NONE);
         let (receive_slots, transmit_slots) = (slots("pcie-pio receive slots"), slots("pcie-pio transmit slots"));
         Ok(NicWindow { shape: *self, receive, acknowledged, transmit, taken, receive_slots, transmit_slots })
     }

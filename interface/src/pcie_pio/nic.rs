@@ -2,8 +2,8 @@
 
 use conic_fabric::{DeviceMemory, Time};
 
-use super::{NicWindow, Shape};
 use super::control::{self, Verdict};
+use super::{NicWindow, Shape};
 
 /// No slot is free for a received frame, or it fits into none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +144,11 @@ impl<D: DeviceMemory> Nic<D> {
                 None
             }
         }
+    }
+
+    /// Since when a load of the receive descriptor has waited, if one does.
+    pub fn withheld_since(&self) -> Option<Time> {
+        self.device.withheld_since(self.window.receive)
     }
 
     /// How often a load was answered because it had waited for too long.

@@ -6,6 +6,9 @@ use conic_fabric::{Core, LINE_BYTES};
 
 use super::{Channel, Completion, DESCRIPTOR_BYTES, Direction, MAGIC, Overhead, PAGE_BYTES, REFUSED, word};
 
+/// A prime that divides no number of structures that a shape may have: successive multiples of it visit all.
+const SCATTER: u64 = 2_654_435_761;
+
 /// A transfer that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferError {
@@ -68,12 +71,20 @@ impl<C: Core> Driver<C> {
 
     /// Walks lines of the kernel's structures.
     fn walk(&mut self, lines: u32) {
+        let structures = self.channel.shape.structure_lines / 2;
         for _ in 0..lines {
-            let line = self.channel.structures.lines(self.walked % self.channel.shape.structure_lines);
+            let (structure, second) = (self.walked / 2, self.walked % 2);
+            // Nothing of one structure's place follows from the last one's but by a pointer.
+            let place = structure.wrapping_mul(SCATTER) % structures;
+            let line = self.channel.structures.lines(2 * place + second);
             self.walked += 1;
             self.core.work(self.overhead.line_work);
-            // What it finds there tells where the next one is.
-            let _ = self.core.load(line);
+            if second == 0 {
+                // The pointer to the next one.
+                let _ = self.core.load(line);
+            } else {
+                let _ = self.core.read_line(line);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The device's engines.
 
-use conic_fabric::{Address, Device, DeviceMemory, ReadTag, StateHint};
+use conic_fabric::{Address, DeviceMemory, ReadTag, StateHint};
 
 use super::{Channel, Completion, DESCRIPTOR_BYTES, MAGIC, PAGE_BYTES, REFUSED, word};
 
@@ -42,7 +42,7 @@ pub struct Engine<D> {
     statistics: EngineStatistics,
 }
 
-impl<D: Device + DeviceMemory> Engine<D> {
+impl<D: DeviceMemory> Engine<D> {
     pub(super) fn new(channel: Channel, device: D, completion: Completion) -> Engine<D> {
         Engine { device, channel, completion, transfer: 0, wrong: 0, statistics: EngineStatistics::default() }
     }

@@ -62,7 +62,7 @@ pub use engine::{Engine, EngineStatistics, Fetched};
 
 use std::fmt;
 
-use conic_fabric::{Address, Core, Device, DeviceMemory, Home, LINE_BYTES, Layout, MemoryType, SynchronisingWords};
+use conic_fabric::{Address, Core, DeviceMemory, Home, LINE_BYTES, Layout, MemoryType, SynchronisingWords};
 
 /// Bytes of a page, which a descriptor's buffer does not cross.
 pub const PAGE_BYTES: u64 = 4096;
@@ -97,7 +97,8 @@ pub enum Completion {
 /// What the kernel does around a transfer: lines of its structures that it walks, and its work with each.
 ///
 /// It pins the pages of the caller's buffer, maps them for the device, builds a list, queues a request, and undoes all of that. The
-/// structures were last used long ago, or by another core: each line is found in memory.
+/// structures were last used long ago, or by another core: each line is found in memory. A structure has two lines, of which the first
+/// points to the next structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// Lines from the call's entry to the engine's start.
@@ -113,10 +114,11 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// Lines that so many calls of so many bytes walk.
+    /// Lines of structures that so many calls of so many bytes walk without coming to one again; as many as there may be.
     pub fn lines(&self, calls: u64, bytes: u64) -> u64 {
         let pages = bytes.div_ceil(PAGE_BYTES) * u64::from(self.page_lines);
-        calls * (u64::from(self.call_lines) + u64::from(self.completion_lines) + pages)
+        let lines = calls * (u64::from(self.call_lines) + u64::from(self.completion_lines) + pages);
+        lines.next_multiple_of(2).clamp(2, 1 << 24)
     }
 }
 
@@ -125,7 +127,7 @@ impl Overhead {
 pub struct Shape {
     /// Bytes of the longest transfer, from 1 to 1 MiB.
     pub bytes: u64,
-    /// Lines of the kernel's structures, which the driver walks round and round; at least 1.
+    /// Lines of the kernel's structures, which the driver walks round and round: an even number, at least 2.
     pub structure_lines: u64,
     /// How the registers are mapped.
     pub registers: MemoryType,
@@ -136,7 +138,7 @@ pub struct Shape {
 pub enum ShapeError {
     /// A transfer has no byte, or more than 1 MiB.
     Bytes(u64),
-    /// There are no lines of structures, or more than 2^24.
+    /// There are no lines of structures, more than 2^24, or an odd number.
     Structures(u64),
 }
 
@@ -144,7 +146,9 @@ impl fmt::Display for ShapeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ShapeError::Bytes(bytes) => write!(f, "a transfer has 1 to {MOST_BYTES} bytes, not {bytes}"),
-            ShapeError::Structures(lines) => write!(f, "there are 1 to 2^24 lines of structures, not {lines}"),
+            ShapeError::Structures(lines) => {
+                write!(f, "there is an even number of lines of structures, from 2 to 2^24, not {lines}")
+            }
         }
     }
 }
@@ -163,7 +167,7 @@ impl Shape {
         if !(1..=MOST_BYTES).contains(&self.bytes) {
             return Err(ShapeError::Bytes(self.bytes));
         }
-        if !(1..=1 << 24).contains(&self.structure_lines) {
+        if !(2..=1 << 24).contains(&self.structure_lines) || !self.structure_lines.is_multiple_of(2) {
             return Err(ShapeError::Structures(self.structure_lines));
         }
         let mut register = |name: &str, words| {
@@ -206,7 +210,7 @@ impl Channel {
     }
 
     /// The engine, on fresh memory. There must be one.
-    pub fn engine<D: Device + DeviceMemory>(&self, device: D, completion: Completion) -> Engine<D> {
+    pub fn engine<D: DeviceMemory>(&self, device: D, completion: Completion) -> Engine<D> {
         Engine::new(*self, device, completion)
     }
 

@@ -147,21 +147,21 @@ impl Machine {
         Ok(())
     }
 
-    /// From now on loads from this line wait for the device. Whoever withholds is told of them.
+    /// From now on loads from this pair of words wait for the device. Whoever withholds is told of them.
     pub(crate) fn withhold(&mut self, id: usize, at: u64) -> Step<()> {
         if !self.is_present(id) {
             return Err(W::Time);
         }
-        self.port().withheld.entry((at / LINE_BYTES) as u32).or_insert(Withheld { by: id as u16, loads: Vec::new() });
+        self.port().withheld.entry(at / 16).or_insert(Withheld { by: id as u16, loads: Vec::new() });
         Ok(())
     }
 
-    /// Answers the loads from this line that wait, and withholds no more.
+    /// Answers the loads from this pair of words that wait, and withholds no more.
     pub(crate) fn answer_withheld(&mut self, id: usize, at: u64) -> Step<()> {
         if !self.is_present(id) {
             return Err(W::Time);
         }
-        let Some(Withheld { loads, .. }) = self.port().withheld.remove(&((at / LINE_BYTES) as u32)) else {
+        let Some(Withheld { loads, .. }) = self.port().withheld.remove(&(at / 16)) else {
             return Ok(());
         };
         let now = self.now;
@@ -172,12 +172,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Since when the oldest load from this line waits.
+    /// Since when the oldest load from this pair of words waits.
     pub(crate) fn withheld_since(&mut self, id: usize, at: u64) -> Step<Option<u64>> {
         if !self.is_present(id) {
             return Err(W::Time);
         }
-        let withheld = self.port().withheld.get(&((at / LINE_BYTES) as u32));
+        let withheld = self.port().withheld.get(&(at / 16));
         Ok(withheld.and_then(|withheld| withheld.loads.first().map(|load| load.1)))
     }
 }

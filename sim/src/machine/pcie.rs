@@ -92,14 +92,16 @@ pub(crate) struct RootPort {
     pub link: PcieLink,
     root_to_home: u64,
     register_read: u64,
+    /// Edges of the device's clock, on which it takes a load; 1 where its clock is not known.
+    device_cycle: u64,
     device_writes_to_cache: bool,
     pub tlps: Slab<Tlp>,
     pub reads: Slab<Read>,
     order: VecDeque<Ordered>,
     /// Which device looks at the register in a line.
     pub watchers: BTreeMap<u32, u16>,
-    /// The lines of the device's memory from which loads wait for the device.
-    pub withheld: BTreeMap<u32, Withheld>,
+    /// The pairs of words of the device's memory, by address over 16, whose loads wait for the device.
+    pub withheld: BTreeMap<u64, Withheld>,
     /// Lines as a core had them when a device's read looked at its copy: the core may have written on since.
     pub found: BTreeMap<u32, Line>,
 }
@@ -110,11 +112,12 @@ impl RootPort {
         self.order.len()
     }
 
-    pub fn new(parameters: &PcieParameters, device_write_ways: u32) -> RootPort {
+    pub fn new(parameters: &PcieParameters, device_cycle: u64, device_write_ways: u32) -> RootPort {
         RootPort {
             link: PcieLink::new(parameters),
             root_to_home: parameters.root_to_home,
             register_read: parameters.register_read,
+            device_cycle,
             device_writes_to_cache: device_write_ways > 0,
             tlps: Slab::new(),
             reads: Slab::new(),
@@ -130,7 +133,8 @@ impl RootPort {
     /// When a load that came at `arrived` and was withheld until `now` is answered: the device's own time for a load has two
     /// halves, and the second begins no sooner than the device decides.
     pub fn answers_at(&self, arrived: u64, now: u64) -> u64 {
-        (arrived + self.register_read).max(now + self.register_read / 2)
+        let edge = |time: u64| time.next_multiple_of(self.device_cycle);
+        (edge(arrived) + self.register_read).max(edge(now) + self.register_read / 2)
     }
 }
 
@@ -269,12 +273,12 @@ impl Machine {
                 }
             }
             Tlp::RegisterRead { at, .. } => {
-                if let Some(withheld) = port.withheld.get_mut(&((at / LINE_BYTES) as u32)) {
+                if let Some(withheld) = port.withheld.get_mut(&(at / 16)) {
                     withheld.loads.push((tlp, now));
                     let device = withheld.by.into();
                     return self.tell_device(device);
                 }
-                let ready = now + port.register_read;
+                let ready = now.next_multiple_of(port.device_cycle) + port.register_read;
                 self.send_tlp(ready, PcieEvent::RegisterAnswers(tlp));
             }
             Tlp::Read { read, .. } => {

@@ -243,6 +243,7 @@ sections! {
     }
     FPGA fpga "fpga" FpgaParameters {
         cycle: Picoseconds, 1.0;
+        port_cycle: Picoseconds, 1.0;
         engine_time: Picoseconds, 0.0;
         receive_stage: Picoseconds, 0.0;
         receive_line: Picoseconds, 0.0;
