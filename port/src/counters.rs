@@ -1,5 +1,10 @@
 //! What a port counts.
 
+use crate::{MIN_FRAME, Receive};
+
+/// Bytes of an Ethernet header: what is shorter is no frame.
+const ETHERNET_HEADER: usize = 14;
+
 /// What has passed through a port since it was made, and what has not, by reason. Bytes are without the frame check
 /// sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +80,26 @@ impl Counters {
     pub(crate) fn count_received(&mut self, length: usize) {
         self.received_frames += 1;
         self.received_bytes += length as u64;
+    }
+
+    /// Counts a frame that the kernel or a peer gave, in the first `length` bytes of `frame`, padded where it is short, and
+    /// says what `receive` answers.
+    pub(crate) fn receive_frame(&mut self, frame: &mut [u8], length: usize) -> Receive {
+        if length < ETHERNET_HEADER {
+            self.skipped_short += 1;
+            return Receive::Skipped;
+        }
+        if frame.len() < length.max(MIN_FRAME) {
+            self.skipped_oversized += 1;
+            return Receive::Skipped;
+        }
+        if length < MIN_FRAME {
+            frame[length..MIN_FRAME].fill(0);
+            self.received_padded += 1;
+        }
+        let length = length.max(MIN_FRAME);
+        self.count_received(length);
+        Receive::Frame { length, captured: None }
     }
 
     pub(crate) fn count_transmitted(&mut self, length: usize) {

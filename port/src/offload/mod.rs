@@ -4,8 +4,11 @@
 //! Nothing here allocates for a frame, reads a clock, or trusts a length that a frame claims.
 
 pub mod checksum;
+pub mod coalesce;
 mod headers;
 pub mod rss;
+pub mod segment;
+pub mod virtio;
 pub mod vlan;
 
 pub use headers::{Headers, Network, TCP, UDP};

@@ -70,6 +70,16 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A power of two within bounds.
+    pub(super) fn power_of_two(&self, key: &str, least: u64, most: u64) -> Result<Option<u64>, String> {
+        match self.number(key, least, most)? {
+            Some(number) if !number.is_power_of_two() => {
+                Err(format!("{key}={number}: give a power of two from {least} to {most}"))
+            }
+            number => Ok(number),
+        }
+    }
+
     /// A span of time such as `10us`.
     pub(super) fn time(&self, key: &str) -> Result<Option<Time>, String> {
         let Some(text) = self.text(key) else { return Ok(None) };

@@ -4,18 +4,29 @@ use std::path::PathBuf;
 
 use super::Kind;
 use super::arguments::{Arguments, Grammar};
-use crate::{Impairment, Ipv4Address, Loops, Pace, Rate, Replay, Speed, TapOptions};
+use crate::{Impairment, Ipv4Address, Loops, Pace, PacketOptions, Rate, Replay, Speed, TapOptions};
 
 pub(super) const SYNTAX: &str = "\
 loopback[:frames=256]
-tap[:NAME][,mtu=BYTES][,address=ADDRESS/PREFIX][,down]
+tap[:NAME][,mtu=BYTES][,address=ADDRESS/PREFIX][,queues=1][,offload][,down]
+af-packet:INTERFACE[,frames=256][,queues=1][,offload][,traffic-control][,not-promiscuous]
 capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
 impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
        [,jitter=100us][,rate=1G][,limit=FRAMES][,direction=receive|transmit][,seed=1]+PORT";
 
 const LOOPBACK: Grammar = Grammar { first: "", optional: true, keys: &["frames"], switches: &[] };
-const TAP: Grammar =
-    Grammar { first: "the interface's name", optional: true, keys: &["mtu", "address"], switches: &["down"] };
+const TAP: Grammar = Grammar {
+    first: "the interface's name",
+    optional: true,
+    keys: &["mtu", "address", "queues"],
+    switches: &["offload", "down"],
+};
+const PACKET: Grammar = Grammar {
+    first: "the interface's name",
+    optional: false,
+    keys: &["frames", "queues"],
+    switches: &["offload", "traffic-control", "not-promiscuous"],
+};
 const CAPTURE: Grammar =
     Grammar { first: "", optional: true, keys: &["replay", "record", "pace"], switches: &["forever"] };
 pub(super) const IMPAIR: Grammar = Grammar {
@@ -45,6 +56,7 @@ pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {
             Ok(Kind::Loopback { frames: given.number("frames", 1, 65_536)?.unwrap_or(256) as usize })
         }
         "tap" => Ok(Kind::Tap(tap(&Arguments::read(rest, &TAP)?)?)),
+        "af-packet" => Ok(Kind::Packet(packet(&Arguments::read(rest, &PACKET)?)?)),
         "capture" => capture(&Arguments::read(rest, &CAPTURE)?),
         _ => Err(format!("'{name}' is no kind of port; write one of:\n{SYNTAX}")),
     }
@@ -56,6 +68,20 @@ fn tap(given: &Arguments<'_>) -> Result<TapOptions, String> {
         mtu: given.number("mtu", 68, 9586)?.map(|mtu| mtu as usize),
         address: given.value::<Ipv4Address>("address")?,
         up: !given.has("down"),
+        queues: given.number("queues", 1, 256)?.unwrap_or(1) as usize,
+        offload: given.has("offload"),
+    })
+}
+
+fn packet(given: &Arguments<'_>) -> Result<PacketOptions, String> {
+    let options = PacketOptions::new(given.first.unwrap_or_default());
+    Ok(PacketOptions {
+        frames: given.power_of_two("frames", 16, 16_384)?.map_or(options.frames, |frames| frames as usize),
+        queues: given.number("queues", 1, 64)?.unwrap_or(1) as usize,
+        promiscuous: !given.has("not-promiscuous"),
+        traffic_control: given.has("traffic-control"),
+        offload: given.has("offload"),
+        ..options
     })
 }
 

@@ -11,7 +11,10 @@ use std::str::FromStr;
 
 use arguments::Arguments;
 
-use crate::{CapturePort, Impaired, Impairment, Loopback, Port, PortError, Replay, TapOptions, Timestamp};
+use crate::{
+    CapturePort, Impaired, Impairment, Loopback, PacketOptions, PacketSocket, Port, PortError, Replay, Tap, TapOptions,
+    Timestamp,
+};
 
 /// What the syntax is, for `--help`.
 pub const SYNTAX: &str = kinds::SYNTAX;
@@ -34,6 +37,8 @@ pub enum Kind {
     },
     /// [`crate::Tap`].
     Tap(TapOptions),
+    /// [`PacketSocket`].
+    Packet(PacketOptions),
     /// [`crate::CapturePort`] that replays a file.
     Replay {
         /// The file to replay.
@@ -106,7 +111,9 @@ impl PortSpec {
     pub fn queues(&self) -> usize {
         match &self.kind {
             Kind::Impaired(_, below) => below.queues(),
-            Kind::Loopback { .. } | Kind::Tap(_) | Kind::Replay { .. } | Kind::Record { .. } => 1,
+            Kind::Tap(options) => options.queues,
+            Kind::Packet(options) => options.queues,
+            Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
     }
 
@@ -125,7 +132,8 @@ impl PortSpec {
                 Ok(below.open()?.into_iter().enumerate().map(impaired).collect())
             }
             Kind::Loopback { frames } => Ok(vec![Box::new(Loopback::new(*frames))]),
-            Kind::Tap(options) => Ok(vec![Box::new(crate::Tap::open(options)?)]),
+            Kind::Tap(options) => Ok(boxed(Tap::open_queues(options)?)),
+            Kind::Packet(options) => Ok(boxed(PacketSocket::open_queues(options)?)),
             Kind::Replay { file, options, record } => {
                 let port = CapturePort::replay(file, *options)?;
                 Ok(vec![Box::new(match record {
@@ -136,6 +144,10 @@ impl PortSpec {
             Kind::Record { file } => Ok(vec![Box::new(CapturePort::record(file, Timestamp::default())?)]),
         }
     }
+}
+
+fn boxed<P: Port + 'static>(queues: Vec<P>) -> Vec<Box<dyn Port>> {
+    queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Port>).collect()
 }
 
 #[cfg(test)]

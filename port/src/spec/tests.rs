@@ -22,10 +22,13 @@ fn each_kind_is_read_and_written_back_as_it_was() {
         mtu: Some(9000),
         address: Some("10.0.0.1/24".parse().expect("an address")),
         up: true,
+        ..TapOptions::default()
     };
     assert_eq!(*read("tap:t0,mtu=9000,address=10.0.0.1/24").kind(), Kind::Tap(tap.clone()));
     assert_eq!(*read("tap").kind(), Kind::Tap(TapOptions { up: true, ..TapOptions::default() }));
     assert_eq!(*read("tap:t1,down").kind(), Kind::Tap(TapOptions { name: Some("t1".into()), ..TapOptions::default() }));
+    let queues = read("tap:t2,queues=4,offload");
+    assert!(matches!(queues.kind(), Kind::Tap(TapOptions { queues: 4, offload: true, .. })) && queues.queues() == 4);
     let Kind::Replay { file, options, record } = read("capture:replay=a.pcap,pace=2,record=b.pcap").kind().clone()
     else {
         panic!("not a replay")
@@ -54,7 +57,7 @@ fn what_is_wrong_is_named_with_its_place_and_what_to_write() {
         ("loopback:frames=0", "frames=0: give a whole number from 1 to 65536"),
         ("loopback:frames=8,frames=9", "'frames' is given twice"),
         ("loopback:x=1", "'x=1' is no argument of it; those are: frames="),
-        ("tap:t0,t1", "'t1' is no argument of it; those are: mtu=, address=, down"),
+        ("tap:t0,t1", "'t1' is no argument of it; those are: mtu=, address=, queues=, offload, down"),
         ("tap:t0,mtu=67", "mtu=67: give a whole number from 68 to 9586"),
         ("tap:t0,address=10.0.0.1", "address=10.0.0.1: an address is written with its prefix"),
         ("tap:t0,,", "'' is no argument of it"),
