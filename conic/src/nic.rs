@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use conic_daemon::{Daemon, Event, Stop};
 use conic_nicd::config::{AllowedUsers, Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
+use conic_port::PortSpec;
 
 /// Serve queues of a software NIC to other processes.
 ///
@@ -15,7 +16,7 @@ use conic_nicd::config::{AllowedUsers, Config, NetworkConfig, NetworkMode, PortC
 /// networks join them to each other and to ports; each network has a thread, on a core of its own if --core or the file says so.
 /// Needs no privileges but those of its ports (a TAP interface: CAP_NET_ADMIN), and no huge pages, which it uses if there are any.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub struct Options {
     /// A file that says all of it, in TOML; see --print-config. Flags change what it says
     #[arg(long, value_name = "FILE")]
@@ -35,9 +36,9 @@ pub struct Options {
     /// What the first network's thread does when there is nothing to do
     #[arg(long, value_enum)]
     wait: Option<Wait>,
-    /// A TAP interface as a port of the first network, with the kernel's address on it; may be given several times
-    #[arg(long, value_name = "NAME[=ADDRESS/PREFIX]")]
-    tap: Vec<String>,
+    /// A port of the first network, as KIND:ARGUMENTS (see below); may be given several times
+    #[arg(long, value_name = "PORT")]
+    port: Vec<PortSpec>,
     /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -52,12 +53,17 @@ pub struct Options {
     json: bool,
 }
 
+/// What is printed behind the options.
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\nPorts:\n{}", conic_port::SYNTAX)
+}
+
 const EXAMPLES: &str = "Examples:
   conic nic --socket /tmp/nic.sock                        a bridge between the processes that attach
   conic nic --socket /tmp/nic.sock --mode loopback        each process gets its own frames back
-  sudo conic nic --tap lab0=10.9.0.1/24                   the same bridge with the kernel on it
+  sudo conic nic --port tap:lab0,address=10.9.0.1/24      the same bridge with the kernel on it
   conic nic --config nic.toml --check                     is the file sound?
-  conic nic --tap lab0 --print-config > nic.toml          a file to start from";
+  conic nic --port tap:lab0 --print-config > nic.toml     a file to start from";
 
 /// How a network joins its members.
 #[derive(Clone, Copy, ValueEnum)]
@@ -109,11 +115,7 @@ impl Options {
             };
         }
         first.core = self.core.or(first.core);
-        for tap in &self.tap {
-            let (name, address) = tap.split_once('=').map_or((tap.as_str(), None), |(name, rest)| (name, Some(rest)));
-            let (name, address) = (Some(name.to_owned()), address.map(str::to_owned));
-            first.ports.push(PortConfig::Tap { name, address, mtu: None });
-        }
+        first.ports.extend(self.port.iter().map(|spec| PortConfig { spec: spec.to_string(), vlan: None }));
         Ok(config.checked()?)
     }
 }

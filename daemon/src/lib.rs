@@ -5,7 +5,6 @@
 //! | `server` | the control thread: the socket, sessions, quotas; who attaches and who is gone |
 //! | `connection` | one client's connection, from its first word to its queues |
 //! | `worker` | a network's thread: the switch, stepped |
-//! | `ports` | ports, opened as the configuration says |
 //! | `event` | what happened, for logs |
 //! | `bell` | descriptors that wake threads |
 //!
@@ -17,7 +16,6 @@
 mod bell;
 mod connection;
 mod event;
-mod ports;
 mod server;
 mod worker;
 

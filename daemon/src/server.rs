@@ -14,9 +14,10 @@ use conic_control::{Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
-use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig};
 use conic_nicd::quota::Quota;
 use conic_nicd::switch::{Mode, SwitchOptions};
+use conic_port::Port;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -24,7 +25,6 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
-use crate::ports;
 use crate::worker::{News, Worker, WorkerOptions};
 
 /// Connections that have not attached yet, at most: a flood of them holds no more descriptors than this.
@@ -106,7 +106,7 @@ impl Daemon {
         let mut networks = Vec::new();
         for (index, network) in config.networks.iter().enumerate() {
             let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-            let ports = network.ports.iter().map(ports::open).collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+            let ports = network.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(cannot)?;
             let worker = Worker::start(WorkerOptions {
                 network: index,
                 core: network.core,
@@ -348,6 +348,12 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }
+}
+
+/// Opens a port's queues; the error says which, and what to do.
+fn open(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
+    let spec = config.spec().map_err(|error| error.to_string())?;
+    spec.open().map_err(|error| error.to_string())
 }
 
 fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {

@@ -9,8 +9,8 @@ use conic_fabric::Time;
 use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
-use conic_nicd::switch::{MemberCounters, Offender, PortCounters, Rules, Switch, SwitchOptions};
-use conic_port::{Counters, Port};
+use conic_nicd::switch::{MemberCounters, Offender, PortReport, Rules, Switch, SwitchOptions};
+use conic_port::Port;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::bell::Bell;
@@ -75,8 +75,8 @@ pub(crate) enum News {
 pub(crate) struct Report {
     /// Each client: session, counters, faults.
     pub clients: Vec<(u64, MemberCounters, NicFaults)>,
-    /// Each port: what it counts itself, and what the switch counts of it.
-    pub ports: Vec<(Counters, PortCounters)>,
+    /// Each port.
+    pub ports: Vec<PortReport>,
 }
 
 /// The control thread's end of a network's thread.
@@ -92,7 +92,7 @@ pub(crate) struct WorkerOptions {
     pub core: Option<usize>,
     pub wait: WaitMode,
     pub switch: SwitchOptions,
-    pub ports: Vec<Box<dyn Port>>,
+    pub ports: Vec<Vec<Box<dyn Port>>>,
     pub news: Sender<News>,
     /// Rung when there is news.
     pub bell: Bell,
@@ -173,7 +173,6 @@ struct Loop {
     has_ports: bool,
     /// When something moved last.
     active: Time,
-    failed_ports: usize,
 }
 
 impl Loop {
@@ -181,19 +180,7 @@ impl Loop {
         let WorkerOptions { network, wait, switch, ports, news, bell, .. } = options;
         let has_ports = !ports.is_empty();
         let switch = Switch::new(switch, ports);
-        Loop {
-            network,
-            switch,
-            wait,
-            orders,
-            wake,
-            news,
-            bell,
-            clients: 0,
-            has_ports,
-            active: clock::now(),
-            failed_ports: 0,
-        }
+        Loop { network, switch, wait, orders, wake, news, bell, clients: 0, has_ports, active: clock::now() }
     }
 
     fn run(&mut self) {
@@ -238,8 +225,7 @@ impl Loop {
     }
 
     fn report(&self) -> Report {
-        let ports = self.switch.ports().map(|(port, counters, _)| (*port.counters(), *counters));
-        Report { clients: self.switch.clients().collect(), ports: ports.collect() }
+        Report { clients: self.switch.clients().collect(), ports: self.switch.ports().collect() }
     }
 
     /// Waits a little after a step without progress; false if there may be orders.
@@ -261,12 +247,8 @@ impl Loop {
         let offenders = self.switch.take_offenders();
         let network = self.network;
         let mut news: Vec<News> = offenders.into_iter().map(|offender| News::Offender { offender }).collect();
-        let failed: Vec<String> =
-            self.switch.ports().filter_map(|(.., error)| error.map(ToString::to_string)).collect();
-        if failed.len() > self.failed_ports {
-            self.failed_ports = failed.len();
-            news.extend(failed.into_iter().map(|text| News::PortFailed { network, text }));
-        }
+        let failed = self.switch.take_failures();
+        news.extend(failed.into_iter().map(|text| News::PortFailed { network, text }));
         if !news.is_empty() {
             news.into_iter().for_each(|one| drop(self.news.send(one)));
             self.bell.ring();

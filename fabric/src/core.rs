@@ -145,6 +145,13 @@ pub trait Core {
     fn register_read(&self, at: Address) -> u64 {
         self.load_acquire(at)
     }
+    /// Reads two neighbouring 64-bit registers, 16-byte aligned, in one load where that is possible; elsewhere the first is
+    /// acquired before the second is read.
+    fn register_read_pair(&self, at: Address) -> [u64; 2] {
+        // Acquire on the first: the second, and what was written before it, is at least as new.
+        let first = self.load_acquire(at);
+        [first, self.load_acquire(at.word(1))]
+    }
     /// Writes a 64-bit register: an uncached posted store, or, in coherent memory, `store_release`. What this core
     /// wrote to write-back memory before is visible to the device once it sees the register.
     fn register_write(&self, at: Address, value: u64) {
@@ -294,6 +301,10 @@ macro_rules! delegate_core {
             #[inline(always)]
             fn register_read(&$self, at: $crate::Address) -> u64 {
                 $crate::Core::register_read($lent, at)
+            }
+            #[inline(always)]
+            fn register_read_pair(&$self, at: $crate::Address) -> [u64; 2] {
+                $crate::Core::register_read_pair($lent, at)
             }
             #[inline(always)]
             fn register_write(&$self, at: $crate::Address, value: u64) {

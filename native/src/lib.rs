@@ -4,11 +4,13 @@
 
 pub mod channel;
 pub mod clock;
+mod copy;
 mod core;
 mod count;
 mod flag;
 mod kept;
 mod line;
+mod mapping;
 mod memory;
 mod place;
 mod thread_clock;
@@ -17,6 +19,7 @@ pub use core::NativeCore;
 pub use count::Count;
 pub use flag::Flag;
 pub use kept::KeptCore;
+pub use mapping::Mapping;
 pub use memory::{Memory, MemoryError, Pages};
 pub use place::{Machine, cores, numa_nodes, pin, spin, yield_core};
 pub use thread_clock::ThreadClock;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use conic_port::{Kind, PortSpec, SpecError, TapOptions};
 use serde::{Deserialize, Serialize};
 
 /// The daemon.
@@ -145,25 +146,25 @@ pub enum WaitMode {
 }
 
 /// A port.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum PortConfig {
-    /// A TAP interface of the kernel.
-    Tap {
-        /// The interface's name; the kernel chooses one if it is not there.
-        name: Option<String>,
-        /// The address of the kernel's side, with its prefix.
-        address: Option<String>,
-        /// Its MTU.
-        mtu: Option<usize>,
-    },
-    /// Capture files: what is replayed comes in, what goes out is recorded.
-    Capture {
-        /// The file to replay, at the times that it has.
-        replay: Option<PathBuf>,
-        /// The file to record into.
-        record: Option<PathBuf>,
-    },
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortConfig {
+    /// What it is, as [`PortSpec`] reads it: `tap:lab0,address=10.9.0.1/24`.
+    pub spec: String,
+    /// The VLAN that it is a member of: its frames have no tags. It passes tags as they are if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+}
+
+impl PortConfig {
+    /// What to open.
+    ///
+    /// # Errors
+    ///
+    /// The text describes no port.
+    pub fn spec(&self) -> Result<PortSpec, SpecError> {
+        self.spec.parse()
+    }
 }
 
 impl Default for Config {
@@ -254,12 +255,21 @@ impl Config {
     }
 }
 
+fn check_vlan(network: &str, vlan: Option<u16>) -> Result<(), ConfigError> {
+    match vlan {
+        Some(vlan) if !(1..=4094).contains(&vlan) => {
+            refuse(format!("network \"{network}\": a VLAN is 1 to 4094, not {vlan}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn refuse<T>(why: String) -> Result<T, ConfigError> {
     Err(ConfigError(why))
 }
 
 impl NetworkConfig {
-    fn check<'config>(&'config self, taps: &mut BTreeSet<&'config str>) -> Result<(), ConfigError> {
+    fn check(&self, taps: &mut BTreeSet<String>) -> Result<(), ConfigError> {
         let name = &self.name;
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         if !(1..=32).contains(&name.len()) || !name.bytes().all(allowed) {
@@ -274,15 +284,18 @@ impl NetworkConfig {
             return refuse(format!("network \"{name}\": address_age_s is at least 1"));
         }
         for port in &self.ports {
-            match port {
-                PortConfig::Tap { name: Some(tap), .. } if !taps.insert(tap) => {
-                    return refuse(format!("network \"{name}\": the TAP interface \"{tap}\" is named twice"));
-                }
-                PortConfig::Capture { replay: None, record: None } => {
-                    return refuse(format!("network \"{name}\": a capture port replays or records a file, or both"));
-                }
-                PortConfig::Tap { .. } | PortConfig::Capture { .. } => {}
+            let spec = port.spec().map_err(|error| ConfigError(format!("network \"{name}\": {error}")))?;
+            if let Kind::Loopback { .. } = spec.kind() {
+                return refuse(format!(
+                    "network \"{name}\": a bridge would learn each address at its loopback port: give a network mode = \"loopback\""
+                ));
             }
+            if let Kind::Tap(TapOptions { name: Some(tap), .. }) = spec.kind()
+                && !taps.insert(tap.clone())
+            {
+                return refuse(format!("network \"{name}\": the TAP interface \"{tap}\" is named twice"));
+            }
+            check_vlan(name, port.vlan)?;
         }
         Ok(())
     }
@@ -313,9 +326,8 @@ mod tests {
             core = 1
             wait = "spin"
             [[network.port]]
-            kind = "tap"
-            name = "lab0"
-            address = "10.9.0.1/24"
+            spec = "tap:lab0,address=10.9.0.1/24"
+            vlan = 7
             [[network]]
             name = "echo"
             mode = "loopback"
@@ -335,16 +347,18 @@ mod tests {
             ("sokcet = \"x\"", "unknown field `sokcet`"),
             ("[[network]]\nmod = \"bridge\"", "unknown field `mod`"),
             ("[limits]\nclient = 3", "unknown field `client`"),
-            ("[[network]]\n[[network.port]]\nkind = \"tap\"\nmut = 3", "unknown field `mut`"),
-            ("[[network]]\n[[network.port]]\nkind = \"tip\"", "unknown variant `tip`"),
+            ("[[network]]\n[[network.port]]\nspec = \"tap:a\"\nmut = 3", "unknown field `mut`"),
+            ("[[network]]\n[[network.port]]\nspec = \"tip:a\"", "port 'tip:a'"),
+            ("[[network]]\n[[network.port]]\nspec = \"loopback\"", "mode = \"loopback\""),
+            ("[[network]]\n[[network.port]]\nspec = \"tap:a\"\nvlan = 4095", "1 to 4094"),
+            ("[[network]]\n[[network.port]]\nspec = \"tap:a\"\n[[network.port]]\nspec = \"tap:a\"", "named twice"),
             ("socket_mode = \"0888\"", "octal"),
             ("allow_users = \"all\"", "\"any\""),
             ("metrics = \"0.0.0.0:80\"", "loopback"),
             ("step_timeout_ms = 0", "at least 1"),
             ("[[network]]\n[[network]]", "two networks"),
             ("[[network]]\nname = \"a b\"", "letters"),
-            ("[[network]]\nmode = \"loopback\"\n[[network.port]]\nkind = \"tap\"", "is a loopback and has ports"),
-            ("[[network]]\n[[network.port]]\nkind = \"capture\"", "replays or records"),
+            ("[[network]]\nmode = \"loopback\"\n[[network.port]]\nspec = \"tap:a\"", "is a loopback and has ports"),
         ] {
             let error = Config::read(text).expect_err(text).to_string();
             assert!(error.contains(reason), "{text}: {error}");

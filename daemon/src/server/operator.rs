@@ -60,8 +60,15 @@ impl Daemon {
     fn list(&self) -> Value {
         let reports: Vec<Report> = self.networks.iter().map(|network| network.worker.report()).collect();
         let networks = self.networks.iter().zip(&reports).enumerate().map(|(index, (network, report))| {
-            let ports = network.config.ports.iter().zip(&report.ports).map(|(config, (own, switch))| {
-                json!({ "port": config, "counters": object(&own.named()), "switch": object(&switch.named()) })
+            let ports = network.config.ports.iter().zip(&report.ports).map(|(config, port)| {
+                json!({
+                    "spec": config.spec,
+                    "vlan": config.vlan,
+                    "description": port.description,
+                    "up": port.up,
+                    "counters": object(&port.own),
+                    "switch": object(&port.switch.named()),
+                })
             });
             json!({
                 "name": network.config.name,

@@ -40,7 +40,7 @@ impl<C: Core> Switch<C> {
             moved += self.serve_lane(now, slot, lane);
         }
         if moved > 0 {
-            self.flush();
+            self.flush(now);
         }
         moved
     }
@@ -182,16 +182,22 @@ impl<C: Core> Switch<C> {
         self.send(now, to, length);
     }
 
-    /// Sends the frame that lies here out of a port.
+    /// Sends the frame that lies here out of a port: frames of one flow by one of its queues.
     fn send(&mut self, now: Time, to: usize, length: usize) {
         let end = &mut self.ports[to];
-        match end.port.transmit(now, &self.frame[..length]) {
+        let queue = match end.queues.len() {
+            1 => 0,
+            queues => (crate::flow_hash(&self.frame[..length]) % queues.max(1) as u64) as usize,
+        };
+        let Some(queue) = end.queues.get_mut(queue) else { return };
+        end.unflushed = true;
+        match queue.transmit(now, &self.frame[..length]) {
             Ok(Transmit::Accepted) => {}
             Ok(Transmit::Full) => end.counters.dropped_full += 1,
             Ok(Transmit::Refused) => end.counters.dropped_refused += 1,
             Err(error) => {
                 end.counters.dropped_failed += 1;
-                end.failed = Some(error);
+                end.failures.push(error);
             }
         }
     }
@@ -225,11 +231,21 @@ impl<C: Core> Switch<C> {
         receiver.counters.received_bytes += length as u64;
     }
 
-    /// Delivers what was copied.
-    pub(super) fn flush(&mut self) {
+    /// Delivers what was copied, and lets ports send.
+    pub(super) fn flush(&mut self, now: Time) {
         for (slot, lane) in self.dirty.drain(..) {
             if let Some(member) = &mut self.members[slot as usize] {
                 member.lanes[lane as usize].flush();
+            }
+        }
+        for end in &mut self.ports {
+            if !std::mem::take(&mut end.unflushed) {
+                continue;
+            }
+            for queue in &mut end.queues {
+                if let Err(error) = queue.flush(now) {
+                    end.failures.push(error);
+                }
             }
         }
     }

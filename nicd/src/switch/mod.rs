@@ -18,6 +18,8 @@ mod header;
 mod member;
 mod table;
 
+use std::os::fd::BorrowedFd;
+
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic::{Descriptor, Map, NicFaults};
 use conic_port::{MAX_FRAME, Port, PortError, Receive};
@@ -93,21 +95,62 @@ pub struct Offender {
 
 /// A port of a switch.
 struct PortEnd {
-    port: Box<dyn Port>,
+    /// Its queues.
+    queues: Vec<Box<dyn Port>>,
     counters: PortCounters,
-    ended: bool,
-    failed: Option<PortError>,
+    /// For each queue, whether no more will come from it.
+    ended: Vec<bool>,
+    /// Something was given to a queue and may not have left.
+    unflushed: bool,
+    failures: Vec<PortError>,
+}
+
+/// What a port is and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortReport {
+    /// What it is, for people.
+    pub description: String,
+    /// Whether there is somebody at the other end.
+    pub up: bool,
+    /// What it counts itself, of all its queues.
+    pub own: Vec<(&'static str, u64)>,
+    /// What the switch counts of it.
+    pub switch: PortCounters,
+}
+
+impl PortEnd {
+    fn new(queues: Vec<Box<dyn Port>>) -> PortEnd {
+        let ended = vec![false; queues.len()];
+        PortEnd { queues, counters: PortCounters::default(), ended, unflushed: false, failures: Vec::new() }
+    }
+
+    fn report(&self) -> PortReport {
+        let mut own: Vec<(&'static str, u64)> = Vec::new();
+        for queue in &self.queues {
+            for (name, count) in queue.counters().named().into_iter().chain(queue.details()) {
+                match own.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += count,
+                    None => own.push((name, count)),
+                }
+            }
+        }
+        PortReport {
+            description: self.queues.first().map(|queue| queue.description()).unwrap_or_default(),
+            up: self.queues.iter().any(|queue| queue.is_up()),
+            own,
+            switch: self.counters,
+        }
+    }
 }
 
 impl<C: Core> Switch<C> {
-    /// A switch without clients.
-    pub fn new(options: SwitchOptions, ports: Vec<Box<dyn Port>>) -> Switch<C> {
-        let end = |port| PortEnd { port, counters: PortCounters::default(), ended: false, failed: None };
+    /// A switch without clients; each port is given by its queues.
+    pub fn new(options: SwitchOptions, ports: Vec<Vec<Box<dyn Port>>>) -> Switch<C> {
         let table = Table::new(options.stations, options.age);
         Switch {
             options,
             members: Vec::new(),
-            ports: ports.into_iter().map(end).collect(),
+            ports: ports.into_iter().map(PortEnd::new).collect(),
             table,
             turn: 0,
             steps: 0,
@@ -163,27 +206,29 @@ impl<C: Core> Switch<C> {
         moved
     }
 
-    /// Takes frames from a port.
+    /// Takes frames from a port's queues.
     fn serve_port(&mut self, now: Time, index: usize) -> usize {
         let mut moved = 0;
-        while moved < BURST && !self.ports[index].ended {
-            let end = &mut self.ports[index];
-            match end.port.receive(now, &mut self.frame[..]) {
-                Ok(Receive::Frame { length, .. }) => {
-                    moved += 1;
-                    self.forward_frame(now, Place::Port(index as u32), length);
+        for queue in 0..self.ports[index].queues.len() {
+            let mut taken = 0;
+            while taken < BURST && !self.ports[index].ended[queue] {
+                let end = &mut self.ports[index];
+                match end.queues[queue].receive(now, &mut self.frame[..]) {
+                    Ok(Receive::Frame { length, .. }) => self.forward_frame(now, Place::Port(index as u32), length),
+                    Ok(Receive::Skipped) => {}
+                    Ok(Receive::None) => break,
+                    Ok(Receive::End) => end.ended[queue] = true,
+                    Err(error) => {
+                        end.ended[queue] = true;
+                        end.failures.push(error);
+                    }
                 }
-                Ok(Receive::Skipped) => moved += 1,
-                Ok(Receive::None) => break,
-                Ok(Receive::End) => end.ended = true,
-                Err(error) => {
-                    end.ended = true;
-                    end.failed = Some(error);
-                }
+                taken += 1;
             }
+            moved += taken;
         }
         if moved > 0 {
-            self.flush();
+            self.flush(now);
         }
         moved
     }
@@ -209,9 +254,15 @@ impl<C: Core> Switch<C> {
         self.members.iter().flatten().map(|member| (member.session, member.counters(), member.faults()))
     }
 
-    /// The ports, in order, with what the switch counted beside them, and the error by which one failed.
-    pub fn ports(&self) -> impl Iterator<Item = (&dyn Port, &PortCounters, Option<&PortError>)> {
-        self.ports.iter().map(|end| (&*end.port, &end.counters, end.failed.as_ref()))
+    /// The ports, in order.
+    pub fn ports(&self) -> impl Iterator<Item = PortReport> {
+        self.ports.iter().map(PortEnd::report)
+    }
+
+    /// How ports have failed since this was asked last.
+    pub fn take_failures(&mut self) -> Vec<String> {
+        let failures = self.ports.iter_mut().flat_map(|end| end.failures.drain(..));
+        failures.map(|error| error.to_string()).collect()
     }
 
     /// What was learned.
@@ -221,6 +272,16 @@ impl<C: Core> Switch<C> {
 
     /// When a port wants to be looked at next; see [`Port::next_due`].
     pub fn next_due(&self) -> Option<Time> {
-        self.ports.iter().filter(|end| !end.ended).filter_map(|end| end.port.next_due()).min()
+        self.live_queues().filter_map(|queue| queue.next_due()).min()
+    }
+
+    /// What is readable when a port may have something; see [`Port::descriptor`].
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.live_queues().filter_map(|queue| queue.descriptor())
+    }
+
+    fn live_queues(&self) -> impl Iterator<Item = &dyn Port> {
+        let queues = self.ports.iter().flat_map(|end| end.queues.iter().zip(&end.ended));
+        queues.filter(|(_, ended)| !**ended).map(|(queue, _)| &**queue)
     }
 }
