@@ -379,12 +379,22 @@ fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> 
         refresh,
         timer,
     };
-    for (key, message) in contradictions(&parameters) {
+    tell_of(contradictions(&parameters), name, entries, faults);
+    Some(parameters)
+}
+
+/// Adds values that cannot be together to the faults, each where its key stands; a key that stands nowhere, to the platform.
+fn tell_of(
+    contradictions: Vec<(&'static str, String)>,
+    name: &str,
+    entries: &BTreeMap<String, Entry>,
+    faults: &mut Faults,
+) {
+    for (key, message) in contradictions {
         let entry = entries.get(key);
         let (file, line) = entry.map_or((name, None), |entry| (entry.file.as_str(), entry.line));
         faults.add(file, line, Some(key), message);
     }
-    Some(parameters)
 }
 
 /// Values that cannot be together, by the key to change.
