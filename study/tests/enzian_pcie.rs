@@ -1,11 +1,13 @@
 //! Calls and frames over PCIe, on modelled Enzian and on the PC of the paper's calibration.
 
+use std::rc::Rc;
+
 use conic_fabric::Time;
 use conic_interface::xdma::Completion;
 use conic_sim::Parameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::pcie::Transport;
-use conic_study::coherent_pio::pcie::calls::{Calls, calls};
+use conic_study::coherent_pio::pcie::calls::{Calls, calls, exchange};
 use conic_study::coherent_pio::pcie::frames::{Frames, frames};
 use conic_study::coherent_pio::percentile;
 
@@ -103,4 +105,22 @@ fn a_tick_takes_the_core_once_an_interval_and_for_its_span() {
     // 300 frames of 85 us and the pauses between them are some 10 intervals of 4 ms.
     let slow = times[1].iter().filter(|time| **time > longest[0] + timer.span / 2).count();
     assert!((2..=15).contains(&slow), "{slow}");
+}
+
+#[test]
+fn an_exchange_carries_any_functions_bytes_and_its_time() {
+    let machine = platform("enzian-pcie");
+    for transport in [Transport::Pio, POLLED, INTERRUPT] {
+        let request: Vec<u8> = (0..1000_u32).map(|index| (index * 7) as u8).collect();
+        let took = [0, 500_000].map(|nanoseconds| {
+            let service = Time::from_nanoseconds(nanoseconds);
+            let function = Rc::new(move |request: &[u8]| (request.iter().rev().take(300).copied().collect(), service));
+            let (response, took) = exchange(&machine, transport, &request, 400, function).expect("it ends");
+            assert!(response.iter().eq(request.iter().rev().take(300)), "{transport:?}");
+            took
+        });
+        // Part of the function's time passes while a driver's call returns and the next begins.
+        let longer = took[1].since(took[0]).picoseconds() as f64 / 500e6;
+        assert!((0.8..1.01).contains(&longer), "{transport:?}: {longer}");
+    }
 }
