@@ -3,7 +3,7 @@
 use conic_control::{
     Attach, Attached, Bells, Extensions, Hello, Message, Name, REASONS, Refused, Wait, Welcome, common_version,
 };
-use conic_interface::ccnic::{Features, Geometry};
+use conic_interface::ccnic::{Features, Geometry, Headroom};
 use proptest::prelude::*;
 
 fn name(text: &str) -> Name {
@@ -33,8 +33,8 @@ fn messages() -> Vec<Message> {
             most_descriptors: 4096,
             most_bytes: 1 << 30,
         }),
-        Message::Attach(Attach { geometry, network: name(""), mac: None }),
-        Message::Attach(Attach { geometry, network: name("a"), mac: Some([2, 1, 2, 3, 4, 5]) }),
+        Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: name(""), mac: None }),
+        Message::Attach(Attach { geometry, headroom: Headroom { bytes: 320, places: 16 }, network: name("a"), mac: Some([2, 1, 2, 3, 4, 5]) }),
         Message::Attached(attached.clone()),
         Message::Attached(Attached { wait: Wait::Spin, fences: false, bells: 0, ..attached }),
         Message::Bells(Bells { first: 14, count: 14 }),

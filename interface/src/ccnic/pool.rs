@@ -32,7 +32,7 @@
 //! | named by a descriptor not yet received | the receiver, once it receives it | - |
 //! | named by a descriptor with `RETAIN` | the sender, which must not write it before its slot is released | completion |
 
-use conic_fabric::{Address, Core};
+use conic_fabric::{Address, Core, LINE_BYTES};
 
 use crate::work;
 
@@ -58,9 +58,34 @@ pub struct ClassMap {
     pub bytes: u64,
     /// The first word of the free set; each word is in its own line.
     pub bits: Address,
+    /// The most bytes of a received packet.
+    pub room: u64,
+    /// Bytes before a received packet at least.
+    pub headroom: u64,
+    /// How many lines more they may be: the lowest bits of the buffer's number that are set here say how many.
+    pub places: u64,
 }
 
 impl ClassMap {
+    /// A class without buffers.
+    pub(crate) const EMPTY: ClassMap = ClassMap {
+        start: Address(0),
+        shift: 0,
+        count: 0,
+        bytes: 0,
+        bits: Address(0),
+        room: 0,
+        headroom: 0,
+        places: 0,
+    };
+
+    /// Where a received packet begins in the buffer that an address lies in.
+    #[inline(always)]
+    pub const fn packet_start(&self, at: Address) -> Address {
+        let buffer = at.0 & !(self.size() - 1);
+        Address(buffer + self.headroom + (at.0 >> self.shift & self.places) * LINE_BYTES)
+    }
+
     /// Bytes of a buffer.
     pub const fn size(&self) -> u64 {
         1 << self.shift
@@ -88,6 +113,14 @@ impl ClassMap {
         let index = (at - self.start) >> self.shift;
         let index = if scattered { index.wrapping_mul(inverse(SCATTER)) & (self.count - 1) } else { index };
         (index / 64, index % 64)
+    }
+
+    /// Where a received packet begins in the buffer that a bit of the free set stands for.
+    #[inline(always)]
+    fn packet_of(&self, scattered: bool, word: u64, bit: u64) -> Address {
+        let index = 64 * word + bit;
+        let index = if scattered { index.wrapping_mul(SCATTER) & (self.count - 1) } else { index };
+        self.packet_start(self.start + (index << self.shift))
     }
 
     /// The word of the free set at `index`.
@@ -130,6 +163,11 @@ impl PoolMap {
         self.class_of(at).map_or(0, |class| self.classes[class].size())
     }
 
+    /// The most bytes that are received into the buffer that an address lies in; zero if it lies in none.
+    pub fn room_of(&self, at: Address) -> u64 {
+        self.class_of(at).map_or(0, |class| self.classes[class].room)
+    }
+
     /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
     ///
     /// # Errors
@@ -162,6 +200,42 @@ impl PoolMap {
         let (word, bit) = self.classes[class].bit_of(scattered, at);
         // Acquire and release: this side's accesses to the buffer happen before whoever allocates it next.
         core.fetch_or(self.classes[class].word(word), 1 << bit) >> bit & 1 == 0
+    }
+
+    /// Takes free buffers of a class, as many as there are, or there is room for in `out`: for whoever has no stack, from any thread.
+    /// `from` is the word of the free set to look at first; it is left where something was found last. Gives how many, each as
+    /// the place where a received packet begins in it.
+    pub fn take<C: Core>(
+        &self,
+        core: &C,
+        scattered: bool,
+        class: usize,
+        from: &mut u64,
+        out: &mut [Address],
+    ) -> usize {
+        let map = &self.classes[class];
+        let mut count = 0;
+        for _ in 0..map.words() {
+            let index = if *from < map.words() { *from } else { 0 };
+            // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.
+            let free = core.load_acquire(map.word(index)) & map.mask(index);
+            let wanted = lowest_bits(free, out.len() - count);
+            if wanted != 0 {
+                // Acquire and release: as above; and nothing of the caller's moves before the claim.
+                let mut got = core.fetch_and(map.word(index), !wanted) & wanted;
+                while got != 0 {
+                    out[count] = map.packet_of(scattered, index, u64::from(got.trailing_zeros()));
+                    got &= got - 1;
+                    count += 1;
+                }
+            }
+            if count == out.len() {
+                *from = index;
+                break;
+            }
+            *from = index + 1;
+        }
+        count
     }
 
     /// Sets every buffer free. For whoever makes the region, before anyone else sees it.
@@ -310,7 +384,7 @@ impl Allocator {
     pub fn allocate<C: Core>(&mut self, core: &C, bytes: u64) -> Option<Address> {
         let first = usize::from(!self.features.small_buffers);
         for class in first..CLASSES {
-            if bytes > self.map.classes[class].size() {
+            if bytes > self.map.classes[class].room {
                 continue;
             }
             if let Some(at) = self.stacks[class].pop() {
@@ -329,7 +403,7 @@ impl Allocator {
     pub fn allocate_burst<C: Core>(&mut self, core: &C, bytes: u64, out: &mut [Address]) -> usize {
         let mut count = 0;
         for class in usize::from(!self.features.small_buffers)..CLASSES {
-            if bytes > self.map.classes[class].size() {
+            if bytes > self.map.classes[class].room {
                 continue;
             }
             while count < out.len() {
@@ -362,7 +436,7 @@ impl Allocator {
 
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or what there is.
     pub fn allocate_blank<C: Core>(&mut self, core: &C) -> Option<Address> {
-        let large = self.map.classes[1].size();
+        let large = self.map.classes[1].room;
         self.allocate(core, large)
     }
 
@@ -374,7 +448,7 @@ impl Allocator {
             self.not_a_buffer += 1;
             return;
         };
-        let start = Address(at.0 & !(self.map.classes[class].size() - 1));
+        let start = self.map.classes[class].packet_start(at);
         if self.keeps_reserve && self.reserve.is_none() {
             self.reserve = Some(start);
             return;
@@ -413,7 +487,7 @@ impl Allocator {
                 self.give(core, of, &batch[..count]);
                 (count, of) = (0, class);
             }
-            batch[count] = Address(at.0 & !(self.map.classes[class].size() - 1));
+            batch[count] = self.map.classes[class].packet_start(at);
             count += 1;
         }
         self.give(core, of, &batch[..count]);
@@ -467,10 +541,7 @@ impl Allocator {
     /// The buffer that a bit stands for.
     #[inline(always)]
     fn address_of(&self, class: usize, word: u64, bit: u64) -> Address {
-        let map = &self.map.classes[class];
-        let index = 64 * word + bit;
-        let index = if self.features.scattered { index.wrapping_mul(SCATTER) & (map.count - 1) } else { index };
-        map.start + (index << map.shift)
+        self.map.classes[class].packet_of(self.features.scattered, word, bit)
     }
 
     /// The bit that stands for a buffer: `(word, bit)`.
