@@ -14,7 +14,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test lint format docs sanitize smoke ci peers clean
+.PHONY: help setup run build test lint format docs sanitize smoke ci dpdk peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -52,6 +52,9 @@ smoke: build ## run a short main job, and check what it prints
 
 ci: ## run all checks, as continuous integration does
 	@.ci/run
+
+dpdk: setup ## build DPDK's driver for conic, target/dpdk/librte_net_conic.so
+	@bindings/dpdk/build
 
 peers: ## install DPDK, for `conic bench peers`
 	@.ci/peers

@@ -97,7 +97,6 @@ struct transmit_queue {
 	uint8_t *base;
 	struct conic_class mbufs;
 	uint32_t longest;
-	uint32_t idle;
 	uint16_t index;
 	struct device *device;
 	struct transmit_counters counters;

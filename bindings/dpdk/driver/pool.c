@@ -10,8 +10,6 @@
 /* What is in ordinary memory, as a stack; `pool_data` of the mempool. */
 struct pool {
 	rte_spinlock_t lock;
-	/* Objects are being made. */
-	bool populating;
 	/* Mbufs in shared memory are this mempool's. */
 	bool is_placed;
 	uint32_t height;
@@ -72,18 +70,6 @@ static void enqueue_one(struct pool *pool, void *object, uint64_t *batch, uint32
 	batch[(*count)++] = address_of(region, object);
 }
 
-/* Whether an object is new, and its buffer was taken out of the pool for it; those in ordinary memory always are. */
-static bool is_taken(const void *object)
-{
-	const struct region *region = region_of(object);
-	const struct conic_class *large;
-
-	if (region == NULL)
-		return true;
-	large = &region->layout.classes[CONIC_LARGE];
-	return region->taken[(address_of(region, object) - large->start) >> large->shift] != 0;
-}
-
 static int enqueue(struct rte_mempool *mempool, void *const *objects, unsigned int count)
 {
 	struct pool *pool = mempool->pool_data;
@@ -91,9 +77,6 @@ static int enqueue(struct rte_mempool *mempool, void *const *objects, unsigned i
 	uint64_t batch[CONIC_BURST];
 	uint32_t batched = 0;
 
-	if (unlikely(pool->populating) && !is_taken(objects[0]))
-		/* It is free already, in the pool or on somebody's stack. */
-		return 0;
 	for (unsigned int i = 0; i < count; i++)
 		enqueue_one(pool, objects[i], batch, &batched, &region);
 	if (batched > 0)
@@ -211,6 +194,9 @@ static uint32_t populate_region(struct rte_mempool *mempool, struct region *regi
 				continue;
 			make(mempool, argument, object, (rte_iova_t)(uintptr_t)object);
 			made++;
+			/* What nobody had taken is free already, in the pool or on somebody's stack. */
+			if (taken)
+				conic_memory_give(region->memory, &at, 1);
 		}
 	}
 	region->mbufs = made;
@@ -230,12 +216,10 @@ static int populate(struct rte_mempool *mempool, unsigned int most, void *memory
 	if (!pool->is_placed && places(mempool) > 0) {
 		for (struct region *region = conic_regions(); region != NULL; region = region->next)
 			regions += is_free(region, mempool);
-		pool->populating = true;
 		for (struct region *region = conic_regions(); region != NULL; region = region->next)
 			if (is_free(region, mempool))
 				/* Shared out evenly: each device receives into its own. */
 				made += populate_region(mempool, region, (most - made) / regions--, make, argument);
-		pool->populating = false;
 		pool->is_placed = true;
 	}
 	if (made < most)

@@ -3,14 +3,11 @@
 
 #include "driver.h"
 
-#define CALLS_BETWEEN_LOOKS 1024
-
 /* Moves on to the region of the present connection, if there is another. */
 void conic_transmit_follow(struct transmit_queue *queue)
 {
 	struct region *region;
 
-	queue->idle = 0;
 	if (conic_half_is_stale(queue->half))
 		conic_half_renew(queue->half);
 	region = conic_region_of(queue->half, false);
@@ -57,6 +54,7 @@ static __rte_noinline void settle(struct transmit_queue *queue, struct rte_mbuf 
 			continue;
 		if (i < sent) {
 			queue->counters.copied++;
+			queue->counters.direct--;
 			rte_pktmbuf_free(mbufs[i]);
 		} else {
 			conic_half_free(queue->half, &queue->buffers[i], 1);
@@ -98,9 +96,8 @@ static uint16_t send_some(struct transmit_queue *queue, struct rte_mbuf **mbufs,
 		bytes += conic_packet_length(&queue->packets[i]);
 	queue->counters.packets += sent;
 	queue->counters.bytes += bytes;
-	if (likely(copied == 0))
-		queue->counters.direct += sent;
-	else
+	queue->counters.direct += sent;
+	if (unlikely(copied != 0))
 		settle(queue, mbufs, built, sent, copied);
 	return sent;
 }
@@ -113,12 +110,14 @@ uint16_t conic_transmit(void *of, struct rte_mbuf **mbufs, uint16_t count)
 	while (done < count) {
 		uint16_t taken = send_some(queue, mbufs + done, RTE_MIN(count - done, CONIC_BURST));
 
-		if (taken == 0)
-			break;
+		if (taken == 0) {
+			/* The ring is full, or is that of a daemon that is gone. */
+			if (likely(!conic_half_is_stale(queue->half)))
+				break;
+			conic_transmit_follow(queue);
+		}
 		done += taken;
 	}
-	if (done == 0 && count > 0 && unlikely(++queue->idle == CALLS_BETWEEN_LOOKS))
-		conic_transmit_follow(queue);
 	return done;
 }
 
