@@ -7,7 +7,7 @@ use clap::Args;
 use conic_chart::TerminalStyle;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
-use conic_study::coherent_pio::{chosen, findings};
+use conic_study::coherent_pio::{Machines, chosen, findings};
 use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::Effort;
 use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
@@ -41,7 +41,7 @@ const EXAMPLES: &str = "Examples:
   conic study coherent-pio 6            a line there and back
   conic study coherent-pio table1 --set directory.pass=20ns
 
-Coherent programmed I/O alone is modelled so far: not PCIe, DMA, FastForward between sockets, nor stream operators.";
+Coherent programmed I/O and FastForward between sockets are modelled so far: not PCIe, DMA, nor stream operators.";
 
 /// What the paper published. Only the comparison gets it, after everything has been predicted.
 const PUBLISHED: &str = include_str!("../../../results/coherent-pio.toml");
@@ -65,8 +65,10 @@ fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(&options.figures)?;
     let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
     let platform = platform.map_err(|error| error.to_string())?;
+    let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;
+    let machines = Machines { enzian: platform.parameters().clone(), thunderx: thunderx.parameters().clone() };
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let found = findings(&experiments, platform.parameters(), effort);
+    let found = findings(&experiments, &machines, effort);
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/coherent-pio.toml: {error}"))?;
@@ -75,7 +77,7 @@ fn run(options: &Options) -> Result<Shown, String> {
     let report = Report {
         subject: COHERENT_PIO,
         effort,
-        platforms: vec![platform.name().to_owned()],
+        platforms: [platform.name(), thunderx.name()].map(str::to_owned).to_vec(),
         found: &found,
         rows: &rows,
         summary: &summary,

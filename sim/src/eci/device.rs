@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use conic_fabric::{Address, Arrival, Device, Grant, HomeAgent, Line, ReadTag, StateHint, Time};
 
-use super::machine::{Machine, UNIT_BYTES, Wait};
+use super::machine::{Machine, Wait};
 use crate::fiber::Fiber;
 use crate::protocol::homed::Copy;
 
@@ -44,7 +44,8 @@ impl<'a> EciDevice<'a> {
 
     /// The line's number, and the first word in it.
     fn place(&self, at: Address) -> (usize, usize) {
-        ((at.0 / UNIT_BYTES) as usize, (at.0 % UNIT_BYTES / 8) as usize)
+        let bytes = self.with(|machine| machine.parameters.cache.line_bytes);
+        ((at.0 / bytes) as usize, (at.0 % bytes / 8) as usize)
     }
 }
 

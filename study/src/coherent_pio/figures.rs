@@ -4,13 +4,24 @@ use conic_chart::{Axis, Chart, Point, Series};
 use conic_fabric::Time;
 use conic_interface::pio::Behaviour;
 use conic_sim::Failure as SimFailure;
+use conic_sim::Parameters;
 use conic_sim::eci::{Disturbances, EciParameters};
 
 use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
 use super::frames::{Arrives, Frames, receive, transmit};
+use super::sockets::{Slots, slots};
 use super::percentile;
 use crate::experiment::{Across, Effort, Findings, Found};
 use crate::workload::Failure;
+
+/// The machines that the experiments run on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machines {
+    /// Enzian.
+    pub enzian: EciParameters,
+    /// Two sockets of Enzian's CPU.
+    pub thunderx: Parameters,
+}
 
 /// One experiment: a figure or a table of the paper.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +57,10 @@ pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
     Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
 }
 
-/// What the experiments find on this machine.
-pub fn findings(experiments: &[Experiment], machine: &EciParameters, effort: Effort) -> Vec<Found> {
+/// What the experiments find on these machines.
+pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
     let found = |experiment: &Experiment| {
-        let mut run = Run { machine, effort, asked: 0 };
+        let mut run = Run { machines, effort, asked: 0 };
         let (findings, failures) = match (experiment.run)(&mut run) {
             Ok(findings) => (findings, Vec::new()),
             Err(failure) => (Findings::default(), vec![Failure(failure.to_string())]),
@@ -62,7 +73,7 @@ pub fn findings(experiments: &[Experiment], machine: &EciParameters, effort: Eff
 
 /// What an experiment is run with.
 struct Run<'a> {
-    machine: &'a EciParameters,
+    machines: &'a Machines,
     effort: Effort,
     /// Runs so far.
     asked: usize,
@@ -83,7 +94,7 @@ impl Run<'_> {
     fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, SimFailure> {
         self.asked += 1;
         calls(&Calls {
-            machine: self.machine.clone(),
+            machine: self.machines.enzian.clone(),
             payload: payload(bytes),
             behaviour: Behaviour { exclusive, ..Behaviour::default() },
             prefetch: bytes > LINE,
@@ -94,10 +105,19 @@ impl Run<'_> {
         })
     }
 
+    fn slots(&mut self, at_sender: bool, ask_ahead: bool) -> Result<f64, SimFailure> {
+        self.asked += 1;
+        let machine = self.machines.thunderx.clone();
+        // A queue's first lap is not the others: its slots were never emptied.
+        let rounds = (64 + self.rounds().0, self.rounds().1);
+        let outcome = slots(&Slots { machine, ask_ahead, at_sender, rounds })?;
+        Ok(percentile(&outcome.latencies, 0.5))
+    }
+
     fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
         self.asked += 1;
         Frames {
-            machine: self.machine.clone(),
+            machine: self.machines.enzian.clone(),
             bytes,
             prefetch,
             exclusive: false,
@@ -129,16 +149,18 @@ fn one_line(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     let mut findings = Findings::default();
     findings.number("pio.fig6.exclusive", "ns", Some(exclusive));
     findings.number("pio.fig6.shared", "ns", Some(shared));
-    let points = [("Exclusive", exclusive), ("Shared", shared)];
+    // The queue as it is: each direction in its sender's memory, nothing asked for ahead.
+    let fastforward = run.slots(true, false)?;
+    findings.number("pio.fig6.fastforward", "ns", Some(fastforward));
+    findings.number("pio.placed.fastforward_at_receiver", "ns", Some(run.slots(false, false)?));
+    findings.number("pio.improved.fastforward_asking_ahead", "ns", Some(run.slots(true, true)?));
+    let points = [("Exclusive", exclusive), ("Shared", shared), ("FastForward", fastforward)];
     let bars = Chart::xy("A line there and back", Axis::linear("", ""), Axis::linear("Median latency", "ns"));
     let bars = points.into_iter().zip(1..).fold(bars, |chart, ((name, value), place)| {
         chart.series(Series::line(name, [Point::new(f64::from(place), value)]))
     });
-    findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive").reference(
-        "pio.fig6.shared",
-        Across::Y,
-        "Shared",
-    );
+    let plot = findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive");
+    plot.reference("pio.fig6.shared", Across::Y, "Shared").reference("pio.fig6.fastforward", Across::Y, "FastForward");
     Ok(findings)
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`exchange`] | calls of a function on the device, by `interface::pio`'s halves |
 //! | [`frames`] | frames of a NIC, by the same |
+//! | [`sockets`] | FastForward between two sockets |
 //! | `figures.rs` | what the paper's figures and tables come out as |
 //!
 //! Nothing here knows what was published.
@@ -11,8 +12,9 @@
 pub mod exchange;
 mod figures;
 pub mod frames;
+pub mod sockets;
 
-pub use figures::{EXPERIMENTS, Experiment, chosen, findings};
+pub use figures::{EXPERIMENTS, Experiment, Machines, chosen, findings};
 
 /// The latency below which a part of them lies, in nanoseconds: the smallest that does.
 pub fn percentile(picoseconds: &[u64], part: f64) -> f64 {
