@@ -26,7 +26,7 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
-    Arrow { room: "study", rooms: &["fabric", "interface", "load", "chart", "sim"], outside: true },
+    Arrow { room: "study", rooms: &["fabric", "interface", "load", "dataflow", "chart", "sim"], outside: true },
     Arrow {
         room: "conic",
         rooms: &["fabric", "native", "check", "interface", "port", "load", "dataflow", "nicd", "chart", "sim", "study"],

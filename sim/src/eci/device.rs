@@ -33,6 +33,16 @@ impl<'a> EciDevice<'a> {
         }
     }
 
+    /// [`Device::spin`], but not past a time.
+    pub fn spin_until(&self, time: Time) {
+        let mut machine = self.fiber.machine.borrow_mut();
+        if !std::mem::take(&mut machine.news) {
+            let until = (machine.now + machine.parameters.device.timer_resolution).min(time.picoseconds());
+            self.fiber.wait(machine, Wait::Message, Some(until));
+            self.with(|machine| machine.news = false);
+        }
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
         change(&mut self.fiber.machine.borrow_mut())
     }
@@ -77,12 +87,7 @@ impl Device for EciDevice<'_> {
         not_modelled()
     }
     fn spin(&self) {
-        let mut machine = self.fiber.machine.borrow_mut();
-        if !std::mem::take(&mut machine.news) {
-            let until = machine.now + machine.parameters.device.timer_resolution;
-            self.fiber.wait(machine, Wait::Message, Some(until));
-            self.with(|machine| machine.news = false);
-        }
+        self.spin_until(Time::NEVER);
     }
     fn now(&self) -> Time {
         Time::from_picoseconds(self.with(|machine| machine.now))

@@ -9,8 +9,9 @@ use conic_sim::eci::{Disturbances, EciParameters};
 
 use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
 use super::frames::{Arrives, Frames, receive, transmit};
-use super::sockets::{Slots, slots};
 use super::percentile;
+use super::sockets::{Slots, slots};
+use super::{streams, what_if::what_if};
 use crate::experiment::{Across, Effort, Findings, Found};
 use crate::workload::Failure;
 
@@ -21,6 +22,8 @@ pub struct Machines {
     pub enzian: EciParameters,
     /// Two sockets of Enzian's CPU.
     pub thunderx: Parameters,
+    /// A machine of a coming generation: what if.
+    pub cxl: EciParameters,
 }
 
 /// One experiment: a figure or a table of the paper.
@@ -30,7 +33,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
-    run: fn(&mut Run<'_>) -> Result<Findings, SimFailure>,
+    run: fn(&mut Run<'_>) -> Result<Findings, Failure>,
 }
 
 /// Every experiment, in the order of the paper.
@@ -40,6 +43,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
     Experiment { name: "10", title: "NIC latency by frame size", run: nic },
     Experiment { name: "table1", title: "NIC latency percentiles", run: table },
+    Experiment { name: "11", title: "31 filters on the device", run: filters },
+    Experiment { name: "12", title: "Bloom filters on the device", run: bloom },
+    Experiment { name: "cxl3-mem", title: "What if: CXL.mem 3.0 with back-invalidate", run: what_if },
 ];
 
 /// The experiments of these names, each once; all where none is given.
@@ -60,10 +66,10 @@ pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
 /// What the experiments find on these machines.
 pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
     let found = |experiment: &Experiment| {
-        let mut run = Run { machines, effort, asked: 0 };
+        let mut run = Run::new(machines, effort);
         let (findings, failures) = match (experiment.run)(&mut run) {
             Ok(findings) => (findings, Vec::new()),
-            Err(failure) => (Findings::default(), vec![Failure(failure.to_string())]),
+            Err(failure) => (Findings::default(), vec![failure]),
         };
         let (name, title) = (experiment.name, experiment.title);
         Found { name, title, findings, questions: (run.asked, 0), failures }
@@ -72,17 +78,21 @@ pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort)
 }
 
 /// What an experiment is run with.
-struct Run<'a> {
-    machines: &'a Machines,
+pub(super) struct Run<'a> {
+    pub(super) machines: &'a Machines,
+    /// The one whose coherent lines are used.
+    pub(super) machine: &'a EciParameters,
     effort: Effort,
     /// Runs so far.
     asked: usize,
 }
 
-/// Bytes of a line.
-const LINE: usize = 128;
+impl<'a> Run<'a> {
+    /// On Enzian.
+    pub(super) fn new(machines: &'a Machines, effort: Effort) -> Run<'a> {
+        Run { machines, machine: &machines.enzian, effort, asked: 0 }
+    }
 
-impl Run<'_> {
     fn rounds(&self) -> (u64, u64) {
         match self.effort {
             Effort::Quick => (4, 8),
@@ -90,34 +100,51 @@ impl Run<'_> {
         }
     }
 
+    pub(super) fn line(&self) -> usize {
+        self.machine.cache.line_bytes as usize
+    }
+
+    /// What of some bytes of lines is payload.
+    pub(super) fn payload(&self, bytes: usize) -> usize {
+        if bytes < self.line() { bytes } else { bytes - CONTROL_BYTES }
+    }
+
     /// Calls whose payload and control word fill so many bytes; less than a line is a payload in one line.
-    fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, SimFailure> {
+    pub(super) fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, Failure> {
         self.asked += 1;
-        calls(&Calls {
-            machine: self.machines.enzian.clone(),
-            payload: payload(bytes),
+        let outcome = calls(&Calls {
+            machine: self.machine.clone(),
+            payload: self.payload(bytes),
             behaviour: Behaviour { exclusive, ..Behaviour::default() },
-            prefetch: bytes > LINE,
-            alignment: LINE as u64,
+            prefetch: bytes > self.line(),
+            alignment: self.line() as u64,
             service: Time::ZERO,
             calls: self.rounds(),
             disturbances: Disturbances::default(),
-        })
+        });
+        outcome.map_err(failed)
     }
 
-    fn slots(&mut self, at_sender: bool, ask_ahead: bool) -> Result<f64, SimFailure> {
+    /// GiB a second of calls one after the other, both ways together.
+    pub(super) fn throughput(&mut self, bytes: usize) -> Result<f64, Failure> {
+        let payload = self.payload(bytes);
+        Ok(self.calls(bytes, true)?.bytes_per_second(payload) / f64::from(1 << 30))
+    }
+
+    /// FastForward's median, in nanoseconds.
+    pub(super) fn slots(&mut self, at_sender: bool, ask_ahead: bool) -> Result<f64, Failure> {
         self.asked += 1;
         let machine = self.machines.thunderx.clone();
         // A queue's first lap is not the others: its slots were never emptied.
         let rounds = (64 + self.rounds().0, self.rounds().1);
-        let outcome = slots(&Slots { machine, ask_ahead, at_sender, rounds })?;
+        let outcome = slots(&Slots { machine, ask_ahead, at_sender, rounds }).map_err(failed)?;
         Ok(percentile(&outcome.latencies, 0.5))
     }
 
     fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
         self.asked += 1;
         Frames {
-            machine: self.machines.enzian.clone(),
+            machine: self.machine.clone(),
             bytes,
             prefetch,
             exclusive: false,
@@ -126,26 +153,37 @@ impl Run<'_> {
         }
     }
 
-    fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, SimFailure> {
+    pub(super) fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, prefetch);
-        receive(&frames, Arrives::WithTheLoad)
+        receive(&frames, Arrives::WithTheLoad).map_err(failed)
     }
 
-    fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, SimFailure> {
+    pub(super) fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, false);
-        transmit(&frames)
+        transmit(&frames).map_err(failed)
     }
 }
 
-/// What of some bytes of lines is payload.
-fn payload(bytes: usize) -> usize {
-    if bytes < LINE { bytes } else { bytes - CONTROL_BYTES }
+fn failed(failure: SimFailure) -> Failure {
+    Failure(failure.to_string())
+}
+
+/// Figure 11.
+fn filters(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    run.asked += 1;
+    streams::filters(&run.machines.enzian).map_err(|fault| Failure(fault.to_string()))
+}
+
+/// Figure 12.
+fn bloom(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    run.asked += 1;
+    streams::bloom(&run.machines.enzian).map_err(|fault| Failure(fault.to_string()))
 }
 
 /// Figure 6.
-fn one_line(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
-    let exclusive = run.calls(LINE, true)?.median_nanoseconds();
-    let shared = run.calls(LINE, false)?.median_nanoseconds();
+fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let exclusive = run.calls(run.line(), true)?.median_nanoseconds();
+    let shared = run.calls(run.line(), false)?.median_nanoseconds();
     let mut findings = Findings::default();
     findings.number("pio.fig6.exclusive", "ns", Some(exclusive));
     findings.number("pio.fig6.shared", "ns", Some(shared));
@@ -165,10 +203,10 @@ fn one_line(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
 }
 
 /// Payloads of an invocation.
-const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+pub(super) const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 
 /// Figure 7, its coherent part.
-fn latencies(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+fn latencies(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES.into_iter().filter(|bytes| *bytes <= 16384) {
         points.push((bytes as f64, run.calls(bytes, true)?.median_nanoseconds()));
@@ -189,11 +227,10 @@ fn latencies(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
 }
 
 /// Figure 8, its coherent part.
-fn throughputs(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES {
-        let rate = run.calls(bytes, true)?.bytes_per_second(payload(bytes)) / f64::from(1 << 30);
-        points.push((bytes as f64, rate));
+        points.push((bytes as f64, run.throughput(bytes)?));
     }
     let at = |bytes: f64| points.iter().find(|(size, _)| *size == bytes).map(|(_, rate)| *rate);
     let peak = points.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1));
@@ -212,7 +249,7 @@ fn throughputs(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
 }
 
 /// Figure 10, its coherent part, and a driver that prefetches beside the published one.
-fn nic(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+fn nic(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let (mut plain, mut prefetching, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for bytes in [64, 256, 1024, 1536, 4096, 8192, 9600] {
         let size = bytes as f64;
@@ -233,9 +270,9 @@ fn nic(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
 }
 
 /// Table 1, its coherent rows.
-fn table(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+fn table(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
-    let mut row = |bytes: usize| -> Result<Vec<f64>, SimFailure> {
+    let mut row = |bytes: usize| -> Result<Vec<f64>, Failure> {
         let (receive, transmit) = (run.receive(bytes, false)?, run.transmit(bytes)?);
         let both = [&receive, &transmit].into_iter();
         Ok(both.flat_map(|times| [0.5, 0.99].map(|part| percentile(times, part) / 1000.0)).collect())
