@@ -145,6 +145,13 @@ pub trait Core {
     fn register_read(&self, at: Address) -> u64 {
         self.load_acquire(at)
     }
+    /// Reads two neighbouring 64-bit registers, 16-byte aligned, in one load where that is possible; elsewhere the first is
+    /// acquired before the second is read.
+    fn register_read_pair(&self, at: Address) -> [u64; 2] {
+        // Acquire on the first: the second, and what was written before it, is at least as new.
+        let first = self.load_acquire(at);
+        [first, self.load_acquire(at.word(1))]
+    }
     /// Writes a 64-bit register: an uncached posted store, or, in coherent memory, `store_release`. What this core
     /// wrote to write-back memory before is visible to the device once it sees the register.
     fn register_write(&self, at: Address, value: u64) {
@@ -290,6 +297,10 @@ impl<C: Core + ?Sized> Core for &C {
     #[inline(always)]
     fn register_read(&self, at: Address) -> u64 {
         (**self).register_read(at)
+    }
+    #[inline(always)]
+    fn register_read_pair(&self, at: Address) -> [u64; 2] {
+        (**self).register_read_pair(at)
     }
     #[inline(always)]
     fn register_write(&self, at: Address, value: u64) {

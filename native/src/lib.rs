@@ -3,15 +3,18 @@
 //! This room, with `check`, owns every atomic, fence, clock and machine instruction of the house.
 
 pub mod clock;
+mod copy;
 mod core;
 mod flag;
 mod line;
+mod mapping;
 mod memory;
 mod place;
 mod thread_clock;
 
 pub use core::NativeCore;
 pub use flag::Flag;
+pub use mapping::Mapping;
 pub use memory::{Memory, MemoryError, Pages};
 pub use place::{Machine, cores, numa_nodes, pin, yield_core};
 pub use thread_clock::ThreadClock;

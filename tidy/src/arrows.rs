@@ -20,7 +20,7 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "native", rooms: &["fabric"], outside: true },
     Arrow { room: "check", rooms: &["fabric"], outside: true },
     Arrow { room: "interface", rooms: &["fabric"], outside: false },
-    Arrow { room: "port", rooms: &["fabric"], outside: true },
+    Arrow { room: "port", rooms: &["fabric", "native"], outside: true },
     Arrow { room: "load", rooms: &["fabric", "interface"], outside: true },
     Arrow { room: "dataflow", rooms: &["fabric", "interface", "load"], outside: true },
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },

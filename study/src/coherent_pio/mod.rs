@@ -10,6 +10,7 @@
 //! | `streams.rs` | Figures 11 and 12 |
 //! | `what_if.rs` | the same protocols on a machine of a coming generation |
 //! | `headlines.rs` | the results whose dependence on guesses is shown |
+//! | [`pcie`] | calls and frames over PCIe: programmed I/O, and the device's copy engines |
 //! | `figures.rs` | what the paper's figures and tables come out as |
 //!
 //! Nothing here knows what was published.
@@ -19,6 +20,7 @@ mod figures;
 pub mod frames;
 pub mod graphs;
 mod headlines;
+pub mod pcie;
 pub mod simulated;
 pub mod sockets;
 mod streams;
