@@ -226,31 +226,34 @@ pub fn slice(
     span: Span,
 ) -> Result<Outcome, Failure> {
     match graph {
-        Graph::Filters => {
-            let (work, chain, filters) = filters(elements);
-            run(arena, region, way, span, work, chain, filters)
-        }
-        Graph::Bloom => {
-            let (work, chain) = bloom(elements);
-            run(arena, region, way, span, work, chain, Bloom)
-        }
+        Graph::Filters => run(arena, region, way, span, filters(elements), trivial_filters(FILTERS)),
+        Graph::Bloom => run(arena, region, way, span, bloom(elements), Bloom),
     }
 }
 
+/// Operators that may run on a device, and what they are given.
+pub struct Part<A, D> {
+    /// The operators.
+    pub chain: Chain<A, D>,
+    /// Their batches.
+    pub work: Work<A>,
+}
+
 /// The filters, and what they are given.
-pub fn filters(elements: usize) -> (Work<u64>, Chain<u64, u64>, Vec<Drops>) {
+pub fn filters(elements: usize) -> Part<u64, u64> {
     let filters = trivial_filters(FILTERS);
     let chain = filters[1..].iter().fold(Chain::new(filters[0]), |chain, filter| chain.then(*filter));
     // The first ones pass all filters, so that small batches go all the way.
     let number = |batch: usize, at: usize| (at as u64 + 1).wrapping_mul(0x9e37_79b9) ^ (batch as u64) << 20;
     let work = Work::new(elements, number, |number| filters.iter().try_fold(*number, |n, one| one.apply(&n)));
-    (work, chain, filters)
+    Part { chain, work }
 }
 
 /// The Bloom filter, and what it is given.
-pub fn bloom(elements: usize) -> (Work<[u8; 128]>, Chain<[u8; 128], [u64; 8]>) {
+pub fn bloom(elements: usize) -> Part<[u8; 128], [u64; 8]> {
     let element = |batch: usize, at: usize| std::array::from_fn(|byte| (byte * 7 + at * 3 + batch) as u8);
-    (Work::new(elements, element, |element| Bloom.apply(element)), Chain::new(Bloom))
+    let work = Work::new(elements, element, |element| Bloom.apply(element));
+    Part { chain: Chain::new(Bloom), work }
 }
 
 /// Batches, and of each the number of its results and the sum of their words.
@@ -336,10 +339,10 @@ fn run<A: Element + Sync, D: Words>(
     region: &Region,
     way: Way,
     span: Span,
-    work: Work<A>,
-    chain: Chain<A, D>,
+    part: Part<A, D>,
     operators: impl InSoftware<A, D>,
 ) -> Result<Outcome, Failure> {
+    let Part { chain, work } = part;
     let stop = Arc::new(Flag::new());
     let (mut jobs, mut exchanges) = (Vec::new(), Vec::new());
     if let Way::Played(how) = way {

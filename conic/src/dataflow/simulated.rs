@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use conic_chart::{Axis, Chart, Point, Series};
-use conic_dataflow::{Calls, Chain, Detail, Element, Offload, Running, offload};
+use conic_dataflow::{Calls, Detail, Element, Offload, Running, offload};
 use conic_fabric::Time;
 use conic_load::Latency;
 use conic_native::clock;
@@ -21,7 +21,7 @@ use conic_study::coherent_pio::simulated::{CoherentLines, Simulated, SimulatedCl
 use serde::Serialize;
 
 use super::Options;
-use super::graphs::{EXCHANGE_BYTES, Graph, Words, Work, sums};
+use super::graphs::{EXCHANGE_BYTES, Graph, Part, Words, bloom, filters, sums};
 use crate::bench::common::{count, nanoseconds};
 use crate::bench::draw;
 use crate::bench::failure::Failure;
@@ -134,25 +134,19 @@ fn batches(graph: Graph, machine: &EciParameters, detail: Detail, elements: usiz
     let lines = CoherentLines::new(machine, &modelled.program(), modelled.pipeline(), EXCHANGE_BYTES as usize);
     let lines = lines.map_err(|error| Failure::failed(error.to_string()))?;
     match graph {
-        Graph::Filters => {
-            let (work, chain, _) = super::graphs::filters(elements);
-            measure(&chain, &work, detail, lines, span)
-        }
-        Graph::Bloom => {
-            let (work, chain) = super::graphs::bloom(elements);
-            measure(&chain, &work, detail, lines, span)
-        }
+        Graph::Filters => measure(&filters(elements), detail, lines, span),
+        Graph::Bloom => measure(&bloom(elements), detail, lines, span),
     }
 }
 
 /// Sends one batch after the other, each when the last is complete.
 fn measure<A: Element, D: Words>(
-    chain: &Chain<A, D>,
-    work: &Work<A>,
+    part: &Part<A, D>,
     detail: Detail,
     lines: CoherentLines,
     span: Time,
 ) -> Result<Row, Failure> {
+    let Part { chain, work } = part;
     let (simulated, spent) = (SimulatedClock::default(), Rc::new(Cell::new(Time::ZERO)));
     let device = Simulated::new(Timed { inner: lines, spent: Rc::clone(&spent) }, simulated.clone());
     let came = Rc::new(Cell::new((0, 0_u64)));
