@@ -79,8 +79,11 @@ fn run(options: &Options) -> Result<Shown, String> {
     let platform = platform.map_err(|error| error.to_string())?;
     let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;
     let cxl = Platform::<EciParameters>::load_as("cxl3-mem").map_err(|error| error.to_string())?;
+    let over_pcie = |name| Platform::load(name).map_err(|error| error.to_string());
+    let enzian_pcie: Platform = over_pcie("enzian-pcie")?;
     let machines = Machines {
         enzian: platform.parameters().clone(),
+        enzian_pcie: enzian_pcie.parameters().clone(),
         thunderx: thunderx.parameters().clone(),
         cxl: cxl.parameters().clone(),
     };
@@ -100,7 +103,7 @@ fn run(options: &Options) -> Result<Shown, String> {
     let report = Report {
         subject: COHERENT_PIO,
         effort,
-        platforms: [platform.name(), thunderx.name(), cxl.name()].map(str::to_owned).to_vec(),
+        platforms: [platform.name(), enzian_pcie.name(), thunderx.name(), cxl.name()].map(str::to_owned).to_vec(),
         found: &found,
         rows: &rows,
         summary: &summary,

@@ -20,6 +20,8 @@ use crate::workload::Failure;
 pub struct Machines {
     /// Enzian.
     pub enzian: EciParameters,
+    /// Enzian's CPU with the FPGA as a PCIe card.
+    pub enzian_pcie: Parameters,
     /// Two sockets of Enzian's CPU.
     pub thunderx: Parameters,
     /// A machine of a coming generation: what if.
@@ -171,13 +173,13 @@ fn failed(failure: SimFailure) -> Failure {
 /// Figure 11.
 fn filters(run: &mut Run<'_>) -> Result<Findings, Failure> {
     run.asked += 1;
-    streams::filters(&run.machines.enzian).map_err(|fault| Failure(fault.to_string()))
+    streams::filters(run.machines).map_err(|fault| Failure(fault.to_string()))
 }
 
 /// Figure 12.
 fn bloom(run: &mut Run<'_>) -> Result<Findings, Failure> {
     run.asked += 1;
-    streams::bloom(&run.machines.enzian).map_err(|fault| Failure(fault.to_string()))
+    streams::bloom(run.machines).map_err(|fault| Failure(fault.to_string()))
 }
 
 /// Figure 6.
@@ -190,7 +192,7 @@ fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
     // The queue as it is: each direction in its sender's memory, nothing asked for ahead.
     let fastforward = run.slots(true, false)?;
     findings.number("pio.fig6.fastforward", "ns", Some(fastforward));
-    findings.number("pio.placed.fastforward_at_receiver", "ns", Some(run.slots(false, false)?));
+    findings.number("pio.beyond.fastforward_at_receiver", "ns", Some(run.slots(false, false)?));
     findings.number("pio.improved.fastforward_asking_ahead", "ns", Some(run.slots(true, true)?));
     let points = [("Exclusive", exclusive), ("Shared", shared), ("FastForward", fastforward)];
     let bars = Chart::xy("A line there and back", Axis::linear("", ""), Axis::linear("Median latency", "ns"));

@@ -14,7 +14,7 @@ pub const HEADLINES: [(&str, &str); 9] = [
     ("pio.table1.eci_64.receive_p50", "us"),
     ("pio.table1.eci_64.transmit_p50", "us"),
     ("table1 receive of 9600", "us"),
-    ("pio.fig11.eci_one_line", "us"),
+    ("pio.beyond.fig11_eci_one_line", "us"),
     ("pio.fig12.per_element", "us"),
 ];
 

@@ -13,9 +13,10 @@ use conic_fabric::{Core, Home, Layout, Time};
 use conic_interface::pio::{Behaviour, Features, Homed, Host, NotBegun, Poll};
 use conic_load::invocation::Answer;
 use conic_sim::eci::{Disturbances, EciCore, EciParameters, EciSimulation};
-use conic_sim::{Failure, Role};
+use conic_sim::{Failure, Parameters, Role};
 
 use super::exchange::{WORDS, serve, shape};
+use super::pcie;
 
 /// What the device's own logic takes for a batch, in cycles of its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,9 @@ impl Pipeline {
         Pipeline { latency: count, interval: 1 }
     }
 
-    /// How long it takes for some elements.
-    fn time(self, cycle: u64, elements: u64) -> Time {
+    /// How long it takes for the elements of a request.
+    fn time(self, cycle: u64, request: &[u8], element_bytes: usize) -> Time {
+        let elements = Request::read(request, element_bytes).map_or(0, |request| request.elements) as u64;
         let cycles = u64::from(self.latency) + u64::from(self.interval) * elements.saturating_sub(1);
         Time::from_picoseconds(cycle * cycles)
     }
@@ -118,8 +120,7 @@ impl CoherentLines {
                 response.resize(capacity, 0);
                 let bytes = executor.answer(request, response);
                 response.truncate(bytes);
-                let elements = Request::read(request, element).map_or(0, |request| request.elements);
-                pipeline.time(cycle, elements as u64)
+                pipeline.time(cycle, request, element)
             });
         });
         // As far as the host's first pause.
@@ -160,6 +161,53 @@ impl Transport for CoherentLines {
         let mut call = self.call.borrow_mut();
         std::mem::swap(response, &mut call.response);
         Ok(call.took)
+    }
+}
+
+/// A device behind PCIe: each exchange is a call of its own, on a machine that nothing has used before.
+pub struct Pcie {
+    machine: Parameters,
+    transport: pcie::Transport,
+    function: pcie::calls::Function,
+    capacity: usize,
+}
+
+impl Pcie {
+    /// A device that runs a program, reached over PCIe by calls of so many bytes each way at most.
+    ///
+    /// # Panics
+    ///
+    /// When it is called, if the machine has no programmable device behind PCIe.
+    pub fn new(
+        machine: &Parameters,
+        transport: pcie::Transport,
+        program: &Program,
+        pipeline: Pipeline,
+        bytes: usize,
+    ) -> Pcie {
+        let executor = RefCell::new(Executor::new(program.clone()));
+        let element = program.input_bytes();
+        let cycle = machine.fpga.as_ref().map_or(0, |fpga| fpga.cycle);
+        let function = move |request: &[u8]| {
+            let mut response = vec![0; bytes];
+            let length = executor.borrow_mut().answer(request, &mut response);
+            response.truncate(length);
+            (response, pipeline.time(cycle, request, element))
+        };
+        Pcie { machine: machine.clone(), transport, function: Rc::new(function), capacity: bytes }
+    }
+}
+
+impl Transport for Pcie {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, Failure> {
+        let function = Rc::clone(&self.function);
+        let (bytes, took) = pcie::calls::exchange(&self.machine, self.transport, request, most, function)?;
+        *response = bytes;
+        Ok(took)
     }
 }
 
