@@ -22,7 +22,7 @@ use super::{Shown, guesses, output};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Figures of the paper: 6, 7, 8, 10, table1, 11, 12, and cxl3-mem, a what-if [default: all of these]
+    /// Figures of the paper: 1, 2, 6, 7, 8, 10, table1, 11, 12, and cxl3-mem, a what-if [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
     /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
@@ -48,7 +48,8 @@ const EXAMPLES: &str = "Examples:
   conic study coherent-pio table1 --set directory.pass=20ns
   conic study coherent-pio --sensitivity    what the platforms' guesses decide
 
-Coherent programmed I/O and FastForward between sockets are modelled so far, not PCIe nor DMA.
+PCIe is modelled on Enzian (platform enzian-pcie) and on the PC of the paper's calibration (pc-pcie), FastForward between two sockets of
+Enzian's CPU (thunderx).
 
 Figures 11 and 12 run Timely graphs for real with a device on the simulator; the time of a batch is that of the modelled machine
 alone: exchanges as simulated, copies by its loads and stores, Timely's own work by the platform's table [software].
@@ -80,10 +81,11 @@ fn run(options: &Options) -> Result<Shown, String> {
     let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;
     let cxl = Platform::<EciParameters>::load_as("cxl3-mem").map_err(|error| error.to_string())?;
     let over_pcie = |name| Platform::load(name).map_err(|error| error.to_string());
-    let enzian_pcie: Platform = over_pcie("enzian-pcie")?;
+    let (enzian_pcie, pc_pcie): (Platform, Platform) = (over_pcie("enzian-pcie")?, over_pcie("pc-pcie")?);
     let machines = Machines {
         enzian: platform.parameters().clone(),
         enzian_pcie: enzian_pcie.parameters().clone(),
+        pc_pcie: pc_pcie.parameters().clone(),
         thunderx: thunderx.parameters().clone(),
         cxl: cxl.parameters().clone(),
     };
@@ -103,7 +105,9 @@ fn run(options: &Options) -> Result<Shown, String> {
     let report = Report {
         subject: COHERENT_PIO,
         effort,
-        platforms: [platform.name(), enzian_pcie.name(), thunderx.name(), cxl.name()].map(str::to_owned).to_vec(),
+        platforms: [platform.name(), enzian_pcie.name(), pc_pcie.name(), thunderx.name(), cxl.name()]
+            .map(str::to_owned)
+            .to_vec(),
         found: &found,
         rows: &rows,
         summary: &summary,

@@ -3,12 +3,12 @@
 use conic_chart::{Axis, Chart, Point, Series};
 use conic_fabric::Time;
 use conic_interface::pio::Behaviour;
-use conic_sim::Failure as SimFailure;
-use conic_sim::Parameters;
 use conic_sim::eci::{Disturbances, EciParameters};
+use conic_sim::{Failure as SimFailure, Parameters};
 
 use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
 use super::frames::{Arrives, Frames, receive, transmit};
+use super::over_pcie::{self, Coherent, OverPcie};
 use super::percentile;
 use super::sockets::{Slots, slots};
 use super::{streams, what_if::what_if};
@@ -22,6 +22,8 @@ pub struct Machines {
     pub enzian: EciParameters,
     /// Enzian's CPU with the FPGA as a PCIe card.
     pub enzian_pcie: Parameters,
+    /// The PC of the paper's calibration.
+    pub pc_pcie: Parameters,
     /// Two sockets of Enzian's CPU.
     pub thunderx: Parameters,
     /// A machine of a coming generation: what if.
@@ -40,6 +42,8 @@ pub struct Experiment {
 
 /// Every experiment, in the order of the paper.
 pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment { name: "1", title: "Transfers by XDMA, on Enzian and on a PC", run: transfers },
+    Experiment { name: "2", title: "Loads and stores over PCIe, on Enzian and on a PC", run: accesses },
     Experiment { name: "6", title: "One line there and back", run: one_line },
     Experiment { name: "7", title: "Invocation latency by size", run: latencies },
     Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
@@ -143,6 +147,13 @@ impl<'a> Run<'a> {
         Ok(percentile(&outcome.latencies, 0.5))
     }
 
+    /// Enzian's CPU with the card, and the PC.
+    fn over_pcie(&mut self) -> [OverPcie<'a>; 2] {
+        self.asked += 1;
+        let effort = self.effort;
+        [&self.machines.enzian_pcie, &self.machines.pc_pcie].map(|machine| OverPcie { machine, effort })
+    }
+
     fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
         self.asked += 1;
         Frames {
@@ -182,6 +193,18 @@ fn bloom(run: &mut Run<'_>) -> Result<Findings, Failure> {
     streams::bloom(run.machines).map_err(|fault| Failure(fault.to_string()))
 }
 
+/// Figure 1.
+fn transfers(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let [enzian, pc] = run.over_pcie();
+    over_pcie::transfers(enzian, pc)
+}
+
+/// Figure 2.
+fn accesses(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let [enzian, pc] = run.over_pcie();
+    over_pcie::accesses(enzian, pc)
+}
+
 /// Figure 6.
 fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let exclusive = run.calls(run.line(), true)?.median_nanoseconds();
@@ -207,7 +230,7 @@ fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
 /// Payloads of an invocation.
 pub(super) const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 
-/// Figure 7, its coherent part.
+/// Figure 7.
 fn latencies(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES.into_iter().filter(|bytes| *bytes <= 16384) {
@@ -220,15 +243,17 @@ fn latencies(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let slope = |low: f64, high: f64| Some((at(high)? - at(low)?) / (high - low));
     let linear = slope(1024.0, 4096.0).zip(slope(4096.0, 8192.0)).map(|(one, other)| (one / other - 1.0).abs() < 0.25);
     findings.holds("pio.fig7.eci_linear_beyond", linear);
-    let chart =
-        Chart::xy("Invocation latency", Axis::log("Request and response", "bytes"), Axis::linear("Median", "ns"))
-            .note("Sizes are of the lines that a request fills, its control word among them.")
-            .series(Series::line("coherent PIO", points));
-    findings.plot("fig7", chart);
+    let [enzian, _] = run.over_pcie();
+    let coherent = |bytes| Ok(run.calls(bytes, true)?.median_nanoseconds());
+    let over_pcie = over_pcie::latencies(enzian, &points, coherent, &mut findings)?;
+    let chart = Chart::xy("Invocation latency", Axis::log("Request and response", "bytes"), Axis::log("Median", "ns"))
+        .note("Sizes are of the lines that a request fills, its control word among them.")
+        .series(Series::line("coherent PIO", points));
+    findings.plot("fig7", over_pcie.into_iter().fold(chart, Chart::series));
     Ok(findings)
 }
 
-/// Figure 8, its coherent part.
+/// Figure 8.
 fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES {
@@ -242,15 +267,17 @@ fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.holds("pio.fig8.eci_rises_to_32768", Some(rises));
     let drops = at(32768.0).zip(at(65536.0)).map(|(before, after)| after < before);
     findings.holds("pio.fig8.eci_drops_beyond", drops);
+    let [enzian, _] = run.over_pcie();
+    let over_pcie = over_pcie::throughputs(enzian, &points, &mut findings)?;
     let chart =
         Chart::xy("Invocation throughput", Axis::log("Request and response", "bytes"), Axis::linear("Data", "GiB/s"))
             .note("Requests and responses together, one core, back to back.")
             .series(Series::line("coherent PIO", points));
-    findings.plot("fig8", chart);
+    findings.plot("fig8", over_pcie.into_iter().fold(chart, Chart::series));
     Ok(findings)
 }
 
-/// Figure 10, its coherent part, and a driver that prefetches beside the published one.
+/// Figure 10, and a driver that prefetches beside the published one.
 fn nic(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let (mut plain, mut prefetching, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for bytes in [64, 256, 1024, 1536, 4096, 8192, 9600] {
@@ -262,16 +289,21 @@ fn nic(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
     let last = |points: &[(f64, f64)]| points.last().map(|point| point.1 / 1000.0);
     findings.number("pio.improved.prefetching_receive_9600", "us", last(&prefetching));
-    let chart = Chart::xy("NIC latency", Axis::log("Frame", "bytes"), Axis::log("Median", "ns"))
-        .note("A frame's last beat comes when the CPU begins to ask for it.")
-        .series(Series::line("receive", plain))
-        .series(Series::line("receive, prefetching driver (an improvement)", prefetching))
-        .series(Series::line("transmit", out));
-    findings.plot("fig10", chart);
+    let [enzian, _] = run.over_pcie();
+    let eci = Coherent { receive: plain, transmit: out };
+    let [received, sent] = over_pcie::nic(enzian, &eci, &mut findings)?;
+    let chart = |title: &str| Chart::xy(title, Axis::log("Frame", "bytes"), Axis::log("Median", "ns"));
+    let receive = chart("NIC receive latency")
+        .note("Over the coherent lines, a frame's last beat comes when the CPU begins to ask for it.")
+        .series(Series::line("coherent PIO", eci.receive))
+        .series(Series::line("coherent PIO, prefetching driver (an improvement)", prefetching));
+    findings.plot("fig10-receive", received.into_iter().fold(receive, Chart::series));
+    let transmit = chart("NIC transmit latency").series(Series::line("coherent PIO", eci.transmit));
+    findings.plot("fig10-transmit", sent.into_iter().fold(transmit, Chart::series));
     Ok(findings)
 }
 
-/// Table 1, its coherent rows.
+/// Table 1.
 fn table(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
     let mut row = |bytes: usize| -> Result<Vec<f64>, Failure> {
@@ -290,5 +322,7 @@ fn table(run: &mut Run<'_>) -> Result<Findings, Failure> {
     }
     findings.list("pio.table1.eci_1536", "us", Some(row(1536)?));
     findings.list("pio.table1.eci_9600", "us", Some(row(9600)?));
+    let [enzian, _] = run.over_pcie();
+    over_pcie::table(enzian, &mut findings)?;
     Ok(findings)
 }

@@ -11,7 +11,7 @@
 //! | `what_if.rs` | the same protocols on a machine of a coming generation |
 //! | `headlines.rs` | the results whose dependence on guesses is shown |
 //! | [`pcie`] | calls and frames over PCIe: programmed I/O, and the device's copy engines |
-//! | `figures.rs` | what the paper's figures and tables come out as |
+//! | `figures.rs`, `over_pcie.rs` | what the paper's figures and tables come out as, over coherent lines and over PCIe |
 //!
 //! Nothing here knows what was published.
 
@@ -20,6 +20,7 @@ mod figures;
 pub mod frames;
 pub mod graphs;
 mod headlines;
+mod over_pcie;
 pub mod pcie;
 pub mod simulated;
 pub mod sockets;
