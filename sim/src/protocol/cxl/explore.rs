@@ -194,9 +194,7 @@ impl Step<'_> {
         if state.asked.is_some() || state.left[0] == 0 || state.careful {
             return;
         }
-        for operation in
-            [HostOperation::Load, HostOperation::Store, HostOperation::Nontemporal, HostOperation::Evict]
-        {
+        for operation in [HostOperation::Load, HostOperation::Store, HostOperation::Nontemporal, HostOperation::Evict] {
             let mut state = state.clone();
             state.left[0] -= 1;
             state.asked = Some((operation, false));

@@ -334,8 +334,7 @@ impl<V: Contents> HostLine<V> {
                 whole.merge(&data, bytes);
                 let (data, bytes) = if modified { (whole, WHOLE) } else { (data, bytes) };
                 self.copy = Copy::Invalid;
-                effects
-                    .extend([Effect::InvalidateCaches, Effect::Send(ToDevice::MemoryWrite { data, bytes })]);
+                effects.extend([Effect::InvalidateCaches, Effect::Send(ToDevice::MemoryWrite { data, bytes })]);
                 self.active = Some(Active::Write(None));
             }
             Ask::Evict | Ask::Flush => {

@@ -27,7 +27,7 @@
 //! with its own memory; a copy that the host modified is written back before [MemWr], and the host waits for that to be done,
 //! because CXL.mem keeps no order between writes and forwards. A copy in the device's cache needs no request. In device-bias
 //! nothing is asked at all, so a copy that the host has goes stale. A push is a CXL.cache write in either bias, and gives the host a
-copy: in device-bias software must not push.
+//! copy: in device-bias software must not push.
 //!
 //! # Requests of the host for lines of the device (CXL.mem)
 //!

@@ -100,7 +100,11 @@ fn requests_for_lines_of_the_host_are_as_the_table_says() {
     ];
     for (before, operation, messages, after) in rows {
         let (said, states, _) = device_does(Side::Host, *before, (*operation).clone());
-        assert_eq!((said, states), (messages.iter().map(|one| (*one).to_owned()).collect(), *after), "{before:?} {operation:?}");
+        assert_eq!(
+            (said, states),
+            (messages.iter().map(|one| (*one).to_owned()).collect(), *after),
+            "{before:?} {operation:?}"
+        );
     }
 }
 
@@ -142,7 +146,9 @@ fn requests_for_lines_of_the_device_are_as_the_table_says() {
 #[test]
 fn in_device_bias_nothing_crosses_the_link() {
     for hint in [Hint::NonCacheable, Hint::CacheableShared, Hint::CacheableOwned] {
-        for operation in [Operation::Read(hint), write(if hint == Hint::CacheableShared { Hint::NonCacheable } else { hint })] {
+        for operation in
+            [Operation::Read(hint), write(if hint == Hint::CacheableShared { Hint::NonCacheable } else { hint })]
+        {
             let mut line = DeviceLine::new(Side::Device, 1);
             line.bias = Bias::Device;
             assert!(matches!(line.start(operation), Started::Done { .. }));
@@ -182,7 +188,11 @@ fn what_the_host_asks_is_as_the_table_says() {
     ];
     for (home, before, ask, messages, after) in rows {
         let (said, states) = host_does(*home, *before, ask.clone());
-        assert_eq!((said, states), (messages.iter().map(|one| (*one).to_owned()).collect(), *after), "{home:?} {before:?} {ask:?}");
+        assert_eq!(
+            (said, states),
+            (messages.iter().map(|one| (*one).to_owned()).collect(), *after),
+            "{home:?} {before:?} {ask:?}"
+        );
     }
 }
 
