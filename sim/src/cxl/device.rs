@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use conic_fabric::{Address, Device, LINE_BYTES, ReadTag, StateHint, Time};
+use conic_fabric::{Address, Device, LINE_BYTES, Line, ReadTag, StateHint, Time};
 
 use super::dma::DmaDevice;
 use super::machine::{Machine, Wait};
@@ -110,6 +110,11 @@ impl Device for CxlDevice<'_> {
     fn write_word(&self, at: Address, value: u64, hint: StateHint) {
         let agent = self.fiber.agent;
         self.with(|machine| machine.start_write(agent, at.0, &value.to_ne_bytes(), hint, true));
+    }
+    fn publish_line(&self, at: Address, line: &Line, hint: StateHint) {
+        // One write of a whole line: its words become visible at once.
+        let agent = self.fiber.agent;
+        self.with(|machine| machine.start_write(agent, at.0, &line.to_bytes(), hint, true));
     }
     fn own_register(&self, at: Address) -> u64 {
         self.with(|machine| machine.register_values.get(&at.0).copied().unwrap_or(0))

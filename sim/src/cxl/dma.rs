@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use conic_fabric::{Address, Device, ReadTag, StateHint, Time};
+use conic_fabric::{Address, Device, Line, ReadTag, StateHint, Time};
 
 use super::device::CxlDevice;
 
@@ -62,14 +62,19 @@ impl Device for DmaDevice<'_> {
         u64::from_ne_bytes(word)
     }
     fn write(&self, at: Address, from: &[u8], _hint: StateHint) {
+        let agent = self.device.fiber.agent;
         self.device.with(|machine| {
             let set_up = self.set_up(machine.parameters().dma.write_software);
-            machine.start_dma_write(at.0, from, set_up);
+            machine.start_dma_write(agent, at.0, from, set_up);
         });
     }
     fn write_word(&self, at: Address, value: u64, hint: StateHint) {
         // Posted writes keep their order.
         self.write(at, &value.to_ne_bytes(), hint);
+    }
+    fn publish_line(&self, at: Address, line: &Line, hint: StateHint) {
+        // One packet, which the root port performs at once.
+        self.write(at, &line.to_bytes(), hint);
     }
     fn own_register(&self, at: Address) -> u64 {
         self.device.own_register(at)

@@ -52,6 +52,11 @@ impl Machine {
     }
 
     pub(super) fn at_home(&mut self, key: u32) {
+        if let From::Dma(piece) = self.jobs[key as usize].from
+            && self.dma_must_wait(piece)
+        {
+            return self.dma_parked.push(key);
+        }
         let job = self.jobs.remove(key as usize);
         self.begin_or_wait(job);
     }
@@ -80,6 +85,9 @@ impl Machine {
         self.running.insert(line, Running { from, memory_ready: 0, value: None });
         let effects = self.lines[line as usize].host.begin(ask);
         self.perform(line, effects, true);
+        if let From::Dma(piece) = from {
+            self.dma_line_begins(piece);
+        }
     }
 
     /// The device has answered.

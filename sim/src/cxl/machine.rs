@@ -173,6 +173,9 @@ pub struct Machine {
     pub(super) dma_reads: Slab<DmaRead>,
     pub(super) dma_pieces: Slab<DmaPiece>,
     pub(super) engine_free: u64,
+    /// Posted writes at the root port, in order, and lines of those that are not first.
+    pub(super) dma_order: VecDeque<u32>,
+    pub(super) dma_parked: Vec<u32>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -235,6 +238,8 @@ impl Machine {
             dma_reads: Slab::new(),
             dma_pieces: Slab::new(),
             engine_free: 0,
+            dma_order: VecDeque::new(),
+            dma_parked: Vec::new(),
             counters: Counters::default(),
         }
     }

@@ -22,13 +22,16 @@ pub(super) struct DmaPiece {
     at: u64,
     bytes: u64,
     lines_left: u32,
+    /// Lines whose transaction has not begun.
+    lines_to_begin: u32,
     what: What,
 }
 
 #[derive(Clone, Debug)]
 enum What {
     Read(u32),
-    Write(Vec<u8>),
+    /// The data, and the engine's number of the write if this is its last piece.
+    Write(Vec<u8>, Option<(usize, u64)>),
 }
 
 impl Machine {
@@ -47,7 +50,8 @@ impl Machine {
         for (at, bytes) in pieces {
             let lines = (at + bytes).div_ceil(LINE_BYTES) - at / LINE_BYTES;
             let start = self.engine_turn(set_up + self.parameters.dma.engine_read, lines);
-            let piece = DmaPiece { at, bytes, lines_left: lines as u32, what: What::Read(read) };
+            let piece =
+                DmaPiece { at, bytes, lines_left: lines as u32, lines_to_begin: lines as u32, what: What::Read(read) };
             let key = self.dma_pieces.insert(piece) as u32;
             self.at(start, Event::DmaDone(key));
         }
@@ -55,13 +59,25 @@ impl Machine {
     }
 
     /// Begins a DMA write: posted, in order.
-    pub(super) fn start_dma_write(&mut self, at: u64, from: &[u8], set_up: u64) {
+    pub(super) fn start_dma_write(&mut self, agent: usize, at: u64, from: &[u8], set_up: u64) {
+        let engine = self.engines.entry(agent).or_default();
+        let number = engine.next_write;
+        engine.next_write += 1;
+        engine.writes.insert(number);
         let pieces: Vec<(u64, u64)> = self.pcie.tlps().writes(at, from.len() as u64).collect();
+        let end = at + from.len() as u64;
         for (piece, bytes) in pieces {
             let lines = (piece + bytes).div_ceil(LINE_BYTES) - piece / LINE_BYTES;
             let start = self.engine_turn(set_up + self.parameters.dma.engine_write, lines);
             let data = from[(piece - at) as usize..][..bytes as usize].to_vec();
-            let piece = DmaPiece { at: piece, bytes, lines_left: lines as u32, what: What::Write(data) };
+            let last = (piece + bytes == end).then_some((agent, number));
+            let piece = DmaPiece {
+                at: piece,
+                bytes,
+                lines_left: lines as u32,
+                lines_to_begin: lines as u32,
+                what: What::Write(data, last),
+            };
             let key = self.dma_pieces.insert(piece) as u32;
             self.at(start, Event::DmaDone(key));
         }
@@ -71,7 +87,7 @@ impl Machine {
     pub(super) fn dma_done(&mut self, key: u32) {
         let piece = self.dma_pieces[key as usize].clone();
         match piece.what {
-            What::Write(_) => {
+            What::Write(..) => {
                 self.count("MWr");
                 let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.now);
                 self.sent(key, sent);
@@ -106,6 +122,9 @@ impl Machine {
     /// A piece is at the home agents.
     pub(super) fn at_root(&mut self, key: u32) {
         let piece = self.dma_pieces[key as usize].clone();
+        if matches!(piece.what, What::Write(..)) {
+            self.dma_order.push_back(key);
+        }
         let end = piece.at + piece.bytes;
         let mut here = piece.at;
         while here < end {
@@ -114,7 +133,7 @@ impl Machine {
             let (first, last) = (here % LINE_BYTES, stop - line * LINE_BYTES);
             let ask = match &piece.what {
                 What::Read(_) => Ask::DmaRead,
-                What::Write(from) => {
+                What::Write(from, _) => {
                     let mut bytes = [0; LINE_BYTES as usize];
                     let range = (here - piece.at) as usize..(stop - piece.at) as usize;
                     bytes[first as usize..last as usize].copy_from_slice(&from[range]);
@@ -127,6 +146,30 @@ impl Machine {
         }
     }
 
+    /// Whether a line of a piece must wait: posted writes take effect in their order, however long a line's turn takes.
+    pub(super) fn dma_must_wait(&self, key: u32) -> bool {
+        matches!(self.dma_pieces[key as usize].what, What::Write(..)) && self.dma_order.front() != Some(&key)
+    }
+
+    /// A line of a piece has its turn: the next write may follow the last of them.
+    pub(super) fn dma_line_begins(&mut self, key: u32) {
+        let piece = &mut self.dma_pieces[key as usize];
+        piece.lines_to_begin -= 1;
+        if piece.lines_to_begin > 0 || matches!(piece.what, What::Read(_)) {
+            return;
+        }
+        self.dma_order.pop_front();
+        let Some(next) = self.dma_order.front().copied() else { return };
+        let (now, later): (Vec<u32>, Vec<u32>) = std::mem::take(&mut self.dma_parked)
+            .into_iter()
+            .partition(|job| self.jobs[*job as usize].from == From::Dma(next));
+        self.dma_parked = later;
+        for job in now {
+            // Not here: the line that began is not done with its own turn.
+            self.at(self.now, Event::AtHome(job));
+        }
+    }
+
     /// A line of a piece has been read or written.
     pub(super) fn dma_line_done(&mut self, key: u32, line: u32, value: Option<Line>) {
         let piece = &mut self.dma_pieces[key as usize];
@@ -134,7 +177,7 @@ impl Machine {
         let (at, bytes, over) = (piece.at, piece.bytes, piece.lines_left == 0);
         let read = match &piece.what {
             What::Read(read) => Some(*read),
-            What::Write(_) => None,
+            What::Write(..) => None,
         };
         if let (Some(read), Some(value)) = (read, value) {
             let state = &mut self.dma_reads[read as usize];
@@ -152,7 +195,10 @@ impl Machine {
                 self.at(there, Event::DmaDone(key));
             }
             (true, None) => {
-                self.dma_pieces.remove(key as usize);
+                if let What::Write(_, Some((agent, number))) = self.dma_pieces.remove(key as usize).what {
+                    self.engines.get_mut(&agent).expect("it wrote").writes.remove(&number);
+                    self.news(agent);
+                }
                 let mut sent = Vec::new();
                 self.pcie.give_write_credit(self.now, |id, there| sent.push((id, there)));
                 for (id, there) in sent {

@@ -84,7 +84,10 @@ fn loads_of_device_memory_and_of_registers_are_calibrated() {
     let p = machine("agilex7");
     near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.host), Default::default())), 117.0);
     near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.device), Default::default())), 375.0);
-    near(core_takes(&p, |core, places| assert_eq!(core.register_read(places.register), Default::default())), 5.6 * 375.0);
+    near(
+        core_takes(&p, |core, places| assert_eq!(core.register_read(places.register), Default::default())),
+        5.6 * 375.0,
+    );
     let stored = core_takes(&p, |core, places| {
         core.write_line(places.device, &Line::ZERO);
         core.full_fence();
