@@ -10,6 +10,7 @@ mod explore;
 mod loom_core;
 mod loom_memory;
 mod rendezvous;
+mod visited;
 mod words;
 
 pub use crash::{CrashCore, CrashMemory};
@@ -20,3 +21,4 @@ pub use loom;
 pub use loom_core::LoomCore;
 pub use loom_memory::{LoomMemory, Mutation, Weaken};
 pub use rendezvous::{RendezvousCore, RendezvousDevice, RendezvousMemory};
+pub use visited::Visited;

@@ -4,6 +4,7 @@ mod bench;
 mod dataflow;
 mod idle;
 mod invoke;
+mod nic;
 mod platform;
 mod replay;
 mod responder;
@@ -32,6 +33,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback            packets through CC-NIC and back
   conic invoke                    calls of a function on a device that a core plays
   conic dataflow                  operators of a Timely graph on a device that a core plays
+  conic nic                       queues of a software NIC for other processes
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
   conic trace                     every message that one packet causes
@@ -43,6 +45,7 @@ enum Command {
     Bench(bench::Arguments),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
+    Nic(Box<nic::Options>),
     /// The machines that the simulator knows, and where each of their values is from
     Platform(platform::Arguments),
     /// Send a capture through the whole path and prove that nothing changed
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
+        Command::Nic(options) => nic::run(&options),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),

@@ -94,7 +94,8 @@ fn hardware_address(text: &str) -> Result<EthernetAddress, String> {
 pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let application = application_address(options.address).ok_or("there is no address for the application")?;
     let name = Some(options.name.clone());
-    let tap = TapOptions { name, mtu: Some(options.mtu), address: Some(options.address), up: true };
+    let settings = TapOptions { name, mtu: Some(options.mtu), address: Some(options.address), ..TapOptions::default() };
+    let tap = TapOptions { up: true, ..settings };
     let tap = Tap::open(&tap)?;
     let stop = Arc::new(Flag::new());
     let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);

@@ -76,6 +76,30 @@ pub trait Device {
     fn work(&self, _cycles: u32) {}
 }
 
+/// A device with memory that the host loads from and stores to: registers, a packet buffer.
+///
+/// What a host stores there is read by [`Device::own_register`], where it synchronises, and by [`DeviceMemory::own_bytes`]. What
+/// the device shows there, the host finds with its next load; where the interconnect lets a device answer a load when it
+/// chooses (PCIe does, up to the completion time-out), the device may withhold the answer until there is something to show.
+pub trait DeviceMemory: Device {
+    /// Reads bytes of the device's own memory that a host stored before a word which the device acquired.
+    fn own_bytes(&self, at: Address, into: &mut [u8]);
+    /// Changes owned bytes of the device's own memory.
+    fn set_own_bytes(&self, at: Address, from: &[u8]);
+    /// Sets two neighbouring synchronising words, 16-byte aligned, which one load of a host sees together; a host that sees
+    /// the first one's new value sees every change of own memory before. A withheld load of them is answered.
+    fn set_own_pair(&self, at: Address, words: [u64; 2]);
+    /// From now on the answers to loads of these two words wait for [`DeviceMemory::set_own_pair`] or [`DeviceMemory::answer`].
+    /// Nothing where a load cannot be withheld, as natively: the host looks again.
+    fn withhold(&self, _at: Address) {}
+    /// Answers the withheld loads of these two words with what they hold, and withholds no more.
+    fn answer(&self, _at: Address) {}
+    /// Since when a load of these two words has waited for its answer, if one does.
+    fn withheld_since(&self, _at: Address) -> Option<Time> {
+        None
+    }
+}
+
 /// How a device answers a request for one of its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
@@ -134,6 +158,68 @@ pub trait HomeAgent: Device {
     fn is_recalled(&self, tag: &ReadTag) -> bool;
     /// Waits for a recall, and says whether the cache had changed the line until then; the line may be asked for again.
     fn finish_recall(&self, tag: ReadTag) -> bool;
+}
+
+/// A reference to a device is a device.
+impl<D: Device + ?Sized> Device for &D {
+    fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag {
+        (**self).start_read(at, bytes, hint)
+    }
+    fn is_ready(&self, tag: &ReadTag) -> bool {
+        (**self).is_ready(tag)
+    }
+    fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
+        (**self).finish_read(tag, at, into);
+    }
+    fn read(&self, at: Address, into: &mut [u8], hint: StateHint) {
+        (**self).read(at, into, hint);
+    }
+    fn read_word(&self, at: Address, hint: StateHint) -> u64 {
+        (**self).read_word(at, hint)
+    }
+    fn write(&self, at: Address, from: &[u8], hint: StateHint) {
+        (**self).write(at, from, hint);
+    }
+    fn write_word(&self, at: Address, value: u64, hint: StateHint) {
+        (**self).write_word(at, value, hint);
+    }
+    fn own_register(&self, at: Address) -> u64 {
+        (**self).own_register(at)
+    }
+    fn spin(&self) {
+        (**self).spin();
+    }
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+    fn depends_on(&self, at: Address) {
+        (**self).depends_on(at);
+    }
+    fn work(&self, cycles: u32) {
+        (**self).work(cycles);
+    }
+}
+
+/// A reference to such a device is one.
+impl<D: DeviceMemory + ?Sized> DeviceMemory for &D {
+    fn own_bytes(&self, at: Address, into: &mut [u8]) {
+        (**self).own_bytes(at, into);
+    }
+    fn set_own_bytes(&self, at: Address, from: &[u8]) {
+        (**self).set_own_bytes(at, from);
+    }
+    fn set_own_pair(&self, at: Address, words: [u64; 2]) {
+        (**self).set_own_pair(at, words);
+    }
+    fn withhold(&self, at: Address) {
+        (**self).withhold(at);
+    }
+    fn answer(&self, at: Address) {
+        (**self).answer(at);
+    }
+    fn withheld_since(&self, at: Address) -> Option<Time> {
+        (**self).withheld_since(at)
+    }
 }
 
 /// A core that plays a device: start is a prefetch, finish a load, a write a store; pushing to memory is a non-temporal
@@ -217,5 +303,23 @@ impl<C: Core> Device for PlayedByCore<C> {
     #[inline(always)]
     fn work(&self, cycles: u32) {
         self.0.work(cycles);
+    }
+}
+
+/// The device's memory is memory that both sides share: nothing is withheld.
+impl<C: Core> DeviceMemory for PlayedByCore<C> {
+    #[inline(always)]
+    fn own_bytes(&self, at: Address, into: &mut [u8]) {
+        self.0.read_bytes(at, into);
+    }
+    #[inline(always)]
+    fn set_own_bytes(&self, at: Address, from: &[u8]) {
+        self.0.write_bytes(at, from);
+    }
+    #[inline(always)]
+    fn set_own_pair(&self, at: Address, words: [u64; 2]) {
+        // Release, the first word last: a host that acquires it sees the second, and every change before.
+        self.0.store_release(at.word(1), words[1]);
+        self.0.store_release(at, words[0]);
     }
 }

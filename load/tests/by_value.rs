@@ -9,7 +9,7 @@ use conic_load::message_loop::{
     CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, line_pair_ends,
     message_lines, slots_of,
 };
-use conic_load::{ClosedLoop, Workload};
+use conic_load::{Account, ClosedLoop, Workload};
 use conic_native::{Memory, NativeCore, Pages, clock};
 
 const SIZES: [u16; 7] = [16, 60, 61, 64, 65, 120, 1500];
@@ -17,6 +17,12 @@ const SIZES: [u16; 7] = [16, 60, 61, 64, 65, 120, 1500];
 /// Long enough for anything that is still in flight.
 fn soon() -> Time {
     clock::now() + Time::from_nanoseconds(50_000_000)
+}
+
+/// More than a thousand packets of `size` bytes came back, each as it was sent.
+fn all_came_back(account: &Account, size: u16) {
+    assert!(account.received() > 1000, "{} packets of {size} bytes", account.received());
+    assert_eq!((account.lost(), account.corrupt()), (0, 0), "packets of {size} bytes");
 }
 
 #[test]
@@ -36,12 +42,7 @@ fn packets_of_every_size_come_back_over_cachable_queues() {
             application.step();
             echo.turn_around();
         }
-        assert!(
-            application.account().received() > 1000,
-            "{} packets of {size} bytes",
-            application.account().received()
-        );
-        assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "packets of {size} bytes");
+        all_came_back(application.account(), size);
     }
 }
 
@@ -63,12 +64,7 @@ fn packets_of_every_size_come_back_over_fastforward_queues() {
             application.step();
             echo.turn_around();
         }
-        assert!(
-            application.account().received() > 1000,
-            "{} packets of {size} bytes",
-            application.account().received()
-        );
-        assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "packets of {size} bytes");
+        all_came_back(application.account(), size);
     }
 }
 
@@ -87,9 +83,7 @@ fn packets_of_every_size_come_back_over_line_pairs() {
             application.step();
             nic.turn_around();
         }
-        let account = application.account();
-        assert!(account.received() > 1000, "{} packets of {size} bytes", account.received());
-        assert_eq!((account.lost(), account.corrupt()), (0, 0), "packets of {size} bytes");
+        all_came_back(application.account(), size);
         assert_eq!((nic.refused(), nic.dropped()), (0, 0));
     }
 }
@@ -167,12 +161,7 @@ fn packets_of_every_size_come_back_over_the_ring() {
             wire.turn_around();
         }
         application.drain(soon());
-        assert!(
-            application.account().received() > 1000,
-            "{} packets of {size} bytes",
-            application.account().received()
-        );
-        assert_eq!((application.account().lost(), application.account().corrupt()), (0, 0), "packets of {size} bytes");
+        all_came_back(application.account(), size);
         assert_eq!((wire.refused(), wire.dropped()), (0, 0));
     }
 }

@@ -18,14 +18,22 @@ pub struct NativeCore<'memory> {
 
 // SAFETY: the region is shared memory; every access goes through an atomic or a single instruction, from any thread.
 unsafe impl Send for NativeCore<'_> {}
+// SAFETY: as above; a view itself never changes.
+unsafe impl Sync for NativeCore<'_> {}
 
 impl<'memory> NativeCore<'memory> {
     /// A view of a region, for one thread.
     pub fn new(memory: &'memory Memory) -> NativeCore<'memory> {
+        NativeCore::of_parts(memory.base(), memory.bytes())
+    }
+
+    /// A view of a mapping that whoever calls keeps, here or in [`crate::KeptCore`], for as long as the view is used.
+    pub(crate) fn of_parts(base: *mut u8, bytes: u64) -> NativeCore<'static> {
+        let _ = bytes;
         NativeCore {
-            base: memory.base(),
+            base,
             #[cfg(debug_assertions)]
-            bytes: memory.bytes(),
+            bytes,
             memory: PhantomData,
         }
     }

@@ -114,7 +114,10 @@ impl<Q: NicQueue, P: Port> SoftwareNic<Q, P> {
     /// served in every step, so one that has failed does not stop the other.
     pub fn step(&mut self, now: Time) -> Result<Step, PortError> {
         let mut step = Step::default();
-        let transmitted = self.transmit(now, &mut step.transmitted);
+        let mut transmitted = self.transmit(now, &mut step.transmitted);
+        if step.transmitted > 0 {
+            transmitted = transmitted.and(self.port.flush(now));
+        }
         let received = self.receive(now, &mut step.received);
         transmitted.and(received).map(|()| step)
     }

@@ -1,5 +1,10 @@
 //! What a port counts.
 
+use crate::{MIN_FRAME, Receive};
+
+/// Bytes of an Ethernet header: what is shorter is no frame.
+const ETHERNET_HEADER: usize = 14;
+
 /// What has passed through a port since it was made, and what has not, by reason. Bytes are without the frame check
 /// sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +21,11 @@ pub struct Counters {
     pub skipped_short: u64,
     /// Frames skipped on receive: longer than 9600 bytes, or than the buffer given.
     pub skipped_oversized: u64,
+    /// Frames skipped on receive: what the peer or the kernel said of them cannot be.
+    pub skipped_malformed: u64,
+    /// Frames that were dropped before they reached this port, because it was not emptied in time, as far as the kernel
+    /// says; they are in no other counter.
+    pub missed: u64,
     /// Calls of `receive` that the kernel answered with an error other than "nothing there".
     pub receive_errors: u64,
     /// Frames accepted by `transmit`.
@@ -30,11 +40,13 @@ pub struct Counters {
     pub refused_over_mtu: u64,
     /// Frames refused on transmit by the kernel: interface down, or no memory.
     pub refused_by_kernel: u64,
+    /// Frames refused on transmit: nobody is at the other end.
+    pub refused_link_down: u64,
 }
 
 impl Counters {
     /// Every counter with its name, for printing.
-    pub fn named(&self) -> [(&'static str, u64); 13] {
+    pub fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("received_frames", self.received_frames),
             ("received_bytes", self.received_bytes),
@@ -42,6 +54,8 @@ impl Counters {
             ("skipped_truncated", self.skipped_truncated),
             ("skipped_short", self.skipped_short),
             ("skipped_oversized", self.skipped_oversized),
+            ("skipped_malformed", self.skipped_malformed),
+            ("missed", self.missed),
             ("receive_errors", self.receive_errors),
             ("transmitted_frames", self.transmitted_frames),
             ("transmitted_bytes", self.transmitted_bytes),
@@ -49,22 +63,43 @@ impl Counters {
             ("refused_length", self.refused_length),
             ("refused_over_mtu", self.refused_over_mtu),
             ("refused_by_kernel", self.refused_by_kernel),
+            ("refused_link_down", self.refused_link_down),
         ]
     }
 
     /// Frames skipped on receive, for any reason.
     pub fn skipped(&self) -> u64 {
-        self.skipped_truncated + self.skipped_short + self.skipped_oversized
+        self.skipped_truncated + self.skipped_short + self.skipped_oversized + self.skipped_malformed
     }
 
     /// Frames refused on transmit, for any reason.
     pub fn refused(&self) -> u64 {
-        self.refused_length + self.refused_over_mtu + self.refused_by_kernel
+        self.refused_length + self.refused_over_mtu + self.refused_by_kernel + self.refused_link_down
     }
 
     pub(crate) fn count_received(&mut self, length: usize) {
         self.received_frames += 1;
         self.received_bytes += length as u64;
+    }
+
+    /// Counts a frame that the kernel or a peer gave, in the first `length` bytes of `frame`, padded where it is short, and
+    /// says what `receive` answers.
+    pub(crate) fn receive_frame(&mut self, frame: &mut [u8], length: usize) -> Receive {
+        if length < ETHERNET_HEADER {
+            self.skipped_short += 1;
+            return Receive::Skipped;
+        }
+        if frame.len() < length.max(MIN_FRAME) {
+            self.skipped_oversized += 1;
+            return Receive::Skipped;
+        }
+        if length < MIN_FRAME {
+            frame[length..MIN_FRAME].fill(0);
+            self.received_padded += 1;
+        }
+        let length = length.max(MIN_FRAME);
+        self.count_received(length);
+        Receive::Frame { length, captured: None }
     }
 
     pub(crate) fn count_transmitted(&mut self, length: usize) {

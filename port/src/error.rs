@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CaptureError, TapError};
+use crate::{CaptureError, PacketError, TapError};
 
 /// A port cannot be opened, or can no longer be used. The text says what is wrong, where, and what to do.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub enum PortError {
     Capture(Box<CaptureError>),
     /// A TAP interface.
     Tap(Box<TapError>),
+    /// A packet socket.
+    Packet(Box<PacketError>),
 }
 
 impl fmt::Display for PortError {
@@ -18,6 +20,7 @@ impl fmt::Display for PortError {
         match self {
             PortError::Capture(error) => error.fmt(f),
             PortError::Tap(error) => error.fmt(f),
+            PortError::Packet(error) => error.fmt(f),
         }
     }
 }
@@ -33,5 +36,11 @@ impl From<CaptureError> for PortError {
 impl From<TapError> for PortError {
     fn from(error: TapError) -> PortError {
         PortError::Tap(Box::new(error))
+    }
+}
+
+impl From<PacketError> for PortError {
+    fn from(error: PacketError) -> PortError {
+        PortError::Packet(Box::new(error))
     }
 }

@@ -94,4 +94,8 @@ impl Port for Loopback {
     fn counters(&self) -> &Counters {
         &self.counters
     }
+
+    fn description(&self) -> String {
+        format!("loopback of {} frames", self.lengths.len())
+    }
 }

@@ -1,5 +1,7 @@
 //! The contract of a port.
 
+use std::os::fd::BorrowedFd;
+
 use conic_fabric::Time;
 
 use crate::{Counters, PortError, Timestamp};
@@ -53,10 +55,21 @@ pub trait Port: Send {
     fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError>;
 
     /// Sends a copy of `frame` at time `now`. A frame that is not [`MIN_FRAME`] to [`MAX_FRAME`] bytes long is refused.
+    /// It may stay in the port until [`Port::flush`].
     ///
     /// # Errors
     /// The destination is broken (a full disk) or gone (a device); the frame was not sent.
     fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError>;
+
+    /// Lets leave what [`Port::transmit`] has accepted: called once after a burst, because telling the kernel or a peer
+    /// costs more than a frame. A port for which that is not so does nothing here.
+    ///
+    /// # Errors
+    /// As for [`Port::transmit`].
+    fn flush(&mut self, now: Time) -> Result<(), PortError> {
+        let _ = now;
+        Ok(())
+    }
 
     /// The time from which [`Port::receive`] should next be called; a time that has passed means at once. `None`
     /// where that depends on the outside or on a call of [`Port::transmit`], and after the end.
@@ -65,11 +78,74 @@ pub trait Port: Send {
     /// What has passed through this port, and what has not, by reason.
     fn counters(&self) -> &Counters;
 
+    /// What only this kind of port counts, by name, since it was made. Not for the inner loop: it allocates.
+    fn details(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Whether there is somebody at the other end: a carrier, a peer.
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    /// What it is, for people: kind, name, and in which mode it works where there is a choice.
+    fn description(&self) -> String {
+        "port".to_owned()
+    }
+
+    /// A descriptor that is readable when [`Port::receive`] may have something, to sleep on while [`Port::next_due`] is
+    /// `None`; none where the port depends on nothing outside.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Writes out what is buffered. A port that records to a file must be finished, or its last frames may be lost.
     ///
     /// # Errors
     /// The destination is broken (a full disk).
     fn finish(&mut self) -> Result<(), PortError> {
         Ok(())
+    }
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+        (**self).receive(now, frame)
+    }
+
+    fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        (**self).transmit(now, frame)
+    }
+
+    fn flush(&mut self, now: Time) -> Result<(), PortError> {
+        (**self).flush(now)
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        (**self).next_due()
+    }
+
+    fn counters(&self) -> &Counters {
+        (**self).counters()
+    }
+
+    fn details(&self) -> Vec<(&'static str, u64)> {
+        (**self).details()
+    }
+
+    fn is_up(&self) -> bool {
+        (**self).is_up()
+    }
+
+    fn description(&self) -> String {
+        (**self).description()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).descriptor()
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        (**self).finish()
     }
 }

@@ -13,14 +13,12 @@ use conic_fabric::Time;
 
 pub use error::{TapError, TapProblem};
 
+use crate::netdevice::{ETHERNET_HEADER, is_over_mtu};
+use crate::offload::coalesce::{Coalescer, Joined};
+use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
+use crate::vnet::{Cutter, Work, complete};
 use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 
-/// Bytes of an Ethernet header.
-const ETHERNET_HEADER: usize = 14;
-/// Bytes that a VLAN tag adds, which an MTU does not count.
-const VLAN_TAG: usize = 4;
-/// The first two bytes of a VLAN tag: IEEE 802.1Q and 802.1ad.
-const VLAN_TYPES: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 /// The least MTU that IPv4 allows (RFC 791).
 const MTU_MIN: usize = 68;
 /// The greatest MTU whose frames are not longer than 9600 bytes.
@@ -71,8 +69,8 @@ impl FromStr for Ipv4Address {
 }
 
 /// What a TAP interface is to be. The default: a name that the kernel chooses, left down, with the MTU and address that
-/// it has.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// it has, one queue, no offloads.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapOptions {
     /// The interface's name, up to 15 bytes. `None`: the kernel chooses `conic0` or the next that is free.
     pub name: Option<String>,
@@ -82,43 +80,92 @@ pub struct TapOptions {
     pub address: Option<Ipv4Address>,
     /// Whether to bring the interface up.
     pub up: bool,
+    /// How many queues: 1 to 256. The kernel spreads flows over them, and answers to a flow where that came from.
+    pub queues: usize,
+    /// Whether the kernel leaves checksums and the cutting of TCP packets to the port, and the port joins the TCP frames of
+    /// a flow before the kernel gets them: fewer calls for much TCP, one copy more.
+    pub offload: bool,
 }
 
-/// A TAP interface. What the kernel sends on it is received here, and what is transmitted here reaches the kernel.
-/// An interface that this made vanishes when it is dropped.
-#[derive(Debug)]
+impl Default for TapOptions {
+    fn default() -> TapOptions {
+        TapOptions { name: None, mtu: None, address: None, up: false, queues: 1, offload: false }
+    }
+}
+
+/// A queue of a TAP interface. What the kernel sends on it is received here, and what is transmitted here reaches the
+/// kernel. An interface that this made vanishes when its last queue is dropped.
 pub struct Tap {
     device: kernel::Device,
     mtu: usize,
     gone: bool,
+    offload: Option<Offload>,
     counters: Counters,
 }
 
+impl std::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tap").field("name", &self.name()).field("mtu", &self.mtu).finish_non_exhaustive()
+    }
+}
+
+/// What a queue with offloads holds.
+struct Offload {
+    cutter: Cutter,
+    held: Coalescer,
+    work: Work,
+}
+
 impl Tap {
-    /// Makes the interface, or attaches to one that exists, and sets what `options` ask for.
+    /// Makes the interface, or attaches to one that exists, with one queue, and sets what `options` ask for.
     ///
     /// # Errors
     /// There is no `/dev/net/tun`, the process may not do this, the interface is in use or no TAP interface, or an
     /// option is out of range. The text says what to do.
     pub fn open(options: &TapOptions) -> Result<Tap, PortError> {
+        Tap::open_queues(&TapOptions { queues: 1, ..options.clone() }).map(|mut queues| queues.remove(0))
+    }
+
+    /// The same with all its queues; at least one.
+    ///
+    /// # Errors
+    /// As for [`Tap::open`], and where the kernel has no more queues.
+    pub fn open_queues(options: &TapOptions) -> Result<Vec<Tap>, PortError> {
         if let Some(mtu) = options.mtu
             && !(MTU_MIN..=MTU_MAX).contains(&mtu)
         {
             let name = options.name.clone().unwrap_or_default();
             return Err(TapError { name, problem: TapProblem::Mtu { mtu, most: MTU_MAX } }.into());
         }
-        let device = kernel::Device::open(options.name.as_deref())?;
+        let multiple = options.queues > 1;
+        let device = kernel::Device::open(options.name.as_deref(), multiple, options.offload)?;
         if let Some(mtu) = options.mtu {
             device.set_mtu(mtu)?;
         }
         if let Some(address) = options.address {
             device.set_address(address.address(), address.mask())?;
         }
-        if options.up {
-            device.bring_up()?;
+        let mut devices = vec![device];
+        for _ in 1..options.queues {
+            let name = devices[0].name().to_owned();
+            devices.push(kernel::Device::open(Some(&name), multiple, options.offload)?);
         }
-        let mtu = device.mtu()?;
-        Ok(Tap { device, mtu, gone: false, counters: Counters::default() })
+        if options.up {
+            devices[0].bring_up()?;
+        }
+        let mtu = devices[0].mtu()?;
+        let queue = |device| Tap {
+            device,
+            mtu,
+            gone: false,
+            offload: options.offload.then(|| Offload {
+                cutter: Cutter::new(),
+                held: Coalescer::new(),
+                work: Work::default(),
+            }),
+            counters: Counters::default(),
+        };
+        Ok(devices.into_iter().map(queue).collect())
     }
 
     /// The interface's name.
@@ -136,6 +183,105 @@ impl Tap {
         self.gone = true;
         TapError { name: self.name().to_owned(), problem: TapProblem::Gone(error) }.into()
     }
+
+    /// Reads what the kernel has next into the frame, or, where it is to be cut, begins with it. Gives its length, `None`
+    /// where it is to be cut or was skipped and counted.
+    fn read(&mut self, frame: &mut [u8]) -> std::io::Result<Option<usize>> {
+        let limit = frame.len();
+        let Some(offload) = &mut self.offload else {
+            let length = self.device.read(None, frame, &mut [0])?;
+            if length > limit {
+                self.counters.skipped_oversized += 1;
+            }
+            return Ok(Some(length).filter(|length| *length <= limit));
+        };
+        let mut header = [0; HEADER_BYTES];
+        let room = offload.cutter.room();
+        let length = self.device.read(Some(&mut header), frame, &mut room[limit..])?;
+        let Some(metadata) = Metadata::read(&header) else {
+            self.counters.skipped_malformed += 1;
+            return Ok(None);
+        };
+        if metadata.segmentation.is_some() {
+            let inside = limit.min(length);
+            room[..inside].copy_from_slice(&frame[..inside]);
+            let begun = offload.cutter.begin(length, metadata, limit, &mut offload.work);
+            self.counters.skipped_malformed += u64::from(!begun);
+            return Ok(None);
+        }
+        if length > limit {
+            self.counters.skipped_oversized += 1;
+            return Ok(None);
+        }
+        if !complete(&mut frame[..length], metadata, &mut offload.work) {
+            self.counters.skipped_malformed += 1;
+            return Ok(None);
+        }
+        Ok(Some(length))
+    }
+
+    /// What an attempt to write came to.
+    fn written(&mut self, result: std::io::Result<()>) -> Result<Transmit, PortError> {
+        let Err(error) = result else { return Ok(Transmit::Accepted) };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => Ok(Transmit::Full),
+            // EIO: the interface is down, as if the cable were out.
+            Some(libc::EIO | libc::ENOBUFS | libc::ENOMEM | libc::EINVAL) => Ok(Transmit::Refused),
+            _ => Err(self.lost(error)),
+        }
+    }
+
+    /// Writes what is held; `Full` where the kernel does not take it now.
+    fn write_held(&mut self) -> Result<Transmit, PortError> {
+        let Some(offload) = &mut self.offload else { return Ok(Transmit::Accepted) };
+        let frames = offload.held.frames() as u64;
+        let Some((packet, metadata, headers, payload)) = offload.held.packet() else { return Ok(Transmit::Accepted) };
+        let mut header = [0; HEADER_BYTES];
+        metadata.write(Some(&headers), &mut header);
+        set_header_length(&mut header, payload);
+        let bytes = packet.len() as u64;
+        let result = self.device.write(Some(&header), packet);
+        let outcome = self.written(result)?;
+        let Some(offload) = &mut self.offload else { return Ok(outcome) };
+        match outcome {
+            Transmit::Full => return Ok(Transmit::Full),
+            Transmit::Accepted if frames > 1 => {
+                offload.work.packets_joined += 1;
+                offload.work.frames_joined += frames;
+            }
+            Transmit::Accepted => {}
+            Transmit::Refused => {
+                // They were counted as transmitted when they were taken.
+                self.counters.refused_by_kernel += frames;
+                self.counters.transmitted_frames -= frames;
+                self.counters.transmitted_bytes -= bytes + (frames - 1) * payload as u64;
+            }
+        }
+        offload.held.clear();
+        Ok(outcome)
+    }
+
+    /// Writes a frame or holds it to join it to others.
+    fn give(&mut self, frame: &[u8]) -> Result<Transmit, PortError> {
+        let Some(offload) = &mut self.offload else {
+            let result = self.device.write(None, frame);
+            return self.written(result);
+        };
+        let mut joined = offload.held.offer(frame);
+        if joined != Joined::Held {
+            if self.write_held()? == Transmit::Full {
+                return Ok(Transmit::Full);
+            }
+            if let (Joined::Other, Some(offload)) = (joined, &mut self.offload) {
+                joined = offload.held.offer(frame);
+            }
+        }
+        if joined == Joined::Held {
+            return Ok(Transmit::Accepted);
+        }
+        let result = self.device.write(Some(&[0; HEADER_BYTES]), frame);
+        self.written(result)
+    }
 }
 
 impl AsFd for Tap {
@@ -151,8 +297,14 @@ impl Port for Tap {
             return Ok(Receive::End);
         }
         let limit = frame.len().min(MAX_FRAME);
-        let length = match self.device.read(&mut frame[..limit]) {
-            Ok(length) => length,
+        let busy = self.offload.as_ref().is_some_and(|offload| offload.cutter.is_busy());
+        let read = if busy { Ok(None) } else { self.read(&mut frame[..limit]) };
+        let length = match read {
+            Ok(Some(length)) => length,
+            Ok(None) => match self.offload.as_mut().and_then(|offload| offload.cutter.next(&mut frame[..limit])) {
+                Some(length) => length,
+                None => return Ok(Receive::Skipped),
+            },
             Err(error) => match error.raw_os_error() {
                 // EWOULDBLOCK is the same number.
                 Some(libc::EAGAIN | libc::EINTR) => return Ok(Receive::None),
@@ -163,21 +315,7 @@ impl Port for Tap {
                 _ => return Err(self.lost(error)),
             },
         };
-        if length > limit || limit < MIN_FRAME {
-            self.counters.skipped_oversized += 1;
-            return Ok(Receive::Skipped);
-        }
-        if length < ETHERNET_HEADER {
-            self.counters.skipped_short += 1;
-            return Ok(Receive::Skipped);
-        }
-        if length < MIN_FRAME {
-            frame[length..MIN_FRAME].fill(0);
-            self.counters.received_padded += 1;
-        }
-        let length = length.max(MIN_FRAME);
-        self.counters.count_received(length);
-        Ok(Receive::Frame { length, captured: None })
+        Ok(self.counters.receive_frame(frame, length))
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
@@ -185,10 +323,7 @@ impl Port for Tap {
             self.counters.refused_length += 1;
             return Ok(Transmit::Refused);
         }
-        let tagged = VLAN_TYPES.iter().any(|tag| frame[12..14] == tag[..]);
-        let most = self.mtu + ETHERNET_HEADER + if tagged { VLAN_TAG } else { 0 };
-        // The kernel takes longer frames without a word. The least frame is always allowed: it is padding.
-        if frame.len() > most.max(MIN_FRAME) {
+        if is_over_mtu(frame, self.mtu) {
             self.counters.refused_over_mtu += 1;
             return Ok(Transmit::Refused);
         }
@@ -196,31 +331,43 @@ impl Port for Tap {
             self.counters.refused_by_kernel += 1;
             return Ok(Transmit::Refused);
         }
-        match self.device.write(frame) {
-            Ok(()) => {
-                self.counters.count_transmitted(frame.len());
-                Ok(Transmit::Accepted)
-            }
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::EINTR) => {
-                    self.counters.transmit_full += 1;
-                    Ok(Transmit::Full)
-                }
-                // EIO: the interface is down, as if the cable were out.
-                Some(libc::EIO | libc::ENOBUFS | libc::ENOMEM | libc::EINVAL) => {
-                    self.counters.refused_by_kernel += 1;
-                    Ok(Transmit::Refused)
-                }
-                _ => Err(self.lost(error)),
-            },
+        let outcome = self.give(frame)?;
+        match outcome {
+            Transmit::Accepted => self.counters.count_transmitted(frame.len()),
+            Transmit::Full => self.counters.transmit_full += 1,
+            Transmit::Refused => self.counters.refused_by_kernel += 1,
         }
+        Ok(outcome)
+    }
+
+    fn flush(&mut self, _now: Time) -> Result<(), PortError> {
+        // What the kernel does not take now stays held, and leaves with the next frame or the next flush.
+        self.write_held().map(|_| ())
     }
 
     fn next_due(&self) -> Option<Time> {
-        None
+        let offload = self.offload.as_ref()?;
+        (offload.cutter.is_busy() || !offload.held.is_empty()).then_some(Time::ZERO)
     }
 
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    fn details(&self) -> Vec<(&'static str, u64)> {
+        self.offload.as_ref().map_or_else(Vec::new, |offload| offload.work.named().to_vec())
+    }
+
+    fn description(&self) -> String {
+        let offload = if self.offload.is_some() { ", with offloads" } else { "" };
+        format!("TAP interface {}{offload}", self.name())
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.device.as_fd())
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.write_held().map(|_| ())
     }
 }

@@ -1,76 +1,26 @@
 //! The TAP port against the kernel. Each test has a network namespace of its own, so that nothing on the machine is
 //! touched; without the right to make one, a test says that it is skipped.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+mod support;
+
+use std::io::Write;
 use std::process::Command;
 
 use conic_fabric::Time;
 use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
-
-/// The EtherType for local experiments (IEEE 802), which nothing in the kernel sends or takes.
-const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
-
-/// Says why a test does not run, past the test runner's capture.
-fn skipped(why: &str) {
-    let _ = writeln!(io::stderr(), "skipped: {why}");
-}
+use support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, skipped, wait};
 
 /// Puts this thread into a network namespace of its own.
 fn alone() -> bool {
-    // SAFETY: no memory is passed; only this thread's namespace changes.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        let error = io::Error::last_os_error();
-        skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
-        return false;
-    }
     if !std::path::Path::new("/dev/net/tun").exists() {
         skipped("there is no /dev/net/tun here");
         return false;
     }
-    true
+    network::alone()
 }
 
 fn options(name: &str) -> TapOptions {
     TapOptions { name: Some(name.to_owned()), up: true, ..TapOptions::default() }
-}
-
-fn frame(length: usize, kind: [u8; 2], seed: u8) -> Vec<u8> {
-    let mut frame = vec![seed; length];
-    frame[..6].fill(0xff);
-    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, seed]);
-    frame[12..14].copy_from_slice(&kind);
-    frame
-}
-
-/// A socket that sends and receives whole frames on the interface, as another program of the machine would.
-fn packet_socket(name: &str) -> File {
-    let protocol = 0x0003u16.to_be();
-    // SAFETY: no memory is passed.
-    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, i32::from(protocol)) };
-    assert!(socket >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: the descriptor was just opened and nothing else owns it.
-    let socket = unsafe { File::from_raw_fd(socket) };
-    let name = std::ffi::CString::new(name).unwrap();
-    // SAFETY: all members are integers or arrays of them.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = protocol;
-    // SAFETY: the name ends with a zero and outlives the call.
-    address.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as i32;
-    let size = size_of::<libc::sockaddr_ll>() as u32;
-    // SAFETY: the address is of the size given and outlives the call.
-    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
-    assert_eq!(bound, 0, "{}", io::Error::last_os_error());
-    socket
-}
-
-/// Waits up to a second for the descriptor to be readable.
-fn wait(file: &impl AsFd) {
-    let mut poll = libc::pollfd { fd: file.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry, borrowed for writing.
-    unsafe { libc::poll(&raw mut poll, 1, 1000) };
 }
 
 /// The next frame of this EtherType that the port receives.
@@ -87,19 +37,6 @@ fn receive(tap: &mut Tap, kind: [u8; 2]) -> Vec<u8> {
         }
     }
     panic!("no frame of type {kind:02x?} came");
-}
-
-/// The next frame of the experimental EtherType that the socket receives.
-fn receive_at(socket: &mut File) -> Vec<u8> {
-    let mut buffer = [0; 2 * MAX_FRAME];
-    for _ in 0..1000 {
-        match socket.read(&mut buffer) {
-            Ok(length) if buffer[12..14] == EXPERIMENT => return buffer[..length].to_vec(),
-            Ok(_) => {}
-            Err(_) => wait(socket),
-        }
-    }
-    panic!("no frame came");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A node's memory: channels side by side, each a line at a time.
 
 use crate::link::Spread;
-use crate::parameters::MemoryParameters;
+use crate::parameters::{MemoryParameters, RefreshParameters};
 
 /// One channel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +25,7 @@ pub struct Memory {
     reads: u64,
     writes: u64,
     waited: u64,
+    refresh: Option<RefreshParameters>,
 }
 
 impl Memory {
@@ -43,7 +44,22 @@ impl Memory {
             reads: 0,
             writes: 0,
             waited: 0,
+            refresh: None,
         }
+    }
+
+    /// The same memory, whose channels are refreshed.
+    pub fn refreshed(mut self, refresh: Option<RefreshParameters>) -> Memory {
+        self.refresh = refresh;
+        self
+    }
+
+    /// When a channel is free of its refresh, from `now` on.
+    fn past_refresh(&self, channel: usize, now: u64) -> u64 {
+        let Some(RefreshParameters { interval, span }) = self.refresh else { return now };
+        let turn = interval * channel as u64 / self.channels.len() as u64;
+        let since = (now + interval - turn) % interval;
+        if since < span { now + span - since } else { now }
     }
 
     /// The channel that holds a line.
@@ -67,9 +83,9 @@ impl Memory {
     /// Takes the line's channel for a line, as soon as it is free.
     #[inline]
     fn starts(&mut self, line: u64, now: u64) -> u64 {
-        let channel = self.channel_of(line);
-        let channel = &mut self.channels[channel];
-        let start = channel.busy_until.max(now);
+        let number = self.channel_of(line);
+        let start = self.past_refresh(number, self.channels[number].busy_until.max(now));
+        let channel = &mut self.channels[number];
         channel.busy_until = start + self.line_time;
         channel.accesses += 1;
         self.waited += start - now;

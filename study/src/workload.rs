@@ -79,6 +79,28 @@ pub struct Loopback {
     pub seed: u64,
 }
 
+impl Loopback {
+    /// A closed loop of one thread on another node's NIC: 64-byte packets, 32 in flight, in bursts of 32; the host's
+    /// prefetchers are on, the NIC's off; 1200 packets after as many to warm up.
+    pub fn new(machine: &Parameters, interface: Interface) -> Loopback {
+        Loopback {
+            machine: machine.clone(),
+            interface,
+            nic_place: NicPlace::Remote,
+            threads: 1,
+            packet_size: 64,
+            window: 32,
+            transmit_burst: 32,
+            receive_burst: 32,
+            offered: None,
+            prefetching: Prefetching { host: true, nic: false },
+            packets: (1200, 1200),
+            switches: Switches::default(),
+            seed: 1,
+        }
+    }
+}
+
 /// Accesses that crossed the interconnect, a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RemoteAccesses {

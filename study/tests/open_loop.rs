@@ -3,24 +3,15 @@
 use conic_interface::ccnic::Features;
 use conic_sim::platform::Platform;
 use conic_study::simulated::Simulator;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Switches};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine};
 
 fn ask(window: u64, offered: Option<f64>) -> LoopbackOutcome {
     let platform = Platform::load("icx").expect("the platform is shipped");
     let question = Loopback {
-        machine: platform.parameters().clone(),
-        interface: Interface::CcNic(Features::paper()),
-        nic_place: NicPlace::Remote,
         threads: 2,
-        packet_size: 64,
         window,
-        transmit_burst: 32,
-        receive_burst: 32,
         offered,
-        prefetching: Prefetching { host: true, nic: false },
-        packets: (1200, 1200),
-        switches: Switches::default(),
-        seed: 1,
+        ..Loopback::new(platform.parameters(), Interface::CcNic(Features::paper()))
     };
     Simulator.loopback(&question).unwrap_or_else(|failure| panic!("{failure}"))
 }

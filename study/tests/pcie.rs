@@ -5,7 +5,7 @@ use conic_sim::parameters::{NicParameters, PcieParameters};
 use conic_sim::pcie::Tlps;
 use conic_sim::platform::Platform;
 use conic_study::simulated::loopback;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, Prefetching, Switches};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome};
 
 const CHIPS: [&str; 2] = ["icx-cx6", "icx-e810"];
 
@@ -19,20 +19,12 @@ fn parts(machine: &Parameters) -> (&PcieParameters, &NicParameters) {
 
 fn question(name: &str, threads: usize, window: u64, packet_size: u16, packets: u64) -> Loopback {
     Loopback {
-        machine: platform(name),
-        interface: Interface::PcieRing,
-        nic_place: NicPlace::Remote,
         threads,
         packet_size,
         window,
-        transmit_burst: 32,
-        receive_burst: 32,
-        offered: None,
-        prefetching: Prefetching { host: true, nic: false },
         // The closed loop's window is behind before an open one is measured.
         packets: (4 * window.max(packets / 8), packets),
-        switches: Switches::default(),
-        seed: 1,
+        ..Loopback::new(&platform(name), Interface::PcieRing)
     }
 }
 

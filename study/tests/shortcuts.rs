@@ -12,7 +12,7 @@ use conic_sim::platform::Platform;
 use conic_sim::probe::counters::{AgentAccesses, LinkCounters};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 use conic_study::simulated::Simulator;
-use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Switches};
+use conic_study::workload::{Interface, Loopback, LoopbackOutcome, Machine};
 
 const THREADS: usize = 2;
 const PACKETS: u64 = 1_500;
@@ -138,21 +138,7 @@ fn the_ring_runs_the_same_with_and_without_the_shortcuts() {
 }
 
 fn question(name: &str, interface: Interface, seed: u64) -> Loopback {
-    Loopback {
-        machine: platform(name),
-        interface,
-        nic_place: NicPlace::Remote,
-        threads: 2,
-        packet_size: 64,
-        window: 128,
-        transmit_burst: 32,
-        receive_burst: 32,
-        offered: None,
-        prefetching: Prefetching { host: true, nic: false },
-        packets: (2_000, 12_000),
-        switches: Switches::default(),
-        seed,
-    }
+    Loopback { threads: 2, window: 128, packets: (2_000, 12_000), seed, ..Loopback::new(&platform(name), interface) }
 }
 
 /// How far the greatest of some values lies above the least.

@@ -3,27 +3,19 @@
 use conic_interface::ccnic::Features;
 use conic_sim::platform::Platform;
 use conic_study::simulated::Simulator;
-use conic_study::workload::{
-    Application, Engines, Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Switches, Touch,
-};
+use conic_study::workload::{Application, Engines, Interface, Loopback, LoopbackOutcome, Machine, Switches, Touch};
 
 const CC_NIC: Interface = Interface::CcNic(Features::paper());
 
 fn question(platform: &str, interface: Interface, packet_size: u16, host: bool, nic: bool) -> Loopback {
     Loopback {
-        machine: Platform::load(platform).expect("a platform that comes with the simulator").parameters().clone(),
-        interface,
-        nic_place: NicPlace::Remote,
-        threads: 1,
         packet_size,
-        window: 32,
-        transmit_burst: 32,
-        receive_burst: 32,
-        offered: None,
-        prefetching: Prefetching { host: true, nic: false },
         packets: (300, 300),
         switches: Switches { application: Application::Copying, engines: Engines { host, nic }, ..Switches::default() },
-        seed: 1,
+        ..Loopback::new(
+            Platform::load(platform).expect("a platform that comes with the simulator").parameters(),
+            interface,
+        )
     }
 }
 

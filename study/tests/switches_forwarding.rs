@@ -4,25 +4,19 @@ use conic_interface::ccnic::Features;
 use conic_sim::platform::Platform;
 use conic_study::simulated::Simulator;
 use conic_study::workload::{
-    Application, Attention, Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Serving, Switches,
-    Touch,
+    Application, Attention, Interface, Loopback, LoopbackOutcome, Machine, Prefetching, Serving, Switches, Touch,
 };
 
 fn question(platform: &str, interface: Interface, packet_size: u16, touch: Touch) -> Loopback {
     Loopback {
-        machine: Platform::load(platform).expect("a platform that comes with the simulator").parameters().clone(),
-        interface,
-        nic_place: NicPlace::Remote,
-        threads: 1,
         packet_size,
-        window: 32,
-        transmit_burst: 32,
-        receive_burst: 32,
-        offered: None,
         prefetching: Prefetching { host: false, nic: false },
         packets: (300, 300),
         switches: Switches { application: Application::Forwarding(touch), ..Switches::default() },
-        seed: 1,
+        ..Loopback::new(
+            Platform::load(platform).expect("a platform that comes with the simulator").parameters(),
+            interface,
+        )
     }
 }
 

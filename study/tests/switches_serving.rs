@@ -10,9 +10,7 @@ use conic_load::{ClosedLoop, Workload};
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, Simulation};
 use conic_study::simulated::Simulator;
-use conic_study::workload::{
-    Attention, Interface, Loopback, LoopbackOutcome, Machine, NicPlace, Prefetching, Serving, Switches,
-};
+use conic_study::workload::{Attention, Interface, Loopback, LoopbackOutcome, Machine, Serving, Switches};
 
 fn spr() -> Parameters {
     Platform::load("spr").expect("a platform that comes with the simulator").parameters().clone()
@@ -20,19 +18,9 @@ fn spr() -> Parameters {
 
 fn question(queue_pairs: usize, attention: Attention, window: u64) -> Loopback {
     Loopback {
-        machine: spr(),
-        interface: Interface::CcNic(Features::paper()),
-        nic_place: NicPlace::Remote,
-        threads: 1,
-        packet_size: 64,
         window,
-        transmit_burst: 32,
-        receive_burst: 32,
-        offered: None,
-        prefetching: Prefetching { host: true, nic: false },
-        packets: (1200, 1200),
         switches: Switches { serving: Serving::Shared { queue_pairs, attention }, ..Switches::default() },
-        seed: 1,
+        ..Loopback::new(&spr(), Interface::CcNic(Features::paper()))
     }
 }
 

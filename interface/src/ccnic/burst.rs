@@ -75,6 +75,11 @@ impl<C: Core, P: Policy> Wire<C, P> {
         &mut self.nic
     }
 
+    /// What the host did that it should not have.
+    pub fn faults(&self) -> super::NicFaults {
+        self.nic.faults()
+    }
+
     /// Enters that a packet was dropped.
     pub(super) fn count_dropped(&mut self) {
         self.dropped += 1;

@@ -35,6 +35,39 @@ impl NicFaults {
         let queues = self.transmit.total() + self.receive.total();
         self.address + self.length + self.not_a_buffer + self.chain + self.freed_twice + queues
     }
+
+    /// These and those of another queue pair.
+    pub fn plus(&self, other: &NicFaults) -> NicFaults {
+        let queue = |one: QueueFaults, two: QueueFaults| QueueFaults {
+            credit: one.credit + two.credit,
+            doorbell: one.doorbell + two.doorbell,
+            inline: one.inline + two.inline,
+        };
+        NicFaults {
+            address: self.address + other.address,
+            length: self.length + other.length,
+            not_a_buffer: self.not_a_buffer + other.not_a_buffer,
+            chain: self.chain + other.chain,
+            freed_twice: self.freed_twice + other.freed_twice,
+            transmit: queue(self.transmit, other.transmit),
+            receive: queue(self.receive, other.receive),
+        }
+    }
+
+    /// Each with its name.
+    pub fn named(&self) -> [(&'static str, u64); 9] {
+        [
+            ("address", self.address),
+            ("length", self.length),
+            ("not_a_buffer", self.not_a_buffer),
+            ("chain", self.chain),
+            ("freed_twice", self.freed_twice),
+            ("transmit_inline", self.transmit.inline),
+            ("transmit_doorbell", self.transmit.doorbell),
+            ("transmit_credit", self.transmit.credit),
+            ("receive_credit", self.receive.credit + self.receive.doorbell + self.receive.inline),
+        ]
+    }
 }
 
 /// One queue pair of the NIC, for one thread.

@@ -82,6 +82,14 @@ impl ClassMap {
         if remaining >= 64 { u64::MAX } else { (1 << remaining) - 1 }
     }
 
+    /// The bit of the free set that stands for the buffer at an address, as `(word, bit)`.
+    #[inline(always)]
+    fn bit_of(&self, scattered: bool, at: Address) -> (u64, u64) {
+        let index = (at - self.start) >> self.shift;
+        let index = if scattered { index.wrapping_mul(inverse(SCATTER)) & (self.count - 1) } else { index };
+        (index / 64, index % 64)
+    }
+
     /// The word of the free set at `index`.
     fn word(&self, index: u64) -> Address {
         self.bits.lines(index)
@@ -145,6 +153,15 @@ impl PoolMap {
         } else {
             Ok(())
         }
+    }
+
+    /// Gives the buffer that an address lies in back to the pool, with one atomic operation: for whoever has no stack, from any
+    /// thread. `scattered` as the region's features have it. False if it lies in none, or the buffer was free already.
+    pub fn give_back<C: Core>(&self, core: &C, scattered: bool, at: Address) -> bool {
+        let Some(class) = self.class_of(at) else { return false };
+        let (word, bit) = self.classes[class].bit_of(scattered, at);
+        // Acquire and release: this side's accesses to the buffer happen before whoever allocates it next.
+        core.fetch_or(self.classes[class].word(word), 1 << bit) >> bit & 1 == 0
     }
 
     /// Sets every buffer free. For whoever makes the region, before anyone else sees it.
@@ -459,11 +476,7 @@ impl Allocator {
     /// The bit that stands for a buffer: `(word, bit)`.
     #[inline(always)]
     fn bit_of(&self, class: usize, at: Address) -> (u64, u64) {
-        let map = &self.map.classes[class];
-        let index = (at - map.start) >> map.shift;
-        let index =
-            if self.features.scattered { index.wrapping_mul(inverse(SCATTER)) & (map.count - 1) } else { index };
-        (index / 64, index % 64)
+        self.map.classes[class].bit_of(self.features.scattered, at)
     }
 
     #[inline(never)]

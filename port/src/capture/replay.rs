@@ -211,6 +211,16 @@ impl<R: Read + Seek + Send> Port for CapturePort<R> {
         &self.counters
     }
 
+    fn description(&self) -> String {
+        match (&self.input, &self.output) {
+            (Some(_), Some(_)) => "capture file replayed, another recorded",
+            (Some(_), None) => "capture file replayed",
+            (None, Some(_)) => "capture file recorded",
+            (None, None) => "capture port without files",
+        }
+        .to_owned()
+    }
+
     fn finish(&mut self) -> Result<(), PortError> {
         match &mut self.output {
             Some(output) => Ok(output.writer.finish()?),

@@ -24,6 +24,8 @@ pub enum TapProblem {
     Busy,
     /// The interface exists and is no TAP interface, or one with other settings.
     NotTap,
+    /// The interface has as many queues as it may have.
+    Queues,
     /// The name is empty, too long, or has a character that the kernel refuses.
     Name,
     /// The MTU is out of range.
@@ -71,7 +73,13 @@ impl fmt::Display for TapError {
                 write!(f, "the TAP interface {name} is in use by another process: stop that, or choose another name")
             }
             TapProblem::NotTap => {
-                write!(f, "the interface {name} exists and is not a TAP interface of one queue: choose another name")
+                write!(
+                    f,
+                    "the interface {name} exists and is not a TAP interface with as many queues and the same offloads: choose another name"
+                )
+            }
+            TapProblem::Queues => {
+                write!(f, "the TAP interface {name} has all the queues that it may have: give a smaller queues=")
             }
             TapProblem::Name => {
                 write!(f, "{name:?} is no name for an interface: give 1 to 15 letters, digits, '-', '_' or '.'")

@@ -1,15 +1,19 @@
-//! The system calls of a TAP interface. All of this room's unsafe code is here.
+//! The system calls of a TAP interface.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::mem;
+use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::error::{TapError, TapProblem};
+use crate::netdevice::{self, ioctl, is_name, request};
+use crate::offload::virtio::HEADER_BYTES;
 
-/// An attached TAP interface.
+/// What the kernel may leave to us: checksums, and cutting TCP packets. Linux, `linux/if_tun.h`.
+const LEFT_TO_US: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
+
+/// One queue of an attached TAP interface.
 #[derive(Debug)]
 pub(super) struct Device {
     file: File,
@@ -17,8 +21,9 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Makes or attaches to the interface, without packet information before each frame, not blocking.
-    pub(super) fn open(name: Option<&str>) -> Result<Device, TapError> {
+    /// Makes or attaches to the interface, without packet information before each frame, not blocking: as one of several
+    /// queues, with a virtio header before each frame.
+    pub(super) fn open(name: Option<&str>, multiple: bool, offload: bool) -> Result<Device, TapError> {
         let failed = |problem| TapError { name: name.unwrap_or_default().to_owned(), problem };
         // The kernel puts a number in place of "%d", and so no name given may have one.
         let mut request = match name {
@@ -32,15 +37,30 @@ impl Device {
             .custom_flags(libc::O_NONBLOCK)
             .open("/dev/net/tun")
             .map_err(|error| failed(TapProblem::Driver(error)))?;
-        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+        let mut flags = libc::IFF_TAP | libc::IFF_NO_PI;
+        if multiple {
+            flags |= libc::IFF_MULTI_QUEUE;
+        }
+        if offload {
+            flags |= libc::IFF_VNET_HDR;
+        }
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
         ioctl(file.as_fd(), libc::TUNSETIFF, &mut request).map_err(|error| {
             failed(match error.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => TapProblem::NotPermitted,
                 Some(libc::EBUSY) => TapProblem::Busy,
                 Some(libc::EINVAL | libc::EEXIST) => TapProblem::NotTap,
+                Some(libc::E2BIG) => TapProblem::Queues,
                 _ => TapProblem::Driver(error),
             })
         })?;
+        if offload {
+            // SAFETY: this request takes its flags by value and touches no memory.
+            let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, LEFT_TO_US) };
+            if result < 0 {
+                return Err(failed(TapProblem::Driver(io::Error::last_os_error())));
+            }
+        }
         let name = request.ifr_name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
         let name = String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned();
         Ok(Device { file, name })
@@ -54,110 +74,55 @@ impl Device {
         self.file.as_fd()
     }
 
-    /// Reads one frame; a result longer than `frame` says that it did not fit.
-    pub(super) fn read(&self, frame: &mut [u8]) -> io::Result<usize> {
-        // The kernel cuts what does not fit without a word; one byte of room beyond shows it.
-        let mut beyond = [0u8; 1];
-        let parts = [
-            libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() },
-            libc::iovec { iov_base: beyond.as_mut_ptr().cast(), iov_len: beyond.len() },
-        ];
-        // SAFETY: both parts are memory that is borrowed here for writing, of the lengths given, and outlive the call.
-        let length = unsafe { libc::readv(self.file.as_raw_fd(), parts.as_ptr(), 2) };
-        usize::try_from(length).map_err(|_| io::Error::last_os_error())
+    /// Reads one frame; a result longer than `frame` says that it did not fit, and that the rest is in `beyond`, as far
+    /// as that reaches. The header is only there where the interface was opened with one.
+    pub(super) fn read(
+        &self,
+        header: Option<&mut [u8; HEADER_BYTES]>,
+        frame: &mut [u8],
+        beyond: &mut [u8],
+    ) -> io::Result<usize> {
+        // The kernel cuts what does not fit without a word; room beyond shows it.
+        let part = |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let before = header.as_ref().map_or(0, |header| header.len());
+        let parts = [header.map_or_else(|| part(&mut []), |header| part(&mut header[..])), part(frame), part(beyond)];
+        // SAFETY: all parts are memory that is borrowed here for writing, of the lengths given, and outlive the call.
+        let length = unsafe { libc::readv(self.file.as_raw_fd(), parts.as_ptr(), 3) };
+        match usize::try_from(length) {
+            Ok(length) => Ok(length.saturating_sub(before)),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
     }
 
-    /// Writes one frame.
-    pub(super) fn write(&self, frame: &[u8]) -> io::Result<()> {
-        // The driver takes a frame whole or not at all.
-        (&self.file).write(frame).map(|_| ())
+    /// Writes one frame, which the driver takes whole or not at all; with a header where the interface was opened with
+    /// one.
+    pub(super) fn write(&self, header: Option<&[u8; HEADER_BYTES]>, frame: &[u8]) -> io::Result<()> {
+        let header = header.map_or(&[][..], |header| &header[..]);
+        let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let parts = [part(header), part(frame)];
+        // SAFETY: both parts are memory that is borrowed here, of the lengths given; the call only reads them.
+        let length = unsafe { libc::writev(self.file.as_raw_fd(), parts.as_ptr(), 2) };
+        if length < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     pub(super) fn mtu(&self) -> Result<usize, TapError> {
-        let mut request = request(&self.name);
-        self.control(libc::SIOCGIFMTU, &mut request).map_err(|error| self.refused("the MTU", "link show", error))?;
-        // SAFETY: the kernel has answered SIOCGIFMTU, which fills in this member; any bits are an integer.
-        let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-        Ok(usize::try_from(mtu).unwrap_or(0))
+        netdevice::mtu(&self.name).map_err(|error| self.refused("the MTU", "link show", error))
     }
 
     pub(super) fn set_mtu(&self, mtu: usize) -> Result<(), TapError> {
-        let mut request = request(&self.name);
-        request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
-        self.control(libc::SIOCSIFMTU, &mut request)
-            .map_err(|error| self.refused("the MTU", "link set mtu BYTES", error))
+        netdevice::set_mtu(&self.name, mtu).map_err(|error| self.refused("the MTU", "link set mtu BYTES", error))
     }
 
     pub(super) fn set_address(&self, address: Ipv4Addr, mask: Ipv4Addr) -> Result<(), TapError> {
-        // The mask belongs to the address that is there, so the address is set first.
-        for (setting, value) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
-            let mut request = request(&self.name);
-            request.ifr_ifru.ifru_addr = socket_address(value);
-            self.control(setting, &mut request)
-                .map_err(|error| self.refused("the address", "address add ADDRESS/PREFIX", error))?;
-        }
-        Ok(())
+        netdevice::set_address(&self.name, address, mask)
+            .map_err(|error| self.refused("the address", "address add ADDRESS/PREFIX", error))
     }
 
     pub(super) fn bring_up(&self) -> Result<(), TapError> {
-        let mut request = request(&self.name);
-        let refused = |error| self.refused("the state", "link set up", error);
-        self.control(libc::SIOCGIFFLAGS, &mut request).map_err(refused)?;
-        // SAFETY: the kernel has answered SIOCGIFFLAGS, which fills in this member; any bits are an integer.
-        let flags = unsafe { request.ifr_ifru.ifru_flags };
-        let up = libc::IFF_UP as libc::c_short;
-        if flags & up != 0 {
-            return Ok(());
-        }
-        request.ifr_ifru.ifru_flags = flags | up;
-        self.control(libc::SIOCSIFFLAGS, &mut request).map_err(refused)
-    }
-
-    /// A request about the interface, which goes through any socket of the network namespace.
-    fn control(&self, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: no memory is passed.
-        let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        ioctl(socket.as_fd(), code, request)
+        netdevice::bring_up(&self.name).map_err(|error| self.refused("the state", "link set up", error))
     }
 
     fn refused(&self, what: &'static str, command: &'static str, error: io::Error) -> TapError {
         TapError { name: self.name.clone(), problem: TapProblem::Setting { what, command, error } }
     }
-}
-
-/// Whether the kernel takes this as the name of an interface.
-fn is_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..libc::IFNAMSIZ).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
-}
-
-fn request(name: &str) -> libc::ifreq {
-    // SAFETY: all members are integers, addresses of integers, or a raw pointer, for which zeros are a value.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    // The last byte stays 0, whatever the name.
-    let room = libc::IFNAMSIZ - 1;
-    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request
-}
-
-fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
-    // A sockaddr_in is the family, the port in 2 bytes, then the address.
-    let mut data = [0; 14];
-    for (to, from) in data[2..6].iter_mut().zip(address.octets()) {
-        *to = from as libc::c_char;
-    }
-    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
-}
-
-fn ioctl(file: BorrowedFd<'_>, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: every code used here reads and writes one `ifreq`, which is borrowed for writing and fully initialised.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), code, std::ptr::from_mut(request)) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,6 +1,8 @@
 //! Capture files built field by field from the format descriptions, independently of the code under test.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub mod network;
+
 use std::io::Cursor;
 
 use conic_port::{CaptureError, CaptureReader, Record};

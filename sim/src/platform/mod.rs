@@ -37,6 +37,8 @@ const SHIPPED: &[(&str, &str)] = &[
     ("spr", include_str!("../../../platforms/spr.toml")),
     ("icx-cx6", include_str!("../../../platforms/icx-cx6.toml")),
     ("icx-e810", include_str!("../../../platforms/icx-e810.toml")),
+    ("enzian-pcie", include_str!("../../../platforms/enzian-pcie.toml")),
+    ("pc-pcie", include_str!("../../../platforms/pc-pcie.toml")),
 ];
 
 /// The same of machines of a CPU and a device that is home to coherent lines.

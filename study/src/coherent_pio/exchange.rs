@@ -71,7 +71,7 @@ pub fn fill(bytes: &mut [u8], number: u64) {
 }
 
 /// The device's function: every byte inverted, so that a request is no response.
-fn function(bytes: &mut [u8]) {
+pub(super) fn function(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;
     }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`exchange`] | calls of a function on the device, by `interface::pio`'s halves |
 //! | [`frames`] | frames of a NIC, by the same |
+//! | [`pcie`] | calls and frames over PCIe: programmed I/O, and the device's copy engines |
 //! | `figures.rs` | what the paper's figures and tables come out as |
 //!
 //! Nothing here knows what was published.
@@ -11,6 +12,7 @@
 pub mod exchange;
 mod figures;
 pub mod frames;
+pub mod pcie;
 
 pub use figures::{EXPERIMENTS, Experiment, chosen, findings};
 

@@ -5,7 +5,7 @@ use conic_interface::ccnic::Features;
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 use super::{Observer, observed_loopback};
-use crate::workload::{Interface, Loopback, NicPlace, Prefetching, Switches};
+use crate::workload::{Interface, Loopback, Prefetching};
 
 /// Lines that each agent keeps to itself where all accesses hit: a third of a first-level cache of 48 KiB.
 const OWN_LINES: u64 = 256;
@@ -67,19 +67,11 @@ fn loopback(machine: &Parameters, agents: usize, operations: u64, observer: &mut
     let threads = agents / 2;
     let packets = (operations / OPERATIONS_PER_PACKET / threads as u64).max(64);
     let question = Loopback {
-        machine: machine.clone(),
-        interface: Interface::CcNic(Features::best()),
-        nic_place: NicPlace::Remote,
         threads,
-        packet_size: 64,
         window: 64,
-        transmit_burst: 32,
-        receive_burst: 32,
-        offered: None,
         prefetching: Prefetching { host: false, nic: false },
         packets: (0, packets),
-        switches: Switches::default(),
-        seed: 1,
+        ..Loopback::new(machine, Interface::CcNic(Features::best()))
     };
     let outcome = observed_loopback(&question, observer)?;
     if outcome.wrong > 0 {

@@ -1,8 +1,6 @@
 //! The search: every state, what holds in each, and whether every exchange comes to its end.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::{Hash, Hasher};
-
+use conic_check::Visited;
 use conic_sim::protocol::homed::{Copy, Recall, ToHome};
 
 use super::mutation::Mutation;
@@ -20,36 +18,6 @@ pub struct Explored {
     pub completions: usize,
 }
 
-/// A state's fingerprint, of 128 bits: that two of some million states have the same is out of the question.
-#[derive(Default)]
-struct Fingerprint([u64; 2]);
-
-impl Hasher for Fingerprint {
-    fn finish(&self) -> u64 {
-        self.0[0]
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-    fn write_u64(&mut self, word: u64) {
-        const FACTORS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9];
-        for (half, factor) in self.0.iter_mut().zip(FACTORS) {
-            let product = u128::from(*half ^ word ^ !factor) * u128::from(factor);
-            *half = (product >> 64) as u64 ^ product as u64;
-        }
-    }
-}
-
-fn fingerprint(state: &State) -> [u64; 2] {
-    let mut fingerprint = Fingerprint::default();
-    state.hash(&mut fingerprint);
-    fingerprint.0
-}
-
 /// A step from one state to another, for the look for runs without an end.
 struct Edge {
     to: u32,
@@ -60,15 +28,12 @@ struct Edge {
 struct Search<'a> {
     setting: &'a Setting,
     mutation: Mutation,
-    numbers: BTreeMap<[u64; 2], u32>,
-    /// How each state was reached first.
-    reached: Vec<(u32, Step)>,
+    visited: Visited<State, Step>,
     /// Where each state's edges end.
     ends: Vec<u32>,
     edges: Vec<Edge>,
     /// The fair steps that each state allows.
     fair: Vec<u16>,
-    frontier: VecDeque<State>,
 }
 
 /// Visits every state; says how a wrong one is reached, if one is.
@@ -76,15 +41,20 @@ pub fn explore(setting: &Setting, mutation: Mutation) -> Result<Explored, String
     let mut search = Search {
         setting,
         mutation,
-        numbers: BTreeMap::new(),
-        reached: Vec::new(),
+        visited: Visited::new(folded(State::new(setting))),
         ends: Vec::new(),
         edges: Vec::new(),
         fair: Vec::new(),
-        frontier: VecDeque::new(),
     };
-    search.visit(State::new(setting), (0, Step::Cpu));
     search.run()
+}
+
+/// A state as it is told apart from others: turns count without end, and what matters is which of a few they are.
+fn folded(mut state: State) -> State {
+    state.tidy();
+    state.exchange = state.exchange.with_turns_modulo(4);
+    state.timers.iter_mut().flatten().for_each(|turn| *turn %= 4);
+    state
 }
 
 /// What holds in every state.
@@ -119,12 +89,12 @@ pub fn check(setting: &Setting, state: &State) -> Result<(), String> {
 impl Search<'_> {
     fn run(&mut self) -> Result<Explored, String> {
         let (mut at, mut possible) = (0, Vec::new());
-        while let Some(state) = self.frontier.pop_front() {
+        while let Some(state) = self.visited.take() {
             possible.clear();
             steps(self.setting, self.mutation, &state, &mut possible);
             let fair = possible.iter().fold(0, |sum, step| sum | step.fairness(&state));
             if fair == 0 {
-                return Err(self.tell(at, None, "deadlock: nothing will happen any more", &state));
+                return Err(self.visited.tell(at, None, "deadlock: nothing will happen any more", &state));
             }
             self.fair.push(fair);
             for &step in &possible {
@@ -134,8 +104,8 @@ impl Search<'_> {
                 let taken = change.take(step);
                 let complete = change.complete;
                 let taken = taken.and_then(|()| check(self.setting, &after));
-                taken.map_err(|fault| self.tell(at, Some(step), &fault, &after))?;
-                let to = self.visit(after, (at, step));
+                taken.map_err(|fault| self.visited.tell(at, Some(step), &fault, &after))?;
+                let to = self.visited.visit(folded(after), at, step);
                 self.edges.push(Edge { to, fairness: step.fairness(&state), complete });
             }
             self.ends.push(self.edges.len() as u32);
@@ -143,35 +113,7 @@ impl Search<'_> {
         }
         self.look_for_endless_runs()?;
         let completions = self.edges.iter().filter(|edge| edge.complete).count();
-        Ok(Explored { states: self.reached.len(), steps: self.edges.len(), completions })
-    }
-
-    /// The number of a state; a new one is looked at later.
-    fn visit(&mut self, mut state: State, reached: (u32, Step)) -> u32 {
-        state.tidy();
-        state.exchange = state.exchange.with_turns_modulo(4);
-        state.timers.iter_mut().flatten().for_each(|turn| *turn %= 4);
-        let new = self.reached.len() as u32;
-        let number = *self.numbers.entry(fingerprint(&state)).or_insert(new);
-        if number == new {
-            self.reached.push(reached);
-            self.frontier.push_back(state);
-        }
-        number
-    }
-
-    /// How a fault is reached.
-    fn tell(&self, before: u32, step: Option<Step>, fault: &str, state: &State) -> String {
-        let mut way = Vec::from_iter(step);
-        let mut at = before;
-        while at != 0 {
-            let (before, step) = self.reached[at as usize];
-            way.push(step);
-            at = before;
-        }
-        way.reverse();
-        let way: Vec<String> = way.iter().map(|step| format!("  {step:?}")).collect();
-        format!("{fault}\nafter\n{}\n{state:#?}", way.join("\n"))
+        Ok(Explored { states: self.visited.states(), steps: self.edges.len(), completions })
     }
 
     fn edges_of(&self, state: u32) -> &[Edge] {
@@ -183,7 +125,7 @@ impl Search<'_> {
     /// also happens (weak fairness): a strongly connected part of the graph without the completing steps in which each
     /// fair step is taken or, in some state, not possible.
     fn look_for_endless_runs(&self) -> Result<(), String> {
-        for part in components(self.reached.len() as u32, |state| {
+        for part in components(self.visited.states() as u32, |state| {
             self.edges_of(state).iter().filter(|edge| !edge.complete).map(|edge| edge.to)
         }) {
             let members: std::collections::BTreeSet<u32> = part.iter().copied().collect();
@@ -196,7 +138,7 @@ impl Search<'_> {
                 }
             }
             if inner > 0 && always & !taken == 0 {
-                let way = self.tell_way(part[0]);
+                let way = self.visited.way(part[0]);
                 return Err(format!(
                     "endless: {} states go round without completing an exchange, after\n{way}",
                     part.len()
@@ -204,17 +146,6 @@ impl Search<'_> {
             }
         }
         Ok(())
-    }
-
-    fn tell_way(&self, mut at: u32) -> String {
-        let mut way = Vec::new();
-        while at != 0 {
-            let (before, step) = self.reached[at as usize];
-            way.push(format!("  {step:?}"));
-            at = before;
-        }
-        way.reverse();
-        way.join("\n")
     }
 }
 

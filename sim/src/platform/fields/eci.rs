@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Bytes, Count, Cycles, Entry, Faults, Field, Flag, Megahertz, Model, ParameterSet, Picoseconds, Section, Taking,
+    tell_of,
 };
 use crate::eci::parameters::{
     EciCacheParameters, EciCoreParameters, EciDeviceParameters, EciDirectoryParameters, EciLinkParameters,
@@ -86,11 +87,7 @@ impl ParameterSet for EciParameters {
             directory: directory?,
             device: device?,
         };
-        for (key, message) in contradictions(&parameters) {
-            let entry = entries.get(key);
-            let (file, line) = entry.map_or((name, None), |entry| (entry.file.as_str(), entry.line));
-            faults.add(file, line, Some(key), message);
-        }
+        tell_of(contradictions(&parameters), name, entries, faults);
         Some(parameters)
     }
 }

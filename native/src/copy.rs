@@ -1,0 +1,73 @@
+//! Copying bytes that the other side may write meanwhile.
+//!
+//! As in `line`: a Rust access that races is undefined behaviour, a machine instruction is not.
+
+/// Copies `bytes` bytes.
+///
+/// # Safety
+///
+/// Both places are mapped for as many bytes, and do not overlap.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw", not(feature = "portable")))]
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    let whole = bytes & !63;
+    let mut at = 0;
+    while at < whole {
+        // SAFETY: the caller's: 64 bytes from `at` lie in both.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqu64 {line}, [{from} + {at}]",
+                "vmovdqu64 [{to} + {at}], {line}",
+                line = out(zmm_reg) _, from = in(reg) from, to = in(reg) to, at = in(reg) at,
+                options(nostack, preserves_flags)
+            );
+        }
+        at += 64;
+    }
+    if whole < bytes {
+        let mask = (1u64 << (bytes - whole)) - 1;
+        // SAFETY: the caller's: only the bytes of the mask are touched, and those lie in both.
+        unsafe {
+            std::arch::asm!(
+                "kmovq {k}, {mask}",
+                "vmovdqu8 {line}{{{k}}}{{z}}, [{from} + {at}]",
+                "vmovdqu8 [{to} + {at}]{{{k}}}, {line}",
+                k = out(kreg) _, mask = in(reg) mask, line = out(zmm_reg) _,
+                from = in(reg) from, to = in(reg) to, at = in(reg) whole,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+/// Copies `bytes` bytes.
+///
+/// # Safety
+///
+/// Both places are mapped for as many bytes, and do not overlap.
+#[cfg(all(target_arch = "x86_64", not(target_feature = "avx512bw"), not(feature = "portable")))]
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's. The direction flag is clear at every point that Rust sees.
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") bytes => _, inout("rsi") from => _, inout("rdi") to => _,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Copies `bytes` bytes.
+///
+/// # Safety
+///
+/// Both places are mapped for as many bytes, and do not overlap.
+#[cfg(any(not(target_arch = "x86_64"), feature = "portable"))]
+#[inline]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    use std::sync::atomic::{AtomicU8, Ordering};
+    for at in 0..bytes {
+        // SAFETY: the caller's; bytes are always aligned, and atomics may alias other processes' accesses.
+        let (from, to) = unsafe { (&*from.add(at).cast::<AtomicU8>(), &*to.add(at).cast::<AtomicU8>()) };
+        // Relaxed: the words that announce the bytes order them.
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,238 @@
+//! Memory that the kernel or another process reads and writes at the same time: packet rings, memif regions.
+//!
+//! A region of our own layout is [`crate::Memory`], reached through `NativeCore`. This is for layouts that others have
+//! defined, with words of 16 and 32 bits and payloads at any alignment.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use crate::copy;
+
+/// The seals of memory that is made here: nobody can change its size, nor seal it further.
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Mapped memory. Every access is checked against its bounds and, where it is a word, its alignment: one that fails is a
+/// mistake of the program and panics, so what a peer says is checked before.
+///
+/// Words are atomics; bytes move by machine instructions. Whatever the other side does at the same time, an access gives
+/// some bytes that were there, never undefined behaviour. Offsets are in bytes from its beginning.
+#[derive(Debug)]
+pub struct Mapping {
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; every access is an atomic or a machine instruction.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `Mapping` itself changes nothing after it is made.
+unsafe impl Sync for Mapping {}
+
+macro_rules! words {
+    ($($word:ty, $atomic:ty, $load:ident, $load_acquire:ident, $store:ident, $store_release:ident;)*) => {$(
+        /// Reads an owned word: something else orders it.
+        #[inline(always)]
+        pub fn $load(&self, at: usize) -> $word {
+            let word = self.word(at, size_of::<$word>()).cast::<$atomic>();
+            // Relaxed: the protocol orders it by another word.
+            // SAFETY: in the mapping and aligned (see `word`), and only ever reached through atomics.
+            unsafe { &*word }.load(Ordering::Relaxed)
+        }
+        /// Reads a word that announces others.
+        #[inline(always)]
+        pub fn $load_acquire(&self, at: usize) -> $word {
+            let word = self.word(at, size_of::<$word>()).cast::<$atomic>();
+            // Acquire: the method's contract; the caller says what it pairs with.
+            // SAFETY: in the mapping and aligned (see `word`), and only ever reached through atomics.
+            unsafe { &*word }.load(Ordering::Acquire)
+        }
+        /// Writes an owned word: something else announces it.
+        #[inline(always)]
+        pub fn $store(&self, at: usize, value: $word) {
+            let word = self.word(at, size_of::<$word>()).cast::<$atomic>();
+            // Relaxed: the protocol announces it by another word.
+            // SAFETY: in the mapping and aligned (see `word`), and only ever reached through atomics.
+            unsafe { &*word }.store(value, Ordering::Relaxed);
+        }
+        /// Writes a word that announces everything written before.
+        #[inline(always)]
+        pub fn $store_release(&self, at: usize, value: $word) {
+            let word = self.word(at, size_of::<$word>()).cast::<$atomic>();
+            // Release: the method's contract; the caller says what it pairs with.
+            // SAFETY: in the mapping and aligned (see `word`), and only ever reached through atomics.
+            unsafe { &*word }.store(value, Ordering::Release);
+        }
+    )*};
+}
+
+impl Mapping {
+    /// Maps `bytes` bytes of a descriptor from `offset`, shared, for reading and writing.
+    ///
+    /// # Errors
+    /// The kernel's: no memory, or a descriptor that cannot be mapped so.
+    pub fn of(descriptor: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Mapping> {
+        let raw = descriptor.as_raw_fd();
+        Mapping::map(bytes, libc::MAP_SHARED | libc::MAP_POPULATE, raw, offset as libc::off_t)
+    }
+
+    /// Memory of this process alone, zeroed and present, at a page boundary: for what the kernel is to be told of.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn anonymous(bytes: usize) -> io::Result<Mapping> {
+        Mapping::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE, -1, 0)
+    }
+
+    /// New memory to share, zeroed, present, and sealed against any change of size; with the descriptor to pass on.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn sealed(bytes: usize) -> io::Result<(Mapping, OwnedFd)> {
+        // SAFETY: the name is a C string that the call only reads.
+        let raw = unsafe { libc::memfd_create(c"conic".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call just returned this descriptor, and nobody else has it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
+        // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
+        // SAFETY: a call on a descriptor that is ours.
+        let failed = unsafe { libc::posix_fallocate(raw, 0, bytes as libc::off_t) };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        let mapping = Mapping::of(descriptor.as_fd(), bytes, 0)?;
+        // SAFETY: a call on a descriptor that is ours.
+        if unsafe { libc::fcntl(raw, libc::F_ADD_SEALS, SEALS) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((mapping, descriptor))
+    }
+
+    fn map(bytes: usize, flags: i32, descriptor: i32, offset: libc::off_t) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, descriptor, offset) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Mapping { base: base.cast(), bytes })
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its first byte in this process, for the kernel.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    #[inline(always)]
+    fn place(&self, at: usize, bytes: usize) -> *mut u8 {
+        let inside = at.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        assert!(inside, "{bytes} bytes at {at} do not lie in a mapping of {}", self.bytes);
+        // SAFETY: it was just checked that these bytes lie in the mapping.
+        unsafe { self.base.add(at) }
+    }
+
+    #[inline(always)]
+    fn word(&self, at: usize, bytes: usize) -> *mut u8 {
+        assert!(at.is_multiple_of(bytes), "a word of {bytes} bytes at {at} is not aligned");
+        self.place(at, bytes)
+    }
+
+    words! {
+        u16, AtomicU16, load_u16, load_acquire_u16, store_u16, store_release_u16;
+        u32, AtomicU32, load_u32, load_acquire_u32, store_u32, store_release_u32;
+        u64, AtomicU64, load_u64, load_acquire_u64, store_u64, store_release_u64;
+    }
+
+    /// Copies bytes out.
+    #[inline]
+    pub fn read_bytes(&self, at: usize, into: &mut [u8]) {
+        let from = self.place(at, into.len());
+        // SAFETY: both lie in mapped memory of this length; `into` is borrowed for writing, so they do not overlap.
+        unsafe { copy::copy(from, into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Copies bytes in.
+    #[inline]
+    pub fn write_bytes(&self, at: usize, from: &[u8]) {
+        let to = self.place(at, from.len());
+        // SAFETY: both lie in mapped memory of this length; nobody holds a Rust reference into the mapping, so they do not
+        // overlap.
+        unsafe { copy::copy(from.as_ptr(), to, from.len()) }
+    }
+
+    /// Keeps later loads behind earlier stores: between announcing something and looking whether the other side sleeps.
+    #[inline(always)]
+    pub fn full_fence(&self) {
+        // SeqCst: the method's contract, the one ordering that keeps a load behind an earlier store.
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Asks for the line at an offset in a state fit for reading; any offset will do.
+    #[inline(always)]
+    pub fn prefetch(&self, at: usize) {
+        crate::line::prefetch_read(self.base.wrapping_add(at));
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference into it outlives a method.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_pass_between_two_mappings_at_every_alignment_and_length() {
+        let (ours, descriptor) = Mapping::sealed(8192).expect("two pages");
+        let theirs = Mapping::of(descriptor.as_fd(), 8192, 0).expect("the same memory");
+        let pattern: Vec<u8> = (0..700).map(|index| (index * 7 + 3) as u8).collect();
+        for start in 0..70 {
+            for length in (0..200).chain([255, 256, 257, 511, 640, 699]) {
+                ours.write_bytes(start, &vec![0; length + 1]);
+                ours.write_bytes(start, &pattern[..length]);
+                let mut seen = vec![0xee; length + 2];
+                theirs.read_bytes(start, &mut seen[1..=length]);
+                assert_eq!(seen[1..=length], pattern[..length], "{length} bytes at {start}");
+                assert_eq!((seen[0], seen[length + 1]), (0xee, 0xee), "{length} bytes at {start}: too much");
+                let mut behind = [9];
+                theirs.read_bytes(start + length, &mut behind);
+                assert_eq!(behind, [0], "{length} bytes at {start}: too much was written");
+            }
+        }
+        ours.store_release_u16(6, 0x1234);
+        assert_eq!(theirs.load_acquire_u16(6), 0x1234);
+        ours.store_u32(8, 0x8765_4321);
+        assert_eq!(theirs.load_u32(8), 0x8765_4321);
+        ours.store_u64(16, u64::MAX - 1);
+        assert_eq!(theirs.load_acquire_u64(16), u64::MAX - 1);
+    }
+
+    #[test]
+    fn sealed_memory_cannot_be_cut() {
+        let (_mapping, descriptor) = Mapping::sealed(4096).expect("a page");
+        // SAFETY: a call on a descriptor that is ours.
+        assert_eq!(unsafe { libc::ftruncate(descriptor.as_raw_fd(), 0) }, -1);
+    }
+
+    #[test]
+    #[should_panic(expected = "do not lie in a mapping of 4096")]
+    fn an_access_beyond_the_end_is_refused() {
+        Mapping::anonymous(4096).expect("a page").write_bytes(4090, &[0; 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "is not aligned")]
+    fn a_word_that_is_not_aligned_is_refused() {
+        Mapping::anonymous(4096).expect("a page").load_u32(2);
+    }
+}

@@ -1,0 +1,156 @@
+//! Network interfaces of the kernel: what every port on one asks of them.
+//!
+//! Source: netdevice(7).
+
+use std::io;
+use std::mem;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::offload::vlan::{TAG_BYTES, Tag};
+
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET_HEADER: usize = 14;
+
+/// Whether a frame is longer than an interface of this MTU sends: a tag is not part of it.
+pub(crate) fn is_over_mtu(frame: &[u8], mtu: usize) -> bool {
+    let tag = if Tag::of(frame).is_some() { TAG_BYTES } else { 0 };
+    frame.len() > mtu + ETHERNET_HEADER + tag
+}
+
+/// Whether the kernel takes this as the name of an interface.
+pub(crate) fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..libc::IFNAMSIZ).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
+}
+
+/// A request about the interface of this name, which is cut to what the kernel takes.
+pub(crate) fn request(name: &str) -> libc::ifreq {
+    // SAFETY: all members are integers, addresses of integers, or a raw pointer, for which zeros are a value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays 0, whatever the name.
+    let room = libc::IFNAMSIZ - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+/// The interface's MTU, in bytes without the Ethernet header.
+pub(crate) fn mtu(name: &str) -> io::Result<usize> {
+    let mut request = request(name);
+    control(libc::SIOCGIFMTU, &mut request)?;
+    // SAFETY: the kernel has answered SIOCGIFMTU, which fills in this member; any bits are an integer.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    Ok(usize::try_from(mtu).unwrap_or(0))
+}
+
+/// Sets the MTU.
+pub(crate) fn set_mtu(name: &str, mtu: usize) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
+    control(libc::SIOCSIFMTU, &mut request)
+}
+
+/// The interface's number.
+pub(crate) fn index(name: &str) -> io::Result<u32> {
+    let mut request = request(name);
+    control(libc::SIOCGIFINDEX, &mut request)?;
+    // SAFETY: the kernel has answered SIOCGIFINDEX, which fills in this member; any bits are an integer.
+    let index = unsafe { request.ifr_ifru.ifru_ifindex };
+    u32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
+}
+
+/// Gives the interface an IPv4 address.
+pub(crate) fn set_address(name: &str, address: Ipv4Addr, mask: Ipv4Addr) -> io::Result<()> {
+    // The mask belongs to the address that is there, so the address is set first.
+    for (setting, value) in [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, mask)] {
+        let mut request = request(name);
+        request.ifr_ifru.ifru_addr = socket_address(value);
+        control(setting, &mut request)?;
+    }
+    Ok(())
+}
+
+/// The interface's flags, such as `IFF_UP`.
+pub(crate) fn flags(name: &str) -> io::Result<i32> {
+    let mut request = request(name);
+    control(libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the kernel has answered SIOCGIFFLAGS, which fills in this member; any bits are an integer.
+    Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
+}
+
+/// Brings the interface up, where it is not.
+pub(crate) fn bring_up(name: &str) -> io::Result<()> {
+    let flags = flags(name)?;
+    if flags & libc::IFF_UP != 0 {
+        return Ok(());
+    }
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = (flags | libc::IFF_UP) as libc::c_short;
+    control(libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// A request about an interface, which goes through any socket of the network namespace.
+fn control(code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    ioctl(socket.as_fd(), code, request)
+}
+
+/// A socket that is closed when another program is run.
+pub(crate) fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let socket = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+pub(crate) fn ioctl(file: BorrowedFd<'_>, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: every code used in this room reads and writes one `ifreq`, which is borrowed for writing and initialised.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), code, std::ptr::from_mut(request)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Plain data that the kernel reads and writes as bytes.
+///
+/// # Safety
+///
+/// Any bytes are a value, and there is no padding.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for i32 {}
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+
+/// Sets an option of a socket.
+pub(crate) fn set_option<T: Plain>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is plain data of the size given, borrowed for the call.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reads an option of a socket; bytes that the kernel does not give stay zero.
+pub(crate) fn option<T: Plain>(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut value: T = unsafe { mem::zeroed() };
+    let mut size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is plain data of the size given, borrowed for writing for the call.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &raw mut size)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
+    // A sockaddr_in is the family, the port in 2 bytes, then the address.
+    let mut data = [0; 14];
+    for (to, from) in data[2..6].iter_mut().zip(address.octets()) {
+        *to = from as libc::c_char;
+    }
+    libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
+}

@@ -1,0 +1,333 @@
+//! A packet socket: an interface of the kernel, any of them, through rings of frames that the kernel and this process share.
+//!
+//! What the interface receives is received here, beside the kernel's own network stack, which gets it too: give the
+//! interface no address. What is transmitted here leaves through the interface. The rings are of version 2, one slot a
+//! frame: version 3 fills blocks and hands them over when they are full or a timer of at least a millisecond runs out,
+//! which is a poor price for latency.
+//!
+//! Sources: Linux, Documentation/networking/packet_mmap.rst; packet(7); `linux/if_packet.h`.
+
+mod error;
+mod kernel;
+mod ring;
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use conic_fabric::Time;
+
+pub use error::{PacketError, PacketProblem};
+
+use crate::netdevice::{self, is_over_mtu};
+use crate::offload::segment::LONGEST;
+use crate::offload::vlan;
+use crate::vnet::{Cutter, Work, complete};
+use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use kernel::Socket;
+use ring::{Geometry, Rings, Slot};
+
+/// How a packet socket is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketOptions {
+    /// The interface's name.
+    pub interface: String,
+    /// Frames that each ring holds: a power of two from 16 to 16384.
+    pub frames: usize,
+    /// How many sockets share the interface's frames, each a queue: 1 to 64. The kernel spreads flows over them.
+    pub queues: usize,
+    /// Whether the interface takes frames for any address.
+    pub promiscuous: bool,
+    /// Whether frames pass the kernel's traffic control when they leave, and wait there.
+    pub traffic_control: bool,
+    /// Whether large TCP packets, which a neighbour on the same machine leaves to the hardware, are taken whole and cut
+    /// here: slots are then of 64 KiB. Otherwise they are too long for a slot, and skipped and counted as truncated.
+    pub offload: bool,
+}
+
+impl PacketOptions {
+    /// One queue of 256 frames, promiscuous, past traffic control, without large packets.
+    pub fn new(interface: &str) -> PacketOptions {
+        PacketOptions {
+            interface: interface.to_owned(),
+            frames: 256,
+            queues: 1,
+            promiscuous: true,
+            traffic_control: false,
+            offload: false,
+        }
+    }
+}
+
+/// A packet socket on an interface: one queue.
+pub struct PacketSocket {
+    socket: Socket,
+    rings: Rings,
+    interface: String,
+    index: u32,
+    mtu: usize,
+    gone: bool,
+    /// Slots filled since the kernel was last told.
+    filled: usize,
+    cutter: Option<Cutter>,
+    work: Work,
+    calls: u64,
+    counters: Counters,
+    /// Frames that the kernel dropped and that `counters` does not have yet.
+    missed: Cell<u64>,
+}
+
+impl std::fmt::Debug for PacketSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PacketSocket").field("interface", &self.interface).finish_non_exhaustive()
+    }
+}
+
+impl PacketSocket {
+    /// Opens a socket of one queue.
+    ///
+    /// # Errors
+    /// There is no such interface, the process may not do this, or there is no memory for the rings.
+    pub fn open(options: &PacketOptions) -> Result<PacketSocket, PortError> {
+        PacketSocket::open_queues(&PacketOptions { queues: 1, ..options.clone() }).map(|mut queues| queues.remove(0))
+    }
+
+    /// Opens all queues; at least one.
+    ///
+    /// # Errors
+    /// As for [`PacketSocket::open`].
+    pub fn open_queues(options: &PacketOptions) -> Result<Vec<PacketSocket>, PortError> {
+        let mut queues = vec![PacketSocket::open_one(options)?];
+        let failed = |problem| PacketError { interface: options.interface.clone(), problem };
+        if options.queues > 1 {
+            let group = queues[0].socket.found_group().map_err(PacketProblem::System).map_err(failed)?;
+            for _ in 1..options.queues {
+                let queue = PacketSocket::open_one(options)?;
+                queue.socket.join_group(group).map_err(PacketProblem::System).map_err(failed)?;
+                queues.push(queue);
+            }
+        }
+        Ok(queues)
+    }
+
+    fn open_one(options: &PacketOptions) -> Result<PacketSocket, PacketError> {
+        let interface = options.interface.clone();
+        let failed = |problem| PacketError { interface: options.interface.clone(), problem };
+        if !netdevice::is_name(&interface) {
+            return Err(failed(PacketProblem::Name));
+        }
+        let index = netdevice::index(&interface).map_err(|error| failed(PacketProblem::of(error)))?;
+        let mtu = netdevice::mtu(&interface).map_err(|error| failed(PacketProblem::of(error)))?;
+        let longest = if options.offload { LONGEST } else { MAX_FRAME.min(mtu + 22) };
+        let geometry = Geometry::of(longest, options.frames);
+        let socket = Socket::open(options, index, &geometry).map_err(|error| failed(PacketProblem::of(error)))?;
+        let memory = socket.map(&geometry).map_err(|error| failed(PacketProblem::Memory(error)))?;
+        // Bound last: what arrived before the rings were there would wait in a queue that nobody reads.
+        socket.bind(index).map_err(|error| failed(PacketProblem::of(error)))?;
+        Ok(PacketSocket {
+            socket,
+            rings: Rings::new(memory, geometry),
+            interface,
+            index,
+            mtu,
+            gone: false,
+            filled: 0,
+            cutter: options.offload.then(Cutter::new),
+            work: Work::default(),
+            calls: 0,
+            counters: Counters::default(),
+            missed: Cell::new(0),
+        })
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    fn lost(&mut self, error: std::io::Error) -> PortError {
+        self.gone = true;
+        PacketError { interface: self.interface.clone(), problem: PacketProblem::Gone(error) }.into()
+    }
+
+    /// Takes the frame of a slot into the caller's buffer; its length, or `None` where it was skipped and counted, or is to
+    /// be cut.
+    fn take(&mut self, slot: Slot, frame: &mut [u8]) -> Option<usize> {
+        let Some(metadata) = slot.metadata else {
+            self.counters.skipped_malformed += 1;
+            return None;
+        };
+        if slot.captured < slot.length {
+            self.counters.skipped_truncated += 1;
+            return None;
+        }
+        if metadata.segmentation.is_some() {
+            // Without a cutter slots are too short for such packets, and were found truncated above, but for small ones.
+            let cutter = self.cutter.get_or_insert_with(Cutter::new);
+            let begun = slot.captured <= LONGEST && {
+                self.rings.read(slot.at, &mut cutter.room()[..slot.captured]);
+                cutter.begin(slot.captured, metadata, frame.len(), &mut self.work)
+            };
+            self.counters.skipped_malformed += u64::from(!begun);
+            return None;
+        }
+        let tagged = slot.captured + if slot.tag.is_some() { vlan::TAG_BYTES } else { 0 };
+        if tagged > frame.len() {
+            self.counters.skipped_oversized += 1;
+            return None;
+        }
+        self.rings.read(slot.at, &mut frame[..slot.captured]);
+        if !complete(&mut frame[..slot.captured], metadata, &mut self.work) {
+            self.counters.skipped_malformed += 1;
+            return None;
+        }
+        match slot.tag {
+            // The kernel takes the outermost tag out of the frame, whoever looks.
+            Some(tag) => vlan::insert(frame, slot.captured, tag).or_else(|| {
+                self.counters.skipped_short += 1;
+                None
+            }),
+            None => Some(slot.captured),
+        }
+    }
+
+    /// Asks the kernel how many frames it has dropped since it was last asked.
+    fn ask_missed(&self) {
+        if let Ok(dropped) = self.socket.dropped() {
+            self.missed.set(self.missed.get() + u64::from(dropped));
+        }
+    }
+
+    fn kick(&mut self) -> Result<(), PortError> {
+        if self.filled == 0 || self.gone {
+            return Ok(());
+        }
+        self.calls += 1;
+        match self.socket.send() {
+            Ok(()) => self.filled = 0,
+            Err(error) => match error.raw_os_error() {
+                // It goes on when it is told again: what was filled stays so.
+                Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::EBUSY) => {}
+                // The interface is down: the kernel has let go of the slots, as of frames sent without a carrier.
+                Some(libc::ENETDOWN) => {
+                    self.counters.refused_by_kernel += self.rings.take_back() as u64;
+                    self.filled = 0;
+                }
+                Some(libc::EINVAL | libc::EMSGSIZE) => self.filled = 0,
+                _ => return Err(self.lost(error)),
+            },
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Port for PacketSocket {
+    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+        if self.gone {
+            return Ok(Receive::End);
+        }
+        let limit = frame.len().min(MAX_FRAME);
+        let frame = &mut frame[..limit];
+        let cut = self.cutter.as_mut().filter(|cutter| cutter.is_busy()).and_then(|cutter| cutter.next(frame));
+        if let Some(length) = cut {
+            return Ok(self.counters.receive_frame(frame, length));
+        }
+        let Some(slot) = self.rings.received() else {
+            // An interface that has been removed says the same on the socket as one that has been taken down, once.
+            if self.rings.is_quiet()
+                && let Err(error) = self.socket.error()
+                && netdevice::index(&self.interface).ok() != Some(self.index)
+            {
+                return Err(self.lost(error));
+            }
+            return Ok(Receive::None);
+        };
+        if slot.losing {
+            self.ask_missed();
+            self.counters.missed += self.missed.take();
+        }
+        let taken = self.take(slot, frame);
+        self.rings.release();
+        let length = match taken {
+            Some(length) => length,
+            None => match self.cutter.as_mut().and_then(|cutter| cutter.next(frame)) {
+                Some(length) => length,
+                None => return Ok(Receive::Skipped),
+            },
+        };
+        Ok(self.counters.receive_frame(frame, length))
+    }
+
+    fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
+            self.counters.refused_length += 1;
+            return Ok(Transmit::Refused);
+        }
+        if is_over_mtu(frame, self.mtu) {
+            self.counters.refused_over_mtu += 1;
+            return Ok(Transmit::Refused);
+        }
+        if self.gone {
+            self.counters.refused_by_kernel += 1;
+            return Ok(Transmit::Refused);
+        }
+        if !self.rings.fill(frame) {
+            self.kick()?;
+            if !self.rings.fill(frame) {
+                self.counters.transmit_full += 1;
+                return Ok(Transmit::Full);
+            }
+        }
+        self.filled += 1;
+        self.counters.count_transmitted(frame.len());
+        Ok(Transmit::Accepted)
+    }
+
+    fn flush(&mut self, _now: Time) -> Result<(), PortError> {
+        self.kick()
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let busy = self.filled > 0 || self.cutter.as_ref().is_some_and(Cutter::is_busy);
+        busy.then_some(Time::ZERO)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn details(&self) -> Vec<(&'static str, u64)> {
+        self.ask_missed();
+        let mut details = self.work.named().to_vec();
+        details.push(("transmit_calls", self.calls));
+        details.push(("missed_lately", self.missed.get()));
+        details.push(("transmit_malformed", self.rings.malformed()));
+        details
+    }
+
+    fn is_up(&self) -> bool {
+        let running = libc::IFF_UP | libc::IFF_RUNNING;
+        !self.gone && netdevice::flags(&self.interface).is_ok_and(|flags| flags & running == running)
+    }
+
+    fn description(&self) -> String {
+        let offload = if self.cutter.is_some() { ", with offloads" } else { "" };
+        format!("packet socket on {}{offload}", self.interface)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.kick()?;
+        self.ask_missed();
+        self.counters.missed += self.missed.take();
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! The kinds of ports that have a text, and what their arguments mean.
+
+use std::path::PathBuf;
+
+use super::Kind;
+use super::arguments::{Arguments, Grammar};
+use crate::{Impairment, Ipv4Address, Loops, Pace, PacketOptions, Rate, Replay, Speed, TapOptions};
+
+pub(super) const SYNTAX: &str = "\
+loopback[:frames=256]
+tap[:NAME][,mtu=BYTES][,address=ADDRESS/PREFIX][,queues=1][,offload][,down]
+af-packet:INTERFACE[,frames=256][,queues=1][,offload][,traffic-control][,not-promiscuous]
+capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
+impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
+       [,jitter=100us][,rate=1G][,limit=FRAMES][,direction=receive|transmit][,seed=1]+PORT";
+
+const LOOPBACK: Grammar = Grammar { first: "", optional: true, keys: &["frames"], switches: &[] };
+const TAP: Grammar = Grammar {
+    first: "the interface's name",
+    optional: true,
+    keys: &["mtu", "address", "queues"],
+    switches: &["offload", "down"],
+};
+const PACKET: Grammar = Grammar {
+    first: "the interface's name",
+    optional: false,
+    keys: &["frames", "queues"],
+    switches: &["offload", "traffic-control", "not-promiscuous"],
+};
+const CAPTURE: Grammar =
+    Grammar { first: "", optional: true, keys: &["replay", "record", "pace"], switches: &["forever"] };
+pub(super) const IMPAIR: Grammar = Grammar {
+    first: "",
+    optional: true,
+    keys: &[
+        "loss",
+        "duplicate",
+        "reorder",
+        "reorder-by",
+        "corrupt",
+        "delay",
+        "jitter",
+        "rate",
+        "limit",
+        "direction",
+        "seed",
+    ],
+    switches: &[],
+};
+
+/// A port of any kind but `impair`.
+pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {
+    match name {
+        "loopback" => {
+            let given = Arguments::read(rest, &LOOPBACK)?;
+            Ok(Kind::Loopback { frames: given.number("frames", 1, 65_536)?.unwrap_or(256) as usize })
+        }
+        "tap" => Ok(Kind::Tap(tap(&Arguments::read(rest, &TAP)?)?)),
+        "af-packet" => Ok(Kind::Packet(packet(&Arguments::read(rest, &PACKET)?)?)),
+        "capture" => capture(&Arguments::read(rest, &CAPTURE)?),
+        _ => Err(format!("'{name}' is no kind of port; write one of:\n{SYNTAX}")),
+    }
+}
+
+fn tap(given: &Arguments<'_>) -> Result<TapOptions, String> {
+    Ok(TapOptions {
+        name: given.first.map(str::to_owned),
+        mtu: given.number("mtu", 68, 9586)?.map(|mtu| mtu as usize),
+        address: given.value::<Ipv4Address>("address")?,
+        up: !given.has("down"),
+        queues: given.number("queues", 1, 256)?.unwrap_or(1) as usize,
+        offload: given.has("offload"),
+    })
+}
+
+fn packet(given: &Arguments<'_>) -> Result<PacketOptions, String> {
+    let options = PacketOptions::new(given.first.unwrap_or_default());
+    Ok(PacketOptions {
+        frames: given.power_of_two("frames", 16, 16_384)?.map_or(options.frames, |frames| frames as usize),
+        queues: given.number("queues", 1, 64)?.unwrap_or(1) as usize,
+        promiscuous: !given.has("not-promiscuous"),
+        traffic_control: given.has("traffic-control"),
+        offload: given.has("offload"),
+        ..options
+    })
+}
+
+fn capture(given: &Arguments<'_>) -> Result<Kind, String> {
+    let record = given.text("record").map(PathBuf::from);
+    let speed = given.value::<Speed>("pace")?;
+    let options = Replay {
+        pace: speed.map_or(Pace::AsFastAsPossible, Pace::Recorded),
+        loops: if given.has("forever") { Loops::Forever } else { Loops::ONCE },
+        ..Replay::default()
+    };
+    match (given.text("replay"), record) {
+        (Some(file), record) => Ok(Kind::Replay { file: file.into(), options, record }),
+        (None, None) => Err("give replay=FILE, record=FILE or both".to_owned()),
+        (None, Some(_)) if speed.is_some() || given.has("forever") => {
+            Err("pace= and forever are for a file to replay: give replay=FILE".to_owned())
+        }
+        (None, Some(file)) => Ok(Kind::Record { file }),
+    }
+}
+
+pub(super) fn impairment(given: &Arguments<'_>) -> Result<Impairment, String> {
+    let none = Impairment::NONE;
+    Ok(Impairment {
+        seed: given.number("seed", 0, u64::MAX)?.unwrap_or(none.seed),
+        loss: given.value("loss")?.unwrap_or(none.loss),
+        duplicate: given.value("duplicate")?.unwrap_or(none.duplicate),
+        reorder: given.value("reorder")?.unwrap_or(none.reorder),
+        reorder_by: given.time("reorder-by")?.unwrap_or(none.reorder_by),
+        corrupt: given.value("corrupt")?.unwrap_or(none.corrupt),
+        delay: given.time("delay")?.unwrap_or(none.delay),
+        jitter: given.time("jitter")?.unwrap_or(none.jitter),
+        rate: given.value::<Rate>("rate")?,
+        limit: given.number("limit", 1, Impairment::MOST as u64)?.map_or(none.limit, |limit| limit as usize),
+        direction: given.value("direction")?.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,154 @@
+//! Ports as text, `KIND:ARGUMENTS`: one syntax for every program that takes a port.
+//!
+//! Arguments are separated by commas: the port's name first, where the kind has one, then `key=value` and switches.
+
+mod arguments;
+mod kinds;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use arguments::Arguments;
+
+use crate::{
+    CapturePort, Impaired, Impairment, Loopback, PacketOptions, PacketSocket, Port, PortError, Replay, Tap, TapOptions,
+    Timestamp,
+};
+
+/// What the syntax is, for `--help`.
+pub const SYNTAX: &str = kinds::SYNTAX;
+
+/// A port, described: what [`PortSpec::open`] opens. Its text is what it was read from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortSpec {
+    text: String,
+    kind: Kind,
+}
+
+/// A kind of port with its options.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// [`Loopback`], of so many frames.
+    Loopback {
+        /// 1 to 65536.
+        frames: usize,
+    },
+    /// [`crate::Tap`].
+    Tap(TapOptions),
+    /// [`PacketSocket`].
+    Packet(PacketOptions),
+    /// [`crate::CapturePort`] that replays a file.
+    Replay {
+        /// The file to replay.
+        file: PathBuf,
+        /// How.
+        options: Replay,
+        /// The file to record what is transmitted.
+        record: Option<PathBuf>,
+    },
+    /// [`crate::CapturePort`] that only records.
+    Record {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Another port with impairments in front.
+    Impaired(Impairment, Box<PortSpec>),
+}
+
+/// Why a text describes no port. It says what is wrong, where, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "port '{}': {}", self.text, self.problem)
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl FromStr for PortSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<PortSpec, SpecError> {
+        let failed = |problem| SpecError { text: text.to_owned(), problem };
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let kind = match name {
+            // The one kind that holds another: its arguments end where the other port begins.
+            "impair" => {
+                let (own, below) = rest.split_once('+').ok_or_else(|| {
+                    failed("behind '+' comes the port to impair, such as impair:loss=1%+tap:conic0".to_owned())
+                })?;
+                let impairment = Arguments::read(own, &kinds::IMPAIR).and_then(|given| kinds::impairment(&given));
+                Kind::Impaired(impairment.map_err(failed)?, Box::new(below.parse()?))
+            }
+            _ => kinds::read(name, rest).map_err(failed)?,
+        };
+        Ok(PortSpec { text: text.to_owned(), kind })
+    }
+}
+
+impl fmt::Display for PortSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PortSpec {
+    /// What it describes.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// How many queues it asks for: 1, except where the kind has several and the text says so.
+    pub fn queues(&self) -> usize {
+        match &self.kind {
+            Kind::Impaired(_, below) => below.queues(),
+            Kind::Tap(options) => options.queues,
+            Kind::Packet(options) => options.queues,
+            Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
+        }
+    }
+
+    /// Opens the port: one [`Port`] for each of its queues, in order. Flows are spread over them by whoever is at the other
+    /// end; a frame may be transmitted through any.
+    ///
+    /// # Errors
+    /// The kind's.
+    pub fn open(&self) -> Result<Vec<Box<dyn Port>>, PortError> {
+        match &self.kind {
+            Kind::Impaired(impairment, below) => {
+                let impaired = |(queue, port)| {
+                    let seed = impairment.seed.wrapping_add(queue as u64);
+                    Box::new(Impaired::new(port, Impairment { seed, ..*impairment })) as Box<dyn Port>
+                };
+                Ok(below.open()?.into_iter().enumerate().map(impaired).collect())
+            }
+            Kind::Loopback { frames } => Ok(vec![Box::new(Loopback::new(*frames))]),
+            Kind::Tap(options) => Ok(boxed(Tap::open_queues(options)?)),
+            Kind::Packet(options) => Ok(boxed(PacketSocket::open_queues(options)?)),
+            Kind::Replay { file, options, record } => {
+                let port = CapturePort::replay(file, *options)?;
+                Ok(vec![Box::new(match record {
+                    Some(record) => port.recording_to(record, Timestamp::default())?,
+                    None => port,
+                })])
+            }
+            Kind::Record { file } => Ok(vec![Box::new(CapturePort::record(file, Timestamp::default())?)]),
+        }
+    }
+}
+
+fn boxed<P: Port + 'static>(queues: Vec<P>) -> Vec<Box<dyn Port>> {
+    queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Port>).collect()
+}
+
+#[cfg(test)]
+mod tests;

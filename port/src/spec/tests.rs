@@ -1,0 +1,91 @@
+//! The syntax of ports.
+
+use super::*;
+use conic_fabric::Time;
+
+use crate::{Direction, Pace, Probability, Rate, Receive, Transmit};
+
+fn read(text: &str) -> PortSpec {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refused(text: &str) -> String {
+    text.parse::<PortSpec>().expect_err(text).to_string()
+}
+
+#[test]
+fn each_kind_is_read_and_written_back_as_it_was() {
+    assert_eq!(*read("loopback").kind(), Kind::Loopback { frames: 256 });
+    assert_eq!(*read("loopback:frames=8").kind(), Kind::Loopback { frames: 8 });
+    let tap = TapOptions {
+        name: Some("t0".to_owned()),
+        mtu: Some(9000),
+        address: Some("10.0.0.1/24".parse().expect("an address")),
+        up: true,
+        ..TapOptions::default()
+    };
+    assert_eq!(*read("tap:t0,mtu=9000,address=10.0.0.1/24").kind(), Kind::Tap(tap.clone()));
+    assert_eq!(*read("tap").kind(), Kind::Tap(TapOptions { up: true, ..TapOptions::default() }));
+    assert_eq!(*read("tap:t1,down").kind(), Kind::Tap(TapOptions { name: Some("t1".into()), ..TapOptions::default() }));
+    let queues = read("tap:t2,queues=4,offload");
+    assert!(matches!(queues.kind(), Kind::Tap(TapOptions { queues: 4, offload: true, .. })) && queues.queues() == 4);
+    let Kind::Replay { file, options, record } = read("capture:replay=a.pcap,pace=2,record=b.pcap").kind().clone()
+    else {
+        panic!("not a replay")
+    };
+    assert_eq!((file, record), ("a.pcap".into(), Some("b.pcap".into())));
+    assert!(matches!(options.pace, Pace::Recorded(_)));
+    let text = "impair:loss=1%,reorder=0.25,delay=1.5ms,rate=10M,direction=receive,seed=9+tap:t0";
+    let Kind::Impaired(impairment, below) = read(text).kind().clone() else { panic!("not impaired") };
+    let expected = Impairment {
+        seed: 9,
+        loss: Probability::from_billionths(10_000_000),
+        reorder: Probability::from_billionths(250_000_000),
+        delay: Time::from_nanoseconds(1_500_000),
+        rate: Rate::new(10_000_000),
+        direction: Direction::Receive,
+        ..Impairment::NONE
+    };
+    assert_eq!((impairment, below.to_string().as_str(), read(text).to_string().as_str()), (expected, "tap:t0", text));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place_and_what_to_write() {
+    for (text, says) in [
+        ("", "'' is no kind of port; write one of:\nloopback"),
+        ("tapp:t0", "'tapp' is no kind of port"),
+        ("loopback:frames=0", "frames=0: give a whole number from 1 to 65536"),
+        ("loopback:frames=8,frames=9", "'frames' is given twice"),
+        ("loopback:x=1", "'x=1' is no argument of it; those are: frames="),
+        ("tap:t0,t1", "'t1' is no argument of it; those are: mtu=, address=, queues=, offload, down"),
+        ("tap:t0,mtu=67", "mtu=67: give a whole number from 68 to 9586"),
+        ("tap:t0,address=10.0.0.1", "address=10.0.0.1: an address is written with its prefix"),
+        ("tap:t0,,", "'' is no argument of it"),
+        ("capture:", "give replay=FILE, record=FILE or both"),
+        ("capture:record=a,forever", "are for a file to replay"),
+        ("impair:loss=1%", "behind '+' comes the port to impair"),
+        ("impair:loss=101%+loopback", "a probability is a number from 0 to 1"),
+        ("impair:delay=5+loopback", "give a time with its unit"),
+        ("impair:rate=0+loopback", "a rate is bits a second"),
+        ("impair:+lop", "port 'lop': 'lop' is no kind of port"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_described_port_opens_and_works() {
+    let mut ports = read("impair:duplicate=1+loopback:frames=4").open().expect("a port");
+    assert_eq!((ports.len(), read("impair:+loopback").queues()), (1, 1));
+    let port = &mut ports[0];
+    assert_eq!(port.description(), "loopback of 4 frames, impaired");
+    assert_eq!(port.transmit(Time::ZERO, &[7; 60]).expect("a frame"), Transmit::Accepted);
+    port.flush(Time::ZERO).expect("a frame");
+    let mut frame = [0; 64];
+    // Once doubled going out, and each of the two again coming in.
+    for _ in 0..4 {
+        assert!(matches!(port.receive(Time::ZERO, &mut frame).expect("a frame"), Receive::Frame { length: 60, .. }));
+    }
+    assert_eq!(port.receive(Time::ZERO, &mut frame).expect("nothing"), Receive::None);
+}

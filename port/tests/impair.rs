@@ -1,0 +1,191 @@
+//! The impairment port: each impairment alone, by its counts and by what arrives, and everything from one seed.
+
+use conic_fabric::Time;
+use conic_port::{Direction, Impaired, Impairment, Loopback, MAX_FRAME, Port, Probability, Rate, Receive, Transmit};
+
+fn microseconds(count: u64) -> Time {
+    Time::from_nanoseconds(1_000 * count)
+}
+
+fn half() -> Probability {
+    Probability::from_billionths(500_000_000)
+}
+
+fn outgoing(impairment: Impairment) -> Impaired<Loopback> {
+    Impaired::new(Loopback::new(1024), Impairment { direction: Direction::Transmit, ..impairment })
+}
+
+fn numbered(number: u16) -> [u8; 64] {
+    let mut frame = [0x5a; 64];
+    frame[..2].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Sends frames numbered from 0, one each microsecond, then waits; gives what came back with when.
+fn through(port: &mut Impaired<Loopback>, frames: u16) -> Vec<(Time, Vec<u8>)> {
+    let mut came = Vec::new();
+    let mut buffer = [0; MAX_FRAME];
+    for step in 0..u64::from(frames) + 5_000 {
+        let now = microseconds(step);
+        if step < u64::from(frames) {
+            assert_eq!(port.transmit(now, &numbered(step as u16)).unwrap(), Transmit::Accepted);
+            port.flush(now).unwrap();
+        }
+        while let Receive::Frame { length, .. } = port.receive(now, &mut buffer).unwrap() {
+            came.push((now, buffer[..length].to_vec()));
+        }
+    }
+    came
+}
+
+fn numbers(came: &[(Time, Vec<u8>)]) -> Vec<u16> {
+    came.iter().map(|(_, frame)| u16::from_be_bytes([frame[0], frame[1]])).collect()
+}
+
+fn detail(port: &impl Port, name: &str) -> u64 {
+    port.details().iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no {name}")).1
+}
+
+#[test]
+fn without_impairments_everything_passes_at_once_in_order() {
+    let mut port = outgoing(Impairment::NONE);
+    let came = through(&mut port, 1000);
+    assert!(came.iter().enumerate().all(|(number, (time, frame))| {
+        *time == microseconds(number as u64) && frame[..] == numbered(number as u16)
+    }));
+    assert_eq!((came.len(), port.counters().transmitted_frames, port.counters().received_frames), (1000, 1000, 1000));
+    assert!(port.details().iter().all(|(_, count)| *count == 0));
+}
+
+#[test]
+fn lost_frames_are_counted_and_the_rest_is_whole_and_in_order() {
+    let mut port = outgoing(Impairment { loss: half(), ..Impairment::NONE });
+    let numbers = numbers(&through(&mut port, 1000));
+    assert!(numbers.is_sorted() && (400..600).contains(&numbers.len()), "{}", numbers.len());
+    assert_eq!(detail(&port, "impaired_transmit_lost"), 1000 - numbers.len() as u64);
+    // The frames were given and taken: what becomes of them on the way is no refusal.
+    assert_eq!((port.counters().transmitted_frames, port.counters().refused()), (1000, 0));
+    let mut port = outgoing(Impairment { loss: Probability::ALWAYS, ..Impairment::NONE });
+    assert!(through(&mut port, 100).is_empty());
+}
+
+#[test]
+fn duplicated_frames_come_twice() {
+    let mut port = outgoing(Impairment { duplicate: half(), ..Impairment::NONE });
+    let numbers = numbers(&through(&mut port, 1000));
+    let twice = numbers.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    assert_eq!((numbers.len(), detail(&port, "impaired_transmit_duplicated")), (1000 + twice, twice as u64));
+    assert!((400..600).contains(&twice) && numbers.is_sorted());
+}
+
+#[test]
+fn a_frame_held_back_is_late_by_what_was_asked_and_the_others_pass_it() {
+    let reorder = Probability::from_billionths(100_000_000);
+    let mut port = outgoing(Impairment { reorder, reorder_by: microseconds(10), ..Impairment::NONE });
+    let came = through(&mut port, 1000);
+    let late = came.iter().filter(|(time, frame)| {
+        let sent = microseconds(u64::from(u16::from_be_bytes([frame[0], frame[1]])));
+        assert!([Time::ZERO, microseconds(10)].contains(&time.since(sent)), "{time} {sent}");
+        time.since(sent) > Time::ZERO
+    });
+    let late = late.count() as u64;
+    assert_eq!((came.len(), late), (1000, detail(&port, "impaired_transmit_reordered")));
+    assert!((60..140).contains(&late) && !numbers(&came).is_sorted());
+}
+
+#[test]
+fn a_corrupted_frame_differs_in_one_bit() {
+    let mut port = outgoing(Impairment { corrupt: half(), ..Impairment::NONE });
+    let came = through(&mut port, 1000);
+    let mut places = [0u32; 64];
+    let mut changed = 0;
+    for (number, (_, frame)) in came.iter().enumerate() {
+        let bits: u32 = frame.iter().zip(numbered(number as u16)).map(|(a, b)| (a ^ b).count_ones()).sum();
+        assert!(bits <= 1, "{bits} bits");
+        changed += u64::from(bits);
+        for (place, (a, b)) in places.iter_mut().zip(frame.iter().zip(numbered(number as u16))) {
+            *place += u32::from(*a != b);
+        }
+    }
+    assert_eq!((came.len(), changed), (1000, detail(&port, "impaired_transmit_corrupted")));
+    assert!((400..600).contains(&changed) && places.iter().filter(|&&count| count > 0).count() > 55);
+}
+
+#[test]
+fn delay_and_rate_are_exact() {
+    let mut port = outgoing(Impairment { delay: microseconds(7), ..Impairment::NONE });
+    for (number, (time, _)) in through(&mut port, 100).iter().enumerate() {
+        assert_eq!(*time, microseconds(number as u64 + 7));
+    }
+    // 64 bytes and 24 of Ethernet's at 704 Mbit/s are a microsecond.
+    let mut port = outgoing(Impairment { rate: Rate::new(352_000_000), ..Impairment::NONE });
+    for (number, (time, _)) in through(&mut port, 100).iter().enumerate() {
+        assert_eq!(*time, microseconds(2 * (number as u64 + 1)));
+    }
+    let mut port = outgoing(Impairment { delay: microseconds(7), ..Impairment::NONE });
+    port.transmit(Time::ZERO, &numbered(0)).unwrap();
+    let mut buffer = [0; MAX_FRAME];
+    let before = Time::from_picoseconds(microseconds(7).picoseconds() - 1);
+    assert_eq!(port.receive(before, &mut buffer).unwrap(), Receive::None);
+    assert_eq!(port.next_due(), Some(microseconds(7)));
+    assert!(matches!(port.receive(microseconds(7), &mut buffer).unwrap(), Receive::Frame { length: 64, .. }));
+}
+
+#[test]
+fn jitter_spreads_the_delay_and_keeps_the_order() {
+    let (delay, jitter) = (microseconds(50), microseconds(20));
+    let mut port = outgoing(Impairment { delay, jitter, ..Impairment::NONE });
+    let came = through(&mut port, 1000);
+    assert!(came.len() == 1000 && numbers(&came).is_sorted());
+    let spread: Vec<u64> = came
+        .iter()
+        .map(|(time, frame)| {
+            let sent = u64::from(u16::from_be_bytes([frame[0], frame[1]]));
+            time.since(microseconds(sent)).nanoseconds() / 1000
+        })
+        .collect();
+    assert!(spread.iter().all(|delay| (30..=71).contains(delay)));
+    assert!(spread.iter().max() > spread.iter().min());
+}
+
+#[test]
+fn what_finds_the_pipe_full_is_dropped_and_counted_but_a_full_port_below_is_said() {
+    let mut port = outgoing(Impairment { delay: microseconds(1000), limit: 10, ..Impairment::NONE });
+    for number in 0..15 {
+        assert_eq!(port.transmit(Time::ZERO, &numbered(number)).unwrap(), Transmit::Accepted);
+    }
+    assert_eq!(detail(&port, "impaired_transmit_overflowed"), 5);
+    let below = Loopback::new(2);
+    let mut port = Impaired::new(below, Impairment { limit: 4, ..Impairment::NONE });
+    let answers: Vec<Transmit> = (0..8).map(|number| port.transmit(Time::ZERO, &numbered(number)).unwrap()).collect();
+    assert_eq!(answers.iter().filter(|&&answer| answer == Transmit::Accepted).count(), 6);
+    assert_eq!(answers[6..], [Transmit::Full, Transmit::Full]);
+    assert_eq!((port.counters().transmit_full, detail(&port, "impaired_transmit_overflowed")), (2, 0));
+    let mut buffer = [0; MAX_FRAME];
+    let mut came = 0;
+    while let Receive::Frame { length: 64, .. } = port.receive(Time::ZERO, &mut buffer).unwrap() {
+        assert_eq!(buffer[..64], numbered(came));
+        came += 1;
+    }
+    assert_eq!(came, 6);
+}
+
+#[test]
+fn one_seed_gives_one_run_and_another_seed_another() {
+    let all = Impairment {
+        loss: Probability::from_billionths(50_000_000),
+        duplicate: Probability::from_billionths(50_000_000),
+        reorder: Probability::from_billionths(50_000_000),
+        corrupt: Probability::from_billionths(50_000_000),
+        delay: microseconds(20),
+        jitter: microseconds(10),
+        ..Impairment::NONE
+    };
+    let run = |seed| {
+        let mut port = Impaired::new(Loopback::new(1024), Impairment { seed, ..all });
+        (through(&mut port, 2000), port.details())
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+    assert!(run(1).1.iter().filter(|(name, _)| !name.contains("overflow")).all(|(_, count)| *count > 0));
+}

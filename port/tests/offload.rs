@@ -1,0 +1,222 @@
+//! Segmentation and coalescing: each the other's inverse, with the checksums verified apart.
+
+use conic_port::offload::checksum::{self, Verdict};
+use conic_port::offload::coalesce::{Coalescer, Joined};
+use conic_port::offload::segment::Segments;
+use conic_port::offload::virtio::{Checksum, Segmentation};
+use conic_port::offload::{Headers, TCP, UDP};
+use proptest::prelude::*;
+
+const FIN: u8 = 1;
+const PSH: u8 = 8;
+const ACK: u8 = 16;
+const CWR: u8 = 128;
+
+/// A TCP packet; its IP lengths fit, its checksums are right.
+fn tcp(six: bool, sequence: u32, flags: u8, options: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    let length = 20 + options.len() + data.len();
+    if six {
+        packet.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+        packet.extend_from_slice(&(length as u16).to_be_bytes());
+        packet.extend_from_slice(&[6, 64]);
+        packet.extend_from_slice(&[0x20; 16]);
+        packet.extend_from_slice(&[0x21; 16]);
+    } else {
+        packet.extend_from_slice(&[8, 0, 0x45, 0]);
+        packet.extend_from_slice(&(20 + length as u16).to_be_bytes());
+        packet.extend_from_slice(&[0x11, 0xfe, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    }
+    packet.extend_from_slice(&[0x30, 0x39, 0, 80]);
+    packet.extend_from_slice(&sequence.to_be_bytes());
+    packet.extend_from_slice(&[0, 0, 0, 9, (5 + options.len() as u8 / 4) << 4, flags, 1, 0, 0, 0, 0, 0]);
+    packet.extend_from_slice(options);
+    packet.extend_from_slice(data);
+    checksum::fill(&mut packet);
+    packet
+}
+
+fn udp(data: &[u8]) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+    packet.extend_from_slice(&(28 + data.len() as u16).to_be_bytes());
+    packet.extend_from_slice(&[0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 0, 2, 0]);
+    packet.extend_from_slice(&(8 + data.len() as u16).to_be_bytes());
+    packet.extend_from_slice(&[0, 0]);
+    packet.extend_from_slice(data);
+    checksum::fill(&mut packet);
+    packet
+}
+
+fn cut(packet: &[u8], size: u16, protocol: u8) -> Vec<Vec<u8>> {
+    let mut segments = Segments::of(packet, Segmentation { size, protocol }).expect("a packet to cut");
+    let mut frames = Vec::new();
+    let mut frame = vec![0; segments.longest()];
+    while let Some(length) = segments.next(packet, &mut frame) {
+        frames.push(frame[..length].to_vec());
+    }
+    assert!(segments.is_done());
+    frames
+}
+
+fn sequence(frame: &[u8], headers: &Headers) -> u32 {
+    u32::from_be_bytes(frame[headers.transport + 4..headers.transport + 8].try_into().unwrap())
+}
+
+#[test]
+fn every_segment_is_a_good_frame_and_flags_go_where_they_belong() {
+    for six in [false, true] {
+        let data: Vec<u8> = (0..4001u32).map(|at| (at * 7) as u8).collect();
+        let packet = tcp(six, u32::MAX - 1000, ACK | PSH | FIN | CWR, &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2], &data);
+        let frames = cut(&packet, 1000, TCP);
+        assert_eq!(frames.len(), 5);
+        let mut joined = Vec::new();
+        for (number, frame) in frames.iter().enumerate() {
+            let headers = Headers::of(frame).expect("a packet");
+            assert_eq!(headers.end, frame.len());
+            let verdicts = checksum::verify(frame);
+            assert_eq!(verdicts.transport, Verdict::Good);
+            assert_eq!(verdicts.network, if six { Verdict::Absent } else { Verdict::Good });
+            let expected = (u32::MAX - 1000).wrapping_add(1000 * number as u32);
+            assert_eq!(sequence(frame, &headers), expected);
+            let last = if number == 4 { PSH | FIN } else { 0 };
+            let first = if number == 0 { CWR } else { 0 };
+            assert_eq!(frame[headers.transport + 13], ACK | last | first);
+            if !six {
+                assert_eq!(frame[18..20], (0x11feu16 + number as u16).to_be_bytes());
+            }
+            joined.extend_from_slice(&frame[headers.transport + 32..]);
+        }
+        assert_eq!(joined, data);
+    }
+}
+
+#[test]
+fn a_large_datagram_is_cut_into_datagrams() {
+    let data: Vec<u8> = (0..2500u32).map(|at| at as u8).collect();
+    let frames = cut(&udp(&data), 1200, UDP);
+    assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [1242, 1242, 142]);
+    for frame in &frames {
+        assert_eq!(checksum::verify(frame).transport, Verdict::Good);
+        assert_eq!(frame[38..40], (frame.len() as u16 - 34).to_be_bytes());
+    }
+    let joined: Vec<u8> = frames.iter().flat_map(|frame| frame[42..].to_vec()).collect();
+    assert_eq!(joined, data);
+}
+
+#[test]
+fn what_cannot_be_cut_is_refused() {
+    let packet = tcp(false, 1, ACK, &[], &[7; 100]);
+    let tcp_of = |size| Segmentation { size, protocol: TCP };
+    assert!(Segments::of(&packet, Segmentation { size: 10, protocol: UDP }).is_none());
+    assert!(Segments::of(&packet, tcp_of(0)).is_none());
+    assert!(Segments::of(&tcp(false, 1, ACK, &[], &[]), tcp_of(10)).is_none());
+    for (at, value) in [(46, 0x40), (46, 0xf0), (20, 0x20), (14, 0x46)] {
+        let mut bad = packet.clone();
+        bad[at] = value;
+        let refused = Segments::of(&bad, tcp_of(10)).is_none_or(|segments| segments.longest() <= bad.len());
+        assert!(refused, "byte {at}");
+    }
+    for length in 0..packet.len() {
+        assert!(Segments::of(&packet[..length], tcp_of(10)).is_none(), "{length}");
+    }
+    let mut segments = Segments::of(&packet, tcp_of(10)).expect("a packet to cut");
+    assert_eq!(segments.next(&packet, &mut vec![0; segments.longest() - 1]), None);
+}
+
+/// Offers frames in order; gives what leaves: bytes and, for what was joined, the size.
+fn coalesce(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, Option<u16>)> {
+    let mut held = Coalescer::new();
+    let mut left = Vec::new();
+    let let_go = |held: &mut Coalescer, left: &mut Vec<_>| {
+        if let Some((packet, metadata, headers, payload)) = held.packet() {
+            let size = metadata.segmentation.map(|segmentation| segmentation.size);
+            let mut packet = packet.to_vec();
+            if let Checksum::Partial { start, offset } = metadata.checksum {
+                assert_eq!(usize::from(start), headers.transport);
+                assert!(checksum::complete(&mut packet, start.into(), offset.into()));
+            }
+            assert_eq!(checksum::verify(&packet).transport, Verdict::Good);
+            assert!(payload <= packet.len());
+            left.push((packet, size));
+        }
+        held.clear();
+    };
+    for frame in frames {
+        let mut joined = held.offer(frame);
+        if joined != Joined::Held {
+            let_go(&mut held, &mut left);
+            if joined == Joined::Other {
+                joined = held.offer(frame);
+            }
+            if joined != Joined::Held {
+                left.push((frame.clone(), None));
+            }
+        }
+    }
+    let_go(&mut held, &mut left);
+    left
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn joining_what_was_cut_gives_the_packet_again(
+        six: bool, start: u32, size in 50u16..1500, length in 1usize..20_000, push: bool,
+    ) {
+        let data: Vec<u8> = (0..length).map(|at| (at * 31) as u8).collect();
+        let flags = if push { ACK | PSH } else { ACK };
+        let packet = tcp(six, start, flags, &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2], &data);
+        let frames = cut(&packet, size, TCP);
+        let joined = coalesce(&frames);
+        let size = (frames.len() > 1).then_some(size);
+        prop_assert_eq!(joined, vec![(packet, size)]);
+    }
+}
+
+#[test]
+fn only_frames_that_follow_each_other_exactly_are_joined() {
+    let data = [5; 500];
+    let first = tcp(false, 1000, ACK, &[], &data);
+    let next = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = tcp(false, 1500, ACK, &[], &data);
+        frame[19] = 0xff;
+        change(&mut frame);
+        checksum::fill(&mut frame);
+        frame
+    };
+    let joined = |second: Vec<u8>| coalesce(&[first.clone(), second]).len() == 1;
+    assert!(joined(next(&|_| {})));
+    // Addresses, ports, sequence, acknowledgement, flags, window, urgent, life time, service, identification, fragment.
+    for (at, name) in [
+        (0, "destination"),
+        (6, "source"),
+        (15, "service"),
+        (19, "identification"),
+        (22, "life time"),
+        (29, "address"),
+        (33, "address"),
+        (34, "port"),
+        (37, "port"),
+        (41, "sequence"),
+        (45, "acknowledgement"),
+        (48, "window"),
+        (53, "urgent"),
+    ] {
+        assert!(!joined(next(&|frame| frame[at] ^= 1)), "{name}");
+    }
+    for flags in [ACK | FIN, ACK | 2, ACK | 4, ACK | 0x20, ACK | 0x40, 0] {
+        assert!(!joined(next(&|frame| frame[47] = flags)), "flags {flags:02x}");
+    }
+    let mut bad = next(&|_| {});
+    bad[60] ^= 1;
+    assert!(!joined(bad), "a wrong checksum must stay visible");
+    // After a shorter one or one with PSH nothing follows.
+    let short = tcp(false, 1500, ACK, &[], &data[..400]);
+    let after = tcp(false, 1900, ACK, &[], &data[..400]);
+    let frames = |second: &[u8]| coalesce(&[first.clone(), second.to_vec(), after.clone()]).len();
+    let mut short = short;
+    short[19] = 0xff;
+    checksum::fill(&mut short);
+    assert_eq!(frames(&short), 2);
+}

@@ -1,0 +1,220 @@
+//! The packet socket against the kernel, over a pair of connected interfaces.
+
+mod support;
+
+use std::io::Write;
+use std::net::UdpSocket;
+
+use conic_fabric::Time;
+use conic_port::offload::checksum::{self, Verdict};
+use conic_port::{MAX_FRAME, PacketOptions, PacketSocket, Port, PortSpec, Receive, Transmit};
+use support::network::{EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait_for};
+
+#[test]
+fn frames_of_every_size_pass_both_ways_unchanged() {
+    if !pair(9586) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    let mut socket = packet_socket("v1");
+    for round in 0..3u8 {
+        for length in [60, 61, 127, 128, 1000, 1514, 4000, 9599, 9600] {
+            let sent = frame(length, EXPERIMENT, round.wrapping_add(length as u8));
+            socket.write_all(&sent).unwrap();
+            assert_eq!(receive(&mut port), sent);
+            assert_eq!(port.transmit(Time::ZERO, &sent).unwrap(), Transmit::Accepted);
+            port.flush(Time::ZERO).unwrap();
+            assert_eq!(receive_at(&mut socket), sent);
+        }
+    }
+    assert_eq!((port.counters().received_frames, port.counters().transmitted_frames), (27, 27));
+    assert_eq!((port.counters().skipped(), port.counters().refused(), port.counters().missed), (0, 0, 0));
+    assert!(port.is_up() && port.description().contains("packet socket on v0"));
+}
+
+#[test]
+fn tags_that_the_kernel_takes_out_are_put_back() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    let mut socket = packet_socket("v1");
+    for kind in [[0x81, 0x00], [0x88, 0xa8]] {
+        let mut sent = frame(80, kind, 3);
+        sent[14..16].copy_from_slice(&[0x20, 0x64]);
+        sent[16..18].copy_from_slice(&EXPERIMENT);
+        socket.write_all(&sent).unwrap();
+        assert_eq!(receive(&mut port), sent);
+        let longest = frame(1518, kind, 3);
+        assert_eq!(port.transmit(Time::ZERO, &longest).unwrap(), Transmit::Accepted);
+        assert_eq!(port.transmit(Time::ZERO, &frame(1519, kind, 3)).unwrap(), Transmit::Refused);
+    }
+    assert_eq!(port.counters().refused_over_mtu, 2);
+}
+
+#[test]
+fn checksums_that_the_kernel_leaves_to_the_hardware_are_completed() {
+    if !pair(1500) || !run("ip", &["address", "add", "10.1.0.1/24", "dev", "v1"]) {
+        return;
+    }
+    run("ip", &["neighbour", "add", "10.1.0.2", "lladdr", "02:00:00:00:00:02", "dev", "v1"]);
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+    for length in [0, 1, 17, 18, 19, 1000, 1472] {
+        socket.send_to(&vec![0xa5; length], "10.1.0.2:9").unwrap();
+        let got = receive(&mut port);
+        assert_eq!(got[23], 17, "a UDP packet");
+        let verdicts = checksum::verify(&got);
+        assert_eq!((verdicts.network, verdicts.transport), (Verdict::Good, Verdict::Good), "{length}");
+    }
+    assert_eq!(detail(&port, "checksums_completed"), 7);
+}
+
+#[test]
+fn a_ring_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions { frames: 64, ..PacketOptions::new("v0") }).unwrap();
+    let mut socket = packet_socket("v1");
+    let mut next = 0u32;
+    for _ in 0..3 {
+        for number in 0..500u32 {
+            let mut sent = frame(60, EXPERIMENT, 1);
+            sent[20..24].copy_from_slice(&number.to_be_bytes());
+            socket.write_all(&sent).unwrap();
+        }
+        let mut buffer = [0; MAX_FRAME];
+        let mut came = 0;
+        while let Receive::Frame { length: 60, .. } = port.receive(Time::ZERO, &mut buffer).unwrap() {
+            assert_eq!(buffer[20..24], u32::to_be_bytes(came), "in order, without gaps before the loss");
+            came += 1;
+        }
+        assert!((64..500).contains(&came), "{came}");
+        next += came;
+    }
+    port.finish().unwrap();
+    assert_eq!(port.counters().missed + u64::from(next), 1500);
+    assert_eq!(port.counters().received_frames, u64::from(next));
+}
+
+#[test]
+fn a_burst_longer_than_the_ring_says_when_it_is_full_and_all_of_it_leaves() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions { frames: 16, ..PacketOptions::new("v0") }).unwrap();
+    let mut socket = packet_socket("v1");
+    for number in 0..5000u32 {
+        let mut sent = frame(60 + number as usize % 1400, EXPERIMENT, 1);
+        sent[20..24].copy_from_slice(&number.to_be_bytes());
+        while port.transmit(Time::ZERO, &sent).unwrap() == Transmit::Full {
+            port.flush(Time::ZERO).unwrap();
+        }
+        if number % 97 == 0 {
+            port.flush(Time::ZERO).unwrap();
+            for expected in number.saturating_sub(96)..=number {
+                assert_eq!(receive_at(&mut socket)[20..24], expected.to_be_bytes());
+            }
+        }
+    }
+    assert_eq!((port.counters().transmitted_frames, detail(&port, "transmit_malformed")), (5000, 0));
+}
+
+#[test]
+fn the_queues_of_a_group_share_the_flows_and_lose_none() {
+    if !pair(1500) || !run("ip", &["address", "add", "10.1.0.1/24", "dev", "v1"]) {
+        return;
+    }
+    run("ip", &["neighbour", "add", "10.1.0.2", "lladdr", "02:00:00:00:00:02", "dev", "v1"]);
+    let spec: PortSpec = "af-packet:v0,queues=3".parse().unwrap();
+    let mut queues = spec.open().unwrap();
+    assert_eq!(queues.len(), 3);
+    for _ in 0..60 {
+        let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+        for _ in 0..3 {
+            socket.send_to(b"hello", "10.1.0.2:9").unwrap();
+        }
+    }
+    let mut buffer = [0; MAX_FRAME];
+    let mut owner = std::collections::BTreeMap::new();
+    for (queue, port) in queues.iter_mut().enumerate() {
+        while let Receive::Frame { .. } = port.receive(Time::ZERO, &mut buffer).unwrap() {
+            if buffer[23] == 17 {
+                let entry = owner.entry([buffer[34], buffer[35]]).or_insert((queue, 0));
+                assert_eq!(entry.0, queue, "a flow came to two queues");
+                entry.1 += 1;
+            }
+        }
+    }
+    assert!(owner.len() == 60 && owner.values().all(|(_, count)| *count == 3), "{owner:?}");
+    let used: std::collections::BTreeSet<usize> = owner.values().map(|(queue, _)| *queue).collect();
+    assert_eq!(used.len(), 3);
+}
+
+#[test]
+fn an_interface_that_goes_down_refuses_and_works_again_when_it_is_up() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    let mut socket = packet_socket("v1");
+    run("ip", &["link", "set", "v0", "down"]);
+    assert!(!port.is_up());
+    for _ in 0..10 {
+        port.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap();
+    }
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(port.counters().refused_by_kernel, 10);
+    let mut buffer = [0; MAX_FRAME];
+    for _ in 0..10_000 {
+        assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::None);
+    }
+    run("ip", &["link", "set", "v0", "up"]);
+    wait_for(&socket, 100);
+    let sent = frame(99, EXPERIMENT, 2);
+    port.transmit(Time::ZERO, &sent).unwrap();
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(receive_at(&mut socket), sent);
+    socket.write_all(&sent).unwrap();
+    assert_eq!(receive(&mut port), sent);
+}
+
+#[test]
+fn an_interface_that_is_removed_is_an_error_once_and_then_the_end() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    run("ip", &["link", "delete", "v0"]);
+    let mut buffer = [0; MAX_FRAME];
+    let error = loop {
+        match port.receive(Time::ZERO, &mut buffer) {
+            Ok(got) => assert_eq!(got, Receive::None),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("v0 can no longer be used"), "{error}");
+    assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::End);
+    assert_eq!(port.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap(), Transmit::Refused);
+    assert!(!port.is_up());
+}
+
+#[test]
+fn what_cannot_be_opened_is_named_with_what_to_do() {
+    if !alone() {
+        return;
+    }
+    for (name, says) in [("absent", "there is no interface absent"), ("a/b", "is no name for an interface")] {
+        let error = PacketSocket::open(&PacketOptions::new(name)).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    // A thread of its own, because it cannot get its rights back.
+    let without = || {
+        // SAFETY: no memory is passed. The system call, unlike the library's function, changes this thread only.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+        let error = PacketSocket::open(&PacketOptions::new("lo")).unwrap_err().to_string();
+        assert!(error.contains("needs CAP_NET_RAW: run with sudo"), "{error}");
+    };
+    std::thread::spawn(without).join().unwrap();
+}
