@@ -11,7 +11,7 @@ use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
     Host, MOST_IN_A_BATCH, Queues, Receiver, Requests, Shape, ShapeError, Signal, Store, Transmitter,
 };
-use conic_native::{NativeCore, Pages, yield_core};
+use conic_native::{Flag, NativeCore, Pages, yield_core};
 
 fn small() -> (Layout, Queues) {
     let mut layout = Layout::new();
@@ -119,7 +119,9 @@ fn hostile_peers_are_refused_and_counted() {
     assert_eq!(receiver.statistics().dropped_frames, 1);
     // A packet to transmit that is nowhere, or longer than a buffer, is completed and not read.
     let posted = |position: u64, length: u64| position << 32 | length << 16 | 1 << 8 | 1;
-    for (position, at, length) in [(0, u64::MAX & !7, 64), (1, queues.tx_buffers.0, 60_000), (2, queues.tx_buffers.0, 0)] {
+    for (position, at, length) in
+        [(0, u64::MAX & !7, 64), (1, queues.tx_buffers.0, 60_000), (2, queues.tx_buffers.0, 0)]
+    {
         let line = queues.tx_ring.lines(position);
         peer.store(line.word(1), at);
         peer.store_release(line, posted(position, length));
@@ -165,10 +167,10 @@ fn two_threads_of_which_one_plays_the_device_lose_nothing() {
         let device = || PlayedByCore(NativeCore::new(&memory));
         let mut receiver = Receiver::new(queues, device(), requests, 4);
         let mut transmitter = Transmitter::new(queues, device(), requests, 8);
-        let done = std::sync::atomic::AtomicBool::new(false);
+        let done = Flag::new();
         thread::scope(|scope| {
             scope.spawn(|| {
-                while !done.load(std::sync::atomic::Ordering::Acquire) {
+                while !done.is_up() {
                     if turn_around(&mut host, store) == 0 {
                         host.core().spin();
                         yield_core();
@@ -192,7 +194,7 @@ fn two_threads_of_which_one_plays_the_device_lose_nothing() {
                     yield_core();
                 }
             }
-            done.store(true, std::sync::atomic::Ordering::Release);
+            done.raise();
         });
         assert_eq!(receiver.statistics(), Default::default());
     }

@@ -4,6 +4,8 @@ mod datapath;
 mod memory;
 mod single;
 
+pub use memory::{ccnic, layout, optimal};
+
 use conic_chart::{Axis, Chart, Series};
 use conic_fabric::Time;
 use conic_sim::Failure as SimFailure;

@@ -14,6 +14,6 @@ pub mod loopback;
 pub mod operations;
 pub mod throughput;
 
-pub use figures::{EXPERIMENTS, Experiment, Machines, chosen, findings};
+pub use figures::{EXPERIMENTS, Experiment, Machines, ccnic, chosen, findings, layout, optimal};
 
 use crate::coherent_pio::percentile;
