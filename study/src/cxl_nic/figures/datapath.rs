@@ -39,13 +39,15 @@ pub(super) fn shares(run: &mut Run<'_>) -> Result<Findings, Failure> {
 
 /// Figure 10.
 pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
-    let mut results = Vec::new();
+    // The PCIe NIC's median and 99th percentile, and those of each combination.
+    type BySize = ((f64, f64), Vec<(f64, f64)>);
+    let mut results: Vec<BySize> = Vec::new();
     for bytes in [SMALL, LARGE] {
         let pcie = run.latency(Design::pcie(), bytes)?;
         let all: Result<Vec<_>, _> = (0..8).map(|number| run.latency(Design::combination(number), bytes)).collect();
         results.push((pcie, all?));
     }
-    let of = |pick: &dyn Fn(&((f64, f64), Vec<(f64, f64)>)) -> f64| results.iter().map(pick).collect::<Vec<f64>>();
+    let of = |pick: &dyn Fn(&BySize) -> f64| results.iter().map(pick).collect::<Vec<f64>>();
     let more = |number: usize, than: usize| of(&|(_, all)| all[number].0 / all[than].0 - 1.0);
     let mut findings = Findings::default();
     let median = of(&|(pcie, all)| less(all[0].0, pcie.0));
