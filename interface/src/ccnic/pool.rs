@@ -34,6 +34,7 @@
 
 use conic_fabric::{Address, Core};
 
+use super::ledger::Ledger;
 use crate::work;
 
 /// Buffer classes: small, large, jumbo.
@@ -88,6 +89,13 @@ impl ClassMap {
         let index = (at - self.start) >> self.shift;
         let index = if scattered { index.wrapping_mul(inverse(SCATTER)) & (self.count - 1) } else { index };
         (index / 64, index % 64)
+    }
+
+    /// The word of 64 buffers, and the bit in it, for a buffer by its place in memory.
+    #[inline(always)]
+    pub(super) const fn place_of(&self, at: Address) -> (usize, u64) {
+        let index = at.0.wrapping_sub(self.start.0) >> self.shift;
+        ((index / 64) as usize, 1 << (index % 64))
     }
 
     /// The word of the free set at `index`.
@@ -249,8 +257,11 @@ pub struct Allocator {
     /// A buffer set aside for a payload that came in a ring; see [`Allocator::keep_reserve`].
     reserve: Option<Address>,
     keeps_reserve: bool,
+    /// What this side holds, where the other one cannot change it; none where that one is trusted.
+    ledger: Option<Ledger>,
     freed_twice: u64,
     not_a_buffer: u64,
+    found_held: u64,
 }
 
 /// How far apart successive bits' buffers lie, in buffers: odd, so that it permutes a power of two of them, and far
@@ -274,9 +285,49 @@ impl Allocator {
             next_word,
             reserve: None,
             keeps_reserve: false,
+            ledger: None,
             freed_twice: 0,
             not_a_buffer: 0,
+            found_held: 0,
         }
+    }
+
+    /// The same, with a ledger of what this side holds: for a side whose peer is not trusted. Nothing is held yet.
+    pub(crate) fn with_ledger(mut self) -> Allocator {
+        self.ledger = Some(Ledger::new(&self.map));
+        self
+    }
+
+    /// Keeps no ledger from here on.
+    pub(crate) fn without_ledger(&mut self) {
+        self.ledger = None;
+    }
+
+    /// Enters a buffer that the peer sent, by an address in it; false if this side holds it already, and so cannot have lent it.
+    #[inline(always)]
+    pub(crate) fn accept(&mut self, at: Address) -> bool {
+        match (&mut self.ledger, self.map.class_of(at)) {
+            (Some(ledger), Some(class)) => ledger.take(&self.map, class, at),
+            _ => true,
+        }
+    }
+
+    /// Strikes a buffer out that was sent to the peer, or that comes back as if from it.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self, at: Address) {
+        if let (Some(ledger), Some(class)) = (&mut self.ledger, self.map.class_of(at)) {
+            ledger.give(&self.map, class, at);
+        }
+    }
+
+    /// Buffers that were found free, or were sent, while this side held them.
+    pub fn found_held(&self) -> u64 {
+        self.found_held
+    }
+
+    /// Counts a buffer that was sent while this side held it.
+    pub(crate) fn count_held(&mut self) {
+        self.found_held += 1;
     }
 
     /// The same, for queue pair `queue` of `queues`: each starts to look in a part of the pool of its own, so that they do not
@@ -499,7 +550,7 @@ impl Allocator {
             };
             let got = before & wanted;
             self.push_bits(class, word, got);
-            if got != 0 {
+            if self.stacks[class].height > 0 {
                 return true;
             }
             if before == 0 {
@@ -513,6 +564,13 @@ impl Allocator {
         while bits != 0 {
             let at = self.address_of(class, word, u64::from(bits.trailing_zeros()));
             bits &= bits - 1;
+            if let Some(ledger) = &mut self.ledger
+                && !ledger.take(&self.map, class, at)
+            {
+                // The peer has freed what it does not have. It stays where it is, and is not here twice.
+                self.found_held += 1;
+                continue;
+            }
             self.stacks[class].push(at);
         }
     }
@@ -534,6 +592,10 @@ impl Allocator {
         let map = self.map.classes[class];
         let mut given = 0u64;
         debug_assert!(buffers.len() <= 64);
+        if let Some(ledger) = &mut self.ledger {
+            // Before the pool has them: whoever takes one from there may send it at once.
+            buffers.iter().for_each(|&at| ledger.give(&self.map, class, at));
+        }
         for first in 0..buffers.len() {
             if given >> first & 1 == 1 {
                 continue;
