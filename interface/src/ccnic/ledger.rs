@@ -42,10 +42,4 @@ impl Ledger {
             *word &= !bit;
         }
     }
-
-    /// How many buffers of each class are held.
-    #[cfg(test)]
-    pub fn count(&self) -> [u64; CLASSES] {
-        std::array::from_fn(|class| self.held[class].iter().map(|word| u64::from(word.count_ones())).sum())
-    }
 }
