@@ -7,7 +7,7 @@ use clap::Args;
 use conic_chart::TerminalStyle;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
-use conic_study::coherent_pio::{chosen, findings};
+use conic_study::coherent_pio::{Machines, chosen, findings};
 use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::Effort;
 use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
@@ -19,7 +19,7 @@ use super::{Shown, output};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Figures of the paper: 6, 7, 8, 10, table1 [default: all of these]
+    /// Figures of the paper: 1, 2, 6, 7, 8, 10, table1 [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
     /// Fewer exchanges a point
@@ -41,7 +41,8 @@ const EXAMPLES: &str = "Examples:
   conic study coherent-pio 6            a line there and back
   conic study coherent-pio table1 --set directory.pass=20ns
 
-Coherent programmed I/O alone is modelled so far: not PCIe, DMA, FastForward between sockets, nor stream operators.";
+PCIe is modelled on Enzian (platform enzian-pcie) and on the PC of the paper's calibration (pc-pcie). Not modelled so far: FastForward
+between sockets, and stream operators.";
 
 /// What the paper published. Only the comparison gets it, after everything has been predicted.
 const PUBLISHED: &str = include_str!("../../../results/coherent-pio.toml");
@@ -66,7 +67,14 @@ fn run(options: &Options) -> Result<Shown, String> {
     let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
     let platform = platform.map_err(|error| error.to_string())?;
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let found = findings(&experiments, platform.parameters(), effort);
+    let over_pcie = |name| Platform::load(name).map_err(|error| error.to_string());
+    let (enzian_pcie, pc_pcie): (Platform, Platform) = (over_pcie("enzian-pcie")?, over_pcie("pc-pcie")?);
+    let machines = Machines {
+        enzian: platform.parameters().clone(),
+        enzian_pcie: enzian_pcie.parameters().clone(),
+        pc_pcie: pc_pcie.parameters().clone(),
+    };
+    let found = findings(&experiments, &machines, effort);
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/coherent-pio.toml: {error}"))?;
@@ -75,7 +83,7 @@ fn run(options: &Options) -> Result<Shown, String> {
     let report = Report {
         subject: COHERENT_PIO,
         effort,
-        platforms: vec![platform.name().to_owned()],
+        platforms: [platform.name(), enzian_pcie.name(), pc_pcie.name()].map(str::to_owned).to_vec(),
         found: &found,
         rows: &rows,
         summary: &summary,

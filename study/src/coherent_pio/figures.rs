@@ -3,14 +3,26 @@
 use conic_chart::{Axis, Chart, Point, Series};
 use conic_fabric::Time;
 use conic_interface::pio::Behaviour;
-use conic_sim::Failure as SimFailure;
 use conic_sim::eci::{Disturbances, EciParameters};
+use conic_sim::{Failure as SimFailure, Parameters};
 
 use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
 use super::frames::{Arrives, Frames, receive, transmit};
+use super::over_pcie::{self, Coherent, OverPcie};
 use super::percentile;
 use crate::experiment::{Across, Effort, Findings, Found};
 use crate::workload::Failure;
+
+/// The machines that the experiments run on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machines {
+    /// Enzian.
+    pub enzian: EciParameters,
+    /// Enzian's CPU with the FPGA as a PCIe card.
+    pub enzian_pcie: Parameters,
+    /// The PC of the paper's calibration.
+    pub pc_pcie: Parameters,
+}
 
 /// One experiment: a figure or a table of the paper.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +31,13 @@ pub struct Experiment {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
-    run: fn(&mut Run<'_>) -> Result<Findings, SimFailure>,
+    run: fn(&mut Run<'_>) -> Result<Findings, Failure>,
 }
 
 /// Every experiment, in the order of the paper.
 pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment { name: "1", title: "Transfers by XDMA, on Enzian and on a PC", run: transfers },
+    Experiment { name: "2", title: "Loads and stores over PCIe, on Enzian and on a PC", run: accesses },
     Experiment { name: "6", title: "One line there and back", run: one_line },
     Experiment { name: "7", title: "Invocation latency by size", run: latencies },
     Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
@@ -46,13 +60,13 @@ pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
     Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
 }
 
-/// What the experiments find on this machine.
-pub fn findings(experiments: &[Experiment], machine: &EciParameters, effort: Effort) -> Vec<Found> {
+/// What the experiments find on these machines.
+pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
     let found = |experiment: &Experiment| {
-        let mut run = Run { machine, effort, asked: 0 };
+        let mut run = Run { machines, machine: &machines.enzian, effort, asked: 0 };
         let (findings, failures) = match (experiment.run)(&mut run) {
             Ok(findings) => (findings, Vec::new()),
-            Err(failure) => (Findings::default(), vec![Failure(failure.to_string())]),
+            Err(failure) => (Findings::default(), vec![failure]),
         };
         let (name, title) = (experiment.name, experiment.title);
         Found { name, title, findings, questions: (run.asked, 0), failures }
@@ -62,6 +76,7 @@ pub fn findings(experiments: &[Experiment], machine: &EciParameters, effort: Eff
 
 /// What an experiment is run with.
 struct Run<'a> {
+    machines: &'a Machines,
     machine: &'a EciParameters,
     effort: Effort,
     /// Runs so far.
@@ -71,7 +86,7 @@ struct Run<'a> {
 /// Bytes of a line.
 const LINE: usize = 128;
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     fn rounds(&self) -> (u64, u64) {
         match self.effort {
             Effort::Quick => (4, 8),
@@ -80,9 +95,9 @@ impl Run<'_> {
     }
 
     /// Calls whose payload and control word fill so many bytes; less than a line is a payload in one line.
-    fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, SimFailure> {
+    fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, Failure> {
         self.asked += 1;
-        calls(&Calls {
+        let outcome = calls(&Calls {
             machine: self.machine.clone(),
             payload: payload(bytes),
             behaviour: Behaviour { exclusive, ..Behaviour::default() },
@@ -91,7 +106,15 @@ impl Run<'_> {
             service: Time::ZERO,
             calls: self.rounds(),
             disturbances: Disturbances::default(),
-        })
+        });
+        outcome.map_err(failed)
+    }
+
+    /// Enzian's CPU with the card, and the PC.
+    fn over_pcie(&mut self) -> [OverPcie<'a>; 2] {
+        self.asked += 1;
+        let effort = self.effort;
+        [&self.machines.enzian_pcie, &self.machines.pc_pcie].map(|machine| OverPcie { machine, effort })
     }
 
     fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
@@ -106,15 +129,31 @@ impl Run<'_> {
         }
     }
 
-    fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, SimFailure> {
+    fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, prefetch);
-        receive(&frames, Arrives::WithTheLoad)
+        receive(&frames, Arrives::WithTheLoad).map_err(failed)
     }
 
-    fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, SimFailure> {
+    fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, false);
-        transmit(&frames)
+        transmit(&frames).map_err(failed)
     }
+}
+
+fn failed(failure: SimFailure) -> Failure {
+    Failure(failure.to_string())
+}
+
+/// Figure 1.
+fn transfers(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let [enzian, pc] = run.over_pcie();
+    over_pcie::transfers(enzian, pc)
+}
+
+/// Figure 2.
+fn accesses(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let [enzian, pc] = run.over_pcie();
+    over_pcie::accesses(enzian, pc)
 }
 
 /// What of some bytes of lines is payload.
@@ -123,7 +162,7 @@ fn payload(bytes: usize) -> usize {
 }
 
 /// Figure 6.
-fn one_line(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let exclusive = run.calls(LINE, true)?.median_nanoseconds();
     let shared = run.calls(LINE, false)?.median_nanoseconds();
     let mut findings = Findings::default();
@@ -145,8 +184,8 @@ fn one_line(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
 /// Payloads of an invocation.
 const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 
-/// Figure 7, its coherent part.
-fn latencies(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Figure 7.
+fn latencies(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES.into_iter().filter(|bytes| *bytes <= 16384) {
         points.push((bytes as f64, run.calls(bytes, true)?.median_nanoseconds()));
@@ -158,16 +197,18 @@ fn latencies(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     let slope = |low: f64, high: f64| Some((at(high)? - at(low)?) / (high - low));
     let linear = slope(1024.0, 4096.0).zip(slope(4096.0, 8192.0)).map(|(one, other)| (one / other - 1.0).abs() < 0.25);
     findings.holds("pio.fig7.eci_linear_beyond", linear);
-    let chart =
-        Chart::xy("Invocation latency", Axis::log("Request and response", "bytes"), Axis::linear("Median", "ns"))
-            .note("Sizes are of the lines that a request fills, its control word among them.")
-            .series(Series::line("coherent PIO", points));
-    findings.plot("fig7", chart);
+    let [enzian, _] = run.over_pcie();
+    let coherent = |bytes| Ok(run.calls(bytes, true)?.median_nanoseconds());
+    let over_pcie = over_pcie::latencies(enzian, &points, coherent, &mut findings)?;
+    let chart = Chart::xy("Invocation latency", Axis::log("Request and response", "bytes"), Axis::log("Median", "ns"))
+        .note("Sizes are of the lines that a request fills, its control word among them.")
+        .series(Series::line("coherent PIO", points));
+    findings.plot("fig7", over_pcie.into_iter().fold(chart, Chart::series));
     Ok(findings)
 }
 
-/// Figure 8, its coherent part.
-fn throughputs(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Figure 8.
+fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES {
         let rate = run.calls(bytes, true)?.bytes_per_second(payload(bytes)) / f64::from(1 << 30);
@@ -181,16 +222,18 @@ fn throughputs(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     findings.holds("pio.fig8.eci_rises_to_32768", Some(rises));
     let drops = at(32768.0).zip(at(65536.0)).map(|(before, after)| after < before);
     findings.holds("pio.fig8.eci_drops_beyond", drops);
+    let [enzian, _] = run.over_pcie();
+    let over_pcie = over_pcie::throughputs(enzian, &points, &mut findings)?;
     let chart =
         Chart::xy("Invocation throughput", Axis::log("Request and response", "bytes"), Axis::linear("Data", "GiB/s"))
             .note("Requests and responses together, one core, back to back.")
             .series(Series::line("coherent PIO", points));
-    findings.plot("fig8", chart);
+    findings.plot("fig8", over_pcie.into_iter().fold(chart, Chart::series));
     Ok(findings)
 }
 
-/// Figure 10, its coherent part, and a driver that prefetches beside the published one.
-fn nic(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Figure 10, and a driver that prefetches beside the published one.
+fn nic(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let (mut plain, mut prefetching, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for bytes in [64, 256, 1024, 1536, 4096, 8192, 9600] {
         let size = bytes as f64;
@@ -201,19 +244,24 @@ fn nic(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     let mut findings = Findings::default();
     let last = |points: &[(f64, f64)]| points.last().map(|point| point.1 / 1000.0);
     findings.number("pio.improved.prefetching_receive_9600", "us", last(&prefetching));
-    let chart = Chart::xy("NIC latency", Axis::log("Frame", "bytes"), Axis::log("Median", "ns"))
-        .note("A frame's last beat comes when the CPU begins to ask for it.")
-        .series(Series::line("receive", plain))
-        .series(Series::line("receive, prefetching driver (an improvement)", prefetching))
-        .series(Series::line("transmit", out));
-    findings.plot("fig10", chart);
+    let [enzian, _] = run.over_pcie();
+    let eci = Coherent { receive: plain, transmit: out };
+    let [received, sent] = over_pcie::nic(enzian, &eci, &mut findings)?;
+    let chart = |title: &str| Chart::xy(title, Axis::log("Frame", "bytes"), Axis::log("Median", "ns"));
+    let receive = chart("NIC receive latency")
+        .note("Over the coherent lines, a frame's last beat comes when the CPU begins to ask for it.")
+        .series(Series::line("coherent PIO", eci.receive))
+        .series(Series::line("coherent PIO, prefetching driver (an improvement)", prefetching));
+    findings.plot("fig10-receive", received.into_iter().fold(receive, Chart::series));
+    let transmit = chart("NIC transmit latency").series(Series::line("coherent PIO", eci.transmit));
+    findings.plot("fig10-transmit", sent.into_iter().fold(transmit, Chart::series));
     Ok(findings)
 }
 
-/// Table 1, its coherent rows.
-fn table(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Table 1.
+fn table(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
-    let mut row = |bytes: usize| -> Result<Vec<f64>, SimFailure> {
+    let mut row = |bytes: usize| -> Result<Vec<f64>, Failure> {
         let (receive, transmit) = (run.receive(bytes, false)?, run.transmit(bytes)?);
         let both = [&receive, &transmit].into_iter();
         Ok(both.flat_map(|times| [0.5, 0.99].map(|part| percentile(times, part) / 1000.0)).collect())
@@ -229,5 +277,7 @@ fn table(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     }
     findings.list("pio.table1.eci_1536", "us", Some(row(1536)?));
     findings.list("pio.table1.eci_9600", "us", Some(row(9600)?));
+    let [enzian, _] = run.over_pcie();
+    over_pcie::table(enzian, &mut findings)?;
     Ok(findings)
 }
