@@ -119,9 +119,7 @@ fn hostile_peers_are_refused_and_counted() {
     assert_eq!(receiver.statistics().dropped_frames, 1);
     // A packet to transmit that is nowhere, or longer than a buffer, is completed and not read.
     let posted = |position: u64, length: u64| position << 32 | length << 16 | 1 << 8 | 1;
-    for (position, at, length) in
-        [(0, !7, 64), (1, queues.tx_buffers.0, 60_000), (2, queues.tx_buffers.0, 0)]
-    {
+    for (position, at, length) in [(0, !7, 64), (1, queues.tx_buffers.0, 60_000), (2, queues.tx_buffers.0, 0)] {
         let line = queues.tx_ring.lines(position);
         peer.store(line.word(1), at);
         peer.store_release(line, posted(position, length));

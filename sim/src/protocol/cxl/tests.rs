@@ -72,6 +72,11 @@ fn write(hint: Hint) -> Operation<u8> {
     Operation::Write { hint, data: 7, bytes: WHOLE }
 }
 
+/// The host's copy, and the device's.
+type Copies = (Copy, Copy);
+/// What crosses the link.
+type Messages = &'static [&'static str];
+
 const I: Copy = Copy::Invalid;
 const S: Copy = Copy::Shared;
 const E: Copy = Copy::Exclusive;
@@ -81,7 +86,7 @@ const M: Copy = Copy::Modified;
 fn requests_for_lines_of_the_host_are_as_the_table_says() {
     let reads = [Hint::NonCacheable, Hint::CacheableShared, Hint::CacheableOwned].map(Operation::Read);
     let [nc, cs, co] = reads;
-    let rows: &[((Copy, Copy), &Operation<u8>, &[&str], (Copy, Copy))] = &[
+    let rows: &[(Copies, &Operation<u8>, Messages, Copies)] = &[
         ((I, I), &nc, &["ReadCurrent", "Current"], (I, I)),
         ((E, I), &nc, &["ReadCurrent", "Current"], (E, I)),
         ((M, I), &nc, &["ReadCurrent", "Current"], (M, I)),
@@ -168,7 +173,7 @@ fn host_does(home: Side, states: (Copy, Copy), ask: Ask<u8>) -> (Vec<String>, (C
 #[test]
 fn what_the_host_asks_is_as_the_table_says() {
     let store = Ask::Nontemporal { data: 7, bytes: WHOLE };
-    let rows: &[(Side, (Copy, Copy), Ask<u8>, &[&str], (Copy, Copy))] = &[
+    let rows: &[(Side, Copies, Ask<u8>, Messages, Copies)] = &[
         (Side::Host, (I, I), Ask::Load, &[], (E, I)),
         (Side::Host, (I, S), Ask::Load, &[], (S, S)),
         (Side::Host, (I, E), Ask::Load, &["Snoop", "Snooped"], (S, S)),
