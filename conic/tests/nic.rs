@@ -45,6 +45,17 @@ impl Nic {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").count()
     }
 
+    /// How long its threads have run.
+    fn processor_time(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let ran = tasks.map(|task| {
+            let path = task.expect("a thread").path().join("schedstat");
+            let text = std::fs::read_to_string(path).expect("a thread's times");
+            text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
+        });
+        Duration::from_nanos(ran.sum())
+    }
+
     fn maps(&self) -> usize {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("it runs");
         maps.lines().filter(|line| line.contains("conic (deleted)") || line.contains("/memfd:conic")).count()
@@ -246,4 +257,58 @@ fn raw_calls_and_buffers_are_the_same_queue() {
     conic_fabric::Core::write_bytes(queue.core(), at[0], &[9; 60]);
     wait_until("it is sent", || queue.tx_burst(&[conic_interface::burst::Packet::new(at[0], 60)]) == 1);
     assert_eq!(receive(queue).to_vec(), [9; 60]);
+}
+
+#[test]
+fn sides_that_sleep_wake_each_other() {
+    for mode in ["adaptive", "interrupt", "spin"] {
+        let nic = Nic::start(&["--wait", mode]);
+        let (a, mut of_a) = attach(&nic.socket(), &small(2));
+        let (b, mut of_b) = attach(&nic.socket(), &small(1));
+        let mut incoming = Vec::new();
+        for round in 0..60 {
+            if round % 3 == 0 {
+                // Long enough for everybody to have gone to sleep.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let there = frame(&mut of_a[1], a.mac(), b.mac(), 60 + 40 * (round as usize % 5), round);
+            let expected = there.to_vec();
+            send(&mut of_a[1], there);
+            assert!(of_b[0].wait(Duration::from_secs(20)), "{mode}: nobody rang in round {round}");
+            assert_eq!(of_b[0].receive(&mut incoming, 4), 1, "{mode}");
+            assert_eq!(incoming.remove(0).to_vec(), expected);
+        }
+        assert!(!of_b[0].wait(Duration::from_millis(1)), "{mode}: nothing was sent");
+    }
+}
+
+#[test]
+fn a_queue_that_waits_finds_its_daemon_dead() {
+    let mut nic = Nic::start(&[]);
+    let (client, mut queues) = attach(&nic.socket(), &small(1));
+    nic.kill();
+    let begun = clock::now();
+    assert!(!queues[0].wait(Duration::from_millis(200)));
+    assert_eq!(client.link(), Link::Down);
+    assert!(clock::now().since(begun).seconds() < 10.0);
+}
+
+#[test]
+fn idle_clients_cost_the_daemon_next_to_nothing() {
+    let nic = Nic::start(&[]);
+    let clients: Vec<_> = (0..64).map(|_| attach(&nic.socket(), &small(1))).collect();
+    // The queues go to rest, at the latest when a busy machine has let the daemon run.
+    let mut quiet = false;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(50));
+        let before = nic.processor_time();
+        std::thread::sleep(Duration::from_millis(500));
+        let ran = nic.processor_time() - before;
+        quiet = ran < Duration::from_millis(5);
+        if quiet {
+            break;
+        }
+    }
+    assert!(quiet, "64 idle clients keep the daemon busy");
+    drop(clients);
 }

@@ -13,11 +13,10 @@ use std::sync::mpsc::{Receiver, channel};
 use conic_control::{Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::channel::{Channel, Listener};
-use conic_native::clock;
-use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig};
+use conic_native::{clock, fences};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::{Mode, SwitchOptions};
-use conic_port::Port;
+use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -85,6 +84,8 @@ pub struct Daemon {
     stop: Stop,
     news: Receiver<News>,
     bell: Bell,
+    /// Heavy fences reach the clients' cores.
+    fences: bool,
     log: Log,
 }
 
@@ -101,6 +102,7 @@ impl Daemon {
     ///
     /// What cannot be had, and what to do.
     pub fn start(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
+        let fences = fences::register();
         let bell = Bell::new().map_err(system("making a bell"))?;
         let (send, news) = channel();
         let mut networks = Vec::new();
@@ -134,6 +136,7 @@ impl Daemon {
             stop,
             news,
             bell,
+            fences,
             log,
         };
         daemon.watch(daemon.listener.as_fd(), LISTENER)?;
@@ -351,10 +354,17 @@ fn kind_of(message: &Message) -> &'static str {
 }
 
 /// Opens a port's queues; the error says which, and what to do.
-fn open(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
+fn open(config: &PortConfig) -> Result<SwitchPort, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
-    spec.open().map_err(|error| error.to_string())
+    let queues = spec.open().map_err(|error| error.to_string())?;
+    Ok(SwitchPort { queues, vlan: config.vlan })
 }
+
+/// How long a queue has said nothing that is no longer looked at.
+const REST: Time = Time::from_nanoseconds(200_000);
+
+/// Queues that a thread that never sleeps looks at whatever they say: few enough to cost each other nothing.
+const AWAKE_WHILE_SPINNING: usize = 8;
 
 fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
     let mode = match network.mode {
@@ -362,7 +372,12 @@ fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
         NetworkMode::Loopback => Mode::Loopback,
     };
     let age = Time::from_nanoseconds(network.address_age_s.saturating_mul(1_000_000_000));
-    SwitchOptions { mode, age, most_faults, ..SwitchOptions::default() }
+    let (rest_after, always_awake) = match network.wait {
+        WaitMode::Spin => (REST, AWAKE_WHILE_SPINNING),
+        WaitMode::Adaptive => (REST, 0),
+        WaitMode::Interrupt => (Time::ZERO, 0),
+    };
+    SwitchOptions { mode, age, most_faults, rest_after, always_awake, ..SwitchOptions::default() }
 }
 
 /// Listens at the configuration's socket. What a daemon left behind that is gone is removed.

@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub use entry::{Entry, Source, Value};
 pub use error::{Fault, Faults, PlatformError};
-pub use fields::{ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
+pub use fields::{CXL, ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
 
 use crate::Parameters;
 use error::did_you_mean;
@@ -44,8 +44,14 @@ const SHIPPED: &[(&str, &str)] = &[
 /// The same of machines of a CPU and a device that is home to coherent lines.
 const SHIPPED_ECI: &[(&str, &str)] = &[("enzian", include_str!("../../../platforms/enzian.toml"))];
 
+/// The same of hosts with a device behind a CXL or a PCIe link.
+const SHIPPED_CXL: &[(&str, &str)] = &[
+    ("agilex7", include_str!("../../../platforms/agilex7.toml")),
+    ("bf3", include_str!("../../../platforms/bf3.toml")),
+];
+
 /// The kinds of machines.
-const MODELS: [&Model; 2] = [SOCKETS, ECI];
+const MODELS: [&Model; 3] = [SOCKETS, ECI, CXL];
 
 /// No platform file is longer.
 const MOST_BYTES: u64 = 1 << 20;
