@@ -76,6 +76,24 @@ fn the_guesses_at_the_ends_of_their_ranges_move_the_results() {
 }
 
 #[test]
+fn the_calibration_over_pcie_comes_out_with_its_plots() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let output = study(folder.path(), &["1", "2", "--quick", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    let predicted = |id: &str| rows.iter().find(|row| row["id"] == id).map(|row| row["predicted"].clone());
+    // The PC is faster by both: it has the same device, and a faster core and memory.
+    for id in ["pio.fig1.enzian_over_pc", "pio.fig2.enzian_over_pc"] {
+        let ratio = predicted(id).and_then(|value| value.as_f64()).expect("it is a number");
+        assert!((1.2..4.0).contains(&ratio), "{id}: {ratio}");
+    }
+    assert_eq!(predicted("pio.fig1.constant_to_4096"), Some(Value::Bool(true)));
+    let files = std::fs::read_dir(folder.path().join("report")).expect("the folder was made");
+    let plots = files.flatten().filter(|file| file.path().extension().is_some_and(|end| end == "svg")).count();
+    assert_eq!(plots, 2);
+}
+
+#[test]
 fn what_there_is_not_is_refused() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     for arguments in [&["9"][..], &["6", "--set", "link.crosing=160ns"]] {
