@@ -244,8 +244,8 @@ pub(super) fn nic(host: OverPcie<'_>, eci: &Coherent, findings: &mut Findings) -
 }
 
 /// Medians and 99th percentiles of received, then of transmitted frames, in microseconds.
-pub(super) fn row(outcome: &FramesOutcome) -> Vec<f64> {
-    let both = [&outcome.receive, &outcome.transmit].into_iter();
+pub(super) fn row(received: &[u64], transmitted: &[u64]) -> Vec<f64> {
+    let both = [received, transmitted].into_iter();
     both.flat_map(|times| [0.5, 0.99].map(|part| percentile(times, part) / 1000.0)).collect()
 }
 
@@ -273,13 +273,14 @@ const SMALL_ROWS: [(Transport, [&str; 4]); 2] = [
 
 /// Table 1 over PCIe, on a tickless kernel; and what its first rows are where the kernel ticks.
 pub(super) fn table(ticking: OverPcie<'_>, findings: &mut Findings) -> Result<(), Failure> {
+    let of = |outcome: &FramesOutcome| row(&outcome.receive, &outcome.transmit);
     let tickless = Parameters { timer: None, ..ticking.machine.clone() };
     let host = OverPcie { machine: &tickless, ..ticking };
-    findings.list("pio.beyond.ticking_dma_64", "us", Some(row(&ticking.frames(POLLED, 64)?)));
-    findings.list("pio.beyond.ticking_pcie_64", "us", Some(row(&ticking.frames(Transport::Pio, 64)?)));
+    findings.list("pio.beyond.ticking_dma_64", "us", Some(of(&ticking.frames(POLLED, 64)?)));
+    findings.list("pio.beyond.ticking_pcie_64", "us", Some(of(&ticking.frames(Transport::Pio, 64)?)));
     let mut tails = Vec::new();
     for (transport, ids) in SMALL_ROWS {
-        let values = row(&host.frames(transport, 64)?);
+        let values = of(&host.frames(transport, 64)?);
         tails.push(values[1] - values[0]);
         for (id, value) in ids.into_iter().zip(values) {
             findings.number(id, "us", Some(value));
@@ -292,7 +293,7 @@ pub(super) fn table(ticking: OverPcie<'_>, findings: &mut Findings) -> Result<()
         (Transport::Pio, 1536, "pio.table1.pcie_1536"),
         (Transport::Pio, 9600, "pio.table1.pcie_9600"),
     ] {
-        findings.list(id, "us", Some(row(&host.frames(transport, bytes)?)));
+        findings.list(id, "us", Some(of(&host.frames(transport, bytes)?)));
     }
     Ok(())
 }
