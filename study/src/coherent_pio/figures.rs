@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
     }
 
     /// Enzian's CPU with the card, and the PC.
-    fn over_pcie(&mut self) -> [OverPcie<'a>; 2] {
+    pub(super) fn over_pcie(&mut self) -> [OverPcie<'a>; 2] {
         self.asked += 1;
         let effort = self.effort;
         [&self.machines.enzian_pcie, &self.machines.pc_pcie].map(|machine| OverPcie { machine, effort })

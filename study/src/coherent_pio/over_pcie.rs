@@ -18,7 +18,8 @@ pub(super) type Curve = Vec<(f64, f64)>;
 /// Bytes of the control word, which a call by loads and stores carries before its payload.
 const CONTROL_BYTES: usize = 8;
 
-const POLLED: Transport = Transport::Dma(Completion::Polled);
+/// DMA whose driver polls.
+pub(super) const POLLED: Transport = Transport::Dma(Completion::Polled);
 const INTERRUPT: Transport = Transport::Dma(Completion::Interrupt);
 
 /// A host with a card, and with how much effort it is asked.
@@ -92,6 +93,11 @@ impl OverPcie<'_> {
         frames(&question).map_err(|failure| Failure(failure.to_string()))
     }
 
+    /// Median latency of received frames of so many bytes, in microseconds.
+    pub(super) fn received(&self, transport: Transport, bytes: usize) -> Result<f64, Failure> {
+        Ok(percentile(&self.frames(transport, bytes)?.receive, 0.5) / 1000.0)
+    }
+
     /// Median latency of received and of transmitted frames in nanoseconds, by bytes.
     pub(super) fn directions(&self, transport: Transport, sizes: &[usize]) -> Result<[Curve; 2], Failure> {
         let mut both = [Vec::new(), Vec::new()];
@@ -103,6 +109,12 @@ impl OverPcie<'_> {
         }
         Ok(both)
     }
+}
+
+/// By how much calls of so many bytes take longer on the first host than on the second.
+pub(super) fn apart(hosts: [OverPcie<'_>; 2], transport: Transport, bytes: usize) -> Result<Option<f64>, Failure> {
+    let [slow, fast] = hosts.map(|host| host.latency(transport, &[bytes]));
+    Ok(at(&slow?, bytes).zip(at(&fast?, bytes)).map(|(slow, fast)| slow / fast))
 }
 
 /// Bytes of the calibration's transfers.
