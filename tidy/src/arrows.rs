@@ -27,6 +27,12 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "control", rooms: &["interface"], outside: true },
     Arrow { room: "client", rooms: &["fabric", "native", "interface", "control"], outside: true },
     Arrow { room: "daemon", rooms: &["fabric", "native", "interface", "port", "nicd", "control"], outside: true },
+    // Its tests start a daemon; the library knows the client alone.
+    Arrow {
+        room: "bindings/c",
+        rooms: &["fabric", "native", "interface", "control", "client", "nicd", "daemon"],
+        outside: true,
+    },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
     Arrow { room: "study", rooms: &["fabric", "interface", "load", "chart", "sim"], outside: true },
