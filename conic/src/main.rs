@@ -4,6 +4,7 @@ mod bench;
 mod dataflow;
 mod idle;
 mod invoke;
+mod man;
 mod nic;
 mod platform;
 mod replay;
@@ -18,7 +19,7 @@ mod value;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The coherent NIC in software: packets between applications and a network interface over cache-coherent memory.
 #[derive(Parser)]
@@ -58,6 +59,8 @@ enum Command {
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
     Trace(Box<trace::Arguments>),
+    #[command(hide = true)]
+    Man(man::Options),
     /// Play the NIC of a region that comes over the standard input
     #[command(hide = true)]
     NicProcess,
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
+        Command::Man(options) => man::run(&options, Arguments::command()),
         Command::Nic(options) => nic::run(&options),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
