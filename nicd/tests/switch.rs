@@ -173,102 +173,137 @@ fn drain(clients: &mut [Client], outside: &Outside, expected: &mut Expected, far
     }
 }
 
+/// The station outside.
+const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];
+
+/// Everybody, and what they must still get.
+struct World {
+    random: Random,
+    outside: Outside,
+    switch: Switch<KeptCore>,
+    clients: Vec<Client>,
+    expected: Expected,
+    now: Time,
+    sessions: u64,
+    number: u64,
+    trace: Vec<u8>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let outside = Outside::default();
+        let options = SwitchOptions { rest_after: Time::from_nanoseconds(2_000), ..SwitchOptions::default() };
+        let switch = Switch::new(options, vec![port(&outside, None)]);
+        let (expected, trace) = (Expected::new(), Vec::new());
+        let random = Random(seed);
+        World { random, outside, switch, clients: Vec::new(), expected, now: Time::ZERO, sessions: 0, number: 0, trace }
+    }
+
+    fn drain(&mut self) {
+        drain(&mut self.clients, &self.outside, &mut self.expected, FAR, &mut self.trace);
+    }
+
+    fn step(&mut self, most: u64) -> usize {
+        self.now += Time::from_nanoseconds(1 + self.random.below(most));
+        let moved = self.switch.step(self.now);
+        self.drain();
+        moved
+    }
+
+    fn client_comes(&mut self) {
+        // What is on its way to everybody would reach the new one too.
+        self.switch.answer_calls();
+        while self.switch.step(self.now) > 0 {
+            self.drain();
+        }
+        self.sessions += 1;
+        let (queues, mac) = (1 + self.random.below(3) as u32, mac(self.sessions % 100 + 1));
+        self.clients.push(Client::attach(&mut self.switch, self.now, self.sessions, queues, rules(mac)));
+    }
+
+    /// One dies with frames on their way, to it and from it.
+    fn client_goes(&mut self) {
+        let which = self.random.below(self.clients.len() as u64) as usize;
+        let gone = self.clients.swap_remove(which);
+        assert!(self.switch.detach(gone.session).is_some());
+        self.expected.retain(|(from, to, _), _| *from != gone.mac && *to != gone.mac);
+        // What it had sent may still have been delivered, or not.
+        for client in &mut self.clients {
+            client.receive().iter().for_each(|frame| take(&mut self.expected, client.mac, frame, gone.mac));
+        }
+        self.outside.take().iter().for_each(|frame| take(&mut self.expected, FAR, frame, gone.mac));
+    }
+
+    fn outside_sends(&mut self) {
+        let Some(to) = self.clients.first().map(|client| client.mac) else { return };
+        self.number += 1;
+        let sent = frame(FAR, to, 1, self.number, 60 + self.random.below(1400) as usize);
+        self.expected.entry((FAR, to, 1)).or_default().push_back(sent.clone());
+        self.outside.give(sent);
+    }
+
+    fn client_sends(&mut self) {
+        let count = self.clients.len() as u64;
+        if count < 2 {
+            return;
+        }
+        let (from, to) = (self.random.below(count) as usize, self.random.below(count + 2) as usize);
+        if from == to {
+            return;
+        }
+        self.number += 1;
+        let flow = self.random.below(4) as u16;
+        let longest = if self.random.below(8) == 0 { 9540 } else { 300 };
+        let length = 60 + self.random.below(longest) as usize;
+        let queue = flow as usize % self.clients[from].hosts.len();
+        let source = self.clients[from].mac;
+        let receivers: Vec<[u8; 6]> = match self.clients.get(to) {
+            Some(one) => vec![one.mac],
+            None if to as u64 == count => vec![FAR],
+            None => self.clients.iter().map(|one| one.mac).chain([FAR]).filter(|&one| one != source).collect(),
+        };
+        let target = if receivers.len() == 1 { receivers[0] } else { [0xff; 6] };
+        // To everybody is another flow, by its address.
+        let flow = if receivers.len() == 1 { flow } else { flow + 100 };
+        let sent = frame(source, target, flow, self.number, length);
+        if self.clients[from].send(queue, &sent, 1 + self.random.below(3) as usize) {
+            for to in receivers {
+                self.expected.entry((source, to, flow)).or_default().push_back(sent.clone());
+            }
+        }
+    }
+}
+
 /// Runs a world for so many rounds and returns what can be seen of it.
 fn run(seed: u64, rounds: u64) -> Vec<u8> {
-    let mut random = Random(seed);
-    let outside = Outside::default();
-    let options = SwitchOptions { rest_after: Time::from_nanoseconds(2_000), ..SwitchOptions::default() };
-    let mut switch = Switch::new(options, vec![port(&outside, None)]);
-    let mut clients: Vec<Client> = Vec::new();
-    let (mut now, mut sessions, mut number) = (Time::ZERO, 0, 0);
-    // What each station must still get, by flow, in order; the last station is outside.
-    let mut expected = Expected::new();
-    let mut trace = Vec::new();
-    let far = mac(200);
+    let mut world = World::new(seed);
     for round in 0..rounds {
-        match random.below(12) {
-            0 if clients.len() < 5 => {
-                // What is on its way to everybody would reach the new one too.
-                switch.answer_calls();
-                while switch.step(now) > 0 {
-                    drain(&mut clients, &outside, &mut expected, far, &mut trace);
-                }
-                sessions += 1;
-                let queues = 1 + random.below(3) as u32;
-                clients.push(Client::attach(&mut switch, now, sessions, queues, rules(mac(sessions % 100 + 1))));
-            }
-            1 if clients.len() > 3 => {
-                // It dies with frames on their way, to it and from it.
-                let gone = clients.swap_remove(random.below(clients.len() as u64) as usize);
-                assert!(switch.detach(gone.session).is_some());
-                expected.retain(|(from, to, _), _| *from != gone.mac && *to != gone.mac);
-                // What it had sent may still have been delivered, or not.
-                clients.iter_mut().for_each(|client| {
-                    client.receive().iter().for_each(|frame| take(&mut expected, client.mac, frame, gone.mac));
-                });
-                outside.take().iter().for_each(|frame| take(&mut expected, far, frame, gone.mac));
-            }
-            2 => {
-                let Some(to) = clients.first().map(|client| client.mac) else { continue };
-                number += 1;
-                let length = 60 + random.below(1400) as usize;
-                let sent = frame(far, to, 1, number, length);
-                expected.entry((far, to, 1)).or_default().push_back(sent.clone());
-                outside.give(sent);
-            }
-            _ if clients.len() > 1 => {
-                let count = clients.len() as u64;
-                let (from, to) = (random.below(count) as usize, random.below(count + 2) as usize);
-                if from == to {
-                    continue;
-                }
-                number += 1;
-                let flow = random.below(4) as u16;
-                let longest = if random.below(8) == 0 { 9540 } else { 300 };
-                let length = 60 + random.below(longest) as usize;
-                let queue = flow as usize % clients[from].hosts.len();
-                let source = clients[from].mac;
-                let receivers: Vec<[u8; 6]> = match clients.get(to) {
-                    Some(one) => vec![one.mac],
-                    None if to as u64 == count => vec![far],
-                    None => clients.iter().map(|one| one.mac).chain([far]).filter(|&one| one != source).collect(),
-                };
-                let target = if receivers.len() == 1 { receivers[0] } else { [0xff; 6] };
-                // To everybody is another flow, by its address.
-                let flow = if receivers.len() == 1 { flow } else { flow + 100 };
-                let sent = frame(source, target, flow, number, length);
-                if clients[from].send(queue, &sent, 1 + random.below(3) as usize) {
-                    for to in receivers {
-                        expected.entry((source, to, flow)).or_default().push_back(sent.clone());
-                    }
-                }
-            }
-            _ => {}
+        match world.random.below(12) {
+            0 if world.clients.len() < 5 => world.client_comes(),
+            1 if world.clients.len() > 3 => world.client_goes(),
+            2 => world.outside_sends(),
+            _ => world.client_sends(),
         }
-        if random.below(3) == 0 {
-            now += Time::from_nanoseconds(1 + random.below(3_000));
+        if world.random.below(3) == 0 {
             // A station that was never heard of is looked for everywhere.
             if round < 50 {
-                outside.give(frame(far, [0xff; 6], 9, 0, 60));
+                world.outside.give(frame(FAR, [0xff; 6], 9, 0, 60));
             }
-            switch.step(now);
-            drain(&mut clients, &outside, &mut expected, far, &mut trace);
+            world.step(3_000);
         }
     }
     // Everything that was sent arrives.
     for _ in 0..200 {
-        now += Time::from_nanoseconds(500);
-        switch.step(now);
-        drain(&mut clients, &outside, &mut expected, far, &mut trace);
+        world.step(500);
     }
-    expected.retain(|_, frames| !frames.is_empty());
-    assert!(expected.is_empty(), "seed {seed}: {} flows lack frames", expected.len());
-    for (session, counters, faults) in switch.clients() {
+    world.expected.retain(|_, frames| !frames.is_empty());
+    assert!(world.expected.is_empty(), "seed {seed}: {} flows lack frames", world.expected.len());
+    for (session, counters, faults) in world.switch.clients() {
         let dropped = counters.dropped_full + counters.dropped_no_buffer + counters.dropped_length;
         assert_eq!((dropped, faults.total()), (0, 0), "seed {seed}, client {session}: {counters:?} {faults:?}");
     }
-    assert!(switch.take_offenders().is_empty());
-    trace
+    assert!(world.switch.take_offenders().is_empty());
+    world.trace
 }
 
 /// Strikes a frame out that a station got; it must be the next of its flow, or from `dead`, whose flows may have holes.
