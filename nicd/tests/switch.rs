@@ -27,14 +27,21 @@ impl Random {
 
 /// The other end of a port.
 #[derive(Clone, Default)]
-struct Outside(Arc<Mutex<(VecDeque<Vec<u8>>, Vec<Vec<u8>>)>>);
+struct Outside(Arc<Mutex<Frames>>);
+
+/// What comes from outside, and what has gone there.
+#[derive(Default)]
+struct Frames {
+    coming: VecDeque<Vec<u8>>,
+    gone: Vec<Vec<u8>>,
+}
 
 impl Outside {
     fn give(&self, frame: Vec<u8>) {
-        self.0.lock().expect("nobody panicked").0.push_back(frame);
+        self.0.lock().expect("nobody panicked").coming.push_back(frame);
     }
     fn take(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.0.lock().expect("nobody panicked").1)
+        std::mem::take(&mut self.0.lock().expect("nobody panicked").gone)
     }
 }
 
@@ -42,12 +49,12 @@ struct TestPort(Outside, Counters);
 
 impl Port for TestPort {
     fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
-        let Some(next) = self.0.0.lock().expect("nobody panicked").0.pop_front() else { return Ok(Receive::None) };
+        let Some(next) = self.0.0.lock().expect("nobody panicked").coming.pop_front() else { return Ok(Receive::None) };
         frame[..next.len()].copy_from_slice(&next);
         Ok(Receive::Frame { length: next.len(), captured: None })
     }
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        self.0.0.lock().expect("nobody panicked").1.push(frame.to_vec());
+        self.0.0.lock().expect("nobody panicked").gone.push(frame.to_vec());
         Ok(Transmit::Accepted)
     }
     fn next_due(&self) -> Option<Time> {
@@ -348,7 +355,7 @@ fn a_sender_has_its_own_address() {
     assert!(a.send(0, &frame(mac(1), mac(2), 1, 2, 100), 1));
     switch.step(Time::ZERO);
     assert_eq!(b.receive(), [frame(mac(1), mac(2), 1, 2, 100)]);
-    assert_eq!(outside.take(), [vec![0; 0]; 0]);
+    assert!(outside.take().is_empty());
     let (_, counters, _) = switch.clients().next().expect("the first client");
     assert_eq!((counters.dropped_spoofed, counters.sent_frames), (1, 2));
     // Nor can it take another's address over.
@@ -366,7 +373,7 @@ fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
     let everybody = frame(mac(1), [0xff; 6], 1, 1, 100);
     assert!(red.send(0, &everybody, 1));
     switch.step(Time::ZERO);
-    assert_eq!(red_too.receive(), [everybody.clone()]);
+    assert_eq!(red_too.receive(), std::slice::from_ref(&everybody));
     assert_eq!((blue.receive().len(), access.take().len()), (0, 0));
     let tagged = [&everybody[..12], &[0x81, 0, 0, 7], &everybody[12..]].concat();
     assert_eq!(trunk.take(), [tagged]);
