@@ -1,6 +1,7 @@
 //! The command line of conic.
 
 mod bench;
+mod ctl;
 mod dataflow;
 mod idle;
 mod invoke;
@@ -44,6 +45,7 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Ctl(ctl::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
     Nic(Box<nic::Options>),
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
         Command::Man(options) => man::run(&options, Arguments::command()),
