@@ -1,11 +1,9 @@
 //! The examples, as a user meets them: compiled with `cc`, run against a daemon.
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{Background, Nic, compile, install, package, program, said, succeed};
+use crate::common::{Background, Nic, compile, install, package, program, said, succeed};
 use tempfile::TempDir;
 
 /// The installed library, and the examples compiled against it.
@@ -89,7 +87,7 @@ fn examples_say_what_is_wrong() {
 fn the_interface_keeps_what_the_header_promises() {
     let examples = Examples::build();
     let path = PathBuf::from(examples.installed.path()).join("interface");
-    compile(examples.installed.path(), &package().join("tests/interface.c"), &path);
+    compile(examples.installed.path(), &package().join("tests/library/interface.c"), &path);
     let nic = Nic::start("[[network]]\nmode = \"loopback\"");
     let printed = succeed(examples.run("interface", &nic).arg("checks"));
     assert!(printed.ends_with("all as promised\n"), "{printed}");
