@@ -29,7 +29,7 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "daemon", rooms: &["fabric", "native", "interface", "port", "nicd", "control"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
-    Arrow { room: "study", rooms: &["fabric", "interface", "load", "chart", "sim"], outside: true },
+    Arrow { room: "study", rooms: &["fabric", "interface", "load", "dataflow", "chart", "sim"], outside: true },
     Arrow {
         room: "conic",
         rooms: &[

@@ -37,12 +37,16 @@ const SHIPPED: &[(&str, &str)] = &[
     ("spr", include_str!("../../../platforms/spr.toml")),
     ("icx-cx6", include_str!("../../../platforms/icx-cx6.toml")),
     ("icx-e810", include_str!("../../../platforms/icx-e810.toml")),
+    ("thunderx", include_str!("../../../platforms/thunderx.toml")),
     ("enzian-pcie", include_str!("../../../platforms/enzian-pcie.toml")),
     ("pc-pcie", include_str!("../../../platforms/pc-pcie.toml")),
 ];
 
 /// The same of machines of a CPU and a device that is home to coherent lines.
-const SHIPPED_ECI: &[(&str, &str)] = &[("enzian", include_str!("../../../platforms/enzian.toml"))];
+const SHIPPED_ECI: &[(&str, &str)] = &[
+    ("enzian", include_str!("../../../platforms/enzian.toml")),
+    ("cxl3-mem", include_str!("../../../platforms/cxl3-mem.toml")),
+];
 
 /// The same of hosts with a device behind a CXL or a PCIe link.
 const SHIPPED_CXL: &[(&str, &str)] = &[

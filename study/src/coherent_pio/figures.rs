@@ -10,6 +10,8 @@ use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
 use super::frames::{Arrives, Frames, receive, transmit};
 use super::over_pcie::{self, Coherent, OverPcie};
 use super::percentile;
+use super::sockets::{Slots, slots};
+use super::{streams, what_if::what_if};
 use crate::experiment::{Across, Effort, Findings, Found};
 use crate::workload::Failure;
 
@@ -22,6 +24,10 @@ pub struct Machines {
     pub enzian_pcie: Parameters,
     /// The PC of the paper's calibration.
     pub pc_pcie: Parameters,
+    /// Two sockets of Enzian's CPU.
+    pub thunderx: Parameters,
+    /// A machine of a coming generation: what if.
+    pub cxl: EciParameters,
 }
 
 /// One experiment: a figure or a table of the paper.
@@ -43,6 +49,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
     Experiment { name: "10", title: "NIC latency by frame size", run: nic },
     Experiment { name: "table1", title: "NIC latency percentiles", run: table },
+    Experiment { name: "11", title: "31 filters on the device", run: filters },
+    Experiment { name: "12", title: "Bloom filters on the device", run: bloom },
+    Experiment { name: "cxl3-mem", title: "What if: CXL.mem 3.0 with back-invalidate", run: what_if },
 ];
 
 /// The experiments of these names, each once; all where none is given.
@@ -63,7 +72,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
 /// What the experiments find on these machines.
 pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
     let found = |experiment: &Experiment| {
-        let mut run = Run { machines, machine: &machines.enzian, effort, asked: 0 };
+        let mut run = Run::new(machines, effort);
         let (findings, failures) = match (experiment.run)(&mut run) {
             Ok(findings) => (findings, Vec::new()),
             Err(failure) => (Findings::default(), vec![failure]),
@@ -75,18 +84,21 @@ pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort)
 }
 
 /// What an experiment is run with.
-struct Run<'a> {
-    machines: &'a Machines,
-    machine: &'a EciParameters,
+pub(super) struct Run<'a> {
+    pub(super) machines: &'a Machines,
+    /// The one whose coherent lines are used.
+    pub(super) machine: &'a EciParameters,
     effort: Effort,
     /// Runs so far.
     asked: usize,
 }
 
-/// Bytes of a line.
-const LINE: usize = 128;
-
 impl<'a> Run<'a> {
+    /// On Enzian.
+    pub(super) fn new(machines: &'a Machines, effort: Effort) -> Run<'a> {
+        Run { machines, machine: &machines.enzian, effort, asked: 0 }
+    }
+
     fn rounds(&self) -> (u64, u64) {
         match self.effort {
             Effort::Quick => (4, 8),
@@ -94,20 +106,45 @@ impl<'a> Run<'a> {
         }
     }
 
+    pub(super) fn line(&self) -> usize {
+        self.machine.cache.line_bytes as usize
+    }
+
+    /// What of some bytes of lines is payload.
+    pub(super) fn payload(&self, bytes: usize) -> usize {
+        if bytes < self.line() { bytes } else { bytes - CONTROL_BYTES }
+    }
+
     /// Calls whose payload and control word fill so many bytes; less than a line is a payload in one line.
-    fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, Failure> {
+    pub(super) fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, Failure> {
         self.asked += 1;
         let outcome = calls(&Calls {
             machine: self.machine.clone(),
-            payload: payload(bytes),
+            payload: self.payload(bytes),
             behaviour: Behaviour { exclusive, ..Behaviour::default() },
-            prefetch: bytes > LINE,
-            alignment: LINE as u64,
+            prefetch: bytes > self.line(),
+            alignment: self.line() as u64,
             service: Time::ZERO,
             calls: self.rounds(),
             disturbances: Disturbances::default(),
         });
         outcome.map_err(failed)
+    }
+
+    /// GiB a second of calls one after the other, both ways together.
+    pub(super) fn throughput(&mut self, bytes: usize) -> Result<f64, Failure> {
+        let payload = self.payload(bytes);
+        Ok(self.calls(bytes, true)?.bytes_per_second(payload) / f64::from(1 << 30))
+    }
+
+    /// FastForward's median, in nanoseconds.
+    pub(super) fn slots(&mut self, at_sender: bool, ask_ahead: bool) -> Result<f64, Failure> {
+        self.asked += 1;
+        let machine = self.machines.thunderx.clone();
+        // A queue's first lap is not the others: its slots were never emptied.
+        let rounds = (64 + self.rounds().0, self.rounds().1);
+        let outcome = slots(&Slots { machine, ask_ahead, at_sender, rounds }).map_err(failed)?;
+        Ok(percentile(&outcome.latencies, 0.5))
     }
 
     /// Enzian's CPU with the card, and the PC.
@@ -129,12 +166,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, Failure> {
+    pub(super) fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, prefetch);
         receive(&frames, Arrives::WithTheLoad).map_err(failed)
     }
 
-    fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, Failure> {
+    pub(super) fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, false);
         transmit(&frames).map_err(failed)
     }
@@ -142,6 +179,18 @@ impl<'a> Run<'a> {
 
 fn failed(failure: SimFailure) -> Failure {
     Failure(failure.to_string())
+}
+
+/// Figure 11.
+fn filters(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    run.asked += 1;
+    streams::filters(run.machines).map_err(|fault| Failure(fault.to_string()))
+}
+
+/// Figure 12.
+fn bloom(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    run.asked += 1;
+    streams::bloom(run.machines).map_err(|fault| Failure(fault.to_string()))
 }
 
 /// Figure 1.
@@ -156,33 +205,30 @@ fn accesses(run: &mut Run<'_>) -> Result<Findings, Failure> {
     over_pcie::accesses(enzian, pc)
 }
 
-/// What of some bytes of lines is payload.
-fn payload(bytes: usize) -> usize {
-    if bytes < LINE { bytes } else { bytes - CONTROL_BYTES }
-}
-
 /// Figure 6.
 fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
-    let exclusive = run.calls(LINE, true)?.median_nanoseconds();
-    let shared = run.calls(LINE, false)?.median_nanoseconds();
+    let exclusive = run.calls(run.line(), true)?.median_nanoseconds();
+    let shared = run.calls(run.line(), false)?.median_nanoseconds();
     let mut findings = Findings::default();
     findings.number("pio.fig6.exclusive", "ns", Some(exclusive));
     findings.number("pio.fig6.shared", "ns", Some(shared));
-    let points = [("Exclusive", exclusive), ("Shared", shared)];
+    // The queue as it is: each direction in its sender's memory, nothing asked for ahead.
+    let fastforward = run.slots(true, false)?;
+    findings.number("pio.fig6.fastforward", "ns", Some(fastforward));
+    findings.number("pio.beyond.fastforward_at_receiver", "ns", Some(run.slots(false, false)?));
+    findings.number("pio.improved.fastforward_asking_ahead", "ns", Some(run.slots(true, true)?));
+    let points = [("Exclusive", exclusive), ("Shared", shared), ("FastForward", fastforward)];
     let bars = Chart::xy("A line there and back", Axis::linear("", ""), Axis::linear("Median latency", "ns"));
     let bars = points.into_iter().zip(1..).fold(bars, |chart, ((name, value), place)| {
         chart.series(Series::line(name, [Point::new(f64::from(place), value)]))
     });
-    findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive").reference(
-        "pio.fig6.shared",
-        Across::Y,
-        "Shared",
-    );
+    let plot = findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive");
+    plot.reference("pio.fig6.shared", Across::Y, "Shared").reference("pio.fig6.fastforward", Across::Y, "FastForward");
     Ok(findings)
 }
 
 /// Payloads of an invocation.
-const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+pub(super) const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 
 /// Figure 7.
 fn latencies(run: &mut Run<'_>) -> Result<Findings, Failure> {
@@ -211,8 +257,7 @@ fn latencies(run: &mut Run<'_>) -> Result<Findings, Failure> {
 fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES {
-        let rate = run.calls(bytes, true)?.bytes_per_second(payload(bytes)) / f64::from(1 << 30);
-        points.push((bytes as f64, rate));
+        points.push((bytes as f64, run.throughput(bytes)?));
     }
     let at = |bytes: f64| points.iter().find(|(size, _)| *size == bytes).map(|(_, rate)| *rate);
     let peak = points.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1));
