@@ -1,5 +1,6 @@
 //! The command line of conic.
 
+mod advise;
 mod bench;
 mod dataflow;
 mod idle;
@@ -41,6 +42,7 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    Advise(advise::Options),
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
     Dataflow(dataflow::Options),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Err(error) => return bench::refuse(&error),
     };
     let result = match arguments.command {
+        Command::Advise(options) => Ok(advise::main(&options)),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),

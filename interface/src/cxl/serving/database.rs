@@ -171,7 +171,7 @@ impl Database {
         let even = loop {
             let now = core.load_acquire(stamp);
             // Odd: another core updates an entry of this stamp.
-            if now % 2 == 0 && core.compare_exchange(stamp, now, now + 1).is_ok() {
+            if now.is_multiple_of(2) && core.compare_exchange(stamp, now, now + 1).is_ok() {
                 break now;
             }
             core.spin();
