@@ -2,6 +2,7 @@
 
 mod advise;
 mod bench;
+mod ctl;
 mod dataflow;
 mod idle;
 mod invoke;
@@ -45,6 +46,7 @@ enum Command {
     Advise(advise::Options),
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Ctl(ctl::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
     Nic(Box<nic::Options>),
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Advise(options) => Ok(advise::main(&options)),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
         Command::Nic(options) => nic::run(&options),
