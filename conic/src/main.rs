@@ -1,5 +1,6 @@
 //! The command line of conic.
 
+mod advise;
 mod bench;
 mod ctl;
 mod dataflow;
@@ -43,6 +44,7 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    Advise(advise::Options),
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
     Ctl(ctl::Options),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Err(error) => return bench::refuse(&error),
     };
     let result = match arguments.command {
+        Command::Advise(options) => Ok(advise::main(&options)),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
