@@ -27,14 +27,14 @@ impl Store {
 
 /// An operation that loads and stores at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Combined {
+pub(crate) enum Combined {
     And(u64),
     Or(u64),
     CompareExchange(u64, u64),
 }
 
 impl Combined {
-    pub(super) fn apply(self, word: &mut u64) -> u64 {
+    pub(crate) fn apply(self, word: &mut u64) -> u64 {
         let old = *word;
         *word = match self {
             Combined::And(bits) => old & bits,

@@ -1,6 +1,6 @@
 //! What the paper's figures and tables come out as.
 
-use conic_chart::{Axis, Chart, Point, Series};
+use conic_chart::{Axis, Bar, Chart, Series};
 use conic_fabric::Time;
 use conic_interface::pio::Behaviour;
 use conic_sim::eci::{Disturbances, EciParameters};
@@ -232,13 +232,10 @@ fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.number("pio.fig6.fastforward", "ns", Some(fastforward));
     findings.number("pio.beyond.fastforward_at_receiver", "ns", Some(run.slots(false, false)?));
     findings.number("pio.improved.fastforward_asking_ahead", "ns", Some(run.slots(true, true)?));
-    let points = [("Exclusive", exclusive), ("Shared", shared), ("FastForward", fastforward)];
-    let bars = Chart::xy("A line there and back", Axis::linear("", ""), Axis::linear("Median latency", "ns"));
-    let bars = points.into_iter().zip(1..).fold(bars, |chart, ((name, value), place)| {
-        chart.series(Series::line(name, [Point::new(f64::from(place), value)]))
-    });
-    let plot = findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive");
-    plot.reference("pio.fig6.shared", Across::Y, "Shared").reference("pio.fig6.fastforward", Across::Y, "FastForward");
+    let bars = [Bar::new("Exclusive", exclusive), Bar::new("Shared", shared), Bar::new("FastForward", fastforward)];
+    let chart = Chart::bars("A line there and back", Axis::linear("Median latency", "ns"), bars);
+    let plot = findings.plot("fig6", chart).reference("pio.fig6.exclusive", Across::X, "Exclusive");
+    plot.reference("pio.fig6.shared", Across::X, "Shared").reference("pio.fig6.fastforward", Across::X, "FastForward");
     Ok(findings)
 }
 
