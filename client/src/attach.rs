@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conic_control::{Attach, Attached, Extensions, Hello, Message, OLDEST, VERSION};
+use conic_control::{Attach, Attached, Extensions, Hello, Message, OLDEST, VERSION, Wait};
 use conic_fabric::Time;
+use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
 use conic_interface::ccnic::{Features, Map, Packing, Signal};
 use conic_native::channel::{Channel, Received};
-use conic_native::{Memory, clock};
+use conic_native::{KeptCore, Memory, clock, fences};
 
 use crate::session::{Region, Session};
 use crate::{AttachError, Options};
@@ -37,7 +38,7 @@ pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachEr
     let Message::Attached(attached) = answer else { return Err(unexpected("queues", &answer)) };
     let bells = usize::from(attached.bells);
     let mut descriptors = descriptors.into_iter();
-    let (Some(region), Some(_kick)) = (descriptors.next(), descriptors.next()) else {
+    let (Some(region), Some(kick)) = (descriptors.next(), descriptors.next()) else {
         return Err(AttachError::Peer("it passed no region".to_owned()));
     };
     let mut all: Vec<OwnedFd> = descriptors.take(bells).collect();
@@ -49,11 +50,17 @@ pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachEr
         }
         all.extend(more);
     }
-    let region = map_region(region, options, &attached)?;
+    let region = map_region(region, options, &attached, kick, all)?;
     Ok(Session { channel, region: Arc::new(region), attached })
 }
 
-fn map_region(descriptor: OwnedFd, options: &Options, attached: &Attached) -> Result<Region, AttachError> {
+fn map_region(
+    descriptor: OwnedFd,
+    options: &Options,
+    attached: &Attached,
+    kick: OwnedFd,
+    bells: Vec<OwnedFd>,
+) -> Result<Region, AttachError> {
     if attached.geometry != options.geometry {
         return Err(AttachError::Peer(format!("it made {:?} of {:?}", attached.geometry, options.geometry)));
     }
@@ -64,8 +71,16 @@ fn map_region(descriptor: OwnedFd, options: &Options, attached: &Attached) -> Re
     }
     let map = Map::with_headroom(attached.geometry, attached.features, options.headroom);
     let map = map.map_err(AttachError::Geometry)?;
+    if map.queues.len() > MOST_QUEUES {
+        return Err(AttachError::Peer(format!("it gave {} queues", map.queues.len())));
+    }
+    let (map, notices) = Notices::in_map(map);
     let memory = Memory::attach(descriptor, map.layout.bytes()).map_err(AttachError::Memory)?;
-    Ok(Region::new(memory, map))
+    let core = KeptCore::new(Arc::new(memory));
+    let kick = (attached.wait == Wait::Notify).then_some(kick);
+    // The light half may cost nothing only if the daemon's half is heavy.
+    let fences = attached.fences && fences::register();
+    Ok(Region { core, map, notices, kick, bells, fences })
 }
 
 fn say(channel: &Channel, message: &Message) -> Result<(), AttachError> {

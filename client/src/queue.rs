@@ -1,11 +1,16 @@
 //! One queue pair of a client, for one thread.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use conic_fabric::Address;
+use conic_fabric::{Address, Core, Time};
 use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::ccnic::notify::PACKETS;
 use conic_interface::ccnic::{Host, HostFaults, PhaseCredit};
-use conic_native::KeptCore;
+use conic_native::{KeptCore, clock};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, recv};
 
 use crate::client::{Link, Shared};
 use crate::session::Region;
@@ -16,6 +21,12 @@ const POLLS_BETWEEN_LOOKS: u32 = 2048;
 
 /// Packets that one call of [`Queue::receive`] or [`Queue::transmit`] moves at once.
 const BURST: usize = 32;
+
+/// How long a queue looks again before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// How long it sleeps at most where nobody would wake it.
+const NAP: Duration = Duration::from_millis(1);
 
 /// What the daemon did that it should not have, and what had to be copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,6 +207,76 @@ impl Queue {
         true
     }
 
+    /// Waits until a packet has come, for `most` at the longest, and says whether one has: looks again for a while, then sleeps
+    /// until the NIC rings.
+    pub fn wait(&mut self, most: Duration) -> bool {
+        let begun = clock::now();
+        let span = |duration: Duration| Time::from_nanoseconds(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let (spin_until, until) = (begun + span(most.min(SPIN)), begun + span(most));
+        loop {
+            self.follow();
+            if !self.kept.is_empty() || self.host.has_packets() {
+                return true;
+            }
+            let now = clock::now();
+            if now >= until {
+                return false;
+            }
+            if now < spin_until {
+                self.host.core().spin();
+                continue;
+            }
+            if self.arm() {
+                return true;
+            }
+            self.sleep(Duration::from_nanos(until.since(now).nanoseconds()));
+            self.disarm();
+        }
+    }
+
+    /// Asks the NIC to ring this queue's [`Queue::bell`] at the next packet; true, and it is not asked, if one is there already.
+    pub fn arm(&mut self) -> bool {
+        let Region { notices, core, .. } = &*self.region;
+        notices.wish_for(core, self.index, PACKETS);
+        if self.host.has_packets() {
+            notices.wish_no_more(core, self.index);
+            return true;
+        }
+        false
+    }
+
+    /// Takes back what [`Queue::arm`] asked for, and silences the bell.
+    pub fn disarm(&mut self) {
+        self.region.notices.wish_no_more(&self.region.core, self.index);
+        let mut rung = [0; 16];
+        // Nothing to read is as good as silence.
+        while matches!(recv(&self.region.bells[self.index], &mut rung, RecvFlags::DONTWAIT), Ok((count, _)) if count == 16)
+        {
+        }
+    }
+
+    /// A descriptor that is readable when the NIC has rung, for programs that wait for others too: [`Queue::arm`], wait,
+    /// [`Queue::disarm`]. It is readable, and stays so, when the daemon is gone.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.region.bells[self.index].as_fd()
+    }
+
+    /// Sleeps until the bell rings or the daemon is gone.
+    fn sleep(&mut self, most: Duration) {
+        // Without the heavy half a ring may be missed: then it is a nap.
+        let most = if self.region.fences { most } else { most.min(NAP) };
+        let stale = self.shared.generation() != self.generation;
+        // A bell whose other end is gone rings for ever.
+        let most = if stale { most.min(NAP) } else { most };
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        let mut waited = [PollFd::from_borrowed_fd(self.bell(), PollFlags::IN)];
+        // Whatever wakes it, the caller looks at everything.
+        let _ = if stale { poll(&mut [], Some(&timeout)) } else { poll(&mut waited, Some(&timeout)) };
+        if stale || waited[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            self.shared.maintain();
+        }
+    }
+
     /// Which of the client's queues it is.
     pub fn index(&self) -> usize {
         self.index
@@ -204,6 +285,19 @@ impl Queue {
     /// Where an address lies in this process.
     pub fn pointer(&self, at: Address) -> *mut u8 {
         self.region.pointer(at)
+    }
+
+    /// Whether so many bytes at an address lie in one buffer, as those of a packet from a sound daemon do, and those of one
+    /// that is to be sent must.
+    #[inline(always)]
+    pub fn is_in_a_buffer(&self, at: Address, length: u16) -> bool {
+        self.region.is_in_a_buffer(at, length)
+    }
+
+    /// Bytes from an address to the end of its buffer; zero if it lies in none.
+    #[inline(always)]
+    pub fn capacity_at(&self, at: Address) -> u32 {
+        self.region.capacity_at(at)
     }
 
     /// The start of the region in this process, and its bytes: what a binding needs to turn pointers into addresses.
@@ -294,6 +388,8 @@ impl HostQueue for Queue {
         let sent = self.host.tx_burst(packets);
         if sent == 0 {
             self.count_empty_poll();
+        } else {
+            self.region.announce(self.index);
         }
         sent
     }

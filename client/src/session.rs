@@ -1,23 +1,39 @@
 //! What one attachment consists of.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use conic_control::Attached;
 use conic_fabric::{Address, Core};
 use conic_interface::ccnic::Map;
+use conic_interface::ccnic::notify::Notices;
+use conic_native::KeptCore;
 use conic_native::channel::Channel;
-use conic_native::{KeptCore, Memory};
 
 /// A region with what lies in it. It stays mapped as long as a queue or a buffer of it lives.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) core: KeptCore,
     pub(crate) map: Map,
+    pub(crate) notices: Notices,
+    /// The NIC may sleep, and is then kicked.
+    pub(crate) kick: Option<OwnedFd>,
+    /// What this side is rung by, one for each queue.
+    pub(crate) bells: Vec<OwnedFd>,
+    /// Heavy fences of this side reach the NIC.
+    pub(crate) fences: bool,
 }
 
 impl Region {
-    pub(crate) fn new(memory: Memory, map: Map) -> Region {
-        Region { core: KeptCore::new(Arc::new(memory)), map }
+    /// Says that something was sent: calls the NIC if it does not look, and kicks it if it may sleep.
+    #[inline(always)]
+    pub(crate) fn announce(&self, queue: usize) {
+        if self.notices.call_if_resting(&self.core, queue)
+            && let Some(kick) = &self.kick
+        {
+            // A kick too many to count is as good as one that is counted.
+            let _ = rustix::io::write(kick, &1u64.to_ne_bytes());
+        }
     }
 
     /// Where an address lies in this process.
@@ -33,6 +49,13 @@ impl Region {
     /// Whether a received packet lies in a buffer, as one from a sound daemon does.
     pub(crate) fn is_in_a_buffer(&self, at: Address, length: u16) -> bool {
         self.map.pool.check(at, length, false).is_ok()
+    }
+
+    /// Bytes from an address to the end of its buffer; zero if it lies in none.
+    pub(crate) fn capacity_at(&self, at: Address) -> u32 {
+        let size = self.map.pool.size_of(at);
+        // Buffers lie at multiples of their size.
+        if size == 0 { 0 } else { (size - at.0 % size) as u32 }
     }
 
     /// Copies a buffer's contents from another region.

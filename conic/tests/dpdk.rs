@@ -20,7 +20,7 @@ fn driver() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dpdk");
     let mut build = Command::new(root.join("bindings/dpdk/build"));
-    build.arg(&folder).arg("dev");
+    build.arg(&folder).arg(if cfg!(debug_assertions) { "dev" } else { "release" });
     let output = build.output().expect("the build runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -45,6 +45,17 @@ impl Nic {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").count()
     }
 
+    /// How long its threads have run.
+    fn processor_time(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let ran = tasks.map(|task| {
+            let path = task.expect("a thread").path().join("schedstat");
+            let text = std::fs::read_to_string(path).expect("a thread's times");
+            text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
+        });
+        Duration::from_nanos(ran.sum())
+    }
+
     fn maps(&self) -> usize {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("it runs");
         maps.lines().filter(|line| line.contains("conic (deleted)") || line.contains("/memfd:conic")).count()
@@ -246,4 +257,121 @@ fn raw_calls_and_buffers_are_the_same_queue() {
     conic_fabric::Core::write_bytes(queue.core(), at[0], &[9; 60]);
     wait_until("it is sent", || queue.tx_burst(&[conic_interface::burst::Packet::new(at[0], 60)]) == 1);
     assert_eq!(receive(queue).to_vec(), [9; 60]);
+}
+
+#[test]
+fn sides_that_sleep_wake_each_other() {
+    for mode in ["adaptive", "interrupt", "spin"] {
+        let nic = Nic::start(&["--wait", mode]);
+        let (a, mut of_a) = attach(&nic.socket(), &small(2));
+        let (b, mut of_b) = attach(&nic.socket(), &small(1));
+        let mut incoming = Vec::new();
+        for round in 0..60 {
+            if round % 3 == 0 {
+                // Long enough for everybody to have gone to sleep.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let there = frame(&mut of_a[1], a.mac(), b.mac(), 60 + 40 * (round as usize % 5), round);
+            let expected = there.to_vec();
+            send(&mut of_a[1], there);
+            assert!(of_b[0].wait(Duration::from_secs(20)), "{mode}: nobody rang in round {round}");
+            assert_eq!(of_b[0].receive(&mut incoming, 4), 1, "{mode}");
+            assert_eq!(incoming.remove(0).to_vec(), expected);
+        }
+        assert!(!of_b[0].wait(Duration::from_millis(1)), "{mode}: nothing was sent");
+    }
+}
+
+#[test]
+fn a_queue_that_waits_finds_its_daemon_dead() {
+    let mut nic = Nic::start(&[]);
+    let (client, mut queues) = attach(&nic.socket(), &small(1));
+    nic.kill();
+    let begun = clock::now();
+    assert!(!queues[0].wait(Duration::from_millis(200)));
+    assert_eq!(client.link(), Link::Down);
+    assert!(clock::now().since(begun).seconds() < 10.0);
+}
+
+#[test]
+fn idle_clients_cost_the_daemon_next_to_nothing() {
+    let nic = Nic::start(&[]);
+    let clients: Vec<_> = (0..64).map(|_| attach(&nic.socket(), &small(1))).collect();
+    // The queues go to rest, at the latest when a busy machine has let the daemon run.
+    let mut quiet = false;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(50));
+        let before = nic.processor_time();
+        std::thread::sleep(Duration::from_millis(500));
+        let ran = nic.processor_time() - before;
+        quiet = ran < Duration::from_millis(5);
+        if quiet {
+            break;
+        }
+    }
+    assert!(quiet, "64 idle clients keep the daemon busy");
+    drop(clients);
+}
+
+#[test]
+fn an_operator_lists_limits_and_detaches() {
+    let nic = Nic::start(&[]);
+    let socket = nic.socket();
+    let ctl = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
+        command.output().expect("conic runs")
+    };
+    let (a, mut of_a) = attach(&socket, &small(2));
+    let (b, _of_b) = attach(&socket, &small(1));
+    let sent = frame(&mut of_a[0], a.mac(), b.mac(), 100, 1);
+    send(&mut of_a[0], sent);
+    let list = || -> serde_json::Value {
+        let output = ctl("list --json");
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    };
+    wait_until("the frame is counted", || {
+        list()["clients"].as_array().is_some_and(|all| all.iter().any(|one| one["counters"]["received_frames"] == 1))
+    });
+    let session = a.attached().session;
+    let found = list()["clients"]
+        .as_array()
+        .expect("clients")
+        .iter()
+        .any(|one| one["session"] == session && one["queues"] == 2);
+    assert!(found, "{}", list());
+    let table = String::from_utf8(ctl("list").stdout).expect("text");
+    assert!(table.contains("network default (bridge), 2 clients"), "{table}");
+    assert!(ctl(&format!("limit {session} --rate 1000000")).status.success());
+    assert!(String::from_utf8_lossy(&ctl("detach 999").stderr).contains("no client 999"));
+    assert!(ctl(&format!("detach {session}")).status.success());
+    wait_until("it learns that it is detached", || {
+        a.maintain();
+        a.detached().is_some()
+    });
+    assert_eq!(a.detached().map(|refused| refused.reason), Some(Reason::Operator));
+}
+
+#[test]
+fn metrics_are_text_over_http() {
+    use std::io::{Read, Write};
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port").port();
+    let address = format!("127.0.0.1:{port}");
+    let nic = Nic::start(&["--metrics", &address]);
+    let (client, _queues) = attach(&nic.socket(), &small(1));
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).expect("it listens");
+        stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    let answer = get("/metrics");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let line = format!("session=\"{}\"", client.attached().session);
+    assert!(answer.contains(&line) && answer.contains("conic_clients{network=\"default\"} 1"), "{answer}");
+    assert!(get("/else").starts_with("HTTP/1.1 404"));
+    // One that says nothing does not hold the daemon up.
+    let _silent = std::net::TcpStream::connect(&address).expect("it listens");
+    assert!(get("/metrics").starts_with("HTTP/1.1 200"));
 }

@@ -34,7 +34,12 @@ fn messages() -> Vec<Message> {
             most_bytes: 1 << 30,
         }),
         Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: name(""), mac: None }),
-        Message::Attach(Attach { geometry, headroom: Headroom { bytes: 320, places: 16 }, network: name("a"), mac: Some([2, 1, 2, 3, 4, 5]) }),
+        Message::Attach(Attach {
+            geometry,
+            headroom: Headroom { bytes: 320, places: 16 },
+            network: name("a"),
+            mac: Some([2, 1, 2, 3, 4, 5]),
+        }),
         Message::Attached(attached.clone()),
         Message::Attached(Attached { wait: Wait::Spin, fences: false, bells: 0, ..attached }),
         Message::Bells(Bells { first: 14, count: 14 }),

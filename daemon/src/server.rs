@@ -1,11 +1,13 @@
 //! The control thread: the socket, sessions, quotas; who attaches and who is gone.
 
 mod attach;
+mod metrics;
 mod operator;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -13,14 +15,15 @@ use std::sync::mpsc::{Receiver, channel};
 use conic_control::{Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::channel::{Channel, Listener};
-use conic_native::clock;
-use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig};
+use conic_native::{clock, fences};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::{Mode, SwitchOptions};
-use conic_port::Port;
+use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use metrics::Metrics;
 
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
@@ -34,6 +37,7 @@ const MOST_WAITING: usize = 64;
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const NEWS: u64 = u64::MAX - 2;
+const METRICS: u64 = u64::MAX - 3;
 
 /// Why a daemon does not start, or cannot go on.
 #[derive(Debug)]
@@ -85,6 +89,11 @@ pub struct Daemon {
     stop: Stop,
     news: Receiver<News>,
     bell: Bell,
+    /// Heavy fences reach the clients' cores.
+    fences: bool,
+    /// How often clients were refused or detached, by reason.
+    refusals: BTreeMap<Reason, u64>,
+    metrics: Option<Metrics>,
     log: Log,
 }
 
@@ -101,6 +110,7 @@ impl Daemon {
     ///
     /// What cannot be had, and what to do.
     pub fn start(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
+        let fences = fences::register();
         let bell = Bell::new().map_err(system("making a bell"))?;
         let (send, news) = channel();
         let mut networks = Vec::new();
@@ -120,6 +130,7 @@ impl Daemon {
             networks.push(Network { config: network.clone(), worker });
         }
         let listener = listen(&config)?;
+        let metrics = config.metrics.map(listen_for_metrics).transpose()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
         let mut daemon = Daemon {
             quota: Quota::new(config.limits),
@@ -134,11 +145,17 @@ impl Daemon {
             stop,
             news,
             bell,
+            fences,
+            refusals: BTreeMap::new(),
+            metrics,
             log,
         };
         daemon.watch(daemon.listener.as_fd(), LISTENER)?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
+        if let Some(metrics) = &daemon.metrics {
+            daemon.watch(metrics.listener.as_fd(), METRICS)?;
+        }
         let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
         let socket = daemon.config.socket.display().to_string();
         (daemon.log)(&Event::Listening { socket, networks });
@@ -171,6 +188,7 @@ impl Daemon {
                     }
                     LISTENER => self.accept(),
                     NEWS => self.hear_news(),
+                    METRICS => self.serve_metrics(),
                     of if of & 1 == 1 => self.let_go(of >> 1, "died"),
                     of => self.hear(of >> 1),
                 }
@@ -274,6 +292,7 @@ impl Daemon {
     fn refuse(&mut self, number: u64, refusal: Refused) {
         let Some(connection) = self.connections.get(&number) else { return };
         say(&connection.channel, &Message::Refused(refusal.clone()));
+        *self.refusals.entry(refusal.reason).or_default() += 1;
         let reason = refusal.reason.name();
         if matches!(connection.step, Step::Attached(_)) {
             return self.let_go(number, reason);
@@ -351,10 +370,17 @@ fn kind_of(message: &Message) -> &'static str {
 }
 
 /// Opens a port's queues; the error says which, and what to do.
-fn open(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
+fn open(config: &PortConfig) -> Result<SwitchPort, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
-    spec.open().map_err(|error| error.to_string())
+    let queues = spec.open().map_err(|error| error.to_string())?;
+    Ok(SwitchPort { queues, vlan: config.vlan })
 }
+
+/// How long a queue has said nothing that is no longer looked at.
+const REST: Time = Time::from_nanoseconds(200_000);
+
+/// Queues that a thread that never sleeps looks at whatever they say: few enough to cost each other nothing.
+const AWAKE_WHILE_SPINNING: usize = 8;
 
 fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
     let mode = match network.mode {
@@ -362,7 +388,23 @@ fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
         NetworkMode::Loopback => Mode::Loopback,
     };
     let age = Time::from_nanoseconds(network.address_age_s.saturating_mul(1_000_000_000));
-    SwitchOptions { mode, age, most_faults, ..SwitchOptions::default() }
+    let (rest_after, always_awake) = match network.wait {
+        WaitMode::Spin => (REST, AWAKE_WHILE_SPINNING),
+        WaitMode::Adaptive => (REST, 0),
+        WaitMode::Interrupt => (Time::ZERO, 0),
+    };
+    SwitchOptions { mode, age, most_faults, rest_after, always_awake, ..SwitchOptions::default() }
+}
+
+/// Listens where Prometheus asks.
+fn listen_for_metrics(address: SocketAddr) -> Result<Metrics, DaemonError> {
+    let cannot = |error: io::Error| DaemonError::Cannot {
+        what: format!("metrics at {address}"),
+        why: format!("{error}; name another address with --metrics"),
+    };
+    let listener = TcpListener::bind(address).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok(Metrics::new(listener))
 }
 
 /// Listens at the configuration's socket. What a daemon left behind that is gone is removed.

@@ -1,28 +1,36 @@
 //! A network's thread: the switch, stepped.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use conic_fabric::Time;
+use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
-use conic_nicd::switch::{MemberCounters, Offender, PortReport, Rules, Switch, SwitchOptions};
-use conic_port::Port;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use conic_nicd::switch::{MemberCounters, Offender, PortReport, RateLimit, Rules, Switch, SwitchOptions, SwitchPort};
+use rustix::event::{Timespec, epoll};
+use rustix::net::{SendFlags, send};
 
 use crate::bell::Bell;
 
 /// Steps between two looks at what the control thread wants.
 const STEPS_BETWEEN_ORDERS: u32 = 32;
 
-/// How long a network's thread looks again before it sleeps, where it may.
-const SPIN: Time = Time::from_nanoseconds(100_000);
+/// How long a network's thread looks again although nothing moves before it naps: a client's ring is full, or a frame of a
+/// port waits for its time.
+const PATIENCE: Time = Time::from_nanoseconds(100_000);
 
-/// How long it sleeps at most while there is a client or a port.
+/// How long it then naps at most.
 const NAP: Time = Time::from_nanoseconds(50_000);
+
+/// What an epoll event is of: nothing needs to be known but that it came.
+const ANY: epoll::EventData = epoll::EventData::new_u64(0);
 
 /// What the control thread wants.
 pub(crate) enum Order {
@@ -34,8 +42,14 @@ pub(crate) enum Order {
         rules: Rules,
         /// Where everything lies in its region.
         map: Arc<Map>,
+        /// Where its flags for waking lie.
+        notices: Notices,
         /// Its region.
         memory: Arc<Memory>,
+        /// What it kicks.
+        kick: OwnedFd,
+        /// What it is rung by, one for each queue.
+        bells: Vec<OwnedFd>,
     },
     /// A client goes; the answer says that nothing of it is touched any more.
     Detach {
@@ -43,6 +57,13 @@ pub(crate) enum Order {
         session: u64,
         /// Where the answer goes: what the client did.
         answer: Sender<Option<(MemberCounters, NicFaults)>>,
+    },
+    /// A client may send so much from here on.
+    Limit {
+        /// Its session.
+        session: u64,
+        /// How much.
+        limit: Option<RateLimit>,
     },
     /// What is there?
     Report {
@@ -92,7 +113,7 @@ pub(crate) struct WorkerOptions {
     pub core: Option<usize>,
     pub wait: WaitMode,
     pub switch: SwitchOptions,
-    pub ports: Vec<Vec<Box<dyn Port>>>,
+    pub ports: Vec<SwitchPort>,
     pub news: Sender<News>,
     /// Rung when there is news.
     pub bell: Bell,
@@ -111,11 +132,14 @@ impl Worker {
         let own = wake.clone();
         let thread = std::thread::Builder::new().name(format!("nic-{}", options.network)).spawn(move || {
             let bound = options.core.map_or(Ok(()), pin);
-            let sound = bound.is_ok();
+            let made = bound.and_then(|()| Loop::new(options, taken, own));
             // Who waits for it is still there: it waits below.
-            let _ = begun.send(bound);
-            if sound {
-                Loop::new(options, taken, own).run();
+            match made {
+                Ok(mut made) => {
+                    let _ = begun.send(Ok(()));
+                    made.run();
+                }
+                Err(error) => drop(begun.send(Err(error))),
             }
         })?;
         let worker = Worker { orders, wake, thread: Some(thread) };
@@ -132,8 +156,8 @@ impl Worker {
         self.wake.ring();
     }
 
-    pub(crate) fn attach(&self, session: u64, rules: Rules, map: Arc<Map>, memory: Arc<Memory>) {
-        self.order(Order::Attach { session, rules, map, memory });
+    pub(crate) fn attach(&self, order: Order) {
+        self.order(order);
     }
 
     /// Takes a client away; when this returns, nothing of it is touched any more.
@@ -141,6 +165,10 @@ impl Worker {
         let (answer, answered) = channel();
         self.order(Order::Detach { session, answer });
         answered.recv().ok().flatten()
+    }
+
+    pub(crate) fn limit(&self, session: u64, limit: Option<RateLimit>) {
+        self.order(Order::Limit { session, limit });
     }
 
     pub(crate) fn report(&self) -> Report {
@@ -167,20 +195,39 @@ struct Loop {
     wait: WaitMode,
     orders: Receiver<Order>,
     wake: Bell,
+    /// What it sleeps on: its bell, clients' kicks, ports.
+    epoll: OwnedFd,
+    /// Each client's kick, and the bells of its queues.
+    clients: BTreeMap<u64, (OwnedFd, Vec<OwnedFd>)>,
+    rings: Vec<(u64, u32)>,
     news: Sender<News>,
     bell: Bell,
-    clients: usize,
-    has_ports: bool,
     /// When something moved last.
     active: Time,
 }
 
 impl Loop {
-    fn new(options: WorkerOptions, orders: Receiver<Order>, wake: Bell) -> Loop {
+    fn new(options: WorkerOptions, orders: Receiver<Order>, wake: Bell) -> io::Result<Loop> {
         let WorkerOptions { network, wait, switch, ports, news, bell, .. } = options;
-        let has_ports = !ports.is_empty();
         let switch = Switch::new(switch, ports);
-        Loop { network, switch, wait, orders, wake, news, bell, clients: 0, has_ports, active: clock::now() }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &wake, ANY, epoll::EventFlags::IN)?;
+        for descriptor in switch.descriptors() {
+            epoll::add(&epoll, descriptor, ANY, epoll::EventFlags::IN)?;
+        }
+        Ok(Loop {
+            network,
+            switch,
+            wait,
+            orders,
+            wake,
+            epoll,
+            clients: BTreeMap::new(),
+            rings: Vec::new(),
+            news,
+            bell,
+            active: clock::now(),
+        })
     }
 
     fn run(&mut self) {
@@ -190,7 +237,9 @@ impl Loop {
             }
             for _ in 0..STEPS_BETWEEN_ORDERS {
                 let now = clock::now();
-                if self.switch.step(now) > 0 {
+                let moved = self.switch.step(now);
+                self.ring();
+                if moved > 0 {
                     self.active = now;
                 } else if !self.rest(now) {
                     break;
@@ -200,21 +249,40 @@ impl Loop {
         }
     }
 
+    /// Rings the clients that wait.
+    #[inline(always)]
+    fn ring(&mut self) {
+        self.switch.take_rings(&mut self.rings);
+        for (session, queue) in self.rings.drain(..) {
+            if let Some(bell) = self.clients.get(&session).and_then(|(_, bells)| bells.get(queue as usize)) {
+                // Never waits, whatever the client did to its end. A bell that is full has rung.
+                let _ = send(bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            }
+        }
+    }
+
     /// Does what the control thread wants; false at the end.
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Attach { session, rules, map, memory }) => {
-                    let core = KeptCore::new(memory);
-                    self.switch.attach(clock::now(), session, rules, &map, || core.clone());
-                    self.clients += 1;
-                    self.active = clock::now();
+                Ok(Order::Attach { session, rules, map, notices, memory, kick, bells }) => {
+                    let (now, core) = (clock::now(), KeptCore::new(memory));
+                    self.switch.attach(now, session, rules, (&map, notices), || core.clone());
+                    // Each kick is an event, and nobody reads it: whatever the client does to it, this thread never waits.
+                    let kicked = epoll::EventFlags::IN | epoll::EventFlags::ET;
+                    // Without it the client is not heard while this thread sleeps; it is told by its lack of descriptors.
+                    let _ = epoll::add(&self.epoll, &kick, ANY, kicked);
+                    self.clients.insert(session, (kick, bells));
+                    self.active = now;
                 }
                 Ok(Order::Detach { session, answer }) => {
                     let gone = self.switch.detach(session);
-                    self.clients -= usize::from(gone.is_some());
+                    if let Some((kick, _)) = self.clients.remove(&session) {
+                        let _ = epoll::delete(&self.epoll, &kick);
+                    }
                     let _ = answer.send(gone);
                 }
+                Ok(Order::Limit { session, limit }) => self.switch.limit(clock::now(), session, limit),
                 Ok(Order::Report { answer }) => {
                     let _ = answer.send(self.report());
                 }
@@ -228,17 +296,29 @@ impl Loop {
         Report { clients: self.switch.clients().collect(), ports: self.switch.ports().collect() }
     }
 
-    /// Waits a little after a step without progress; false if there may be orders.
+    /// Waits after a step without progress; false if there may be orders.
     fn rest(&mut self, now: Time) -> bool {
-        let idle = self.clients == 0 && !self.has_ports;
-        if !idle && (self.wait == WaitMode::Spin || now.since(self.active) < SPIN) {
+        let resting = self.switch.is_resting();
+        let may_sleep = resting || now.since(self.active) >= PATIENCE;
+        if self.wait == WaitMode::Spin && !self.clients.is_empty() || !may_sleep {
             spin();
             return true;
         }
-        let nap = Timespec { tv_sec: 0, tv_nsec: NAP.nanoseconds() as i64 };
+        let due = self.switch.next_due().map(|due| due.since(now));
+        let most = if resting { due } else { Some(due.unwrap_or(NAP).min(NAP)) };
+        if most == Some(Time::ZERO) {
+            spin();
+            return true;
+        }
+        let most = most.map(|most| {
+            let nanoseconds = most.nanoseconds();
+            Timespec { tv_sec: (nanoseconds / SECOND) as i64, tv_nsec: (nanoseconds % SECOND) as i64 }
+        });
+        let mut events = [const { MaybeUninit::uninit() }; 8];
         // Whatever wakes it, the next round looks at everything.
-        let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], (!idle).then_some(&nap));
+        let _ = epoll::wait(&self.epoll, &mut events, most.as_ref());
         self.wake.silence();
+        self.switch.answer_calls();
         false
     }
 
@@ -255,3 +335,5 @@ impl Loop {
         }
     }
 }
+
+const SECOND: u64 = 1_000_000_000;

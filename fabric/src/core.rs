@@ -122,6 +122,18 @@ pub trait Core {
     /// whoever says that it goes to sleep and then looks once more, and between the store and the load of a line pair.
     fn full_fence(&self);
 
+    /// The half of a pair of fences that stands in the path of every burst: with [`Core::heavy_fence`] on the other side, which
+    /// then pays for both, this core's earlier stores are ordered before its later loads, as seen by that side. Natively,
+    /// where both processes have arranged it, it costs nothing; elsewhere it is a [`Core::full_fence`].
+    fn light_fence(&self) {
+        self.full_fence();
+    }
+    /// The other half, for whoever is about to sleep: it makes every core that may be in the middle of a
+    /// [`Core::light_fence`]'s store and load go through a full fence, and is one here. Some microseconds natively.
+    fn heavy_fence(&self) {
+        self.full_fence();
+    }
+
     // ---- news of lines ------------------------------------------------------------------------------------------
 
     /// Watches a line, as a device does that acts on the snoops which take its copies away: from now on [`Core::changed`] may
@@ -289,6 +301,13 @@ macro_rules! delegate_core {
             #[inline(always)]
             fn full_fence(&$self) {
                 $crate::Core::full_fence($lent);
+            }
+            #[inline(always)]
+            fn light_fence(&$self) {
+                $crate::Core::light_fence($lent);
+            }
+            fn heavy_fence(&$self) {
+                $crate::Core::heavy_fence($lent);
             }
             #[inline(always)]
             fn watch(&$self, at: $crate::Address, tag: u64) -> bool {

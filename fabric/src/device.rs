@@ -41,6 +41,12 @@ pub trait Device {
     fn is_ready(&self, tag: &ReadTag) -> bool;
     /// Waits for a read and takes its data; `into` has the length that was asked for.
     fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]);
+    /// Waits for a read of a line whose word 0 synchronises, and takes it: what its publisher wrote before word 0 is seen after it.
+    fn finish_line(&self, tag: ReadTag, at: Address) -> Line {
+        let mut bytes = [0; LINE_BYTES as usize];
+        self.finish_read(tag, at, &mut bytes);
+        Line::from_bytes(&bytes)
+    }
     /// Reads bytes at once: a start and a finish.
     fn read(&self, at: Address, into: &mut [u8], hint: StateHint) {
         let tag = self.start_read(at, into.len() as u64, hint);
@@ -52,6 +58,11 @@ pub trait Device {
     fn write(&self, at: Address, from: &[u8], hint: StateHint);
     /// Writes a synchronising word (a completion, a head), after every write before it.
     fn write_word(&self, at: Address, value: u64, hint: StateHint);
+    /// Writes a whole line after every write before it, its word 0, a synchronising one, last.
+    fn publish_line(&self, at: Address, line: &Line, hint: StateHint) {
+        self.write(at.word(1), &line.to_bytes()[8..], hint);
+        self.write_word(at, line.0[0], hint);
+    }
     /// Reads one of the device's own registers, which the host wrote.
     fn own_register(&self, at: Address) -> u64;
     /// Says that this round made no progress.
@@ -240,6 +251,14 @@ impl<C: Core> Device for PlayedByCore<C> {
         self.0.read_bytes(at, into);
     }
     #[inline(always)]
+    fn finish_line(&self, _tag: ReadTag, at: Address) -> Line {
+        // Acquire, pairs with the release of word 0: the rest of the line is read after it, and is what it announces or newer.
+        let word = self.0.load_acquire(at);
+        let mut line = self.0.read_line(at);
+        line.0[0] = word;
+        line
+    }
+    #[inline(always)]
     fn read_word(&self, at: Address, _hint: StateHint) -> u64 {
         self.0.load_acquire(at)
     }
@@ -260,6 +279,10 @@ impl<C: Core> Device for PlayedByCore<C> {
     #[inline(always)]
     fn write_word(&self, at: Address, value: u64, _hint: StateHint) {
         self.0.store_release(at, value);
+    }
+    #[inline(always)]
+    fn publish_line(&self, at: Address, line: &Line, _hint: StateHint) {
+        self.0.publish_line(at, line);
     }
     #[inline(always)]
     fn own_register(&self, at: Address) -> u64 {

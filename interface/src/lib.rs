@@ -3,6 +3,7 @@
 pub mod burst;
 pub mod cachable_queue;
 pub mod ccnic;
+pub mod cxl;
 pub mod fastforward;
 pub mod pcie_pio;
 pub mod pio;

@@ -186,6 +186,14 @@ impl Core for NativeCore<'_> {
     }
 
     #[inline(always)]
+    fn light_fence(&self) {
+        crate::fences::light();
+    }
+    fn heavy_fence(&self) {
+        crate::fences::heavy();
+    }
+
+    #[inline(always)]
     fn spin(&self) {
         std::hint::spin_loop();
     }

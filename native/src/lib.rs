@@ -7,6 +7,7 @@ pub mod clock;
 mod copy;
 mod core;
 mod count;
+pub mod fences;
 mod flag;
 mod kept;
 mod line;

@@ -1,11 +1,13 @@
 //! Calls and frames over PCIe, on modelled Enzian and on the PC of the paper's calibration.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use conic_fabric::Time;
+use conic_fabric::{Core, Device, Layout, Time};
+use conic_interface::pcie_pio;
 use conic_interface::xdma::Completion;
-use conic_sim::Parameters;
 use conic_sim::platform::Platform;
+use conic_sim::{Options, Parameters, Role, Simulation};
 use conic_study::coherent_pio::pcie::Transport;
 use conic_study::coherent_pio::pcie::calls::{Calls, calls, exchange};
 use conic_study::coherent_pio::pcie::frames::{Frames, frames};
@@ -123,4 +125,102 @@ fn an_exchange_carries_any_functions_bytes_and_its_time() {
         let longer = took[1].since(took[0]).picoseconds() as f64 / 500e6;
         assert!((0.8..1.01).contains(&longer), "{transport:?}: {longer}");
     }
+}
+
+/// Frames that come so long after the host's load has waited for the device's patience, or before; each as often as it was
+/// received, and how often the host was told "not yet".
+fn around_the_time_out(machine: &Parameters, patience: Time, offsets: &'static [i64]) -> (Vec<u8>, u64) {
+    let mut layout = Layout::new();
+    let window = pcie_pio::Shape::default().place(&mut layout).expect("a shape that can be");
+    let mut simulation = Simulation::new(machine, &layout, Options::default());
+    let (received, not_yets) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
+    let (into, count) = (Rc::clone(&received), Rc::clone(&not_yets));
+    simulation.core("host", 0, Role::Main, Time::ZERO, move |core| {
+        let (mut host, mut frame) = (window.host(core), [0; 64]);
+        // One look more than there are frames finds that none comes twice.
+        while into.borrow().len() < offsets.len() {
+            match host.receive(&mut frame) {
+                Some(length) => {
+                    assert_eq!((length, frame[..64] == [frame[0]; 64]), (64, true), "the frame is whole");
+                    into.borrow_mut().push(frame[0]);
+                }
+                None => count.set(count.get() + 1),
+            }
+        }
+        assert_eq!(host.receive(&mut frame), None);
+        assert_eq!(host.statistics(), Default::default());
+    });
+    simulation.device("NIC", Role::Service, Time::ZERO, move |device| {
+        let (mut nic, mut due) = (window.nic(device), None);
+        let mut left = (0..).zip(offsets);
+        let mut next = left.next();
+        loop {
+            nic.look();
+            let since = nic.withheld_since();
+            if let (None, Some(since), Some((_, offset))) = (due, since, next) {
+                let at = (since + patience).picoseconds().saturating_add_signed(*offset);
+                due = Some(Time::from_picoseconds(at));
+            }
+            if let (Some(at), Some((number, _))) = (due, next)
+                && at <= device.now()
+            {
+                nic.receive(&[number; 64]).expect("the host acknowledges each frame");
+                (next, due) = (left.next(), None);
+            }
+            nic.idle(patience);
+            let end = nic.withheld_since().map_or(Time::NEVER, |since| since + patience);
+            device.spin_until(end.min(due.unwrap_or(Time::NEVER)));
+        }
+    });
+    simulation.run().expect("the host receives every frame");
+    drop(simulation);
+    (received.take(), not_yets.get())
+}
+
+#[test]
+fn a_frame_that_comes_at_the_time_out_is_received_once() {
+    let machine = platform("enzian-pcie");
+    // From a microsecond before to one after, in steps of less than a cycle about the time-out itself.
+    const OFFSETS: [i64; 13] =
+        [-1_000_000, -400_000, -5_000, -3_000, -1_000, -1, 0, 1, 1_000, 3_000, 5_000, 400_000, 1_000_000];
+    let (received, not_yets) = around_the_time_out(&machine, Time::from_nanoseconds(20_000), &OFFSETS);
+    assert_eq!(received, (0..OFFSETS.len() as u8).collect::<Vec<_>>());
+    // An answer takes what the descriptor holds when it leaves the device: "not yet" was said where a frame came later still.
+    let leaves = machine.pcie.as_ref().map_or(0, |pcie| pcie.register_read / 2);
+    let late = OFFSETS.iter().filter(|offset| **offset > leaves as i64).count() as u64;
+    assert_eq!(not_yets, late);
+}
+
+#[test]
+fn a_frame_that_comes_long_after_the_time_out_is_not_lost() {
+    let machine = platform("enzian-pcie");
+    let (received, not_yets) = around_the_time_out(&machine, Time::from_nanoseconds(20_000), &[205_000_000, 0]);
+    assert_eq!(received, [0, 1]);
+    assert!((10..=12).contains(&not_yets), "{not_yets}");
+}
+
+#[test]
+fn looking_at_a_descriptor_takes_nothing_away() {
+    let machine = platform("enzian-pcie");
+    let mut layout = Layout::new();
+    let window = pcie_pio::Shape::default().place(&mut layout).expect("a shape that can be");
+    let descriptor = layout.segments().iter().find(|segment| segment.name == "pcie-pio receive descriptor");
+    let descriptor = descriptor.expect("it is placed").start;
+    let mut simulation = Simulation::new(&machine, &layout, Options::default());
+    simulation.core("host", 0, Role::Main, Time::ZERO, move |core| {
+        let words: Vec<u64> = (0..3).map(|_| core.register_read(descriptor)).collect();
+        assert!(words[0] != 0 && words.iter().all(|word| *word == words[0]), "{words:?}");
+        let mut frame = [0; 64];
+        assert_eq!(window.host(core).receive(&mut frame), Some(64));
+        assert_eq!(frame, [5; 64]);
+    });
+    simulation.device("NIC", Role::Service, Time::ZERO, move |device| {
+        let mut nic = window.nic(device);
+        nic.receive(&[5; 64]).expect("there is room");
+        loop {
+            nic.look();
+            device.spin();
+        }
+    });
+    simulation.run().expect("the host's program ends");
 }

@@ -72,8 +72,7 @@ pub unsafe extern "C" fn conic_memory_take(
     count: u32,
 ) -> u32 {
     // SAFETY: as this function's contract says.
-    let (memory, from, out) =
-        unsafe { (&*memory, &mut *from, std::slice::from_raw_parts_mut(out, count as usize)) };
+    let (memory, from, out) = unsafe { (&*memory, &mut *from, std::slice::from_raw_parts_mut(out, count as usize)) };
     memory.take(class as usize % CLASSES, from, out) as u32
 }
 

@@ -67,9 +67,8 @@ pub unsafe extern "C" fn conic_port_open(
     error_bytes: usize,
 ) -> *mut Port {
     // SAFETY: as this function's contract says.
-    let attached = unsafe { options_of(&*wishes) }.and_then(|(path, options)| {
-        Client::attach(Path::new(path), &options).map_err(|error| error.to_string())
-    });
+    let attached = unsafe { options_of(&*wishes) }
+        .and_then(|(path, options)| Client::attach(Path::new(path), &options).map_err(|error| error.to_string()));
     match attached {
         Ok((client, queues)) => {
             for (index, queue) in queues.into_iter().enumerate() {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use conic_control::{Attach, Attached, Bells, MOST_BELLS, Message, Name, Reason, Refused, Wait};
 use conic_fabric::Time;
+use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map, prepare};
 use conic_native::channel::Channel;
 use conic_native::{Memory, NativeCore, Pages};
+use conic_nicd::config::WaitMode;
 use conic_nicd::switch::Rules;
 use conic_port::MAX_FRAME;
 use rustix::event::{EventfdFlags, eventfd};
@@ -16,12 +18,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::Daemon;
 use crate::connection::{Session, Step, mac_text, refused};
 use crate::event::Event;
+use crate::worker::Order;
 
 /// What is passed to a client, and what stays here of it.
 struct Passed {
     kick: OwnedFd,
-    /// The client's ends.
-    bells: Vec<OwnedFd>,
+    /// Both ends of a bell for each queue.
+    ours: Vec<OwnedFd>,
+    theirs: Vec<OwnedFd>,
 }
 
 impl Daemon {
@@ -51,7 +55,7 @@ impl Daemon {
 
     fn make_session(&mut self, number: u64, wish: &Attach) -> Result<Session, Refused> {
         let network = self.network_of(&wish.network)?;
-        let map = self.map_of(&wish.geometry, wish.headroom)?;
+        let (map, notices) = self.map_of(&wish.geometry, wish.headroom)?;
         let mac = self.mac_for(network, wish.mac)?;
         let bytes = map.layout.bytes().next_multiple_of(4096);
         let queues = wish.geometry.queues;
@@ -63,8 +67,9 @@ impl Daemon {
         };
         let (user, name) = (connection.peer.user, name.clone());
         self.quota.take(user, queues, bytes).map_err(|why| refused(Reason::Quota, why))?;
+        let rules = self.networks[network].config.rules_for(name.as_str(), user, mac);
         let session = self.next_session;
-        let made = self.make(number, session, network, &map, mac, wish);
+        let made = self.make(number, session, network, (map, notices), rules, wish);
         match made {
             Ok(memory) => {
                 self.next_session += 1;
@@ -83,36 +88,38 @@ impl Daemon {
         number: u64,
         session: u64,
         network: usize,
-        map: &Arc<Map>,
-        mac: [u8; 6],
+        (map, notices): (Arc<Map>, Notices),
+        rules: Rules,
         wish: &Attach,
     ) -> Result<Arc<Memory>, Refused> {
         let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
         let memory =
             Memory::create(&map.layout, Pages::HugeIfAvailable).map_err(|error| resources("no memory", &error))?;
-        prepare(&NativeCore::new(&memory), map);
+        prepare(&NativeCore::new(&memory), &map);
         let memory = Arc::new(memory);
         let passed = Passed::new(wish.geometry.queues).map_err(|error| resources("no descriptors", &error))?;
         let config = &self.networks[network].config;
-        let rules = Rules { mac, own_address_only: config.own_address_only };
         let attached = Attached {
             session,
             geometry: wish.geometry,
             features: map.features,
             bytes: map.layout.bytes(),
-            mac,
+            mac: rules.mac,
             longest_frame: MAX_FRAME as u32,
-            wait: Wait::Spin,
-            fences: false,
+            wait: if config.wait == WaitMode::Spin { Wait::Spin } else { Wait::Notify },
+            fences: self.fences,
             network: Name::new(&config.name).unwrap_or_default(),
-            bells: passed.bells.len().min(MOST_BELLS) as u16,
+            bells: passed.theirs.len().min(MOST_BELLS) as u16,
         };
         let worker = &self.networks[network].worker;
-        worker.attach(session, rules, Arc::clone(map), Arc::clone(&memory));
+        let Passed { kick, theirs, ours } = passed;
+        let copy = kick.try_clone().map_err(|error| resources("no descriptors", &error))?;
+        let (map, memory_too) = (Arc::clone(&map), Arc::clone(&memory));
+        worker.attach(Order::Attach { session, rules, map, notices, memory: memory_too, kick: copy, bells: ours });
         let Some(connection) = self.connections.get(&number) else {
             return Err(refused(Reason::Malformed, "the connection is gone"));
         };
-        if let Err(error) = passed.pass(&connection.channel, &memory, attached) {
+        if let Err(error) = pass(&connection.channel, &memory, &kick, &theirs, attached) {
             worker.detach(session);
             return Err(resources("the queues could not be passed", &error));
         }
@@ -130,20 +137,23 @@ impl Daemon {
     }
 
     /// The layout of the region asked for. What is too large is refused before anything is computed from it.
-    fn map_of(&self, geometry: &Geometry, headroom: Headroom) -> Result<Arc<Map>, Refused> {
+    fn map_of(&self, geometry: &Geometry, headroom: Headroom) -> Result<(Arc<Map>, Notices), Refused> {
         let limits = self.quota.limits();
         let most_bytes = limits.mib_per_client << 20;
         let too_much = |what: &str, asked: u64, most: u64| {
             (asked > most).then(|| refused(Reason::Quota, format!("{asked} {what} asked for, at most {most}")))
         };
-        let refusal = too_much("queues", geometry.queues.into(), limits.queues_per_client.into())
+        let most_queues = u64::from(limits.queues_per_client).min(MOST_QUEUES as u64);
+        let refusal = too_much("queues", geometry.queues.into(), most_queues)
             .or_else(|| too_much("descriptors a ring", geometry.descriptors, limits.descriptors))
             .or_else(|| too_much("bytes of objects", geometry.object_bytes, most_bytes));
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
         let map = Map::with_headroom(*geometry, Features::best(), headroom);
-        map.map(Arc::new).map_err(|error| refused(Reason::Geometry, error.to_string()))
+        let map = map.map_err(|error| refused(Reason::Geometry, error.to_string()))?;
+        let (map, notices) = Notices::in_map(map);
+        Ok((Arc::new(map), notices))
     }
 
     /// A client's address: what it wants, if nobody else has it, or one made of its session's number.
@@ -176,26 +186,35 @@ impl Daemon {
 impl Passed {
     fn new(queues: u32) -> rustix::io::Result<Passed> {
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let mut bells = Vec::new();
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..queues {
+            // Sockets and not eventfds: their sender can say with each call that it does not wait, while the flag of an eventfd
+            // is the client's too, who could fill it, clear the flag, and so stop this side at its next ring.
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let (_ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            bells.push(theirs);
+            let (own, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            ours.push(own);
+            theirs.push(other);
         }
-        Ok(Passed { kick, bells })
+        Ok(Passed { kick, ours, theirs })
     }
+}
 
-    /// Passes everything to a client, in as many messages as it takes.
-    fn pass(&self, channel: &Channel, memory: &Memory, attached: Attached) -> std::io::Result<()> {
-        let first = usize::from(attached.bells);
-        let mut descriptors: Vec<BorrowedFd<'_>> = vec![memory.descriptor(), self.kick.as_fd()];
-        descriptors.extend(self.bells[..first].iter().map(AsFd::as_fd));
-        channel.send(&Message::Attached(attached).encode(), &descriptors)?;
-        for (index, some) in self.bells[first..].chunks(MOST_BELLS).enumerate() {
-            let bells = Bells { first: (first + index * MOST_BELLS) as u32, count: some.len() as u16 };
-            let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-            channel.send(&Message::Bells(bells).encode(), &descriptors)?;
-        }
-        Ok(())
+/// Passes everything to a client, in as many messages as it takes.
+fn pass(
+    channel: &Channel,
+    memory: &Memory,
+    kick: &OwnedFd,
+    bells: &[OwnedFd],
+    attached: Attached,
+) -> std::io::Result<()> {
+    let (first, rest) = bells.split_at(usize::from(attached.bells));
+    let mut descriptors: Vec<BorrowedFd<'_>> = vec![memory.descriptor(), kick.as_fd()];
+    descriptors.extend(first.iter().map(AsFd::as_fd));
+    channel.send(&Message::Attached(attached).encode(), &descriptors)?;
+    for (index, some) in rest.chunks(MOST_BELLS).enumerate() {
+        let bells = Bells { first: (first.len() + index * MOST_BELLS) as u32, count: some.len() as u16 };
+        let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+        channel.send(&Message::Bells(bells).encode(), &descriptors)?;
     }
+    Ok(())
 }

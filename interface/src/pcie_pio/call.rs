@@ -5,7 +5,7 @@ use std::fmt;
 use conic_fabric::{Address, Core, DeviceMemory, Home, LINE_BYTES, Layout, Line, MemoryType, SynchronisingWords, Time};
 
 use super::control::{self, Verdict};
-use super::{PAIR, ShapeError, check_bytes};
+use super::{MOST_BYTES, PAIR, ShapeError, check_bytes};
 use crate::work;
 
 /// Bytes of the control word, before the payload.
@@ -27,7 +27,9 @@ impl CallShape {
     ///
     /// If they are too large.
     pub fn place(&self, layout: &mut Layout) -> Result<CallWindow, ShapeError> {
-        let bytes = self.payload.saturating_add(CONTROL_BYTES as u64).next_multiple_of(LINE_BYTES);
+        // Far below where sums overflow.
+        let payload = self.payload.min(2 * MOST_BYTES);
+        let bytes = (payload + CONTROL_BYTES as u64).next_multiple_of(LINE_BYTES);
         check_bytes(bytes)?;
         let mut window = |name: &str, words| {
             let start = layout.add_mapped(name, LINE_BYTES, Home::Nic, self.memory, words);

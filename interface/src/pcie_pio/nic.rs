@@ -146,6 +146,11 @@ impl<D: DeviceMemory> Nic<D> {
         }
     }
 
+    /// Frames that the host has not acknowledged.
+    pub fn unacknowledged(&self) -> u32 {
+        self.pushed.wrapping_sub(self.acknowledged)
+    }
+
     /// Since when a load of the receive descriptor has waited, if one does.
     pub fn withheld_since(&self) -> Option<Time> {
         self.device.withheld_since(self.window.receive)

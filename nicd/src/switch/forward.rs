@@ -3,13 +3,19 @@
 use conic_fabric::{Core, LINE_BYTES, Line};
 use conic_fabric::{Time, lines_of};
 use conic_interface::burst::NicQueue;
+use conic_interface::ccnic::notify::{PACKETS, ROOM as WAIT_ROOM};
 use conic_interface::ccnic::{Descriptor, Flags};
+use conic_port::offload::rss::{Ports, Toeplitz};
+use conic_port::offload::vlan::{TAG_BYTES, Tag, insert, strip};
 use conic_port::{MAX_FRAME, MIN_FRAME, Transmit};
 
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
 use super::member::{Lane, Member};
 use super::table::Place;
 use super::{BURST, Mode, Switch};
+
+/// Entries of a NIC's table from hashes to queues; here entry `i` is queue `i` modulo their number.
+const INDIRECTIONS: usize = 512;
 
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +27,47 @@ enum Way {
     Drop,
 }
 
+/// Who gets a frame.
+enum Targets {
+    One(Place),
+    AllBut(Place),
+}
+
+impl Targets {
+    fn include(&self, place: Place) -> bool {
+        match *self {
+            Targets::One(one) => one == place,
+            Targets::AllBut(from) => from != place,
+        }
+    }
+}
+
+/// How a frame of a VLAN gets to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    AsItIs,
+    /// With its tag put in, or taken out.
+    Changed,
+    /// Not at all.
+    Never,
+}
+
+/// How a frame of VLAN `vlan`, which came with a tag or without, gets to a place that is a member of `own`, or passes tags.
+fn form(own: Option<u16>, vlan: u16, tag: Option<Tag>) -> Form {
+    match own {
+        Some(own) if own != vlan => Form::Never,
+        Some(_) => {
+            if tag.is_some() {
+                Form::Changed
+            } else {
+                Form::AsItIs
+            }
+        }
+        None if vlan != 0 && tag.is_none() => Form::Changed,
+        None => Form::AsItIs,
+    }
+}
+
 /// A frame on its way: its beginning, in private memory, and where the rest is.
 struct Passing<'frame> {
     lines: &'frame [Line; HEADER_LINES],
@@ -29,15 +76,39 @@ struct Passing<'frame> {
 }
 
 impl<C: Core> Switch<C> {
-    /// Serves a client's queues, a burst from each.
+    /// Serves a client's queues: bursts from each in turn, until nothing is left or its share of the turn is sent.
     pub(super) fn serve_member(&mut self, now: Time, slot: usize) -> usize {
         let Some(member) = &mut self.members[slot] else { return 0 };
+        if member.awake.is_empty() {
+            return 0;
+        }
         if self.options.mode == Mode::Loopback {
-            return member.turn_around();
+            return self.turn_around(now, slot);
+        }
+        if !member.begins_turn(now) {
+            return 0;
         }
         let mut moved = 0;
-        for lane in 0..member.lanes.len() {
-            moved += self.serve_lane(now, slot, lane);
+        // Passes over its queues, until one finds nothing at all.
+        loop {
+            let mut passed = 0;
+            let mut index = 0;
+            while let Some(member) = &self.members[slot]
+                && let Some(&lane) = member.awake.get(index)
+                && member.deficit > 0
+            {
+                passed += self.serve_lane(now, slot, lane as usize);
+                index += 1;
+            }
+            moved += passed;
+            let Some(member) = &mut self.members[slot] else { break };
+            if index < member.awake.len() {
+                // Who was not served is the first next time.
+                member.awake.rotate_left(index);
+            }
+            if passed == 0 || member.deficit <= 0 {
+                break;
+            }
         }
         if moved > 0 {
             self.flush(now);
@@ -45,42 +116,74 @@ impl<C: Core> Switch<C> {
         moved
     }
 
+    /// Sends each queue's frames back to it.
+    fn turn_around(&mut self, now: Time, slot: usize) -> usize {
+        let mut moved = 0;
+        for index in 0..self.members[slot].as_ref().map_or(0, |member| member.awake.len()) {
+            let Some(member) = &mut self.members[slot] else { break };
+            let queue = member.awake[index] as usize;
+            let lane = &mut member.lanes[queue];
+            let turned = lane.wire.turn_around();
+            let idle = lane.note(now, turned);
+            if turned > 0 {
+                moved += turned;
+                if member.notices.must_ring(lane.wire.core(), queue, PACKETS | WAIT_ROOM) {
+                    self.rings.push((member.session, queue as u32));
+                }
+            }
+            self.note_idle(now, slot, queue, idle);
+        }
+        if let Some(member) = &mut self.members[slot] {
+            member.counters.sent_frames += moved as u64;
+            member.counters.received_frames += moved as u64;
+        }
+        moved
+    }
+
     /// Takes a burst from a queue and sends each frame on.
-    fn serve_lane(&mut self, now: Time, slot: usize, lane: usize) -> usize {
+    fn serve_lane(&mut self, now: Time, slot: usize, queue: usize) -> usize {
         let Some(member) = &mut self.members[slot] else { return 0 };
         // Kept between rounds: clearing it anew costs more than a packet.
         let mut polled = std::mem::take(&mut self.polled);
-        let count = member.lanes[lane].wire.nic().poll_tx(&mut polled);
-        let (mut start, mut frames) = (0, 0);
+        let count = member.lanes[queue].wire.nic().poll_tx(&mut polled);
+        let idle = member.lanes[queue].note(now, count);
+        let (mut start, mut frames, mut bytes) = (0, 0, 0);
         while start < count {
             let rest = &polled[start..count];
             let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
             let segments = &rest[..segments.min(rest.len())];
-            self.forward_packet(now, slot, lane, segments);
+            bytes += self.forward_packet(now, slot, queue, segments) as u64;
             start += segments.len();
             frames += 1;
         }
         if let Some(member) = &mut self.members[slot] {
+            let lane = &mut member.lanes[queue];
             // Also where nothing was polled: what was refused took slots, and they go back.
-            member.lanes[lane].wire.nic().complete_tx(&polled[..count]);
+            lane.wire.nic().complete_tx(&polled[..count]);
+            if count > 0 && member.notices.must_ring(lane.wire.core(), queue, WAIT_ROOM) {
+                self.rings.push((member.session, queue as u32));
+            }
+            member.has_sent(bytes);
         }
         self.polled = polled;
+        self.note_idle(now, slot, queue, idle);
         frames
     }
 
-    /// Sends a client's packet on, given by its segments.
-    fn forward_packet(&mut self, now: Time, slot: usize, lane: usize, segments: &[Descriptor]) {
-        let Some(member) = &mut self.members[slot] else { return };
+    /// Sends a client's packet on, given by its segments; its bytes.
+    fn forward_packet(&mut self, now: Time, slot: usize, lane: usize, segments: &[Descriptor]) -> usize {
+        let Some(member) = &mut self.members[slot] else { return 0 };
         let length: usize = segments.iter().map(|segment| usize::from(segment.length())).sum();
         if !(ETHERNET_HEADER..=MAX_FRAME).contains(&length) {
             member.counters.dropped_length += 1;
-            return;
+            return length;
         }
         member.counters.sent_frames += 1;
         member.counters.sent_bytes += length as u64;
         let core = member.lanes[lane].wire.nic().core();
         let packet = segments[0];
-        if segments.len() > 1 || !packet.address().is_line_aligned() || length < MIN_FRAME {
+        let in_one_piece = segments.len() == 1 && packet.address().is_line_aligned() && length >= MIN_FRAME;
+        if !in_one_piece || self.has_vlans {
             let mut at = 0;
             for segment in segments {
                 let bytes = usize::from(segment.length());
@@ -89,7 +192,7 @@ impl<C: Core> Switch<C> {
             }
             self.frame[at..at.max(MIN_FRAME)].fill(0);
             self.forward_frame(now, Place::Client(slot as u32), length.max(MIN_FRAME));
-            return;
+            return length;
         }
         let mut lines = [core.read_line(packet.address()), Line::ZERO];
         if length > LINE_BYTES as usize {
@@ -97,7 +200,7 @@ impl<C: Core> Switch<C> {
         }
         let header = Header::of_lines(&lines, length);
         let passing = Passing { lines: &lines, header: &header, packet };
-        match self.way_of(now, Place::Client(slot as u32), &header) {
+        match self.way_of(now, Place::Client(slot as u32), &header, 0) {
             Way::To(Place::Client(to)) => self.pass(slot, lane, to as usize, &passing),
             Way::To(Place::Port(to)) => self.leave(now, slot, lane, to as usize, &passing),
             Way::Flood => {
@@ -110,11 +213,11 @@ impl<C: Core> Switch<C> {
             }
             Way::Drop => {}
         }
+        length
     }
 
     /// Where a frame goes; learns where its sender is.
-    fn way_of(&mut self, now: Time, from: Place, header: &Header) -> Way {
-        let vlan = 0;
+    fn way_of(&mut self, now: Time, from: Place, header: &Header, vlan: u16) -> Way {
         if let Place::Client(slot) = from
             && let Some(member) = &mut self.members[slot as usize]
             && member.rules.own_address_only
@@ -154,7 +257,7 @@ impl<C: Core> Switch<C> {
     fn pass(&mut self, slot: usize, lane: usize, to: usize, passing: &Passing<'_>) {
         let Ok([Some(sender), Some(receiver)]) = self.members.get_disjoint_mut([slot, to]) else { return };
         let length = u64::from(passing.packet.length());
-        let queue = receiver.queue_of(passing.header);
+        let queue = receiver.queue_of(passing.header, &self.toeplitz);
         let Some((target, first)) = receiver.make_room(queue, length, to, &mut self.dirty) else { return };
         let from = sender.lanes[lane].wire.nic().core();
         let into = target.wire.nic().core();
@@ -205,25 +308,90 @@ impl<C: Core> Switch<C> {
     /// Sends the frame that lies here on.
     pub(super) fn forward_frame(&mut self, now: Time, from: Place, length: usize) {
         let header = Header::of_frame(&self.frame[..length]);
-        match self.way_of(now, from, &header) {
-            Way::To(Place::Client(to)) => self.deliver(to as usize, &header, length),
-            Way::To(Place::Port(to)) => self.send(now, to as usize, length),
-            Way::Flood => {
-                for to in (0..self.members.len()).filter(|&to| from != Place::Client(to as u32)) {
-                    self.deliver(to, &header, length);
-                }
-                for to in (0..self.ports.len()).filter(|&to| from != Place::Port(to as u32)) {
-                    self.send(now, to, length);
+        let tag = Tag::of(header.bytes());
+        let Some(vlan) = self.vlan_of(from, tag) else { return };
+        let targets = match self.way_of(now, from, &header, vlan) {
+            Way::To(place) => Targets::One(place),
+            Way::Flood => Targets::AllBut(from),
+            Way::Drop => return,
+        };
+        // First whoever gets it as it is, then, if there are any, those for whom it is changed.
+        let changed = self.send_to_those(now, &targets, &header, length, |own| form(own, vlan, tag) == Form::AsItIs);
+        if !changed {
+            return;
+        }
+        let length = match tag {
+            Some(_) => strip(&mut self.frame[..length]).map(|_| length - TAG_BYTES),
+            None => insert(&mut self.frame[..], length, Tag::new(vlan)),
+        };
+        if let Some(length) = length {
+            self.frame[length..length.max(MIN_FRAME)].fill(0);
+            let length = length.max(MIN_FRAME);
+            let header = Header::of_frame(&self.frame[..length]);
+            self.send_to_those(now, &targets, &header, length, |own| form(own, vlan, tag) == Form::Changed);
+        }
+    }
+
+    /// Sends the frame that lies here to those of the targets whose VLAN is as asked; whether there are others.
+    fn send_to_those(
+        &mut self,
+        now: Time,
+        targets: &Targets,
+        header: &Header,
+        length: usize,
+        wanted: impl Fn(Option<u16>) -> bool,
+    ) -> bool {
+        let mut others = false;
+        for to in 0..self.members.len() {
+            let Some(member) = &self.members[to] else { continue };
+            if targets.include(Place::Client(to as u32)) {
+                if wanted(member.rules.vlan) {
+                    self.deliver(to, header, length);
+                } else {
+                    others = true;
                 }
             }
-            Way::Drop => {}
+        }
+        for to in 0..self.ports.len() {
+            if targets.include(Place::Port(to as u32)) {
+                if wanted(self.ports[to].vlan) {
+                    self.send(now, to, length);
+                } else {
+                    others = true;
+                }
+            }
+        }
+        others
+    }
+
+    /// The VLAN that a frame belongs to, by where it comes from and its tag; none, and it is counted, if it may not come so.
+    fn vlan_of(&mut self, from: Place, tag: Option<Tag>) -> Option<u16> {
+        let (own, counter) = match from {
+            Place::Client(slot) => {
+                let member = self.members[slot as usize].as_mut()?;
+                (member.rules.vlan, &mut member.counters.dropped_vlan)
+            }
+            Place::Port(port) => {
+                let end = &mut self.ports[port as usize];
+                (end.vlan, &mut end.counters.dropped_vlan)
+            }
+        };
+        match (own, tag) {
+            (Some(own), None) => Some(own),
+            (Some(_), Some(_)) => {
+                *counter += 1;
+                None
+            }
+            // Where nobody has a VLAN tags are payload.
+            (None, _) if !self.has_vlans => Some(0),
+            (None, tag) => Some(tag.map_or(0, Tag::vlan)),
         }
     }
 
     /// Copies the frame that lies here into a client's region.
     fn deliver(&mut self, to: usize, header: &Header, length: usize) {
         let Some(receiver) = &mut self.members[to] else { return };
-        let queue = receiver.queue_of(header);
+        let queue = receiver.queue_of(header, &self.toeplitz);
         let Some((target, at)) = receiver.make_room(queue, length as u64, to, &mut self.dirty) else { return };
         target.wire.nic().core().write_bytes(at, &self.frame[..length]);
         target.push(Descriptor::new(at, length as u16));
@@ -233,9 +401,12 @@ impl<C: Core> Switch<C> {
 
     /// Delivers what was copied, and lets ports send.
     pub(super) fn flush(&mut self, now: Time) {
-        for (slot, lane) in self.dirty.drain(..) {
-            if let Some(member) = &mut self.members[slot as usize] {
-                member.lanes[lane as usize].flush();
+        for (slot, queue) in self.dirty.drain(..) {
+            let Some(member) = &mut self.members[slot as usize] else { continue };
+            let lane = &mut member.lanes[queue as usize];
+            lane.flush();
+            if member.notices.must_ring(lane.wire.core(), queue as usize, PACKETS) {
+                self.rings.push((member.session, queue));
             }
         }
         for end in &mut self.ports {
@@ -252,23 +423,17 @@ impl<C: Core> Switch<C> {
 }
 
 impl<C: Core> Member<C> {
-    /// Sends each queue's frames back to it.
-    fn turn_around(&mut self) -> usize {
-        let mut moved = 0;
-        for lane in &mut self.lanes {
-            moved += lane.wire.turn_around();
-        }
-        self.counters.sent_frames += moved as u64;
-        self.counters.received_frames += moved as u64;
-        moved
-    }
-
     /// The queue that a frame for this client goes to.
     #[inline(always)]
-    fn queue_of(&self, header: &Header) -> usize {
+    fn queue_of(&self, header: &Header, toeplitz: &Toeplitz) -> usize {
         match self.lanes.len() {
             1 => 0,
-            lanes => (crate::flow_hash(header.bytes()) % lanes as u64) as usize,
+            // What is no IP packet has no flow, and goes to the first.
+            lanes => {
+                toeplitz.hash_beginning(header.bytes(), header.whole(), Ports::default()).unwrap_or(0) as usize
+                    % INDIRECTIONS
+                    % lanes
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! | file | what is there |
 //! |---|---|
+//! | `limit` | how much a client may send |
+//! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
 //! | `header` | what a frame says of itself, read from a private copy |
 //! | `member` | a client with its queues; what it may do, and what it did |
@@ -15,17 +17,23 @@
 mod counters;
 mod forward;
 mod header;
+mod limit;
 mod member;
+mod rest;
 mod table;
 
 use std::os::fd::BorrowedFd;
 
 use conic_fabric::{Core, Time};
+use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Map, NicFaults};
+use conic_port::offload::rss::Toeplitz;
+use conic_port::offload::vlan::TAG_BYTES;
 use conic_port::{MAX_FRAME, Port, PortError, Receive};
 
 pub use counters::{MemberCounters, PortCounters};
 pub use header::Header;
+pub use limit::{Bucket, RateLimit};
 pub use member::Rules;
 pub use table::{Place, Station, Table};
 
@@ -34,8 +42,22 @@ use member::Member;
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
 
+/// Bytes of the longest frame and a VLAN tag.
+pub(crate) const ROOM: usize = MAX_FRAME + TAG_BYTES;
+
 /// Steps between two looks at what clients did wrong.
 const STEPS_BETWEEN_AUDITS: u64 = 64;
+
+/// Steps between two looks at whether resting queues were called.
+const STEPS_BETWEEN_CALLS: u64 = 8;
+
+/// A port, for a switch.
+pub struct SwitchPort {
+    /// Its queues.
+    pub queues: Vec<Box<dyn Port>>,
+    /// The VLAN that it is a member of, its frames without tags; tags pass as they are if there is none.
+    pub vlan: Option<u16>,
+}
 
 /// How a network joins its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +79,19 @@ pub struct SwitchOptions {
     pub age: Time,
     /// Faults after which a client is to be detached.
     pub most_faults: u64,
+    /// How long nothing has come from a queue that is no longer looked at.
+    pub rest_after: Time,
+    /// So many queues are looked at whatever they say.
+    pub always_awake: usize,
 }
 
 impl Default for SwitchOptions {
-    /// A bridge of 4096 stations, forgotten after five minutes (IEEE 802.1D's default); a client is detached after 64 faults.
+    /// A bridge of 4096 stations, forgotten after five minutes (IEEE 802.1D's default); a client is detached after 64 faults;
+    /// queues rest after a tenth of a millisecond.
     fn default() -> SwitchOptions {
         let age = Time::from_nanoseconds(300_000_000_000);
-        SwitchOptions { mode: Mode::Bridge, stations: 4096, age, most_faults: 64 }
+        let rest_after = Time::from_nanoseconds(100_000);
+        SwitchOptions { mode: Mode::Bridge, stations: 4096, age, most_faults: 64, rest_after, always_awake: 0 }
     }
 }
 
@@ -78,10 +106,17 @@ pub struct Switch<C> {
     steps: u64,
     polled: Vec<Descriptor>,
     /// A frame that cannot go from region to region in one piece, or comes from a port.
-    frame: Box<[u8; MAX_FRAME]>,
+    frame: Box<[u8; ROOM]>,
     /// Queues to which something waits to be delivered.
     dirty: Vec<(u32, u32)>,
     offenders: Vec<Offender>,
+    /// Queues from which nothing has come for long.
+    drowsy: Vec<(u32, u32)>,
+    /// Clients that wait and are to be rung: session, queue.
+    rings: Vec<(u64, u32)>,
+    /// Some member or port has a VLAN.
+    has_vlans: bool,
+    toeplitz: Toeplitz,
 }
 
 /// A client that is to be detached.
@@ -103,6 +138,7 @@ struct PortEnd {
     /// Something was given to a queue and may not have left.
     unflushed: bool,
     failures: Vec<PortError>,
+    vlan: Option<u16>,
 }
 
 /// What a port is and did.
@@ -119,9 +155,9 @@ pub struct PortReport {
 }
 
 impl PortEnd {
-    fn new(queues: Vec<Box<dyn Port>>) -> PortEnd {
+    fn new(SwitchPort { queues, vlan }: SwitchPort) -> PortEnd {
         let ended = vec![false; queues.len()];
-        PortEnd { queues, counters: PortCounters::default(), ended, unflushed: false, failures: Vec::new() }
+        PortEnd { queues, counters: PortCounters::default(), ended, unflushed: false, failures: Vec::new(), vlan }
     }
 
     fn report(&self) -> PortReport {
@@ -145,7 +181,8 @@ impl PortEnd {
 
 impl<C: Core> Switch<C> {
     /// A switch without clients; each port is given by its queues.
-    pub fn new(options: SwitchOptions, ports: Vec<Vec<Box<dyn Port>>>) -> Switch<C> {
+    pub fn new(options: SwitchOptions, ports: Vec<SwitchPort>) -> Switch<C> {
+        let has_vlans = ports.iter().any(|port| port.vlan.is_some());
         let table = Table::new(options.stations, options.age);
         Switch {
             options,
@@ -155,22 +192,36 @@ impl<C: Core> Switch<C> {
             turn: 0,
             steps: 0,
             polled: vec![Descriptor::BLANK; BURST],
-            frame: Box::new([0; MAX_FRAME]),
+            frame: Box::new([0; ROOM]),
             dirty: Vec::new(),
             offenders: Vec::new(),
+            drowsy: Vec::new(),
+            rings: Vec::new(),
+            has_vlans,
+            toeplitz: Toeplitz::default(),
         }
     }
 
     /// Lets a client in, whose region is ready: its queues are served from the next step on. `cores` gives a view of the region
     /// for each queue.
-    pub fn attach(&mut self, now: Time, session: u64, rules: Rules, map: &Map, cores: impl FnMut() -> C) {
+    pub fn attach(&mut self, now: Time, session: u64, rules: Rules, map: (&Map, Notices), cores: impl FnMut() -> C) {
         let slot = self.members.iter().position(Option::is_none).unwrap_or_else(|| {
             self.members.push(None);
             self.members.len() - 1
         });
         let place = Place::Client(slot as u32);
-        self.table.fix(now, Station::new(rules.mac, 0), place);
-        self.members[slot] = Some(Member::new(session, rules, map, cores));
+        self.table.fix(now, Station::new(rules.mac, rules.vlan.unwrap_or(0)), place);
+        self.has_vlans |= rules.vlan.is_some();
+        self.members[slot] = Some(Member::new(now, session, rules, map, cores));
+    }
+
+    /// Limits what a client sends from here on, or does not.
+    pub fn limit(&mut self, now: Time, session: u64, limit: Option<RateLimit>) {
+        let member = self.slot_of(session).and_then(|slot| self.members[slot].as_mut());
+        if let Some(member) = member {
+            member.rules.limit = limit;
+            member.bucket = limit.map(|limit| Bucket::new(now, limit));
+        }
     }
 
     /// Lets a client go: from here on nothing of its region is touched. Gives what it did, if there is such a client.
@@ -178,6 +229,8 @@ impl<C: Core> Switch<C> {
         let slot = self.slot_of(session)?;
         let member = self.members[slot].take()?;
         self.dirty.retain(|&(client, _)| client as usize != slot);
+        self.drowsy.retain(|&(client, _)| client as usize != slot);
+        self.rings.retain(|&(client, _)| client != session);
         self.table.forget(Place::Client(slot as u32));
         Some((member.counters(), member.faults()))
     }
@@ -200,6 +253,12 @@ impl<C: Core> Switch<C> {
         }
         self.turn = if count == 0 { 0 } else { (self.turn + 1) % count };
         self.steps += 1;
+        if !self.drowsy.is_empty() {
+            self.put_to_rest();
+        }
+        if self.steps.is_multiple_of(STEPS_BETWEEN_CALLS) {
+            self.answer_calls();
+        }
         if self.steps.is_multiple_of(STEPS_BETWEEN_AUDITS) {
             self.audit();
         }
@@ -213,7 +272,7 @@ impl<C: Core> Switch<C> {
             let mut taken = 0;
             while taken < BURST && !self.ports[index].ended[queue] {
                 let end = &mut self.ports[index];
-                match end.queues[queue].receive(now, &mut self.frame[..]) {
+                match end.queues[queue].receive(now, &mut self.frame[..MAX_FRAME]) {
                     Ok(Receive::Frame { length, .. }) => self.forward_frame(now, Place::Port(index as u32), length),
                     Ok(Receive::Skipped) => {}
                     Ok(Receive::None) => break,
@@ -270,9 +329,12 @@ impl<C: Core> Switch<C> {
         &self.table
     }
 
-    /// When a port wants to be looked at next; see [`Port::next_due`].
+    /// When something is to be done next that no client and no descriptor announces: a port's frame is due, or a client
+    /// may send again.
     pub fn next_due(&self) -> Option<Time> {
-        self.live_queues().filter_map(|queue| queue.next_due()).min()
+        let ports = self.live_queues().filter_map(|queue| queue.next_due());
+        let members = self.members.iter().flatten().filter(|member| !member.awake.is_empty());
+        ports.chain(members.filter_map(|member| Some(member.bucket.as_ref()?.opens_at()))).min()
     }
 
     /// What is readable when a port may have something; see [`Port::descriptor`].

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::machine::{Data, UNIT_BYTES};
+use super::machine::Data;
 use super::parameters::EciCacheParameters;
 
 /// A store that the second-level cache does not have yet: words of one line.
@@ -27,14 +27,14 @@ impl Store {
 
 /// An operation that loads and stores at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Combined {
+pub(crate) enum Combined {
     And(u64),
     Or(u64),
     CompareExchange(u64, u64),
 }
 
 impl Combined {
-    pub(super) fn apply(self, word: &mut u64) -> u64 {
+    pub(crate) fn apply(self, word: &mut u64) -> u64 {
         let old = *word;
         *word = match self {
             Combined::And(bits) => old & bits,
@@ -59,6 +59,8 @@ pub(super) struct CoreState {
     /// When the last store was performed.
     pub(super) performed: u64,
     pub(super) prefetches: u32,
+    /// Timer interrupts that have taken it.
+    pub(super) ticks: u64,
     /// What the load that waits was given.
     pub(super) loaded: Option<Data>,
     /// The atomic operation that waits: which word, what, and what it found.
@@ -68,7 +70,7 @@ pub(super) struct CoreState {
 
 impl CoreState {
     pub(super) fn new(agent: usize, parameters: &EciCacheParameters) -> CoreState {
-        let sets = parameters.l1_bytes / UNIT_BYTES / u64::from(parameters.l1_ways);
+        let sets = parameters.l1_bytes / parameters.line_bytes / u64::from(parameters.l1_ways);
         CoreState {
             agent,
             l1: vec![Vec::new(); sets as usize],
@@ -77,6 +79,7 @@ impl CoreState {
             draining: false,
             performed: 0,
             prefetches: 0,
+            ticks: 0,
             loaded: None,
             atomic: None,
             found: 0,

@@ -23,7 +23,7 @@
 
 mod cache;
 pub mod core;
-mod core_state;
+pub(crate) mod core_state;
 pub mod device;
 mod directory;
 pub mod machine;
@@ -36,6 +36,6 @@ pub mod units;
 
 pub use core::EciCore;
 pub use device::EciDevice;
-pub use machine::{Counters, Disturbances, Machine, UNIT_BYTES};
+pub use machine::{Counters, Disturbances, MOST_LINE_BYTES, Machine};
 pub use parameters::EciParameters;
 pub use simulation::EciSimulation;

@@ -11,6 +11,7 @@ use super::device::EciDevice;
 use super::machine::{Agent, Disturbances, Machine, Wait};
 use super::parameters::EciParameters;
 use crate::fiber::{Fiber, Programs, Scheduled};
+use crate::parameters::TimerParameters;
 use crate::simulation::{Failure, Role};
 
 /// A machine and the programs of its agents.
@@ -40,6 +41,9 @@ impl Scheduled for Machine {
     }
     fn limit(&self) -> u64 {
         self.limit
+    }
+    fn take_pause(&mut self) -> bool {
+        std::mem::take(&mut self.pause)
     }
     fn fault(&self) -> Option<Failure> {
         self.fault.clone()
@@ -73,6 +77,11 @@ impl EciSimulation {
     /// Stops a run that is not over at this time.
     pub fn set_limit(&mut self, limit: Time) {
         self.machine().borrow_mut().limit = limit.picoseconds();
+    }
+
+    /// Lets a timer interrupt take each core: before its next step, whatever was under way.
+    pub fn set_timer(&mut self, timer: TimerParameters) {
+        self.machine().borrow_mut().timer = Some(timer);
     }
 
     /// The machine, between runs.
@@ -120,12 +129,22 @@ impl EciSimulation {
         machine.resume_at(agent, now);
     }
 
-    /// Runs until every main program has ended.
+    /// Runs until every main program has ended, or one asks for a pause ([`EciCore::pause`]); a program that did goes on when this
+    /// is called again.
     ///
     /// # Errors
     ///
     /// If that will never be, not before the limit, or a request waits longer than the CPU's cache does.
     pub fn run(&mut self) -> Result<(), Failure> {
+        {
+            let mut machine = self.machine().borrow_mut();
+            let now = machine.now;
+            for agent in 0..machine.agents.len() {
+                if machine.agents[agent].wait == Wait::Outside {
+                    machine.resume_at(agent, now);
+                }
+            }
+        }
         self.programs.run()
     }
 }

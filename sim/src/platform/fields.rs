@@ -141,7 +141,9 @@ macro_rules! sections {
 
 use Kind::{Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerSecond, Permille, Picoseconds, Ratio};
 
+mod cxl;
 mod eci;
+pub use cxl::CXL;
 pub use eci::ECI;
 
 sections! {

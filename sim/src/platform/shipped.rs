@@ -292,6 +292,23 @@ fn enzian_is_whole_and_its_exchange_adds_up() {
 }
 
 #[test]
+fn every_guess_of_a_device_that_is_home_to_lines_may_take_both_ends_of_its_range() {
+    use crate::eci::EciParameters;
+    for name in names_of(ECI) {
+        let platform: Platform<EciParameters> = Platform::load_as(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(platform.parameters().name, name);
+        let mut ranges = 0;
+        for guess in platform.guesses() {
+            let (low, high) = guess.range.expect("a guess has a range");
+            let at = |value| platform.vary(&guess.key, value).unwrap_or_else(|error| panic!("{error}"));
+            assert_ne!(at(low), at(high), "{name}: {}", guess.key);
+            ranges += 1;
+        }
+        assert!(ranges > 10, "{name}: {ranges}");
+    }
+}
+
+#[test]
 fn a_machine_of_another_model_is_told_from_one_that_is_not_there() {
     let error = Platform::load("enzian").expect_err("it is no machine of sockets").to_string();
     assert!(error.contains("it is a machine of model \"eci\", and one of \"sockets\" is wanted here"), "{error}");
