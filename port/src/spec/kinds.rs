@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use super::Kind;
 use super::arguments::{Arguments, Grammar};
-use crate::{Impairment, Ipv4Address, Loops, Pace, PacketOptions, Rate, Replay, Speed, TapOptions};
+use crate::{Impairment, Ipv4Address, Loops, Pace, PacketOptions, Rate, Replay, Speed, TapOptions, XdpOptions};
 
 pub(super) const SYNTAX: &str = "\
 loopback[:frames=256]
 tap[:NAME][,mtu=BYTES][,address=ADDRESS/PREFIX][,queues=1][,offload][,down]
 af-packet:INTERFACE[,frames=256][,queues=1][,offload][,traffic-control][,not-promiscuous]
+af-xdp:INTERFACE[,queue=0][,queues=1][,frames=1024][,mode=auto|zero-copy|copy][,generic]
+       [,complete-checksums]
 capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
 impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
        [,jitter=100us][,rate=1G][,limit=FRAMES][,direction=receive|transmit][,seed=1]+PORT";
@@ -26,6 +28,12 @@ const PACKET: Grammar = Grammar {
     optional: false,
     keys: &["frames", "queues"],
     switches: &["offload", "traffic-control", "not-promiscuous"],
+};
+const XDP: Grammar = Grammar {
+    first: "the interface's name",
+    optional: false,
+    keys: &["queue", "queues", "frames", "mode"],
+    switches: &["generic", "complete-checksums"],
 };
 const CAPTURE: Grammar =
     Grammar { first: "", optional: true, keys: &["replay", "record", "pace"], switches: &["forever"] };
@@ -57,6 +65,7 @@ pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {
         }
         "tap" => Ok(Kind::Tap(tap(&Arguments::read(rest, &TAP)?)?)),
         "af-packet" => Ok(Kind::Packet(packet(&Arguments::read(rest, &PACKET)?)?)),
+        "af-xdp" => Ok(Kind::Xdp(xdp(&Arguments::read(rest, &XDP)?)?)),
         "capture" => capture(&Arguments::read(rest, &CAPTURE)?),
         _ => Err(format!("'{name}' is no kind of port; write one of:\n{SYNTAX}")),
     }
@@ -81,6 +90,19 @@ fn packet(given: &Arguments<'_>) -> Result<PacketOptions, String> {
         promiscuous: !given.has("not-promiscuous"),
         traffic_control: given.has("traffic-control"),
         offload: given.has("offload"),
+        ..options
+    })
+}
+
+fn xdp(given: &Arguments<'_>) -> Result<XdpOptions, String> {
+    let options = XdpOptions::new(given.first.unwrap_or_default());
+    Ok(XdpOptions {
+        queue: given.number("queue", 0, 1023)?.unwrap_or(0) as u32,
+        queues: given.number("queues", 1, 64)?.unwrap_or(1) as usize,
+        frames: given.power_of_two("frames", 64, 16_384)?.map_or(options.frames, |frames| frames as usize),
+        mode: given.value("mode")?.unwrap_or_default(),
+        generic: given.has("generic"),
+        complete_checksums: given.has("complete-checksums"),
         ..options
     })
 }
