@@ -1,6 +1,7 @@
 //! The command line of conic.
 
 mod bench;
+mod bridge;
 mod dataflow;
 mod idle;
 mod invoke;
@@ -30,6 +31,7 @@ struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
+  conic bridge --port tap:t0      frames between two ports, or back to one
   conic invoke                    calls of a function on a device that a core plays
   conic dataflow                  operators of a Timely graph on a device that a core plays
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
@@ -41,6 +43,7 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Bridge(bridge::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
     /// The machines that the simulator knows, and where each of their values is from
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Bridge(options) => bridge::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CaptureError, PacketError, TapError, XdpError};
+use crate::{CaptureError, MemifError, PacketError, TapError, XdpError};
 
 /// A port cannot be opened, or can no longer be used. The text says what is wrong, where, and what to do.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub enum PortError {
     Packet(Box<PacketError>),
     /// An AF_XDP socket.
     Xdp(Box<XdpError>),
+    /// A memif port.
+    Memif(Box<MemifError>),
 }
 
 impl fmt::Display for PortError {
@@ -24,6 +26,7 @@ impl fmt::Display for PortError {
             PortError::Tap(error) => error.fmt(f),
             PortError::Packet(error) => error.fmt(f),
             PortError::Xdp(error) => error.fmt(f),
+            PortError::Memif(error) => error.fmt(f),
         }
     }
 }
@@ -51,5 +54,11 @@ impl From<PacketError> for PortError {
 impl From<XdpError> for PortError {
     fn from(error: XdpError) -> PortError {
         PortError::Xdp(Box::new(error))
+    }
+}
+
+impl From<MemifError> for PortError {
+    fn from(error: MemifError) -> PortError {
+        PortError::Memif(Box::new(error))
     }
 }
