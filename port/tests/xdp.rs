@@ -4,7 +4,6 @@ mod support;
 
 use std::io::Write;
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use conic_fabric::Time;
 use conic_port::offload::checksum::{self, Verdict};
@@ -196,7 +195,7 @@ fn an_interface_that_goes_down_keeps_the_port_and_one_that_is_removed_ends_it() 
     port.flush(Time::ZERO).unwrap();
     assert!(port.counters().transmit_full > 0, "what is not sent waits, and then there is no room");
     run("ip", &["link", "set", "v0", "up"]);
-    std::thread::sleep(Duration::from_millis(50));
+    wait_for(&socket, 50);
     port.flush(Time::ZERO).unwrap();
     assert_eq!(receive_at(&mut socket), frame(60, EXPERIMENT, 1));
     assert!(port.is_up());

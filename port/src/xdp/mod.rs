@@ -3,6 +3,8 @@
 //! Frames pass without a copy where the driver can, and are copied by the kernel where it cannot; [`Port::description`] says
 //! which. Checksums that a neighbour on the same machine (over veth) leaves to the hardware arrive begun and not completed,
 //! and nothing says so: switch that off there with `ethtool -K NEIGHBOUR tx off`, or let the port look and complete them.
+//! In the network stack (`generic`) a neighbour's large TCP packets arrive uncut, and the kernel drops them: there, switch off
+//! `tso` and `gso` too.
 //!
 //! | file | what is there |
 //! |---|---|
