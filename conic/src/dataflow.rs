@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use conic_fabric::Time;
 use serde::Serialize;
 
@@ -17,6 +17,7 @@ use crate::bench::rounds::{Slices, Until, alternate};
 
 mod graphs;
 mod output;
+mod simulated;
 
 use graphs::{COLLAPSED, Graph, Outcome, Region, Span, Way};
 
@@ -24,7 +25,7 @@ use graphs::{COLLAPSED, Graph, Outcome, Region, Span, Way};
 ///
 /// Two graphs (of the paper on coherent programmed I/O, section 5.3): 31 trivial filters one after the other, and the hashes of a
 /// Bloom filter. Each runs in software, fused into one operator of software, and on a device that another core plays and that is
-/// reached through pairs of lines. Channels are inserted between the two parts; elements cross, and with them what Timely tracks
+/// reached through pairs of lines; or, with `--device simulated`, on a device of a modelled machine. Channels are inserted between the two parts; elements cross, and with them what Timely tracks
 /// of progress. What comes out of every batch is compared with what the operators make.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -34,9 +35,24 @@ pub struct Options {
     /// How long to run each graph in each way with each size of batches, in slices of 10 ms, in turn
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = span)]
     pub duration: Time,
+    /// What the device is
+    #[arg(long, value_enum, default_value_t = DeviceKind::Played)]
+    pub device: DeviceKind,
+    /// The modelled machine of a simulated device: a platform's name, or the path of a file that ends in .toml
+    #[arg(long, value_name = "NAME", default_value = "enzian")]
+    pub platform: String,
     /// Where the charts go
     #[arg(long, value_name = "FILE", default_value = "out/dataflow.svg")]
     pub svg: PathBuf,
+}
+
+/// What the device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceKind {
+    /// Another core of this machine
+    Played,
+    /// Part of a modelled machine: it computes for real, and its time is the simulator's
+    Simulated,
 }
 
 const EXAMPLES: &str = "Ways to run a graph:
@@ -50,8 +66,14 @@ const EXAMPLES: &str = "Ways to run a graph:
 A batch's time is from just before it is sent to just after the probe says that it is complete, one batch after the other. What
 crossing costs is the time of `collapsed` less that of `software, fused`.
 
+A simulated device computes what the graph sends it, and what comes back is compared like any other. The graph runs on this
+machine meanwhile, so that a batch has two times: the host's, on this machine's clock and without what simulating took, and the
+exchanges', on the simulator's. They are reported apart and summed; the sum is what this machine would take with that device.
+`conic study coherent-pio 11 12` has times of the modelled machine alone.
+
 Examples:
   conic dataflow
+  conic dataflow --device simulated --platform enzian
   conic dataflow --duration 200ms --placement all
   conic dataflow --json";
 
@@ -111,7 +133,11 @@ struct GraphReport {
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    run(options).unwrap_or_else(|failure| failure.report(options.common.json))
+    let result = match options.device {
+        DeviceKind::Played => run(options),
+        DeviceKind::Simulated => simulated::run(options),
+    };
+    result.unwrap_or_else(|failure| failure.report(options.common.json))
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {

@@ -5,6 +5,7 @@ mod bridge;
 mod dataflow;
 mod idle;
 mod invoke;
+mod nic;
 mod platform;
 mod replay;
 mod responder;
@@ -34,6 +35,7 @@ const EXAMPLES: &str = "Examples:
   conic bridge --port tap:t0      frames between two ports, or back to one
   conic invoke                    calls of a function on a device that a core plays
   conic dataflow                  operators of a Timely graph on a device that a core plays
+  conic nic                       queues of a software NIC for other processes
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
   conic trace                     every message that one packet causes
@@ -46,6 +48,7 @@ enum Command {
     Bridge(bridge::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
+    Nic(Box<nic::Options>),
     /// The machines that the simulator knows, and where each of their values is from
     Platform(platform::Arguments),
     /// Send a capture through the whole path and prove that nothing changed
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Bridge(options) => bridge::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
+        Command::Nic(options) => nic::run(&options),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),
         Command::Sample(options) => sample::run(&options),

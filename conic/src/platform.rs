@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use conic_chart::{Cell, Column, Table, TerminalStyle};
+use conic_sim::cxl::CxlParameters;
 use conic_sim::eci::EciParameters;
-use conic_sim::platform::{ECI, Entry, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of};
+use conic_sim::platform::{CXL, ECI, Entry, ParameterSet, Platform, PlatformError, Source, Value, model_of, names_of};
 use serde::Serialize;
 use serde_json::json;
 
@@ -102,7 +103,9 @@ fn finish(result: Result<String, PlatformError>, as_json: bool) -> ExitCode {
 fn listing(as_json: bool) -> Result<String, PlatformError> {
     let sockets: Vec<Platform> = Platform::names().map(Platform::load).collect::<Result<_, _>>()?;
     let eci: Vec<Platform<EciParameters>> = names_of(ECI).map(Platform::load_as).collect::<Result<_, _>>()?;
-    let items: Vec<Item> = sockets.iter().map(Item::of).chain(eci.iter().map(Item::of)).collect();
+    let cxl: Vec<Platform<CxlParameters>> = names_of(CXL).map(Platform::load_as).collect::<Result<_, _>>()?;
+    let sockets = sockets.iter().map(Item::of);
+    let items: Vec<Item> = sockets.chain(eci.iter().map(Item::of)).chain(cxl.iter().map(Item::of)).collect();
     if as_json {
         let item = |item: &Item| json!({ "name": item.name, "description": item.description });
         return Ok(format!("{}\n", json!(items.iter().map(item).collect::<Vec<_>>())));
@@ -135,10 +138,10 @@ impl Item {
 }
 
 fn shown(arguments: &ShowArguments) -> Result<String, PlatformError> {
-    if model_of(&arguments.platform).name == ECI.name {
-        shown_as::<EciParameters>(arguments)
-    } else {
-        shown_as::<conic_sim::Parameters>(arguments)
+    match model_of(&arguments.platform).name {
+        name if name == ECI.name => shown_as::<EciParameters>(arguments),
+        name if name == CXL.name => shown_as::<CxlParameters>(arguments),
+        _ => shown_as::<conic_sim::Parameters>(arguments),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `conic study`: the papers' experiments, predicted by simulation, beside what was published.
 
 mod coherent_pio;
+mod cxl_nic;
 mod guesses;
 mod kept;
 mod output;
@@ -44,6 +45,7 @@ enum Command {
     /// Predict what the CC-NIC paper (ASPLOS 2024) measured
     Ccnic(Options),
     CoherentPio(coherent_pio::Options),
+    CxlNic(cxl_nic::Options),
     Native(Box<crate::study_native::Arguments>),
 }
 
@@ -102,6 +104,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     let options = match &arguments.command {
         Command::Ccnic(options) => options,
         Command::CoherentPio(options) => return coherent_pio::main(options),
+        Command::CxlNic(options) => return cxl_nic::main(options),
         Command::Native(arguments) => return crate::study_native::main(arguments),
     };
     match run(options) {

@@ -39,6 +39,61 @@ fn the_fitted_exchange_comes_out_and_is_written_with_its_plot() {
 }
 
 #[test]
+fn fastforward_and_a_machine_of_a_coming_generation_stand_beside_the_line_pair() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let rows = |arguments: &[&str]| -> Vec<Value> {
+        let output = study(folder.path(), &[arguments, &["--quick", "--json"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout")
+    };
+    let value = |rows: &[Value], id: &str| {
+        let row = rows.iter().find(|row| row["id"] == id).unwrap_or_else(|| panic!("{id} is among the results"));
+        (row["predicted"].as_f64().expect("it is a number"), row["role"].clone())
+    };
+    let six = rows(&["6"]);
+    let (fastforward, role) = value(&six, "pio.fig6.fastforward");
+    assert_eq!(role, "prediction");
+    assert!(fastforward > value(&six, "pio.fig6.exclusive").0, "{fastforward} ns");
+    let (asking, role) = value(&six, "pio.improved.fastforward_asking_ahead");
+    assert!(role == "unpublished" && asking < fastforward, "{asking} ns");
+    let what_if = rows(&["cxl3-mem"]);
+    assert!(what_if.iter().all(|row| row["role"] == "unpublished" && row["published"].is_null()));
+    let (exclusive, _) = value(&what_if, "pio.whatif.exclusive");
+    assert!(exclusive < value(&what_if, "pio.whatif.shared").0, "{exclusive} ns");
+}
+
+#[test]
+fn the_guesses_at_the_ends_of_their_ranges_move_the_results() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let output = study(folder.path(), &["--sensitivity", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    let moved = |id: &str, guess: &str| rows.iter().any(|row| row["id"] == id && row["guess"] == guess);
+    assert!(moved("pio.fig12.per_element", "enzian core.prefetches"));
+    assert!(moved("pio.fig6.fastforward", "thunderx node.home_lookup"));
+    assert!(!moved("pio.fig6.fastforward", "enzian core.prefetches"), "the two machines share no value");
+    assert!(folder.path().join("report/sensitivity.html").exists());
+}
+
+#[test]
+fn the_calibration_over_pcie_comes_out_with_its_plots() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let output = study(folder.path(), &["1", "2", "--quick", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    let predicted = |id: &str| rows.iter().find(|row| row["id"] == id).map(|row| row["predicted"].clone());
+    // The PC is faster by both: it has the same device, and a faster core and memory.
+    for id in ["pio.fig1.enzian_over_pc", "pio.fig2.enzian_over_pc"] {
+        let ratio = predicted(id).and_then(|value| value.as_f64()).expect("it is a number");
+        assert!((1.2..4.0).contains(&ratio), "{id}: {ratio}");
+    }
+    assert_eq!(predicted("pio.fig1.constant_to_4096"), Some(Value::Bool(true)));
+    let files = std::fs::read_dir(folder.path().join("report")).expect("the folder was made");
+    let plots = files.flatten().filter(|file| file.path().extension().is_some_and(|end| end == "svg")).count();
+    assert_eq!(plots, 2);
+}
+
+#[test]
 fn what_there_is_not_is_refused() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     for arguments in [&["9"][..], &["6", "--set", "link.crosing=160ns"]] {
@@ -47,4 +102,31 @@ fn what_there_is_not_is_refused() {
         assert!(text(&output.stderr).starts_with("error: ") && output.stdout.is_empty(), "{arguments:?}");
     }
     assert!(!folder.path().join("report").exists());
+}
+
+#[test]
+fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let svg = folder.path().join("dataflow.svg");
+    let dataflow = |platform: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["dataflow", "--device", "simulated", "--duration", "1ms", "--json", "--platform", platform]);
+        command.arg("--svg").arg(&svg).output().expect("the program runs")
+    };
+    let output = dataflow("enzian");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    assert_eq!((report["device"].as_str(), report["platform"].as_str()), (Some("simulated"), Some("enzian")));
+    let graphs = report["graphs"].as_array().expect("graphs");
+    assert_eq!(graphs.len(), 3);
+    for graph in graphs {
+        let rows = graph["sizes"].as_array().expect("sizes");
+        let times: Vec<f64> = rows.iter().filter_map(|row| row["simulated_ns"].as_f64()).collect();
+        assert!(times.len() == rows.len() && times.is_sorted() && times[0] > 600.0, "{times:?}");
+        assert!(rows.iter().all(|row| row["wrong"] == 0 && row["host_ns"].as_f64().is_some_and(|time| time > 0.0)));
+    }
+    assert!(std::fs::read_to_string(&svg).expect("a picture").starts_with("<svg"));
+    let refused = dataflow("icx");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stdout).contains("it is a machine of model"), "{}", text(&refused.stdout));
 }

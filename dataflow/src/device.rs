@@ -26,6 +26,8 @@ pub enum Fault {
     NotBegun(conic_interface::pio::NotBegun),
     /// The device refused the lines of the exchange.
     Lines,
+    /// The device will not answer any more.
+    Stopped,
     /// The device refused a request.
     Refused(Reason),
     /// A response cannot be one.
@@ -45,6 +47,7 @@ impl fmt::Display for Fault {
             Fault::Operators(count) => write!(f, "{count} operators are more than a request can name; collapse them"),
             Fault::NotBegun(why) => write!(f, "the device took no request: {why}"),
             Fault::Lines => f.write_str("the device refused the lines of a request"),
+            Fault::Stopped => f.write_str("the device has stopped, and will not answer"),
             Fault::Refused(reason) => write!(f, "the device refused a request: {reason}"),
             Fault::Malformed(reason) => write!(f, "the device's response is none: {reason}"),
         }

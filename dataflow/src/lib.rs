@@ -25,12 +25,12 @@
 //!
 //! # Time
 //!
-//! A device's time is the host's: the host waits for it, and a clock around the graph measures both. A simulated device would
-//! compute at once and keep, behind a handle of its own, the sum of the simulated times of its exchanges. With
-//! [`Calls::Blocking`] the host does nothing meanwhile, so that the time of a batch is what the host's clock measured with the
-//! simulated device's own work taken out, plus that sum; the two parts are to be reported apart, since the first is of the machine that
-//! runs and the second of the one that is modelled. With [`Calls::Deferred`] both overlap, and no sum is right: the host's work
-//! would have to be charged to the simulation's clock at a rate calibrated for the modelled core.
+//! A device's time is the host's: the host waits for it, and a clock around the graph measures both. A simulated device (the study's)
+//! computes within the call, and keeps the sum of the simulated times of its exchanges behind a handle. With [`Calls::Blocking`]
+//! the host does nothing meanwhile, so that the time of a batch is what the host's clock measured with the simulation's own
+//! work taken out, plus that sum; the two parts are reported apart, since the first is of the machine that runs and the second of
+//! the one that is modelled. With [`Calls::Deferred`] both would overlap, and no sum would be right: the host's work would have to be
+//! charged to the simulation's clock, as the study does with Timely's by the modelled machine's own values.
 
 mod channel;
 mod device;

@@ -122,6 +122,18 @@ pub trait Core {
     /// whoever says that it goes to sleep and then looks once more, and between the store and the load of a line pair.
     fn full_fence(&self);
 
+    /// The half of a pair of fences that stands in the path of every burst: with [`Core::heavy_fence`] on the other side, which
+    /// then pays for both, this core's earlier stores are ordered before its later loads, as seen by that side. Natively,
+    /// where both processes have arranged it, it costs nothing; elsewhere it is a [`Core::full_fence`].
+    fn light_fence(&self) {
+        self.full_fence();
+    }
+    /// The other half, for whoever is about to sleep: it makes every core that may be in the middle of a
+    /// [`Core::light_fence`]'s store and load go through a full fence, and is one here. Some microseconds natively.
+    fn heavy_fence(&self) {
+        self.full_fence();
+    }
+
     // ---- news of lines ------------------------------------------------------------------------------------------
 
     /// Watches a line, as a device does that acts on the snoops which take its copies away: from now on [`Core::changed`] may
@@ -144,6 +156,13 @@ pub trait Core {
     /// device, or, for a register that is a line of coherent memory, `load_acquire`.
     fn register_read(&self, at: Address) -> u64 {
         self.load_acquire(at)
+    }
+    /// Reads two neighbouring 64-bit registers, 16-byte aligned, in one load where that is possible; elsewhere the first is
+    /// acquired before the second is read.
+    fn register_read_pair(&self, at: Address) -> [u64; 2] {
+        // Acquire on the first: the second, and what was written before it, is at least as new.
+        let first = self.load_acquire(at);
+        [first, self.load_acquire(at.word(1))]
     }
     /// Writes a 64-bit register: an uncached posted store, or, in coherent memory, `store_release`. What this core
     /// wrote to write-back memory before is visible to the device once it sees the register.
@@ -177,146 +196,166 @@ pub trait Core {
     }
 }
 
-/// A reference to a core is a core, so that a test may keep the world and lend it.
-impl<C: Core + ?Sized> Core for &C {
-    #[inline(always)]
-    fn load_acquire(&self, at: Address) -> u64 {
-        (**self).load_acquire(at)
-    }
-    #[inline(always)]
-    fn store_release(&self, at: Address, value: u64) {
-        (**self).store_release(at, value);
-    }
-    #[inline(always)]
-    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
-        (**self).fetch_and(at, bits)
-    }
-    #[inline(always)]
-    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
-        (**self).fetch_or(at, bits)
-    }
-    #[inline(always)]
-    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
-        (**self).compare_exchange(at, current, new)
-    }
-    #[inline(always)]
-    fn load(&self, at: Address) -> u64 {
-        (**self).load(at)
-    }
-    #[inline(always)]
-    fn store(&self, at: Address, value: u64) {
-        (**self).store(at, value);
-    }
-    #[inline(always)]
-    fn read_line(&self, at: Address) -> Line {
-        (**self).read_line(at)
-    }
-    #[inline(always)]
-    fn write_line(&self, at: Address, line: &Line) {
-        (**self).write_line(at, line);
-    }
-    #[inline(always)]
-    fn publish_line(&self, at: Address, line: &Line) {
-        (**self).publish_line(at, line);
-    }
-    #[inline(always)]
-    fn read_lines(&self, at: Address, into: &mut [Line]) {
-        (**self).read_lines(at, into);
-    }
-    #[inline(always)]
-    fn write_lines(&self, at: Address, from: &[Line]) {
-        (**self).write_lines(at, from);
-    }
-    #[inline(always)]
-    fn copy_lines(&self, from: Address, to: Address, lines: u64) {
-        (**self).copy_lines(from, to, lines);
-    }
-    #[inline(always)]
-    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
-        (**self).post_copy(from, to, lines, done, value);
-    }
-    #[inline(always)]
-    fn read_bytes(&self, at: Address, into: &mut [u8]) {
-        (**self).read_bytes(at, into);
-    }
-    #[inline(always)]
-    fn write_bytes(&self, at: Address, from: &[u8]) {
-        (**self).write_bytes(at, from);
-    }
-    #[inline(always)]
-    fn write_nontemporal(&self, at: Address, from: &[Line]) {
-        (**self).write_nontemporal(at, from);
-    }
-    #[inline(always)]
-    fn prefetch_read(&self, at: Address) {
-        (**self).prefetch_read(at);
-    }
-    #[inline(always)]
-    fn prefetch_write(&self, at: Address) {
-        (**self).prefetch_write(at);
-    }
-    #[inline(always)]
-    fn will_read(&self, at: Address, cycles: u32) {
-        (**self).will_read(at, cycles);
-    }
-    #[inline(always)]
-    fn depends_on(&self, at: Address) {
-        (**self).depends_on(at);
-    }
-    #[inline(always)]
-    fn flush(&self, at: Address) {
-        (**self).flush(at);
-    }
-    #[inline(always)]
-    fn demote(&self, at: Address) {
-        (**self).demote(at);
-    }
-    #[inline(always)]
-    fn fence(&self) {
-        (**self).fence();
-    }
-    #[inline(always)]
-    fn full_fence(&self) {
-        (**self).full_fence();
-    }
-    #[inline(always)]
-    fn watch(&self, at: Address, tag: u64) -> bool {
-        (**self).watch(at, tag)
-    }
-    #[inline(always)]
-    fn changed(&self) -> Option<u64> {
-        (**self).changed()
-    }
-    #[inline(always)]
-    fn register_read(&self, at: Address) -> u64 {
-        (**self).register_read(at)
-    }
-    #[inline(always)]
-    fn register_write(&self, at: Address, value: u64) {
-        (**self).register_write(at, value);
-    }
-    #[inline(always)]
-    fn register_write_line(&self, at: Address, line: &Line) {
-        (**self).register_write_line(at, line);
-    }
-    #[inline(always)]
-    fn spin(&self) {
-        (**self).spin();
-    }
-    #[inline(always)]
-    fn spin_until(&self, until: Time) {
-        (**self).spin_until(until);
-    }
-    #[inline(always)]
-    fn now(&self) -> Time {
-        (**self).now()
-    }
-    #[inline(always)]
-    fn work(&self, cycles: u32) {
-        (**self).work(cycles);
-    }
-    #[inline(always)]
-    fn coherence_unit(&self) -> u64 {
-        (**self).coherence_unit()
-    }
+/// Makes a type a core that hands every call to another: `delegate_core!([generics] Type, self => expression)`, where the
+/// expression is a reference to the other core.
+#[macro_export]
+macro_rules! delegate_core {
+    ([$($generics:tt)*] $type:ty, $self:ident => $lent:expr) => {
+        impl<$($generics)*> $crate::Core for $type {
+            #[inline(always)]
+            fn load_acquire(&$self, at: $crate::Address) -> u64 {
+                $crate::Core::load_acquire($lent, at)
+            }
+            #[inline(always)]
+            fn store_release(&$self, at: $crate::Address, value: u64) {
+                $crate::Core::store_release($lent, at, value);
+            }
+            #[inline(always)]
+            fn fetch_and(&$self, at: $crate::Address, bits: u64) -> u64 {
+                $crate::Core::fetch_and($lent, at, bits)
+            }
+            #[inline(always)]
+            fn fetch_or(&$self, at: $crate::Address, bits: u64) -> u64 {
+                $crate::Core::fetch_or($lent, at, bits)
+            }
+            #[inline(always)]
+            fn compare_exchange(&$self, at: $crate::Address, current: u64, new: u64) -> Result<u64, u64> {
+                $crate::Core::compare_exchange($lent, at, current, new)
+            }
+            #[inline(always)]
+            fn load(&$self, at: $crate::Address) -> u64 {
+                $crate::Core::load($lent, at)
+            }
+            #[inline(always)]
+            fn store(&$self, at: $crate::Address, value: u64) {
+                $crate::Core::store($lent, at, value);
+            }
+            #[inline(always)]
+            fn read_line(&$self, at: $crate::Address) -> $crate::Line {
+                $crate::Core::read_line($lent, at)
+            }
+            #[inline(always)]
+            fn write_line(&$self, at: $crate::Address, line: &$crate::Line) {
+                $crate::Core::write_line($lent, at, line);
+            }
+            #[inline(always)]
+            fn publish_line(&$self, at: $crate::Address, line: &$crate::Line) {
+                $crate::Core::publish_line($lent, at, line);
+            }
+            #[inline(always)]
+            fn read_lines(&$self, at: $crate::Address, into: &mut [$crate::Line]) {
+                $crate::Core::read_lines($lent, at, into);
+            }
+            #[inline(always)]
+            fn write_lines(&$self, at: $crate::Address, from: &[$crate::Line]) {
+                $crate::Core::write_lines($lent, at, from);
+            }
+            #[inline(always)]
+            fn copy_lines(&$self, from: $crate::Address, to: $crate::Address, lines: u64) {
+                $crate::Core::copy_lines($lent, from, to, lines);
+            }
+            #[inline(always)]
+            fn post_copy(&$self, from: $crate::Address, to: $crate::Address, lines: u64, done: $crate::Address, value: u64) {
+                $crate::Core::post_copy($lent, from, to, lines, done, value);
+            }
+            #[inline(always)]
+            fn read_bytes(&$self, at: $crate::Address, into: &mut [u8]) {
+                $crate::Core::read_bytes($lent, at, into);
+            }
+            #[inline(always)]
+            fn write_bytes(&$self, at: $crate::Address, from: &[u8]) {
+                $crate::Core::write_bytes($lent, at, from);
+            }
+            #[inline(always)]
+            fn write_nontemporal(&$self, at: $crate::Address, from: &[$crate::Line]) {
+                $crate::Core::write_nontemporal($lent, at, from);
+            }
+            #[inline(always)]
+            fn prefetch_read(&$self, at: $crate::Address) {
+                $crate::Core::prefetch_read($lent, at);
+            }
+            #[inline(always)]
+            fn prefetch_write(&$self, at: $crate::Address) {
+                $crate::Core::prefetch_write($lent, at);
+            }
+            #[inline(always)]
+            fn will_read(&$self, at: $crate::Address, cycles: u32) {
+                $crate::Core::will_read($lent, at, cycles);
+            }
+            #[inline(always)]
+            fn depends_on(&$self, at: $crate::Address) {
+                $crate::Core::depends_on($lent, at);
+            }
+            #[inline(always)]
+            fn flush(&$self, at: $crate::Address) {
+                $crate::Core::flush($lent, at);
+            }
+            #[inline(always)]
+            fn demote(&$self, at: $crate::Address) {
+                $crate::Core::demote($lent, at);
+            }
+            #[inline(always)]
+            fn fence(&$self) {
+                $crate::Core::fence($lent);
+            }
+            #[inline(always)]
+            fn full_fence(&$self) {
+                $crate::Core::full_fence($lent);
+            }
+            #[inline(always)]
+            fn light_fence(&$self) {
+                $crate::Core::light_fence($lent);
+            }
+            fn heavy_fence(&$self) {
+                $crate::Core::heavy_fence($lent);
+            }
+            #[inline(always)]
+            fn watch(&$self, at: $crate::Address, tag: u64) -> bool {
+                $crate::Core::watch($lent, at, tag)
+            }
+            #[inline(always)]
+            fn changed(&$self) -> Option<u64> {
+                $crate::Core::changed($lent)
+            }
+            #[inline(always)]
+            fn register_read(&$self, at: $crate::Address) -> u64 {
+                $crate::Core::register_read($lent, at)
+            }
+            #[inline(always)]
+            fn register_read_pair(&$self, at: $crate::Address) -> [u64; 2] {
+                $crate::Core::register_read_pair($lent, at)
+            }
+            #[inline(always)]
+            fn register_write(&$self, at: $crate::Address, value: u64) {
+                $crate::Core::register_write($lent, at, value);
+            }
+            #[inline(always)]
+            fn register_write_line(&$self, at: $crate::Address, line: &$crate::Line) {
+                $crate::Core::register_write_line($lent, at, line);
+            }
+            #[inline(always)]
+            fn spin(&$self) {
+                $crate::Core::spin($lent);
+            }
+            #[inline(always)]
+            fn spin_until(&$self, until: $crate::Time) {
+                $crate::Core::spin_until($lent, until);
+            }
+            #[inline(always)]
+            fn now(&$self) -> $crate::Time {
+                $crate::Core::now($lent)
+            }
+            #[inline(always)]
+            fn work(&$self, cycles: u32) {
+                $crate::Core::work($lent, cycles);
+            }
+            #[inline(always)]
+            fn coherence_unit(&$self) -> u64 {
+                $crate::Core::coherence_unit($lent)
+            }
+        }
+    };
 }
+
+// A reference to a core is a core, so that a test may keep the world and lend it.
+delegate_core!([C: Core + ?Sized] &C, self => &**self);

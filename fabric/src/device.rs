@@ -41,6 +41,12 @@ pub trait Device {
     fn is_ready(&self, tag: &ReadTag) -> bool;
     /// Waits for a read and takes its data; `into` has the length that was asked for.
     fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]);
+    /// Waits for a read of a line whose word 0 synchronises, and takes it: what its publisher wrote before word 0 is seen after it.
+    fn finish_line(&self, tag: ReadTag, at: Address) -> Line {
+        let mut bytes = [0; LINE_BYTES as usize];
+        self.finish_read(tag, at, &mut bytes);
+        Line::from_bytes(&bytes)
+    }
     /// Reads bytes at once: a start and a finish.
     fn read(&self, at: Address, into: &mut [u8], hint: StateHint) {
         let tag = self.start_read(at, into.len() as u64, hint);
@@ -52,6 +58,11 @@ pub trait Device {
     fn write(&self, at: Address, from: &[u8], hint: StateHint);
     /// Writes a synchronising word (a completion, a head), after every write before it.
     fn write_word(&self, at: Address, value: u64, hint: StateHint);
+    /// Writes a whole line after every write before it, its word 0, a synchronising one, last.
+    fn publish_line(&self, at: Address, line: &Line, hint: StateHint) {
+        self.write(at.word(1), &line.to_bytes()[8..], hint);
+        self.write_word(at, line.0[0], hint);
+    }
     /// Reads one of the device's own registers, which the host wrote.
     fn own_register(&self, at: Address) -> u64;
     /// Says that this round made no progress.
@@ -63,6 +74,30 @@ pub trait Device {
     fn depends_on(&self, _at: Address) {}
     /// Says that the device worked for `cycles` of its own clock.
     fn work(&self, _cycles: u32) {}
+}
+
+/// A device with memory that the host loads from and stores to: registers, a packet buffer.
+///
+/// What a host stores there is read by [`Device::own_register`], where it synchronises, and by [`DeviceMemory::own_bytes`]. What
+/// the device shows there, the host finds with its next load; where the interconnect lets a device answer a load when it
+/// chooses (PCIe does, up to the completion time-out), the device may withhold the answer until there is something to show.
+pub trait DeviceMemory: Device {
+    /// Reads bytes of the device's own memory that a host stored before a word which the device acquired.
+    fn own_bytes(&self, at: Address, into: &mut [u8]);
+    /// Changes owned bytes of the device's own memory.
+    fn set_own_bytes(&self, at: Address, from: &[u8]);
+    /// Sets two neighbouring synchronising words, 16-byte aligned, which one load of a host sees together; a host that sees
+    /// the first one's new value sees every change of own memory before. A withheld load of them is answered.
+    fn set_own_pair(&self, at: Address, words: [u64; 2]);
+    /// From now on the answers to loads of these two words wait for [`DeviceMemory::set_own_pair`] or [`DeviceMemory::answer`].
+    /// Nothing where a load cannot be withheld, as natively: the host looks again.
+    fn withhold(&self, _at: Address) {}
+    /// Answers the withheld loads of these two words with what they hold, and withholds no more.
+    fn answer(&self, _at: Address) {}
+    /// Since when a load of these two words has waited for its answer, if one does.
+    fn withheld_since(&self, _at: Address) -> Option<Time> {
+        None
+    }
 }
 
 /// How a device answers a request for one of its lines.
@@ -125,6 +160,68 @@ pub trait HomeAgent: Device {
     fn finish_recall(&self, tag: ReadTag) -> bool;
 }
 
+/// A reference to a device is a device.
+impl<D: Device + ?Sized> Device for &D {
+    fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag {
+        (**self).start_read(at, bytes, hint)
+    }
+    fn is_ready(&self, tag: &ReadTag) -> bool {
+        (**self).is_ready(tag)
+    }
+    fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
+        (**self).finish_read(tag, at, into);
+    }
+    fn read(&self, at: Address, into: &mut [u8], hint: StateHint) {
+        (**self).read(at, into, hint);
+    }
+    fn read_word(&self, at: Address, hint: StateHint) -> u64 {
+        (**self).read_word(at, hint)
+    }
+    fn write(&self, at: Address, from: &[u8], hint: StateHint) {
+        (**self).write(at, from, hint);
+    }
+    fn write_word(&self, at: Address, value: u64, hint: StateHint) {
+        (**self).write_word(at, value, hint);
+    }
+    fn own_register(&self, at: Address) -> u64 {
+        (**self).own_register(at)
+    }
+    fn spin(&self) {
+        (**self).spin();
+    }
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+    fn depends_on(&self, at: Address) {
+        (**self).depends_on(at);
+    }
+    fn work(&self, cycles: u32) {
+        (**self).work(cycles);
+    }
+}
+
+/// A reference to such a device is one.
+impl<D: DeviceMemory + ?Sized> DeviceMemory for &D {
+    fn own_bytes(&self, at: Address, into: &mut [u8]) {
+        (**self).own_bytes(at, into);
+    }
+    fn set_own_bytes(&self, at: Address, from: &[u8]) {
+        (**self).set_own_bytes(at, from);
+    }
+    fn set_own_pair(&self, at: Address, words: [u64; 2]) {
+        (**self).set_own_pair(at, words);
+    }
+    fn withhold(&self, at: Address) {
+        (**self).withhold(at);
+    }
+    fn answer(&self, at: Address) {
+        (**self).answer(at);
+    }
+    fn withheld_since(&self, at: Address) -> Option<Time> {
+        (**self).withheld_since(at)
+    }
+}
+
 /// A core that plays a device: start is a prefetch, finish a load, a write a store; pushing to memory is a non-temporal
 /// store.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +251,14 @@ impl<C: Core> Device for PlayedByCore<C> {
         self.0.read_bytes(at, into);
     }
     #[inline(always)]
+    fn finish_line(&self, _tag: ReadTag, at: Address) -> Line {
+        // Acquire, pairs with the release of word 0: the rest of the line is read after it, and is what it announces or newer.
+        let word = self.0.load_acquire(at);
+        let mut line = self.0.read_line(at);
+        line.0[0] = word;
+        line
+    }
+    #[inline(always)]
     fn read_word(&self, at: Address, _hint: StateHint) -> u64 {
         self.0.load_acquire(at)
     }
@@ -176,6 +281,10 @@ impl<C: Core> Device for PlayedByCore<C> {
         self.0.store_release(at, value);
     }
     #[inline(always)]
+    fn publish_line(&self, at: Address, line: &Line, _hint: StateHint) {
+        self.0.publish_line(at, line);
+    }
+    #[inline(always)]
     fn own_register(&self, at: Address) -> u64 {
         self.0.register_read(at)
     }
@@ -194,5 +303,23 @@ impl<C: Core> Device for PlayedByCore<C> {
     #[inline(always)]
     fn work(&self, cycles: u32) {
         self.0.work(cycles);
+    }
+}
+
+/// The device's memory is memory that both sides share: nothing is withheld.
+impl<C: Core> DeviceMemory for PlayedByCore<C> {
+    #[inline(always)]
+    fn own_bytes(&self, at: Address, into: &mut [u8]) {
+        self.0.read_bytes(at, into);
+    }
+    #[inline(always)]
+    fn set_own_bytes(&self, at: Address, from: &[u8]) {
+        self.0.write_bytes(at, from);
+    }
+    #[inline(always)]
+    fn set_own_pair(&self, at: Address, words: [u64; 2]) {
+        // Release, the first word last: a host that acquires it sees the second, and every change before.
+        self.0.store_release(at.word(1), words[1]);
+        self.0.store_release(at, words[0]);
     }
 }

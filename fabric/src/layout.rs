@@ -107,13 +107,25 @@ impl Layout {
         start
     }
 
-    /// Appends a segment of device registers.
-    pub fn add_registers(&mut self, name: &str, bytes: u64, home: Home, memory: MemoryType) -> Address {
-        let start = self.add(name, bytes, LINE_BYTES, home, SynchronisingWords::ALL);
+    /// Appends a segment as [`Layout::add`] does, which cores reach as `memory` says: a device's packet buffer.
+    pub fn add_mapped(
+        &mut self,
+        name: &str,
+        bytes: u64,
+        home: Home,
+        memory: MemoryType,
+        words: SynchronisingWords,
+    ) -> Address {
+        let start = self.add(name, bytes, LINE_BYTES, home, words);
         if let Some(last) = self.segments.last_mut() {
             last.memory = memory;
         }
         start
+    }
+
+    /// Appends a segment of device registers.
+    pub fn add_registers(&mut self, name: &str, bytes: u64, home: Home, memory: MemoryType) -> Address {
+        self.add_mapped(name, bytes, home, memory, SynchronisingWords::ALL)
     }
 
     /// The segments, in order of address.

@@ -3,8 +3,11 @@
 pub mod burst;
 pub mod cachable_queue;
 pub mod ccnic;
+pub mod cxl;
 pub mod fastforward;
+pub mod pcie_pio;
 pub mod pio;
 pub mod ring;
 pub mod serve;
 pub mod work;
+pub mod xdma;

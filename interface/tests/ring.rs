@@ -2,10 +2,11 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
 use common::{Agent, Memory, bytes, replayed};
-use conic_fabric::{Address, Core, LINE_BYTES, Layout, PlayedByCore};
+use conic_fabric::{Address, Core, Device, LINE_BYTES, Layout, PlayedByCore, ReadTag, StateHint, Time};
 use conic_interface::ring::{Buffer, Host, Nic, NoBuffer, QueuePair, RxSignal, Shape};
 use proptest::prelude::*;
 
@@ -469,5 +470,74 @@ fn shapes_that_cannot_be_are_refused_with_their_reason() {
     }
     for buffer_bytes in [0, 100, 1 << 17] {
         assert!(refused(Shape { buffer_bytes, ..good }).contains(&format!("not {buffer_bytes}")));
+    }
+}
+
+/// A device that writes down which lines it read, and on which of them what it did next depended.
+struct Waiting<'all, 'memory> {
+    device: PlayedByCore<Agent<'memory>>,
+    read: &'all RefCell<BTreeSet<Address>>,
+    waited: &'all RefCell<BTreeSet<Address>>,
+}
+
+impl Device for Waiting<'_, '_> {
+    fn start_read(&self, at: Address, bytes: u64, hint: StateHint) -> ReadTag {
+        self.device.start_read(at, bytes, hint)
+    }
+    fn is_ready(&self, tag: &ReadTag) -> bool {
+        self.device.is_ready(tag)
+    }
+    fn finish_read(&self, tag: ReadTag, at: Address, into: &mut [u8]) {
+        self.read.borrow_mut().extend((0..into.len() as u64).map(|byte| (at + byte).line()));
+        self.device.finish_read(tag, at, into);
+    }
+    fn read_word(&self, at: Address, hint: StateHint) -> u64 {
+        self.device.read_word(at, hint)
+    }
+    fn write(&self, at: Address, from: &[u8], hint: StateHint) {
+        self.device.write(at, from, hint);
+    }
+    fn write_word(&self, at: Address, value: u64, hint: StateHint) {
+        self.device.write_word(at, value, hint);
+    }
+    fn own_register(&self, at: Address) -> u64 {
+        self.device.own_register(at)
+    }
+    fn spin(&self) {
+        self.device.spin();
+    }
+    fn now(&self) -> Time {
+        self.device.now()
+    }
+    fn depends_on(&self, at: Address) {
+        self.waited.borrow_mut().insert(at);
+    }
+}
+
+#[test]
+fn the_device_waits_for_every_line_of_a_batch_of_descriptors() {
+    let (queues, layout) = place(small(32, RxSignal::Register));
+    let memory = Memory::new(&layout);
+    let mut host = queues.host(memory.agent(0));
+    let (read, waited) = (RefCell::default(), RefCell::default());
+    let device = PlayedByCore(memory.agent(1));
+    let mut nic = queues.nic(Waiting { device, read: &read, waited: &waited });
+    // Batches that end within a line, and begin where the last one ended.
+    for packets in [1, 4, 13, 3, 9] {
+        let mut buffers = vec![Buffer::default(); packets];
+        assert_eq!(host.buf_alloc(&mut buffers), packets);
+        buffers.iter_mut().for_each(|buffer| host.write_packet(buffer, &[7; 64]));
+        assert_eq!(host.tx_burst(&buffers), packets);
+        read.take();
+        waited.take();
+        while nic.poll_tx() == 0 {}
+        let descriptors = read.take();
+        assert!(!descriptors.is_empty());
+        assert_eq!(waited.take(), descriptors, "{packets} packets");
+        let mut packet = [0; 128];
+        while nic.poll_tx() > 0 {
+            while nic.take_tx(&mut packet).is_some() {}
+        }
+        nic.flush();
     }
 }

@@ -1,7 +1,7 @@
 //! The cycle clock, converted to picoseconds in one place.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conic_fabric::Time;
 
@@ -26,6 +26,13 @@ pub fn now() -> Time {
     // Relaxed: written before the release that `picoseconds_fixed` acquired, and never again.
     let elapsed = ticks().wrapping_sub(START.load(Ordering::Relaxed));
     Time::from_picoseconds(((u128::from(elapsed) * u128::from(fixed)) >> 32) as u64)
+}
+
+/// The date of [`Time::ZERO`], in nanoseconds since 1970 (UTC), by the system's clock as it stands now: for what is written into
+/// captures and logs.
+pub fn epoch_nanoseconds() -> u64 {
+    let date = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(date.as_nanos()).unwrap_or(u64::MAX).saturating_sub(now().nanoseconds())
 }
 
 /// Ticks of the time-stamp counter a second, as calibrated against the system's clock.

@@ -18,14 +18,22 @@ pub struct NativeCore<'memory> {
 
 // SAFETY: the region is shared memory; every access goes through an atomic or a single instruction, from any thread.
 unsafe impl Send for NativeCore<'_> {}
+// SAFETY: as above; a view itself never changes.
+unsafe impl Sync for NativeCore<'_> {}
 
 impl<'memory> NativeCore<'memory> {
     /// A view of a region, for one thread.
     pub fn new(memory: &'memory Memory) -> NativeCore<'memory> {
+        NativeCore::of_parts(memory.base(), memory.bytes())
+    }
+
+    /// A view of a mapping that whoever calls keeps, here or in [`crate::KeptCore`], for as long as the view is used.
+    pub(crate) fn of_parts(base: *mut u8, bytes: u64) -> NativeCore<'static> {
+        let _ = bytes;
         NativeCore {
-            base: memory.base(),
+            base,
             #[cfg(debug_assertions)]
-            bytes: memory.bytes(),
+            bytes,
             memory: PhantomData,
         }
     }
@@ -175,6 +183,14 @@ impl Core for NativeCore<'_> {
     fn full_fence(&self) {
         // SeqCst: the method's contract, the one ordering that keeps a load behind an earlier store.
         std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    fn light_fence(&self) {
+        crate::fences::light();
+    }
+    fn heavy_fence(&self) {
+        crate::fences::heavy();
     }
 
     #[inline(always)]

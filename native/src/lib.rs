@@ -2,10 +2,14 @@
 //!
 //! This room, with `check`, owns every atomic, fence, clock and machine instruction of the house.
 
+pub mod channel;
 pub mod clock;
 mod copy;
 mod core;
+mod count;
+pub mod fences;
 mod flag;
+mod kept;
 mod line;
 mod mapping;
 mod memory;
@@ -13,8 +17,10 @@ mod place;
 mod thread_clock;
 
 pub use core::NativeCore;
+pub use count::Count;
 pub use flag::Flag;
+pub use kept::KeptCore;
 pub use mapping::Mapping;
 pub use memory::{Memory, MemoryError, Pages};
-pub use place::{Machine, cores, numa_nodes, pin, yield_core};
+pub use place::{Machine, cores, numa_nodes, pin, spin, yield_core};
 pub use thread_clock::ThreadClock;

@@ -40,6 +40,11 @@ pub fn yield_core() {
     std::thread::yield_now();
 }
 
+/// A hint to the core that this thread looks again at once: [`conic_fabric::Core::spin`] for who has no region at hand.
+pub fn spin() {
+    std::hint::spin_loop();
+}
+
 /// The NUMA nodes that have cores, in order.
 pub fn numa_nodes() -> Vec<usize> {
     let Ok(entries) = std::fs::read_dir("/sys/devices/system/node") else { return vec![0] };

@@ -1,9 +1,11 @@
 //! The core face of the seam over the modelled machine.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
+
+use crate::parameters::TimerParameters;
 
 use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
@@ -14,6 +16,9 @@ use crate::protocol::Ask;
 /// A core of the modelled machine, as its program sees it.
 pub struct SimCore<'a> {
     fiber: Fiber<'a, Machine>,
+    /// The timer interrupt, and when it comes next.
+    timer: Option<TimerParameters>,
+    next_tick: Cell<u64>,
 }
 
 /// The bytes of a line that a word takes.
@@ -39,7 +44,29 @@ fn word_of(at: Address) -> usize {
 
 impl<'a> SimCore<'a> {
     pub(crate) fn new(fiber: Fiber<'a, Machine>) -> SimCore<'a> {
-        SimCore { fiber }
+        let timer = fiber.machine.borrow().parameters.timer.clone();
+        // Cores' ticks are apart, as kernels have them; the first is not at the run's very beginning.
+        let first = timer.as_ref().map_or(u64::MAX, |timer| timer.interval / 8 * (1 + fiber.agent as u64 % 7));
+        SimCore { fiber, timer, next_tick: Cell::new(first) }
+    }
+
+    /// The timer interrupt comes before this program's next step: it takes the core. A program that only waited meanwhile
+    /// (`idle`) loses what is left of it by now.
+    #[cold]
+    fn interrupted(&self, machine: &mut Machine, idle: bool) {
+        let Some(TimerParameters { interval, span }) = self.timer else { return };
+        let agent = &mut machine.agents[self.fiber.agent];
+        while agent.time >= self.next_tick.get() {
+            let tick = self.next_tick.replace(self.next_tick.get() + interval);
+            agent.time = if idle { agent.time.max(tick + span) } else { agent.time + span };
+            agent.not_pure();
+        }
+    }
+
+    /// Whether the timer interrupt came.
+    #[inline(always)]
+    fn is_interrupted(&self, machine: &Machine) -> bool {
+        machine.agents[self.fiber.agent].time >= self.next_tick.get()
     }
 
     /// The agent's number in the machine.
@@ -58,6 +85,9 @@ impl<'a> SimCore<'a> {
         let mut waited = false;
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
+            if !waited && self.is_interrupted(&machine) {
+                self.interrupted(&mut machine, false);
+            }
             match step(&mut machine, self.fiber.agent, waited) {
                 Ok(value) => return value,
                 Err(wait) => {
@@ -83,7 +113,42 @@ impl<'a> SimCore<'a> {
     }
 
     fn write(&self, line: u32, bytes: u64, data: &Line) {
-        self.until_done(|machine, agent, _| machine.store(agent, line, bytes, data));
+        let narrow = self.device_access_bytes(line);
+        if narrow == LINE_BYTES {
+            return self.until_done(|machine, agent, _| machine.store(agent, line, bytes, data));
+        }
+        let (mask, parts) = ((1 << narrow) - 1, LINE_BYTES / narrow);
+        for part in (0..parts).map(|part| bytes & mask << (part * narrow)).filter(|part| *part != 0) {
+            self.until_done(|machine, agent, _| machine.store(agent, line, part, data));
+        }
+    }
+
+    /// Bytes of one access to a line: a whole one, or less where a device behind PCIe has it.
+    fn device_access_bytes(&self, line: u32) -> u64 {
+        let machine = self.fiber.machine.borrow();
+        match machine.kind(line) {
+            Kind::DeviceUncached | Kind::DeviceCombining => {
+                machine.parameters.pcie.as_ref().map_or(LINE_BYTES, |pcie| pcie.access_bytes.into())
+            }
+            Kind::WriteBack | Kind::MemoryCombining => LINE_BYTES,
+        }
+    }
+
+    /// Loads bytes of a device's memory, all in one line, by as many loads as that takes, one after the other.
+    fn load_device_bytes(&self, at: Address, narrow: u64, into: &mut [u8]) {
+        let mut done = 0;
+        while done < into.len() {
+            let here = at + done as u64;
+            let length = (narrow - here.0 % narrow).min((into.len() - done) as u64);
+            let line = self.load_register(here, length as u32).to_bytes();
+            let (from, length) = ((here.0 % LINE_BYTES) as usize, length as usize);
+            into[done..done + length].copy_from_slice(&line[from..from + length]);
+            done += length;
+        }
+    }
+
+    fn is_device(&self, at: Address) -> bool {
+        matches!(self.fiber.machine.borrow().kind(line_of(at)), Kind::DeviceUncached | Kind::DeviceCombining)
     }
 
     /// An atomic operation on a word: what it was; `change` gives what it becomes, if it changes.
@@ -122,6 +187,10 @@ impl<'a> SimCore<'a> {
                 Err(Wait::Polling) => {
                     let end = machine.agents[self.fiber.agent].parked_until();
                     self.fiber.wait(machine, Wait::Polling, end);
+                    let mut machine = self.fiber.machine.borrow_mut();
+                    if self.is_interrupted(&machine) {
+                        self.interrupted(&mut machine, true);
+                    }
                     return;
                 }
                 Err(wait) => {
@@ -178,6 +247,11 @@ impl Core for SimCore<'_> {
     }
     #[track_caller]
     fn read_line(&self, at: Address) -> Line {
+        if self.is_device(at) {
+            let mut bytes = [0; LINE_BYTES as usize];
+            self.load_device_bytes(at, self.device_access_bytes(line_of(at)), &mut bytes);
+            return Line::from_bytes(&bytes);
+        }
         let (line, place) = (line_of(at), place_in_code());
         self.until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Independent, waited, place))
     }
@@ -212,6 +286,11 @@ impl Core for SimCore<'_> {
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
         let place = place_in_code();
         for (line, bytes, start, range) in pieces(at, into.len()) {
+            if self.is_device(Address(u64::from(line) * LINE_BYTES)) {
+                let here = at + range.start as u64;
+                self.load_device_bytes(here, self.device_access_bytes(line), &mut into[range]);
+                continue;
+            }
             let data = self
                 .until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited, place));
             let count = range.len();
@@ -274,6 +353,15 @@ impl Core for SimCore<'_> {
         }
         self.load_register(at, 8).0[word_of(at)]
     }
+    fn register_read_pair(&self, at: Address) -> [u64; 2] {
+        if !self.is_device(at) {
+            let first = self.load_acquire(at);
+            return [first, self.load_acquire(at.word(1))];
+        }
+        let mut pair = [0; 16];
+        self.load_device_bytes(at, self.device_access_bytes(line_of(at)).min(16), &mut pair);
+        [0, 8].map(|from| u64::from_ne_bytes(std::array::from_fn(|index| pair[from + index])))
+    }
     fn spin(&self) {
         self.pause(u64::MAX);
     }
@@ -286,6 +374,9 @@ impl Core for SimCore<'_> {
     fn work(&self, cycles: u32) {
         let mut machine = self.fiber.machine.borrow_mut();
         let mut span = machine.timing.work(cycles);
+        if self.is_interrupted(&machine) {
+            self.interrupted(&mut machine, false);
+        }
         loop {
             let agent = &mut machine.agents[self.fiber.agent];
             let room = agent.reorder.room(agent.worked()).min(span);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use conic_fabric::{Address, Device, ReadTag, StateHint, Time};
+use conic_fabric::{Address, Device, DeviceMemory, ReadTag, StateHint, Time};
 
 use crate::fiber::Fiber;
 use crate::machine::Machine;
@@ -86,5 +86,31 @@ impl Device for SimDevice<'_> {
         let mut machine = self.fiber.machine.borrow_mut();
         let span = machine.parameters.core.cycles(cycles.into());
         machine.agents[self.fiber.agent].time += span;
+    }
+}
+
+/// Its memory takes no time of its own: what its logic takes is for the program to say.
+impl DeviceMemory for SimDevice<'_> {
+    fn own_bytes(&self, at: Address, into: &mut [u8]) {
+        self.until_done(u64::MAX, |machine, agent| machine.own_bytes(agent, at.0, into));
+    }
+    fn set_own_bytes(&self, at: Address, from: &[u8]) {
+        self.until_done(u64::MAX, |machine, agent| machine.set_own_bytes(agent, at.0, from));
+    }
+    fn set_own_pair(&self, at: Address, words: [u64; 2]) {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&words[0].to_ne_bytes());
+        bytes[8..].copy_from_slice(&words[1].to_ne_bytes());
+        self.set_own_bytes(at, &bytes);
+        self.answer(at);
+    }
+    fn withhold(&self, at: Address) {
+        self.until_done(u64::MAX, |machine, agent| machine.withhold(agent, at.0));
+    }
+    fn answer(&self, at: Address) {
+        self.until_done(u64::MAX, |machine, agent| machine.answer_withheld(agent, at.0));
+    }
+    fn withheld_since(&self, at: Address) -> Option<Time> {
+        self.until_done(u64::MAX, |machine, agent| machine.withheld_since(agent, at.0)).map(Time::from_picoseconds)
     }
 }

@@ -36,6 +36,10 @@ pub(crate) trait Scheduled: 'static {
     fn fault(&self) -> Option<Failure> {
         None
     }
+    /// Whether a program has asked that the run be interrupted, since this was last called.
+    fn take_pause(&mut self) -> bool {
+        false
+    }
     /// What of the machine itself is stuck.
     fn stuck(&self) -> Vec<String> {
         Vec::new()
@@ -113,13 +117,14 @@ impl<M: Scheduled> Programs<M> {
         agent
     }
 
-    /// Runs until every main program has ended.
+    /// Runs until every main program has ended, or one asks for a pause.
     ///
     /// # Errors
     ///
     /// If that will never be, or not before the limit, or the machine has a fault.
     pub(crate) fn run(&mut self) -> Result<(), Failure> {
-        let mut left = self.programs.iter().filter(|program| program.role == Role::Main).count();
+        let mut left =
+            self.programs.iter().filter(|program| program.role == Role::Main && !program.stack.done()).count();
         while left > 0 {
             let agent = match self.next.take() {
                 Some(agent) => agent,
@@ -135,6 +140,9 @@ impl<M: Scheduled> Programs<M> {
             if let CoroutineResult::Return(()) = self.programs[agent].stack.resume(()) {
                 self.machine.borrow_mut().waits_for(agent, M::ENDED);
                 left -= usize::from(self.programs[agent].role == Role::Main);
+            }
+            if self.machine.borrow_mut().take_pause() {
+                return Ok(());
             }
         }
         Ok(())

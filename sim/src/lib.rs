@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`simulation`] | a run: agents with their programs on a machine |
 //! | [`core`], [`device`] | the two faces of the seam, as a program sees them |
+//! | [`cxl`] | a third: a host, and a device behind a CXL or a PCIe link |
 //! | [`eci`] | another machine: cores that share a cache, and a device that is home to coherent lines |
 //! | [`engine`] | events in total order |
 //! | [`protocol`] | the coherence protocol as pure functions, and their exhaustive exploration |
@@ -16,6 +17,7 @@
 mod copy_engine;
 pub mod core;
 pub mod credits;
+pub mod cxl;
 pub mod device;
 pub mod eci;
 pub mod engine;

@@ -115,6 +115,16 @@ impl Direction {
         link.busy_until + self.crossing
     }
 
+    /// Sends a message of so many flits of its own that is ready at `now`, for links whose messages have many sizes; says when it
+    /// is on the other side. Nothing rides in it, and it in nothing.
+    pub fn send_flits(&mut self, line: u64, now: u64, flits: u32) -> u64 {
+        let at = self.link_of(line);
+        let link = &mut self.links[at];
+        link.busy_until = link.busy_until.max(now) + u64::from(flits) * self.flit_time;
+        link.free_slots = 0;
+        link.busy_until + self.crossing
+    }
+
     /// Free slots at the end of a link's queue in flits that have not left by `now`.
     ///
     /// They are the last ones, so the last flit holds the last `flit_slots` of them, and the flits before it the others.

@@ -252,10 +252,10 @@ impl Machine {
             queues: (options.queues || options.checked).then(Box::default),
             kinds: uncached::kinds(parameters, layout),
             past: Slab::new(),
-            port: parameters
-                .pcie
-                .as_ref()
-                .map(|pcie| Box::new(RootPort::new(pcie, parameters.cache.device_write_ways))),
+            port: parameters.pcie.as_ref().map(|pcie| {
+                let cycle = parameters.fpga.as_ref().map_or(1, |fpga| fpga.cycle);
+                Box::new(RootPort::new(pcie, cycle, parameters.cache.device_write_ways))
+            }),
             engines: Engines::default(),
         }
     }
@@ -528,7 +528,7 @@ impl Node {
         Node {
             slices: Slices::new(&parameters.node),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
-            memory: Memory::new(&parameters.memory),
+            memory: Memory::new(&parameters.memory).refreshed(parameters.refresh.clone()),
             out: Direction::new(&parameters.interconnect),
             credits: Credits::new(parameters.interconnect.request_credits.max(1)),
             without_credit: Slab::new(),

@@ -1,7 +1,7 @@
 //! A node's memory: channels side by side, each a line at a time.
 
 use crate::link::Spread;
-use crate::parameters::MemoryParameters;
+use crate::parameters::{MemoryParameters, RefreshParameters};
 
 /// One channel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,6 +10,8 @@ struct Channel {
     busy_until: u64,
     /// Lines that it has taken.
     accesses: u64,
+    /// For how long it was refreshed while a line waited for nothing else.
+    refreshing: u64,
 }
 
 /// The memory of one node.
@@ -25,6 +27,7 @@ pub struct Memory {
     reads: u64,
     writes: u64,
     waited: u64,
+    refresh: Option<RefreshParameters>,
 }
 
 impl Memory {
@@ -43,7 +46,22 @@ impl Memory {
             reads: 0,
             writes: 0,
             waited: 0,
+            refresh: None,
         }
+    }
+
+    /// The same memory, whose channels are refreshed.
+    pub fn refreshed(mut self, refresh: Option<RefreshParameters>) -> Memory {
+        self.refresh = refresh;
+        self
+    }
+
+    /// When a channel is free of its refresh, from `now` on.
+    fn past_refresh(&self, channel: usize, now: u64) -> u64 {
+        let Some(RefreshParameters { interval, span }) = self.refresh else { return now };
+        let turn = interval * channel as u64 / self.channels.len() as u64;
+        let since = (now + interval - turn) % interval;
+        if since < span { now + span - since } else { now }
     }
 
     /// The channel that holds a line.
@@ -67,9 +85,11 @@ impl Memory {
     /// Takes the line's channel for a line, as soon as it is free.
     #[inline]
     fn starts(&mut self, line: u64, now: u64) -> u64 {
-        let channel = self.channel_of(line);
-        let channel = &mut self.channels[channel];
-        let start = channel.busy_until.max(now);
+        let number = self.channel_of(line);
+        let free = self.channels[number].busy_until.max(now);
+        let start = self.past_refresh(number, free);
+        let channel = &mut self.channels[number];
+        channel.refreshing += start - free;
         channel.busy_until = start + self.line_time;
         channel.accesses += 1;
         self.waited += start - now;
@@ -91,14 +111,19 @@ impl Memory {
         self.channels[channel].accesses
     }
 
+    /// For how long one channel was taken, in picoseconds; a refresh that a line waited for is part of that.
+    pub fn busy_time_of(&self, channel: usize) -> u64 {
+        self.channels[channel].accesses * self.line_time + self.channels[channel].refreshing
+    }
+
     /// For how long accesses waited for their channels, all together, in picoseconds.
     pub fn waited(&self) -> u64 {
         self.waited
     }
 
-    /// For how long channels were taken, all together, in picoseconds.
+    /// For how long channels were taken, all together, in picoseconds; a refresh that a line waits for is part of that.
     pub fn busy_time(&self) -> u64 {
-        (self.reads + self.writes) * self.line_time
+        (0..self.channels.len()).map(|channel| self.busy_time_of(channel)).sum()
     }
 }
 
@@ -109,6 +134,26 @@ mod tests {
     /// 8 channels of DDR4-3200: 25.6 GB/s each, a line in 2.5 ns.
     fn ddr4() -> MemoryParameters {
         MemoryParameters { latency: 60_000, channels: 8, line_time: 2_500 }
+    }
+
+    #[test]
+    fn a_refresh_holds_a_line_up_until_it_is_over_and_not_a_picosecond_longer() {
+        let p = ddr4();
+        let refresh = RefreshParameters { interval: 800_000, span: 35_000 };
+        let memory = Memory::new(&p).refreshed(Some(refresh.clone()));
+        let line = (0..64).find(|line| memory.channel_of(*line) == 3).expect("some line lies on each channel");
+        // The fourth of eight channels is refreshed three eighths of an interval after the first.
+        let begins = 5 * refresh.interval + 3 * refresh.interval / 8;
+        for (asked, starts) in [
+            (begins - 1, begins - 1),
+            (begins, begins + refresh.span),
+            (begins + refresh.span - 1, begins + refresh.span),
+            (begins + refresh.span, begins + refresh.span),
+        ] {
+            let mut memory = memory.clone();
+            assert_eq!(memory.read(line, asked), starts + p.latency, "asked at {asked}");
+            assert_eq!(memory.busy_time(), p.line_time + starts - asked);
+        }
     }
 
     #[test]

@@ -26,6 +26,14 @@ pub struct Parameters {
     pub nic: Option<NicParameters>,
     /// The engines that copy memory, where the nodes have any; the same on each.
     pub engine: Option<EngineParameters>,
+    /// The programmable device behind that link, where there is one.
+    pub fpga: Option<FpgaParameters>,
+    /// What the operating system's driver of its copy engines does, where there is one.
+    pub driver: Option<DriverParameters>,
+    /// The refresh of the memory; none: it is part of other values.
+    pub refresh: Option<RefreshParameters>,
+    /// The timer interrupt of the cores; none: a tickless kernel.
+    pub timer: Option<TimerParameters>,
 }
 
 /// A core and the queues between it and its caches.
@@ -192,6 +200,62 @@ pub struct PcieParameters {
     pub uncached_store: u64,
     /// Time for which a write-combining buffer that is flushed stays taken: the way to the root port, in picoseconds.
     pub write_combining_flush: u64,
+    /// Most bytes of one load of a device's memory, and of one store to it: a power of two of at most 64.
+    pub access_bytes: u32,
+}
+
+/// A programmable device behind PCIe: engines that copy between its memory and the host's, and a network port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FpgaParameters {
+    /// Its clock's period, in picoseconds.
+    pub cycle: u64,
+    /// The period of its network port's clock, in picoseconds.
+    pub port_cycle: u64,
+    /// From the store that starts an engine to its first request, and from its last data to what it reports, in picoseconds.
+    pub engine_time: u64,
+    /// From a frame's last beat at the port to the interface's logic, besides the next, in picoseconds.
+    pub receive_stage: u64,
+    /// The same for each 128 bytes of the frame.
+    pub receive_line: u64,
+    /// From the interface's logic to a frame's last beat at the port, besides the next, in picoseconds.
+    pub transmit_stage: u64,
+    /// The same for each 128 bytes of the frame.
+    pub transmit_line: u64,
+    /// How long a transmitted frame is on its way until it is received, where the port is looped back, in picoseconds.
+    pub loopback: u64,
+}
+
+/// What the driver of a device's copy engines does for a transfer: it walks the kernel's structures, which it finds in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DriverParameters {
+    /// Lines of structures from the call to the engine's start.
+    pub call_lines: u32,
+    /// Further ones for each page of the transfer.
+    pub page_lines: u32,
+    /// Lines of structures from the engine's report to the call's return.
+    pub completion_lines: u32,
+    /// Work with each of those lines, in cycles as `Core::work` counts them.
+    pub line_work: u32,
+    /// Work from an interrupt's message to the sleeper's wake-up, in the same cycles; polling has none of it.
+    pub interrupt_work: u32,
+}
+
+/// Memory's refresh: a channel stands still for `span` once an `interval`. The channels take turns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefreshParameters {
+    /// In picoseconds.
+    pub interval: u64,
+    /// In picoseconds.
+    pub span: u64,
+}
+
+/// A timer interrupt: it takes a core for `span` once an `interval`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimerParameters {
+    /// In picoseconds.
+    pub interval: u64,
+    /// In picoseconds.
+    pub span: u64,
 }
 
 /// A network interface chip that stands behind a PCIe link.

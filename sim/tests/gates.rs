@@ -307,3 +307,116 @@ fn a_core_has_its_line_until_a_snoop_is_there_however_far_it_is_simulated_ahead(
         assert!(load_at(snooped) > s.ask + s.home_to_core, "run_ahead {run_ahead}");
     }
 }
+
+/// Three lines of local memory that nobody has.
+fn three_lines() -> (Layout, [Address; 3]) {
+    let mut layout = Layout::new();
+    let at = layout.add("three lines", 192, 64, Home::Host, SynchronisingWords::ALL);
+    (layout, [at, at.lines(1), at.lines(2)])
+}
+
+#[test]
+fn loads_of_bulk_data_overlap_and_what_depends_on_one_waits_for_it() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let goes_on = takes(&p, |core, at| {
+            core.read_line(at);
+            core.read_line(at.lines(1));
+        });
+        assert_eq!(goes_on, 2 * s.issue, "{name}");
+        let waits = takes(&p, |core, at| {
+            core.read_line(at);
+            core.read_line(at.lines(1));
+            core.depends_on(at.lines(1));
+        });
+        assert_eq!(waits, s.issue + s.local_memory(), "{name}: both were on their way at once");
+        let waits_for_the_first = takes(&p, |core, at| {
+            core.read_line(at);
+            core.read_line(at.lines(1));
+            core.depends_on(at);
+        });
+        assert_eq!(waits_for_the_first, s.local_memory(), "{name}: and not for the second");
+        let words = takes(&p, |core, at| _ = core.load(at) + core.load(at.lines(1)));
+        assert_eq!(words, 2 * s.local_memory(), "{name}: a word that misses is waited for");
+    }
+}
+
+#[test]
+fn a_core_works_behind_a_load_until_its_reorder_buffer_is_full_and_no_longer() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        // A cycle is a whole number of picoseconds, and the buffer holds a whole number of cycles' work.
+        p.core.frequency_megahertz = 2_000;
+        let fits = 100;
+        p.core.reorder_buffer = p.core.work_instructions * fits;
+        let s = Stages::of(&p);
+        let span = u64::from(fits) * p.core.cycles(1);
+        assert!(span < s.local_memory() && s.issue == p.core.cycles(1), "the load must come after the buffer is full");
+        // The issue of the load is work too.
+        for cycles in [fits - 2, fits - 1, fits, 2 * fits] {
+            let work = p.core.cycles(cycles.into());
+            let behind = takes(&p, move |core, at| {
+                core.read_line(at);
+                core.work(cycles);
+            });
+            let done = s.issue + work;
+            let expected = if done <= span { done } else { s.local_memory() + done - span };
+            assert_eq!(behind, expected, "{name}: {work} ps of work in {span} ps");
+        }
+        // The next access waits as work does, and so does one that would hit.
+        let access = |cycles: u32| {
+            takes(&p, move |core, at| {
+                core.store(at.lines(2), 1);
+                core.full_fence();
+                core.read_line(at);
+                core.work(cycles);
+                core.load(at.lines(2));
+            })
+        };
+        let own = s.issue + s.local_memory();
+        assert_eq!(access(fits - 2), own + span, "{name}");
+        assert_eq!(access(fits - 1), own + s.local_memory() + s.issue, "{name}");
+    }
+}
+
+/// What a reader on the same node sees of a line that a writer owns, if its snoop is at the writer so many picoseconds after
+/// (or before) the line comes behind whose load the writer's store waits.
+fn seen(parameters: &Parameters, after: i64) -> u64 {
+    let (s, (layout, [first, second, third])) = (Stages::of(parameters), three_lines());
+    let begins = 10_000_000;
+    let comes = begins + s.local_memory();
+    let mut simulation = Simulation::new(parameters, &layout, Options { checked: true, ..Options::default() });
+    let cycle = parameters.core.cycles(1);
+    let owns = s.issue + s.local_memory() + s.issue + cycle;
+    let start = (begins - owns) % cycle;
+    simulation.core("owner", 0, Role::Main, Time::from_picoseconds(start), move |core| {
+        core.store(second, 1);
+        core.full_fence();
+        core.work(((begins - owns - start) / cycle) as u32);
+        // Comes before the load does, and finds the store waiting.
+        core.prefetch_read(third);
+        core.work(1);
+        assert_eq!(core.now().picoseconds(), begins, "the test's own arithmetic");
+        core.read_line(first);
+        core.store(second, 7);
+        assert_eq!(core.now().picoseconds(), begins + 2 * s.issue, "the core itself does not wait");
+    });
+    let value = Rc::new(RefCell::new(0));
+    let into = Rc::clone(&value);
+    let asks = (comes - s.ask - s.home_to_core).checked_add_signed(after).expect("late enough");
+    simulation.core("reader", 0, Role::Main, Time::from_picoseconds(asks), move |core| {
+        *into.borrow_mut() = core.load_acquire(second);
+    });
+    simulation.run().expect("both end");
+    value.take()
+}
+
+#[test]
+fn a_store_behind_a_load_is_not_seen_before_the_load_has_come() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        p.core.frequency_megahertz = 2_000;
+        assert_eq!([seen(&p, -1), seen(&p, 1)], [1, 7], "{name}");
+    }
+}

@@ -5,7 +5,7 @@
 //! predictions and plots. Only then the comparison ([`comparison`]) reads what was published, and the report ([`report`]) shows
 //! both. [`sensitivity`] asks the headline results again with each guess of the platforms at the ends of its range.
 //!
-//! [`coherent_pio`] is another paper's, on another machine: its runs are short, and are made at once.
+//! [`coherent_pio`] and [`cxl_nic`] are other papers', on other machines: their runs are short, and are made at once.
 //!
 //! A further experiment is a function in `experiment/` and a line in its table; a further kind of question is a type in
 //! `workload/`, a line in the list of `workload/machine.rs`, and a method of whoever answers.
@@ -13,6 +13,7 @@
 pub mod ask;
 pub mod coherent_pio;
 pub mod comparison;
+pub mod cxl_nic;
 pub mod experiment;
 pub mod kept;
 pub mod report;

@@ -42,6 +42,13 @@ pub const COHERENT_PIO: Subject = Subject {
              that from its last beat at the device's port until the CPU has read it, or back.",
 };
 
+/// The CXL-NIC's experiments.
+pub const CXL_NIC: Subject = Subject {
+    name: "CXL-NIC",
+    method: "A loopback's latency is that of a packet from its generation on the device through a core of the host, which copies it, \
+             and back to the device, one packet at a time; throughput is each direction's alone.",
+};
+
 /// All that a report is made of.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {

@@ -7,15 +7,15 @@ use crate::experiment::{HEADLINES, Platforms, Setting, headlines};
 use crate::report::Picture;
 use crate::workload::Question;
 
-/// A guess of the platforms, at both ends of its range. Whoever knows the platform files resolves what depends on it.
+/// A guess of the platforms `P`, at both ends of its range. Whoever knows the platform files resolves what depends on it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guess {
+pub struct Guess<P = Platforms> {
     /// Its platform and key.
     pub name: String,
     /// The ends of its range as they are written, such as `20 ns`.
     pub range: [String; 2],
     /// The machines with the guess at the low and at the high end, everything else as it is.
-    pub platforms: [Platforms; 2],
+    pub platforms: [P; 2],
 }
 
 /// How far a guess moves a headline result.
@@ -63,11 +63,24 @@ fn with(setting: &Setting, platforms: &Platforms) -> Setting {
 pub fn movements(setting: &Setting, guesses: &[Guess], answers: &Answers) -> Vec<Movement> {
     let mut ask = Ask::new(answers);
     let nominal = headlines(setting, &mut ask);
+    let ends = guesses.iter().map(|guess| {
+        (guess, guess.platforms.each_ref().map(|platforms| headlines(&with(setting, platforms), &mut ask)))
+    });
+    moved(&HEADLINES, &nominal, ends)
+}
+
+/// How far each guess moves each of the headline results that it moves at all, from what they are with it at both ends: by headline
+/// in their order, the largest change first.
+pub fn moved<'a, P: 'a, R: AsRef<[Option<f64>]>>(
+    headlines: &[(&'static str, &'static str)],
+    nominal: &[Option<f64>],
+    ends: impl IntoIterator<Item = (&'a Guess<P>, [R; 2])>,
+) -> Vec<Movement> {
     let mut found = Vec::new();
-    for guess in guesses {
-        let [low, high] = guess.platforms.each_ref().map(|platforms| headlines(&with(setting, platforms), &mut ask));
-        for (index, (headline, unit)) in HEADLINES.into_iter().enumerate() {
-            let (Some(nominal), Some(low), Some(high)) = (nominal[index], low[index], high[index]) else {
+    for (guess, [low, high]) in ends {
+        for (index, (headline, unit)) in headlines.iter().copied().enumerate() {
+            let (Some(nominal), Some(low), Some(high)) = (nominal[index], low.as_ref()[index], high.as_ref()[index])
+            else {
                 continue;
             };
             if low != nominal || high != nominal {
@@ -85,11 +98,9 @@ const BARS: usize = 16;
 
 /// A picture for each headline result: a bar with a whisker for each guess.
 pub fn pictures(movements: &[Movement]) -> Vec<Picture> {
-    let of = |(headline, unit): (&'static str, &'static str)| {
-        let own: Vec<&Movement> = movements.iter().filter(|movement| movement.headline == headline).collect();
-        if own.is_empty() {
-            return None;
-        }
+    // Those of one headline stand together.
+    let of = |own: &[Movement]| {
+        let (headline, unit) = (own[0].headline, own[0].unit);
         let bars = own.iter().take(BARS).map(|movement| {
             let [low, high] = movement.ends;
             let least = low.min(high).min(movement.nominal);
@@ -105,7 +116,7 @@ pub fn pictures(movements: &[Movement]) -> Vec<Picture> {
             note += &format!(" {left} more guesses move it less.");
         }
         let chart = Chart::bars(format!("What the guesses do to {headline}"), Axis::linear(headline, unit), bars);
-        Some(Picture { name: format!("sensitivity-{headline}"), chart: chart.note(note) })
+        Picture { name: format!("sensitivity-{headline}"), chart: chart.note(note) }
     };
-    HEADLINES.into_iter().filter_map(of).collect()
+    movements.chunk_by(|one, other| one.headline == other.headline).map(of).collect()
 }

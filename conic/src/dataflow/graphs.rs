@@ -226,27 +226,38 @@ pub fn slice(
     span: Span,
 ) -> Result<Outcome, Failure> {
     match graph {
-        Graph::Filters => {
-            let filters = trivial_filters(FILTERS);
-            let mut chain = Chain::new(filters[0]);
-            for filter in &filters[1..] {
-                chain = chain.then(*filter);
-            }
-            // The first ones pass all filters, so that small batches go all the way.
-            let number = |batch: usize, at: usize| (at as u64 + 1).wrapping_mul(0x9e37_79b9) ^ (batch as u64) << 20;
-            let work = Work::new(elements, number, |number| filters.iter().try_fold(*number, |n, one| one.apply(&n)));
-            run(arena, region, way, span, work, chain, filters)
-        }
-        Graph::Bloom => {
-            let element = |batch: usize, at: usize| std::array::from_fn(|byte| (byte * 7 + at * 3 + batch) as u8);
-            let work = Work::new(elements, element, |element| Bloom.apply(element));
-            run(arena, region, way, span, work, Chain::new(Bloom), Bloom)
-        }
+        Graph::Filters => run(arena, region, way, span, filters(elements), trivial_filters(FILTERS)),
+        Graph::Bloom => run(arena, region, way, span, bloom(elements), Bloom),
     }
 }
 
+/// Operators that may run on a device, and what they are given.
+pub struct Part<A, D> {
+    /// The operators.
+    pub chain: Chain<A, D>,
+    /// Their batches.
+    pub work: Work<A>,
+}
+
+/// The filters, and what they are given.
+pub fn filters(elements: usize) -> Part<u64, u64> {
+    let filters = trivial_filters(FILTERS);
+    let chain = filters[1..].iter().fold(Chain::new(filters[0]), |chain, filter| chain.then(*filter));
+    // The first ones pass all filters, so that small batches go all the way.
+    let number = |batch: usize, at: usize| (at as u64 + 1).wrapping_mul(0x9e37_79b9) ^ (batch as u64) << 20;
+    let work = Work::new(elements, number, |number| filters.iter().try_fold(*number, |n, one| one.apply(&n)));
+    Part { chain, work }
+}
+
+/// The Bloom filter, and what it is given.
+pub fn bloom(elements: usize) -> Part<[u8; 128], [u64; 8]> {
+    let element = |batch: usize, at: usize| std::array::from_fn(|byte| (byte * 7 + at * 3 + batch) as u8);
+    let work = Work::new(elements, element, |element| Bloom.apply(element));
+    Part { chain: Chain::new(Bloom), work }
+}
+
 /// Batches, and of each the number of its results and the sum of their words.
-struct Work<A> {
+pub struct Work<A> {
     batches: Vec<Vec<A>>,
     sums: Vec<(usize, u64)>,
 }
@@ -260,8 +271,22 @@ impl<A> Work<A> {
     }
 }
 
+impl<A: Clone> Work<A> {
+    /// The batch of a time, and the number of its results and the sum of their words.
+    pub fn batch(&self, time: u64) -> (Vec<A>, (usize, u64)) {
+        let pattern = time as usize % PATTERNS;
+        (self.batches[pattern].clone(), self.sums[pattern])
+    }
+
+    /// Elements of a batch.
+    pub fn elements(&self) -> usize {
+        self.batches[0].len()
+    }
+}
+
 /// What comes out of a graph, as words.
-trait Words: Element {
+pub trait Words: Element {
+    /// The sum of its words.
     fn sum(&self) -> u64;
 }
 
@@ -277,7 +302,8 @@ impl<const N: usize> Words for [u64; N] {
     }
 }
 
-fn sums<D: Words>(results: &[D]) -> (usize, u64) {
+/// How many results there are, and the sum of their words.
+pub fn sums<D: Words>(results: &[D]) -> (usize, u64) {
     (results.len(), results.iter().fold(0, |sum, result| sum.wrapping_add(result.sum())))
 }
 
@@ -313,10 +339,10 @@ fn run<A: Element + Sync, D: Words>(
     region: &Region,
     way: Way,
     span: Span,
-    work: Work<A>,
-    chain: Chain<A, D>,
+    part: Part<A, D>,
     operators: impl InSoftware<A, D>,
 ) -> Result<Outcome, Failure> {
+    let Part { chain, work } = part;
     let stop = Arc::new(Flag::new());
     let (mut jobs, mut exchanges) = (Vec::new(), Vec::new());
     if let Way::Played(how) = way {
@@ -362,8 +388,7 @@ fn measure<A: Element>(mut graph: Running<A>, work: &Work<A>, came: &Cell<(usize
         let until = clock::now() + until;
         while clock::now() < until {
             for _ in 0..BETWEEN_LOOKS {
-                let pattern = time as usize % PATTERNS;
-                let mut batch = work.batches[pattern].clone();
+                let (mut batch, right) = work.batch(time);
                 came.set((0, 0));
                 let start = clock::now();
                 graph.send(time, &mut batch);
@@ -373,7 +398,7 @@ fn measure<A: Element>(mut graph: Running<A>, work: &Work<A>, came: &Cell<(usize
                 }
                 outcome.latency.record(clock::now().since(start), 1);
                 outcome.batches += 1;
-                outcome.wrong += u64::from(came.get() != work.sums[pattern]);
+                outcome.wrong += u64::from(came.get() != right);
                 time += 1;
             }
         }

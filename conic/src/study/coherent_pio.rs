@@ -1,5 +1,7 @@
 //! `conic study coherent-pio`: what the coherent programmed I/O paper measured, predicted on a modelled Enzian.
 
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,21 +9,25 @@ use clap::Args;
 use conic_chart::TerminalStyle;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
-use conic_study::coherent_pio::{chosen, findings};
+use conic_study::coherent_pio::{HEADLINES, Machines, WHAT_IF, chosen, findings, headlines};
 use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::Effort;
 use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
+use conic_study::sensitivity::{Guess, Movement, moved};
 use serde_json::json;
 
-use super::{Shown, output};
+use super::{Shown, guesses, output};
 
 /// Predict what the coherent programmed I/O paper measured on Enzian
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Figures of the paper: 6, 7, 8, 10, table1 [default: all of these]
+    /// Figures of the paper: 1, 2, 6, 7, 8, 10, table1, 11, 12, and cxl3-mem, a what-if [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
+    /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
+    #[arg(long, conflicts_with = "figures")]
+    sensitivity: bool,
     /// Fewer exchanges a point
     #[arg(long)]
     quick: bool,
@@ -40,8 +46,15 @@ const EXAMPLES: &str = "Examples:
   conic study coherent-pio              every figure that is modelled
   conic study coherent-pio 6            a line there and back
   conic study coherent-pio table1 --set directory.pass=20ns
+  conic study coherent-pio --sensitivity    what the platforms' guesses decide
 
-Coherent programmed I/O alone is modelled so far: not PCIe, DMA, FastForward between sockets, nor stream operators.";
+PCIe is modelled on Enzian (platform enzian-pcie) and on the PC of the paper's calibration (pc-pcie), FastForward between two sockets of
+Enzian's CPU (thunderx).
+
+Figures 11 and 12 run Timely graphs for real with a device on the simulator; the time of a batch is that of the modelled machine
+alone: exchanges as simulated, copies by its loads and stores, Timely's own work by the platform's table [software].
+
+cxl3-mem is no machine that exists: its results have ids that begin with pio.whatif, and stand apart.";
 
 /// What the paper published. Only the comparison gets it, after everything has been predicted.
 const PUBLISHED: &str = include_str!("../../../results/coherent-pio.toml");
@@ -65,27 +78,73 @@ fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(&options.figures)?;
     let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
     let platform = platform.map_err(|error| error.to_string())?;
-    let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let found = findings(&experiments, platform.parameters(), effort);
+    let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;
+    let cxl = Platform::<EciParameters>::load_as("cxl3-mem").map_err(|error| error.to_string())?;
+    let over_pcie = |name| Platform::load(name).map_err(|error| error.to_string());
+    let (enzian_pcie, pc_pcie): (Platform, Platform) = (over_pcie("enzian-pcie")?, over_pcie("pc-pcie")?);
+    let machines = Machines {
+        enzian: platform.parameters().clone(),
+        enzian_pcie: enzian_pcie.parameters().clone(),
+        pc_pcie: pc_pcie.parameters().clone(),
+        thunderx: thunderx.parameters().clone(),
+        cxl: cxl.parameters().clone(),
+    };
+    let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
+    let movements = if options.sensitivity {
+        movements(&guesses::of_coherent_pio(&platform, &thunderx, &machines)?, &machines)
+    } else {
+        Vec::new()
+    };
+    let experiments = if options.sensitivity { Vec::new() } else { experiments };
+    let found = findings(&experiments, &machines, effort);
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/coherent-pio.toml: {error}"))?;
-    let rows = compare(&predictions, &published, options.figures.is_empty())?;
+    let rows = compare(&predictions, &published, options.figures.is_empty() && !options.sensitivity)?;
     let summary = summary(&rows);
     let report = Report {
         subject: COHERENT_PIO,
         effort,
-        platforms: vec![platform.name().to_owned()],
+        platforms: [platform.name(), enzian_pcie.name(), pc_pcie.name(), thunderx.name(), cxl.name()]
+            .map(str::to_owned)
+            .to_vec(),
         found: &found,
         rows: &rows,
         summary: &summary,
-        movements: &[],
+        movements: &movements,
     };
     let path = output::write(&options.output, &report)?;
-    let mut text = results(&rows).draw(TerminalStyle::default());
+    let (what_if, compared): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|row| row.id.starts_with(WHAT_IF));
+    let mut text = String::new();
+    if !compared.is_empty() {
+        text += &results(&compared).draw(TerminalStyle::default());
+    }
+    if !what_if.is_empty() {
+        text += "\nWhat if, over CXL.mem 3.0 with back-invalidate: nobody measured this, and nearly every value of cxl3-mem is a guess\n";
+        text += &results(&what_if).draw(TerminalStyle::default());
+    }
     for line in summary_lines(&summary).into_iter().chain(report.warnings()) {
         text += &format!("{line}\n");
     }
+    if options.sensitivity {
+        text += &output::movements(&movements).draw(TerminalStyle::default());
+    }
     let failed = found.iter().any(|found| !found.failures.is_empty());
-    Ok(Shown { json: json(&rows), text, report: path, interrupted: false, failed })
+    let json = if options.sensitivity { output::movements_json(&movements) } else { json(&rows) };
+    Ok(Shown { json, text, report: path, interrupted: false, failed })
+}
+
+/// How far each guess moves the headline results, the guesses shared among threads.
+fn movements(guesses: &[Guess<Machines>], machines: &Machines) -> Vec<Movement> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let share = guesses.len().div_ceil(threads).max(1);
+    let of = |guess: &Guess<Machines>| guess.platforms.each_ref().map(headlines);
+    let ends: Vec<[Vec<Option<f64>>; 2]> = std::thread::scope(|scope| {
+        let part = |guesses| scope.spawn(move || <[Guess<Machines>]>::iter(guesses).map(of).collect::<Vec<_>>());
+        let parts: Vec<_> = guesses.chunks(share).map(part).collect();
+        let joined =
+            |part: std::thread::ScopedJoinHandle<'_, Vec<_>>| part.join().unwrap_or_else(|panic| resume_unwind(panic));
+        parts.into_iter().flat_map(joined).collect()
+    });
+    moved(&HEADLINES, &headlines(machines), guesses.iter().zip(ends))
 }

@@ -1,7 +1,9 @@
 //! The platforms of the study, and each of their guesses at the ends of its range.
 
 use conic_sim::Parameters;
-use conic_sim::platform::{Entry, Platform, Value};
+use conic_sim::eci::EciParameters;
+use conic_sim::platform::{Entry, ParameterSet, Platform, Value};
+use conic_study::coherent_pio::Machines;
 use conic_study::experiment::Platforms;
 use conic_study::sensitivity::Guess;
 
@@ -23,22 +25,43 @@ pub fn load(with_guesses: bool) -> Result<(Platforms, Vec<Guess>), String> {
     if with_guesses {
         for platform in [&icx, &spr] {
             for entry in platform.guesses() {
-                guesses.extend(guess(platform, entry, &platforms)?);
+                guesses.extend(guess(platform, entry, |parameters| with(&platforms, platform.name(), parameters))?);
             }
         }
     }
     Ok((platforms, guesses))
 }
 
-/// A guess at both ends of its range; none where the range has no width.
-fn guess(platform: &Platform, entry: &Entry, platforms: &Platforms) -> Result<Option<Guess>, String> {
+/// Each guess of coherent programmed I/O's platforms that there are results of.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn of_coherent_pio(
+    enzian: &Platform<EciParameters>,
+    thunderx: &Platform,
+    machines: &Machines,
+) -> Result<Vec<Guess<Machines>>, String> {
+    let mut guesses = Vec::new();
+    for entry in enzian.guesses() {
+        guesses.extend(guess(enzian, entry, |enzian| Machines { enzian, ..machines.clone() })?);
+    }
+    for entry in thunderx.guesses() {
+        guesses.extend(guess(thunderx, entry, |thunderx| Machines { thunderx, ..machines.clone() })?);
+    }
+    Ok(guesses)
+}
+
+/// A guess at both ends of its range, in all platforms; none where the range has no width.
+fn guess<P: ParameterSet, S>(
+    platform: &Platform<P>,
+    entry: &Entry,
+    with: impl Fn(P) -> S,
+) -> Result<Option<Guess<S>>, String> {
     let Some((low, high)) = entry.range.filter(|(low, high)| low < high) else {
         return Ok(None);
     };
-    let at = |value: f64| -> Result<Platforms, String> {
-        let parameters = platform.vary(&entry.key, value).map_err(|error| error.to_string())?;
-        Ok(with(platforms, platform.name(), parameters))
-    };
+    let at = |value: f64| Ok::<_, String>(with(platform.vary(&entry.key, value).map_err(|error| error.to_string())?));
     let written = |value: f64| match entry.value {
         Value::Flag(_) => Value::Flag(value != 0.0).to_string(),
         Value::Number(_) => format!("{} {}", Value::Number(value), entry.unit).trim().to_owned(),

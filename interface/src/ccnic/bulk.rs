@@ -37,8 +37,13 @@ pub struct BulkWire<C, P> {
 }
 
 impl<C: Core, P: Policy> BulkWire<C, P> {
-    /// Puts a NIC's queue pair to work.
+    /// Puts a NIC's queue pair to work. The engine must have nothing left to do of a NIC that is gone.
     pub fn new(nic: Nic<C, P>, completions: Completions) -> BulkWire<C, P> {
+        // What a predecessor's copies said would be taken for the end of this one's, which count from the beginning again.
+        for line in 0..MOST as u64 {
+            // Release, as of every completion; nobody but this core reads it.
+            nic.core().store_release(completions.0.lines(line), 0);
+        }
         let (polled, copied) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST));
         BulkWire { wire: Wire::new(nic), completions, polled, copied, delivered: 0, posted: 0 }
     }

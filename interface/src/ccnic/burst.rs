@@ -75,6 +75,17 @@ impl<C: Core, P: Policy> Wire<C, P> {
         &mut self.nic
     }
 
+    /// The core it runs on.
+    #[inline(always)]
+    pub fn core(&self) -> &C {
+        self.nic.core()
+    }
+
+    /// What the host did that it should not have.
+    pub fn faults(&self) -> super::NicFaults {
+        self.nic.faults()
+    }
+
     /// Enters that a packet was dropped.
     pub(super) fn count_dropped(&mut self) {
         self.dropped += 1;

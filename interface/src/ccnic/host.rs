@@ -204,6 +204,11 @@ impl<C: Core, P: Policy> Host<C, P> {
         received
     }
 
+    /// Whether something has come that was not received.
+    pub fn has_packets(&self) -> bool {
+        self.receive.awaited(&self.core).is_none()
+    }
+
     fn post_blanks(&mut self) {
         let Some(blanks) = &mut self.blanks else { return };
         while blanks.outstanding < blanks.target {

@@ -9,6 +9,8 @@
 //! | `queue` | one ring, its producer and its consumer; the protocol as tables |
 //! | `inline` | payloads inside the ring |
 //! | `pool` | buffers, the shared free set, the recycling stacks; who owns a buffer |
+//! | `ledger` | what the NIC holds, in its own memory |
+//! | `notify` | how sides that sleep wake each other |
 //! | `burst` | CC-NIC as one of the packet interfaces; the NIC as a wire |
 //! | `bulk` | the same with an engine that copies payloads |
 //! | `host`, `nic` | the two halves and their burst calls (Figure 5) |
@@ -52,8 +54,10 @@ mod burst;
 mod descriptor;
 mod host;
 mod inline;
+mod ledger;
 mod map;
 mod nic;
+pub mod notify;
 mod policy;
 mod pool;
 mod queue;

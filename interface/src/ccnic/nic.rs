@@ -23,6 +23,8 @@ pub struct NicFaults {
     pub chain: u64,
     /// Buffers found free that were sent.
     pub freed_twice: u64,
+    /// Buffers that the NIC held, and that the host sent, or freed, all the same.
+    pub never_lent: u64,
     /// Impossible positions on the transmit ring.
     pub transmit: QueueFaults,
     /// Impossible positions on the receive ring.
@@ -33,7 +35,42 @@ impl NicFaults {
     /// All of them together.
     pub fn total(&self) -> u64 {
         let queues = self.transmit.total() + self.receive.total();
-        self.address + self.length + self.not_a_buffer + self.chain + self.freed_twice + queues
+        self.address + self.length + self.not_a_buffer + self.chain + self.freed_twice + self.never_lent + queues
+    }
+
+    /// These and those of another queue pair.
+    pub fn plus(&self, other: &NicFaults) -> NicFaults {
+        let queue = |one: QueueFaults, two: QueueFaults| QueueFaults {
+            credit: one.credit + two.credit,
+            doorbell: one.doorbell + two.doorbell,
+            inline: one.inline + two.inline,
+        };
+        NicFaults {
+            address: self.address + other.address,
+            length: self.length + other.length,
+            not_a_buffer: self.not_a_buffer + other.not_a_buffer,
+            chain: self.chain + other.chain,
+            freed_twice: self.freed_twice + other.freed_twice,
+            never_lent: self.never_lent + other.never_lent,
+            transmit: queue(self.transmit, other.transmit),
+            receive: queue(self.receive, other.receive),
+        }
+    }
+
+    /// Each with its name.
+    pub fn named(&self) -> [(&'static str, u64); 10] {
+        [
+            ("address", self.address),
+            ("length", self.length),
+            ("not_a_buffer", self.not_a_buffer),
+            ("chain", self.chain),
+            ("freed_twice", self.freed_twice),
+            ("never_lent", self.never_lent),
+            ("transmit_inline", self.transmit.inline),
+            ("transmit_doorbell", self.transmit.doorbell),
+            ("transmit_credit", self.transmit.credit),
+            ("receive_credit", self.receive.credit + self.receive.doorbell + self.receive.inline),
+        ]
     }
 }
 
@@ -77,8 +114,10 @@ impl<C: Core, P: Policy> Nic<C, P> {
         Nic::with_allocator(core, map, queue, allocator)
     }
 
-    fn with_allocator(core: C, map: &Map, queue: usize, mut allocator: Allocator) -> Nic<C, P> {
+    fn with_allocator(core: C, map: &Map, queue: usize, allocator: Allocator) -> Nic<C, P> {
         let (queue, features) = (&map.queues[queue], map.features);
+        // Where the host alone manages the pool, its ring of blanks says what the NIC holds.
+        let mut allocator = if features.shared_pool { allocator.with_ledger() } else { allocator };
         let inline = inline::is_used::<P>(&features);
         if inline {
             allocator.keep_reserve(&core, inline::INLINE_BYTES as u64);
@@ -102,6 +141,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
     /// The same, believing what the host says: only for measuring what the checks cost.
     pub fn trusting(mut self) -> Nic<C, P> {
         self.checked = false;
+        self.allocator.without_ledger();
         self
     }
 
@@ -123,18 +163,48 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn poll_tx(&mut self, out: &mut [Descriptor]) -> usize {
         debug_assert!(out.len() >= MAX_SEGMENTS);
         let (core, allocator) = (&self.core, &mut self.allocator);
-        let received =
-            self.transmit.receive(core, out, || allocator.allocate_inline(core, inline::INLINE_BYTES as u64));
+        let received = self.transmit.receive(core, out, || {
+            let at = allocator.allocate_inline(core, inline::INLINE_BYTES as u64)?;
+            // It comes back with the packet, as if the host had sent it.
+            allocator.lend(at);
+            Some(at)
+        });
         if self.checked && !out[..received].iter().all(|packet| self.is_good(packet)) {
             return self.keep_good(&mut out[..received]);
         }
-        received
+        self.accept(out, received)
     }
 
     #[inline(always)]
     fn is_good(&self, packet: &Descriptor) -> bool {
         let retained = packet.has(Flags::RETAIN);
         !packet.has(Flags::NEXT) && self.allocator.map().check(packet.address(), packet.length(), retained).is_ok()
+    }
+
+    /// Enters the buffers of packets of one segment each; how many of the packets are left.
+    #[inline(always)]
+    fn accept(&mut self, packets: &mut [Descriptor], count: usize) -> usize {
+        let mut good = 0;
+        while good < count && (packets[good].has(Flags::RETAIN) || self.allocator.accept(packets[good].address())) {
+            good += 1;
+        }
+        if good == count { count } else { self.accept_rest(packets, good, count) }
+    }
+
+    /// The same from a packet on that names what the host does not have.
+    #[cold]
+    fn accept_rest(&mut self, packets: &mut [Descriptor], mut kept: usize, count: usize) -> usize {
+        self.allocator.count_held();
+        for index in kept + 1..count {
+            let packet = packets[index];
+            if packet.has(Flags::RETAIN) || self.allocator.accept(packet.address()) {
+                packets[kept] = packet;
+                kept += 1;
+            } else {
+                self.allocator.count_held();
+            }
+        }
+        kept
     }
 
     /// Keeps whole packets of good segments, in order, and counts the others. Their buffers were given away by their
@@ -146,7 +216,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
             let rest = &packets[start..];
             let Some(last) = rest.iter().position(|segment| !segment.has(Flags::NEXT)) else {
                 self.faults.chain += 1;
-                self.recycle(rest);
+                self.take_back(rest);
                 break;
             };
             let mut good = last < MAX_SEGMENTS;
@@ -162,15 +232,35 @@ impl<C: Core, P: Policy> Nic<C, P> {
                     }
                 }
             }
-            if good {
+            let accepted = if good { self.accept_from_the_front(&rest[..=last]) } else { 0 };
+            if accepted == last + 1 {
                 packets.copy_within(start..=start + last, kept);
                 kept += last + 1;
             } else {
-                self.recycle(&rest[..=last]);
+                let (ours, others) = rest[..=last].split_at(accepted);
+                self.recycle(ours);
+                self.take_back(others);
             }
             start += last + 1;
         }
         kept
+    }
+
+    /// Enters the buffers of a packet's segments, up to the first that the host cannot have sent; how many.
+    fn accept_from_the_front(&mut self, segments: &[Descriptor]) -> usize {
+        let allocator = &mut self.allocator;
+        segments.iter().take_while(|one| one.has(Flags::RETAIN) || allocator.accept(one.address())).count()
+    }
+
+    /// Recycles the buffers of segments that are refused, where the host had them to send.
+    fn take_back(&mut self, segments: &[Descriptor]) {
+        for segment in segments {
+            if segment.has(Flags::RETAIN) || self.allocator.accept(segment.address()) {
+                self.recycle(std::slice::from_ref(segment));
+            } else {
+                self.allocator.count_held();
+            }
+        }
     }
 
     /// Says that the payloads of all packets polled so far have been read: gives their slots back, then recycles their
@@ -260,7 +350,9 @@ impl<C: Core, P: Policy> Nic<C, P> {
         }
         // It needs two lines, and there may be one: go on with its descriptor.
         self.transmit.will_receive(&self.core);
-        self.receive.send(&self.core, packets)
+        let sent = self.receive.send(&self.core, packets);
+        packets[..sent].iter().for_each(|packet| self.allocator.lend(packet.address()));
+        sent
     }
 
     /// How many packets [`Nic::rx_burst`] would take now, if it were given `want`; packets of one segment.
@@ -280,6 +372,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn faults(&self) -> NicFaults {
         NicFaults {
             freed_twice: self.allocator.freed_twice(),
+            never_lent: self.allocator.found_held(),
             transmit: self.transmit.faults(),
             receive: self.receive.faults(),
             ..self.faults

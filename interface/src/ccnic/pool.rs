@@ -32,143 +32,21 @@
 //! | named by a descriptor not yet received | the receiver, once it receives it | - |
 //! | named by a descriptor with `RETAIN` | the sender, which must not write it before its slot is released | completion |
 
+mod map;
+
 use conic_fabric::{Address, Core};
 
+use super::ledger::Ledger;
 use crate::work;
+use map::SCATTER;
 
-/// Buffer classes: small, large, jumbo.
-pub const CLASSES: usize = 3;
+pub use map::{BadMemory, CLASSES, ClassMap, PoolMap};
 
 /// Most buffers that one side's stack of a class holds, a power of two.
 const STACK: usize = 256;
 
 /// Buffers moved between a stack and the pool at once.
 const BATCH: usize = 32;
-
-/// One class of buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassMap {
-    /// The first buffer; a multiple of the size.
-    pub start: Address,
-    /// Base-two logarithm of a buffer's size in bytes.
-    pub shift: u32,
-    /// How many buffers, zero or a power of two.
-    pub count: u64,
-    /// Bytes of all buffers together.
-    pub bytes: u64,
-    /// The first word of the free set; each word is in its own line.
-    pub bits: Address,
-}
-
-impl ClassMap {
-    /// Bytes of a buffer.
-    pub const fn size(&self) -> u64 {
-        1 << self.shift
-    }
-
-    const fn words(&self) -> u64 {
-        self.count.div_ceil(64)
-    }
-
-    /// Whether an address lies in one of its buffers.
-    #[inline(always)]
-    const fn contains(&self, at: Address) -> bool {
-        at.0.wrapping_sub(self.start.0) < self.bytes
-    }
-
-    /// The bits of word `index` that stand for a buffer.
-    const fn mask(&self, index: u64) -> u64 {
-        let remaining = self.count - 64 * index;
-        if remaining >= 64 { u64::MAX } else { (1 << remaining) - 1 }
-    }
-
-    /// The word of the free set at `index`.
-    fn word(&self, index: u64) -> Address {
-        self.bits.lines(index)
-    }
-}
-
-/// Where every class lies, and the memory beside them that senders may name in descriptors that they retain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolMap {
-    /// Small, large, jumbo, by size.
-    pub classes: [ClassMap; CLASSES],
-    /// Objects of the host's own, for zero-copy transmission: where they start.
-    pub objects: Address,
-    /// How many bytes of them there are.
-    pub object_bytes: u64,
-}
-
-/// Why a piece of memory that a descriptor names is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BadMemory {
-    /// It starts in no buffer and in no object.
-    Address,
-    /// It has no bytes, or runs past the end of its buffer.
-    Length,
-    /// It is an object, and is not retained, so that the receiver would have to free it.
-    NotABuffer,
-}
-
-impl PoolMap {
-    /// The class of the buffer that an address lies in.
-    #[inline(always)]
-    pub fn class_of(&self, at: Address) -> Option<usize> {
-        self.classes.iter().position(|class| class.contains(at))
-    }
-
-    /// The bytes of the buffer that an address lies in; zero if it lies in none.
-    pub fn size_of(&self, at: Address) -> u64 {
-        self.class_of(at).map_or(0, |class| self.classes[class].size())
-    }
-
-    /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with them.
-    #[inline(always)]
-    pub fn check(&self, at: Address, length: u16, retained: bool) -> Result<(), BadMemory> {
-        let length = u64::from(length);
-        if let Some(class) = self.class_of(at) {
-            let size = self.classes[class].size();
-            let offset = at.0 & (size - 1);
-            return if length == 0 || offset + length > size { Err(BadMemory::Length) } else { Ok(()) };
-        }
-        let offset = at.0.wrapping_sub(self.objects.0);
-        if offset >= self.object_bytes {
-            Err(BadMemory::Address)
-        } else if !retained {
-            Err(BadMemory::NotABuffer)
-        } else if length == 0 || offset + length > self.object_bytes {
-            Err(BadMemory::Length)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Sets every buffer free. For whoever makes the region, before anyone else sees it.
-    pub fn fill<C: Core>(&self, core: &C) {
-        for class in &self.classes {
-            for index in 0..class.words() {
-                // Release: nobody looks yet; who attaches later learns of the region by other means.
-                core.store_release(class.word(index), class.mask(index));
-            }
-        }
-    }
-
-    /// How many buffers of each class are free in the pool.
-    pub fn free<C: Core>(&self, core: &C) -> [u64; CLASSES] {
-        self.classes.map(|class| {
-            (0..class.words())
-                .map(|index| {
-                    // Acquire: a count for people; any order would do.
-                    u64::from((core.load_acquire(class.word(index)) & class.mask(index)).count_ones())
-                })
-                .sum()
-        })
-    }
-}
 
 /// What an allocator is asked to do, of the switches in [`super::Features`].
 #[derive(Clone, Copy, Debug)]
@@ -232,13 +110,12 @@ pub struct Allocator {
     /// A buffer set aside for a payload that came in a ring; see [`Allocator::keep_reserve`].
     reserve: Option<Address>,
     keeps_reserve: bool,
+    /// What this side holds, where the other one cannot change it; none where that one is trusted.
+    ledger: Option<Ledger>,
     freed_twice: u64,
     not_a_buffer: u64,
+    found_held: u64,
 }
-
-/// How far apart successive bits' buffers lie, in buffers: odd, so that it permutes a power of two of them, and far
-/// enough that neither a next-line nor a stride prefetcher runs from one into the next.
-const SCATTER: u64 = 37;
 
 impl Allocator {
     /// An allocator for one side; `from_the_end` for the NIC's.
@@ -257,9 +134,49 @@ impl Allocator {
             next_word,
             reserve: None,
             keeps_reserve: false,
+            ledger: None,
             freed_twice: 0,
             not_a_buffer: 0,
+            found_held: 0,
         }
+    }
+
+    /// The same, with a ledger of what this side holds: for a side whose peer is not trusted. Nothing is held yet.
+    pub(crate) fn with_ledger(mut self) -> Allocator {
+        self.ledger = Some(Ledger::new(&self.map));
+        self
+    }
+
+    /// Keeps no ledger from here on.
+    pub(crate) fn without_ledger(&mut self) {
+        self.ledger = None;
+    }
+
+    /// Enters a buffer that the peer sent, by an address in it; false if this side holds it already, and so cannot have lent it.
+    #[inline(always)]
+    pub(crate) fn accept(&mut self, at: Address) -> bool {
+        match (&mut self.ledger, self.map.class_of(at)) {
+            (Some(ledger), Some(class)) => ledger.take(&self.map, class, at),
+            _ => true,
+        }
+    }
+
+    /// Strikes a buffer out that was sent to the peer, or that comes back as if from it.
+    #[inline(always)]
+    pub(crate) fn lend(&mut self, at: Address) {
+        if let (Some(ledger), Some(class)) = (&mut self.ledger, self.map.class_of(at)) {
+            ledger.give(&self.map, class, at);
+        }
+    }
+
+    /// Buffers that were found free, or were sent, while this side held them.
+    pub fn found_held(&self) -> u64 {
+        self.found_held
+    }
+
+    /// Counts a buffer that was sent while this side held it.
+    pub(crate) fn count_held(&mut self) {
+        self.found_held += 1;
     }
 
     /// The same, for queue pair `queue` of `queues`: each starts to look in a part of the pool of its own, so that they do not
@@ -459,11 +376,7 @@ impl Allocator {
     /// The bit that stands for a buffer: `(word, bit)`.
     #[inline(always)]
     fn bit_of(&self, class: usize, at: Address) -> (u64, u64) {
-        let map = &self.map.classes[class];
-        let index = (at - map.start) >> map.shift;
-        let index =
-            if self.features.scattered { index.wrapping_mul(inverse(SCATTER)) & (map.count - 1) } else { index };
-        (index / 64, index % 64)
+        self.map.classes[class].bit_of(self.features.scattered, at)
     }
 
     #[inline(never)]
@@ -486,7 +399,7 @@ impl Allocator {
             };
             let got = before & wanted;
             self.push_bits(class, word, got);
-            if got != 0 {
+            if self.stacks[class].height > 0 {
                 return true;
             }
             if before == 0 {
@@ -500,6 +413,13 @@ impl Allocator {
         while bits != 0 {
             let at = self.address_of(class, word, u64::from(bits.trailing_zeros()));
             bits &= bits - 1;
+            if let Some(ledger) = &mut self.ledger
+                && !ledger.take(&self.map, class, at)
+            {
+                // The peer has freed what it does not have. It stays where it is, and is not here twice.
+                self.found_held += 1;
+                continue;
+            }
             self.stacks[class].push(at);
         }
     }
@@ -521,6 +441,10 @@ impl Allocator {
         let map = self.map.classes[class];
         let mut given = 0u64;
         debug_assert!(buffers.len() <= 64);
+        if let Some(ledger) = &mut self.ledger {
+            // Before the pool has them: whoever takes one from there may send it at once.
+            buffers.iter().for_each(|&at| ledger.give(&self.map, class, at));
+        }
         for first in 0..buffers.len() {
             if given >> first & 1 == 1 {
                 continue;
@@ -552,15 +476,4 @@ fn lowest_bits(bits: u64, count: usize) -> u64 {
         rest &= rest - 1;
     }
     bits & !rest
-}
-
-/// The inverse of an odd number modulo 2^64, by Newton's iteration.
-const fn inverse(odd: u64) -> u64 {
-    let mut inverse = odd;
-    let mut round = 0;
-    while round < 5 {
-        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
-        round += 1;
-    }
-    inverse
 }

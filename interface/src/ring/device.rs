@@ -1,6 +1,6 @@
 //! The device half.
 
-use conic_fabric::{Address, Device, ReadTag, StateHint};
+use conic_fabric::{Address, Device, LINE_BYTES, ReadTag, StateHint};
 
 use crate::work;
 
@@ -133,9 +133,14 @@ impl Ring {
                 return None;
             }
             Some(tag) => {
+                let at = descriptor(self.ring, first);
                 let bytes = &mut self.words[..count * DESCRIPTOR_BYTES as usize];
-                device.finish_read(tag, descriptor(self.ring, first), bytes);
-                device.depends_on(descriptor(self.ring, first + count as u64 - 1));
+                device.finish_read(tag, at, bytes);
+                // Payloads' addresses stand in all of them, and they need not come in order.
+                let end = at + bytes.len() as u64;
+                for line in 0..(end.0 - at.line().0).div_ceil(LINE_BYTES) {
+                    device.depends_on(at.line().lines(line));
+                }
             }
             None => {
                 for (position, bytes) in self.words.chunks_exact_mut(DESCRIPTOR_BYTES as usize).take(count).enumerate()

@@ -1,6 +1,6 @@
 //! A core that refuses what its side must never do, whatever the other side wrote.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use conic_check::{CrashCore, CrashMemory};
@@ -41,7 +41,12 @@ pub struct Guard {
     side: Side,
     lines: Rc<Vec<Kind>>,
     anything: Rc<Cell<bool>>,
+    /// Copies that were posted and not made; none where they are made at once.
+    copies: Rc<RefCell<Option<Vec<Copy>>>>,
 }
+
+/// A copy for an engine: from where, to where, how many lines, and what says that it is done.
+type Copy = (Address, Address, u64, Address, u64);
 
 impl Guard {
     pub fn new(memory: &CrashMemory, map: &Map, agent: &str, side: Side) -> Guard {
@@ -56,13 +61,14 @@ impl Guard {
                 // A ring and its tail are its producer's, a credit line its consumer's.
                 name if name.contains("receive credit") => Kind::WrittenBy(Side::Host),
                 name if name.ends_with("credit") => Kind::WrittenBy(Side::Nic),
+                "NIC copies" => Kind::WrittenBy(Side::Nic),
                 name if name.contains("receive") => Kind::WrittenBy(Side::Nic),
                 _ => Kind::WrittenBy(Side::Host),
             };
             lines[(segment.start.0 / LINE_BYTES) as usize..(segment.end().0 / LINE_BYTES) as usize].fill(kind);
         }
         let core = Rc::new(memory.core(agent));
-        Guard { core, side, lines: Rc::new(lines), anything: Rc::default() }
+        Guard { core, side, lines: Rc::new(lines), anything: Rc::default(), copies: Rc::default() }
     }
 
     /// The world's core beneath.
@@ -73,6 +79,22 @@ impl Guard {
     /// Whether everything is allowed, as in recovery.
     pub fn allow_anything(&self, anything: bool) {
         self.anything.set(anything);
+    }
+
+    /// From now on an engine makes copies, when [`Guard::make_copy`] says so.
+    pub fn delay_copies(&self) {
+        self.copies.replace(Some(Vec::new()));
+    }
+
+    /// Makes the `pick`-th of the copies that wait: engines finish in any order. False if none waits.
+    pub fn make_copy(&self, pick: usize) -> bool {
+        let mut copies = self.copies.borrow_mut();
+        let Some(waiting) = copies.as_mut().filter(|waiting| !waiting.is_empty()) else { return false };
+        let (from, to, lines, done, value) = waiting.swap_remove(pick % waiting.len());
+        drop(copies);
+        self.copy_lines(from, to, lines);
+        self.store_release(done, value);
+        true
     }
 
     fn kind(&self, at: Address) -> Kind {
@@ -164,6 +186,13 @@ impl Core for Guard {
         self.is_payload(to, LINE_BYTES * lines, "copy_lines");
         self.may_store(to, "copy_lines");
         self.core.copy_lines(from, to, lines);
+    }
+    fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
+        if let Some(waiting) = self.copies.borrow_mut().as_mut() {
+            return waiting.push((from, to, lines, done, value));
+        }
+        self.copy_lines(from, to, lines);
+        self.store_release(done, value);
     }
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
         self.is_payload(at, into.len() as u64, "read_bytes");

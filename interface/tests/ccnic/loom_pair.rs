@@ -5,17 +5,23 @@ use std::sync::Arc;
 use conic_check::{Exploration, LoomMemory, explore, spawn};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::NicQueue;
-use conic_interface::ccnic::{Descriptor, Features, Geometry, Host, Map, Nic, Policy, Signal, Wire};
+use conic_interface::ccnic::{
+    BulkWire, Completions, Descriptor, Features, Geometry, Host, Map, Nic, Policy, Signal, Wire,
+};
 use conic_interface::with_policy;
 
-/// Packets of one word there and back.
-fn round_trip<P: Policy>(memory: &LoomMemory, map: &Arc<Map>, packets: u64) {
+/// Packets of one word there and back; with `completions`, by a NIC that posts copies.
+fn round_trip<P: Policy>(memory: &LoomMemory, map: &Arc<Map>, completions: Option<Completions>, packets: u64) {
     map.pool.fill(&memory.core("builder"));
     let (host_core, nic_core) = (memory.core("host"), memory.core("nic"));
     let nic_map = Arc::clone(map);
     // Before the host, which posts buffers where it manages the pool alone.
     let nic = spawn(move || {
-        let mut wire = Wire::new(Nic::<_, P>::new(nic_core, &nic_map, 0));
+        let nic = Nic::<_, P>::new(nic_core, &nic_map, 0);
+        let mut wire: Box<dyn NicQueue> = match completions {
+            None => Box::new(Wire::new(nic)),
+            Some(completions) => Box::new(BulkWire::new(nic, completions)),
+        };
         let mut done = 0;
         while done < packets {
             let count = wire.turn_around();
@@ -25,7 +31,7 @@ fn round_trip<P: Policy>(memory: &LoomMemory, map: &Arc<Map>, packets: u64) {
             }
         }
         assert_eq!((wire.dropped(), wire.refused()), (0, 0));
-        wire.nic().drain();
+        wire.drain();
     });
     let map = Arc::clone(map);
     let host = spawn(move || {
@@ -67,12 +73,17 @@ fn round_trip<P: Policy>(memory: &LoomMemory, map: &Arc<Map>, packets: u64) {
 }
 
 fn explores(features: Features, buffers: [u64; 3], packets: u64, bound: usize) {
-    let geometry = Geometry { queues: 1, descriptors: 4, buffers, object_bytes: 0 };
+    explores_with(features, buffers, packets, bound, false);
+}
+
+fn explores_with(features: Features, buffers: [u64; 3], packets: u64, bound: usize, bulk: bool) {
+    let geometry = Geometry { queues: 1, descriptors: if bulk { 32 } else { 4 }, buffers, object_bytes: 0 };
     let map = Arc::new(Map::new(geometry, features).expect("a geometry that can be"));
-    let layout = map.layout.clone();
-    let exploration = Exploration { max_branches: 5_000, ..Exploration::bounded(bound) };
+    let mut layout = map.layout.clone();
+    let completions = bulk.then(|| Completions::place(&mut layout));
+    let exploration = Exploration { max_branches: 20_000, ..Exploration::bounded(bound) };
     let executions = with_policy!(features, P => {
-        explore(&layout, exploration, move |memory| round_trip::<P>(memory, &map, packets))
+        explore(&layout, exploration, move |memory| round_trip::<P>(memory, &map, completions, packets))
     });
     println!("{features}: {executions} executions");
     assert!(executions > 1);
@@ -96,4 +107,15 @@ fn registers() {
 #[test]
 fn a_pool_of_the_host_alone() {
     explores(Features { shared_pool: false, ..Features::paper() }, [4, 8, 0], 2, 2);
+}
+
+#[test]
+fn copies_that_are_posted() {
+    explores_with(Features::paper(), [8, 0, 0], 2, 2, true);
+}
+
+#[test]
+fn copies_that_are_posted_where_the_best_is_on() {
+    // Buffers of packets that come in the ring are kept until the copies are done: four would not be enough, and packets dropped.
+    explores_with(Features::best(), [8, 0, 0], 2, 2, true);
 }

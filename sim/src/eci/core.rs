@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
 use super::core_state::{Combined, Store};
-use super::machine::{Data, Machine, UNIT_BYTES, Wait};
+use super::machine::{Data, Machine, Wait};
 use crate::fiber::Fiber;
 
 /// A core of the modelled CPU, as its program sees it. Copies are the same core.
@@ -13,19 +13,28 @@ use crate::fiber::Fiber;
 pub struct EciCore<'a> {
     fiber: Fiber<'a, Machine>,
     core: u16,
-}
-
-fn unit_of(at: Address) -> u32 {
-    (at.0 / UNIT_BYTES) as u32
-}
-
-fn word_of(at: Address) -> usize {
-    (at.0 % UNIT_BYTES / 8) as usize
+    line_bytes: u64,
 }
 
 impl<'a> EciCore<'a> {
     pub(super) fn new(fiber: Fiber<'a, Machine>, core: u16) -> EciCore<'a> {
-        EciCore { fiber, core }
+        let line_bytes = fiber.machine.borrow().parameters.cache.line_bytes;
+        EciCore { fiber, core, line_bytes }
+    }
+
+    fn unit_of(&self, at: Address) -> u32 {
+        (at.0 / self.line_bytes) as u32
+    }
+
+    fn word_of(&self, at: Address) -> usize {
+        (at.0 % self.line_bytes / 8) as usize
+    }
+
+    /// Interrupts the run, which goes on here when it is run again.
+    pub fn pause(&self) {
+        let mut machine = self.fiber.machine.borrow_mut();
+        machine.pause = true;
+        self.fiber.wait(machine, Wait::Outside, None);
     }
 
     /// The machine.
@@ -57,7 +66,7 @@ impl<'a> EciCore<'a> {
 
     /// Loads `bytes` bytes of one line, which it gives whole.
     fn fetch(&self, at: Address, bytes: u64) -> Data {
-        let unit = unit_of(at);
+        let unit = self.unit_of(at);
         self.await_stores_to(unit);
         let mut machine = self.fiber.machine.borrow_mut();
         assert!((unit as usize) < machine.cache.len(), "{at} lies outside the region");
@@ -96,8 +105,8 @@ impl<'a> EciCore<'a> {
         let mut values = [0; 8];
         values[..words.len()].copy_from_slice(words);
         let store = Store {
-            unit: unit_of(at),
-            word: word_of(at) as u8,
+            unit: self.unit_of(at),
+            word: self.word_of(at) as u8,
             count: words.len() as u8,
             values,
             release,
@@ -134,9 +143,9 @@ impl<'a> EciCore<'a> {
     fn atomic(&self, at: Address, operation: Combined) -> u64 {
         self.drained();
         self.fiber.pass(self.with(|machine| self.issue(machine, 8) + machine.parameters.cache.core_to_l2));
-        let (core, unit) = (usize::from(self.core), unit_of(at));
+        let (core, unit) = (usize::from(self.core), self.unit_of(at));
         let mut machine = self.fiber.machine.borrow_mut();
-        machine.cores[core].atomic = Some((word_of(at), operation));
+        machine.cores[core].atomic = Some((self.word_of(at), operation));
         let back = machine.parameters.cache.l2_to_core;
         if let Some(old) = machine.atomic_at_l2(self.core, unit) {
             drop(machine);
@@ -166,14 +175,14 @@ impl Core for EciCore<'_> {
         if old == current { Ok(old) } else { Err(old) }
     }
     fn load(&self, at: Address) -> u64 {
-        self.fetch(at, 8)[word_of(at)]
+        self.fetch(at, 8)[self.word_of(at)]
     }
     fn store(&self, at: Address, value: u64) {
         self.put(at, &[value], false);
     }
     fn read_line(&self, at: Address) -> Line {
         let data = self.fetch(at, LINE_BYTES);
-        let first = word_of(at);
+        let first = self.word_of(at);
         Line(std::array::from_fn(|index| data[first + index]))
     }
     fn write_line(&self, at: Address, line: &Line) {
@@ -187,8 +196,8 @@ impl Core for EciCore<'_> {
         let mut at = at;
         let mut into = into;
         while !into.is_empty() {
-            let from = (at.0 % UNIT_BYTES) as usize;
-            let length = into.len().min(UNIT_BYTES as usize - from);
+            let from = (at.0 % self.line_bytes) as usize;
+            let length = into.len().min(self.line_bytes as usize - from);
             let data = self.fetch(at, length as u64);
             let (now, rest) = into.split_at_mut(length);
             for (index, byte) in now.iter_mut().enumerate() {
@@ -212,7 +221,7 @@ impl Core for EciCore<'_> {
         }
     }
     fn prefetch_read(&self, at: Address) {
-        let unit = unit_of(at);
+        let unit = self.unit_of(at);
         self.fiber.pass(self.with(|machine| self.issue(machine, 1)));
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
@@ -244,6 +253,6 @@ impl Core for EciCore<'_> {
         self.fiber.pass(self.with(|machine| machine.parameters.core.cycles(cycles.into())));
     }
     fn coherence_unit(&self) -> u64 {
-        UNIT_BYTES
+        self.line_bytes
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::machine::{Data, UNIT_BYTES};
+use super::machine::Data;
 use super::parameters::EciCacheParameters;
 
 /// A store that the second-level cache does not have yet: words of one line.
@@ -68,7 +68,7 @@ pub(super) struct CoreState {
 
 impl CoreState {
     pub(super) fn new(agent: usize, parameters: &EciCacheParameters) -> CoreState {
-        let sets = parameters.l1_bytes / UNIT_BYTES / u64::from(parameters.l1_ways);
+        let sets = parameters.l1_bytes / parameters.line_bytes / u64::from(parameters.l1_ways);
         CoreState {
             agent,
             l1: vec![Vec::new(); sets as usize],

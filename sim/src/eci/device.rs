@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use conic_fabric::{Address, Arrival, Device, Grant, HomeAgent, Line, ReadTag, StateHint, Time};
 
-use super::machine::{Machine, UNIT_BYTES, Wait};
+use super::machine::{Machine, Wait};
 use crate::fiber::Fiber;
 use crate::protocol::homed::Copy;
 
@@ -33,6 +33,16 @@ impl<'a> EciDevice<'a> {
         }
     }
 
+    /// [`Device::spin`], but not past a time.
+    pub fn spin_until(&self, time: Time) {
+        let mut machine = self.fiber.machine.borrow_mut();
+        if !std::mem::take(&mut machine.news) {
+            let until = (machine.now + machine.parameters.device.timer_resolution).min(time.picoseconds());
+            self.fiber.wait(machine, Wait::Message, Some(until));
+            self.with(|machine| machine.news = false);
+        }
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
         change(&mut self.fiber.machine.borrow_mut())
     }
@@ -44,7 +54,8 @@ impl<'a> EciDevice<'a> {
 
     /// The line's number, and the first word in it.
     fn place(&self, at: Address) -> (usize, usize) {
-        ((at.0 / UNIT_BYTES) as usize, (at.0 % UNIT_BYTES / 8) as usize)
+        let bytes = self.with(|machine| machine.parameters.cache.line_bytes);
+        ((at.0 / bytes) as usize, (at.0 % bytes / 8) as usize)
     }
 }
 
@@ -76,12 +87,7 @@ impl Device for EciDevice<'_> {
         not_modelled()
     }
     fn spin(&self) {
-        let mut machine = self.fiber.machine.borrow_mut();
-        if !std::mem::take(&mut machine.news) {
-            let until = machine.now + machine.parameters.device.timer_resolution;
-            self.fiber.wait(machine, Wait::Message, Some(until));
-            self.with(|machine| machine.news = false);
-        }
+        self.spin_until(Time::NEVER);
     }
     fn now(&self) -> Time {
         Time::from_picoseconds(self.with(|machine| machine.now))

@@ -67,6 +67,10 @@ impl Machine {
         if let Some(data) = message.data {
             self.own[message.unit as usize] = data;
         }
+        if self.parameters.cache.writes_back_first && matches!(told, ToHome::Victim { dirty: true }) {
+            let passed = self.pass(message.unit, OUT, false);
+            self.send_at(passed, message.unit, What::Written, None);
+        }
         let heard = self.entries[message.unit as usize].handle(told);
         let heard = heard.unwrap_or_else(|unexpected| panic!("the cache broke the protocol: {unexpected}"));
         self.hears(message.unit, heard, message.data.is_some());

@@ -15,13 +15,13 @@ use crate::probe::counters::LinkCounters;
 use crate::protocol::homed::{Cached, Entry, ToCache, ToHome};
 use crate::simulation::Failure;
 
-/// Bytes of a line of this machine.
-pub const UNIT_BYTES: u64 = 128;
+/// Bytes of the longest line.
+pub const MOST_LINE_BYTES: u64 = 128;
 /// 64-bit words of one.
-pub(super) const UNIT_WORDS: usize = 16;
+pub(super) const MOST_WORDS: usize = 16;
 
-/// A line's contents.
-pub(super) type Data = [u64; UNIT_WORDS];
+/// A line's contents; a shorter line's are the first of them.
+pub(super) type Data = [u64; MOST_WORDS];
 
 /// What a run does besides what its programs ask for, from a seed: what a correct program must bear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub enum Wait {
     Prefetch,
     /// A message, or a recall that is done.
     Message,
+    /// The next run: its program has asked for a pause.
+    Outside,
     /// Nothing: its program has ended.
     Ended,
 }
@@ -68,6 +70,8 @@ pub(super) struct Agent {
 pub(super) enum What {
     ToHome(ToHome),
     ToCache(ToCache),
+    /// The home has what the cache wrote back.
+    Written,
 }
 
 /// A message on its way.
@@ -121,7 +125,7 @@ pub(super) struct RecallState {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages by kind, in the terms of [`crate::protocol::homed`]: `request`, `upgrade`, `victim`, `victim with data`,
-    /// `recalled`, `recalled with data`, `grant`, `recall`.
+    /// `recalled`, `recalled with data`, `grant`, `recall`, and `written` where the home says that it has what was written back.
     pub messages: BTreeMap<&'static str, u64>,
     /// Loads that hit a first-level cache.
     pub l1_hits: u64,
@@ -164,6 +168,8 @@ pub(super) struct CacheUnit {
     pub(super) asked: u64,
     /// A recall holds a transaction slot.
     pub(super) recall_holds: bool,
+    /// A recall is answered when the home has what was written back for it.
+    pub(super) recall_awaits_write: bool,
 }
 
 /// A CPU and a device, and everything between them.
@@ -197,6 +203,8 @@ pub struct Machine {
     pub(super) device: Option<usize>,
     pub(super) news: bool,
     pub(super) watching: bool,
+    /// A program has asked that the run be interrupted.
+    pub(super) pause: bool,
     pub(super) fault: Option<Failure>,
     /// What has been counted.
     pub counters: Counters,
@@ -212,15 +220,16 @@ impl Machine {
                 segment.name
             );
         }
-        let units = layout.bytes().div_ceil(UNIT_BYTES) as usize;
         let p = parameters;
+        let units = layout.bytes().div_ceil(p.cache.line_bytes) as usize;
         assert!(units < u32::MAX as usize, "a region of {units} lines is too large");
         let empty = CacheUnit {
             cached: Cached::default(),
-            data: [0; UNIT_WORDS],
+            data: [0; MOST_WORDS],
             waiters: Vec::new(),
             asked: 0,
             recall_holds: false,
+            recall_awaits_write: false,
         };
         Machine {
             parameters: p.clone(),
@@ -238,7 +247,7 @@ impl Machine {
             to_home: Direction::new(&p.link.wires()),
             to_cache: Direction::new(&p.link.wires()),
             entries: vec![Entry::default(); units],
-            own: vec![[0; UNIT_WORDS]; units],
+            own: vec![[0; MOST_WORDS]; units],
             directory_units: Units::new((p.directory.slices * p.directory.units) as usize, p.directory.transactions),
             slices: [[0; 2]; 2],
             arrivals: VecDeque::new(),
@@ -248,6 +257,7 @@ impl Machine {
             device: None,
             news: false,
             watching: false,
+            pause: false,
             fault: None,
             counters: Counters::default(),
         }
@@ -329,7 +339,7 @@ impl Machine {
         *self.counters.messages.entry(kind).or_insert(0) += 1;
         let link = match message.what {
             What::ToHome(_) => &mut self.to_home,
-            What::ToCache(_) => &mut self.to_cache,
+            What::ToCache(_) | What::Written => &mut self.to_cache,
         };
         let line = u64::from(message.unit);
         let there = match message.data {
@@ -348,11 +358,15 @@ impl Machine {
                 self.arrived_at_cache(message);
             }
             What::ToHome(_) => self.arrived_at_directory(key),
+            What::Written => {
+                self.messages.remove(key as usize);
+                self.written_back(message.unit);
+            }
         }
     }
 
     pub(super) fn address_of(&self, unit: u32) -> Address {
-        Address(u64::from(unit) * UNIT_BYTES)
+        Address(u64::from(unit) * self.parameters.cache.line_bytes)
     }
 
     pub(super) fn transaction_unit_of(&self, unit: u32) -> usize {
@@ -423,6 +437,7 @@ fn kind_of(message: &Message) -> &'static str {
         (What::ToHome(ToHome::Victim { .. }), true) => "victim with data",
         (What::ToHome(ToHome::Recalled { .. }), false) => "recalled",
         (What::ToHome(ToHome::Recalled { .. }), true) => "recalled with data",
+        (What::Written, _) => "written",
         (What::ToCache(ToCache::Grant { .. }), _) => "grant",
         (What::ToCache(ToCache::Recall), _) => "recall",
     }

@@ -36,6 +36,6 @@ pub mod units;
 
 pub use core::EciCore;
 pub use device::EciDevice;
-pub use machine::{Counters, Disturbances, Machine, UNIT_BYTES};
+pub use machine::{Counters, Disturbances, MOST_LINE_BYTES, Machine};
 pub use parameters::EciParameters;
 pub use simulation::EciSimulation;

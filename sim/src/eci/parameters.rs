@@ -19,6 +19,23 @@ pub struct EciParameters {
     pub directory: EciDirectoryParameters,
     /// The device's own logic.
     pub device: EciDeviceParameters,
+    /// What the CPU's software takes that is not simulated instruction by instruction.
+    pub software: EciSoftwareParameters,
+}
+
+/// A graph of Timely Dataflow on a core of this machine, in picoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EciSoftwareParameters {
+    /// A batch's way through a graph of one operator, its input and its probe among it, records apart.
+    pub batch: u64,
+    /// Each operator more, records apart.
+    pub operator: u64,
+    /// Each operator more that only states what a device says of it.
+    pub stand_in: u64,
+    /// A record in an operator.
+    pub record: u64,
+    /// A Bloom filter's hashes of an element of 128 bytes, computed on the core.
+    pub bloom_element: u64,
 }
 
 /// A core that executes in order: a load that misses stops it, stores and prefetches do not.
@@ -43,6 +60,8 @@ pub struct EciCoreParameters {
 /// The caches. The first level is written through, so a line is where the second level has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EciCacheParameters {
+    /// Bytes of a line: 64 or 128.
+    pub line_bytes: u64,
     /// First level, data, of each core.
     pub l1_bytes: u64,
     /// Its ways.
@@ -55,6 +74,9 @@ pub struct EciCacheParameters {
     pub store_interval: u64,
     /// From a recall's arrival to its answer's departure.
     pub recall_lookup: u64,
+    /// Whether a recalled line that was changed is first written back, and the recall answered only when the home has said that it
+    /// has the data.
+    pub writes_back_first: bool,
     /// Transaction units (TADs), over which neighbouring lines are spread.
     pub transaction_units: u32,
     /// Transactions that each of them handles at once: requests without an answer, and recalls.

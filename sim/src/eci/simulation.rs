@@ -41,6 +41,9 @@ impl Scheduled for Machine {
     fn limit(&self) -> u64 {
         self.limit
     }
+    fn take_pause(&mut self) -> bool {
+        std::mem::take(&mut self.pause)
+    }
     fn fault(&self) -> Option<Failure> {
         self.fault.clone()
     }
@@ -120,12 +123,22 @@ impl EciSimulation {
         machine.resume_at(agent, now);
     }
 
-    /// Runs until every main program has ended.
+    /// Runs until every main program has ended, or one asks for a pause ([`EciCore::pause`]); a program that did goes on when this
+    /// is called again.
     ///
     /// # Errors
     ///
     /// If that will never be, not before the limit, or a request waits longer than the CPU's cache does.
     pub fn run(&mut self) -> Result<(), Failure> {
+        {
+            let mut machine = self.machine().borrow_mut();
+            let now = machine.now;
+            for agent in 0..machine.agents.len() {
+                if machine.agents[agent].wait == Wait::Outside {
+                    machine.resume_at(agent, now);
+                }
+            }
+        }
         self.programs.run()
     }
 }

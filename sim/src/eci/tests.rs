@@ -23,12 +23,14 @@ pub(super) fn parameters() -> EciParameters {
             prefetches: 8,
         },
         cache: EciCacheParameters {
+            line_bytes: 128,
             l1_bytes: 32 << 10,
             l1_ways: 32,
             core_to_l2: 10_000,
             l2_to_core: 11_000,
             store_interval: 2_000,
             recall_lookup: 5_000,
+            writes_back_first: false,
             transaction_units: 8,
             unit_transactions: 16,
             patience: 40_000_000,
@@ -51,6 +53,13 @@ pub(super) fn parameters() -> EciParameters {
             receive_line: 8_500,
             transmit_stage: 36_000,
             transmit_line: 9_000,
+        },
+        software: EciSoftwareParameters {
+            batch: 25_000_000,
+            operator: 3_000_000,
+            stand_in: 2_000_000,
+            record: 5_000,
+            bloom_element: 2_600_000,
         },
     }
 }

@@ -270,11 +270,13 @@ impl Machine {
         }
         let agent = &mut self.agents[id];
         agent.not_pure();
-        match () {
-            () if !agent.stores.is_empty() => Err(W::StoresDone),
-            () if !agent.reorder.is_empty() => Err(W::LoadsDone),
-            () => Ok(()),
+        if !agent.stores.is_empty() {
+            return Err(W::StoresDone);
         }
+        if !agent.reorder.is_empty() {
+            return Err(W::LoadsDone);
+        }
+        Ok(())
     }
 
     /// Ends a round that made no progress. Where the next rounds would do just the same, they are skipped until a message

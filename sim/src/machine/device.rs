@@ -4,13 +4,13 @@
 //! link, others use too; so it always finds what has come by then. It waits for news: a register that it looks at was
 //! written, or a read of its own has all its data.
 
-use conic_fabric::LINE_BYTES;
+use conic_fabric::{LINE_BYTES, Line};
 
 use crate::parameters::{CacheParameters, Parameters};
 
-use super::access::Step;
+use super::access::{Step, merge};
 use super::agent::Agent;
-use super::pcie::{Read, Tlp};
+use super::pcie::{PcieEvent, Read, Tlp, Withheld, lines_of};
 use super::queues::Queue;
 use super::{Machine, Wait as W};
 
@@ -121,5 +121,63 @@ impl Machine {
         let line = (at / LINE_BYTES) as u32;
         self.port().watchers.insert(line, id as u16);
         Ok(self.data[line as usize].0[(at % LINE_BYTES / 8) as usize])
+    }
+
+    /// Reads the device's own memory.
+    pub(crate) fn own_bytes(&mut self, id: usize, at: u64, into: &mut [u8]) -> Step<()> {
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        for (line, _, first, from, count) in lines_of(at, into.len() as u64) {
+            into[from..from + count].copy_from_slice(&self.data[line as usize].to_bytes()[first..first + count]);
+        }
+        Ok(())
+    }
+
+    /// Changes the device's own memory.
+    pub(crate) fn set_own_bytes(&mut self, id: usize, at: u64, bytes: &[u8]) -> Step<()> {
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        for (line, mask, first, from, count) in lines_of(at, bytes.len() as u64) {
+            let mut new = [0; LINE_BYTES as usize];
+            new[first..first + count].copy_from_slice(&bytes[from..from + count]);
+            merge(&mut self.data[line as usize], mask, &Line::from_bytes(&new));
+        }
+        Ok(())
+    }
+
+    /// From now on loads from this pair of words wait for the device. Whoever withholds is told of them.
+    pub(crate) fn withhold(&mut self, id: usize, at: u64) -> Step<()> {
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        self.port().withheld.entry(at / 16).or_insert(Withheld { by: id as u16, loads: Vec::new() });
+        Ok(())
+    }
+
+    /// Answers the loads from this pair of words that wait, and withholds no more.
+    pub(crate) fn answer_withheld(&mut self, id: usize, at: u64) -> Step<()> {
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        let Some(Withheld { loads, .. }) = self.port().withheld.remove(&(at / 16)) else {
+            return Ok(());
+        };
+        let now = self.now;
+        for (tlp, arrived) in loads {
+            let answers = self.port().answers_at(arrived, now);
+            self.send_tlp(answers, PcieEvent::RegisterAnswers(tlp));
+        }
+        Ok(())
+    }
+
+    /// Since when the oldest load from this pair of words waits.
+    pub(crate) fn withheld_since(&mut self, id: usize, at: u64) -> Step<Option<u64>> {
+        if !self.is_present(id) {
+            return Err(W::Time);
+        }
+        let withheld = self.port().withheld.get(&(at / 16));
+        Ok(withheld.and_then(|withheld| withheld.loads.first().map(|load| load.1)))
     }
 }

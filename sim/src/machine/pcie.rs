@@ -60,6 +60,13 @@ pub(crate) struct Read {
     pub data: Vec<u8>,
 }
 
+/// Loads that a device withholds the answers to: whose device, and each with when it came.
+#[derive(Debug)]
+pub(crate) struct Withheld {
+    pub by: u16,
+    pub loads: Vec<(u32, u64)>,
+}
+
 /// Something that the home agents do past the caches, by the number that its request carries.
 #[derive(Debug)]
 pub(crate) enum Past {
@@ -85,12 +92,16 @@ pub(crate) struct RootPort {
     pub link: PcieLink,
     root_to_home: u64,
     register_read: u64,
+    /// Edges of the device's clock, on which it takes a load; 1 where its clock is not known.
+    device_cycle: u64,
     device_writes_to_cache: bool,
     pub tlps: Slab<Tlp>,
     pub reads: Slab<Read>,
     order: VecDeque<Ordered>,
     /// Which device looks at the register in a line.
     pub watchers: BTreeMap<u32, u16>,
+    /// The pairs of words of the device's memory, by address over 16, whose loads wait for the device.
+    pub withheld: BTreeMap<u64, Withheld>,
     /// Lines as a core had them when a device's read looked at its copy: the core may have written on since.
     pub found: BTreeMap<u32, Line>,
 }
@@ -101,23 +112,34 @@ impl RootPort {
         self.order.len()
     }
 
-    pub fn new(parameters: &PcieParameters, device_write_ways: u32) -> RootPort {
+    pub fn new(parameters: &PcieParameters, device_cycle: u64, device_write_ways: u32) -> RootPort {
         RootPort {
             link: PcieLink::new(parameters),
             root_to_home: parameters.root_to_home,
             register_read: parameters.register_read,
+            device_cycle,
             device_writes_to_cache: device_write_ways > 0,
             tlps: Slab::new(),
             reads: Slab::new(),
             order: VecDeque::new(),
             watchers: BTreeMap::new(),
+            withheld: BTreeMap::new(),
             found: BTreeMap::new(),
         }
     }
 }
 
+impl RootPort {
+    /// When a load that came at `arrived` and was withheld until `now` is answered: the device's own time for a load has two
+    /// halves, and the second begins no sooner than the device decides.
+    pub fn answers_at(&self, arrived: u64, now: u64) -> u64 {
+        let edge = |time: u64| time.next_multiple_of(self.device_cycle);
+        (edge(arrived) + self.register_read).max(edge(now) + self.register_read / 2)
+    }
+}
+
 /// The lines of a span: line, the bytes of it, and where the span's bytes begin in the line and in the span, and how many.
-fn lines_of(at: u64, length: u64) -> impl Iterator<Item = (u32, u64, usize, usize, usize)> {
+pub(super) fn lines_of(at: u64, length: u64) -> impl Iterator<Item = (u32, u64, usize, usize, usize)> {
     let end = at + length;
     (at / LINE_BYTES..end.div_ceil(LINE_BYTES)).map(move |line| {
         let start = at.max(line * LINE_BYTES);
@@ -250,8 +272,13 @@ impl Machine {
                     self.tell_device(agent as usize);
                 }
             }
-            Tlp::RegisterRead { .. } => {
-                let ready = now + port.register_read;
+            Tlp::RegisterRead { at, .. } => {
+                if let Some(withheld) = port.withheld.get_mut(&(at / 16)) {
+                    withheld.loads.push((tlp, now));
+                    let device = withheld.by.into();
+                    return self.tell_device(device);
+                }
+                let ready = now.next_multiple_of(port.device_cycle) + port.register_read;
                 self.send_tlp(ready, PcieEvent::RegisterAnswers(tlp));
             }
             Tlp::Read { read, .. } => {

@@ -21,6 +21,7 @@ pub(super) fn gen4() -> PcieParameters {
         register_read: 300_000,
         uncached_store: 150_000,
         write_combining_flush: 300_000,
+        access_bytes: 64,
     }
 }
 

@@ -9,8 +9,9 @@ use super::unit::Dimension;
 use crate::link::MOST_PARTS;
 use crate::machine::tags::MOST_WAYS;
 use crate::parameters::{
-    CacheParameters, CoreParameters, EngineParameters, InterconnectParameters, MemoryParameters, NicParameters,
-    NodeParameters, Parameters, PcieParameters, ProtocolParameters,
+    CacheParameters, CoreParameters, DriverParameters, EngineParameters, FpgaParameters, InterconnectParameters,
+    MemoryParameters, NicParameters, NodeParameters, Parameters, PcieParameters, ProtocolParameters, RefreshParameters,
+    TimerParameters,
 };
 
 /// What a field is a number of, and in which unit it is kept.
@@ -140,7 +141,9 @@ macro_rules! sections {
 
 use Kind::{Bytes, Count, Cycles, Flag, MegabitsPerSecond, Megahertz, PerSecond, Permille, Picoseconds, Ratio};
 
+mod cxl;
 mod eci;
+pub use cxl::CXL;
 pub use eci::ECI;
 
 sections! {
@@ -222,6 +225,7 @@ sections! {
         register_read: Picoseconds, 0.0;
         uncached_store: Picoseconds, 0.0;
         write_combining_flush: Picoseconds, 0.0;
+        access_bytes: Bytes, 8.0;
     }
     NIC nic "nic" NicParameters {
         packets_per_second: PerSecond, 1.0;
@@ -238,6 +242,31 @@ sections! {
         line_time: Picoseconds, 0.0;
         start_up: Picoseconds, 0.0;
         post: Picoseconds, 0.0;
+    }
+    FPGA fpga "fpga" FpgaParameters {
+        cycle: Picoseconds, 1.0;
+        port_cycle: Picoseconds, 1.0;
+        engine_time: Picoseconds, 0.0;
+        receive_stage: Picoseconds, 0.0;
+        receive_line: Picoseconds, 0.0;
+        transmit_stage: Picoseconds, 0.0;
+        transmit_line: Picoseconds, 0.0;
+        loopback: Picoseconds, 0.0;
+    }
+    DRIVER driver "driver" DriverParameters {
+        call_lines: Count("lines"), 0.0;
+        page_lines: Count("lines"), 0.0;
+        completion_lines: Count("lines"), 0.0;
+        line_work: Cycles, 0.0;
+        interrupt_work: Cycles, 0.0;
+    }
+    REFRESH refresh "refresh" RefreshParameters {
+        interval: Picoseconds, 1.0;
+        span: Picoseconds, 0.0;
+    }
+    TIMER timer "timer" TimerParameters {
+        interval: Picoseconds, 1.0;
+        span: Picoseconds, 0.0;
     }
 }
 
@@ -309,17 +338,31 @@ const SECTIONS: &[Section] = &[
     Section { name: "pcie", fields: PCIE, optional: true },
     Section { name: "nic", fields: NIC, optional: true },
     Section { name: "engine", fields: ENGINE, optional: true },
+    Section { name: "fpga", fields: FPGA, optional: true },
+    Section { name: "driver", fields: DRIVER, optional: true },
+    Section { name: "refresh", fields: REFRESH, optional: true },
+    Section { name: "timer", fields: TIMER, optional: true },
 ];
 
 /// The parameters that the entries make; nothing where one is missing or does not fit, which `faults` then tells.
 fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<Parameters> {
     let has = |section: &str| entries.keys().any(|key| key.starts_with(section));
     let (has_pcie, has_nic, has_engine) = (has("pcie."), has("nic."), has("engine."));
+    let (has_fpga, has_driver) = (has("fpga."), has("driver."));
+    let (has_refresh, has_timer) = (has("refresh."), has("timer."));
     let mut taking = Taking { entries, faults };
     let (core, cache, node) = (core(&mut taking), cache(&mut taking), node(&mut taking));
     let (memory, interconnect, protocol) = (memory(&mut taking), interconnect(&mut taking), protocol(&mut taking));
     let (pcie, nic, engine) = (pcie(&mut taking), nic(&mut taking), engine(&mut taking));
+    let (fpga, driver) = (fpga(&mut taking), driver(&mut taking));
+    let (refresh, timer) = (refresh(&mut taking), timer(&mut taking));
     if has_pcie && pcie.is_none() || has_nic && nic.is_none() || has_engine && engine.is_none() {
+        return None;
+    }
+    if has_fpga && fpga.is_none() || has_driver && driver.is_none() {
+        return None;
+    }
+    if has_refresh && refresh.is_none() || has_timer && timer.is_none() {
         return None;
     }
     let parameters = Parameters {
@@ -333,13 +376,27 @@ fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> 
         pcie,
         nic,
         engine,
+        fpga,
+        driver,
+        refresh,
+        timer,
     };
-    for (key, message) in contradictions(&parameters) {
+    tell_of(contradictions(&parameters), name, entries, faults);
+    Some(parameters)
+}
+
+/// Adds values that cannot be together to the faults, each where its key stands; a key that stands nowhere, to the platform.
+fn tell_of(
+    contradictions: Vec<(&'static str, String)>,
+    name: &str,
+    entries: &BTreeMap<String, Entry>,
+    faults: &mut Faults,
+) {
+    for (key, message) in contradictions {
         let entry = entries.get(key);
         let (file, line) = entry.map_or((name, None), |entry| (entry.file.as_str(), entry.line));
         faults.add(file, line, Some(key), message);
     }
-    Some(parameters)
 }
 
 /// Values that cannot be together, by the key to change.
@@ -378,7 +435,21 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
         let message = format!("a flit has only {} slots (interconnect.flit_slots)", link.flit_slots);
         found.push(("interconnect.header_slots", message));
     }
+    for (key, interval, span) in [
+        ("refresh.span", parameters.refresh.as_ref().map(|one| (one.interval, one.span))),
+        ("timer.span", parameters.timer.as_ref().map(|one| (one.interval, one.span))),
+    ]
+    .into_iter()
+    .filter_map(|(key, both)| both.map(|(interval, span)| (key, interval, span)))
+    {
+        if span >= interval {
+            found.push((key, format!("nothing is left of an interval of {interval} ps; give less")));
+        }
+    }
     if let Some(pcie) = &parameters.pcie {
+        if !pcie.access_bytes.is_power_of_two() || pcie.access_bytes > 64 {
+            found.push(("pcie.access_bytes", "an access has 8, 16, 32 or 64 bytes".to_string()));
+        }
         if pcie.link_layer_permille >= 1000 {
             found.push(("pcie.link_layer_permille", "nothing of the link is left for data; give less".to_string()));
         }

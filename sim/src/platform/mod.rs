@@ -23,7 +23,7 @@ use std::path::Path;
 
 pub use entry::{Entry, Source, Value};
 pub use error::{Fault, Faults, PlatformError};
-pub use fields::{ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
+pub use fields::{CXL, ECI, Field, Kind, Model, ParameterSet, SOCKETS, Section};
 
 use crate::Parameters;
 use error::did_you_mean;
@@ -37,13 +37,25 @@ const SHIPPED: &[(&str, &str)] = &[
     ("spr", include_str!("../../../platforms/spr.toml")),
     ("icx-cx6", include_str!("../../../platforms/icx-cx6.toml")),
     ("icx-e810", include_str!("../../../platforms/icx-e810.toml")),
+    ("thunderx", include_str!("../../../platforms/thunderx.toml")),
+    ("enzian-pcie", include_str!("../../../platforms/enzian-pcie.toml")),
+    ("pc-pcie", include_str!("../../../platforms/pc-pcie.toml")),
 ];
 
 /// The same of machines of a CPU and a device that is home to coherent lines.
-const SHIPPED_ECI: &[(&str, &str)] = &[("enzian", include_str!("../../../platforms/enzian.toml"))];
+const SHIPPED_ECI: &[(&str, &str)] = &[
+    ("enzian", include_str!("../../../platforms/enzian.toml")),
+    ("cxl3-mem", include_str!("../../../platforms/cxl3-mem.toml")),
+];
+
+/// The same of hosts with a device behind a CXL or a PCIe link.
+const SHIPPED_CXL: &[(&str, &str)] = &[
+    ("agilex7", include_str!("../../../platforms/agilex7.toml")),
+    ("bf3", include_str!("../../../platforms/bf3.toml")),
+];
 
 /// The kinds of machines.
-const MODELS: [&Model; 2] = [SOCKETS, ECI];
+const MODELS: [&Model; 3] = [SOCKETS, ECI, CXL];
 
 /// No platform file is longer.
 const MOST_BYTES: u64 = 1 << 20;

@@ -21,14 +21,17 @@ fn every_key_of_the_parameters_is_in_every_platform_with_its_provenance() {
     for name in Platform::names() {
         let platform = load(name);
         assert_eq!(platform.parameters().name, name);
-        let has_nic = name.contains('-');
+        let (has_nic, has_fpga) = (name.starts_with("icx-"), name.ends_with("-pcie"));
         assert_eq!(platform.parameters().nic.is_some(), has_nic);
         // Intel's accelerator came with Sapphire Rapids.
         let has_engine = name == "spr";
         assert_eq!(platform.parameters().engine.is_some(), has_engine);
         let has = |section: &&Section| match section.name {
             "engine" => has_engine,
-            _ => has_nic || !section.optional,
+            "nic" => has_nic,
+            "pcie" => has_nic || has_fpga,
+            "fpga" | "driver" | "refresh" | "timer" => has_fpga,
+            _ => true,
         };
         for section in SOCKETS.sections.iter().filter(has) {
             for field in section.fields {
@@ -286,6 +289,23 @@ fn enzian_is_whole_and_its_exchange_adds_up() {
     assert!((wires + cpu + instructions + passes).abs_diff(900_000) <= 4);
     // Section 4: 600 ns of crossings, and the rest mostly in the directory controller.
     assert!(4 * directory.pass > 150_000 && 4 * directory.pass < 300_000, "{}", directory.pass);
+}
+
+#[test]
+fn every_guess_of_a_device_that_is_home_to_lines_may_take_both_ends_of_its_range() {
+    use crate::eci::EciParameters;
+    for name in names_of(ECI) {
+        let platform: Platform<EciParameters> = Platform::load_as(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(platform.parameters().name, name);
+        let mut ranges = 0;
+        for guess in platform.guesses() {
+            let (low, high) = guess.range.expect("a guess has a range");
+            let at = |value| platform.vary(&guess.key, value).unwrap_or_else(|error| panic!("{error}"));
+            assert_ne!(at(low), at(high), "{name}: {}", guess.key);
+            ranges += 1;
+        }
+        assert!(ranges > 10, "{name}: {ranges}");
+    }
 }
 
 #[test]

@@ -283,7 +283,8 @@ fn all_faults_are_told_in_the_order_of_the_lines() {
 
 #[test]
 fn a_platform_is_known_by_name_or_by_path() {
-    assert_eq!(Platform::names().collect::<Vec<_>>(), ["icx", "spr", "icx-cx6", "icx-e810"]);
+    let names = ["icx", "spr", "icx-cx6", "icx-e810", "thunderx", "enzian-pcie", "pc-pcie"];
+    assert_eq!(Platform::names().collect::<Vec<_>>(), names);
     let message = Platform::load("spx").expect_err("there is none").to_string();
     says(&message, &["there is no such platform (did you mean spr?)", "icx-cx6", ".toml"]);
     says(

@@ -46,6 +46,7 @@
 //! | the other node | let a snoop wait for its own request | the home answers that request after the snoop |
 
 pub mod cache;
+pub mod cxl;
 #[cfg(test)]
 mod explore;
 pub mod home;

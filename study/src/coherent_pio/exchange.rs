@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Core, Home, HomeAgent, Layout, Time};
+use conic_fabric::{Core, Device as _, Home, Layout, Time};
 use conic_interface::pio::{Behaviour, Device, Features, Homed, Host, Poll, Shape};
-use conic_sim::eci::{Counters, Disturbances, EciParameters, EciSimulation, UNIT_BYTES};
+use conic_sim::eci::{Counters, Disturbances, EciDevice, EciParameters, EciSimulation};
 use conic_sim::{Failure, Role};
 
-/// Words of the protocol's sets of lines: enough for two groups of 64 KiB and a control word.
-const WORDS: usize = 17;
+/// Words of the protocol's sets of lines: enough for two groups of 64 KiB and a control word, in lines of 64 bytes.
+pub(super) const WORDS: usize = 33;
 
 /// Bytes of the control word, which lies in the first line.
 pub const CONTROL_BYTES: usize = 8;
@@ -71,10 +71,17 @@ pub fn fill(bytes: &mut [u8], number: u64) {
 }
 
 /// The device's function: every byte inverted, so that a request is no response.
-fn function(bytes: &mut [u8]) {
+pub(super) fn function(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;
     }
+}
+
+/// Two groups of lines for payloads of so many bytes.
+pub(super) fn shape(machine: &EciParameters, payload: usize, alignment: u64) -> Shape {
+    let unit = machine.cache.line_bytes;
+    let group = (payload + CONTROL_BYTES).div_ceil(unit as usize).max(1) as u16;
+    Shape { unit, group, overflow: 0, header: CONTROL_BYTES as u64, alignment: alignment.max(unit) }
 }
 
 /// Makes the calls, and checks each response by content and sequence.
@@ -87,14 +94,7 @@ fn function(bytes: &mut [u8]) {
 ///
 /// If the shape cannot be, or a response is wrong.
 pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
-    let group = (question.payload + CONTROL_BYTES).div_ceil(UNIT_BYTES as usize).max(1) as u16;
-    let shape = Shape {
-        unit: UNIT_BYTES,
-        group,
-        overflow: 0,
-        header: CONTROL_BYTES as u64,
-        alignment: question.alignment.max(UNIT_BYTES),
-    };
+    let shape = shape(&question.machine, question.payload, question.alignment);
     let mut layout = Layout::new();
     let lines = shape.place(&mut layout, Home::Nic).expect("a shape of whole lines");
     let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
@@ -125,7 +125,11 @@ pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
     let asked = question.clone();
     simulation.device("device", Role::Service, move |device| {
         let homed = Homed::<_, WORDS>::new(*device, lines, asked.behaviour).expect("so many lines fit");
-        serve(homed, asked.payload, asked.service);
+        serve(homed, |request, response| {
+            response.extend_from_slice(request);
+            function(response);
+            asked.service
+        });
     });
     simulation.run()?;
     drop(simulation);
@@ -148,21 +152,26 @@ fn call<C: Core>(host: &mut Host<C>, request: &[u8], response: &mut [u8]) {
     }
 }
 
-/// Answers requests for ever.
-fn serve<D: HomeAgent, const N: usize>(mut homed: Homed<D, N>, payload: usize, service: Time) {
-    let mut buffer = vec![0; payload];
+/// Answers requests for ever: `answer` writes the response to a request, and says how long it takes.
+pub(super) fn serve<const N: usize>(
+    mut homed: Homed<EciDevice<'_>, N>,
+    mut answer: impl FnMut(&[u8], &mut Vec<u8>) -> Time,
+) {
+    let (mut request, mut response) = (Vec::new(), Vec::new());
     let mut due = None;
     loop {
-        if homed.poll().is_some() {
-            homed.read(&mut buffer);
-            function(&mut buffer);
-            due = Some(homed.device().now() + service);
+        if let Some(length) = homed.poll() {
+            request.resize(length, 0);
+            homed.read(&mut request);
+            response.clear();
+            let took = answer(&request, &mut response);
+            due = Some(homed.device().now() + took);
         }
         let is_due = due.is_some_and(|due| homed.device().now() >= due);
-        if is_due && homed.respond(&buffer) {
+        if is_due && homed.respond(&response) {
             due = None;
         } else {
-            homed.spin();
+            homed.device().spin_until(due.unwrap_or(Time::NEVER));
         }
         assert_eq!(homed.violations(), (0, None), "the CPU broke the line pair's protocol");
     }

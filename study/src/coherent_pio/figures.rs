@@ -3,14 +3,32 @@
 use conic_chart::{Axis, Chart, Point, Series};
 use conic_fabric::Time;
 use conic_interface::pio::Behaviour;
-use conic_sim::Failure as SimFailure;
 use conic_sim::eci::{Disturbances, EciParameters};
+use conic_sim::{Failure as SimFailure, Parameters};
 
 use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
 use super::frames::{Arrives, Frames, receive, transmit};
+use super::over_pcie::{self, Coherent, OverPcie};
 use super::percentile;
+use super::sockets::{Slots, slots};
+use super::{streams, what_if::what_if};
 use crate::experiment::{Across, Effort, Findings, Found};
 use crate::workload::Failure;
+
+/// The machines that the experiments run on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machines {
+    /// Enzian.
+    pub enzian: EciParameters,
+    /// Enzian's CPU with the FPGA as a PCIe card.
+    pub enzian_pcie: Parameters,
+    /// The PC of the paper's calibration.
+    pub pc_pcie: Parameters,
+    /// Two sockets of Enzian's CPU.
+    pub thunderx: Parameters,
+    /// A machine of a coming generation: what if.
+    pub cxl: EciParameters,
+}
 
 /// One experiment: a figure or a table of the paper.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +37,21 @@ pub struct Experiment {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
-    run: fn(&mut Run<'_>) -> Result<Findings, SimFailure>,
+    run: fn(&mut Run<'_>) -> Result<Findings, Failure>,
 }
 
 /// Every experiment, in the order of the paper.
 pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment { name: "1", title: "Transfers by XDMA, on Enzian and on a PC", run: transfers },
+    Experiment { name: "2", title: "Loads and stores over PCIe, on Enzian and on a PC", run: accesses },
     Experiment { name: "6", title: "One line there and back", run: one_line },
     Experiment { name: "7", title: "Invocation latency by size", run: latencies },
     Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
     Experiment { name: "10", title: "NIC latency by frame size", run: nic },
     Experiment { name: "table1", title: "NIC latency percentiles", run: table },
+    Experiment { name: "11", title: "31 filters on the device", run: filters },
+    Experiment { name: "12", title: "Bloom filters on the device", run: bloom },
+    Experiment { name: "cxl3-mem", title: "What if: CXL.mem 3.0 with back-invalidate", run: what_if },
 ];
 
 /// The experiments of these names, each once; all where none is given.
@@ -46,13 +69,13 @@ pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
     Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
 }
 
-/// What the experiments find on this machine.
-pub fn findings(experiments: &[Experiment], machine: &EciParameters, effort: Effort) -> Vec<Found> {
+/// What the experiments find on these machines.
+pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
     let found = |experiment: &Experiment| {
-        let mut run = Run { machine, effort, asked: 0 };
+        let mut run = Run::new(machines, effort);
         let (findings, failures) = match (experiment.run)(&mut run) {
             Ok(findings) => (findings, Vec::new()),
-            Err(failure) => (Findings::default(), vec![Failure(failure.to_string())]),
+            Err(failure) => (Findings::default(), vec![failure]),
         };
         let (name, title) = (experiment.name, experiment.title);
         Found { name, title, findings, questions: (run.asked, 0), failures }
@@ -61,17 +84,21 @@ pub fn findings(experiments: &[Experiment], machine: &EciParameters, effort: Eff
 }
 
 /// What an experiment is run with.
-struct Run<'a> {
-    machine: &'a EciParameters,
+pub(super) struct Run<'a> {
+    pub(super) machines: &'a Machines,
+    /// The one whose coherent lines are used.
+    pub(super) machine: &'a EciParameters,
     effort: Effort,
     /// Runs so far.
     asked: usize,
 }
 
-/// Bytes of a line.
-const LINE: usize = 128;
+impl<'a> Run<'a> {
+    /// On Enzian.
+    pub(super) fn new(machines: &'a Machines, effort: Effort) -> Run<'a> {
+        Run { machines, machine: &machines.enzian, effort, asked: 0 }
+    }
 
-impl Run<'_> {
     fn rounds(&self) -> (u64, u64) {
         match self.effort {
             Effort::Quick => (4, 8),
@@ -79,19 +106,52 @@ impl Run<'_> {
         }
     }
 
+    pub(super) fn line(&self) -> usize {
+        self.machine.cache.line_bytes as usize
+    }
+
+    /// What of some bytes of lines is payload.
+    pub(super) fn payload(&self, bytes: usize) -> usize {
+        if bytes < self.line() { bytes } else { bytes - CONTROL_BYTES }
+    }
+
     /// Calls whose payload and control word fill so many bytes; less than a line is a payload in one line.
-    fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, SimFailure> {
+    pub(super) fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, Failure> {
         self.asked += 1;
-        calls(&Calls {
+        let outcome = calls(&Calls {
             machine: self.machine.clone(),
-            payload: payload(bytes),
+            payload: self.payload(bytes),
             behaviour: Behaviour { exclusive, ..Behaviour::default() },
-            prefetch: bytes > LINE,
-            alignment: LINE as u64,
+            prefetch: bytes > self.line(),
+            alignment: self.line() as u64,
             service: Time::ZERO,
             calls: self.rounds(),
             disturbances: Disturbances::default(),
-        })
+        });
+        outcome.map_err(failed)
+    }
+
+    /// GiB a second of calls one after the other, both ways together.
+    pub(super) fn throughput(&mut self, bytes: usize) -> Result<f64, Failure> {
+        let payload = self.payload(bytes);
+        Ok(self.calls(bytes, true)?.bytes_per_second(payload) / f64::from(1 << 30))
+    }
+
+    /// FastForward's median, in nanoseconds.
+    pub(super) fn slots(&mut self, at_sender: bool, ask_ahead: bool) -> Result<f64, Failure> {
+        self.asked += 1;
+        let machine = self.machines.thunderx.clone();
+        // A queue's first lap is not the others: its slots were never emptied.
+        let rounds = (64 + self.rounds().0, self.rounds().1);
+        let outcome = slots(&Slots { machine, ask_ahead, at_sender, rounds }).map_err(failed)?;
+        Ok(percentile(&outcome.latencies, 0.5))
+    }
+
+    /// Enzian's CPU with the card, and the PC.
+    fn over_pcie(&mut self) -> [OverPcie<'a>; 2] {
+        self.asked += 1;
+        let effort = self.effort;
+        [&self.machines.enzian_pcie, &self.machines.pc_pcie].map(|machine| OverPcie { machine, effort })
     }
 
     fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
@@ -106,47 +166,72 @@ impl Run<'_> {
         }
     }
 
-    fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, SimFailure> {
+    pub(super) fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, prefetch);
-        receive(&frames, Arrives::WithTheLoad)
+        receive(&frames, Arrives::WithTheLoad).map_err(failed)
     }
 
-    fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, SimFailure> {
+    pub(super) fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, false);
-        transmit(&frames)
+        transmit(&frames).map_err(failed)
     }
 }
 
-/// What of some bytes of lines is payload.
-fn payload(bytes: usize) -> usize {
-    if bytes < LINE { bytes } else { bytes - CONTROL_BYTES }
+fn failed(failure: SimFailure) -> Failure {
+    Failure(failure.to_string())
+}
+
+/// Figure 11.
+fn filters(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    run.asked += 1;
+    streams::filters(run.machines).map_err(|fault| Failure(fault.to_string()))
+}
+
+/// Figure 12.
+fn bloom(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    run.asked += 1;
+    streams::bloom(run.machines).map_err(|fault| Failure(fault.to_string()))
+}
+
+/// Figure 1.
+fn transfers(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let [enzian, pc] = run.over_pcie();
+    over_pcie::transfers(enzian, pc)
+}
+
+/// Figure 2.
+fn accesses(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let [enzian, pc] = run.over_pcie();
+    over_pcie::accesses(enzian, pc)
 }
 
 /// Figure 6.
-fn one_line(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
-    let exclusive = run.calls(LINE, true)?.median_nanoseconds();
-    let shared = run.calls(LINE, false)?.median_nanoseconds();
+fn one_line(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let exclusive = run.calls(run.line(), true)?.median_nanoseconds();
+    let shared = run.calls(run.line(), false)?.median_nanoseconds();
     let mut findings = Findings::default();
     findings.number("pio.fig6.exclusive", "ns", Some(exclusive));
     findings.number("pio.fig6.shared", "ns", Some(shared));
-    let points = [("Exclusive", exclusive), ("Shared", shared)];
+    // The queue as it is: each direction in its sender's memory, nothing asked for ahead.
+    let fastforward = run.slots(true, false)?;
+    findings.number("pio.fig6.fastforward", "ns", Some(fastforward));
+    findings.number("pio.beyond.fastforward_at_receiver", "ns", Some(run.slots(false, false)?));
+    findings.number("pio.improved.fastforward_asking_ahead", "ns", Some(run.slots(true, true)?));
+    let points = [("Exclusive", exclusive), ("Shared", shared), ("FastForward", fastforward)];
     let bars = Chart::xy("A line there and back", Axis::linear("", ""), Axis::linear("Median latency", "ns"));
     let bars = points.into_iter().zip(1..).fold(bars, |chart, ((name, value), place)| {
         chart.series(Series::line(name, [Point::new(f64::from(place), value)]))
     });
-    findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive").reference(
-        "pio.fig6.shared",
-        Across::Y,
-        "Shared",
-    );
+    let plot = findings.plot("fig6", bars).reference("pio.fig6.exclusive", Across::Y, "Exclusive");
+    plot.reference("pio.fig6.shared", Across::Y, "Shared").reference("pio.fig6.fastforward", Across::Y, "FastForward");
     Ok(findings)
 }
 
 /// Payloads of an invocation.
-const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+pub(super) const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 
-/// Figure 7, its coherent part.
-fn latencies(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Figure 7.
+fn latencies(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES.into_iter().filter(|bytes| *bytes <= 16384) {
         points.push((bytes as f64, run.calls(bytes, true)?.median_nanoseconds()));
@@ -158,20 +243,21 @@ fn latencies(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     let slope = |low: f64, high: f64| Some((at(high)? - at(low)?) / (high - low));
     let linear = slope(1024.0, 4096.0).zip(slope(4096.0, 8192.0)).map(|(one, other)| (one / other - 1.0).abs() < 0.25);
     findings.holds("pio.fig7.eci_linear_beyond", linear);
-    let chart =
-        Chart::xy("Invocation latency", Axis::log("Request and response", "bytes"), Axis::linear("Median", "ns"))
-            .note("Sizes are of the lines that a request fills, its control word among them.")
-            .series(Series::line("coherent PIO", points));
-    findings.plot("fig7", chart);
+    let [enzian, _] = run.over_pcie();
+    let coherent = |bytes| Ok(run.calls(bytes, true)?.median_nanoseconds());
+    let over_pcie = over_pcie::latencies(enzian, &points, coherent, &mut findings)?;
+    let chart = Chart::xy("Invocation latency", Axis::log("Request and response", "bytes"), Axis::log("Median", "ns"))
+        .note("Sizes are of the lines that a request fills, its control word among them.")
+        .series(Series::line("coherent PIO", points));
+    findings.plot("fig7", over_pcie.into_iter().fold(chart, Chart::series));
     Ok(findings)
 }
 
-/// Figure 8, its coherent part.
-fn throughputs(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Figure 8.
+fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in SIZES {
-        let rate = run.calls(bytes, true)?.bytes_per_second(payload(bytes)) / f64::from(1 << 30);
-        points.push((bytes as f64, rate));
+        points.push((bytes as f64, run.throughput(bytes)?));
     }
     let at = |bytes: f64| points.iter().find(|(size, _)| *size == bytes).map(|(_, rate)| *rate);
     let peak = points.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1));
@@ -181,16 +267,18 @@ fn throughputs(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     findings.holds("pio.fig8.eci_rises_to_32768", Some(rises));
     let drops = at(32768.0).zip(at(65536.0)).map(|(before, after)| after < before);
     findings.holds("pio.fig8.eci_drops_beyond", drops);
+    let [enzian, _] = run.over_pcie();
+    let over_pcie = over_pcie::throughputs(enzian, &points, &mut findings)?;
     let chart =
         Chart::xy("Invocation throughput", Axis::log("Request and response", "bytes"), Axis::linear("Data", "GiB/s"))
             .note("Requests and responses together, one core, back to back.")
             .series(Series::line("coherent PIO", points));
-    findings.plot("fig8", chart);
+    findings.plot("fig8", over_pcie.into_iter().fold(chart, Chart::series));
     Ok(findings)
 }
 
-/// Figure 10, its coherent part, and a driver that prefetches beside the published one.
-fn nic(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Figure 10, and a driver that prefetches beside the published one.
+fn nic(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let (mut plain, mut prefetching, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for bytes in [64, 256, 1024, 1536, 4096, 8192, 9600] {
         let size = bytes as f64;
@@ -201,19 +289,24 @@ fn nic(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     let mut findings = Findings::default();
     let last = |points: &[(f64, f64)]| points.last().map(|point| point.1 / 1000.0);
     findings.number("pio.improved.prefetching_receive_9600", "us", last(&prefetching));
-    let chart = Chart::xy("NIC latency", Axis::log("Frame", "bytes"), Axis::log("Median", "ns"))
-        .note("A frame's last beat comes when the CPU begins to ask for it.")
-        .series(Series::line("receive", plain))
-        .series(Series::line("receive, prefetching driver (an improvement)", prefetching))
-        .series(Series::line("transmit", out));
-    findings.plot("fig10", chart);
+    let [enzian, _] = run.over_pcie();
+    let eci = Coherent { receive: plain, transmit: out };
+    let [received, sent] = over_pcie::nic(enzian, &eci, &mut findings)?;
+    let chart = |title: &str| Chart::xy(title, Axis::log("Frame", "bytes"), Axis::log("Median", "ns"));
+    let receive = chart("NIC receive latency")
+        .note("Over the coherent lines, a frame's last beat comes when the CPU begins to ask for it.")
+        .series(Series::line("coherent PIO", eci.receive))
+        .series(Series::line("coherent PIO, prefetching driver (an improvement)", prefetching));
+    findings.plot("fig10-receive", received.into_iter().fold(receive, Chart::series));
+    let transmit = chart("NIC transmit latency").series(Series::line("coherent PIO", eci.transmit));
+    findings.plot("fig10-transmit", sent.into_iter().fold(transmit, Chart::series));
     Ok(findings)
 }
 
-/// Table 1, its coherent rows.
-fn table(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
+/// Table 1.
+fn table(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
-    let mut row = |bytes: usize| -> Result<Vec<f64>, SimFailure> {
+    let mut row = |bytes: usize| -> Result<Vec<f64>, Failure> {
         let (receive, transmit) = (run.receive(bytes, false)?, run.transmit(bytes)?);
         let both = [&receive, &transmit].into_iter();
         Ok(both.flat_map(|times| [0.5, 0.99].map(|part| percentile(times, part) / 1000.0)).collect())
@@ -229,5 +322,7 @@ fn table(run: &mut Run<'_>) -> Result<Findings, SimFailure> {
     }
     findings.list("pio.table1.eci_1536", "us", Some(row(1536)?));
     findings.list("pio.table1.eci_9600", "us", Some(row(9600)?));
+    let [enzian, _] = run.over_pcie();
+    over_pcie::table(enzian, &mut findings)?;
     Ok(findings)
 }

@@ -7,16 +7,13 @@ use conic_fabric::{Core, Device as _, Home, Layout, Time};
 use conic_interface::pio::nic::NicLines;
 use conic_interface::pio::protocol::Recalls;
 use conic_interface::pio::{Behaviour, Device, Features, Homed, Shape};
-use conic_sim::eci::{Disturbances, EciDevice, EciParameters, EciSimulation, UNIT_BYTES};
+use conic_sim::eci::{Disturbances, EciDevice, EciParameters, EciSimulation};
 use conic_sim::{Failure, Role};
 
 use super::exchange::fill;
 
-/// Words of the protocol's sets of lines: two control lines and the overflow lines of a frame of 9600 bytes.
-const WORDS: usize = 2;
-
-/// Bytes before the payload in a control line: half of it, as published.
-const HEADER_BYTES: u64 = 64;
+/// Words of the protocol's sets of lines: two control lines and the overflow lines of a frame of 9600 bytes, in lines of 64 bytes.
+const WORDS: usize = 3;
 
 /// The longest frame.
 pub const LONGEST_FRAME: usize = 9600;
@@ -41,9 +38,11 @@ pub struct Frames {
 
 /// Where an exchange with overflow lines lies.
 fn place(question: &Frames) -> (Layout, NicLines) {
-    let inline = UNIT_BYTES - HEADER_BYTES;
-    let overflow = (question.bytes.max(LONGEST_FRAME) as u64 - inline).div_ceil(UNIT_BYTES) as u16;
-    let shape = Shape { unit: UNIT_BYTES, group: 1, overflow, header: HEADER_BYTES, alignment: UNIT_BYTES };
+    let unit = question.machine.cache.line_bytes;
+    // Half of a control line is the payload's.
+    let header = unit / 2;
+    let overflow = (question.bytes.max(LONGEST_FRAME) as u64 - header).div_ceil(unit) as u16;
+    let shape = Shape { unit, group: 1, overflow, header, alignment: unit };
     let mut layout = Layout::new();
     let lines = NicLines::place(&shape, &mut layout, Home::Nic).expect("a shape of whole lines");
     (layout, lines)
@@ -53,9 +52,12 @@ fn features(question: &Frames) -> Features {
     Features { prefetch: question.prefetch, ..Features::HOMED }
 }
 
+/// Bytes of a frame for which the stages' times by line are.
+const STAGE_BYTES: u64 = 128;
+
 /// How long the stages between port and interface take for a frame.
 fn stage(bytes: usize, stage: u64, line: u64) -> Time {
-    Time::from_picoseconds(stage + line * (bytes as u64).div_ceil(UNIT_BYTES))
+    Time::from_picoseconds(stage + line * (bytes as u64).div_ceil(STAGE_BYTES))
 }
 
 /// From the CPU having a frame in its registers to the frame's last beat at the port, in picoseconds each.

@@ -4,15 +4,32 @@
 //! |---|---|
 //! | [`exchange`] | calls of a function on the device, by `interface::pio`'s halves |
 //! | [`frames`] | frames of a NIC, by the same |
-//! | `figures.rs` | what the paper's figures and tables come out as |
+//! | [`sockets`] | FastForward between two sockets |
+//! | [`simulated`] | a device for Timely graphs whose time is the simulator's |
+//! | [`graphs`] | the graphs of section 5.3 with a part on such a device |
+//! | `streams.rs` | Figures 11 and 12 |
+//! | `what_if.rs` | the same protocols on a machine of a coming generation |
+//! | `headlines.rs` | the results whose dependence on guesses is shown |
+//! | [`pcie`] | calls and frames over PCIe: programmed I/O, and the device's copy engines |
+//! | `figures.rs`, `over_pcie.rs` | what the paper's figures and tables come out as, over coherent lines and over PCIe |
 //!
 //! Nothing here knows what was published.
 
 pub mod exchange;
 mod figures;
 pub mod frames;
+pub mod graphs;
+mod headlines;
+mod over_pcie;
+pub mod pcie;
+pub mod simulated;
+pub mod sockets;
+mod streams;
+mod what_if;
 
-pub use figures::{EXPERIMENTS, Experiment, chosen, findings};
+pub use figures::{EXPERIMENTS, Experiment, Machines, chosen, findings};
+pub use headlines::{HEADLINES, headlines};
+pub use what_if::WHAT_IF;
 
 /// The latency below which a part of them lies, in nanoseconds: the smallest that does.
 pub fn percentile(picoseconds: &[u64], part: f64) -> f64 {

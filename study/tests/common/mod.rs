@@ -261,6 +261,10 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
         pcie: None,
         nic: None,
         engine: None,
+        fpga: None,
+        driver: None,
+        refresh: None,
+        timer: None,
     }
 }
 
@@ -282,6 +286,7 @@ fn with_pcie(mut machine: Parameters) -> Parameters {
         register_read: 100_000,
         uncached_store: 100_000,
         write_combining_flush: 100_000,
+        access_bytes: 64,
     });
     machine.nic = Some(NicParameters {
         packets_per_second: 100_000_000,

@@ -226,8 +226,8 @@ impl Machine {
                 Some((counters.messages(), Some(counters.busy_picoseconds)))
             }
             Queue::Channel(node, channel) => {
-                let accesses = self.nodes[usize::from(node)].memory.accesses_of(channel.into());
-                Some((accesses, Some(accesses * self.parameters.memory.line_time)))
+                let memory = &self.nodes[usize::from(node)].memory;
+                Some((memory.accesses_of(channel.into()), Some(memory.busy_time_of(channel.into()))))
             }
             Queue::Wire(way) => {
                 let way = if way == Way::ToRoot as u8 { Way::ToRoot } else { Way::ToDevice };

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{
     Bytes, Count, Cycles, Entry, Faults, Field, Flag, Megahertz, Model, ParameterSet, Picoseconds, Section, Taking,
+    tell_of,
 };
 use crate::eci::parameters::{
     EciCacheParameters, EciCoreParameters, EciDeviceParameters, EciDirectoryParameters, EciLinkParameters,
+    EciSoftwareParameters,
 };
-use crate::eci::{EciParameters, UNIT_BYTES};
+use crate::eci::{EciParameters, MOST_LINE_BYTES};
 
 sections! {
     CORE core "core" EciCoreParameters {
@@ -21,12 +23,14 @@ sections! {
         prefetches: Count("lines"), 1.0;
     }
     CACHE cache "cache" EciCacheParameters {
-        l1_bytes: Bytes, 128.0;
+        line_bytes: Bytes, 64.0;
+        l1_bytes: Bytes, 64.0;
         l1_ways: Count("ways"), 1.0;
         core_to_l2: Picoseconds, 0.0;
         l2_to_core: Picoseconds, 0.0;
         store_interval: Picoseconds, 0.0;
         recall_lookup: Picoseconds, 0.0;
+        writes_back_first: Flag, 0.0;
         transaction_units: Count("units"), 1.0;
         unit_transactions: Count("requests"), 1.0;
         patience: Picoseconds, 1.0;
@@ -56,6 +60,13 @@ sections! {
         transmit_stage: Picoseconds, 0.0;
         transmit_line: Picoseconds, 0.0;
     }
+    SOFTWARE software "software" EciSoftwareParameters {
+        batch: Picoseconds, 0.0;
+        operator: Picoseconds, 0.0;
+        stand_in: Picoseconds, 0.0;
+        record: Picoseconds, 0.0;
+        bloom_element: Picoseconds, 0.0;
+    }
 }
 
 /// A CPU and a device over ECI.
@@ -67,6 +78,7 @@ pub const ECI: &Model = &Model {
         Section { name: "link", fields: LINK, optional: false },
         Section { name: "directory", fields: DIRECTORY, optional: false },
         Section { name: "device", fields: DEVICE, optional: false },
+        Section { name: "software", fields: SOFTWARE, optional: false },
     ],
     shipped: super::super::SHIPPED_ECI,
 };
@@ -77,7 +89,7 @@ impl ParameterSet for EciParameters {
     fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<EciParameters> {
         let mut taking = Taking { entries, faults };
         let (core, cache, link) = (core(&mut taking), cache(&mut taking), link(&mut taking));
-        let (directory, device) = (directory(&mut taking), device(&mut taking));
+        let (directory, device, software) = (directory(&mut taking), device(&mut taking), software(&mut taking));
         let parameters = EciParameters {
             name: name.to_string(),
             core: core?,
@@ -85,12 +97,9 @@ impl ParameterSet for EciParameters {
             link: link?,
             directory: directory?,
             device: device?,
+            software: software?,
         };
-        for (key, message) in contradictions(&parameters) {
-            let entry = entries.get(key);
-            let (file, line) = entry.map_or((name, None), |entry| (entry.file.as_str(), entry.line));
-            faults.add(file, line, Some(key), message);
-        }
+        tell_of(contradictions(&parameters), name, entries, faults);
         Some(parameters)
     }
 }
@@ -99,11 +108,15 @@ impl ParameterSet for EciParameters {
 fn contradictions(parameters: &EciParameters) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let (cache, directory, link) = (&parameters.cache, &parameters.directory, &parameters.link);
-    let sets = cache.l1_bytes / UNIT_BYTES / u64::from(cache.l1_ways);
-    if sets == 0 || !cache.l1_bytes.is_multiple_of(UNIT_BYTES * u64::from(cache.l1_ways)) {
+    if !cache.line_bytes.is_power_of_two() || cache.line_bytes > MOST_LINE_BYTES {
+        let message = format!("a line has 64 or {MOST_LINE_BYTES} bytes, not {}", cache.line_bytes);
+        return vec![("cache.line_bytes", message)];
+    }
+    let sets = cache.l1_bytes / cache.line_bytes / u64::from(cache.l1_ways);
+    if sets == 0 || !cache.l1_bytes.is_multiple_of(cache.line_bytes * u64::from(cache.l1_ways)) {
         let message = format!(
-            "{} bytes are no whole number of sets of {} lines of {UNIT_BYTES} bytes",
-            cache.l1_bytes, cache.l1_ways
+            "{} bytes are no whole number of sets of {} lines of {} bytes",
+            cache.l1_bytes, cache.l1_ways, cache.line_bytes
         );
         found.push(("cache.l1_bytes", message));
     }

@@ -1,0 +1,113 @@
+//! Meeting the daemon: the client's half of the steps in `conic_control`.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conic_control::{Attach, Attached, Extensions, Hello, Message, OLDEST, VERSION, Wait};
+use conic_fabric::Time;
+use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
+use conic_interface::ccnic::{Features, Map, Packing, Signal};
+use conic_native::channel::{Channel, Received};
+use conic_native::{KeptCore, Memory, clock, fences};
+
+use crate::session::{Region, Session};
+use crate::{AttachError, Options};
+
+/// Attaches, step by step, each within the options' patience.
+pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachError> {
+    // Refused here, before anybody is asked, with the reason.
+    Map::new(options.geometry, Features::best()).map_err(AttachError::Geometry)?;
+    let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
+    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: options.name.clone() };
+    say(&channel, &Message::Hello(hello))?;
+    let (answer, _) = hear(&channel, options.patience, "its welcome")?;
+    let Message::Welcome(welcome) = answer else { return Err(unexpected("a welcome", &answer)) };
+    if !(OLDEST..=VERSION).contains(&welcome.version) {
+        return Err(AttachError::Peer(format!("it chose version {}", welcome.version)));
+    }
+    let attach = Attach { geometry: options.geometry, network: options.network.clone(), mac: options.mac };
+    say(&channel, &Message::Attach(attach))?;
+    let (answer, descriptors) = hear(&channel, options.patience, "its queues")?;
+    let Message::Attached(attached) = answer else { return Err(unexpected("queues", &answer)) };
+    let bells = usize::from(attached.bells);
+    let mut descriptors = descriptors.into_iter();
+    let (Some(region), Some(kick)) = (descriptors.next(), descriptors.next()) else {
+        return Err(AttachError::Peer("it passed no region".to_owned()));
+    };
+    let mut all: Vec<OwnedFd> = descriptors.take(bells).collect();
+    while all.len() < attached.geometry.queues as usize {
+        let (answer, more) = hear(&channel, options.patience, "the rest of its bells")?;
+        let Message::Bells(bells) = answer else { return Err(unexpected("bells", &answer)) };
+        if bells.first as usize != all.len() || bells.count == 0 {
+            return Err(AttachError::Peer(format!("its bells begin at {} and not at {}", bells.first, all.len())));
+        }
+        all.extend(more);
+    }
+    let region = map_region(region, options, &attached, kick, all)?;
+    Ok(Session { channel, region: Arc::new(region), attached })
+}
+
+fn map_region(
+    descriptor: OwnedFd,
+    options: &Options,
+    attached: &Attached,
+    kick: OwnedFd,
+    bells: Vec<OwnedFd>,
+) -> Result<Region, AttachError> {
+    if attached.geometry != options.geometry {
+        return Err(AttachError::Peer(format!("it made {:?} of {:?}", attached.geometry, options.geometry)));
+    }
+    let Features { signal, packing, whole_line, .. } = attached.features;
+    if (signal, packing, whole_line) != (Signal::Phase, Packing::Grouped, true) {
+        let features = attached.features;
+        return Err(AttachError::Peer(format!("its rings are of another kind than this program's: {features}")));
+    }
+    let map = Map::new(attached.geometry, attached.features).map_err(AttachError::Geometry)?;
+    if map.queues.len() > MOST_QUEUES {
+        return Err(AttachError::Peer(format!("it gave {} queues", map.queues.len())));
+    }
+    let (map, notices) = Notices::in_map(map);
+    let memory = Memory::attach(descriptor, map.layout.bytes()).map_err(AttachError::Memory)?;
+    let core = KeptCore::new(Arc::new(memory));
+    let kick = (attached.wait == Wait::Notify).then_some(kick);
+    // The light half may cost nothing only if the daemon's half is heavy.
+    let fences = attached.fences && fences::register();
+    Ok(Region { core, map, notices, kick, bells, fences })
+}
+
+fn say(channel: &Channel, message: &Message) -> Result<(), AttachError> {
+    let sent = channel.send(&message.encode(), &[]);
+    sent.map_err(|error| AttachError::Broken { doing: "speaking to the NIC", error })
+}
+
+fn unexpected(wanted: &str, message: &Message) -> AttachError {
+    match message {
+        Message::Refused(refused) => AttachError::Refused(refused.clone()),
+        other => AttachError::Peer(format!("{other:?} instead of {wanted}")),
+    }
+}
+
+/// The next message, within so much time.
+fn hear(
+    channel: &Channel,
+    patience: Duration,
+    waiting_for: &'static str,
+) -> Result<(Message, Vec<OwnedFd>), AttachError> {
+    let broken = |error| AttachError::Broken { doing: "listening to the NIC", error };
+    let until = clock::now() + Time::from_nanoseconds(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
+    loop {
+        if let Some(Received { bytes, descriptors, cut }) = channel.receive().map_err(broken)? {
+            if cut {
+                return Err(AttachError::Peer("its message was longer than messages are".to_owned()));
+            }
+            return Ok((Message::decode(&bytes, descriptors.len())?, descriptors));
+        }
+        let left = until.since(clock::now());
+        if left == Time::ZERO {
+            return Err(AttachError::Timeout { waiting_for });
+        }
+        channel.wait(Duration::from_nanos(left.nanoseconds().max(1))).map_err(broken)?;
+    }
+}

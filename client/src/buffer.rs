@@ -1,0 +1,145 @@
+//! Owned packet buffers.
+
+use std::sync::Arc;
+
+use conic_fabric::{Address, Core};
+use conic_interface::burst::Packet;
+
+use crate::session::Region;
+
+/// A packet in shared memory that this process owns: nobody else writes it. Dropping it frees it; sending it hands it over, and
+/// the compiler refuses to touch it afterwards:
+///
+/// ```compile_fail
+/// # fn send(mut queue: conic_client::Queue, frame: conic_client::Buffer) {
+/// let mut outgoing = vec![frame];
+/// queue.transmit(&mut outgoing);
+/// frame.len();
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Buffer {
+    at: Address,
+    length: u16,
+    capacity: u16,
+    metadata: u64,
+    /// None once it was handed over.
+    region: Option<Arc<Region>>,
+}
+
+impl Buffer {
+    pub(crate) fn new(region: &Arc<Region>, packet: Packet) -> Buffer {
+        let at = packet.address();
+        let size = region.map.pool.size_of(at).max(1);
+        let capacity = u16::try_from(size - at.0 % size).unwrap_or(u16::MAX);
+        Buffer { at, length: packet.length(), capacity, metadata: packet.metadata, region: Some(Arc::clone(region)) }
+    }
+
+    /// The packet, for whoever takes it over from here; `None` for its region if that is another.
+    pub(crate) fn packet(&self) -> Packet {
+        Packet::new(self.at, self.length).with_metadata(self.metadata)
+    }
+
+    pub(crate) fn is_of(&self, region: &Arc<Region>) -> bool {
+        self.region.as_ref().is_some_and(|own| Arc::ptr_eq(own, region))
+    }
+
+    /// Hands the memory over: it is not freed any more.
+    pub(crate) fn release(mut self) {
+        self.region = None;
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        self.region.as_ref().expect("a buffer that was not handed over")
+    }
+
+    /// Bytes of the packet.
+    pub fn len(&self) -> usize {
+        usize::from(self.length)
+    }
+
+    /// Whether it has no bytes; such a packet cannot be sent.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The most bytes that there is room for.
+    pub fn capacity(&self) -> usize {
+        usize::from(self.capacity)
+    }
+
+    /// Sets the packet's length; what lies beyond what was written is unspecified.
+    ///
+    /// # Panics
+    ///
+    /// Beyond its capacity: a mistake of the program.
+    pub fn set_len(&mut self, length: usize) {
+        assert!(length <= self.capacity(), "a buffer of {} bytes has no room for {length}", self.capacity);
+        self.length = length as u16;
+    }
+
+    /// Makes the packet what `bytes` are.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than its capacity.
+    pub fn fill(&mut self, bytes: &[u8]) {
+        self.set_len(bytes.len());
+        self.write(0, bytes);
+    }
+
+    /// Writes some of the packet's bytes.
+    ///
+    /// # Panics
+    ///
+    /// If they do not all lie within its length.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.check(at, bytes.len());
+        self.region().core.write_bytes(self.at + at as u64, bytes);
+    }
+
+    /// Reads some of the packet's bytes.
+    ///
+    /// # Panics
+    ///
+    /// If they do not all lie within its length.
+    pub fn read(&self, at: usize, into: &mut [u8]) {
+        self.check(at, into.len());
+        self.region().core.read_bytes(self.at + at as u64, into);
+    }
+
+    /// A copy of the packet.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.read(0, &mut bytes);
+        bytes
+    }
+
+    fn check(&self, at: usize, count: usize) {
+        let fits = at.checked_add(count).is_some_and(|end| end <= self.len());
+        assert!(fits, "{count} bytes at {at} do not lie in a packet of {} bytes", self.length);
+    }
+
+    /// What the NIC said of the packet, or is told (offloads).
+    pub fn metadata(&self) -> u64 {
+        self.metadata
+    }
+
+    /// Tells the NIC something of the packet.
+    pub fn set_metadata(&mut self, metadata: u64) {
+        self.metadata = metadata;
+    }
+
+    /// Where the packet's first byte lies in this process; it is there as long as the buffer is.
+    pub fn pointer(&self) -> *mut u8 {
+        self.region().pointer(self.at)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(region) = &self.region {
+            region.give_back(self.at);
+        }
+    }
+}

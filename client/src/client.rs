@@ -1,0 +1,169 @@
+//! A client: the connection, and what becomes of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conic_control::{Attached, Message, Refused};
+use conic_fabric::Time;
+use conic_native::{Count, clock};
+
+use crate::attach::attach;
+use crate::session::Session;
+use crate::{AttachError, Options, Queue};
+
+/// How long after an attempt to reconnect the next one is made.
+const BETWEEN_ATTEMPTS: Time = Time::from_nanoseconds(10_000_000);
+
+/// The state of the connection to the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Packets flow.
+    Up,
+    /// The daemon is gone, or has detached this client.
+    Down,
+}
+
+/// A client of the daemon. Dropping it and its queues detaches.
+#[derive(Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// What a client and its queues share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    path: PathBuf,
+    options: Options,
+    /// Odd while the link is up; one more with each change.
+    generation: Count,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    session: Session,
+    next_attempt: Time,
+    /// Why the daemon detached this client, if it said so.
+    detached: Option<Refused>,
+    reconnects: u64,
+}
+
+impl Client {
+    /// Attaches to the daemon that listens at `path`, and gives the client and its queues.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens, the daemon refuses, or takes too long; the text says what to do.
+    pub fn attach(path: &Path, options: &Options) -> Result<(Client, Vec<Queue>), AttachError> {
+        let session = attach(path, options)?;
+        let queues = session.attached.geometry.queues as usize;
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            options: options.clone(),
+            generation: Count::new(1),
+            state: Mutex::new(State { session, next_attempt: Time::ZERO, detached: None, reconnects: 0 }),
+        });
+        let queues = (0..queues).map(|index| Queue::new(Arc::clone(&shared), index)).collect();
+        Ok((Client { shared }, queues))
+    }
+
+    pub(crate) fn of(shared: Arc<Shared>) -> Client {
+        Client { shared }
+    }
+
+    /// The link as it was last seen: by a queue, or by [`Client::maintain`].
+    pub fn link(&self) -> Link {
+        self.shared.link()
+    }
+
+    /// Asks the kernel whether the daemon is there, and attaches again if it is back. Queues do this by themselves while
+    /// they are called; a program that does not call them does it here.
+    pub fn maintain(&self) -> Link {
+        self.shared.maintain();
+        self.link()
+    }
+
+    /// This client's MAC address.
+    pub fn mac(&self) -> [u8; 6] {
+        self.shared.state().session.attached.mac
+    }
+
+    /// What the daemon said of the present session.
+    pub fn attached(&self) -> Attached {
+        self.shared.state().session.attached.clone()
+    }
+
+    /// How often it has attached again.
+    pub fn reconnects(&self) -> u64 {
+        self.shared.state().reconnects
+    }
+
+    /// Why the daemon detached this client last, if it said so.
+    pub fn detached(&self) -> Option<Refused> {
+        self.shared.state().detached.clone()
+    }
+}
+
+impl Shared {
+    /// The number of the present state: odd while the link is up.
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        if self.generation() % 2 == 1 { Link::Up } else { Link::Down }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked did not leave a state half changed: each change is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The present session's parts for a queue, with its generation, if the link is up.
+    pub(crate) fn with_session<T>(&self, take: impl FnOnce(&Session, u64) -> T) -> Option<T> {
+        let state = self.state();
+        let generation = self.generation();
+        (generation % 2 == 1).then(|| take(&state.session, generation))
+    }
+
+    /// Looks after the connection; nothing where another thread is at it.
+    pub(crate) fn maintain(&self) {
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let generation = self.generation();
+        if generation % 2 == 1 {
+            if state.session.channel.is_closed() || state.has_been_detached() {
+                self.generation.set(generation + 1);
+            }
+            return;
+        }
+        let now = clock::now();
+        if !self.options.reconnect || now < state.next_attempt {
+            return;
+        }
+        if let Ok(session) = attach(&self.path, &self.options) {
+            state.session = session;
+            state.reconnects += 1;
+            self.generation.set(generation + 1);
+        }
+        state.next_attempt = clock::now() + BETWEEN_ATTEMPTS;
+    }
+}
+
+impl State {
+    /// Whether the daemon has said that this client is detached.
+    fn has_been_detached(&mut self) -> bool {
+        match self.session.channel.receive() {
+            Ok(Some(received)) => match Message::decode(&received.bytes, received.descriptors.len()) {
+                Ok(Message::Refused(refused)) => {
+                    self.detached = Some(refused);
+                    true
+                }
+                // A daemon that says what this program does not understand may be newer; its queues speak for it.
+                _ => false,
+            },
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a client is not attached.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use conic_control::{Malformed, Refused};
+use conic_interface::ccnic::GeometryError;
+use conic_native::MemoryError;
+
+/// Why attaching failed. The text says what was wrong, where, and what to do.
+#[derive(Debug)]
+pub enum AttachError {
+    /// Nobody listens at the socket, or this process may not connect.
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The connection failed in the middle.
+    Broken {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The daemon refused, and said why.
+    Refused(Refused),
+    /// The daemon said nothing for too long.
+    Timeout {
+        /// What was being waited for.
+        waiting_for: &'static str,
+    },
+    /// The daemon said something that cannot be.
+    Peer(String),
+    /// The geometry asked for cannot be.
+    Geometry(GeometryError),
+    /// The region was refused or could not be mapped.
+    Memory(MemoryError),
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttachError::Connect { path, error } => {
+                let path = path.display();
+                match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                        write!(f, "no NIC listens at {path}: start one with `conic nic --socket {path}`")
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        write!(
+                            f,
+                            "the socket {path} may not be used by this user: ask for its group, or for --allow-user"
+                        )
+                    }
+                    _ => write!(f, "connecting to {path}: {error}"),
+                }
+            }
+            AttachError::Broken { doing, error } => write!(f, "{doing}: {error}"),
+            AttachError::Refused(refused) => write!(f, "the NIC refused: {refused}"),
+            AttachError::Timeout { waiting_for } => write!(f, "the NIC did not answer: waited for {waiting_for}"),
+            AttachError::Peer(what) => write!(f, "the NIC said what cannot be: {what}"),
+            AttachError::Geometry(error) => write!(f, "the queues asked for cannot be: {error}"),
+            AttachError::Memory(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+impl From<Malformed> for AttachError {
+    fn from(error: Malformed) -> AttachError {
+        AttachError::Peer(error.to_string())
+    }
+}

@@ -1,0 +1,82 @@
+//! What a program links to that wants packets from and to the NIC's daemon (`conic nic`).
+//!
+//! [`Client::attach`] meets the daemon and gives a [`Client`], which watches over the connection, and its [`Queue`]s, each for
+//! one thread. Packets lie in [`Buffer`]s, which are owned: what was sent cannot be touched any more.
+//!
+//! ```no_run
+//! use conic_client::{Client, Options};
+//!
+//! let (client, mut queues) = Client::attach("/run/conic/nic.sock".as_ref(), &Options::default())?;
+//! let queue = &mut queues[0];
+//! let mut frame = queue.allocate(60).ok_or("no buffer is free")?;
+//! frame.fill(&[0xff; 60]);
+//! let mut outgoing = vec![frame];
+//! while queue.transmit(&mut outgoing) == 0 {
+//!     std::hint::spin_loop();
+//! }
+//! let mut incoming = Vec::new();
+//! queue.receive(&mut incoming, 32);
+//! for frame in &incoming {
+//!     println!("{} bytes for {:x?}", frame.len(), client.mac());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The daemon's death
+//!
+//! Whoever calls a queue or [`Client::maintain`] finds it: [`Client::link`] is down from then on, nothing can be sent, what had
+//! been delivered is still received, and every buffer keeps its contents. As soon as a daemon listens again the client attaches
+//! anew, with the same wishes, and its queues go on; a buffer of the time before is sent by copying it. What had been sent
+//! and not yet read by the daemon that died is lost.
+//!
+//! # Threads
+//!
+//! A [`Queue`] may move to another thread and is used by one at a time; [`Client`] and [`Buffer`] by any.
+
+mod attach;
+mod buffer;
+mod client;
+mod error;
+mod queue;
+mod session;
+
+pub use buffer::Buffer;
+pub use client::{Client, Link};
+pub use conic_control::{Name, Reason, Refused};
+pub use error::AttachError;
+pub use queue::{Queue, QueueFaults};
+
+use std::time::Duration;
+
+use conic_interface::ccnic::Geometry;
+
+/// What a client wants of the daemon.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What it calls itself, for people who look at the daemon.
+    pub name: Name,
+    /// The network to attach to; the empty name is the daemon's first.
+    pub network: Name,
+    /// Queue pairs, descriptors a ring, buffers by size.
+    pub geometry: Geometry,
+    /// The MAC address; the daemon chooses one where there is none.
+    pub mac: Option<[u8; 6]>,
+    /// How long each step of attaching may take.
+    pub patience: Duration,
+    /// Attach again by itself when the daemon is gone and comes back.
+    pub reconnect: bool,
+}
+
+impl Default for Options {
+    /// One queue pair of 1024 descriptors with 2048 small, 1024 large and 64 jumbo buffers, on the daemon's first network.
+    fn default() -> Options {
+        Options {
+            name: Name::default(),
+            network: Name::default(),
+            geometry: Geometry { queues: 1, descriptors: 1024, buffers: [2048, 1024, 64], object_bytes: 0 },
+            mac: None,
+            patience: Duration::from_secs(5),
+            reconnect: true,
+        }
+    }
+}

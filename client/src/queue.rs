@@ -1,0 +1,382 @@
+//! One queue pair of a client, for one thread.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conic_fabric::{Address, Core, Time};
+use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::ccnic::notify::PACKETS;
+use conic_interface::ccnic::{Host, HostFaults, PhaseCredit};
+use conic_native::{KeptCore, clock};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, recv};
+
+use crate::client::{Link, Shared};
+use crate::session::Region;
+use crate::{Buffer, Client};
+
+/// Empty polls after which a queue asks the kernel whether the daemon still lives: a few microseconds of polling.
+const POLLS_BETWEEN_LOOKS: u32 = 2048;
+
+/// Packets that one call of [`Queue::receive`] or [`Queue::transmit`] moves at once.
+const BURST: usize = 32;
+
+/// How long a queue looks again before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// How long it sleeps at most where nobody would wake it.
+const NAP: Duration = Duration::from_millis(1);
+
+/// What the daemon did that it should not have, and what had to be copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFaults {
+    /// On the rings and in the pool.
+    pub host: HostFaults,
+    /// Packets that named no buffer; they were dropped.
+    pub no_buffer: u64,
+    /// Packets of another region that were sent by copying them.
+    pub copied: u64,
+}
+
+/// A queue pair.
+///
+/// | call | takes | gives | waits |
+/// |---|---|---|---|
+/// | [`Queue::allocate`] | a size | a buffer | no |
+/// | [`Queue::transmit`] | buffers, from the front; those taken are gone | how many | no |
+/// | [`Queue::receive`] | room | buffers | no |
+/// | [`Queue::free`] | buffers | - | no |
+///
+/// It is also a [`HostQueue`]: the same calls on addresses in the region, for bindings and for what must be fast. Those addresses
+/// are good for one [`Queue::generation`]: after the daemon has died and come back there is another region, to which
+/// [`Queue::renew`] moves on; the calls on addresses never do so by themselves. Until then nothing is sent, and what was
+/// delivered before is received.
+#[derive(Debug)]
+pub struct Queue {
+    host: Host<KeptCore, PhaseCredit>,
+    region: Arc<Region>,
+    shared: Arc<Shared>,
+    index: usize,
+    generation: u64,
+    /// Empty polls since the kernel was last asked.
+    polls: u32,
+    no_buffer: u64,
+    copied: u64,
+    packets: Vec<Packet>,
+    /// Received in the region before this one, and not taken yet.
+    kept: Vec<Buffer>,
+}
+
+impl Queue {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Queue {
+        let (region, generation) = shared
+            .with_session(|session, generation| (Arc::clone(&session.region), generation))
+            .expect("a link that has just come up");
+        let host = Host::new(region.core.clone(), &region.map, index);
+        let packets = vec![Packet::BLANK; BURST];
+        Queue { host, region, shared, index, generation, polls: 0, no_buffer: 0, copied: 0, packets, kept: Vec::new() }
+    }
+
+    /// A buffer for a packet of `bytes`, of that length; none if none is free now.
+    pub fn allocate(&mut self, bytes: usize) -> Option<Buffer> {
+        self.follow();
+        let length = u16::try_from(bytes).ok()?;
+        let mut at = [Address(0)];
+        let got = self.host.buf_alloc(bytes as u64, &mut at);
+        (got == 1).then(|| Buffer::new(&self.region, Packet::new(at[0], length)))
+    }
+
+    /// Sends packets, as many as there is room for from the front, takes those away from `buffers`, and returns how many. An
+    /// empty packet is freed and counts as sent.
+    pub fn transmit(&mut self, buffers: &mut Vec<Buffer>) -> usize {
+        self.follow();
+        let mut sent = 0;
+        while sent < buffers.len() {
+            let some = &mut buffers[sent..];
+            let count = some.len().min(BURST);
+            if some[0].is_empty() || !some[0].is_of(&self.region) {
+                if !self.bring_over(&mut some[0]) {
+                    break;
+                }
+                sent += usize::from(some[0].is_empty());
+                continue;
+            }
+            let own = some[..count].iter().take_while(|buffer| !buffer.is_empty() && buffer.is_of(&self.region));
+            let filled = own.zip(&mut self.packets).map(|(buffer, packet)| *packet = buffer.packet()).count();
+            let taken = {
+                let packets = std::mem::take(&mut self.packets);
+                let taken = self.tx_burst(&packets[..filled]);
+                self.packets = packets;
+                taken
+            };
+            sent += taken;
+            if taken < filled {
+                break;
+            }
+        }
+        for buffer in buffers.drain(..sent) {
+            if !buffer.is_empty() {
+                buffer.release();
+            }
+        }
+        sent
+    }
+
+    /// Makes a buffer of another region one of this; false if there is none free.
+    fn bring_over(&mut self, buffer: &mut Buffer) -> bool {
+        if buffer.is_empty() {
+            return true;
+        }
+        let Some(mut own) = self.allocate(buffer.len()) else { return false };
+        let packet = own.packet();
+        self.region.copy_from(packet.address(), buffer.region(), buffer.packet().address(), packet.length());
+        own.set_metadata(buffer.metadata());
+        // The other one is dropped here, and so freed in its own region.
+        *buffer = own;
+        self.copied += 1;
+        true
+    }
+
+    /// Receives up to `most` packets, puts them behind what is in `into`, and returns how many.
+    pub fn receive(&mut self, into: &mut Vec<Buffer>, most: usize) -> usize {
+        let before = into.len();
+        into.extend(self.kept.drain(..most.min(self.kept.len())));
+        while into.len() - before < most {
+            let room = (most - (into.len() - before)).min(BURST);
+            let mut packets = std::mem::take(&mut self.packets);
+            let count = self.rx_burst(&mut packets[..room]);
+            for &packet in &packets[..count] {
+                if self.region.is_in_a_buffer(packet.address(), packet.length()) {
+                    into.push(Buffer::new(&self.region, packet));
+                } else {
+                    self.no_buffer += 1;
+                }
+            }
+            self.packets = packets;
+            if count < room {
+                break;
+            }
+        }
+        if into.len() == before {
+            self.follow();
+        }
+        into.len() - before
+    }
+
+    /// Frees buffers; cheaper than to drop them one by one.
+    pub fn free(&mut self, buffers: &mut Vec<Buffer>) {
+        for buffer in buffers.drain(..) {
+            if buffer.is_of(&self.region) {
+                self.host.buf_free(&[buffer.packet().address()]);
+                buffer.release();
+            }
+        }
+    }
+
+    /// The link as it was last seen.
+    pub fn link(&self) -> Link {
+        self.shared.link()
+    }
+
+    /// Which region this queue works in: a number that changes when [`Queue::renew`] has moved on.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether there is another region to move on to.
+    pub fn is_stale(&self) -> bool {
+        let generation = self.shared.generation();
+        generation != self.generation && generation % 2 == 1
+    }
+
+    /// Moves on to the region of the present session, if there is another; whether it did. What had been delivered in the old
+    /// one and was not received is gone, and addresses in it mean nothing any more.
+    pub fn renew(&mut self) -> bool {
+        if !self.is_stale() {
+            return false;
+        }
+        let found = self.shared.with_session(|session, generation| (Arc::clone(&session.region), generation));
+        let Some((region, generation)) = found else { return false };
+        self.host = Host::new(region.core.clone(), &region.map, self.index);
+        (self.region, self.generation) = (region, generation);
+        true
+    }
+
+    /// Waits until a packet has come, for `most` at the longest, and says whether one has: looks again for a while, then sleeps
+    /// until the NIC rings.
+    pub fn wait(&mut self, most: Duration) -> bool {
+        let begun = clock::now();
+        let span = |duration: Duration| Time::from_nanoseconds(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let (spin_until, until) = (begun + span(most.min(SPIN)), begun + span(most));
+        loop {
+            self.follow();
+            if !self.kept.is_empty() || self.host.has_packets() {
+                return true;
+            }
+            let now = clock::now();
+            if now >= until {
+                return false;
+            }
+            if now < spin_until {
+                self.host.core().spin();
+                continue;
+            }
+            if self.arm() {
+                return true;
+            }
+            self.sleep(Duration::from_nanos(until.since(now).nanoseconds()));
+            self.disarm();
+        }
+    }
+
+    /// Asks the NIC to ring this queue's [`Queue::bell`] at the next packet; true, and it is not asked, if one is there already.
+    pub fn arm(&mut self) -> bool {
+        let Region { notices, core, .. } = &*self.region;
+        notices.wish_for(core, self.index, PACKETS);
+        if self.host.has_packets() {
+            notices.wish_no_more(core, self.index);
+            return true;
+        }
+        false
+    }
+
+    /// Takes back what [`Queue::arm`] asked for, and silences the bell.
+    pub fn disarm(&mut self) {
+        self.region.notices.wish_no_more(&self.region.core, self.index);
+        let mut rung = [0; 16];
+        // Nothing to read is as good as silence.
+        while matches!(recv(&self.region.bells[self.index], &mut rung, RecvFlags::DONTWAIT), Ok((count, _)) if count == 16)
+        {
+        }
+    }
+
+    /// A descriptor that is readable when the NIC has rung, for programs that wait for others too: [`Queue::arm`], wait,
+    /// [`Queue::disarm`]. It is readable, and stays so, when the daemon is gone.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.region.bells[self.index].as_fd()
+    }
+
+    /// Sleeps until the bell rings or the daemon is gone.
+    fn sleep(&mut self, most: Duration) {
+        // Without the heavy half a ring may be missed: then it is a nap.
+        let most = if self.region.fences { most } else { most.min(NAP) };
+        let stale = self.shared.generation() != self.generation;
+        // A bell whose other end is gone rings for ever.
+        let most = if stale { most.min(NAP) } else { most };
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        let mut waited = [PollFd::from_borrowed_fd(self.bell(), PollFlags::IN)];
+        // Whatever wakes it, the caller looks at everything.
+        let _ = if stale { poll(&mut [], Some(&timeout)) } else { poll(&mut waited, Some(&timeout)) };
+        if stale || waited[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            self.shared.maintain();
+        }
+    }
+
+    /// Which of the client's queues it is.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Where an address lies in this process.
+    pub fn pointer(&self, at: Address) -> *mut u8 {
+        self.region.pointer(at)
+    }
+
+    /// The start of the region in this process, and its bytes: what a binding needs to turn pointers into addresses.
+    pub fn region(&self) -> (*mut u8, u64) {
+        let memory = self.region.core.memory();
+        (memory.base(), memory.bytes())
+    }
+
+    /// What the daemon did that it should not have.
+    pub fn faults(&self) -> QueueFaults {
+        QueueFaults { host: self.host.faults(), no_buffer: self.no_buffer, copied: self.copied }
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> Client {
+        Client::of(Arc::clone(&self.shared))
+    }
+
+    /// Moves on to a new region where there is one, with what was delivered in the old one.
+    #[inline(always)]
+    fn follow(&mut self) {
+        if self.shared.generation() != self.generation {
+            self.move_on();
+        }
+    }
+
+    #[cold]
+    fn move_on(&mut self) {
+        if !self.is_stale() {
+            return;
+        }
+        let mut packets = [Packet::BLANK; BURST];
+        loop {
+            let count = self.host.rx_burst(&mut packets);
+            let sound =
+                packets[..count].iter().filter(|packet| self.region.is_in_a_buffer(packet.address(), packet.length()));
+            self.kept.extend(sound.map(|&packet| Buffer::new(&self.region, packet)));
+            if count == 0 {
+                break;
+            }
+        }
+        self.renew();
+    }
+
+    /// Asks the kernel now and then whether the daemon still lives.
+    #[inline(always)]
+    fn count_empty_poll(&mut self) {
+        self.polls += 1;
+        if self.polls >= POLLS_BETWEEN_LOOKS {
+            self.polls = 0;
+            self.shared.maintain();
+        }
+    }
+}
+
+impl HostQueue for Queue {
+    type Core = KeptCore;
+    #[inline(always)]
+    fn core(&self) -> &KeptCore {
+        self.host.core()
+    }
+    #[inline(always)]
+    fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
+        self.host.buf_alloc(bytes, out)
+    }
+    #[inline(always)]
+    fn buf_free(&mut self, buffers: &[Address]) {
+        self.host.buf_free(buffers);
+    }
+    #[inline(always)]
+    fn tx_burst(&mut self, packets: &[Packet]) -> usize {
+        if self.shared.generation() != self.generation {
+            self.count_empty_poll();
+            return 0;
+        }
+        let sent = self.host.tx_burst(packets);
+        if sent == 0 {
+            self.count_empty_poll();
+        } else {
+            self.region.announce(self.index);
+        }
+        sent
+    }
+    #[inline(always)]
+    fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
+        let received = self.host.rx_burst(out);
+        if received == 0 {
+            self.count_empty_poll();
+        }
+        received
+    }
+}
+
+impl Drop for Queue {
+    /// Gives what lies on this side's stacks back to the pool, for the client's other queues.
+    fn drop(&mut self) {
+        self.host.drain();
+    }
+}

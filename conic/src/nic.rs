@@ -1,0 +1,176 @@
+//! `conic nic`: the software NIC as a service.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use conic_daemon::{Daemon, Event, Stop};
+use conic_nicd::config::{AllowedUsers, Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
+use conic_port::PortSpec;
+
+/// Serve queues of a software NIC to other processes.
+///
+/// Processes attach over a Unix socket and get queue pairs over memory that they share with the NIC and with nobody else. Its
+/// networks join them to each other and to ports; each network has a thread, on a core of its own if --core or the file says so.
+/// Needs no privileges but those of its ports (a TAP interface: CAP_NET_ADMIN), and no huge pages, which it uses if there are any.
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
+pub struct Options {
+    /// A file that says all of it, in TOML; see --print-config. Flags change what it says
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The socket at which processes attach [default: /run/conic/nic.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// A user, by number, who may attach beside root and the one who started the NIC; may be given several times
+    #[arg(long, value_name = "UID")]
+    allow_user: Vec<u32>,
+    /// How the first network joins its members: bridge (by address) or loopback (each queue's frames come back to it)
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// The core that the first network's thread is bound to
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+    /// What the first network's thread does when there is nothing to do
+    #[arg(long, value_enum)]
+    wait: Option<Wait>,
+    /// A port of the first network, as KIND:ARGUMENTS (see below); may be given several times
+    #[arg(long, value_name = "PORT")]
+    port: Vec<PortSpec>,
+    /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Say whether the configuration can work, open nothing, and end
+    #[arg(long)]
+    check: bool,
+    /// Print the whole configuration that results, as TOML, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Log one JSON object a line instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed behind the options.
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\nPorts:\n{}", conic_port::SYNTAX)
+}
+
+const EXAMPLES: &str = "Examples:
+  conic nic --socket /tmp/nic.sock                        a bridge between the processes that attach
+  conic nic --socket /tmp/nic.sock --mode loopback        each process gets its own frames back
+  sudo conic nic --port tap:lab0,address=10.9.0.1/24      the same bridge with the kernel on it
+  conic nic --config nic.toml --check                     is the file sound?
+  conic nic --port tap:lab0 --print-config > nic.toml     a file to start from";
+
+/// How a network joins its members.
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    Bridge,
+    Loopback,
+}
+
+/// What a network's thread does when there is nothing to do.
+#[derive(Clone, Copy, ValueEnum)]
+enum Wait {
+    /// Look again, always: least latency, a whole core
+    Spin,
+    /// Look again for a while, then sleep
+    Adaptive,
+    /// Sleep at once
+    Interrupt,
+}
+
+impl Options {
+    /// The configuration that the file and the flags make together.
+    fn config(&self) -> Result<Config, Box<dyn Error>> {
+        let mut config = match &self.config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+                Config::read(&text).map_err(|error| format!("{}: {error}", path.display()))?
+            }
+            None => Config::default().checked()?,
+        };
+        if let Some(socket) = &self.socket {
+            config.socket.clone_from(socket);
+        }
+        if let AllowedUsers::Users(users) = &mut config.allow_users {
+            users.extend(&self.allow_user);
+        }
+        config.metrics = self.metrics.or(config.metrics);
+        let first: &mut NetworkConfig = config.networks.first_mut().ok_or("a NIC has a network")?;
+        if let Some(mode) = self.mode {
+            first.mode = match mode {
+                Mode::Bridge => NetworkMode::Bridge,
+                Mode::Loopback => NetworkMode::Loopback,
+            };
+        }
+        if let Some(wait) = self.wait {
+            first.wait = match wait {
+                Wait::Spin => WaitMode::Spin,
+                Wait::Adaptive => WaitMode::Adaptive,
+                Wait::Interrupt => WaitMode::Interrupt,
+            };
+        }
+        first.core = self.core.or(first.core);
+        first.ports.extend(self.port.iter().map(|spec| PortConfig { spec: spec.to_string(), vlan: None }));
+        Ok(config.checked()?)
+    }
+}
+
+/// Serves until interrupted.
+///
+/// # Errors
+///
+/// The configuration cannot work, or names what cannot be had.
+pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
+    let config = options.config()?;
+    if options.print_config {
+        print!("{}", toml::to_string(&config)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.check {
+        let networks = config.networks.len();
+        let ports: usize = config.networks.iter().map(|network| network.ports.len()).sum();
+        println!("sound: {networks} networks, {ports} ports, socket {}", config.socket.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let stop = Stop::new()?;
+    let raised = stop.clone();
+    ctrlc::set_handler(move || raised.raise())?;
+    let json = options.json;
+    let daemon = Daemon::start(config, stop, Box::new(move |event| show(event, json)))?;
+    daemon.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what happened.
+fn show(event: &Event, json: bool) {
+    use std::io::Write;
+    let line = if json { serde_json::to_string(event).unwrap_or_default() } else { text_of(event) };
+    // Who reads the log may be gone; the NIC goes on.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn text_of(event: &Event) -> String {
+    match event {
+        Event::Listening { socket, networks } => format!("listening at {socket}; networks {}", networks.join(", ")),
+        Event::Attached { session, name, process, user, network, queues, bytes, mac } => format!(
+            "client {session} attached: {name}, process {process} of user {user}, on {network}: {queues} queues, \
+             {} KiB, {mac}",
+            bytes >> 10
+        ),
+        Event::Refused { process, user, reason, text } => {
+            format!("process {process} of user {user} refused: {text} ({reason})")
+        }
+        Event::Detached { session, name, why, faults, microseconds } => {
+            format!(
+                "client {session} detached: {name}, {why}, {faults} faults; its memory was back in {microseconds} us"
+            )
+        }
+        Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
+        Event::Ended => "ended".to_owned(),
+    }
+}

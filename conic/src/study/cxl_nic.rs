@@ -1,0 +1,93 @@
+//! `conic study cxl-nic`: what the CXL-NIC paper measured, predicted on a modelled host with either of its devices.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use conic_chart::TerminalStyle;
+use conic_sim::cxl::CxlParameters;
+use conic_sim::platform::Platform;
+use conic_study::comparison::{compare, parse, summary};
+use conic_study::cxl_nic::{Machines, chosen, findings};
+use conic_study::experiment::Effort;
+use conic_study::report::{CXL_NIC, Report, json, results, summary_lines};
+use serde_json::json;
+
+use super::{Shown, output};
+
+/// Predict what the CXL-NIC paper (MICRO 2025) measured
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// Figures of the paper: 3, 4, 7, 10 to 14 [default: all of these]
+    #[arg(value_name = "FIGURE")]
+    figures: Vec<String>,
+    /// Fewer packets a point
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON array on stdout and nothing else there; an error as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The folder for results.json, the plots and report.html
+    #[arg(long, value_name = "DIR", default_value = "out/study/cxl-nic")]
+    output: PathBuf,
+    /// Replace a value of both platforms, as in link.crossing=60ns; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic study cxl-nic                   every figure that is modelled
+  conic study cxl-nic 4 7               single operations over PCIe and CXL
+  conic study cxl-nic 10 --quick --set device.receive_stage=50ns";
+
+/// What the paper published. Only the comparison gets it, after everything has been predicted.
+const PUBLISHED: &str = include_str!("../../../results/cxl-nic.toml");
+
+/// Runs the command.
+pub fn main(options: &Options) -> ExitCode {
+    match run(options) {
+        Ok(shown) => shown.print(options.json),
+        Err(message) if options.json => {
+            println!("{}", json!({ "error": message }));
+            ExitCode::FAILURE
+        }
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<Shown, String> {
+    let experiments = chosen(&options.figures)?;
+    let load = |name| {
+        let platform = Platform::<CxlParameters>::load_as(name).and_then(|platform| platform.with(&options.overrides));
+        platform.map_err(|error| error.to_string())
+    };
+    let (agilex, bluefield) = (load("agilex7")?, load("bf3")?);
+    let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
+    let effort = if options.quick { Effort::Quick } else { Effort::Full };
+    let found = findings(&experiments, &machines, effort);
+    let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
+    // From here on, and not before, published values are known.
+    let published = parse(PUBLISHED).map_err(|error| format!("results/cxl-nic.toml: {error}"))?;
+    let rows = compare(&predictions, &published, options.figures.is_empty())?;
+    let summary = summary(&rows);
+    let report = Report {
+        subject: CXL_NIC,
+        effort,
+        platforms: vec![agilex.name().to_owned(), bluefield.name().to_owned()],
+        found: &found,
+        rows: &rows,
+        summary: &summary,
+        movements: &[],
+    };
+    let path = output::write(&options.output, &report)?;
+    let mut text = results(&rows).draw(TerminalStyle::default());
+    for line in summary_lines(&summary).into_iter().chain(report.warnings()) {
+        text += &format!("{line}\n");
+    }
+    let failed = found.iter().any(|found| !found.failures.is_empty());
+    Ok(Shown { json: json(&rows), text, report: path, interrupted: false, failed })
+}

@@ -1,0 +1,139 @@
+//! Every message reads back; nothing else is taken, and nothing makes the decoder fail otherwise than by an error.
+
+use conic_control::{
+    Attach, Attached, Bells, Extensions, Hello, Message, Name, REASONS, Refused, Wait, Welcome, common_version,
+};
+use conic_interface::ccnic::{Features, Geometry};
+use proptest::prelude::*;
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+fn messages() -> Vec<Message> {
+    let geometry = Geometry { queues: 3, descriptors: 64, buffers: [128, 64, 0], object_bytes: 4096 };
+    let attached = Attached {
+        session: 7,
+        geometry,
+        features: Features::best(),
+        bytes: 1 << 20,
+        mac: [2, 0, 0, 0, 0, 1],
+        longest_frame: 9600,
+        wait: Wait::Notify,
+        fences: true,
+        network: name("default"),
+        bells: 3,
+    };
+    let mut all = vec![
+        Message::Hello(Hello { versions: (1, 3), extensions: Extensions(5), name: name("test.1") }),
+        Message::Welcome(Welcome {
+            version: 1,
+            extensions: Extensions(1),
+            most_queues: 64,
+            most_descriptors: 4096,
+            most_bytes: 1 << 30,
+        }),
+        Message::Attach(Attach { geometry, network: name(""), mac: None }),
+        Message::Attach(Attach { geometry, network: name("a"), mac: Some([2, 1, 2, 3, 4, 5]) }),
+        Message::Attached(attached.clone()),
+        Message::Attached(Attached { wait: Wait::Spin, fences: false, bells: 0, ..attached }),
+        Message::Bells(Bells { first: 14, count: 14 }),
+        Message::Detach,
+        Message::Query("{}".to_owned()),
+        Message::Answer(String::new()),
+    ];
+    all.extend(REASONS.iter().map(|&(reason, name)| Message::Refused(Refused { reason, text: name.to_owned() })));
+    all
+}
+
+#[test]
+fn every_message_reads_back() {
+    for message in messages() {
+        assert_eq!(Message::decode(&message.encode(), message.descriptors()), Ok(message));
+    }
+}
+
+#[test]
+fn every_cut_and_every_addition_is_refused() {
+    for message in messages() {
+        let bytes = message.encode();
+        for length in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..length], message.descriptors()).is_err(), "{message:?} cut to {length}");
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert!(Message::decode(&longer, message.descriptors()).is_err(), "{message:?} and a byte");
+    }
+}
+
+#[test]
+fn descriptors_that_do_not_belong_are_refused() {
+    for message in messages() {
+        for wrong in [message.descriptors() + 1, message.descriptors().wrapping_sub(1)] {
+            assert!(Message::decode(&message.encode(), wrong).is_err(), "{message:?} with {wrong}");
+        }
+        // Also where the header says that they come.
+        let mut bytes = message.encode();
+        bytes[12..14].copy_from_slice(&(message.descriptors() as u16 + 1).to_le_bytes());
+        let count = message.descriptors() + 1;
+        assert!(Message::decode(&bytes, count).is_err(), "{message:?} says {count}");
+    }
+}
+
+#[test]
+fn a_refusal_says_what_is_wrong() {
+    let bytes = Message::Detach.encode();
+    let changed = |at: usize, value: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        Message::decode(&bytes, 0).expect_err("it was changed").to_string()
+    };
+    assert!(changed(0, b'X').contains("does not begin"));
+    assert!(changed(4, 77).contains("no kind 77"));
+    assert!(changed(8, 17).contains("says that it has 17 bytes"));
+    assert!(changed(14, 1).contains("reserved"));
+    assert!(Name::new("a b").expect_err("a space").to_string().contains("letters, digits"));
+}
+
+#[test]
+fn versions_meet_where_they_overlap() {
+    assert_eq!(common_version((1, 3), (2, 5)), Some(3));
+    assert_eq!(common_version((2, 2), (1, 9)), Some(2));
+    assert_eq!(common_version((1, 1), (2, 3)), None);
+    assert_eq!(common_version((4, 5), (2, 3)), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is taken is a message that encodes to the very same bytes, version apart.
+    #[test]
+    fn what_is_decoded_encodes_to_the_same(which in 0usize..20, at in 0usize..200, value: u8, descriptors in 0usize..17) {
+        let all = messages();
+        let message = &all[which % all.len()];
+        let mut bytes = message.encode();
+        let at = at % bytes.len();
+        bytes[at] = value;
+        bytes[6..8].copy_from_slice(&conic_control::VERSION.to_le_bytes());
+        if let Ok(decoded) = Message::decode(&bytes, descriptors) {
+            prop_assert_eq!(decoded.descriptors(), descriptors);
+            if !matches!(decoded, Message::Attached(_)) {
+                prop_assert_eq!(decoded.encode(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_fail_otherwise(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u16..12) {
+        let _ = Message::decode(&bytes, 0);
+        let mut framed = b"CNIC".to_vec();
+        framed.extend(kind.to_le_bytes());
+        framed.extend([1, 0]);
+        framed.extend((16 + bytes.len() as u32).to_le_bytes());
+        framed.extend([0; 4]);
+        framed.extend(&bytes);
+        if let Ok(message) = Message::decode(&framed, 0) {
+            prop_assert_eq!(message.descriptors(), 0);
+        }
+    }
+}

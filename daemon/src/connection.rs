@@ -1,0 +1,87 @@
+//! One client's connection, from its first word to its queues.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use conic_control::{Extensions, Hello, Message, Name, OLDEST, Reason, Refused, VERSION, Welcome, common_version};
+use conic_fabric::Time;
+use conic_native::Memory;
+use conic_native::channel::{Channel, Peer};
+use conic_nicd::config::{Config, Limits};
+
+/// A connection and where it stands.
+pub(crate) struct Connection {
+    pub channel: Channel,
+    pub peer: Peer,
+    /// The process at the other end, for its death.
+    pub process: OwnedFd,
+    pub step: Step,
+    /// When the present step must be done.
+    pub deadline: Time,
+}
+
+/// What was said so far.
+pub(crate) enum Step {
+    /// Nothing.
+    Connected,
+    /// Who it is, and which version both speak.
+    Negotiated {
+        /// What it calls itself.
+        name: Name,
+    },
+    /// An operator, who asks questions.
+    Asking,
+    /// It has its queues.
+    Attached(Box<Session>),
+}
+
+/// What a client has.
+pub(crate) struct Session {
+    pub session: u64,
+    pub name: Name,
+    pub network: usize,
+    pub queues: u32,
+    pub bytes: u64,
+    pub mac: [u8; 6],
+    pub memory: Arc<Memory>,
+}
+
+/// A refusal.
+pub(crate) fn refused(reason: Reason, text: impl Into<String>) -> Refused {
+    Refused { reason, text: text.into() }
+}
+
+/// Answers a client's first word.
+pub(crate) fn welcome(hello: &Hello, peer: &Peer, config: &Config, own_user: u32) -> Result<Welcome, Refused> {
+    let Limits { queues_per_client, descriptors, mib_per_client, .. } = config.limits;
+    if peer.user != 0 && peer.user != own_user && !config.allow_users.allow(peer.user) {
+        let user = peer.user;
+        let text =
+            format!("user {user} may not attach: add it to allow_users, or start the NIC with --allow-user {user}");
+        return Err(refused(Reason::NotAllowed, text));
+    }
+    let version = common_version((OLDEST, VERSION), hello.versions).ok_or_else(|| {
+        let (oldest, newest) = hello.versions;
+        let text = format!(
+            "this NIC speaks versions {OLDEST} to {VERSION} and not {oldest} to {newest}: use a client of its time"
+        );
+        refused(Reason::Version, text)
+    })?;
+    Ok(Welcome {
+        version,
+        extensions: Extensions::KNOWN.both(hello.extensions),
+        most_queues: queues_per_client,
+        most_descriptors: descriptors,
+        most_bytes: mib_per_client << 20,
+    })
+}
+
+/// Says something to a client; it may be gone.
+pub(crate) fn say(channel: &Channel, message: &Message) -> bool {
+    channel.send(&message.encode(), &[]).is_ok()
+}
+
+/// An address as people write it.
+pub(crate) fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}

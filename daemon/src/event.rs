@@ -1,0 +1,71 @@
+//! What happened, for logs.
+
+use serde::Serialize;
+
+/// What happened. As JSON, one object with `event` and its fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The daemon listens.
+    Listening {
+        /// Its socket.
+        socket: String,
+        /// Its networks.
+        networks: Vec<String>,
+    },
+    /// A client is attached.
+    Attached {
+        /// Its session.
+        session: u64,
+        /// What it calls itself.
+        name: String,
+        /// Its process.
+        process: i32,
+        /// Its user.
+        user: u32,
+        /// Its network.
+        network: String,
+        /// Its queue pairs.
+        queues: u32,
+        /// Bytes of its region.
+        bytes: u64,
+        /// Its address.
+        mac: String,
+    },
+    /// A client was refused.
+    Refused {
+        /// Its process.
+        process: i32,
+        /// Its user.
+        user: u32,
+        /// Why, in a word.
+        reason: &'static str,
+        /// Why.
+        text: String,
+    },
+    /// A client is detached, and its memory returned.
+    Detached {
+        /// Its session.
+        session: u64,
+        /// What it called itself.
+        name: String,
+        /// Why, in a word: `closed`, `died`, `asked`, or a reason of refusals.
+        why: &'static str,
+        /// What it did that it should not have.
+        faults: u64,
+        /// How long that took, in microseconds from the moment it was noticed.
+        microseconds: u64,
+    },
+    /// A port failed.
+    PortFailed {
+        /// Its network.
+        network: String,
+        /// How.
+        text: String,
+    },
+    /// The daemon ends.
+    Ended,
+}
+
+/// Where events go.
+pub type Log = Box<dyn FnMut(&Event) + Send>;

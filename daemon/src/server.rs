@@ -1,0 +1,412 @@
+//! The control thread: the socket, sessions, quotas; who attaches and who is gone.
+
+mod attach;
+mod operator;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+
+use conic_control::{Message, Reason, Refused};
+use conic_fabric::Time;
+use conic_native::channel::{Channel, Listener};
+use conic_native::{clock, fences};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
+use conic_nicd::quota::Quota;
+use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::bell::{Bell, Stop};
+use crate::connection::{Connection, Session, Step, refused, say, welcome};
+use crate::event::{Event, Log};
+use crate::worker::{News, Worker, WorkerOptions};
+
+/// Connections that have not attached yet, at most: a flood of them holds no more descriptors than this.
+const MOST_WAITING: usize = 64;
+
+/// What an epoll event is of: the lowest bit tells a connection's socket from its process.
+const LISTENER: u64 = u64::MAX;
+const STOP: u64 = u64::MAX - 1;
+const NEWS: u64 = u64::MAX - 2;
+
+/// Why a daemon does not start, or cannot go on.
+#[derive(Debug)]
+pub enum DaemonError {
+    /// The configuration names something that cannot be had.
+    Cannot {
+        /// What.
+        what: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// A system call failed.
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for DaemonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DaemonError::Cannot { what, why } => write!(f, "{what}: {why}"),
+            DaemonError::System { doing, error } => write!(f, "{doing}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for DaemonError {}
+
+fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> DaemonError {
+    move |error| DaemonError::System { doing, error: error.into() }
+}
+
+/// A running daemon.
+pub struct Daemon {
+    config: Config,
+    listener: Listener,
+    networks: Vec<Network>,
+    quota: Quota,
+    connections: BTreeMap<u64, Connection>,
+    /// The number of the next connection.
+    next: u64,
+    /// The number of the next session.
+    next_session: u64,
+    own_user: u32,
+    epoll: OwnedFd,
+    stop: Stop,
+    news: Receiver<News>,
+    bell: Bell,
+    /// Heavy fences reach the clients' cores.
+    fences: bool,
+    log: Log,
+}
+
+/// A network and its thread.
+struct Network {
+    config: NetworkConfig,
+    worker: Worker,
+}
+
+impl Daemon {
+    /// Opens the ports, starts a thread for each network, and listens. `config` was checked.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be had, and what to do.
+    pub fn start(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
+        let fences = fences::register();
+        let bell = Bell::new().map_err(system("making a bell"))?;
+        let (send, news) = channel();
+        let mut networks = Vec::new();
+        for (index, network) in config.networks.iter().enumerate() {
+            let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
+            let ports = network.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+            let worker = Worker::start(WorkerOptions {
+                network: index,
+                core: network.core,
+                wait: network.wait,
+                switch: switch_options(network, config.most_faults),
+                ports,
+                news: send.clone(),
+                bell: bell.clone(),
+            });
+            let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
+            networks.push(Network { config: network.clone(), worker });
+        }
+        let listener = listen(&config)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
+        let mut daemon = Daemon {
+            quota: Quota::new(config.limits),
+            config,
+            listener,
+            networks,
+            connections: BTreeMap::new(),
+            next: 0,
+            next_session: 1,
+            own_user: rustix::process::geteuid().as_raw(),
+            epoll,
+            stop,
+            news,
+            bell,
+            fences,
+            log,
+        };
+        daemon.watch(daemon.listener.as_fd(), LISTENER)?;
+        daemon.watch(daemon.stop.0.as_fd(), STOP)?;
+        daemon.watch(daemon.bell.as_fd(), NEWS)?;
+        let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
+        let socket = daemon.config.socket.display().to_string();
+        (daemon.log)(&Event::Listening { socket, networks });
+        Ok(daemon)
+    }
+
+    fn watch(&self, descriptor: BorrowedFd<'_>, what: u64) -> Result<(), DaemonError> {
+        epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(what), epoll::EventFlags::IN)
+            .map_err(system("watching a descriptor"))
+    }
+
+    /// Serves clients until it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// The system does not let it go on.
+    pub fn run(mut self) -> Result<(), DaemonError> {
+        let mut events = Vec::with_capacity(64);
+        loop {
+            let timeout = self.until_next_deadline();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(system("waiting for clients")(error)),
+            }
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    STOP => {
+                        self.end();
+                        return Ok(());
+                    }
+                    LISTENER => self.accept(),
+                    NEWS => self.hear_news(),
+                    of if of & 1 == 1 => self.let_go(of >> 1, "died"),
+                    of => self.hear(of >> 1),
+                }
+            }
+            self.give_up_on_the_slow();
+        }
+    }
+
+    fn end(&mut self) {
+        // Networks end with their threads, which let go of every region; clients see their sockets closed.
+        self.networks.clear();
+        self.connections.clear();
+        let _ = std::fs::remove_file(&self.config.socket);
+        (self.log)(&Event::Ended);
+    }
+
+    fn until_next_deadline(&self) -> Option<Timespec> {
+        let next = self.connections.values().map(|connection| connection.deadline).min()?;
+        if next == Time::NEVER {
+            return None;
+        }
+        // A little late rather than a little early, which would come round for nothing.
+        let left = next.since(clock::now()).nanoseconds() + 1_000_000;
+        Some(Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 })
+    }
+
+    fn accept(&mut self) {
+        // An error here is the system's want of descriptors; who waits is accepted when others have gone.
+        let Ok(Some(channel)) = self.listener.accept() else { return };
+        let waiting = self.connections.values().filter(|one| !matches!(one.step, Step::Attached(_))).count();
+        if waiting >= MOST_WAITING {
+            let text = format!("{waiting} clients are attaching at this moment: try again");
+            say(&channel, &Message::Refused(refused(Reason::Resources, text)));
+            return;
+        }
+        let Ok(peer) = channel.peer() else { return };
+        let process = Pid::from_raw(peer.process).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
+        // A process that has ended already wants nothing.
+        let Some(process) = process else { return };
+        let number = self.next;
+        self.next += 1;
+        let watched =
+            self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
+        if watched.is_err() {
+            return;
+        }
+        let deadline = clock::now() + self.step_timeout();
+        self.connections.insert(number, Connection { channel, peer, process, step: Step::Connected, deadline });
+    }
+
+    fn step_timeout(&self) -> Time {
+        Time::from_nanoseconds(self.config.step_timeout_ms.saturating_mul(1_000_000))
+    }
+
+    /// Takes one message of a client.
+    fn hear(&mut self, number: u64) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        let received = match connection.channel.receive() {
+            Ok(Some(received)) => received,
+            Ok(None) => return,
+            Err(_) => return self.let_go(number, "closed"),
+        };
+        if received.cut {
+            return self.refuse(number, refused(Reason::Malformed, "the message is longer than messages are"));
+        }
+        // Descriptors that came are closed at the end of this function, whatever happens.
+        let message = match Message::decode(&received.bytes, received.descriptors.len()) {
+            Ok(message) => message,
+            Err(error) => return self.refuse(number, refused(Reason::Malformed, error.to_string())),
+        };
+        match (message, &connection.step) {
+            (Message::Hello(hello), Step::Connected) => {
+                match welcome(&hello, &connection.peer, &self.config, self.own_user) {
+                    Ok(answer) => {
+                        self.go_on(number, Step::Negotiated { name: hello.name }, &Message::Welcome(answer));
+                    }
+                    Err(refusal) => self.refuse(number, refusal),
+                }
+            }
+            (Message::Attach(wish), Step::Negotiated { .. }) => self.attach(number, &wish),
+            (Message::Detach, Step::Attached(_)) => self.let_go(number, "asked"),
+            (Message::Query(question), Step::Negotiated { .. } | Step::Asking) => self.answer(number, &question),
+            (other, _) => {
+                let text = format!("{} does not belong at this step", kind_of(&other));
+                self.refuse(number, refused(Reason::Malformed, text));
+            }
+        }
+    }
+
+    fn go_on(&mut self, number: u64, step: Step, answer: &Message) {
+        let deadline = clock::now() + self.step_timeout();
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.step = step;
+        connection.deadline = deadline;
+        if !say(&connection.channel, answer) {
+            self.let_go(number, "closed");
+        }
+    }
+
+    /// Tells a client why, and lets it go.
+    fn refuse(&mut self, number: u64, refusal: Refused) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        say(&connection.channel, &Message::Refused(refusal.clone()));
+        let reason = refusal.reason.name();
+        if matches!(connection.step, Step::Attached(_)) {
+            return self.let_go(number, reason);
+        }
+        let (process, user) = (connection.peer.process, connection.peer.user);
+        (self.log)(&Event::Refused { process, user, reason, text: refusal.text });
+        self.let_go(number, reason);
+    }
+
+    /// Takes everything back that a client had. When this returns its region is unmapped and nothing of it is left.
+    fn let_go(&mut self, number: u64, why: &'static str) {
+        let begun = clock::now();
+        let Some(connection) = self.connections.remove(&number) else { return };
+        let Connection { channel, process, step, peer, .. } = connection;
+        // Descriptors that are closed leave the epoll by themselves only when no copy of them is left anywhere.
+        let _ = epoll::delete(&self.epoll, &channel);
+        let _ = epoll::delete(&self.epoll, &process);
+        if let Step::Attached(session) = step {
+            let Session { session, name, network, queues, bytes, memory, .. } = *session;
+            let faults = self.networks[network].worker.detach(session).map_or(0, |(_, faults)| faults.total());
+            drop(memory);
+            self.quota.give_back(peer.user, queues, bytes);
+            let microseconds = clock::now().since(begun).nanoseconds() / 1000;
+            (self.log)(&Event::Detached { session, name: name.to_string(), why, faults, microseconds });
+        }
+    }
+
+    fn give_up_on_the_slow(&mut self) {
+        let now = clock::now();
+        let late = |one: &Connection| one.deadline <= now;
+        let late: Vec<u64> = self.connections.iter().filter(|(_, one)| late(one)).map(|(&number, _)| number).collect();
+        for number in late {
+            let text = format!("the next word did not come within {} ms", self.config.step_timeout_ms);
+            self.refuse(number, refused(Reason::Timeout, text));
+        }
+    }
+
+    fn hear_news(&mut self) {
+        self.bell.silence();
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Offender { offender } => {
+                    let of =
+                        |one: &Connection| matches!(&one.step, Step::Attached(own) if own.session == offender.session);
+                    let number = self.connections.iter().find(|(_, one)| of(one)).map(|(&number, _)| number);
+                    let told: Vec<String> = offender
+                        .faults
+                        .named()
+                        .iter()
+                        .filter(|(_, count)| *count > 0)
+                        .map(|(name, count)| format!("{name} {count}"))
+                        .collect();
+                    let text = format!("it broke the rules of its queues too often: {}", told.join(", "));
+                    if let Some(number) = number {
+                        self.refuse(number, refused(Reason::Faults, text));
+                    }
+                }
+                News::PortFailed { network, text } => {
+                    let network = self.networks[network].config.name.clone();
+                    (self.log)(&Event::PortFailed { network, text });
+                }
+            }
+        }
+    }
+}
+
+fn kind_of(message: &Message) -> &'static str {
+    match message {
+        Message::Hello(_) => "a greeting",
+        Message::Attach(_) => "a wish to attach",
+        Message::Detach => "a farewell",
+        Message::Query(_) => "a question",
+        _ => "what a daemon says",
+    }
+}
+
+/// Opens a port's queues; the error says which, and what to do.
+fn open(config: &PortConfig) -> Result<SwitchPort, String> {
+    let spec = config.spec().map_err(|error| error.to_string())?;
+    let queues = spec.open().map_err(|error| error.to_string())?;
+    Ok(SwitchPort { queues, vlan: config.vlan })
+}
+
+/// How long a queue has said nothing that is no longer looked at.
+const REST: Time = Time::from_nanoseconds(200_000);
+
+/// Queues that a thread that never sleeps looks at whatever they say: few enough to cost each other nothing.
+const AWAKE_WHILE_SPINNING: usize = 8;
+
+fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
+    let mode = match network.mode {
+        NetworkMode::Bridge => Mode::Bridge,
+        NetworkMode::Loopback => Mode::Loopback,
+    };
+    let age = Time::from_nanoseconds(network.address_age_s.saturating_mul(1_000_000_000));
+    let (rest_after, always_awake) = match network.wait {
+        WaitMode::Spin => (REST, AWAKE_WHILE_SPINNING),
+        WaitMode::Adaptive => (REST, 0),
+        WaitMode::Interrupt => (Time::ZERO, 0),
+    };
+    SwitchOptions { mode, age, most_faults, rest_after, always_awake, ..SwitchOptions::default() }
+}
+
+/// Listens at the configuration's socket. What a daemon left behind that is gone is removed.
+fn listen(config: &Config) -> Result<Listener, DaemonError> {
+    let path = &config.socket;
+    let cannot = |why: String| DaemonError::Cannot { what: format!("socket {}", path.display()), why };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = std::fs::create_dir_all(folder);
+        made.map_err(|error| cannot(format!("its folder cannot be made: {error}; name another with --socket")))?;
+    }
+    let bound = match Listener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path) => {
+            std::fs::remove_file(path)
+                .map_err(|error| cannot(format!("what is left there cannot be removed: {error}")))?;
+            Listener::bind(path)
+        }
+        bound => bound,
+    };
+    let listener = bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => cannot("another NIC listens there: name another with --socket".to_owned()),
+        _ => cannot(format!("{error}; name another with --socket")),
+    })?;
+    let mode = config.mode_bits().map_err(|error| cannot(error.to_string()))?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).map_err(|error| cannot(format!("its permissions cannot be set: {error}")))?;
+    Ok(listener)
+}
+
+/// Whether a socket is there at which nobody listens any more.
+fn is_left_behind(path: &Path) -> bool {
+    Channel::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}

@@ -1,0 +1,220 @@
+//! A client gets its region and its queues.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use conic_control::{Attach, Attached, Bells, MOST_BELLS, Message, Name, Reason, Refused, Wait};
+use conic_fabric::Time;
+use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
+use conic_interface::ccnic::{Features, Geometry, Map, prepare};
+use conic_native::channel::Channel;
+use conic_native::{Memory, NativeCore, Pages};
+use conic_nicd::config::WaitMode;
+use conic_nicd::switch::Rules;
+use conic_port::MAX_FRAME;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::Daemon;
+use crate::connection::{Session, Step, mac_text, refused};
+use crate::event::Event;
+use crate::worker::Order;
+
+/// What is passed to a client, and what stays here of it.
+struct Passed {
+    kick: OwnedFd,
+    /// Both ends of a bell for each queue.
+    ours: Vec<OwnedFd>,
+    theirs: Vec<OwnedFd>,
+}
+
+impl Daemon {
+    /// Gives a client what it asks for, or says why not.
+    pub(super) fn attach(&mut self, number: u64, wish: &Attach) {
+        match self.make_session(number, wish) {
+            Ok(session) => {
+                let Some(connection) = self.connections.get_mut(&number) else { return };
+                let (process, user) = (connection.peer.process, connection.peer.user);
+                let event = Event::Attached {
+                    session: session.session,
+                    name: session.name.to_string(),
+                    process,
+                    user,
+                    network: self.networks[session.network].config.name.clone(),
+                    queues: session.queues,
+                    bytes: session.bytes,
+                    mac: mac_text(session.mac),
+                };
+                connection.step = Step::Attached(Box::new(session));
+                connection.deadline = Time::NEVER;
+                (self.log)(&event);
+            }
+            Err(refusal) => self.refuse(number, refusal),
+        }
+    }
+
+    fn make_session(&mut self, number: u64, wish: &Attach) -> Result<Session, Refused> {
+        let network = self.network_of(&wish.network)?;
+        let (map, notices) = self.map_of(&wish.geometry)?;
+        let mac = self.mac_for(network, wish.mac)?;
+        let bytes = map.layout.bytes().next_multiple_of(4096);
+        let queues = wish.geometry.queues;
+        let Some(connection) = self.connections.get(&number) else {
+            return Err(refused(Reason::Malformed, "the connection is gone"));
+        };
+        let Step::Negotiated { name, .. } = &connection.step else {
+            return Err(refused(Reason::Malformed, "nothing was negotiated"));
+        };
+        let (user, name) = (connection.peer.user, name.clone());
+        self.quota.take(user, queues, bytes).map_err(|why| refused(Reason::Quota, why))?;
+        let session = self.next_session;
+        let made = self.make(number, session, network, (map, notices), mac, wish);
+        match made {
+            Ok(memory) => {
+                self.next_session += 1;
+                Ok(Session { session, name, network, queues, bytes, mac, memory })
+            }
+            Err(refusal) => {
+                self.quota.give_back(user, queues, bytes);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Makes the region, gives it to the network's thread, and passes it to the client.
+    fn make(
+        &mut self,
+        number: u64,
+        session: u64,
+        network: usize,
+        (map, notices): (Arc<Map>, Notices),
+        mac: [u8; 6],
+        wish: &Attach,
+    ) -> Result<Arc<Memory>, Refused> {
+        let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
+        let memory =
+            Memory::create(&map.layout, Pages::HugeIfAvailable).map_err(|error| resources("no memory", &error))?;
+        prepare(&NativeCore::new(&memory), &map);
+        let memory = Arc::new(memory);
+        let passed = Passed::new(wish.geometry.queues).map_err(|error| resources("no descriptors", &error))?;
+        let config = &self.networks[network].config;
+        let rules = Rules { mac, own_address_only: config.own_address_only, vlan: None, limit: None };
+        let attached = Attached {
+            session,
+            geometry: wish.geometry,
+            features: map.features,
+            bytes: map.layout.bytes(),
+            mac,
+            longest_frame: MAX_FRAME as u32,
+            wait: if config.wait == WaitMode::Spin { Wait::Spin } else { Wait::Notify },
+            fences: self.fences,
+            network: Name::new(&config.name).unwrap_or_default(),
+            bells: passed.theirs.len().min(MOST_BELLS) as u16,
+        };
+        let worker = &self.networks[network].worker;
+        let Passed { kick, theirs, ours } = passed;
+        let copy = kick.try_clone().map_err(|error| resources("no descriptors", &error))?;
+        let (map, memory_too) = (Arc::clone(&map), Arc::clone(&memory));
+        worker.attach(Order::Attach { session, rules, map, notices, memory: memory_too, kick: copy, bells: ours });
+        let Some(connection) = self.connections.get(&number) else {
+            return Err(refused(Reason::Malformed, "the connection is gone"));
+        };
+        if let Err(error) = pass(&connection.channel, &memory, &kick, &theirs, attached) {
+            worker.detach(session);
+            return Err(resources("the queues could not be passed", &error));
+        }
+        Ok(memory)
+    }
+
+    fn network_of(&self, name: &Name) -> Result<usize, Refused> {
+        if name.as_str().is_empty() {
+            return Ok(0);
+        }
+        self.networks.iter().position(|network| network.config.name == name.as_str()).ok_or_else(|| {
+            let names: Vec<&str> = self.networks.iter().map(|network| network.config.name.as_str()).collect();
+            refused(Reason::Network, format!("there is no network {name}; there are {}", names.join(", ")))
+        })
+    }
+
+    /// The layout of the region asked for. What is too large is refused before anything is computed from it.
+    fn map_of(&self, geometry: &Geometry) -> Result<(Arc<Map>, Notices), Refused> {
+        let limits = self.quota.limits();
+        let most_bytes = limits.mib_per_client << 20;
+        let too_much = |what: &str, asked: u64, most: u64| {
+            (asked > most).then(|| refused(Reason::Quota, format!("{asked} {what} asked for, at most {most}")))
+        };
+        let most_queues = u64::from(limits.queues_per_client).min(MOST_QUEUES as u64);
+        let refusal = too_much("queues", geometry.queues.into(), most_queues)
+            .or_else(|| too_much("descriptors a ring", geometry.descriptors, limits.descriptors))
+            .or_else(|| too_much("bytes of objects", geometry.object_bytes, most_bytes));
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        let map = Map::new(*geometry, Features::best());
+        let map = map.map_err(|error| refused(Reason::Geometry, error.to_string()))?;
+        let (map, notices) = Notices::in_map(map);
+        Ok((Arc::new(map), notices))
+    }
+
+    /// A client's address: what it wants, if nobody else has it, or one made of its session's number.
+    fn mac_for(&self, network: usize, wanted: Option<[u8; 6]>) -> Result<[u8; 6], Refused> {
+        let taken = |mac: [u8; 6]| {
+            let sessions = self.connections.values().filter_map(|one| match &one.step {
+                Step::Attached(session) => Some(session),
+                _ => None,
+            });
+            sessions.into_iter().any(|session| session.network == network && session.mac == mac)
+        };
+        if let Some(mac) = wanted {
+            if mac[0] & 1 == 1 || mac == [0; 6] {
+                return Err(refused(Reason::Mac, format!("{} is no address of one station", mac_text(mac))));
+            }
+            if taken(mac) {
+                return Err(refused(Reason::Mac, format!("{} is another client's", mac_text(mac))));
+            }
+            return Ok(mac);
+        }
+        let made = (self.next_session..).map(|number| {
+            let [.., a, b, c, d] = number.to_be_bytes();
+            // Locally administered, of one station.
+            [0x02, 0xc0, a, b, c, d]
+        });
+        Ok(made.into_iter().find(|&mac| !taken(mac)).unwrap_or([0x02, 0xc0, 0, 0, 0, 0]))
+    }
+}
+
+impl Passed {
+    fn new(queues: u32) -> rustix::io::Result<Passed> {
+        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..queues {
+            // Sockets and not eventfds: their sender can say with each call that it does not wait, while the flag of an eventfd
+            // is the client's too, who could fill it, clear the flag, and so stop this side at its next ring.
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let (own, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            ours.push(own);
+            theirs.push(other);
+        }
+        Ok(Passed { kick, ours, theirs })
+    }
+}
+
+/// Passes everything to a client, in as many messages as it takes.
+fn pass(
+    channel: &Channel,
+    memory: &Memory,
+    kick: &OwnedFd,
+    bells: &[OwnedFd],
+    attached: Attached,
+) -> std::io::Result<()> {
+    let (first, rest) = bells.split_at(usize::from(attached.bells));
+    let mut descriptors: Vec<BorrowedFd<'_>> = vec![memory.descriptor(), kick.as_fd()];
+    descriptors.extend(first.iter().map(AsFd::as_fd));
+    channel.send(&Message::Attached(attached).encode(), &descriptors)?;
+    for (index, some) in rest.chunks(MOST_BELLS).enumerate() {
+        let bells = Bells { first: (first.len() + index * MOST_BELLS) as u32, count: some.len() as u16 };
+        let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+        channel.send(&Message::Bells(bells).encode(), &descriptors)?;
+    }
+    Ok(())
+}

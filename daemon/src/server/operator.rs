@@ -1,0 +1,112 @@
+//! An operator's questions, and what the daemon answers: JSON both ways.
+//!
+//! | question | answer |
+//! |---|---|
+//! | `{"ask": "list"}` | networks, clients and ports with their counters |
+
+use conic_control::{Message, Reason};
+use conic_fabric::Time;
+use conic_native::channel::LONGEST_MESSAGE;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::Daemon;
+use crate::connection::{Session, Step, mac_text, refused};
+use crate::worker::Report;
+
+/// Bytes of a piece of an answer, less than a message holds.
+const PIECE: usize = LONGEST_MESSAGE / 2;
+
+/// What an operator asks.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
+enum Question {
+    /// What is there?
+    List,
+}
+
+impl Daemon {
+    /// Answers an operator, who is root or the daemon's own user.
+    pub(super) fn answer(&mut self, number: u64, question: &str) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let user = connection.peer.user;
+        if user != 0 && user != self.own_user {
+            let text = format!("user {user} may not ask: root and the NIC's own user may");
+            return self.refuse(number, refused(Reason::NotAllowed, text));
+        }
+        connection.step = Step::Asking;
+        connection.deadline = Time::NEVER;
+        let answer = match serde_json::from_str(question) {
+            Ok(Question::List) => self.list(),
+            Err(error) => json!({ "error": format!("that is no question this NIC knows: {error}") }),
+        };
+        let text = answer.to_string();
+        let Some(connection) = self.connections.get(&number) else { return };
+        let mut rest = text.as_str();
+        loop {
+            let (piece, more) = rest.split_at(rest.floor_char_boundary(PIECE.min(rest.len())));
+            let sent = connection.channel.send(&Message::Answer(piece.to_owned()).encode(), &[]);
+            if sent.is_err() {
+                return self.let_go(number, "closed");
+            }
+            if piece.is_empty() {
+                return;
+            }
+            rest = more;
+        }
+    }
+
+    /// All that there is.
+    fn list(&self) -> Value {
+        let reports: Vec<Report> = self.networks.iter().map(|network| network.worker.report()).collect();
+        let networks = self.networks.iter().zip(&reports).enumerate().map(|(index, (network, report))| {
+            let ports = network.config.ports.iter().zip(&report.ports).map(|(config, port)| {
+                json!({
+                    "spec": config.spec,
+                    "vlan": config.vlan,
+                    "description": port.description,
+                    "up": port.up,
+                    "counters": object(&port.own),
+                    "switch": object(&port.switch.named()),
+                })
+            });
+            json!({
+                "name": network.config.name,
+                "mode": network.config.mode,
+                "clients": self.sessions().filter(|(_, session)| session.network == index).count(),
+                "ports": ports.collect::<Vec<_>>(),
+            })
+        });
+        let networks: Vec<Value> = networks.collect();
+        let clients: Vec<Value> = self.sessions().map(|(user, session)| self.client(user, session, &reports)).collect();
+        json!({ "schema": "conic.nic.list/1", "networks": networks, "clients": clients })
+    }
+
+    fn client(&self, user: u32, session: &Session, reports: &[Report]) -> Value {
+        let own = reports[session.network].clients.iter().find(|(number, ..)| *number == session.session);
+        let (counters, faults) = own.map(|(_, counters, faults)| (*counters, *faults)).unwrap_or_default();
+        json!({
+            "session": session.session,
+            "name": session.name.as_str(),
+            "user": user,
+            "network": self.networks[session.network].config.name,
+            "queues": session.queues,
+            "bytes": session.bytes,
+            "mac": mac_text(session.mac),
+            "counters": object(&counters.named()),
+            "faults": object(&faults.named()),
+        })
+    }
+
+    /// Every client with its user, in the order in which they came.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (u32, &Session)> {
+        self.connections.values().filter_map(|connection| match &connection.step {
+            Step::Attached(session) => Some((connection.peer.user, &**session)),
+            _ => None,
+        })
+    }
+}
+
+fn object(counters: &[(&'static str, u64)]) -> Map<String, Value> {
+    counters.iter().map(|&(name, count)| (name.to_owned(), count.into())).collect()
+}

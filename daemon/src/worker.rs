@@ -1,0 +1,327 @@
+//! A network's thread: the switch, stepped.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use conic_fabric::Time;
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Map, NicFaults};
+use conic_native::{KeptCore, Memory, clock, pin, spin};
+use conic_nicd::config::WaitMode;
+use conic_nicd::switch::{MemberCounters, Offender, PortReport, Rules, Switch, SwitchOptions, SwitchPort};
+use rustix::event::{Timespec, epoll};
+use rustix::net::{SendFlags, send};
+
+use crate::bell::Bell;
+
+/// Steps between two looks at what the control thread wants.
+const STEPS_BETWEEN_ORDERS: u32 = 32;
+
+/// How long a network's thread looks again although nothing moves before it naps: a client's ring is full, or a frame of a
+/// port waits for its time.
+const PATIENCE: Time = Time::from_nanoseconds(100_000);
+
+/// How long it then naps at most.
+const NAP: Time = Time::from_nanoseconds(50_000);
+
+/// What an epoll event is of: nothing needs to be known but that it came.
+const ANY: epoll::EventData = epoll::EventData::new_u64(0);
+
+/// What the control thread wants.
+pub(crate) enum Order {
+    /// A client comes.
+    Attach {
+        /// Its session.
+        session: u64,
+        /// What it may do.
+        rules: Rules,
+        /// Where everything lies in its region.
+        map: Arc<Map>,
+        /// Where its flags for waking lie.
+        notices: Notices,
+        /// Its region.
+        memory: Arc<Memory>,
+        /// What it kicks.
+        kick: OwnedFd,
+        /// What it is rung by, one for each queue.
+        bells: Vec<OwnedFd>,
+    },
+    /// A client goes; the answer says that nothing of it is touched any more.
+    Detach {
+        /// Its session.
+        session: u64,
+        /// Where the answer goes: what the client did.
+        answer: Sender<Option<(MemberCounters, NicFaults)>>,
+    },
+    /// What is there?
+    Report {
+        /// Where the answer goes.
+        answer: Sender<Report>,
+    },
+    /// The end.
+    Stop,
+}
+
+/// What the control thread must know.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A client broke the rules too often.
+    Offender {
+        /// Who, and what it did.
+        offender: Offender,
+    },
+    /// A port failed.
+    PortFailed {
+        /// The network's number.
+        network: usize,
+        /// How.
+        text: String,
+    },
+}
+
+/// What a network's thread has done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    /// Each client: session, counters, faults.
+    pub clients: Vec<(u64, MemberCounters, NicFaults)>,
+    /// Each port.
+    pub ports: Vec<PortReport>,
+}
+
+/// The control thread's end of a network's thread.
+pub(crate) struct Worker {
+    orders: Sender<Order>,
+    wake: Bell,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a network's thread is given.
+pub(crate) struct WorkerOptions {
+    pub network: usize,
+    pub core: Option<usize>,
+    pub wait: WaitMode,
+    pub switch: SwitchOptions,
+    pub ports: Vec<SwitchPort>,
+    pub news: Sender<News>,
+    /// Rung when there is news.
+    pub bell: Bell,
+}
+
+impl Worker {
+    /// Starts a network's thread.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no thread, or the process has no such core.
+    pub(crate) fn start(options: WorkerOptions) -> io::Result<Worker> {
+        let wake = Bell::new()?;
+        let (orders, taken) = channel();
+        let (begun, ready) = channel();
+        let own = wake.clone();
+        let thread = std::thread::Builder::new().name(format!("nic-{}", options.network)).spawn(move || {
+            let bound = options.core.map_or(Ok(()), pin);
+            let made = bound.and_then(|()| Loop::new(options, taken, own));
+            // Who waits for it is still there: it waits below.
+            match made {
+                Ok(mut made) => {
+                    let _ = begun.send(Ok(()));
+                    made.run();
+                }
+                Err(error) => drop(begun.send(Err(error))),
+            }
+        })?;
+        let worker = Worker { orders, wake, thread: Some(thread) };
+        match ready.recv() {
+            Ok(Ok(())) => Ok(worker),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::Error::other("the network's thread ended at once")),
+        }
+    }
+
+    fn order(&self, order: Order) {
+        // A thread that has ended, by a bug, takes no orders; whoever waits for its answer sees that.
+        let _ = self.orders.send(order);
+        self.wake.ring();
+    }
+
+    pub(crate) fn attach(&self, order: Order) {
+        self.order(order);
+    }
+
+    /// Takes a client away; when this returns, nothing of it is touched any more.
+    pub(crate) fn detach(&self, session: u64) -> Option<(MemberCounters, NicFaults)> {
+        let (answer, answered) = channel();
+        self.order(Order::Detach { session, answer });
+        answered.recv().ok().flatten()
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let (answer, answered) = channel();
+        self.order(Order::Report { answer });
+        answered.recv().unwrap_or_default()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.order(Order::Stop);
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's own.
+struct Loop {
+    network: usize,
+    switch: Switch<KeptCore>,
+    wait: WaitMode,
+    orders: Receiver<Order>,
+    wake: Bell,
+    /// What it sleeps on: its bell, clients' kicks, ports.
+    epoll: OwnedFd,
+    /// Each client's kick, and the bells of its queues.
+    clients: BTreeMap<u64, (OwnedFd, Vec<OwnedFd>)>,
+    rings: Vec<(u64, u32)>,
+    news: Sender<News>,
+    bell: Bell,
+    /// When something moved last.
+    active: Time,
+}
+
+impl Loop {
+    fn new(options: WorkerOptions, orders: Receiver<Order>, wake: Bell) -> io::Result<Loop> {
+        let WorkerOptions { network, wait, switch, ports, news, bell, .. } = options;
+        let switch = Switch::new(switch, ports);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &wake, ANY, epoll::EventFlags::IN)?;
+        for descriptor in switch.descriptors() {
+            epoll::add(&epoll, descriptor, ANY, epoll::EventFlags::IN)?;
+        }
+        Ok(Loop {
+            network,
+            switch,
+            wait,
+            orders,
+            wake,
+            epoll,
+            clients: BTreeMap::new(),
+            rings: Vec::new(),
+            news,
+            bell,
+            active: clock::now(),
+        })
+    }
+
+    fn run(&mut self) {
+        loop {
+            if !self.obey() {
+                return;
+            }
+            for _ in 0..STEPS_BETWEEN_ORDERS {
+                let now = clock::now();
+                let moved = self.switch.step(now);
+                self.ring();
+                if moved > 0 {
+                    self.active = now;
+                } else if !self.rest(now) {
+                    break;
+                }
+            }
+            self.tell();
+        }
+    }
+
+    /// Rings the clients that wait.
+    #[inline(always)]
+    fn ring(&mut self) {
+        self.switch.take_rings(&mut self.rings);
+        for (session, queue) in self.rings.drain(..) {
+            if let Some(bell) = self.clients.get(&session).and_then(|(_, bells)| bells.get(queue as usize)) {
+                // Never waits, whatever the client did to its end. A bell that is full has rung.
+                let _ = send(bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            }
+        }
+    }
+
+    /// Does what the control thread wants; false at the end.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Attach { session, rules, map, notices, memory, kick, bells }) => {
+                    let (now, core) = (clock::now(), KeptCore::new(memory));
+                    self.switch.attach(now, session, rules, (&map, notices), || core.clone());
+                    // Each kick is an event, and nobody reads it: whatever the client does to it, this thread never waits.
+                    let kicked = epoll::EventFlags::IN | epoll::EventFlags::ET;
+                    // Without it the client is not heard while this thread sleeps; it is told by its lack of descriptors.
+                    let _ = epoll::add(&self.epoll, &kick, ANY, kicked);
+                    self.clients.insert(session, (kick, bells));
+                    self.active = now;
+                }
+                Ok(Order::Detach { session, answer }) => {
+                    let gone = self.switch.detach(session);
+                    if let Some((kick, _)) = self.clients.remove(&session) {
+                        let _ = epoll::delete(&self.epoll, &kick);
+                    }
+                    let _ = answer.send(gone);
+                }
+                Ok(Order::Report { answer }) => {
+                    let _ = answer.send(self.report());
+                }
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        Report { clients: self.switch.clients().collect(), ports: self.switch.ports().collect() }
+    }
+
+    /// Waits after a step without progress; false if there may be orders.
+    fn rest(&mut self, now: Time) -> bool {
+        let resting = self.switch.is_resting();
+        let may_sleep = resting || now.since(self.active) >= PATIENCE;
+        if self.wait == WaitMode::Spin && !self.clients.is_empty() || !may_sleep {
+            spin();
+            return true;
+        }
+        let due = self.switch.next_due().map(|due| due.since(now));
+        let most = if resting { due } else { Some(due.unwrap_or(NAP).min(NAP)) };
+        if most == Some(Time::ZERO) {
+            spin();
+            return true;
+        }
+        let most = most.map(|most| {
+            let nanoseconds = most.nanoseconds();
+            Timespec { tv_sec: (nanoseconds / SECOND) as i64, tv_nsec: (nanoseconds % SECOND) as i64 }
+        });
+        let mut events = [const { MaybeUninit::uninit() }; 8];
+        // Whatever wakes it, the next round looks at everything.
+        let _ = epoll::wait(&self.epoll, &mut events, most.as_ref());
+        self.wake.silence();
+        self.switch.answer_calls();
+        false
+    }
+
+    /// Tells the control thread what it must know.
+    fn tell(&mut self) {
+        let offenders = self.switch.take_offenders();
+        let network = self.network;
+        let mut news: Vec<News> = offenders.into_iter().map(|offender| News::Offender { offender }).collect();
+        let failed = self.switch.take_failures();
+        news.extend(failed.into_iter().map(|text| News::PortFailed { network, text }));
+        if !news.is_empty() {
+            news.into_iter().for_each(|one| drop(self.news.send(one)));
+            self.bell.ring();
+        }
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;

@@ -1,0 +1,170 @@
+//! Where buffers lie, and what a peer may name of them.
+
+use conic_fabric::{Address, Core};
+
+/// Buffer classes: small, large, jumbo.
+pub const CLASSES: usize = 3;
+
+/// One class of buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassMap {
+    /// The first buffer; a multiple of the size.
+    pub start: Address,
+    /// Base-two logarithm of a buffer's size in bytes.
+    pub shift: u32,
+    /// How many buffers, zero or a power of two.
+    pub count: u64,
+    /// Bytes of all buffers together.
+    pub bytes: u64,
+    /// The first word of the free set; each word is in its own line.
+    pub bits: Address,
+}
+
+impl ClassMap {
+    /// Bytes of a buffer.
+    pub const fn size(&self) -> u64 {
+        1 << self.shift
+    }
+
+    pub(super) const fn words(&self) -> u64 {
+        self.count.div_ceil(64)
+    }
+
+    /// Whether an address lies in one of its buffers.
+    #[inline(always)]
+    const fn contains(&self, at: Address) -> bool {
+        at.0.wrapping_sub(self.start.0) < self.bytes
+    }
+
+    /// The bits of word `index` that stand for a buffer.
+    pub(super) const fn mask(&self, index: u64) -> u64 {
+        let remaining = self.count - 64 * index;
+        if remaining >= 64 { u64::MAX } else { (1 << remaining) - 1 }
+    }
+
+    /// The bit of the free set that stands for the buffer at an address, as `(word, bit)`.
+    #[inline(always)]
+    pub(super) fn bit_of(&self, scattered: bool, at: Address) -> (u64, u64) {
+        let index = (at - self.start) >> self.shift;
+        let index = if scattered { index.wrapping_mul(inverse(SCATTER)) & (self.count - 1) } else { index };
+        (index / 64, index % 64)
+    }
+
+    /// The word of 64 buffers, and the bit in it, for a buffer by its place in memory.
+    #[inline(always)]
+    pub(in crate::ccnic) const fn place_of(&self, at: Address) -> (usize, u64) {
+        let index = at.0.wrapping_sub(self.start.0) >> self.shift;
+        ((index / 64) as usize, 1 << (index % 64))
+    }
+
+    /// The word of the free set at `index`.
+    pub(super) fn word(&self, index: u64) -> Address {
+        self.bits.lines(index)
+    }
+}
+
+/// Where every class lies, and the memory beside them that senders may name in descriptors that they retain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolMap {
+    /// Small, large, jumbo, by size.
+    pub classes: [ClassMap; CLASSES],
+    /// Objects of the host's own, for zero-copy transmission: where they start.
+    pub objects: Address,
+    /// How many bytes of them there are.
+    pub object_bytes: u64,
+}
+
+/// Why a piece of memory that a descriptor names is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BadMemory {
+    /// It starts in no buffer and in no object.
+    Address,
+    /// It has no bytes, or runs past the end of its buffer.
+    Length,
+    /// It is an object, and is not retained, so that the receiver would have to free it.
+    NotABuffer,
+}
+
+impl PoolMap {
+    /// The class of the buffer that an address lies in.
+    #[inline(always)]
+    pub fn class_of(&self, at: Address) -> Option<usize> {
+        self.classes.iter().position(|class| class.contains(at))
+    }
+
+    /// The bytes of the buffer that an address lies in; zero if it lies in none.
+    pub fn size_of(&self, at: Address) -> u64 {
+        self.class_of(at).map_or(0, |class| self.classes[class].size())
+    }
+
+    /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    #[inline(always)]
+    pub fn check(&self, at: Address, length: u16, retained: bool) -> Result<(), BadMemory> {
+        let length = u64::from(length);
+        if let Some(class) = self.class_of(at) {
+            let size = self.classes[class].size();
+            let offset = at.0 & (size - 1);
+            return if length == 0 || offset + length > size { Err(BadMemory::Length) } else { Ok(()) };
+        }
+        let offset = at.0.wrapping_sub(self.objects.0);
+        if offset >= self.object_bytes {
+            Err(BadMemory::Address)
+        } else if !retained {
+            Err(BadMemory::NotABuffer)
+        } else if length == 0 || offset + length > self.object_bytes {
+            Err(BadMemory::Length)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Gives the buffer that an address lies in back to the pool, with one atomic operation: for whoever has no stack, from any
+    /// thread. `scattered` as the region's features have it. False if it lies in none, or the buffer was free already.
+    pub fn give_back<C: Core>(&self, core: &C, scattered: bool, at: Address) -> bool {
+        let Some(class) = self.class_of(at) else { return false };
+        let (word, bit) = self.classes[class].bit_of(scattered, at);
+        // Acquire and release: this side's accesses to the buffer happen before whoever allocates it next.
+        core.fetch_or(self.classes[class].word(word), 1 << bit) >> bit & 1 == 0
+    }
+
+    /// Sets every buffer free. For whoever makes the region, before anyone else sees it.
+    pub fn fill<C: Core>(&self, core: &C) {
+        for class in &self.classes {
+            for index in 0..class.words() {
+                // Release: nobody looks yet; who attaches later learns of the region by other means.
+                core.store_release(class.word(index), class.mask(index));
+            }
+        }
+    }
+
+    /// How many buffers of each class are free in the pool.
+    pub fn free<C: Core>(&self, core: &C) -> [u64; CLASSES] {
+        self.classes.map(|class| {
+            (0..class.words())
+                .map(|index| {
+                    // Acquire: a count for people; any order would do.
+                    u64::from((core.load_acquire(class.word(index)) & class.mask(index)).count_ones())
+                })
+                .sum()
+        })
+    }
+}
+
+/// How far apart successive bits' buffers lie, in buffers: odd, so that it permutes a power of two of them, and far
+/// enough that neither a next-line nor a stride prefetcher runs from one into the next.
+pub(super) const SCATTER: u64 = 37;
+
+/// The inverse of an odd number modulo 2^64, by Newton's iteration.
+const fn inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    let mut round = 0;
+    while round < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+}

@@ -1,0 +1,275 @@
+//! The host's half: bursts without copies, the same over CXL and over PCIe.
+
+use conic_fabric::{Address, Core, LINE_BYTES, Line};
+
+use super::entry::{self, State};
+use super::{MOST_IN_A_BATCH, Queues, Signal};
+use crate::burst::{HostQueue, Packet};
+use crate::work;
+
+/// How the host writes a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Store {
+    /// Through its caches.
+    Cached,
+    /// Past them, whole lines to memory.
+    Nontemporal,
+}
+
+/// What the host's half refused or lacked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostStatistics {
+    /// Completions that speak for more packets than can be.
+    pub refused_batches: u64,
+    /// Packets of no bytes, or of more than a buffer has.
+    pub refused_packets: u64,
+    /// Buffers that were freed and are none.
+    pub refused_frees: u64,
+}
+
+/// The host's half of a queue pair.
+#[derive(Debug)]
+pub struct Host<C> {
+    core: C,
+    queues: Queues,
+    signal: Signal,
+    rx_free: Vec<Address>,
+    tx_free: Vec<Address>,
+    /// The buffer of each descriptor that the device has.
+    rx_posted: Box<[Address]>,
+    tx_posted: Box<[Address]>,
+    /// The next position to receive from, and to post.
+    rx_next: u64,
+    rx_end: u64,
+    /// The line that completes the packets from `rx_next` on, and which of them is next.
+    batch: Option<(Line, usize)>,
+    /// The next position to reclaim, and to post.
+    tx_next: u64,
+    tx_end: u64,
+    /// Receive descriptors that are posted at once.
+    refill: u64,
+    statistics: HostStatistics,
+}
+
+impl<C: Core> Host<C> {
+    /// The host's half, which posts all receive descriptors.
+    pub fn new(queues: Queues, core: C, signal: Signal) -> Host<C> {
+        let shape = queues.shape;
+        let buffers = |start: Address| (0..shape.buffers).rev().map(move |index| start + index * shape.buffer_bytes);
+        let none = || (0..shape.descriptors).map(|_| Address(0)).collect::<Box<[Address]>>();
+        let mut host = Host {
+            core,
+            queues,
+            signal,
+            rx_free: buffers(queues.rx_buffers).collect(),
+            tx_free: buffers(queues.tx_buffers).collect(),
+            rx_posted: none(),
+            tx_posted: none(),
+            rx_next: 0,
+            rx_end: 0,
+            batch: None,
+            tx_next: 0,
+            tx_end: 0,
+            refill: 1,
+            statistics: HostStatistics::default(),
+        };
+        host.post();
+        host
+    }
+
+    /// Posts receive descriptors only when so many are missing.
+    pub fn refill_at_once(&mut self, descriptors: u64) {
+        self.refill = descriptors.clamp(1, self.queues.shape.descriptors);
+    }
+
+    /// What was refused.
+    pub fn statistics(&self) -> HostStatistics {
+        self.statistics
+    }
+
+    /// Writes a packet's bytes into a buffer, whole lines where they go past the caches.
+    pub fn write_packet(&self, at: Address, bytes: &[u8], store: Store) {
+        match store {
+            Store::Cached => self.core.write_bytes(at, bytes),
+            Store::Nontemporal => {
+                let lines = bytes.chunks(LINE_BYTES as usize).map(|chunk| {
+                    let mut line = [0; LINE_BYTES as usize];
+                    line[..chunk.len()].copy_from_slice(chunk);
+                    Line::from_bytes(&line)
+                });
+                self.core.write_nontemporal(at, &lines.collect::<Vec<Line>>());
+                // The descriptor, an ordinary store, may not pass the packet.
+                self.core.fence();
+            }
+        }
+    }
+
+    fn slot(&self, position: u64) -> usize {
+        (position & (self.queues.shape.descriptors - 1)) as usize
+    }
+
+    /// Posts blank buffers as far as ring and pool reach.
+    fn post(&mut self) {
+        while self.rx_end - self.rx_next < self.queues.shape.descriptors {
+            let Some(buffer) = self.rx_free.pop() else { return };
+            let (position, slot) = (self.rx_end, self.slot(self.rx_end));
+            self.rx_posted[slot] = buffer;
+            let at = self.queues.descriptor(self.queues.rx_ring, position);
+            self.core.work(work::DESCRIPTOR);
+            self.core.publish_line(at, &entry::posted(position, buffer, 0));
+            self.rx_end += 1;
+        }
+    }
+
+    /// Takes sent packets' buffers back.
+    fn reclaim(&mut self) {
+        while self.tx_next < self.tx_end {
+            let at = self.queues.descriptor(self.queues.tx_ring, self.tx_next);
+            // Acquire: the device has read the packets before it said so.
+            let word = self.core.load_acquire(at);
+            if !entry::is(word, self.tx_next, State::Done) {
+                return;
+            }
+            let count = entry::count(word) as u64;
+            if count == 0 || count > self.tx_end - self.tx_next {
+                self.statistics.refused_batches += 1;
+                return;
+            }
+            for _ in 0..count {
+                let buffer = self.tx_posted[self.slot(self.tx_next)];
+                self.give_back(buffer);
+                self.tx_next += 1;
+            }
+        }
+    }
+
+    fn give_back(&mut self, buffer: Address) {
+        if self.queues.is_buffer(self.queues.tx_buffers, buffer.0) {
+            self.tx_free.push(buffer);
+        } else if self.queues.is_buffer(self.queues.rx_buffers, buffer.0) {
+            self.rx_free.push(buffer);
+        } else {
+            self.statistics.refused_frees += 1;
+        }
+    }
+
+    /// The next received packet, if there is one.
+    fn next_received(&mut self) -> Option<Packet> {
+        loop {
+            let (line, index) = match self.batch.take() {
+                Some(batch) => batch,
+                None => {
+                    let position = self.rx_next;
+                    if position == self.rx_end {
+                        return None;
+                    }
+                    let at = self.queues.descriptor(self.queues.rx_ring, position);
+                    // Acquire: the device has written the packets before it said so.
+                    let word = self.core.load_acquire(at);
+                    if !entry::is(word, position, State::Done) {
+                        return None;
+                    }
+                    let count = entry::count(word);
+                    if count == 0 || count > MOST_IN_A_BATCH || count as u64 > self.rx_end - position {
+                        self.statistics.refused_batches += 1;
+                        return None;
+                    }
+                    let line = if count == 1 {
+                        let mut line = Line::ZERO;
+                        line.0[0] = word;
+                        line
+                    } else {
+                        self.core.read_line(at)
+                    };
+                    (line, 0)
+                }
+            };
+            let length = entry::length_of(&line, index);
+            let buffer = self.rx_posted[self.slot(self.rx_next)];
+            self.rx_next += 1;
+            if index + 1 < entry::count(line.0[0]).min(MOST_IN_A_BATCH) {
+                self.batch = Some((line, index + 1));
+            }
+            if length == 0 || u64::from(length) > self.queues.shape.buffer_bytes {
+                self.statistics.refused_packets += 1;
+                self.rx_free.push(buffer);
+                continue;
+            }
+            return Some(Packet::new(buffer, length));
+        }
+    }
+}
+
+impl<C: Core> HostQueue for Host<C> {
+    type Core = C;
+
+    fn core(&self) -> &C {
+        &self.core
+    }
+
+    /// Buffers to transmit from.
+    fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
+        if bytes > self.queues.shape.buffer_bytes {
+            return 0;
+        }
+        if self.tx_free.len() < out.len() {
+            self.reclaim();
+        }
+        self.core.work(work::CALL + work::BUFFER * out.len() as u32);
+        for (count, at) in out.iter_mut().enumerate() {
+            let Some(buffer) = self.tx_free.pop() else { return count };
+            *at = buffer;
+        }
+        out.len()
+    }
+
+    fn buf_free(&mut self, buffers: &[Address]) {
+        for buffer in buffers {
+            self.core.work(work::BUFFER);
+            self.give_back(*buffer);
+        }
+    }
+
+    fn tx_burst(&mut self, packets: &[Packet]) -> usize {
+        let room = |host: &Host<C>| (host.queues.shape.descriptors - (host.tx_end - host.tx_next)) as usize;
+        if room(self) < packets.len() {
+            self.reclaim();
+        }
+        let count = packets.len().min(room(self));
+        if count == 0 {
+            return 0;
+        }
+        self.core.work(work::CALL + (work::DESCRIPTOR + work::RECORD) * count as u32);
+        for packet in &packets[..count] {
+            let (position, slot) = (self.tx_end, self.slot(self.tx_end));
+            self.tx_posted[slot] = packet.address();
+            let at = self.queues.descriptor(self.queues.tx_ring, position);
+            // Release: the packet before the word that announces it.
+            self.core.publish_line(at, &entry::posted(position, packet.address(), packet.length()));
+            self.tx_end += 1;
+        }
+        match self.signal {
+            Signal::Descriptor => {}
+            // Release: the descriptors before the tail.
+            Signal::Tail => self.core.store_release(self.queues.tx_tail, self.tx_end),
+            Signal::Doorbell => self.core.register_write(self.queues.doorbell, self.tx_end),
+        }
+        count
+    }
+
+    fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
+        let mut count = 0;
+        while count < out.len() {
+            let Some(packet) = self.next_received() else { break };
+            out[count] = packet;
+            count += 1;
+        }
+        if count > 0 {
+            self.core.work(work::CALL + (work::DESCRIPTOR + work::RECORD) * count as u32);
+        }
+        if self.queues.shape.descriptors - (self.rx_end - self.rx_next) >= self.refill {
+            self.post();
+        }
+        count
+    }
+}

@@ -1,0 +1,47 @@
+//! A NIC whose every access says in which state it wants a line, or leaves it: the CXL-NIC of "Re-architecting End-host Networking
+//! with CXL" (sections 4 and 5), and on the same rings a NIC that reaches its host by DMA and a doorbell.
+//!
+//! | file | what |
+//! |---|---|
+//! | `shape.rs` | the rings and buffers of a queue pair, and in whose memory each lies |
+//! | `requests.rs` | the request type of every step, and the paper's configurations |
+//! | `entry.rs` | a descriptor's line |
+//! | `host.rs` | the host's half: bursts without copies |
+//! | `receiver.rs`, `transmitter.rs` | the device's: packets to the host, packets from it |
+//! | `write_back.rs` | when a pushed packet is taken out of the host's cache again |
+//!
+//! # The rings
+//!
+//! A descriptor is a line. Its word 0 synchronises and says which position of the ring it is for, so an old one is told apart:
+//!
+//! | ring | word 0 is | by | means |
+//! |---|---|---|---|
+//! | receive | posted | the host | word 1 is a blank buffer |
+//! | receive | done | the device | so many packets from this position on are there; their lengths |
+//! | transmit | posted | the host | word 1 is a packet, word 0 has its length |
+//! | transmit | done | the device | so many packets from this position on were sent: their buffers and descriptors are free |
+//!
+//! A batch is completed by one line, its first, which the consumer polls; the paper completes its last. The device announces a line
+//! after all writes before it, by [`conic_fabric::Device::publish_line`].
+//!
+//! # What the state of a line does
+//!
+//! A prefetched receive descriptor stays in the device's cache until the host posts it anew. A polled transmit descriptor stays
+//! there until the host writes it: polling crosses the link only then. Packets leave no copy in the device's cache, so that the
+//! host may use their buffers again without a snoop. In the device's own memory, packets that the host stores past its caches may
+//! be read in device-bias: the host has no copy.
+
+mod entry;
+mod host;
+mod receiver;
+mod requests;
+mod shape;
+mod transmitter;
+mod write_back;
+
+pub use entry::MOST_IN_A_BATCH;
+pub use host::{Host, HostStatistics, Store};
+pub use receiver::{NicStatistics, Receiver};
+pub use requests::{Requests, Signal};
+pub use shape::{Homes, Queues, Shape, ShapeError};
+pub use transmitter::Transmitter;

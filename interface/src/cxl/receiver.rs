@@ -1,0 +1,196 @@
+//! The device's half that brings packets to the host: descriptor management and packet forwarding of the receive side.
+
+use std::collections::VecDeque;
+
+use conic_fabric::{Address, Device, LINE_BYTES, Line, ReadTag, StateHint, Time};
+
+use super::entry::{self, State};
+use super::write_back::WriteBack;
+use super::{MOST_IN_A_BATCH, Queues, Requests};
+
+/// What the device's half refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NicStatistics {
+    /// Descriptors whose buffer is none, or whose length cannot be.
+    pub refused_descriptors: u64,
+    /// Frames that fit into no buffer.
+    pub dropped_frames: u64,
+}
+
+/// A descriptor that was read ahead, or is being read.
+#[derive(Debug)]
+enum Ahead {
+    Asked(ReadTag),
+    There(Line),
+}
+
+/// The device's half of the receive ring.
+#[derive(Debug)]
+pub struct Receiver<D> {
+    device: D,
+    queues: Queues,
+    requests: Requests,
+    /// The next position to complete.
+    next: u64,
+    /// Descriptors from `next` on that were read ahead; at most so many are.
+    ahead: VecDeque<Ahead>,
+    depth: usize,
+    /// The host's wish to have no pushes at present.
+    pushes: bool,
+    write_back: Option<WriteBack>,
+    statistics: NicStatistics,
+}
+
+impl<D: Device> Receiver<D> {
+    /// The device's half, which keeps so many descriptors read ahead.
+    pub fn new(queues: Queues, device: D, requests: Requests, depth: usize) -> Receiver<D> {
+        let depth = depth.clamp(1, (queues.shape.descriptors / 2) as usize);
+        Receiver {
+            device,
+            queues,
+            requests,
+            next: 0,
+            ahead: VecDeque::new(),
+            depth,
+            pushes: true,
+            write_back: None,
+            statistics: NicStatistics::default(),
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// What was refused.
+    pub fn statistics(&self) -> NicStatistics {
+        self.statistics
+    }
+
+    /// Whether pushes go to the host's cache, as the host may have it by a register; if not they are written to memory.
+    pub fn allow_pushes(&mut self, allow: bool) {
+        self.pushes = allow;
+    }
+
+    /// Has each pushed packet written to memory so long after it was pushed.
+    pub fn write_back_after(&mut self, time: Time) {
+        self.write_back = Some(WriteBack::new(time));
+    }
+
+    fn hint(&self, hint: StateHint) -> StateHint {
+        if hint == StateHint::NonCacheablePush && !self.pushes { StateHint::NonCacheable } else { hint }
+    }
+
+    fn at(&self, position: u64) -> Address {
+        self.queues.descriptor(self.queues.rx_ring, position)
+    }
+
+    /// Reads descriptors ahead, as the pipeline does between packets; and writes back what is due.
+    pub fn prefetch(&mut self) {
+        while self.ahead.len() < self.depth {
+            let at = self.at(self.next + self.ahead.len() as u64);
+            self.ahead.push_back(Ahead::Asked(self.device.start_read(at, LINE_BYTES, self.requests.rx_prefetch)));
+        }
+        for index in 0..self.ahead.len() {
+            if matches!(&self.ahead[index], Ahead::Asked(tag) if self.device.is_ready(tag)) {
+                self.arrive(index);
+            }
+        }
+        if let Some(write_back) = &mut self.write_back {
+            write_back.perform(&self.device);
+        }
+    }
+
+    fn arrive(&mut self, index: usize) -> Line {
+        let at = self.at(self.next + index as u64);
+        let found = std::mem::replace(&mut self.ahead[index], Ahead::There(Line::ZERO));
+        let line = match found {
+            Ahead::There(line) => line,
+            Ahead::Asked(tag) => self.device.finish_line(tag, at),
+        };
+        self.ahead[index] = Ahead::There(line);
+        line
+    }
+
+    /// The buffers of the next descriptors, as far as they are posted.
+    fn buffers(&mut self, wanted: usize) -> Vec<Address> {
+        let lines: Vec<Line> = match self.requests.rx_descriptor {
+            Some(hint) => {
+                let ask = |index| self.device.start_read(self.at(self.next + index as u64), LINE_BYTES, hint);
+                let tags: Vec<ReadTag> = (0..wanted).map(ask).collect();
+                let read = |(index, tag)| self.device.finish_line(tag, self.at(self.next + index as u64));
+                tags.into_iter().enumerate().map(read).collect()
+            }
+            None => {
+                self.prefetch();
+                let have = wanted.min(self.ahead.len());
+                (0..have).map(|index| self.arrive(index)).collect()
+            }
+        };
+        let mut buffers = Vec::with_capacity(lines.len());
+        for (line, index) in lines.iter().zip(0..) {
+            if !entry::is(line.0[0], self.next + index, State::Posted) {
+                break;
+            }
+            if !self.queues.is_buffer(self.queues.rx_buffers, line.0[1]) {
+                self.statistics.refused_descriptors += 1;
+                break;
+            }
+            buffers.push(Address(line.0[1]));
+        }
+        if buffers.is_empty() && self.requests.rx_descriptor.is_none() {
+            // What was read ahead is of before the host posted: it is read again.
+            for (position, old) in (self.next..).zip(std::mem::take(&mut self.ahead)) {
+                if let Ahead::Asked(tag) = old {
+                    self.device.finish_line(tag, self.at(position));
+                }
+            }
+        }
+        buffers
+    }
+
+    /// Brings frames to the host, as one batch that one line completes; returns how many, from the front, were brought or
+    /// dropped. Zero: no descriptor is posted.
+    pub fn deliver<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> usize {
+        let fits = |frame: &[u8]| !frame.is_empty() && frame.len() as u64 <= self.queues.shape.buffer_bytes;
+        let wanted = frames.iter().take(MOST_IN_A_BATCH).take_while(|frame| fits(frame.as_ref())).count();
+        if wanted == 0 {
+            self.statistics.dropped_frames += u64::from(!frames.is_empty());
+            return frames.len().min(1);
+        }
+        let buffers = self.buffers(wanted);
+        if buffers.is_empty() {
+            return 0;
+        }
+        let hint = self.hint(self.requests.rx_packet);
+        let mut lengths = Vec::with_capacity(buffers.len());
+        for (frame, at) in frames.iter().zip(&buffers) {
+            let frame = frame.as_ref();
+            self.write_packet(*at, frame, hint);
+            lengths.push(frame.len() as u16);
+        }
+        let line = entry::done(self.next, &lengths);
+        self.device.publish_line(self.at(self.next), &line, self.hint(self.requests.rx_completion));
+        for position in self.next..self.next + buffers.len() as u64 {
+            if let Some(Ahead::Asked(tag)) = self.ahead.pop_front() {
+                self.device.finish_line(tag, self.at(position));
+            }
+        }
+        self.next += buffers.len() as u64;
+        buffers.len()
+    }
+
+    fn write_packet(&mut self, at: Address, frame: &[u8], hint: StateHint) {
+        if hint != StateHint::NonCacheablePush {
+            return self.device.write(at, frame, hint);
+        }
+        // Whole lines are pushed; what is behind the frame in its last line is the buffer's, and nobody's.
+        let mut whole = frame.to_vec();
+        whole.resize(frame.len().next_multiple_of(LINE_BYTES as usize), 0);
+        self.device.write(at, &whole, hint);
+        if let Some(write_back) = &mut self.write_back {
+            write_back.pushed(at, whole, self.device.now());
+        }
+    }
+}

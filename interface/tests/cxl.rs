@@ -1,0 +1,199 @@
+//! The CXL NIC's rings: every request type and signal, batches, hostile peers, and two threads of which one plays the device.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::thread;
+
+use common::{Memory, bytes};
+use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint};
+use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::cxl::{
+    Host, MOST_IN_A_BATCH, Queues, Receiver, Requests, Shape, ShapeError, Signal, Store, Transmitter,
+};
+use conic_native::{Flag, NativeCore, Pages, yield_core};
+
+fn small() -> (Layout, Queues) {
+    let mut layout = Layout::new();
+    let queues = Shape { descriptors: 16, buffers: 24, ..Shape::for_packets(1500) }.place(&mut layout);
+    (layout, queues.expect("a shape that can be"))
+}
+
+/// Every configuration that differs for the code: signals, and descriptors that are read anew or were read ahead.
+fn configurations() -> Vec<Requests> {
+    let mut all = Vec::new();
+    for tx_signal in [Signal::Descriptor, Signal::Tail, Signal::Doorbell] {
+        for rx_descriptor in [None, Some(StateHint::CacheableOwned)] {
+            for base in [Requests::NON_COHERENT, Requests::PUSHED, Requests::LOADS_AND_STORES] {
+                all.push(Requests { tx_signal, rx_descriptor, ..base });
+            }
+        }
+    }
+    all
+}
+
+/// The host copies what it has received, and sends it; returns how many packets.
+fn turn_around<C: Core>(host: &mut Host<C>, store: Store) -> usize {
+    let mut packets = [Packet::BLANK; 8];
+    let count = host.rx_burst(&mut packets);
+    for packet in &packets[..count] {
+        let mut to = [Address(0)];
+        while host.buf_alloc(packet.length().into(), &mut to) == 0 {}
+        let mut copy = vec![0; packet.length().into()];
+        host.core().read_bytes(packet.address(), &mut copy);
+        host.write_packet(to[0], &copy, store);
+        assert_eq!(host.tx_burst(&[Packet::new(to[0], packet.length())]), 1);
+        host.buf_free(&[packet.address()]);
+    }
+    count
+}
+
+#[test]
+fn packets_of_all_sizes_come_back_in_order_in_every_configuration() {
+    for requests in configurations() {
+        for batch in [1, 3, 16] {
+            let (layout, queues) = small();
+            let memory = Memory::new(&layout);
+            let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
+            let device = || PlayedByCore(memory.agent(1));
+            let mut receiver = Receiver::new(queues, device(), requests, 4);
+            let mut transmitter = Transmitter::new(queues, device(), requests, batch);
+            let (mut sent, mut waiting) = (0, VecDeque::new());
+            for round in 0..200_usize {
+                let many = round % (batch + 1);
+                let frames: Vec<Vec<u8>> =
+                    (0..many).map(|index| bytes(sent + index as u64, 60 + (round * 97 + index * 31) % 1440)).collect();
+                let delivered = if many == 0 { 0 } else { receiver.deliver(&frames) };
+                assert!(delivered > 0 || many == 0, "{requests:?}: descriptors are posted");
+                receiver.prefetch();
+                sent += delivered as u64;
+                waiting.extend(frames.into_iter().take(delivered));
+                while turn_around(&mut host, Store::Cached) > 0 {}
+                while transmitter.take(|frame| assert_eq!(waiting.pop_front().as_deref(), Some(frame))) > 0 {}
+            }
+            assert!(waiting.is_empty() && sent > 90);
+            assert_eq!((host.statistics(), receiver.statistics(), transmitter.statistics()), Default::default());
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_takes_no_more_and_loses_nothing() {
+    let (layout, queues) = small();
+    let memory = Memory::new(&layout);
+    let requests = Requests::NON_COHERENT;
+    let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
+    let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+    let mut delivered = 0;
+    while receiver.deliver(&[[delivered as u8; 64]]) > 0 {
+        delivered += 1;
+    }
+    assert_eq!(delivered, 16, "as many as descriptors");
+    let mut packets = [Packet::BLANK; 32];
+    assert_eq!(host.rx_burst(&mut packets), 16);
+    let mut first = [0; 64];
+    host.core().read_bytes(packets[15].address(), &mut first);
+    assert_eq!(first, [15; 64]);
+    // Eight buffers are left: so many are posted again, and no more until some are freed.
+    assert_eq!((0..20).take_while(|_| receiver.deliver(&[[0; 64]]) > 0).count(), 8);
+}
+
+#[test]
+fn hostile_peers_are_refused_and_counted() {
+    let (layout, queues) = small();
+    let memory = Memory::new(&layout);
+    let requests = Requests::NON_COHERENT;
+    let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
+    let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+    let mut transmitter = Transmitter::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+    let peer = memory.agent(0);
+    // A descriptor whose buffer lies elsewhere is used for nothing.
+    let word = peer.load(queues.rx_ring.word(1));
+    for wrong in [u64::MAX, 0, word + 64, queues.tx_buffers.0] {
+        peer.store(queues.rx_ring.word(1), wrong);
+        assert_eq!(receiver.deliver(&[[1; 64]]), 0, "{wrong:#x}");
+    }
+    assert_eq!(receiver.statistics().refused_descriptors, 4);
+    peer.store(queues.rx_ring.word(1), word);
+    assert_eq!(receiver.deliver(&[vec![1; 5000]]), 1, "one that fits nowhere is dropped");
+    assert_eq!(receiver.statistics().dropped_frames, 1);
+    // A packet to transmit that is nowhere, or longer than a buffer, is completed and not read.
+    let posted = |position: u64, length: u64| position << 32 | length << 16 | 1 << 8 | 1;
+    for (position, at, length) in [(0, !7, 64), (1, queues.tx_buffers.0, 60_000), (2, queues.tx_buffers.0, 0)] {
+        let line = queues.tx_ring.lines(position);
+        peer.store(line.word(1), at);
+        peer.store_release(line, posted(position, length));
+        assert_eq!(transmitter.take(|_| panic!("nothing may be read")), 1);
+    }
+    assert_eq!(transmitter.statistics().refused_descriptors, 3);
+    // A completion that speaks for more packets than there are.
+    let nic = memory.agent(1);
+    for count in [0, 17, MOST_IN_A_BATCH as u64 + 1, 255] {
+        nic.store_release(queues.rx_ring, 64 << 16 | count << 8 | 2);
+        assert_eq!(host.rx_burst(&mut [Packet::BLANK; 4]), 0, "{count}");
+    }
+    assert_eq!(host.statistics().refused_batches, 4);
+    nic.store_release(queues.rx_ring, 9_000 << 16 | 1 << 8 | 2);
+    assert_eq!(host.rx_burst(&mut [Packet::BLANK; 4]), 0);
+    assert_eq!(host.statistics().refused_packets, 1);
+    host.buf_free(&[Address(7)]);
+    assert_eq!(host.statistics().refused_frees, 1);
+}
+
+#[test]
+fn shapes_that_cannot_be_are_refused() {
+    let good = Shape::for_packets(1500);
+    let place = |shape: Shape| shape.place(&mut Layout::new()).map(|_| ());
+    assert_eq!(place(Shape { descriptors: 12, ..good }), Err(ShapeError::Descriptors(12)));
+    assert_eq!(place(Shape { buffer_bytes: 70_000, ..good }), Err(ShapeError::BufferBytes(70_000)));
+    assert_eq!(place(Shape { buffers: 8, ..good }), Err(ShapeError::Buffers(8)));
+    assert_eq!(place(good), Ok(()));
+}
+
+#[test]
+fn two_threads_of_which_one_plays_the_device_lose_nothing() {
+    const PACKETS: u64 = 20_000;
+    for (requests, store) in [
+        (Requests::NON_COHERENT, Store::Cached),
+        (Requests::PUSHED, Store::Nontemporal),
+        (Requests { tx_signal: Signal::Tail, ..Requests::LOADS_AND_STORES }, Store::Cached),
+        (Requests::DMA, Store::Cached),
+    ] {
+        let (layout, queues) = small();
+        let memory = conic_native::Memory::create(&layout, Pages::Plain).expect("memory");
+        let mut host = Host::new(queues, NativeCore::new(&memory), requests.tx_signal);
+        let device = || PlayedByCore(NativeCore::new(&memory));
+        let mut receiver = Receiver::new(queues, device(), requests, 4);
+        let mut transmitter = Transmitter::new(queues, device(), requests, 8);
+        let done = Flag::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.is_up() {
+                    if turn_around(&mut host, store) == 0 {
+                        host.core().spin();
+                        yield_core();
+                    }
+                }
+            });
+            let frame = |number: u64| bytes(number, 60 + (number * 131 % 1440) as usize);
+            let (mut sent, mut back) = (0, 0);
+            while back < PACKETS {
+                let many = (PACKETS - sent).min(1 + sent % 5).min(16 - (sent - back));
+                let frames: Vec<Vec<u8>> = (sent..sent + many).map(frame).collect();
+                if many > 0 {
+                    sent += receiver.deliver(&frames) as u64;
+                    receiver.prefetch();
+                }
+                let taken = transmitter.take(|got| {
+                    assert_eq!(got, frame(back), "packet {back} of {requests:?}");
+                    back += 1;
+                });
+                if taken == 0 {
+                    yield_core();
+                }
+            }
+            done.raise();
+        });
+        assert_eq!(receiver.statistics(), Default::default());
+    }
+}

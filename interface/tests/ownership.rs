@@ -1,0 +1,108 @@
+//! The NIC knows what it holds, whatever the host says of it.
+
+use conic_fabric::{Address, Core};
+use conic_interface::ccnic::notify::{Notices, PACKETS};
+use conic_interface::ccnic::{Descriptor, Features, Geometry, Host, Map, Nic, PhaseCredit, prepare};
+use conic_native::{Memory, NativeCore, Pages};
+
+const FEATURES: Features = Features { inline_payload: false, ..Features::best() };
+
+fn map() -> Map {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    Map::new(geometry, FEATURES).expect("a geometry that can be")
+}
+
+fn with_pair(
+    test: impl FnOnce(&Map, NativeCore<'_>, Host<NativeCore<'_>, PhaseCredit>, Nic<NativeCore<'_>, PhaseCredit>),
+) {
+    let map = map();
+    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+    let core = NativeCore::new(&memory);
+    prepare(&core, &map);
+    test(&map, core, Host::new(core, &map, 0), Nic::new(core, &map, 0));
+}
+
+fn poll(nic: &mut Nic<NativeCore<'_>, PhaseCredit>) -> Vec<Descriptor> {
+    let mut out = [Descriptor::BLANK; 32];
+    let count = nic.poll_tx(&mut out);
+    out[..count].to_vec()
+}
+
+#[test]
+fn a_buffer_that_is_sent_twice_arrives_once() {
+    with_pair(|_, _, mut host, mut nic| {
+        let mut at = [Address(0); 2];
+        assert_eq!(host.buf_alloc(60, &mut at), 2);
+        let [one, other] = at.map(|at| Descriptor::new(at, 60));
+        assert_eq!(host.tx_burst(&[one, other, one, one]), 4);
+        let polled = poll(&mut nic);
+        assert_eq!(polled.iter().map(|packet| packet.address()).collect::<Vec<_>>(), at);
+        assert_eq!(nic.faults().never_lent, 2);
+        // While the NIC has it, or keeps it on its stack, it cannot be sent again.
+        assert_eq!(host.tx_burst(&[one]), 1);
+        assert_eq!(poll(&mut nic), []);
+        nic.complete_tx(&polled);
+        assert_eq!(host.tx_burst(&[other]), 1);
+        assert_eq!(poll(&mut nic), []);
+        assert_eq!((nic.faults().never_lent, nic.faults().total()), (4, 4));
+    });
+}
+
+#[test]
+fn a_buffer_that_comes_back_may_be_sent_again() {
+    with_pair(|_, _, mut host, mut nic| {
+        for round in 0..1000 {
+            let mut at = [Address(0)];
+            assert_eq!(host.buf_alloc(60, &mut at), 1, "round {round}");
+            assert_eq!(host.tx_burst(&[Descriptor::new(at[0], 60)]), 1);
+            let polled = poll(&mut nic);
+            assert_eq!(polled.len(), 1);
+            let to = nic.rx_alloc(60).expect("buffers are left");
+            nic.complete_tx(&polled);
+            assert_eq!(nic.rx_burst(&[Descriptor::new(to, 60)]), 1);
+            let mut received = [Descriptor::BLANK; 4];
+            assert_eq!(host.rx_burst(&mut received), 1);
+            // Received, and sent on as it is.
+            assert_eq!(host.tx_burst(&received[..1]), 1);
+            let polled = poll(&mut nic);
+            assert_eq!(polled.len(), 1);
+            nic.complete_tx(&polled);
+        }
+        assert_eq!(nic.faults().total(), 0);
+    });
+}
+
+#[test]
+fn a_buffer_that_the_host_frees_without_having_it_is_not_handed_out_twice() {
+    with_pair(|map, core, _host, mut nic| {
+        let first = nic.rx_alloc(60).expect("a buffer");
+        // The host says that every buffer is free.
+        map.pool.fill(&core);
+        let mut seen = vec![first];
+        while let Some(at) = nic.rx_alloc(60) {
+            assert!(!seen.contains(&at), "{at} was handed out twice");
+            seen.push(at);
+            map.pool.fill(&core);
+        }
+        // A host that goes on so may keep the NIC from finding the last ones; it is its own receive buffers that it hides.
+        assert!((64..=128).contains(&seen.len()), "{} of 128", seen.len());
+        assert!(nic.faults().never_lent > 0);
+    });
+}
+
+#[test]
+fn a_rest_and_a_call_meet() {
+    let (map, notices) = Notices::in_map(map());
+    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+    let core = NativeCore::new(&memory);
+    prepare(&core, &map);
+    assert!(!notices.call_if_resting(&core, 0), "nobody rests");
+    notices.rest(&core, 0, 1);
+    core.heavy_fence();
+    assert!(notices.call_if_resting(&core, 0), "the first call kicks");
+    assert!(!notices.call_if_resting(&core, 0), "the next one need not");
+    assert_eq!((notices.calls(&core, 0), notices.calls(&core, 0)), (1, 0));
+    assert!(!notices.must_ring(&core, 0, PACKETS));
+    notices.wish_for(&core, 0, PACKETS);
+    assert_eq!((notices.must_ring(&core, 0, PACKETS), notices.must_ring(&core, 0, PACKETS)), (true, false));
+}

@@ -1,0 +1,272 @@
+//! Messages between processes: a Unix socket that keeps their boundaries, and descriptors that travel with them.
+//!
+//! Who owns a descriptor: [`Channel::send`] borrows, so what was passed stays the sender's too; what [`Channel::receive`]
+//! returns is the receiver's, and closed when it is dropped, on every path.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    recvmsg, sendmsg, socket_with, socketpair,
+};
+
+/// The most descriptors that one message carries.
+pub const MOST_DESCRIPTORS: usize = 16;
+
+/// The most bytes of a message.
+pub const LONGEST_MESSAGE: usize = 64 << 10;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A message that came.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The descriptors that came with it, the receiver's.
+    pub descriptors: Vec<OwnedFd>,
+    /// It was longer, or carried more descriptors, than there was room for; the rest is gone.
+    pub cut: bool,
+}
+
+/// Who is at the other end of a channel, as the kernel says it; what it was when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process.
+    pub process: i32,
+    /// Its effective user.
+    pub user: u32,
+    /// Its effective group.
+    pub group: u32,
+}
+
+/// One end of a connection between two processes.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    /// Connects to a socket that another process listens at. Does not wait: a full queue of connections is an error.
+    ///
+    /// # Errors
+    ///
+    /// Nobody listens there, or this process may not connect.
+    pub fn connect(path: &Path) -> io::Result<Channel> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(Channel(socket))
+    }
+
+    /// Two ends of one connection, for tests and for children.
+    ///
+    /// # Errors
+    ///
+    /// The process has too many descriptors.
+    pub fn pair() -> io::Result<(Channel, Channel)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Channel(one), Channel(other)))
+    }
+
+    /// A connection that another process had and passed over.
+    pub fn of_descriptor(descriptor: OwnedFd) -> Channel {
+        Channel(descriptor)
+    }
+
+    /// Sends a message with copies of descriptors; never waits, whatever the peer did to the socket.
+    ///
+    /// # Errors
+    ///
+    /// The peer is gone, or does not take what was sent before ([`io::ErrorKind::WouldBlock`]).
+    ///
+    /// # Panics
+    ///
+    /// With more than [`MOST_DESCRIPTORS`]: a mistake of the program.
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        assert!(descriptors.len() <= MOST_DESCRIPTORS, "{} descriptors in a message", descriptors.len());
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
+            debug_assert!(fits, "the space was made for as many");
+        }
+        loop {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes the next message; none if there is none now. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The peer is gone ([`io::ErrorKind::UnexpectedEof`]).
+    pub fn receive(&self) -> io::Result<Option<Received>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = vec![0; LONGEST_MESSAGE];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let message = loop {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+                Ok(message) => break message,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let mut received = Received { cut: message.flags.contains(ReturnFlags::TRUNC), ..Received::default() };
+        received.cut |= message.flags.contains(ReturnFlags::CTRUNC);
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = part {
+                received.descriptors.extend(descriptors);
+            }
+        }
+        // An empty message cannot be told from the end, and no protocol here has one.
+        if message.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.truncate(message.bytes);
+        received.bytes = bytes;
+        Ok(Some(received))
+    }
+
+    /// Waits until there is a message, the peer is gone, or the time is over; whether there may be something to take.
+    ///
+    /// # Errors
+    ///
+    /// What the system said.
+    pub fn wait(&self, most: Duration) -> io::Result<bool> {
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the peer has closed its end or is dead. A question to the kernel, of some hundred nanoseconds.
+    pub fn is_closed(&self) -> bool {
+        let mut asked = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
+        matches!(poll(&mut asked, Some(&now)), Ok(count) if count > 0) && asked[0].revents().intersects(gone)
+    }
+
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    ///
+    /// What the system said.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let credentials = rustix::net::sockopt::socket_peercred(&self.0)?;
+        Ok(Peer {
+            process: credentials.pid.as_raw_nonzero().get(),
+            user: credentials.uid.as_raw(),
+            group: credentials.gid.as_raw(),
+        })
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A socket at which processes connect.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    /// Listens at a path, where nothing is.
+    ///
+    /// # Errors
+    ///
+    /// There is something at the path ([`io::ErrorKind::AddrInUse`]), or it cannot be made there.
+    pub fn bind(path: &Path) -> io::Result<Listener> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        listen(&socket, BACKLOG)?;
+        Ok(Listener(socket))
+    }
+
+    /// A listening socket that another process had and passed over.
+    pub fn of_descriptor(descriptor: OwnedFd) -> Listener {
+        Listener(descriptor)
+    }
+
+    /// The next connection; none if there is none now.
+    ///
+    /// # Errors
+    ///
+    /// What the system said, for example that this process has too many descriptors.
+    pub fn accept(&self) -> io::Result<Option<Channel>> {
+        match accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(socket) => Ok(Some(Channel(socket))),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_their_boundaries_and_their_descriptors() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        one.send(b"first", &[file.as_fd(), file.as_fd()]).expect("there is room");
+        one.send(b"second", &[]).expect("there is room");
+        assert!(other.wait(Duration::ZERO).expect("a socket"));
+        let first = other.receive().expect("the peer lives").expect("a message");
+        assert_eq!((&first.bytes[..], first.descriptors.len(), first.cut), (&b"first"[..], 2, false));
+        let second = other.receive().expect("the peer lives").expect("a message");
+        assert_eq!((&second.bytes[..], second.descriptors.len()), (&b"second"[..], 0));
+        assert!(other.receive().expect("the peer lives").is_none());
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_found_by_all_calls() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        assert!(!one.is_closed());
+        drop(other);
+        assert!(one.is_closed());
+        assert_eq!(one.receive().expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
+        assert!(one.send(b"to nobody", &[]).is_err());
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_does_not_hold_its_sender() {
+        let (one, _other) = Channel::pair().expect("a pair of sockets");
+        let refused = (0..100_000).find_map(|_| one.send(&[7; 1000], &[]).err()).expect("its room ends");
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn the_peer_is_who_the_kernel_says() {
+        let (one, _other) = Channel::pair().expect("a pair of sockets");
+        let peer = one.peer().expect("credentials");
+        assert_eq!(peer.process as u32, std::process::id());
+    }
+}

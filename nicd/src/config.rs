@@ -1,0 +1,367 @@
+//! What an operator says the daemon is: a TOML file, read and checked before anything is opened.
+//!
+//! Unknown keys are errors, so that a misspelt one is not a default in silence. What cannot work together is refused here, with
+//! the place and what to do, so that `conic nic --check` says all that can be said without opening a device.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use conic_port::{Kind, PortSpec, SpecError, TapOptions};
+use serde::{Deserialize, Serialize};
+
+/// The daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The Unix socket at which clients attach.
+    pub socket: PathBuf,
+    /// The socket's permissions, in octal digits.
+    pub socket_mode: String,
+    /// Users, by number, who may attach, beside root and the daemon's own. Everybody who may connect, if there is `"any"`.
+    pub allow_users: AllowedUsers,
+    /// Where Prometheus reads metrics over HTTP; nowhere if it is not there.
+    pub metrics: Option<SocketAddr>,
+    /// How long a client may take for each step of attaching, in milliseconds.
+    pub step_timeout_ms: u64,
+    /// Faults after which a client is detached.
+    pub most_faults: u64,
+    /// What clients may take up.
+    pub limits: Limits,
+    /// The networks; one bridge without ports if there are none.
+    #[serde(rename = "network")]
+    pub networks: Vec<NetworkConfig>,
+}
+
+/// Who may attach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum AllowedUsers {
+    /// `"any"`.
+    Word(String),
+    /// These, by number.
+    Users(Vec<u32>),
+}
+
+impl AllowedUsers {
+    /// Whether a user is among them.
+    pub fn allow(&self, user: u32) -> bool {
+        match self {
+            AllowedUsers::Word(word) => word == "any",
+            AllowedUsers::Users(users) => users.contains(&user),
+        }
+    }
+}
+
+/// What clients may take up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Clients of all users together.
+    pub clients: u32,
+    /// Clients of one user.
+    pub clients_per_user: u32,
+    /// Queue pairs of one client.
+    pub queues_per_client: u32,
+    /// Queue pairs of one user's clients.
+    pub queues_per_user: u32,
+    /// Descriptors of a ring.
+    pub descriptors: u64,
+    /// MiB of one client's region.
+    pub mib_per_client: u64,
+    /// MiB of one user's clients' regions.
+    pub mib_per_user: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            clients: 1024,
+            clients_per_user: 256,
+            queues_per_client: 256,
+            queues_per_user: 1024,
+            descriptors: 16384,
+            mib_per_client: 1024,
+            mib_per_user: 8192,
+        }
+    }
+}
+
+/// A network: clients and ports that reach each other, served by one thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkConfig {
+    /// Its name: letters, digits and `-_.:`.
+    pub name: String,
+    /// How its members are joined.
+    pub mode: NetworkMode,
+    /// The core that its thread is bound to; any if it is not there.
+    pub core: Option<usize>,
+    /// What its thread does when there is nothing to do.
+    pub wait: WaitMode,
+    /// A client may send from its own address alone.
+    pub own_address_only: bool,
+    /// How long an address that is not seen is remembered, in seconds.
+    pub address_age_s: u64,
+    /// Its ports.
+    #[serde(rename = "port")]
+    pub ports: Vec<PortConfig>,
+}
+
+impl Default for NetworkConfig {
+    fn default() -> NetworkConfig {
+        NetworkConfig {
+            name: "default".to_owned(),
+            mode: NetworkMode::Bridge,
+            core: None,
+            wait: WaitMode::Adaptive,
+            own_address_only: true,
+            address_age_s: 300,
+            ports: Vec::new(),
+        }
+    }
+}
+
+/// How a network's members are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMode {
+    /// By address: a bridge that learns.
+    Bridge,
+    /// Each client's frames come back to it: a loopback port for each queue.
+    Loopback,
+}
+
+/// What a network's thread does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitMode {
+    /// It looks again at once, always: the least latency, a whole core.
+    Spin,
+    /// It looks again for a while, then sleeps until it is woken.
+    Adaptive,
+    /// It sleeps at once.
+    Interrupt,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortConfig {
+    /// What it is, as [`PortSpec`] reads it: `tap:lab0,address=10.9.0.1/24`.
+    pub spec: String,
+    /// The VLAN that it is a member of: its frames have no tags. It passes tags as they are if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+}
+
+impl PortConfig {
+    /// What to open.
+    ///
+    /// # Errors
+    ///
+    /// The text describes no port.
+    pub fn spec(&self) -> Result<PortSpec, SpecError> {
+        self.spec.parse()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            socket: PathBuf::from("/run/conic/nic.sock"),
+            socket_mode: "0660".to_owned(),
+            allow_users: AllowedUsers::Users(Vec::new()),
+            metrics: None,
+            step_timeout_ms: 2000,
+            most_faults: 64,
+            limits: Limits::default(),
+            networks: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with a configuration, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Reads a configuration and checks it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, with its line where it is the text.
+    pub fn read(text: &str) -> Result<Config, ConfigError> {
+        let config: Config =
+            toml::from_str(text).map_err(|error| ConfigError(error.to_string().trim_end().to_owned()))?;
+        config.checked()
+    }
+
+    /// The same configuration with its defaults filled in, if it can work.
+    ///
+    /// # Errors
+    ///
+    /// What cannot, and what to do.
+    pub fn checked(mut self) -> Result<Config, ConfigError> {
+        if self.networks.is_empty() {
+            self.networks.push(NetworkConfig::default());
+        }
+        self.mode_bits()?;
+        if let AllowedUsers::Word(word) = &self.allow_users
+            && word != "any"
+        {
+            return refuse(format!("allow_users is a list of user numbers, or \"any\", and not \"{word}\""));
+        }
+        if let Some(address) = self.metrics
+            && !address.ip().is_loopback()
+        {
+            return refuse(format!(
+                "metrics are served on loopback alone, such as 127.0.0.1:9464, and not at {address}"
+            ));
+        }
+        if self.step_timeout_ms == 0 {
+            return refuse("step_timeout_ms is at least 1: no client could attach in no time".to_owned());
+        }
+        let mut names = BTreeSet::new();
+        let mut taps = BTreeSet::new();
+        for network in &self.networks {
+            if !names.insert(&network.name) {
+                return refuse(format!("there are two networks \"{}\": give each its own name", network.name));
+            }
+            network.check(&mut taps)?;
+        }
+        Ok(self)
+    }
+
+    /// The socket's permissions.
+    ///
+    /// # Errors
+    ///
+    /// They are no octal number up to 0777.
+    pub fn mode_bits(&self) -> Result<u32, ConfigError> {
+        match u32::from_str_radix(&self.socket_mode, 8) {
+            Ok(mode) if mode <= 0o777 => Ok(mode),
+            _ => refuse(format!("socket_mode is octal permissions such as \"0660\", and not \"{}\"", self.socket_mode)),
+        }
+    }
+}
+
+fn check_vlan(network: &str, vlan: Option<u16>) -> Result<(), ConfigError> {
+    match vlan {
+        Some(vlan) if !(1..=4094).contains(&vlan) => {
+            refuse(format!("network \"{network}\": a VLAN is 1 to 4094, not {vlan}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse<T>(why: String) -> Result<T, ConfigError> {
+    Err(ConfigError(why))
+}
+
+impl NetworkConfig {
+    fn check(&self, taps: &mut BTreeSet<String>) -> Result<(), ConfigError> {
+        let name = &self.name;
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        if !(1..=32).contains(&name.len()) || !name.bytes().all(allowed) {
+            return refuse(format!("a network's name is 1 to 32 letters, digits and -_.: and not {name:?}"));
+        }
+        if self.mode == NetworkMode::Loopback && !self.ports.is_empty() {
+            return refuse(format!(
+                "network \"{name}\" is a loopback and has ports: make its mode \"bridge\", or take them away"
+            ));
+        }
+        if self.address_age_s == 0 {
+            return refuse(format!("network \"{name}\": address_age_s is at least 1"));
+        }
+        for port in &self.ports {
+            let spec = port.spec().map_err(|error| ConfigError(format!("network \"{name}\": {error}")))?;
+            if let Kind::Loopback { .. } = spec.kind() {
+                return refuse(format!(
+                    "network \"{name}\": a bridge would learn each address at its loopback port: give a network mode = \"loopback\""
+                ));
+            }
+            if let Kind::Tap(TapOptions { name: Some(tap), .. }) = spec.kind()
+                && !taps.insert(tap.clone())
+            {
+                return refuse(format!("network \"{name}\": the TAP interface \"{tap}\" is named twice"));
+            }
+            check_vlan(name, port.vlan)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_a_bridge_without_ports() {
+        let config = Config::read("").expect("the defaults work");
+        assert_eq!(config.networks, [NetworkConfig::default()]);
+        assert!(!config.allow_users.allow(1000));
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let text = r#"
+            socket = "/tmp/nic.sock"
+            socket_mode = "0600"
+            allow_users = [1000, 1001]
+            metrics = "127.0.0.1:9464"
+            [limits]
+            clients_per_user = 4
+            [[network]]
+            name = "lab"
+            core = 1
+            wait = "spin"
+            [[network.port]]
+            spec = "tap:lab0,address=10.9.0.1/24"
+            vlan = 7
+            [[network]]
+            name = "echo"
+            mode = "loopback"
+        "#;
+        let config = Config::read(text).expect("a sound file");
+        assert_eq!(config.mode_bits(), Ok(0o600));
+        assert!(config.allow_users.allow(1001) && !config.allow_users.allow(1002));
+        assert_eq!((config.limits.clients_per_user, config.limits.clients), (4, Limits::default().clients));
+        assert_eq!(config.networks[1].mode, NetworkMode::Loopback);
+        let written = toml::to_string(&config).expect("it can be written");
+        assert_eq!(Config::read(&written), Ok(config));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_the_reason() {
+        for (text, reason) in [
+            ("sokcet = \"x\"", "unknown field `sokcet`"),
+            ("[[network]]\nmod = \"bridge\"", "unknown field `mod`"),
+            ("[limits]\nclient = 3", "unknown field `client`"),
+            ("[[network]]\n[[network.port]]\nspec = \"tap:a\"\nmut = 3", "unknown field `mut`"),
+            ("[[network]]\n[[network.port]]\nspec = \"tip:a\"", "port 'tip:a'"),
+            ("[[network]]\n[[network.port]]\nspec = \"loopback\"", "mode = \"loopback\""),
+            ("[[network]]\n[[network.port]]\nspec = \"tap:a\"\nvlan = 4095", "1 to 4094"),
+            ("[[network]]\n[[network.port]]\nspec = \"tap:a\"\n[[network.port]]\nspec = \"tap:a\"", "named twice"),
+            ("socket_mode = \"0888\"", "octal"),
+            ("allow_users = \"all\"", "\"any\""),
+            ("metrics = \"0.0.0.0:80\"", "loopback"),
+            ("step_timeout_ms = 0", "at least 1"),
+            ("[[network]]\n[[network]]", "two networks"),
+            ("[[network]]\nname = \"a b\"", "letters"),
+            ("[[network]]\nmode = \"loopback\"\n[[network.port]]\nspec = \"tap:a\"", "is a loopback and has ports"),
+        ] {
+            let error = Config::read(text).expect_err(text).to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

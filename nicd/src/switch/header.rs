@@ -1,0 +1,89 @@
+//! What a frame says of itself, read from a private copy of its first bytes.
+
+use conic_fabric::{LINE_BYTES, Line};
+
+use super::table::Station;
+
+/// Lines of a frame that are copied out before anything is decided: Ethernet with two tags, IPv6 and ports fit.
+pub const HEADER_LINES: usize = 2;
+
+/// Bytes of these.
+pub const HEADER_BYTES: usize = HEADER_LINES * LINE_BYTES as usize;
+
+/// Bytes of an Ethernet header without a tag.
+pub const ETHERNET_HEADER: usize = 14;
+
+/// The first bytes of a frame, in memory that nobody else writes.
+#[derive(Clone, Debug)]
+pub struct Header {
+    bytes: [u8; HEADER_BYTES],
+    length: usize,
+}
+
+impl Header {
+    /// Of a frame that is all there.
+    pub fn of_frame(frame: &[u8]) -> Header {
+        let mut bytes = [0; HEADER_BYTES];
+        let length = frame.len().min(HEADER_BYTES);
+        bytes[..length].copy_from_slice(&frame[..length]);
+        Header { bytes, length }
+    }
+
+    /// Of lines that were read, of a frame of `length` bytes.
+    #[inline(always)]
+    pub fn of_lines(lines: &[Line; HEADER_LINES], length: usize) -> Header {
+        let mut bytes = [0; HEADER_BYTES];
+        for (part, line) in bytes.chunks_exact_mut(LINE_BYTES as usize).zip(lines) {
+            part.copy_from_slice(&line.to_bytes());
+        }
+        Header { bytes, length: length.min(HEADER_BYTES) }
+    }
+
+    /// The bytes that there are.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    #[inline(always)]
+    fn mac(&self, at: usize) -> [u8; 6] {
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&self.bytes[at..at + 6]);
+        mac
+    }
+
+    /// Whom it is for. Zeroes where the frame is shorter.
+    #[inline(always)]
+    pub fn destination(&self) -> [u8; 6] {
+        self.mac(0)
+    }
+
+    /// Whom it is from.
+    #[inline(always)]
+    pub fn source(&self) -> [u8; 6] {
+        self.mac(6)
+    }
+
+    /// Whether it is for more than one station.
+    #[inline(always)]
+    pub fn is_multicast(&self) -> bool {
+        self.bytes[0] & 1 == 1
+    }
+
+    /// Whether it says that it is from more than one station, which none can be.
+    #[inline(always)]
+    pub fn is_from_multicast(&self) -> bool {
+        self.bytes[6] & 1 == 1
+    }
+
+    /// The destination as the table knows it.
+    #[inline(always)]
+    pub fn to(&self, vlan: u16) -> Station {
+        Station::new(self.destination(), vlan)
+    }
+
+    /// The source as the table knows it.
+    #[inline(always)]
+    pub fn from(&self, vlan: u16) -> Station {
+        Station::new(self.source(), vlan)
+    }
+}

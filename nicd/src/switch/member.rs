@@ -1,0 +1,146 @@
+//! A client with its queues.
+
+use conic_fabric::{Core, Time};
+use conic_interface::burst::NicQueue;
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Descriptor, Map, Nic, NicFaults, PhaseCredit, Wire};
+
+use super::BURST;
+use super::counters::MemberCounters;
+use super::limit::{Bucket, RateLimit};
+
+/// What a client may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Its address.
+    pub mac: [u8; 6],
+    /// It may send from this address alone.
+    pub own_address_only: bool,
+    /// The VLAN that it is a member of, its frames without tags; it sends and gets tags as they are if there is none.
+    pub vlan: Option<u16>,
+    /// How much it may send.
+    pub limit: Option<RateLimit>,
+}
+
+/// Bytes that a client may send in its turn before it is the next one's.
+const QUANTUM: i64 = 16 << 10;
+
+/// A client.
+pub(super) struct Member<C> {
+    pub session: u64,
+    pub rules: Rules,
+    pub lanes: Vec<Lane<C>>,
+    pub counters: MemberCounters,
+    /// It was named an offender.
+    pub accused: bool,
+    pub bucket: Option<Bucket>,
+    /// Bytes that it may still send in this turn; below zero it has sent more than it should have.
+    pub deficit: i64,
+    pub notices: Notices,
+    /// Queues that are looked at, in turn.
+    pub awake: Vec<u32>,
+    /// Those that are not, a bit for each.
+    pub resting: Vec<u64>,
+}
+
+/// One of its queue pairs.
+pub(super) struct Lane<C> {
+    pub wire: Wire<C, PhaseCredit>,
+    /// Copied into buffers of its region, and to be delivered.
+    pub out: [Descriptor; BURST],
+    pub waiting: usize,
+    /// Since when nothing has come from it.
+    pub idle_since: Option<Time>,
+}
+
+impl<C: Core> Member<C> {
+    pub fn new(
+        now: Time,
+        session: u64,
+        rules: Rules,
+        (map, notices): (&Map, Notices),
+        mut cores: impl FnMut() -> C,
+    ) -> Member<C> {
+        let lane = |queue| {
+            let wire = Wire::new(Nic::new(cores(), map, queue));
+            Lane { wire, out: [Descriptor::BLANK; BURST], waiting: 0, idle_since: None }
+        };
+        let lanes: Vec<Lane<C>> = (0..map.queues.len()).map(lane).collect();
+        Member {
+            session,
+            bucket: rules.limit.map(|limit| Bucket::new(now, limit)),
+            rules,
+            awake: (0..lanes.len() as u32).collect(),
+            resting: vec![0; lanes.len().div_ceil(64)],
+            lanes,
+            counters: MemberCounters::default(),
+            accused: false,
+            deficit: 0,
+            notices,
+        }
+    }
+
+    pub fn counters(&self) -> MemberCounters {
+        let dropped: u64 = self.lanes.iter().map(|lane| lane.wire.dropped()).sum();
+        MemberCounters { dropped_no_buffer: self.counters.dropped_no_buffer + dropped, ..self.counters }
+    }
+
+    pub fn faults(&self) -> NicFaults {
+        self.lanes.iter().fold(NicFaults::default(), |sum, lane| sum.plus(&lane.wire.faults()))
+    }
+
+    /// Whether it may send now; gives it its share of a turn.
+    pub fn begins_turn(&mut self, now: Time) -> bool {
+        if self.bucket.as_mut().is_some_and(|bucket| !bucket.is_open(now)) {
+            return false;
+        }
+        self.deficit = (self.deficit + QUANTUM).min(QUANTUM);
+        self.deficit > 0
+    }
+
+    /// Enters what it sent in its turn.
+    pub fn has_sent(&mut self, bytes: u64) {
+        self.deficit -= bytes as i64;
+        if let Some(bucket) = &mut self.bucket {
+            bucket.take(bytes);
+        }
+    }
+
+    /// Says that a queue is no longer looked at: its host calls from here on.
+    pub fn set_resting(&mut self, lane: usize, resting: bool) {
+        let (word, bit) = (lane / 64, 1 << (lane % 64));
+        if resting {
+            self.resting[word] |= bit;
+        } else {
+            self.resting[word] &= !bit;
+        }
+        self.notices.rest(self.lanes[lane].wire.core(), word, self.resting[word]);
+    }
+
+    /// Queues that their host has called are looked at again.
+    pub fn answer_calls(&mut self) {
+        for word in 0..self.resting.len() {
+            if self.resting[word] == 0 {
+                continue;
+            }
+            let Some(first) = self.lanes.first() else { return };
+            let mut called = self.notices.calls(first.wire.core(), word) & self.resting[word];
+            while called != 0 {
+                let lane = 64 * word + called.trailing_zeros() as usize;
+                called &= called - 1;
+                self.set_resting(lane, false);
+                self.lanes[lane].idle_since = None;
+                self.awake.push(lane as u32);
+            }
+        }
+    }
+}
+
+impl<C: Core> Lane<C> {
+    /// Enters whether something came, and says since when nothing has.
+    #[inline(always)]
+    pub fn note(&mut self, now: Time, moved: usize) -> Option<Time> {
+        self.idle_since = if moved > 0 { None } else { self.idle_since.or(Some(now)) };
+        self.idle_since
+    }
+}

@@ -1,0 +1,340 @@
+//! The switch: clients' queues and ports, joined as a network's mode says.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `limit` | how much a client may send |
+//! | `rest` | queues that have nothing to say are not looked at |
+//! | `table` | where addresses were seen last |
+//! | `header` | what a frame says of itself, read from a private copy |
+//! | `member` | a client with its queues; what it may do, and what it did |
+//! | `forward` | from where a frame goes on to where |
+//!
+//! A client's memory is read once. The first lines of a frame are copied out, decided upon, and what is delivered is that copy; the
+//! rest is copied from the client's region to the other's without a look at it. What a client changes meanwhile is its own frame.
+//!
+//! It reads no clock and starts no thread: [`Switch::step`] is told the time.
+
+mod counters;
+mod forward;
+mod header;
+mod limit;
+mod member;
+mod rest;
+mod table;
+
+use std::os::fd::BorrowedFd;
+
+use conic_fabric::{Core, Time};
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Descriptor, Map, NicFaults};
+use conic_port::offload::rss::Toeplitz;
+use conic_port::offload::vlan::TAG_BYTES;
+use conic_port::{MAX_FRAME, Port, PortError, Receive};
+
+pub use counters::{MemberCounters, PortCounters};
+pub use header::Header;
+pub use limit::{Bucket, RateLimit};
+pub use member::Rules;
+pub use table::{Place, Station, Table};
+
+use member::Member;
+
+/// Frames that are taken from one queue or port at a time.
+pub(crate) const BURST: usize = 32;
+
+/// Bytes of the longest frame and a VLAN tag.
+pub(crate) const ROOM: usize = MAX_FRAME + TAG_BYTES;
+
+/// Steps between two looks at what clients did wrong.
+const STEPS_BETWEEN_AUDITS: u64 = 64;
+
+/// Steps between two looks at whether resting queues were called.
+const STEPS_BETWEEN_CALLS: u64 = 8;
+
+/// A port, for a switch.
+pub struct SwitchPort {
+    /// Its queues.
+    pub queues: Vec<Box<dyn Port>>,
+    /// The VLAN that it is a member of, its frames without tags; tags pass as they are if there is none.
+    pub vlan: Option<u16>,
+}
+
+/// How a network joins its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By address: a bridge that learns.
+    Bridge,
+    /// Each client's frames come back to the queue that they came from.
+    Loopback,
+}
+
+/// What a switch is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchOptions {
+    /// How members are joined.
+    pub mode: Mode,
+    /// Stations that are remembered at least.
+    pub stations: usize,
+    /// How long a station is remembered that is not seen.
+    pub age: Time,
+    /// Faults after which a client is to be detached.
+    pub most_faults: u64,
+    /// How long nothing has come from a queue that is no longer looked at.
+    pub rest_after: Time,
+    /// So many queues are looked at whatever they say.
+    pub always_awake: usize,
+}
+
+impl Default for SwitchOptions {
+    /// A bridge of 4096 stations, forgotten after five minutes (IEEE 802.1D's default); a client is detached after 64 faults;
+    /// queues rest after a tenth of a millisecond.
+    fn default() -> SwitchOptions {
+        let age = Time::from_nanoseconds(300_000_000_000);
+        let rest_after = Time::from_nanoseconds(100_000);
+        SwitchOptions { mode: Mode::Bridge, stations: 4096, age, most_faults: 64, rest_after, always_awake: 0 }
+    }
+}
+
+/// Clients and ports, and what joins them.
+pub struct Switch<C> {
+    options: SwitchOptions,
+    members: Vec<Option<Member<C>>>,
+    ports: Vec<PortEnd>,
+    table: Table,
+    /// The member and the port whose turn it is.
+    turn: usize,
+    steps: u64,
+    polled: Vec<Descriptor>,
+    /// A frame that cannot go from region to region in one piece, or comes from a port.
+    frame: Box<[u8; ROOM]>,
+    /// Queues to which something waits to be delivered.
+    dirty: Vec<(u32, u32)>,
+    offenders: Vec<Offender>,
+    /// Queues from which nothing has come for long.
+    drowsy: Vec<(u32, u32)>,
+    /// Clients that wait and are to be rung: session, queue.
+    rings: Vec<(u64, u32)>,
+    /// Some member or port has a VLAN.
+    has_vlans: bool,
+    toeplitz: Toeplitz,
+}
+
+/// A client that is to be detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offender {
+    /// Its session.
+    pub session: u64,
+    /// What it did.
+    pub faults: NicFaults,
+}
+
+/// A port of a switch.
+struct PortEnd {
+    /// Its queues.
+    queues: Vec<Box<dyn Port>>,
+    counters: PortCounters,
+    /// For each queue, whether no more will come from it.
+    ended: Vec<bool>,
+    /// Something was given to a queue and may not have left.
+    unflushed: bool,
+    failures: Vec<PortError>,
+    vlan: Option<u16>,
+}
+
+/// What a port is and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortReport {
+    /// What it is, for people.
+    pub description: String,
+    /// Whether there is somebody at the other end.
+    pub up: bool,
+    /// What it counts itself, of all its queues.
+    pub own: Vec<(&'static str, u64)>,
+    /// What the switch counts of it.
+    pub switch: PortCounters,
+}
+
+impl PortEnd {
+    fn new(SwitchPort { queues, vlan }: SwitchPort) -> PortEnd {
+        let ended = vec![false; queues.len()];
+        PortEnd { queues, counters: PortCounters::default(), ended, unflushed: false, failures: Vec::new(), vlan }
+    }
+
+    fn report(&self) -> PortReport {
+        let mut own: Vec<(&'static str, u64)> = Vec::new();
+        for queue in &self.queues {
+            for (name, count) in queue.counters().named().into_iter().chain(queue.details()) {
+                match own.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum += count,
+                    None => own.push((name, count)),
+                }
+            }
+        }
+        PortReport {
+            description: self.queues.first().map(|queue| queue.description()).unwrap_or_default(),
+            up: self.queues.iter().any(|queue| queue.is_up()),
+            own,
+            switch: self.counters,
+        }
+    }
+}
+
+impl<C: Core> Switch<C> {
+    /// A switch without clients; each port is given by its queues.
+    pub fn new(options: SwitchOptions, ports: Vec<SwitchPort>) -> Switch<C> {
+        let has_vlans = ports.iter().any(|port| port.vlan.is_some());
+        let table = Table::new(options.stations, options.age);
+        Switch {
+            options,
+            members: Vec::new(),
+            ports: ports.into_iter().map(PortEnd::new).collect(),
+            table,
+            turn: 0,
+            steps: 0,
+            polled: vec![Descriptor::BLANK; BURST],
+            frame: Box::new([0; ROOM]),
+            dirty: Vec::new(),
+            offenders: Vec::new(),
+            drowsy: Vec::new(),
+            rings: Vec::new(),
+            has_vlans,
+            toeplitz: Toeplitz::default(),
+        }
+    }
+
+    /// Lets a client in, whose region is ready: its queues are served from the next step on. `cores` gives a view of the region
+    /// for each queue.
+    pub fn attach(&mut self, now: Time, session: u64, rules: Rules, map: (&Map, Notices), cores: impl FnMut() -> C) {
+        let slot = self.members.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.members.push(None);
+            self.members.len() - 1
+        });
+        let place = Place::Client(slot as u32);
+        self.table.fix(now, Station::new(rules.mac, rules.vlan.unwrap_or(0)), place);
+        self.has_vlans |= rules.vlan.is_some();
+        self.members[slot] = Some(Member::new(now, session, rules, map, cores));
+    }
+
+    /// Lets a client go: from here on nothing of its region is touched. Gives what it did, if there is such a client.
+    pub fn detach(&mut self, session: u64) -> Option<(MemberCounters, NicFaults)> {
+        let slot = self.slot_of(session)?;
+        let member = self.members[slot].take()?;
+        self.dirty.retain(|&(client, _)| client as usize != slot);
+        self.drowsy.retain(|&(client, _)| client as usize != slot);
+        self.rings.retain(|&(client, _)| client != session);
+        self.table.forget(Place::Client(slot as u32));
+        Some((member.counters(), member.faults()))
+    }
+
+    fn slot_of(&self, session: u64) -> Option<usize> {
+        self.members.iter().position(|member| member.as_ref().is_some_and(|member| member.session == session))
+    }
+
+    /// Moves a burst from each port and from each client that may send, and returns how many frames. `now` must not go
+    /// backwards.
+    pub fn step(&mut self, now: Time) -> usize {
+        let mut moved = 0;
+        for port in 0..self.ports.len() {
+            moved += self.serve_port(now, port);
+        }
+        let count = self.members.len();
+        for turn in 0..count {
+            let slot = (self.turn + turn) % count;
+            moved += self.serve_member(now, slot);
+        }
+        self.turn = if count == 0 { 0 } else { (self.turn + 1) % count };
+        self.steps += 1;
+        if !self.drowsy.is_empty() {
+            self.put_to_rest();
+        }
+        if self.steps.is_multiple_of(STEPS_BETWEEN_CALLS) {
+            self.answer_calls();
+        }
+        if self.steps.is_multiple_of(STEPS_BETWEEN_AUDITS) {
+            self.audit();
+        }
+        moved
+    }
+
+    /// Takes frames from a port's queues.
+    fn serve_port(&mut self, now: Time, index: usize) -> usize {
+        let mut moved = 0;
+        for queue in 0..self.ports[index].queues.len() {
+            let mut taken = 0;
+            while taken < BURST && !self.ports[index].ended[queue] {
+                let end = &mut self.ports[index];
+                match end.queues[queue].receive(now, &mut self.frame[..MAX_FRAME]) {
+                    Ok(Receive::Frame { length, .. }) => self.forward_frame(now, Place::Port(index as u32), length),
+                    Ok(Receive::Skipped) => {}
+                    Ok(Receive::None) => break,
+                    Ok(Receive::End) => end.ended[queue] = true,
+                    Err(error) => {
+                        end.ended[queue] = true;
+                        end.failures.push(error);
+                    }
+                }
+                taken += 1;
+            }
+            moved += taken;
+        }
+        if moved > 0 {
+            self.flush(now);
+        }
+        moved
+    }
+
+    /// Looks at what clients did wrong.
+    fn audit(&mut self) {
+        for member in self.members.iter_mut().flatten() {
+            let faults = member.faults();
+            if faults.total() > self.options.most_faults && !member.accused {
+                member.accused = true;
+                self.offenders.push(Offender { session: member.session, faults });
+            }
+        }
+    }
+
+    /// Clients that are to be detached, each given once.
+    pub fn take_offenders(&mut self) -> Vec<Offender> {
+        std::mem::take(&mut self.offenders)
+    }
+
+    /// What each client did: session, counters, faults.
+    pub fn clients(&self) -> impl Iterator<Item = (u64, MemberCounters, NicFaults)> {
+        self.members.iter().flatten().map(|member| (member.session, member.counters(), member.faults()))
+    }
+
+    /// The ports, in order.
+    pub fn ports(&self) -> impl Iterator<Item = PortReport> {
+        self.ports.iter().map(PortEnd::report)
+    }
+
+    /// How ports have failed since this was asked last.
+    pub fn take_failures(&mut self) -> Vec<String> {
+        let failures = self.ports.iter_mut().flat_map(|end| end.failures.drain(..));
+        failures.map(|error| error.to_string()).collect()
+    }
+
+    /// What was learned.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// When something is to be done next that no client and no descriptor announces: a port's frame is due, or a client
+    /// may send again.
+    pub fn next_due(&self) -> Option<Time> {
+        let ports = self.live_queues().filter_map(|queue| queue.next_due());
+        let members = self.members.iter().flatten().filter(|member| !member.awake.is_empty());
+        ports.chain(members.filter_map(|member| Some(member.bucket.as_ref()?.opens_at()))).min()
+    }
+
+    /// What is readable when a port may have something; see [`Port::descriptor`].
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.live_queues().filter_map(|queue| queue.descriptor())
+    }
+
+    fn live_queues(&self) -> impl Iterator<Item = &dyn Port> {
+        let queues = self.ports.iter().flat_map(|end| end.queues.iter().zip(&end.ended));
+        queues.filter(|(_, ended)| !**ended).map(|(queue, _)| &**queue)
+    }
+}

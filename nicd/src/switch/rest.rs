@@ -1,0 +1,60 @@
+//! Queues that have nothing to say are not looked at: their hosts call instead.
+
+use conic_fabric::{Core, Time};
+
+use super::Switch;
+
+impl<C: Core> Switch<C> {
+    /// Enters a queue from which nothing has come since a time.
+    #[inline(always)]
+    pub(super) fn note_idle(&mut self, now: Time, slot: usize, lane: usize, since: Option<Time>) {
+        if since.is_some_and(|since| now.since(since) >= self.options.rest_after) {
+            self.drowsy.push((slot as u32, lane as u32));
+        }
+    }
+
+    /// Puts the queues to rest that were entered. One heavy fence serves all.
+    pub(super) fn put_to_rest(&mut self) {
+        let awake: usize = self.members.iter().flatten().map(|member| member.awake.len()).sum();
+        let spare = awake.saturating_sub(self.options.always_awake);
+        let mut drowsy = std::mem::take(&mut self.drowsy);
+        drowsy.truncate(spare);
+        for &(slot, lane) in &drowsy {
+            if let Some(member) = &mut self.members[slot as usize] {
+                member.set_resting(lane as usize, true);
+            }
+        }
+        if let Some(member) = drowsy.first().and_then(|&(slot, _)| self.members[slot as usize].as_ref())
+            && let Some(lane) = member.lanes.first()
+        {
+            lane.wire.core().heavy_fence();
+        }
+        for (slot, lane) in drowsy.drain(..) {
+            let Some(member) = &mut self.members[slot as usize] else { continue };
+            let rests = member.lanes[lane as usize].wire.nic().awaited(0).is_some();
+            if rests {
+                member.awake.retain(|&other| other != lane);
+            } else {
+                // Something came between the last look and the fence; its sender may have called, which is answered in vain.
+                member.set_resting(lane as usize, false);
+                member.lanes[lane as usize].idle_since = None;
+            }
+        }
+        self.drowsy = drowsy;
+    }
+
+    /// Looks at queues again whose hosts have called.
+    pub fn answer_calls(&mut self) {
+        self.members.iter_mut().flatten().for_each(|member| member.answer_calls());
+    }
+
+    /// Whether no queue is looked at: nothing will be done before a host calls, a port has something, or a time comes.
+    pub fn is_resting(&self) -> bool {
+        self.members.iter().flatten().all(|member| member.awake.is_empty())
+    }
+
+    /// Clients that sleep and are to be rung, each with its queue.
+    pub fn take_rings(&mut self, into: &mut Vec<(u64, u32)>) {
+        into.append(&mut self.rings);
+    }
+}

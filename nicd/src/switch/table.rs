@@ -1,0 +1,177 @@
+//! Where addresses were seen last: the bridge's memory.
+
+use conic_fabric::Time;
+
+/// Entries that share one index of the table.
+const WAYS: usize = 4;
+
+/// Where a frame comes from or goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A client, by its slot in the switch.
+    Client(u32),
+    /// A port, by its number in the switch.
+    Port(u32),
+}
+
+/// A MAC address in a VLAN (0 where frames have no tag).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Station {
+    /// Its address, as 48 bits.
+    pub mac: u64,
+    /// Its VLAN.
+    pub vlan: u16,
+}
+
+impl Station {
+    /// From the address's bytes.
+    pub fn new(mac: [u8; 6], vlan: u16) -> Station {
+        let [a, b, c, d, e, f] = mac;
+        Station { mac: u64::from_be_bytes([0, 0, a, b, c, d, e, f]), vlan }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    station: Station,
+    place: Place,
+    seen: Time,
+    /// It is there until the place is gone, and is no other's.
+    fixed: bool,
+}
+
+/// What was learned. Its memory is fixed; where it is full the entry that was seen longest ago makes room, unless it is fixed.
+#[derive(Debug)]
+pub struct Table {
+    sets: Vec<[Option<Entry>; WAYS]>,
+    age: Time,
+    /// How often an address was seen at another place than before.
+    moved: u64,
+    /// Addresses that found no room, because all entries in their way are fixed.
+    full: u64,
+}
+
+impl Table {
+    /// A table of at least `entries` entries, which are forgotten when they were not seen for `age`.
+    pub fn new(entries: usize, age: Time) -> Table {
+        let sets = entries.div_ceil(WAYS).next_power_of_two();
+        Table { sets: vec![[None; WAYS]; sets], age, moved: 0, full: 0 }
+    }
+
+    fn set_of(&self, station: Station) -> usize {
+        // The multiplier is 2^64 over the golden ratio, made odd; the high bits are the mixed ones.
+        let mixed = (station.mac ^ u64::from(station.vlan) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize & (self.sets.len() - 1)
+    }
+
+    /// Where a station is, if that is known and not too long ago.
+    pub fn find(&self, now: Time, station: Station) -> Option<Place> {
+        let entries = self.sets[self.set_of(station)].iter().flatten();
+        let found = entries.into_iter().find(|entry| entry.station == station)?;
+        (found.fixed || now.since(found.seen) < self.age).then_some(found.place)
+    }
+
+    /// Enters that a station was seen at a place. One that is fixed elsewhere stays there.
+    pub fn learn(&mut self, now: Time, station: Station, place: Place) {
+        self.enter(Entry { station, place, seen: now, fixed: false });
+    }
+
+    /// Enters that a station is at a place for as long as that exists; false if another place has it fixed, or there is no room.
+    pub fn fix(&mut self, now: Time, station: Station, place: Place) -> bool {
+        self.enter(Entry { station, place, seen: now, fixed: true })
+    }
+
+    fn enter(&mut self, new: Entry) -> bool {
+        let set = self.set_of(new.station);
+        let set = &mut self.sets[set];
+        if let Some(known) = set.iter_mut().flatten().find(|entry| entry.station == new.station) {
+            if known.fixed {
+                return known.place == new.place;
+            }
+            self.moved += u64::from(known.place != new.place);
+            *known = new;
+            return true;
+        }
+        // An empty place first, then the one that was seen longest ago.
+        let oldest = set.iter_mut().filter(|entry| entry.is_none_or(|entry| !entry.fixed));
+        match oldest.min_by_key(|entry| entry.map(|entry| entry.seen)) {
+            Some(place) => {
+                *place = Some(new);
+                true
+            }
+            None => {
+                self.full += 1;
+                false
+            }
+        }
+    }
+
+    /// Forgets all that is at a place.
+    pub fn forget(&mut self, place: Place) {
+        for entry in self.sets.iter_mut().flatten() {
+            if entry.is_some_and(|entry| entry.place == place) {
+                *entry = None;
+            }
+        }
+    }
+
+    /// Every station with its place, those not seen for too long left out.
+    pub fn stations(&self, now: Time) -> Vec<(Station, Place)> {
+        let entries = self.sets.iter().flatten().flatten();
+        let young = entries.filter(|entry| entry.fixed || now.since(entry.seen) < self.age);
+        let mut all: Vec<_> = young.map(|entry| (entry.station, entry.place)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// How often an address moved, and how often one found no room.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.moved, self.full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn station(number: u8) -> Station {
+        Station::new([2, 0, 0, 0, 0, number], 0)
+    }
+
+    #[test]
+    fn an_entry_lives_until_its_age_and_no_longer() {
+        let age = Time::from_nanoseconds(1000);
+        let mut table = Table::new(16, age);
+        table.learn(Time::ZERO, station(1), Place::Port(3));
+        let before = Time::from_picoseconds(age.picoseconds() - 1);
+        assert_eq!(table.find(before, station(1)), Some(Place::Port(3)));
+        assert_eq!(table.find(age, station(1)), None);
+        table.learn(age, station(1), Place::Client(0));
+        assert_eq!(table.find(age, station(1)), Some(Place::Client(0)));
+        assert_eq!(table.counts(), (1, 0));
+        assert_eq!(table.find(age, Station { vlan: 1, ..station(1) }), None);
+    }
+
+    #[test]
+    fn a_fixed_station_is_no_others() {
+        let mut table = Table::new(16, Time::from_nanoseconds(10));
+        assert!(table.fix(Time::ZERO, station(1), Place::Client(1)));
+        table.learn(Time::ZERO, station(1), Place::Client(2));
+        assert!(!table.fix(Time::ZERO, station(1), Place::Client(2)));
+        assert_eq!(table.find(Time::NEVER, station(1)), Some(Place::Client(1)));
+        table.forget(Place::Client(1));
+        assert_eq!(table.find(Time::ZERO, station(1)), None);
+    }
+
+    #[test]
+    fn a_flood_of_addresses_does_not_drive_out_what_is_fixed() {
+        let mut table = Table::new(64, Time::from_nanoseconds(1_000_000));
+        assert!(table.fix(Time::ZERO, station(1), Place::Client(1)));
+        for number in 0..100_000u32 {
+            let [a, b, c, d] = number.to_be_bytes();
+            table.learn(Time::from_nanoseconds(1), Station::new([6, 0, a, b, c, d], 0), Place::Port(0));
+        }
+        assert_eq!(table.find(Time::ZERO, station(1)), Some(Place::Client(1)));
+        assert!(table.stations(Time::ZERO).len() <= 64);
+    }
+}

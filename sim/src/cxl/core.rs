@@ -1,0 +1,352 @@
+//! The core face of the seam over this machine.
+
+use std::cell::RefCell;
+
+use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
+
+use super::cores::Store;
+use super::dcoh::mask;
+use super::machine::{Machine, Wait};
+use crate::fiber::Fiber;
+use crate::protocol::cxl::WHOLE;
+
+/// A core of the modelled host, as its program sees it. Copies are the same core.
+#[derive(Clone, Copy)]
+pub struct CxlCore<'a> {
+    fiber: Fiber<'a, Machine>,
+    core: u16,
+}
+
+fn line_of(at: Address) -> u32 {
+    (at.0 / LINE_BYTES) as u32
+}
+
+fn word_of(at: Address) -> usize {
+    (at.0 % LINE_BYTES / 8) as usize
+}
+
+/// A load that was begun: its data, or its number.
+enum Begun {
+    Hit(Line),
+    Miss(u32),
+}
+
+impl<'a> CxlCore<'a> {
+    pub(super) fn new(fiber: Fiber<'a, Machine>, core: u16) -> CxlCore<'a> {
+        CxlCore { fiber, core }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &RefCell<Machine> {
+        self.fiber.machine
+    }
+
+    /// Waits until a time.
+    pub fn wait_until(&self, time: Time) {
+        let machine = self.fiber.machine.borrow_mut();
+        if machine.now() < time.picoseconds() {
+            self.fiber.wait(machine, Wait::Time, Some(time.picoseconds()));
+        }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
+        change(&mut self.fiber.machine.borrow_mut())
+    }
+
+    fn issue(&self) -> u64 {
+        self.with(|machine| machine.parameters.core.cycles(machine.parameters.core.issue_cycles.into()))
+    }
+
+    /// Begins to load a line, and the time that it takes if it is there.
+    fn begin(&self, line: u32) -> (Begun, u64) {
+        let core = usize::from(self.core);
+        loop {
+            let mut machine = self.fiber.machine.borrow_mut();
+            assert!((line as usize) < machine.lines.len(), "line {line} lies outside the region");
+            if machine.cores[core].stores_to(line) {
+                // A load that finds a store of its own core waits for it.
+                self.fiber.wait(machine, Wait::Stores, None);
+                continue;
+            }
+            machine.cores[core].reads(line);
+            if let Some(time) = machine.private_hit(self.core, line) {
+                return (Begun::Hit(machine.lines[line as usize].host.data), time);
+            }
+            if let Some(load) = machine.start_load(self.core, line, true) {
+                return (Begun::Miss(load), 0);
+            }
+            self.fiber.wait(machine, Wait::FillBuffer, None);
+        }
+    }
+
+    fn finish(&self, begun: Begun) -> Line {
+        match begun {
+            Begun::Hit(line) => line,
+            Begun::Miss(load) => loop {
+                let mut machine = self.fiber.machine.borrow_mut();
+                if let Some(line) = machine.loads[load as usize].data {
+                    machine.loads.remove(load as usize);
+                    return line;
+                }
+                self.fiber.wait(machine, Wait::Load(load), None);
+            },
+        }
+    }
+
+    /// Loads one line.
+    fn fetch(&self, line: u32) -> Line {
+        let (begun, time) = self.begin(line);
+        let line = self.finish(begun);
+        self.fiber.pass(time);
+        line
+    }
+
+    /// Loads lines whose misses overlap; `each` is given them in order.
+    fn fetch_all(&self, lines: std::ops::Range<u32>, mut each: impl FnMut(u32, Line)) {
+        let issue = self.issue();
+        let mut begun = Vec::with_capacity(lines.len());
+        let mut longest = 0;
+        for line in lines.clone() {
+            let (one, time) = self.begin(line);
+            longest = longest.max(time);
+            begun.push(one);
+            self.fiber.pass(issue);
+        }
+        for (line, one) in lines.zip(begun) {
+            each(line, self.finish(one));
+        }
+        self.fiber.pass(longest);
+    }
+
+    /// Stores bytes of one line.
+    fn put(&self, line: u32, bytes: u64, data: Line) {
+        self.fiber.pass(self.issue());
+        loop {
+            let mut machine = self.fiber.machine.borrow_mut();
+            assert!((line as usize) < machine.lines.len(), "line {line} lies outside the region");
+            if machine.cores[usize::from(self.core)].stores.len() < machine.parameters.core.store_buffer as usize {
+                return machine.push_store(self.core, Store { line, bytes, data });
+            }
+            self.fiber.wait(machine, Wait::Stores, None);
+        }
+    }
+
+    fn put_word(&self, at: Address, value: u64) {
+        let mut line = Line::ZERO;
+        line.0[word_of(at)] = value;
+        let first = at.0 % LINE_BYTES;
+        self.put(line_of(at), mask(first, first + 8), line);
+    }
+
+    /// Waits until all stores of this core are performed.
+    fn drained(&self) {
+        loop {
+            let machine = self.fiber.machine.borrow_mut();
+            if machine.cores[usize::from(self.core)].stores.is_empty() {
+                return;
+            }
+            self.fiber.wait(machine, Wait::Stores, None);
+        }
+    }
+
+    /// An atomic operation on a word: what it was. The line is owned by a store of nothing first.
+    fn atomic(&self, at: Address, change: impl Fn(u64) -> Option<u64>) -> u64 {
+        let line = line_of(at);
+        loop {
+            self.drained();
+            self.put(line, 0, Line::ZERO);
+            self.drained();
+            let mut machine = self.fiber.machine.borrow_mut();
+            let state = &mut machine.lines[line as usize];
+            if !(state.host.copy.is_alone() && state.holders == 1 << self.core) {
+                continue;
+            }
+            let before = state.host.data.0[word_of(at)];
+            if let Some(after) = change(before) {
+                let mut data = Line::ZERO;
+                data.0[word_of(at)] = after;
+                let first = at.0 % LINE_BYTES;
+                state.host.write(&data, mask(first, first + 8));
+            }
+            let time = machine.parameters.core.cycles(machine.parameters.core.atomic_cycles.into());
+            drop(machine);
+            self.fiber.pass(time);
+            return before;
+        }
+    }
+
+    fn await_nontemporal(&self, most: u32) {
+        loop {
+            let machine = self.fiber.machine.borrow_mut();
+            if machine.cores[usize::from(self.core)].nontemporal <= most {
+                return;
+            }
+            self.fiber.wait(machine, Wait::Nontemporal, None);
+        }
+    }
+
+    fn is_register(&self, at: Address) -> bool {
+        self.with(|machine| machine.registers.contains(&line_of(at)))
+    }
+}
+
+impl Core for CxlCore<'_> {
+    // Loads wait for their data and stores are performed in order: acquire and release need no more (TSO).
+    fn load_acquire(&self, at: Address) -> u64 {
+        self.load(at)
+    }
+    fn store_release(&self, at: Address, value: u64) {
+        self.put_word(at, value);
+    }
+    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
+        self.atomic(at, |before| Some(before & bits))
+    }
+    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
+        self.atomic(at, |before| Some(before | bits))
+    }
+    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
+        let before = self.atomic(at, |before| (before == current).then_some(new));
+        if before == current { Ok(before) } else { Err(before) }
+    }
+    fn load(&self, at: Address) -> u64 {
+        self.fetch(line_of(at)).0[word_of(at)]
+    }
+    fn store(&self, at: Address, value: u64) {
+        self.put_word(at, value);
+    }
+    fn read_line(&self, at: Address) -> Line {
+        self.fetch(line_of(at))
+    }
+    fn write_line(&self, at: Address, line: &Line) {
+        self.put(line_of(at), WHOLE, *line);
+    }
+    fn publish_line(&self, at: Address, line: &Line) {
+        // One store of a whole line: its words become visible at once.
+        self.put(line_of(at), WHOLE, *line);
+    }
+    fn read_lines(&self, at: Address, into: &mut [Line]) {
+        let first = line_of(at);
+        self.fetch_all(first..first + into.len() as u32, |line, data| into[(line - first) as usize] = data);
+    }
+    fn copy_lines(&self, from: Address, to: Address, lines: u64) {
+        let (first, target) = (line_of(from), line_of(to));
+        let mut copied = Vec::with_capacity(lines as usize);
+        self.fetch_all(first..first + lines as u32, |_, data| copied.push(data));
+        for (line, data) in (target..).zip(copied) {
+            self.put(line, WHOLE, data);
+        }
+    }
+    fn read_bytes(&self, at: Address, into: &mut [u8]) {
+        if into.is_empty() {
+            return;
+        }
+        let end = at + into.len() as u64;
+        let lines = line_of(at)..line_of(end + (LINE_BYTES - 1));
+        self.fetch_all(lines, |line, data| {
+            let start = u64::from(line) * LINE_BYTES;
+            let (from, to) = (at.0.max(start), end.0.min(start + LINE_BYTES));
+            into[(from - at.0) as usize..(to - at.0) as usize]
+                .copy_from_slice(&data.to_bytes()[(from - start) as usize..(to - start) as usize]);
+        });
+    }
+    fn write_bytes(&self, at: Address, from: &[u8]) {
+        let end = at.0 + from.len() as u64;
+        let mut here = at.0;
+        while here < end {
+            let start = here & !(LINE_BYTES - 1);
+            let stop = end.min(start + LINE_BYTES);
+            let mut bytes = [0; LINE_BYTES as usize];
+            bytes[(here - start) as usize..(stop - start) as usize]
+                .copy_from_slice(&from[(here - at.0) as usize..(stop - at.0) as usize]);
+            self.put(line_of(Address(here)), mask(here - start, stop - start), Line::from_bytes(&bytes));
+            here = stop;
+        }
+    }
+    fn write_nontemporal(&self, at: Address, from: &[Line]) {
+        let most = self.with(|machine| machine.parameters.core.write_combining_buffers);
+        for (line, data) in (line_of(at)..).zip(from) {
+            self.fiber.pass(self.issue());
+            // An earlier store to the line comes first.
+            while self.with(|machine| machine.cores[usize::from(self.core)].stores_to(line)) {
+                let machine = self.fiber.machine.borrow_mut();
+                self.fiber.wait(machine, Wait::Stores, None);
+            }
+            self.await_nontemporal(most - 1);
+            self.with(|machine| machine.store_nontemporal(self.core, line, *data));
+        }
+    }
+    fn prefetch_read(&self, at: Address) {
+        self.fiber.pass(self.issue());
+        self.with(|machine| {
+            let line = line_of(at);
+            if machine.private_hit(self.core, line).is_none() {
+                // Dropped where no line fill buffer is free.
+                let _ = machine.start_load(self.core, line, false);
+            }
+        });
+    }
+    fn flush(&self, at: Address) {
+        self.drained();
+        let most = self.with(|machine| machine.parameters.core.write_combining_buffers);
+        self.await_nontemporal(most - 1);
+        self.with(|machine| machine.start_flush(self.core, line_of(at)));
+    }
+    fn demote(&self, at: Address) {
+        self.fiber.pass(self.issue());
+        self.drained();
+        self.with(|machine| machine.demote(self.core, line_of(at)));
+    }
+    fn fence(&self) {
+        self.await_nontemporal(0);
+    }
+    fn full_fence(&self) {
+        self.drained();
+        self.await_nontemporal(0);
+    }
+    fn register_read(&self, at: Address) -> u64 {
+        if !self.is_register(at) {
+            return self.load_acquire(at);
+        }
+        let mut machine = self.fiber.machine.borrow_mut();
+        machine.read_register(self.fiber.agent as u16, at.0);
+        self.fiber.wait(machine, Wait::Register, None);
+        self.with(|machine| machine.register_values.get(&at.0).copied().unwrap_or(0))
+    }
+    fn register_write(&self, at: Address, value: u64) {
+        if !self.is_register(at) {
+            return self.store_release(at, value);
+        }
+        self.drained();
+        let time = self.with(|machine| {
+            machine.write_register(at.0, value);
+            machine.parameters.pcie.uncached_store
+        });
+        self.fiber.pass(time);
+    }
+    fn spin(&self) {
+        self.spin_until(Time::NEVER);
+    }
+    fn spin_until(&self, until: Time) {
+        let mut machine = self.fiber.machine.borrow_mut();
+        let state = &mut machine.cores[usize::from(self.core)];
+        let lost = std::mem::take(&mut state.lost);
+        let polled = std::mem::take(&mut state.polled);
+        let all_here = polled.iter().all(|line| machine.lines[*line as usize].holders >> self.core & 1 == 1);
+        if lost || !all_here || polled.is_empty() {
+            let pause = machine.now() + machine.parameters.core.cycles(1);
+            return self.fiber.wait(machine, Wait::Time, Some(pause));
+        }
+        // What it reads is in its own caches, so it finds the same until one of those lines is taken away.
+        machine.cores[usize::from(self.core)].polled = polled;
+        let until = (until != Time::NEVER).then_some(until.picoseconds().max(machine.now() + 1));
+        self.fiber.wait(machine, Wait::Change, until);
+        self.with(|machine| machine.cores[usize::from(self.core)].polled.clear());
+        self.with(|machine| machine.cores[usize::from(self.core)].lost = false);
+    }
+    fn now(&self) -> Time {
+        Time::from_picoseconds(self.with(|machine| machine.now()))
+    }
+    fn work(&self, cycles: u32) {
+        self.fiber.pass(self.with(|machine| machine.parameters.core.work(cycles)));
+    }
+}

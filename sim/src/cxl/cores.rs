@@ -1,0 +1,275 @@
+//! The cores' private caches, their loads, and their stores on their way.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use conic_fabric::Line;
+
+use super::home::{From, Job};
+use super::machine::{Machine, Wait};
+use super::parameters::HostCacheParameters;
+use crate::machine::tags::Tags;
+use crate::protocol::cxl::{Ask, Copy};
+
+/// A store that is not performed yet: bytes of one line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
+    pub(super) line: u32,
+    pub(super) bytes: u64,
+    pub(super) data: Line,
+}
+
+/// What a load has brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loaded {
+    pub(super) data: Option<Line>,
+    /// Somebody takes it.
+    wanted: bool,
+}
+
+/// A core.
+#[derive(Debug)]
+pub(super) struct CoreState {
+    pub(super) agent: usize,
+    l1: Tags,
+    l2: Tags,
+    pub(super) stores: VecDeque<Store>,
+    /// Lines that it has asked to write.
+    owning: BTreeSet<u32>,
+    /// Lines on their way to it.
+    pub(super) fills: u32,
+    /// Non-temporal stores and flushes on their way.
+    pub(super) nontemporal: u32,
+    /// Lines that it has read since it last said that it made no progress.
+    pub(super) polled: Vec<u32>,
+    /// One of them is gone since.
+    pub(super) lost: bool,
+}
+
+impl CoreState {
+    pub(super) fn new(agent: usize, cache: &HostCacheParameters) -> CoreState {
+        CoreState {
+            agent,
+            l1: Tags::new(cache.l1_bytes, cache.l1_ways),
+            l2: Tags::new(cache.l2_bytes, cache.l2_ways),
+            stores: VecDeque::new(),
+            owning: BTreeSet::new(),
+            fills: 0,
+            nontemporal: 0,
+            polled: Vec::new(),
+            lost: false,
+        }
+    }
+
+    /// Whether a store to a line is on its way.
+    pub(super) fn stores_to(&self, line: u32) -> bool {
+        self.stores.iter().any(|store| store.line == line)
+    }
+
+    /// Notes that a line was read in this round of polling.
+    pub(super) fn reads(&mut self, line: u32) {
+        const MOST: usize = 64;
+        if !self.polled.contains(&line) {
+            if self.polled.len() == MOST {
+                // A round that reads so much is no round of polling.
+                self.polled.clear();
+                self.lost = true;
+            }
+            self.polled.push(line);
+        }
+    }
+}
+
+impl Machine {
+    fn bit(core: u16) -> u64 {
+        1 << core
+    }
+
+    /// How long a core's load of a line takes if its private caches have it.
+    pub(super) fn private_hit(&mut self, core: u16, line: u32) -> Option<u64> {
+        if self.lines[line as usize].holders & Self::bit(core) == 0 {
+            return None;
+        }
+        let p = &self.parameters.core;
+        let (l1_hit, l2_hit) = (p.cycles(p.l1_hit_cycles.into()), p.cycles(p.l2_hit_cycles.into()));
+        let state = &mut self.cores[usize::from(core)];
+        if let Some(place) = state.l1.find(line) {
+            state.l1.touch(place);
+            return Some(l1_hit);
+        }
+        self.fill(core, line);
+        Some(l2_hit)
+    }
+
+    /// Puts a line into a core's caches; what falls out of the second level goes to the last.
+    fn fill(&mut self, core: u16, line: u32) {
+        let state = &mut self.cores[usize::from(core)];
+        if state.l1.find(line).is_none() {
+            state.l1.insert(line, |_| true);
+        }
+        if let Some(place) = state.l2.find(line) {
+            state.l2.touch(place);
+            return;
+        }
+        let Some((_, Some(victim))) = state.l2.insert(line, |_| true) else { return };
+        if let Some(place) = state.l1.find(victim) {
+            state.l1.remove(place);
+        }
+        let gone = &mut self.lines[victim as usize];
+        gone.holders &= !Self::bit(core);
+        if gone.holders == 0 && gone.host.copy != Copy::Invalid {
+            self.install_last_level(victim, None);
+        }
+    }
+
+    /// A core loses a line.
+    pub(super) fn loses(&mut self, core: u16, line: u32) {
+        let p = &self.parameters.host;
+        let there = self.now + p.home_to_core + p.snoop_lookup;
+        let state = &mut self.cores[usize::from(core)];
+        for cache in [&mut state.l1, &mut state.l2] {
+            if let Some(place) = cache.find(line) {
+                cache.remove(place);
+            }
+        }
+        if state.polled.contains(&line) {
+            state.lost = true;
+            let agent = state.agent;
+            self.wake(agent, Wait::Change, there);
+        }
+    }
+
+    /// Begins a load that missed, or a prefetch, whose data nobody takes; its number, unless no line fill buffer is free.
+    pub(super) fn start_load(&mut self, core: u16, line: u32, wanted: bool) -> Option<u32> {
+        let most = self.parameters.core.line_fill_buffers;
+        let state = &mut self.cores[usize::from(core)];
+        if state.fills >= most {
+            return None;
+        }
+        state.fills += 1;
+        self.counters.misses += 1;
+        let load = self.loads.insert(Loaded { data: None, wanted }) as u32;
+        let delay = self.parameters.host.core_to_home;
+        self.ask_home(Job { line, ask: Ask::Load, from: From::Load(core, load) }, delay);
+        Some(load)
+    }
+
+    pub(super) fn load_arrived(&mut self, core: u16, load: u32, line: u32) {
+        let agent = self.cores[usize::from(core)].agent;
+        if self.loads[load as usize].wanted {
+            self.loads[load as usize].data = Some(self.lines[line as usize].host.data);
+        } else {
+            self.loads.remove(load as usize);
+        }
+        self.fill_is_free(core);
+        self.fill(core, line);
+        self.wake(agent, Wait::Load(load), self.now);
+    }
+
+    fn fill_is_free(&mut self, core: u16) {
+        let state = &mut self.cores[usize::from(core)];
+        state.fills -= 1;
+        let agent = state.agent;
+        self.wake(agent, Wait::FillBuffer, self.now);
+        self.ask_for_stores(core);
+    }
+
+    /// Whether a core may write a line now.
+    fn may_write(&self, core: u16, line: u32) -> bool {
+        let state = &self.lines[line as usize];
+        state.host.copy.is_alone() && state.holders == Self::bit(core)
+    }
+
+    /// Takes a store into its core's buffer, which has room.
+    pub(super) fn push_store(&mut self, core: u16, store: Store) {
+        self.cores[usize::from(core)].stores.push_back(store);
+        self.drain(core);
+        self.ask_for_stores(core);
+    }
+
+    /// Performs what can be performed, in order.
+    fn drain(&mut self, core: u16) {
+        let before = self.cores[usize::from(core)].stores.len();
+        while let Some(store) = self.cores[usize::from(core)].stores.front().copied() {
+            if !self.may_write(core, store.line) {
+                break;
+            }
+            self.lines[store.line as usize].host.write(&store.data, store.bytes);
+            if let Some(place) = self.last_level.find(store.line) {
+                // The core's copy is the only one that is current.
+                self.last_level.remove(place);
+            }
+            self.cores[usize::from(core)].stores.pop_front();
+        }
+        let state = &self.cores[usize::from(core)];
+        if state.stores.len() < before {
+            let agent = state.agent;
+            self.wake(agent, Wait::Stores, self.now);
+        }
+    }
+
+    /// Asks for the lines of stores that wait, as far as line fill buffers reach.
+    fn ask_for_stores(&mut self, core: u16) {
+        let most = self.parameters.core.line_fill_buffers;
+        let lines: Vec<u32> = {
+            let state = &self.cores[usize::from(core)];
+            if state.fills >= most || state.stores.len() <= state.owning.len() {
+                return;
+            }
+            let wanted = state.stores.iter().map(|store| store.line);
+            wanted.filter(|line| !state.owning.contains(line)).collect()
+        };
+        for line in lines {
+            let may = self.may_write(core, line);
+            let state = &mut self.cores[usize::from(core)];
+            if may || state.fills >= most || !state.owning.insert(line) {
+                continue;
+            }
+            state.fills += 1;
+            let delay = self.parameters.host.core_to_home;
+            self.ask_home(Job { line, ask: Ask::Own, from: From::Own(core) }, delay);
+        }
+    }
+
+    /// A core has a line alone.
+    pub(super) fn owned(&mut self, core: u16, line: u32) {
+        self.lines[line as usize].holders |= Self::bit(core);
+        self.cores[usize::from(core)].owning.remove(&line);
+        self.fill(core, line);
+        self.drain(core);
+        self.fill_is_free(core);
+        // One that came while it was not first in line may be gone again by the time that it is.
+        self.ask_for_stores(core);
+    }
+
+    /// Begins to write a line past the caches; there is a buffer.
+    pub(super) fn store_nontemporal(&mut self, core: u16, line: u32, data: Line) {
+        self.cores[usize::from(core)].nontemporal += 1;
+        let delay = self.parameters.host.core_to_home;
+        let ask = Ask::Nontemporal { data, bytes: crate::protocol::cxl::WHOLE };
+        self.ask_home(Job { line, ask, from: From::Nontemporal(core) }, delay);
+    }
+
+    /// Begins to flush a line.
+    pub(super) fn start_flush(&mut self, core: u16, line: u32) {
+        self.cores[usize::from(core)].nontemporal += 1;
+        let delay = self.parameters.host.core_to_home;
+        self.ask_home(Job { line, ask: Ask::Flush, from: From::Flush(core) }, delay);
+    }
+
+    pub(super) fn nontemporal_done(&mut self, core: u16) {
+        let state = &mut self.cores[usize::from(core)];
+        state.nontemporal -= 1;
+        let agent = state.agent;
+        self.wake(agent, Wait::Nontemporal, self.now);
+    }
+
+    /// Moves a core's copy of a line to the last-level cache.
+    pub(super) fn demote(&mut self, core: u16, line: u32) {
+        if self.lines[line as usize].holders != Self::bit(core) || self.running.contains_key(&line) {
+            return;
+        }
+        self.loses(core, line);
+        self.lines[line as usize].holders = 0;
+        self.install_last_level(line, None);
+    }
+}

@@ -1,0 +1,292 @@
+//! The device's coherence engine: requests of its logic, its caches and memory, and what the host asks of it.
+
+use conic_fabric::{LINE_BYTES, Line, StateHint};
+
+use super::machine::{Event, Machine, Message, Wait};
+use crate::protocol::cxl::{Copy, Operation, Received, Side, Started, ToDevice, WHOLE};
+
+/// Whose an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Part of a read, by its number.
+    Read(u32),
+    /// A write of an engine's program, by its number there.
+    Write(usize, u64),
+    /// The cache's own.
+    Eviction,
+}
+
+/// An operation of the device's logic, or of its cache.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceOperation {
+    pub(super) line: u32,
+    pub(super) operation: Operation<Line>,
+    pub(super) purpose: Purpose,
+    /// What a read finds.
+    value: Line,
+}
+
+/// A read of the device's logic.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceRead {
+    pub(super) agent: usize,
+    pub(super) at: u64,
+    pub(super) buffer: Vec<u8>,
+    pub(super) lines_left: u32,
+}
+
+/// The bits of the bytes from `first` to `last` of a line.
+pub(super) fn mask(first: u64, last: u64) -> u64 {
+    if last - first == LINE_BYTES { WHOLE } else { ((1 << (last - first)) - 1) << first }
+}
+
+impl Machine {
+    /// Begins a read of the device's logic; its number.
+    pub(super) fn start_read(&mut self, agent: usize, at: u64, bytes: u64, hint: StateHint) -> u32 {
+        let lines = at / LINE_BYTES..(at + bytes).div_ceil(LINE_BYTES);
+        let lines_left = (lines.end - lines.start) as u32;
+        let read = DeviceRead { agent, at, buffer: vec![0; bytes as usize], lines_left };
+        let read = self.reads.insert(read) as u32;
+        for line in lines {
+            let operation = Operation::Read(hint);
+            self.admit(DeviceOperation {
+                line: line as u32,
+                operation,
+                purpose: Purpose::Read(read),
+                value: Line::ZERO,
+            });
+        }
+        read
+    }
+
+    /// Begins to write; `word`: after every write before it.
+    pub(super) fn start_write(&mut self, agent: usize, at: u64, from: &[u8], hint: StateHint, word: bool) {
+        let end = at + from.len() as u64;
+        let mut here = at;
+        while here < end {
+            let line = here / LINE_BYTES;
+            let stop = end.min((line + 1) * LINE_BYTES);
+            let (first, last) = (here % LINE_BYTES, stop - line * LINE_BYTES);
+            let mut bytes = [0; LINE_BYTES as usize];
+            bytes[first as usize..last as usize].copy_from_slice(&from[(here - at) as usize..(stop - at) as usize]);
+            self.write_line(agent, line as u32, Line::from_bytes(&bytes), mask(first, last), hint, word);
+            here = stop;
+        }
+    }
+
+    fn write_line(&mut self, agent: usize, line: u32, data: Line, bytes: u64, hint: StateHint, word: bool) {
+        // A part of a line cannot be pushed: the host's cache would have to merge it.
+        let hint = match hint {
+            StateHint::NonCacheablePush if bytes != WHOLE => StateHint::NonCacheable,
+            StateHint::CacheableShared => StateHint::CacheableOwned,
+            other => other,
+        };
+        let engine = self.engines.entry(agent).or_default();
+        let number = engine.next_write;
+        engine.next_write += 1;
+        engine.writes.insert(number);
+        let must_wait = word && engine.writes.len() > 1;
+        let operation = Operation::Write { hint, data, bytes };
+        let operation = DeviceOperation { line, operation, purpose: Purpose::Write(agent, number), value: Line::ZERO };
+        let behind = |key: &u32| self.operations[*key as usize].line == line;
+        let must_wait = must_wait || self.engines[&agent].ordered.iter().any(behind);
+        if must_wait {
+            let key = self.operations.insert(operation) as u32;
+            self.engines.get_mut(&agent).expect("it was just made").ordered.push_back(key);
+        } else {
+            self.admit(operation);
+        }
+    }
+
+    /// Begins the ordered writes of an engine whose turn has come.
+    fn release_ordered(&mut self, agent: usize) {
+        loop {
+            let engine = &self.engines[&agent];
+            let Some(key) = engine.ordered.front().copied() else { return };
+            let Purpose::Write(_, number) = self.operations[key as usize].purpose else { return };
+            if engine.writes.first() != Some(&number) {
+                return;
+            }
+            self.engines.get_mut(&agent).expect("it has a write").ordered.pop_front();
+            self.take_credit(key);
+        }
+    }
+
+    fn admit(&mut self, operation: DeviceOperation) {
+        let key = self.operations.insert(operation) as u32;
+        self.take_credit(key);
+    }
+
+    fn take_credit(&mut self, key: u32) {
+        if self.in_flight.take(key, self.now) {
+            self.pass_port(key);
+        }
+    }
+
+    /// An operation passes one of the ports, and goes to the look-up in the device's cache.
+    fn pass_port(&mut self, key: u32) {
+        let p = &self.parameters.dcoh;
+        let start = self.now.max(self.admitted_until);
+        self.admitted_until = start + p.cycle / u64::from(p.ports);
+        let there = start + p.hit / 2;
+        self.at(there, Event::LookedUp(key));
+    }
+
+    pub(super) fn looked_up(&mut self, key: u32) {
+        let line = self.operations[key as usize].line;
+        if self.pending.contains_key(&line) {
+            return self.behind.entry(line).or_default().push_back(key);
+        }
+        let operation = self.operations[key as usize].operation.clone();
+        let started = self.lines[line as usize].device.start(operation);
+        let p = self.parameters.dcoh.clone();
+        let rest = p.miss.saturating_sub(p.hit / 2);
+        match started {
+            Started::Asked(opcode) => {
+                self.pending.insert(line, key);
+                let message = crate::protocol::cxl::ToHost::Request(opcode);
+                self.send_at(self.now + rest, Message::ToHost(line, message));
+            }
+            Started::Done { value, read_memory, wrote_memory } => {
+                self.counters.device_hits += 1;
+                if wrote_memory {
+                    self.device_memory.write(line.into(), self.now);
+                }
+                let done = if read_memory {
+                    self.device_memory.read(line.into(), self.now) + rest + p.completion
+                } else {
+                    self.now + p.hit - p.hit / 2
+                };
+                self.operations[key as usize].value = value;
+                self.keep_or_drop(line);
+                self.at(done, Event::DeviceDone(key));
+            }
+        }
+    }
+
+    /// Puts a line that the device has a copy of into its cache, and takes one that it has not out; the one that has to go for
+    /// it is given up.
+    fn keep_or_drop(&mut self, line: u32) {
+        let state = &self.lines[line as usize].device;
+        let has = state.copy != Copy::Invalid;
+        let cache = if state.home == Side::Host { &mut self.hmc } else { &mut self.dmc };
+        match (cache.find(line), has) {
+            (Some(place), true) => {
+                cache.touch(place);
+            }
+            (Some(place), false) => cache.remove(place),
+            (None, false) => {}
+            (None, true) => {
+                let pending = &self.pending;
+                if let Some((_, Some(victim))) = cache.insert(line, |other| !pending.contains_key(&other)) {
+                    self.counters.evictions += 1;
+                    let operation = Operation::Evict;
+                    let value = Line::ZERO;
+                    let eviction = DeviceOperation { line: victim, operation, purpose: Purpose::Eviction, value };
+                    let key = self.operations.insert(eviction) as u32;
+                    // Its place is taken: it goes now, whatever its look-up would take.
+                    self.looked_up(key);
+                }
+            }
+        }
+    }
+
+    /// A message of the host for the device.
+    pub(super) fn device_receives(&mut self, line: u32, message: ToDevice<Line>) {
+        let p = self.parameters.dcoh.clone();
+        let answer_after = match message {
+            ToDevice::Snoop(_) => p.snoop,
+            ToDevice::Pull => p.pull,
+            ToDevice::MemoryRead(_) | ToDevice::MemoryWrite { .. } => p.memory_pass,
+            _ => 0,
+        };
+        let Received { reply, done, read_memory, wrote_memory, installed } =
+            self.lines[line as usize].device.receive(message);
+        let mut time = self.now;
+        if message == ToDevice::Pull && done.is_some() {
+            // A push is over when its data has left.
+            time += answer_after + self.backlog_to_host(line);
+        }
+        if wrote_memory {
+            self.device_memory.write(line.into(), self.now);
+        }
+        if read_memory {
+            time = self.device_memory.read(line.into(), self.now);
+        }
+        if let Some(reply) = reply {
+            let from = if read_memory { time } else { self.now };
+            self.send_at(from + answer_after, Message::ToHost(line, reply));
+        }
+        self.keep_or_drop(line);
+        let Some(value) = done else { return };
+        let key = self.pending.remove(&line).expect("an operation waited");
+        self.operations[key as usize].value = value;
+        if installed {
+            // Lines enter the device's cache one after the other.
+            time = time.max(self.installed_until);
+            self.installed_until = time + p.install_interval;
+        }
+        self.at(time + p.completion, Event::DeviceDone(key));
+        self.next_of_line(line);
+    }
+
+    /// The operation that waited behind the last one of its line.
+    fn next_of_line(&mut self, line: u32) {
+        let Some(queue) = self.behind.get_mut(&line) else { return };
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.behind.remove(&line);
+        }
+        if let Some(next) = next {
+            self.looked_up(next);
+            if !self.pending.contains_key(&line) {
+                self.next_of_line(line);
+            }
+        }
+    }
+
+    /// An operation is done, and the logic knows.
+    pub(super) fn device_done(&mut self, key: u32) {
+        let DeviceOperation { line, purpose, value, .. } = self.operations.remove(key as usize);
+        match purpose {
+            Purpose::Eviction => return,
+            Purpose::Read(read) => {
+                let state = &mut self.reads[read as usize];
+                let start = u64::from(line) * LINE_BYTES;
+                let (from, to) = (state.at.max(start), (state.at + state.buffer.len() as u64).min(start + LINE_BYTES));
+                let bytes = value.to_bytes();
+                state.buffer[(from - state.at) as usize..(to - state.at) as usize]
+                    .copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
+                state.lines_left -= 1;
+                let (agent, over) = (state.agent, state.lines_left == 0);
+                if over {
+                    self.news(agent);
+                }
+            }
+            Purpose::Write(agent, number) => {
+                self.engines.get_mut(&agent).expect("it wrote").writes.remove(&number);
+                self.release_ordered(agent);
+                self.news(agent);
+            }
+        }
+        if let Some(next) = self.in_flight.give(self.now) {
+            self.pass_port(next);
+        }
+    }
+
+    /// Something came for an engine.
+    pub(super) fn news(&mut self, agent: usize) {
+        self.engines.entry(agent).or_default().news = true;
+        self.wake(agent, Wait::News, self.now);
+    }
+
+    /// Makes the host's caches give up lines, as software does before it changes their bias.
+    pub(super) fn start_flush_of_host(&mut self, agent: usize, line: u32) {
+        let engine = self.engines.entry(agent).or_default();
+        let number = engine.next_write;
+        engine.next_write += 1;
+        engine.writes.insert(number);
+        let purpose = Purpose::Write(agent, number);
+        self.admit(DeviceOperation { line, operation: Operation::FlushHost, purpose, value: Line::ZERO });
+    }
+}

@@ -1,0 +1,255 @@
+//! The home agents: a line's transactions one after the other, the last-level cache, and the host's memory.
+
+use conic_fabric::Line;
+
+use super::machine::{Event, Machine, Message};
+use crate::protocol::cxl::{Ask, Copy, Effect, ToHost};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// A core's load, by its number.
+    Load(u16, u32),
+    /// A core that wants to write.
+    Own(u16),
+    /// A core's non-temporal store.
+    Nontemporal(u16),
+    /// A core's flush.
+    Flush(u16),
+    /// The last-level cache.
+    Eviction,
+    /// The device.
+    Device,
+    /// A piece of a DMA transfer.
+    Dma(u32),
+}
+
+/// What a home agent is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) line: u32,
+    pub(super) ask: Ask<Line>,
+    pub(super) from: From,
+}
+
+/// A line's transaction under way.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    from: From,
+    /// When memory, which is read while the device is snooped, has the line.
+    memory_ready: u64,
+    /// What a DMA engine reads.
+    value: Option<Line>,
+}
+
+impl Machine {
+    /// A core asks a line's home agent.
+    pub(super) fn ask_home(&mut self, job: Job, delay: u64) {
+        let p = &self.parameters.host;
+        let there = self.now + delay + p.home_lookup;
+        let key = self.jobs.insert(job) as u32;
+        self.at(there, Event::AtHome(key));
+    }
+
+    pub(super) fn at_home(&mut self, key: u32) {
+        if let From::Dma(piece) = self.jobs[key as usize].from
+            && self.dma_must_wait(piece)
+        {
+            return self.dma_parked.push(key);
+        }
+        let job = self.jobs.remove(key as usize);
+        self.begin_or_wait(job);
+    }
+
+    /// A request of the device has been looked up.
+    pub(super) fn looked_up_at_home(&mut self, job: Job) {
+        if self.jitter > 0 {
+            let late = self.draw(self.jitter);
+            let key = self.jobs.insert(job) as u32;
+            return self.at(self.now + late, Event::AtHome(key));
+        }
+        self.begin_or_wait(job);
+    }
+
+    fn begin_or_wait(&mut self, job: Job) {
+        let line = job.line;
+        if self.running.contains_key(&line) {
+            let key = self.jobs.insert(job) as u32;
+            return self.waiting.entry(line).or_default().push_back(key);
+        }
+        self.begin(job);
+    }
+
+    fn begin(&mut self, job: Job) {
+        let Job { line, ask, from } = job;
+        self.running.insert(line, Running { from, memory_ready: 0, value: None });
+        let effects = self.lines[line as usize].host.begin(ask);
+        self.perform(line, effects, true);
+        if let From::Dma(piece) = from {
+            self.dma_line_begins(piece);
+        }
+    }
+
+    /// The device has answered.
+    pub(super) fn answered(&mut self, line: u32, answer: ToHost<Line>) {
+        let with_data = matches!(answer, ToHost::Snooped { data: Some(_), .. });
+        let effects = self.lines[line as usize].host.receive(answer);
+        self.perform(line, effects, !with_data);
+    }
+
+    /// Does what a transaction needs, in time; memory that was read before counts if `memory_counts`.
+    fn perform(&mut self, line: u32, effects: Vec<Effect<Line>>, memory_counts: bool) {
+        let Running { from, memory_ready, .. } = self.running[&line];
+        let mut time = if memory_counts { self.now.max(memory_ready) } else { self.now };
+        // Caches that were read need not be asked again for what becomes of their copies.
+        let mut caches_asked = false;
+        let snoops = effects.iter().any(|effect| matches!(effect, Effect::Send(_)))
+            && !effects.iter().any(|effect| matches!(effect, Effect::Done(_)));
+        for effect in effects {
+            match effect {
+                Effect::Send(message) => self.send_at(time, Message::ToDevice(line, message)),
+                Effect::ReadMemory => {
+                    let ready = self.memory.read(line.into(), self.now);
+                    if snoops {
+                        self.running.get_mut(&line).expect("it is under way").memory_ready = ready;
+                    } else {
+                        time = time.max(ready);
+                    }
+                }
+                Effect::WriteMemory => {
+                    // Nobody waits for it; channels are told in the order of time.
+                    self.memory.write(line.into(), self.now);
+                }
+                Effect::ReadCaches => {
+                    time += self.time_of_caches(line, None);
+                    caches_asked = true;
+                }
+                Effect::ShareCaches => {
+                    let asker = core_of(from);
+                    if !caches_asked {
+                        time += self.time_of_caches(line, asker);
+                    }
+                    self.share(line, asker);
+                }
+                Effect::InvalidateCaches => {
+                    let asker = core_of(from).filter(|_| matches!(from, From::Own(_)));
+                    if !caches_asked {
+                        time += self.time_of_caches(line, asker);
+                    }
+                    self.invalidate(line, asker);
+                }
+                Effect::InstallLastLevel => {
+                    let ways = self.parameters.cache.device_write_ways as usize;
+                    self.install_last_level(line, Some(ways));
+                }
+                Effect::Done(value) => {
+                    self.running.get_mut(&line).expect("it is under way").value = value;
+                    let back = if core_of(from).is_some() { self.parameters.host.home_to_core } else { 0 };
+                    self.at(time + back, Event::Finishes(line));
+                }
+            }
+        }
+    }
+
+    /// How long it takes to have what the caches hold of a line, other than the asker's own.
+    fn time_of_caches(&self, line: u32, asker: Option<u16>) -> u64 {
+        let p = &self.parameters.host;
+        let own = asker.map_or(0, |core| 1 << core);
+        let state = &self.lines[line as usize];
+        if asker.is_some() && state.holders & own != 0 && state.holders & !own == 0 {
+            return 0;
+        }
+        let others = state.holders & !own;
+        let in_last_level = self.last_level.find(line).is_some();
+        // A line that a core may have modified is asked for there; one that cores share is in the last level, or clean.
+        if others != 0 && (!in_last_level || state.host.copy.is_alone()) {
+            p.home_to_core + p.snoop_lookup + p.core_to_home
+        } else if in_last_level {
+            p.llc_read
+        } else {
+            0
+        }
+    }
+
+    /// Cores share a line, the asker among them; the last-level cache has it too if several do.
+    fn share(&mut self, line: u32, asker: Option<u16>) {
+        let state = &mut self.lines[line as usize];
+        let before = state.holders;
+        if let Some(core) = asker {
+            state.holders |= 1 << core;
+        }
+        let others = before & !asker.map_or(0, |core| 1 << core);
+        if state.host.copy != Copy::Invalid && others != 0 && self.last_level.find(line).is_none() {
+            self.install_last_level(line, None);
+        }
+    }
+
+    /// The copies of all cores but one go, and that of the last-level cache.
+    fn invalidate(&mut self, line: u32, but: Option<u16>) {
+        let keep = but.map_or(0, |core| 1 << core);
+        let gone = self.lines[line as usize].holders & !keep;
+        for core in (0..self.cores.len() as u16).filter(|core| gone >> core & 1 == 1) {
+            self.loses(core, line);
+        }
+        self.lines[line as usize].holders = keep;
+        if let Some(place) = self.last_level.find(line) {
+            self.last_level.remove(place);
+        }
+    }
+
+    /// Puts a line into the last-level cache; the one that has to go is written back if no core has it.
+    pub(super) fn install_last_level(&mut self, line: u32, ways: Option<usize>) {
+        if let Some(place) = self.last_level.find(line) {
+            self.last_level.touch(place);
+            return;
+        }
+        let running = &self.running;
+        let may_go = |other: u32| !running.contains_key(&other);
+        let put = match ways {
+            Some(ways) => self.last_level.insert_within(ways, line, may_go),
+            None => self.last_level.insert(line, may_go),
+        };
+        if let Some((_, Some(victim))) = put
+            && self.lines[victim as usize].holders == 0
+            && self.lines[victim as usize].host.copy != Copy::Invalid
+        {
+            self.counters.evictions += 1;
+            self.begin_or_wait(Job { line: victim, ask: Ask::Evict, from: From::Eviction });
+        }
+    }
+
+    /// A transaction is over, and whoever asked has what it asked for; the next may begin.
+    pub(super) fn finishes(&mut self, line: u32) {
+        let Running { from, value, .. } = self.running.remove(&line).expect("it was under way");
+        match from {
+            From::Load(core, load) => self.load_arrived(core, load, line),
+            From::Own(core) => self.owned(core, line),
+            From::Nontemporal(core) | From::Flush(core) => self.nontemporal_done(core),
+            From::Dma(piece) => self.dma_line_done(piece, line, value),
+            From::Eviction | From::Device => {}
+        }
+        let Some(queue) = self.waiting.get_mut(&line) else { return };
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(&line);
+        }
+        if let Some(next) = next {
+            let job = self.jobs.remove(next as usize);
+            self.begin_or_wait(job);
+        }
+    }
+
+    /// Says whose wait has no end.
+    pub(super) fn stuck(&self) -> Vec<String> {
+        let host = self.running.iter().map(|(line, running)| format!("line {line} for {:?}", running.from));
+        host.chain(self.pending.keys().map(|line| format!("the device for line {line}"))).collect()
+    }
+}
+
+/// The core that asks, if one does.
+fn core_of(from: From) -> Option<u16> {
+    match from {
+        From::Load(core, _) | From::Own(core) | From::Nontemporal(core) | From::Flush(core) => Some(core),
+        From::Eviction | From::Device | From::Dma(_) => None,
+    }
+}

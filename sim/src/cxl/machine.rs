@@ -1,0 +1,421 @@
+//! The machine's state, and its events in order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType};
+use slab::Slab;
+
+use super::cores::{CoreState, Loaded};
+use super::dcoh::DeviceOperation;
+use super::home::{Job, Running};
+use super::parameters::CxlParameters;
+use super::pcie::{DmaPiece, DmaRead};
+use crate::credits::Credits;
+use crate::engine::{EventQueue, Key};
+use crate::link::{Direction, mix};
+use crate::machine::tags::Tags;
+use crate::memory::Memory;
+use crate::pcie::PcieLink;
+use crate::protocol::cxl::{Bias, DeviceLine, HostLine, Side, ToDevice, ToHost};
+
+/// What an agent waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A point in time.
+    Time,
+    /// A load, by its number.
+    Load(u32),
+    /// A line fill buffer.
+    FillBuffer,
+    /// Its stores, or room for one.
+    Stores,
+    /// Its non-temporal stores, or room for one.
+    Nontemporal,
+    /// That a line which it reads over and over changes.
+    Change,
+    /// Something of its own at the device: an answer, or a register's write.
+    News,
+    /// A register's contents.
+    Register,
+    /// Nothing: its program has ended.
+    Ended,
+}
+
+/// An agent: a core, or an engine of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agent {
+    pub(super) wait: Wait,
+    /// Which wait it is, so that a wake-up for an earlier one is told apart.
+    pub(super) epoch: u32,
+}
+
+/// A message on the CXL link.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Message {
+    ToHost(u32, ToHost<Line>),
+    ToDevice(u32, ToDevice<Line>),
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    Resume(u16, u32),
+    /// A message is ready for its wire, and on the other side.
+    Departs(u32),
+    Arrives(u32),
+    /// A message has passed the receiver's stage.
+    Handled(u32),
+    /// A job has been looked up by its home agent.
+    AtHome(u32),
+    /// The transaction of a line is over.
+    Finishes(u32),
+    /// An operation of the device is looked up in its cache.
+    LookedUp(u32),
+    /// It is done.
+    DeviceDone(u32),
+    /// A piece of a DMA transfer is at the root port, or its answer at the device.
+    AtRoot(u32),
+    DmaDone(u32),
+    /// A register's write is at the device, its read's answer at the core.
+    RegisterWritten(u64, u64),
+    RegisterRead(u16, u64),
+}
+
+/// A line, on both sides.
+#[derive(Clone, Debug)]
+pub(super) struct LineState {
+    pub(super) host: HostLine<Line>,
+    pub(super) device: DeviceLine<Line>,
+    /// The cores whose private caches have it, a bit each.
+    pub(super) holders: u64,
+}
+
+/// What crossed the links, by message, and what the caches did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages by kind, in the terms of [`crate::protocol::cxl`], and TLPs of PCIe.
+    pub messages: BTreeMap<&'static str, u64>,
+    /// Loads of cores that missed their private caches.
+    pub misses: u64,
+    /// Requests of the device that its cache or its memory answered without the host.
+    pub device_hits: u64,
+    /// Lines that a cache gave up for want of room.
+    pub evictions: u64,
+}
+
+impl Counters {
+    /// What was counted since an earlier state.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        let messages =
+            self.messages.iter().map(|(kind, count)| (*kind, count - earlier.messages.get(kind).unwrap_or(&0)));
+        Counters {
+            messages: messages.filter(|(_, count)| *count > 0).collect(),
+            misses: self.misses - earlier.misses,
+            device_hits: self.device_hits - earlier.device_hits,
+            evictions: self.evictions - earlier.evictions,
+        }
+    }
+}
+
+/// What each engine of the device has under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Engine {
+    /// Something came that its program may not have seen.
+    pub(super) news: bool,
+    /// Numbers of its writes that are not done.
+    pub(super) writes: BTreeSet<u64>,
+    /// Writes of words that wait for those before them, and what waits behind them for its line.
+    pub(super) ordered: VecDeque<u32>,
+    pub(super) next_write: u64,
+}
+
+/// A host and a device.
+pub struct Machine {
+    pub(super) parameters: CxlParameters,
+    pub(super) now: u64,
+    pub(super) limit: u64,
+    queue: EventQueue<Event>,
+    sequence: u64,
+    random: u64,
+    /// By how much at most a job is late at its home agent, to meet other orders.
+    pub(super) jitter: u64,
+    pub(super) agents: Vec<Agent>,
+    pub(super) lines: Vec<LineState>,
+    pub(super) registers: BTreeSet<u32>,
+    pub(super) register_values: BTreeMap<u64, u64>,
+    // The host.
+    pub(super) cores: Vec<CoreState>,
+    pub(super) loads: Slab<Loaded>,
+    pub(super) last_level: Tags,
+    pub(super) memory: Memory,
+    pub(super) jobs: Slab<Job>,
+    pub(super) waiting: BTreeMap<u32, VecDeque<u32>>,
+    pub(super) running: BTreeMap<u32, Running>,
+    // The link.
+    pub(super) messages: Slab<Message>,
+    to_host: Direction,
+    to_device: Direction,
+    // The device.
+    pub(super) engines: BTreeMap<usize, Engine>,
+    pub(super) operations: Slab<DeviceOperation>,
+    pub(super) reads: Slab<super::dcoh::DeviceRead>,
+    pub(super) in_flight: Credits,
+    pub(super) admitted_until: u64,
+    pub(super) installed_until: u64,
+    /// The operation that waits for the host, and those behind it, by line.
+    pub(super) pending: BTreeMap<u32, u32>,
+    pub(super) behind: BTreeMap<u32, VecDeque<u32>>,
+    pub(super) hmc: Tags,
+    pub(super) dmc: Tags,
+    pub(super) device_memory: Memory,
+    // PCIe.
+    pub(super) pcie: PcieLink,
+    pub(super) dma_reads: Slab<DmaRead>,
+    pub(super) dma_pieces: Slab<DmaPiece>,
+    pub(super) engine_free: u64,
+    /// Posted writes at the root port, in order, and lines of those that are not first.
+    pub(super) dma_order: VecDeque<u32>,
+    pub(super) dma_parked: Vec<u32>,
+    /// What has been counted.
+    pub counters: Counters,
+}
+
+impl Machine {
+    pub(super) fn new(parameters: &CxlParameters, layout: &Layout) -> Machine {
+        let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
+        assert!(lines < u32::MAX as usize, "a region of {lines} lines is too large");
+        let mut registers = BTreeSet::new();
+        let mut homes = vec![Side::Host; lines];
+        for segment in layout.segments() {
+            let first = (segment.start.0 / LINE_BYTES) as u32;
+            let last = (segment.end().0.div_ceil(LINE_BYTES)) as u32;
+            if segment.memory != MemoryType::WriteBack {
+                registers.extend(first..last);
+            } else if segment.home == Home::Nic {
+                homes[first as usize..last as usize].fill(Side::Device);
+            }
+        }
+        let line = |home: &Side| LineState {
+            host: HostLine::new(*home, Line::ZERO),
+            device: DeviceLine::new(*home, Line::ZERO),
+            holders: 0,
+        };
+        let p = parameters;
+        Machine {
+            parameters: p.clone(),
+            now: 0,
+            limit: u64::MAX,
+            queue: EventQueue::default(),
+            sequence: 0,
+            random: 1,
+            jitter: 0,
+            agents: Vec::new(),
+            lines: homes.iter().map(line).collect(),
+            registers,
+            register_values: BTreeMap::new(),
+            cores: Vec::new(),
+            loads: Slab::new(),
+            last_level: Tags::new(p.cache.llc_bytes, p.cache.llc_ways),
+            memory: Memory::new(&p.memory),
+            jobs: Slab::new(),
+            waiting: BTreeMap::new(),
+            running: BTreeMap::new(),
+            messages: Slab::new(),
+            to_host: Direction::new(&p.link.wires()),
+            to_device: Direction::new(&p.link.wires()),
+            engines: BTreeMap::new(),
+            operations: Slab::new(),
+            reads: Slab::new(),
+            in_flight: Credits::new(p.dcoh.requests_in_flight),
+            admitted_until: 0,
+            installed_until: 0,
+            pending: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            hmc: Tags::new(p.dcoh.hmc_bytes, p.dcoh.hmc_ways),
+            dmc: Tags::new(p.dcoh.dmc_bytes, p.dcoh.dmc_ways),
+            device_memory: Memory::new(&p.device_memory),
+            pcie: PcieLink::new(&p.pcie),
+            dma_reads: Slab::new(),
+            dma_pieces: Slab::new(),
+            engine_free: 0,
+            dma_order: VecDeque::new(),
+            dma_parked: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The time, in picoseconds.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// What it is made of.
+    pub fn parameters(&self) -> &CxlParameters {
+        &self.parameters
+    }
+
+    /// What the link carried to the host, and to the device.
+    pub fn link_busy(&self) -> [u64; 2] {
+        [self.to_host.counters().busy_picoseconds, self.to_device.counters().busy_picoseconds]
+    }
+
+    /// Sets who is asked before the device touches its own lines from `at` on. Nobody is told: software sees to what the host has.
+    ///
+    /// # Panics
+    ///
+    /// If the device has a request for one of them under way.
+    pub fn set_bias(&mut self, at: Address, bytes: u64, bias: Bias) {
+        for line in at.0 / LINE_BYTES..(at.0 + bytes).div_ceil(LINE_BYTES) {
+            assert!(!self.pending.contains_key(&(line as u32)), "the device has a request under way for line {line}");
+            self.lines[line as usize].device.bias = bias;
+        }
+    }
+
+    /// A number that looks random, below `bound`.
+    pub(super) fn draw(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.random) % bound.max(1)
+    }
+
+    /// Has jobs be late at their home agents by up to so many picoseconds, drawn from a seed: other orders, and no other results
+    /// where a program is right.
+    pub fn disturb(&mut self, seed: u64, jitter: u64) {
+        (self.random, self.jitter) = (mix(seed), jitter);
+    }
+
+    pub(super) fn count(&mut self, kind: &'static str) {
+        *self.counters.messages.entry(kind).or_insert(0) += 1;
+    }
+
+    pub(super) fn at(&mut self, time: u64, event: Event) {
+        self.sequence += 1;
+        self.queue.push(Key::new(time.max(self.now), 0, self.sequence), event);
+    }
+
+    pub(super) fn wait_for(&mut self, agent: usize, wait: Wait) {
+        self.agents[agent].wait = wait;
+        self.agents[agent].epoch = self.agents[agent].epoch.wrapping_add(1);
+    }
+
+    /// Lets an agent go on at a time, unless it waits for something else by then.
+    pub(super) fn resume_at(&mut self, agent: usize, time: u64) {
+        let epoch = self.agents[agent].epoch;
+        self.at(time, Event::Resume(agent as u16, epoch));
+    }
+
+    /// Lets it go on at a time if this is what it waits for.
+    pub(super) fn wake(&mut self, agent: usize, wait: Wait, time: u64) {
+        if self.agents[agent].wait == wait {
+            self.resume_at(agent, time);
+        }
+    }
+
+    /// Lets events happen until an agent can go on; none if nothing happens any more.
+    pub(super) fn next_ready(&mut self) -> Option<usize> {
+        loop {
+            let (key, event) = self.queue.pop()?;
+            self.now = key.time;
+            match event {
+                Event::Resume(agent, epoch) => {
+                    if self.agents[usize::from(agent)].epoch == epoch {
+                        return Some(agent.into());
+                    }
+                }
+                Event::Departs(message) => self.departs(message),
+                Event::Arrives(message) => self.arrives(message),
+                Event::Handled(message) => self.handled(message),
+                Event::AtHome(job) => self.at_home(job),
+                Event::Finishes(line) => self.finishes(line),
+                Event::LookedUp(operation) => self.looked_up(operation),
+                Event::DeviceDone(operation) => self.device_done(operation),
+                Event::AtRoot(piece) => self.at_root(piece),
+                Event::DmaDone(piece) => self.dma_done(piece),
+                Event::RegisterWritten(at, value) => self.register_written(at, value),
+                Event::RegisterRead(agent, at) => self.register_read(agent, at),
+            }
+        }
+    }
+
+    /// Puts a message on its way at a time.
+    pub(super) fn send_at(&mut self, time: u64, message: Message) {
+        let key = self.messages.insert(message) as u32;
+        self.at(time, Event::Departs(key));
+    }
+
+    fn departs(&mut self, key: u32) {
+        let message = self.messages[key as usize];
+        let (name, quarters) = self.on_the_wire(&message);
+        self.count(name);
+        let there = match message {
+            Message::ToHost(line, _) => self.to_host.send_flits(line.into(), self.now, quarters),
+            Message::ToDevice(line, _) => self.to_device.send_flits(line.into(), self.now, quarters),
+        };
+        self.at(there, Event::Arrives(key));
+    }
+
+    /// How long a message to the host would wait for its wire now.
+    pub(super) fn backlog_to_host(&self, line: u32) -> u64 {
+        self.to_host.wait(line.into(), self.now)
+    }
+
+    /// A message's name in the specification, and its quarters of slots.
+    fn on_the_wire(&self, message: &Message) -> (&'static str, u32) {
+        use crate::protocol::cxl::Opcode as O;
+        let p = &self.parameters.link;
+        let data = p.data_header_quarters + p.line_quarters;
+        match message {
+            Message::ToHost(_, ToHost::Request(opcode)) => {
+                let name = match opcode {
+                    O::ReadCurrent => "RdCurr",
+                    O::ReadShared => "RdShared",
+                    O::ReadOwn => "RdOwn",
+                    O::ReadOwnNoData => "RdOwnNoData",
+                    O::WriteInvalidate { .. } => "WOWrInv",
+                    O::WritePush => "ItoMWr",
+                    O::DirtyEvict => "DirtyEvict",
+                    O::CleanEvict => "CleanEvict",
+                    O::FlushHost => "CLFlush",
+                };
+                (name, p.device_request_quarters)
+            }
+            Message::ToHost(_, ToHost::Snooped { data: None, .. }) => ("Rsp", p.answer_quarters),
+            Message::ToHost(_, ToHost::Snooped { data: Some(_), .. }) => ("RspFwd, data", p.answer_quarters + data),
+            Message::ToHost(_, ToHost::Pulled { .. }) => ("data", data),
+            Message::ToHost(_, ToHost::MemoryData { .. }) => ("MemData", p.data_header_quarters + data),
+            Message::ToHost(_, ToHost::MemoryDone) => ("Cmp", p.answer_quarters),
+            Message::ToDevice(_, ToDevice::Snoop(_)) => ("Snp", p.snoop_quarters),
+            Message::ToDevice(_, ToDevice::Grant { data: None, .. }) => ("GO", p.answer_quarters),
+            Message::ToDevice(_, ToDevice::Grant { data: Some(_), .. }) => ("GO, data", p.answer_quarters + data),
+            Message::ToDevice(_, ToDevice::Current(_)) => ("data", data),
+            Message::ToDevice(_, ToDevice::Pull) => ("GO_WritePull", p.answer_quarters),
+            Message::ToDevice(_, ToDevice::Finished) => ("ExtCmp", p.answer_quarters),
+            Message::ToDevice(_, ToDevice::MemoryRead(_)) => ("MemRd", p.memory_request_quarters),
+            Message::ToDevice(_, ToDevice::MemoryWrite { .. }) => {
+                ("MemWr", p.memory_request_quarters + p.line_quarters)
+            }
+            Message::ToDevice(_, ToDevice::MemoryForward) => ("MemFwd", p.memory_request_quarters),
+        }
+    }
+
+    /// A message is on the other side.
+    fn arrives(&mut self, key: u32) {
+        let p = &self.parameters;
+        let stage = match self.messages[key as usize] {
+            Message::ToHost(..) => p.host.home_lookup,
+            Message::ToDevice(_, ToDevice::MemoryRead(_) | ToDevice::MemoryWrite { .. }) => p.dcoh.memory_pass,
+            Message::ToDevice(..) => 0,
+        };
+        self.at(self.now + stage, Event::Handled(key));
+    }
+
+    fn handled(&mut self, key: u32) {
+        match self.messages.remove(key as usize) {
+            Message::ToHost(line, ToHost::Request(opcode)) => {
+                let ask = crate::protocol::cxl::Ask::Device(opcode);
+                self.looked_up_at_home(Job { line, ask, from: super::home::From::Device });
+            }
+            Message::ToHost(line, answer) => self.answered(line, answer),
+            Message::ToDevice(line, message) => self.device_receives(line, message),
+        }
+    }
+}

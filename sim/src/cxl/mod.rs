@@ -1,0 +1,41 @@
+//! A host of x86 cores and a device behind a CXL link, or a PCIe link: the machine of "Re-architecting End-host Networking with CXL"
+//! (sections 2, 3 and 6).
+//!
+//! | module | what |
+//! |---|---|
+//! | [`simulation`] | a run: cores and a device's engines with their programs |
+//! | [`core`], [`device`], [`dma`] | the faces of the seam: a core, a device that asks over CXL.cache, one that uses DMA |
+//! | [`machine`] | state and events |
+//! | `cores.rs` | the cores' private caches, loads and stores |
+//! | `home.rs` | the home agents: a line's transactions in turn, last-level cache, memory |
+//! | `dcoh.rs` | the device's coherence engine: its caches, its memory, requests in flight |
+//! | `pcie.rs` | registers, and DMA over PCIe |
+//! | [`parameters`] | what the machine is made of |
+//!
+//! What host and device do with a line is [`crate::protocol::cxl`], the functions that the exploration runs; event queue, wires,
+//! memory channels, tags, credits and PCIe's packets are the other machines'.
+//!
+//! # What it leaves out
+//!
+//! Credits of the link's channels (the device's requests in flight bound them), retries, interrupts, address translation,
+//! hardware prefetchers, and branches guessed wrong. A core goes on behind loads of one call, not behind a word that missed.
+//! The home agents' look-ups have no limit of their own. A copy changes when a home agent has decided, and the time that the
+//! snoop of a core takes is charged to whoever asked.
+
+pub mod core;
+mod cores;
+mod dcoh;
+pub mod device;
+pub mod dma;
+mod home;
+pub mod machine;
+pub mod parameters;
+mod pcie;
+pub mod simulation;
+
+pub use core::CxlCore;
+pub use device::CxlDevice;
+pub use dma::DmaDevice;
+pub use machine::{Counters, Machine};
+pub use parameters::CxlParameters;
+pub use simulation::CxlSimulation;

@@ -1,0 +1,202 @@
+//! What such a machine is made of: every value that a mechanism of this room reads.
+//!
+//! The values come from a platform file, where each has its provenance. Times are integer picoseconds, capacities are bytes.
+
+use crate::parameters::{InterconnectParameters, MemoryParameters, PcieParameters};
+
+/// A host, and a device behind a CXL or a PCIe link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CxlParameters {
+    /// The platform's name, as in `platforms/NAME.toml`.
+    pub name: String,
+    /// The host's cores.
+    pub core: HostCoreParameters,
+    /// Their caches.
+    pub cache: HostCacheParameters,
+    /// The way from a core to the home agents and back.
+    pub host: HostParameters,
+    /// The host's memory.
+    pub memory: MemoryParameters,
+    /// The CXL link.
+    pub link: CxlLinkParameters,
+    /// The device's coherence engine.
+    pub dcoh: DcohParameters,
+    /// The device's own memory.
+    pub device_memory: MemoryParameters,
+    /// The device's logic: a NIC.
+    pub device: CxlDeviceParameters,
+    /// The PCIe link, on which registers and a DMA engine are.
+    pub pcie: PcieParameters,
+    /// DMA engines.
+    pub dma: DmaParameters,
+}
+
+/// A core of the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostCoreParameters {
+    /// Cores.
+    pub cores: u32,
+    /// Clock, in megahertz.
+    pub frequency_megahertz: u32,
+    /// Cycles that a load or store of up to a line takes to issue.
+    pub issue_cycles: u32,
+    /// Cycles from a load to its use when it hits the first-level cache.
+    pub l1_hit_cycles: u32,
+    /// The same when it hits the second-level cache.
+    pub l2_hit_cycles: u32,
+    /// Cycles of an atomic operation on an owned line.
+    pub atomic_cycles: u32,
+    /// Lines that may be on their way to a core at once, for loads and stores.
+    pub line_fill_buffers: u32,
+    /// Stores, each of at most a line, that wait to be performed.
+    pub store_buffer: u32,
+    /// Non-temporal stores that may be on their way at once.
+    pub write_combining_buffers: u32,
+    /// Cycles that one cycle of annotated work takes here.
+    pub work_scale: f64,
+}
+
+/// The host's caches: sizes and ways.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostCacheParameters {
+    /// First level, data, of each core.
+    pub l1_bytes: u64,
+    /// Its ways.
+    pub l1_ways: u32,
+    /// Second level, of each core.
+    pub l2_bytes: u64,
+    /// Its ways.
+    pub l2_ways: u32,
+    /// Last level.
+    pub llc_bytes: u64,
+    /// Its ways.
+    pub llc_ways: u32,
+    /// Ways of the last level that a device's writes may allocate: DMA (DDIO) and pushes alike.
+    pub device_write_ways: u32,
+}
+
+/// Between cores and home agents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostParameters {
+    /// From a core, past its private caches, to the home agent of a line.
+    pub core_to_home: u64,
+    /// From a home agent to a core, until the core may use what came.
+    pub home_to_core: u64,
+    /// A request's way through the home agent.
+    pub home_lookup: u64,
+    /// Reading a line out of the last-level cache.
+    pub llc_read: u64,
+    /// A snooped core's look into its private caches.
+    pub snoop_lookup: u64,
+}
+
+/// The CXL link. Messages are counted in quarters of a slot: the finest that the packing rules tell apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CxlLinkParameters {
+    /// From one end to the other, besides the time on the wire.
+    pub crossing: u64,
+    /// Time of a quarter of a slot on the wire, the flit's own bytes shared out.
+    pub quarter_time: u64,
+    /// Quarters of 64 bytes of data.
+    pub line_quarters: u32,
+    /// Quarters of a data header, in either direction.
+    pub data_header_quarters: u32,
+    /// Quarters of a request of the device (CXL.cache).
+    pub device_request_quarters: u32,
+    /// Quarters of a snoop.
+    pub snoop_quarters: u32,
+    /// Quarters of an answer without data, in either direction.
+    pub answer_quarters: u32,
+    /// Quarters of a request of the host (CXL.mem).
+    pub memory_request_quarters: u32,
+}
+
+impl CxlLinkParameters {
+    /// The same in the terms of [`crate::link`], where a quarter is a flit.
+    pub fn wires(&self) -> InterconnectParameters {
+        InterconnectParameters {
+            links: 1,
+            crossing: self.crossing,
+            flit_time: self.quarter_time,
+            flit_bytes: 4,
+            flit_slots: 1,
+            data_flits: self.line_quarters,
+            data_slots: self.line_quarters,
+            header_slots: 1,
+            request_credits: u32::MAX,
+        }
+    }
+}
+
+/// The device's coherence engine (DCOH), with its cache of host lines (HMC) and that of its own (DMC).
+#[derive(Clone, Debug, PartialEq)]
+pub struct DcohParameters {
+    /// The device's clock period.
+    pub cycle: u64,
+    /// Requests of the device's logic that it takes in a cycle.
+    pub ports: u32,
+    /// Requests that it may have under way.
+    pub requests_in_flight: u32,
+    /// From a request's issue to its answer when its line is in the device's cache.
+    pub hit: u64,
+    /// From a request's issue to the link when it is not.
+    pub miss: u64,
+    /// From the link to the device's logic.
+    pub completion: u64,
+    /// From a pull's arrival to its data's departure.
+    pub pull: u64,
+    /// From a snoop's arrival to its answer's departure.
+    pub snoop: u64,
+    /// From the arrival of the host's request for the device's memory to the memory, and from there to the link.
+    pub memory_pass: u64,
+    /// Time between two lines that are put into the device's cache.
+    pub install_interval: u64,
+    /// Bytes of the cache of host lines.
+    pub hmc_bytes: u64,
+    /// Its ways.
+    pub hmc_ways: u32,
+    /// Bytes of the cache of the device's lines.
+    pub dmc_bytes: u64,
+    /// Its ways.
+    pub dmc_ways: u32,
+}
+
+/// The device's logic, a NIC's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CxlDeviceParameters {
+    /// Its clock's period, a core's where it has cores.
+    pub cycle: u64,
+    /// Its own time for a packet that comes in, before the first request.
+    pub receive_stage: u64,
+    /// Its own time for a packet that goes out, after the last answer.
+    pub transmit_stage: u64,
+    /// From a register write's arrival until its logic acts on it.
+    pub doorbell: u64,
+}
+
+/// DMA over PCIe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DmaParameters {
+    /// The device's own time of a read, before its request is on the link.
+    pub engine_read: u64,
+    /// The device's own time of a write, before it is on the link.
+    pub engine_write: u64,
+    /// Time between two transfers' lines in the engine.
+    pub line_time: u64,
+    /// What software on the device adds to a read that it sets up: descriptor, doorbell, and seeing that it is done.
+    pub read_software: u64,
+    /// The same of a write.
+    pub write_software: u64,
+}
+
+impl HostCoreParameters {
+    /// The time of some cycles, in picoseconds, rounded to the nearest.
+    pub fn cycles(&self, cycles: u64) -> u64 {
+        (cycles * 1_000_000 + u64::from(self.frequency_megahertz) / 2) / u64::from(self.frequency_megahertz)
+    }
+
+    /// The time of so many cycles of annotated work, in picoseconds.
+    pub fn work(&self, cycles: u32) -> u64 {
+        (f64::from(cycles) * self.work_scale * 1e6 / f64::from(self.frequency_megahertz)) as u64
+    }
+}

@@ -1,0 +1,240 @@
+//! What goes over PCIe: registers, and DMA of the host's memory.
+
+use conic_fabric::{LINE_BYTES, Line};
+
+use super::home::{From, Job};
+use super::machine::{Event, Machine, Wait};
+use crate::pcie::{Sent, Tlps};
+use crate::protocol::cxl::Ask;
+
+/// A read of a DMA engine.
+#[derive(Clone, Debug)]
+pub(super) struct DmaRead {
+    agent: usize,
+    at: u64,
+    pub(super) buffer: Vec<u8>,
+    pub(super) pieces_left: u32,
+}
+
+/// A packet of a transfer.
+#[derive(Clone, Debug)]
+pub(super) struct DmaPiece {
+    at: u64,
+    bytes: u64,
+    lines_left: u32,
+    /// Lines whose transaction has not begun.
+    lines_to_begin: u32,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Read(u32),
+    /// The data, and the engine's number of the write if this is its last piece.
+    Write(Vec<u8>, Option<(usize, u64)>),
+}
+
+impl Machine {
+    /// The engine's next turn for so many lines, once `set_up` has passed.
+    fn engine_turn(&mut self, set_up: u64, lines: u64) -> u64 {
+        let start = (self.now + set_up).max(self.engine_free);
+        self.engine_free = start + lines * self.parameters.dma.line_time;
+        start
+    }
+
+    /// Begins a DMA read; its number.
+    pub(super) fn start_dma_read(&mut self, agent: usize, at: u64, bytes: u64, set_up: u64) -> u32 {
+        let pieces: Vec<(u64, u64)> = self.pcie.tlps().reads(at, bytes).collect();
+        let read = DmaRead { agent, at, buffer: vec![0; bytes as usize], pieces_left: pieces.len() as u32 };
+        let read = self.dma_reads.insert(read) as u32;
+        for (at, bytes) in pieces {
+            let lines = (at + bytes).div_ceil(LINE_BYTES) - at / LINE_BYTES;
+            let start = self.engine_turn(set_up + self.parameters.dma.engine_read, lines);
+            let piece =
+                DmaPiece { at, bytes, lines_left: lines as u32, lines_to_begin: lines as u32, what: What::Read(read) };
+            let key = self.dma_pieces.insert(piece) as u32;
+            self.at(start, Event::DmaDone(key));
+        }
+        read
+    }
+
+    /// Begins a DMA write: posted, in order.
+    pub(super) fn start_dma_write(&mut self, agent: usize, at: u64, from: &[u8], set_up: u64) {
+        let engine = self.engines.entry(agent).or_default();
+        let number = engine.next_write;
+        engine.next_write += 1;
+        engine.writes.insert(number);
+        let pieces: Vec<(u64, u64)> = self.pcie.tlps().writes(at, from.len() as u64).collect();
+        let end = at + from.len() as u64;
+        for (piece, bytes) in pieces {
+            let lines = (piece + bytes).div_ceil(LINE_BYTES) - piece / LINE_BYTES;
+            let start = self.engine_turn(set_up + self.parameters.dma.engine_write, lines);
+            let data = from[(piece - at) as usize..][..bytes as usize].to_vec();
+            let last = (piece + bytes == end).then_some((agent, number));
+            let piece = DmaPiece {
+                at: piece,
+                bytes,
+                lines_left: lines as u32,
+                lines_to_begin: lines as u32,
+                what: What::Write(data, last),
+            };
+            let key = self.dma_pieces.insert(piece) as u32;
+            self.at(start, Event::DmaDone(key));
+        }
+    }
+
+    /// A piece leaves the engine; or, a read whose lines are all there, it is back at the device.
+    pub(super) fn dma_done(&mut self, key: u32) {
+        let piece = self.dma_pieces[key as usize].clone();
+        match piece.what {
+            What::Write(..) => {
+                self.count("MWr");
+                let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.now);
+                self.sent(key, sent);
+            }
+            What::Read(_) if piece.lines_left > 0 => {
+                self.count("MRd");
+                if self.pcie.tags().take(key, self.now) {
+                    let sent = self.pcie.request_read(key, self.now);
+                    self.sent(key, sent);
+                }
+            }
+            What::Read(read) => {
+                self.dma_pieces.remove(key as usize);
+                if let Some(next) = self.pcie.tags().give(self.now) {
+                    let sent = self.pcie.request_read(next, self.now);
+                    self.sent(next, sent);
+                }
+                let state = &mut self.dma_reads[read as usize];
+                state.pieces_left -= 1;
+                let agent = state.agent;
+                self.news(agent);
+            }
+        }
+    }
+
+    fn sent(&mut self, key: u32, sent: Sent) {
+        if let Sent::Arrives(there) = sent {
+            self.at(there + self.parameters.pcie.root_to_home, Event::AtRoot(key));
+        }
+    }
+
+    /// A piece is at the home agents.
+    pub(super) fn at_root(&mut self, key: u32) {
+        let piece = self.dma_pieces[key as usize].clone();
+        if matches!(piece.what, What::Write(..)) {
+            self.dma_order.push_back(key);
+        }
+        let end = piece.at + piece.bytes;
+        let mut here = piece.at;
+        while here < end {
+            let line = here / LINE_BYTES;
+            let stop = end.min((line + 1) * LINE_BYTES);
+            let (first, last) = (here % LINE_BYTES, stop - line * LINE_BYTES);
+            let ask = match &piece.what {
+                What::Read(_) => Ask::DmaRead,
+                What::Write(from, _) => {
+                    let mut bytes = [0; LINE_BYTES as usize];
+                    let range = (here - piece.at) as usize..(stop - piece.at) as usize;
+                    bytes[first as usize..last as usize].copy_from_slice(&from[range]);
+                    let data = Line::from_bytes(&bytes);
+                    Ask::DmaWrite { data, bytes: super::dcoh::mask(first, last), allocate: true }
+                }
+            };
+            self.ask_home(Job { line: line as u32, ask, from: From::Dma(key) }, 0);
+            here = stop;
+        }
+    }
+
+    /// Whether a line of a piece must wait: posted writes take effect in their order, however long a line's turn takes.
+    pub(super) fn dma_must_wait(&self, key: u32) -> bool {
+        matches!(self.dma_pieces[key as usize].what, What::Write(..)) && self.dma_order.front() != Some(&key)
+    }
+
+    /// A line of a piece has its turn: the next write may follow the last of them.
+    pub(super) fn dma_line_begins(&mut self, key: u32) {
+        let piece = &mut self.dma_pieces[key as usize];
+        piece.lines_to_begin -= 1;
+        if piece.lines_to_begin > 0 || matches!(piece.what, What::Read(_)) {
+            return;
+        }
+        self.dma_order.pop_front();
+        let Some(next) = self.dma_order.front().copied() else { return };
+        let (now, later): (Vec<u32>, Vec<u32>) = std::mem::take(&mut self.dma_parked)
+            .into_iter()
+            .partition(|job| self.jobs[*job as usize].from == From::Dma(next));
+        self.dma_parked = later;
+        for job in now {
+            // Not here: the line that began is not done with its own turn.
+            self.at(self.now, Event::AtHome(job));
+        }
+    }
+
+    /// A line of a piece has been read or written.
+    pub(super) fn dma_line_done(&mut self, key: u32, line: u32, value: Option<Line>) {
+        let piece = &mut self.dma_pieces[key as usize];
+        piece.lines_left -= 1;
+        let (at, bytes, over) = (piece.at, piece.bytes, piece.lines_left == 0);
+        let read = match &piece.what {
+            What::Read(read) => Some(*read),
+            What::Write(..) => None,
+        };
+        if let (Some(read), Some(value)) = (read, value) {
+            let state = &mut self.dma_reads[read as usize];
+            let start = u64::from(line) * LINE_BYTES;
+            let (from, to) = (at.max(start), (at + bytes).min(start + LINE_BYTES));
+            state.buffer[(from - state.at) as usize..(to - state.at) as usize]
+                .copy_from_slice(&value.to_bytes()[(from - start) as usize..(to - start) as usize]);
+        }
+        match (over, read) {
+            (false, _) => {}
+            (true, Some(_)) => {
+                let back = self.now + self.parameters.pcie.root_to_home;
+                let there = self.pcie.complete(at, bytes, back, |_, _| {});
+                self.count("CplD");
+                self.at(there, Event::DmaDone(key));
+            }
+            (true, None) => {
+                if let What::Write(_, Some((agent, number))) = self.dma_pieces.remove(key as usize).what {
+                    self.engines.get_mut(&agent).expect("it wrote").writes.remove(&number);
+                    self.news(agent);
+                }
+                let mut sent = Vec::new();
+                self.pcie.give_write_credit(self.now, |id, there| sent.push((id, there)));
+                for (id, there) in sent {
+                    self.sent(id, Sent::Arrives(there));
+                }
+            }
+        }
+    }
+
+    /// A core writes a register: from now on its way.
+    pub(super) fn write_register(&mut self, at: u64, value: u64) {
+        self.count("MMIO write");
+        let root = self.now + self.parameters.pcie.core_to_root;
+        let there = self.pcie.post_register_write(8, root);
+        self.at(there + self.parameters.device.doorbell, Event::RegisterWritten(at, value));
+    }
+
+    pub(super) fn register_written(&mut self, at: u64, value: u64) {
+        self.register_values.insert(at, value);
+        let engines: Vec<usize> = self.engines.keys().copied().collect();
+        for agent in engines {
+            self.news(agent);
+        }
+    }
+
+    /// A core reads a register; it goes on when the answer is there.
+    pub(super) fn read_register(&mut self, agent: u16, at: u64) {
+        self.count("MMIO read");
+        let p = self.parameters.pcie.clone();
+        let there = self.pcie.request_register_read(self.now + p.core_to_root) + p.register_read;
+        // The answer's way is as long as that of the device's other packets; those are not told apart here.
+        let wire = self.pcie.wire_time(LINE_BYTES + u64::from(p.completion_overhead));
+        self.at(there + wire + p.crossing + p.core_to_root, Event::RegisterRead(agent, at));
+    }
+
+    pub(super) fn register_read(&mut self, agent: u16, _at: u64) {
+        self.wake(agent.into(), Wait::Register, self.now);
+    }
+}

@@ -1,0 +1,131 @@
+//! Unloaded latencies: the calibrated ones come out as they went in, the others as the sums of their stages.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use conic_fabric::{Core, Device, Line, StateHint, Time};
+use conic_sim::Role;
+use conic_sim::cxl::{CxlCore, CxlParameters, CxlSimulation};
+
+use super::{machine, places, run};
+
+/// How long a read of a line takes the device, in nanoseconds, after `before`.
+fn device_read(parameters: &CxlParameters, of_device: bool, hint: StateHint, before: Option<StateHint>) -> f64 {
+    let taken = run(
+        parameters,
+        8,
+        |_, _| (),
+        move |device, places| {
+            let at = if of_device { places.device } else { places.host };
+            let mut line = [0; 64];
+            if let Some(before) = before {
+                device.read(at, &mut line, before);
+            }
+            let start = device.now();
+            device.read(at, &mut line, hint);
+            device.now().since(start)
+        },
+    );
+    taken.picoseconds() as f64 / 1000.0
+}
+
+fn near(found: f64, wanted: f64) {
+    assert!((found - wanted).abs() < 0.01, "{found} instead of {wanted} ns");
+}
+
+#[test]
+fn an_nc_read_and_a_hit_are_calibrated() {
+    let p = machine("agilex7");
+    near(device_read(&p, false, StateHint::NonCacheable, None), 406.0);
+    near(device_read(&p, false, StateHint::NonCacheable, Some(StateHint::CacheableShared)), 406.0 / 3.3);
+    // A copy that may be read may not be written: the host is asked, and its answer carries a grant beside the data.
+    let own = device_read(&p, false, StateHint::CacheableOwned, Some(StateHint::CacheableShared));
+    near(own, 406.0 + (p.link.answer_quarters * p.link.quarter_time as u32) as f64 / 1000.0);
+}
+
+#[test]
+fn host_bias_costs_a_round_trip_and_device_bias_none() {
+    let p = machine("agilex7");
+    let by_host = device_read(&p, true, StateHint::NonCacheable, None);
+    let free = run(
+        &p,
+        8,
+        |_, _| (),
+        |device, places| {
+            device.switch_bias(places.device, 512, conic_sim::protocol::cxl::Bias::Device, true);
+            let start = device.now();
+            device.read(places.device, &mut [0; 64], StateHint::NonCacheable);
+            device.now().since(start).picoseconds() as f64 / 1000.0
+        },
+    );
+    let quarters = p.link.device_request_quarters + p.link.memory_request_quarters;
+    let round_trip = 2 * p.link.crossing + p.host.home_lookup + u64::from(quarters) * p.link.quarter_time;
+    near(by_host - free, round_trip as f64 / 1000.0);
+}
+
+/// How long something takes a core, in nanoseconds.
+fn core_takes(parameters: &CxlParameters, what: impl Fn(&CxlCore<'_>, super::Places) + 'static) -> f64 {
+    let (layout, places) = places(8);
+    let mut simulation = CxlSimulation::new(parameters, &layout);
+    let taken = Rc::new(RefCell::new(Time::ZERO));
+    let into = Rc::clone(&taken);
+    simulation.core("host", Role::Main, move |core| {
+        let start = core.now();
+        what(core, places);
+        *into.borrow_mut() = core.now().since(start);
+    });
+    simulation.run().expect("it ends");
+    drop(simulation);
+    taken.take().picoseconds() as f64 / 1000.0
+}
+
+#[test]
+fn loads_of_device_memory_and_of_registers_are_calibrated() {
+    let p = machine("agilex7");
+    near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.host), Default::default())), 117.0);
+    near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.device), Default::default())), 375.0);
+    near(
+        core_takes(&p, |core, places| assert_eq!(core.register_read(places.register), Default::default())),
+        5.6 * 375.0,
+    );
+    let stored = core_takes(&p, |core, places| {
+        core.write_line(places.device, &Line::ZERO);
+        core.full_fence();
+    });
+    near(stored, 375.0 + p.core.cycles(1) as f64 / 1000.0);
+}
+
+#[test]
+fn dma_takes_what_the_paper_says() {
+    let p = machine("agilex7");
+    let taken = run(
+        &p,
+        8,
+        |_, _| (),
+        |device, places| {
+            let dma = device.dma();
+            let start = dma.now();
+            dma.read(places.host, &mut [0; 64], StateHint::NonCacheable);
+            dma.now().since(start).picoseconds() as f64 / 1000.0
+        },
+    );
+    near(taken, 3.125 * 406.0);
+    let p = machine("bf3");
+    for (software, wanted) in [(false, 1000.0), (true, 406.0 / 0.19)] {
+        let taken = run(
+            &p,
+            8,
+            |_, _| (),
+            move |device, places| {
+                let dma = device.dma();
+                if software {
+                    dma.set_up_by_software();
+                }
+                let start = dma.now();
+                dma.read(places.host, &mut [0; 64], StateHint::NonCacheable);
+                dma.now().since(start).picoseconds() as f64 / 1000.0
+            },
+        );
+        near(taken, wanted);
+    }
+}

@@ -1,0 +1,73 @@
+//! Streams of requests: the logic's port, the wire's slots, the cache's install gate, requests in flight.
+
+use conic_fabric::{Device, ReadTag, StateHint};
+use conic_sim::cxl::CxlParameters;
+
+use super::{machine, run};
+
+/// Gigabytes a second of a stream of reads, or of writes.
+fn stream(parameters: &CxlParameters, write: bool, hint: StateHint) -> f64 {
+    let lines = 8_000;
+    run(
+        parameters,
+        lines,
+        |_, _| (),
+        move |device, places| {
+            let start = device.now();
+            let mut tags: Vec<(ReadTag, u64)> = Vec::new();
+            for line in 0..lines {
+                let at = places.host.lines(line);
+                if write {
+                    device.write(at, &[1; 64], hint);
+                } else {
+                    tags.push((device.start_read(at, 64, hint), line));
+                }
+            }
+            for (tag, line) in tags {
+                device.finish_read(tag, places.host.lines(line), &mut [0; 64]);
+            }
+            device.await_writes();
+            64_000.0 * lines as f64 / device.now().since(start).picoseconds() as f64
+        },
+    )
+}
+
+#[test]
+fn one_port_passes_a_line_a_cycle() {
+    let p = machine("agilex7");
+    let rate = stream(&p, false, StateHint::NonCacheable);
+    // 400 MHz x 64 bytes, less the latency of the first at this length.
+    assert!((0.95..=1.0).contains(&(rate / 25.6)), "{rate} GB/s");
+}
+
+#[test]
+fn two_ports_fill_the_slots_of_the_link() {
+    let mut p = machine("agilex7");
+    (p.dcoh.ports, p.dcoh.requests_in_flight) = (4, 2_000);
+    let line = |quarters: u32| 64.0 / (f64::from(quarters) * p.link.quarter_time as f64 / 1000.0);
+    let wire = p.link.line_quarters + p.link.data_header_quarters;
+    let read = stream(&p, false, StateHint::NonCacheable);
+    assert!((0.94..=1.0).contains(&(read / line(wire))), "{read} of {} GB/s", line(wire));
+    // A push: its request and its data go the same way. 46.3 GB/s were measured on such a board.
+    let push = stream(&p, true, StateHint::NonCacheablePush);
+    let both = line(wire + p.link.device_request_quarters);
+    assert!((0.94..=1.0).contains(&(push / both)), "{push} of {both} GB/s");
+    assert!((both - 46.3).abs() / 46.3 < 0.05, "slot arithmetic gives {both} GB/s");
+}
+
+#[test]
+fn lines_enter_the_devices_cache_one_after_the_other() {
+    let p = machine("agilex7");
+    let rate = stream(&p, false, StateHint::CacheableShared);
+    let gate = 64.0 / (p.dcoh.install_interval as f64 / 1000.0);
+    assert!((0.97..=1.0).contains(&(rate / gate)), "{rate} of {gate} GB/s");
+}
+
+#[test]
+fn requests_in_flight_bound_the_rate_as_little_has_it() {
+    let mut p = machine("agilex7");
+    p.dcoh.requests_in_flight = 32;
+    let rate = stream(&p, false, StateHint::NonCacheable);
+    let bound = 32.0 * 64.0 / 406.0;
+    assert!((0.97..=1.0).contains(&(rate / bound)), "{rate} of {bound} GB/s");
+}

@@ -1,0 +1,260 @@
+//! The graphs of section 5.3 with a part on a simulated device: what comes out of them, and how long a batch takes.
+//!
+//! # Time
+//!
+//! The graph runs for real, its device on the simulator. A batch's time is the sum of three parts, all of the modelled machine: the
+//! exchanges, as simulated; what copying elements into and out of them takes, by the modelled core's loads and stores; and
+//! Timely's own work, by [`conic_sim::eci::parameters::EciSoftwareParameters`]. No clock of the host's is read.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use conic_dataflow::wire::prefix;
+use conic_dataflow::{
+    Bloom, Calls, Chain, Detail, Drops, Element, Fault, Offload, Operator, Program, Running, offload, trivial_filters,
+};
+use conic_sim::eci::EciParameters;
+
+use super::simulated::{Pipeline, Simulated, SimulatedClock, Transport};
+
+/// Filters of the synthetic pipeline.
+pub const FILTERS: u64 = 31;
+
+/// Most bytes of an exchange: what the first-level cache holds (section 5.1).
+pub const EXCHANGE_BYTES: usize = 32 << 10;
+
+/// Batches that are sent after the first, and looked at.
+const BATCHES: u64 = 4;
+
+/// A graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Graph {
+    /// [`FILTERS`] trivial filters of 64-bit numbers, one after the other.
+    Filters,
+    /// Eight hashes of each 128-byte element.
+    Bloom,
+}
+
+/// A batch's time, in picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTime {
+    /// Timely's work on the CPU, and copying.
+    pub software: u64,
+    /// The exchanges with the device.
+    pub exchanges: u64,
+}
+
+impl BatchTime {
+    /// The whole, in microseconds.
+    pub fn microseconds(self) -> f64 {
+        (self.software + self.exchanges) as f64 / 1e6
+    }
+}
+
+/// The chain of filters.
+fn filters() -> Chain<u64, u64> {
+    let filters = trivial_filters(FILTERS);
+    filters[1..].iter().fold(Chain::new(filters[0]), |chain, filter| chain.then(*filter))
+}
+
+fn number(batch: u64, at: usize) -> u64 {
+    (at as u64 + 1).wrapping_mul(0x9e37_79b9) ^ batch << 20
+}
+
+fn filtered(number: &u64) -> Option<u64> {
+    let filters = trivial_filters(FILTERS);
+    filters.iter().try_fold(*number, |number, filter: &Drops| filter.apply(&number))
+}
+
+impl Graph {
+    /// What the device's logic takes for it.
+    pub fn pipeline(self) -> Pipeline {
+        match self {
+            Graph::Filters => Pipeline::filters(FILTERS as u32),
+            Graph::Bloom => Pipeline::BLOOM,
+        }
+    }
+
+    /// The part that runs on a device.
+    pub fn program(self) -> Program {
+        match self {
+            Graph::Filters => filters().program().clone(),
+            Graph::Bloom => Chain::new(Bloom).program().clone(),
+        }
+    }
+
+    fn operators(self) -> u64 {
+        match self {
+            Graph::Filters => FILTERS,
+            Graph::Bloom => 1,
+        }
+    }
+
+    /// Bytes of an element on its way in, and out.
+    fn bytes(self) -> (u64, u64) {
+        match self {
+            Graph::Filters => (8, 8),
+            Graph::Bloom => (128, 64),
+        }
+    }
+
+    /// What a batch takes in software alone: each operator an operator of Timely's.
+    pub fn in_software(self, machine: &EciParameters, elements: usize) -> BatchTime {
+        let (software, elements) = (&machine.software, elements as u64);
+        let graph = software.batch + (self.operators() - 1) * software.operator;
+        let each = match self {
+            Graph::Filters => FILTERS * software.record,
+            Graph::Bloom => software.record + software.bloom_element,
+        };
+        BatchTime { software: graph + elements * each, exchanges: 0 }
+    }
+
+    /// The same with all operators in one of Timely's, where there is more than one: what can be had without a device.
+    pub fn fused(self, machine: &EciParameters, elements: usize) -> BatchTime {
+        let software = &machine.software;
+        let each = match self {
+            // A filter's own work without Timely's around it: two instructions.
+            Graph::Filters => software.record + (FILTERS - 1) * machine.core.cycles(2),
+            Graph::Bloom => software.record + software.bloom_element,
+        };
+        BatchTime { software: software.batch + elements as u64 * each, exchanges: 0 }
+    }
+
+    /// What Timely and copying take of a batch whose operators are on a device.
+    fn around(self, machine: &EciParameters, elements: usize, detail: Detail) -> u64 {
+        let (software, core) = (&machine.software, &machine.core);
+        let (seen, words) = match detail {
+            Detail::Collapsed => (0, 1),
+            Detail::EachOperator => (self.operators() - 1, self.operators()),
+        };
+        let (input, output) = self.bytes();
+        // A load and a store for each: into a request, and out of a response. The lines' own are simulated.
+        let accesses = |bytes: u64| 2 * bytes.div_ceil(core.access_bytes.into());
+        let copied =
+            2 * accesses(prefix(words as usize) as u64) + elements as u64 * (accesses(input) + accesses(output));
+        let copying = core.cycles(copied * u64::from(core.issue_cycles));
+        software.batch + seen * software.stand_in + elements as u64 * software.record + copying
+    }
+
+    /// What a batch takes with all operators on a device, a median of several; what comes out is compared with what the operators
+    /// make.
+    ///
+    /// # Errors
+    ///
+    /// If the device cannot be, or stops.
+    ///
+    /// # Panics
+    ///
+    /// If something else comes out than the operators make.
+    pub fn offloaded<T: Transport>(
+        self,
+        machine: &EciParameters,
+        elements: usize,
+        detail: Detail,
+        transport: T,
+    ) -> Result<BatchTime, Fault> {
+        let exchanges = match self {
+            Graph::Filters => run(&filters(), elements, detail, transport, number, filtered)?,
+            Graph::Bloom => {
+                let element =
+                    |batch: u64, at: usize| std::array::from_fn(|byte| (byte * 7 + at * 3 + batch as usize) as u8);
+                run(&Chain::new(Bloom), elements, detail, transport, element, |element| Bloom.apply(element))?
+            }
+        };
+        Ok(BatchTime { software: self.around(machine, elements, detail), exchanges })
+    }
+}
+
+/// Sends batches through a chain on a device, one after the other, and gives the median of their exchanges' times.
+fn run<A: Element, D: Element + PartialEq + std::fmt::Debug, T: Transport>(
+    chain: &Chain<A, D>,
+    elements: usize,
+    detail: Detail,
+    transport: T,
+    make: impl Fn(u64, usize) -> A,
+    apply: impl Fn(&A) -> Option<D>,
+) -> Result<u64, Fault> {
+    let clock = SimulatedClock::default();
+    let device = Simulated::new(transport, clock.clone());
+    let how = Offload { calls: Calls::Blocking, detail };
+    let came = Rc::new(RefCell::new(Vec::new()));
+    let last = Rc::new(Cell::new(0));
+    let (sink, at) = (Rc::clone(&came), Rc::clone(&last));
+    let mut graph: Running<A> = Running::new(
+        |stream| offload(stream, chain, vec![device], how),
+        move |time, batch: &[D]| {
+            at.set(time);
+            sink.borrow_mut().extend_from_slice(batch);
+        },
+    )?;
+    let mut times = Vec::new();
+    for batch in 0..=BATCHES {
+        let mut sent: Vec<A> = (0..elements).map(|at| make(batch, at)).collect();
+        let expected: Vec<D> = sent.iter().filter_map(&apply).collect();
+        let before = clock.elapsed();
+        graph.send(batch, &mut sent);
+        graph.advance_to(batch + 1);
+        while graph.may_come(batch) {
+            graph.step();
+        }
+        let got = std::mem::take(&mut *came.borrow_mut());
+        assert!(got == expected && last.get() <= batch, "batch {batch} came out other than its operators make it");
+        // The first one's lines are in nobody's cache.
+        if batch > 0 {
+            times.push(clock.elapsed().since(before).picoseconds());
+        }
+    }
+    graph.close();
+    while !graph.has_ended() {
+        graph.step();
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_sim::platform::Platform;
+
+    use super::super::simulated::CoherentLines;
+    use super::*;
+
+    fn machine(name: &str) -> EciParameters {
+        let platform: Platform<EciParameters> = Platform::load_as(name).unwrap_or_else(|error| panic!("{error}"));
+        platform.parameters().clone()
+    }
+
+    fn exchanges(machine: &EciParameters, graph: Graph, elements: usize, detail: Detail) -> u64 {
+        let lines = CoherentLines::new(machine, &graph.program(), graph.pipeline(), EXCHANGE_BYTES).expect("it begins");
+        graph.offloaded(machine, elements, detail, lines).expect("the device answers").exchanges
+    }
+
+    #[test]
+    fn graphs_on_a_simulated_device_make_what_their_operators_make_and_take_its_time() {
+        for name in ["enzian", "cxl3-mem"] {
+            let machine = machine(name);
+            // Two round trips, whatever else.
+            let least = 4 * machine.link.crossing;
+            for graph in [Graph::Filters, Graph::Bloom] {
+                // The last is longer than an exchange.
+                let times = [1, 16, 700].map(|elements| exchanges(&machine, graph, elements, Detail::Collapsed));
+                assert!(least < times[0] && times[0] < times[1] && times[1] < times[2], "{name}: {times:?}");
+                assert!(times[0] < 4 * least, "{name}: {times:?}");
+            }
+            let each = exchanges(&machine, Graph::Filters, 16, Detail::EachOperator);
+            assert!(each > exchanges(&machine, Graph::Filters, 16, Detail::Collapsed));
+        }
+    }
+
+    #[test]
+    fn the_device_takes_its_pipelines_time() {
+        let machine = machine("enzian");
+        let of = |pipeline| {
+            let lines =
+                CoherentLines::new(&machine, &Graph::Bloom.program(), pipeline, EXCHANGE_BYTES).expect("it begins");
+            Graph::Bloom.offloaded(&machine, 8, Detail::Collapsed, lines).expect("the device answers").exchanges
+        };
+        let longer = Pipeline { latency: 64 + 1000, interval: 2 + 10 };
+        assert_eq!(of(longer) - of(Pipeline::BLOOM), (1000 + 7 * 10) * machine.device.cycle);
+    }
+}

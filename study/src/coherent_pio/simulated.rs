@@ -1,0 +1,252 @@
+//! A device for Timely graphs that computes for real and whose time is the simulator's.
+//!
+//! What the graph sends crosses the modelled lines byte by byte, the device's half of the program computes on it, and its answer
+//! crosses back. The graph waits meanwhile, and no time of the host's passes in the simulation; how long the exchanges took is on
+//! [`SimulatedClock`]. Only [`conic_dataflow::Calls::Blocking`] gives sums that mean something.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use conic_dataflow::wire::Request;
+use conic_dataflow::{Device, Executor, Fault, Program, SyncActivator};
+use conic_fabric::{Core, Home, Layout, Time};
+use conic_interface::pio::{Behaviour, Features, Homed, Host, NotBegun, Poll};
+use conic_load::invocation::Answer;
+use conic_sim::eci::{Disturbances, EciCore, EciParameters, EciSimulation};
+use conic_sim::{Failure, Parameters, Role};
+
+use super::exchange::{WORDS, serve, shape};
+use super::pcie;
+
+/// What the device's own logic takes for a batch, in cycles of its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// From an element to what is made of it.
+    pub latency: u32,
+    /// From one element to the next.
+    pub interval: u32,
+}
+
+impl Pipeline {
+    /// Eight hashes of elements of 128 bytes (section 5.3): 64 cycles, and an element every other cycle.
+    pub const BLOOM: Pipeline = Pipeline { latency: 64, interval: 2 };
+
+    /// Filters one after the other, a cycle each, of which each takes a number a cycle.
+    pub const fn filters(count: u32) -> Pipeline {
+        Pipeline { latency: count, interval: 1 }
+    }
+
+    /// How long it takes for the elements of a request.
+    fn time(self, cycle: u64, request: &[u8], element_bytes: usize) -> Time {
+        let elements = Request::read(request, element_bytes).map_or(0, |request| request.elements) as u64;
+        let cycles = u64::from(self.latency) + u64::from(self.interval) * elements.saturating_sub(1);
+        Time::from_picoseconds(cycle * cycles)
+    }
+}
+
+/// The simulated time that a device's exchanges have taken. Clones are the same clock.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedClock(Rc<Cell<u64>>);
+
+impl SimulatedClock {
+    /// All of it so far.
+    pub fn elapsed(&self) -> Time {
+        Time::from_picoseconds(self.0.get())
+    }
+
+    fn add(&self, time: Time) {
+        self.0.set(self.0.get() + time.picoseconds());
+    }
+}
+
+/// A way to a device: what one exchange takes.
+pub trait Transport: 'static {
+    /// Bytes of the longest request and response.
+    fn capacity(&self) -> usize;
+    /// Exchanges; the response has at most `most` bytes and replaces what is in `response`. Gives the time from before the request
+    /// is written until the response was read.
+    ///
+    /// # Errors
+    ///
+    /// The simulator's.
+    fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, Failure>;
+}
+
+/// What stands between the graph and the program of the modelled core.
+#[derive(Debug, Default)]
+struct Call {
+    request: Vec<u8>,
+    most: usize,
+    response: Vec<u8>,
+    took: Time,
+}
+
+/// Coherent programmed I/O on a modelled machine.
+pub struct CoherentLines {
+    simulation: EciSimulation,
+    call: Rc<RefCell<Call>>,
+    capacity: usize,
+}
+
+impl CoherentLines {
+    /// A device that runs a program, behind groups of lines of so many bytes each way.
+    ///
+    /// # Errors
+    ///
+    /// The simulator's.
+    ///
+    /// # Panics
+    ///
+    /// If there are more lines than the protocol counts.
+    pub fn new(machine: &EciParameters, program: &Program, pipeline: Pipeline, bytes: usize) -> Result<Self, Failure> {
+        let mut layout = Layout::new();
+        let lines = shape(machine, bytes, 0).place(&mut layout, Home::Nic).expect("a shape of whole lines");
+        let capacity = lines.capacity() as usize;
+        let mut simulation = EciSimulation::new(machine, &layout, Disturbances::default());
+        let call = Rc::new(RefCell::new(Call::default()));
+        let outside = Rc::clone(&call);
+        simulation.core("host", Role::Main, move |core| {
+            let mut host = Host::new(*core, lines, Features::HOMED);
+            loop {
+                core.pause();
+                exchange(&mut host, &mut outside.borrow_mut());
+            }
+        });
+        let mut executor = Executor::new(program.clone());
+        let (cycle, element) = (machine.device.cycle, program.input_bytes());
+        simulation.device("device", Role::Service, move |device| {
+            let homed = Homed::<_, WORDS>::new(*device, lines, Behaviour::default()).expect("so many lines fit");
+            serve(homed, |request, response| {
+                response.resize(capacity, 0);
+                let bytes = executor.answer(request, response);
+                response.truncate(bytes);
+                pipeline.time(cycle, request, element)
+            });
+        });
+        // As far as the host's first pause.
+        simulation.run()?;
+        Ok(CoherentLines { simulation, call, capacity })
+    }
+}
+
+/// Makes the call that was left.
+fn exchange(host: &mut Host<EciCore<'_>>, call: &mut Call) {
+    let start = host.core().now();
+    host.begin(&call.request, call.most).expect("the request fits, and the last was answered");
+    let length = loop {
+        match host.poll() {
+            Poll::Response(length) => break length,
+            Poll::NotYet => host.core().spin(),
+            Poll::Refused => panic!("the device refused the lines of a request"),
+        }
+    };
+    call.response.resize(length, 0);
+    host.read(&mut call.response);
+    call.took = host.core().now().since(start);
+}
+
+impl Transport for CoherentLines {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, Failure> {
+        {
+            let mut call = self.call.borrow_mut();
+            call.request.clear();
+            call.request.extend_from_slice(request);
+            call.most = most;
+        }
+        self.simulation.run()?;
+        let mut call = self.call.borrow_mut();
+        std::mem::swap(response, &mut call.response);
+        Ok(call.took)
+    }
+}
+
+/// A device behind PCIe: each exchange is a call of its own, on a machine that nothing has used before.
+pub struct Pcie {
+    machine: Parameters,
+    transport: pcie::Transport,
+    function: pcie::calls::Function,
+    capacity: usize,
+}
+
+impl Pcie {
+    /// A device that runs a program, reached over PCIe by calls of so many bytes each way at most.
+    ///
+    /// # Panics
+    ///
+    /// When it is called, if the machine has no programmable device behind PCIe.
+    pub fn new(
+        machine: &Parameters,
+        transport: pcie::Transport,
+        program: &Program,
+        pipeline: Pipeline,
+        bytes: usize,
+    ) -> Pcie {
+        let executor = RefCell::new(Executor::new(program.clone()));
+        let element = program.input_bytes();
+        let cycle = machine.fpga.as_ref().map_or(0, |fpga| fpga.cycle);
+        let function = move |request: &[u8]| {
+            let mut response = vec![0; bytes];
+            let length = executor.borrow_mut().answer(request, &mut response);
+            response.truncate(length);
+            (response, pipeline.time(cycle, request, element))
+        };
+        Pcie { machine: machine.clone(), transport, function: Rc::new(function), capacity: bytes }
+    }
+}
+
+impl Transport for Pcie {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, Failure> {
+        let function = Rc::clone(&self.function);
+        let (bytes, took) = pcie::calls::exchange(&self.machine, self.transport, request, most, function)?;
+        *response = bytes;
+        Ok(took)
+    }
+}
+
+/// A device behind a transport.
+pub struct Simulated<T> {
+    transport: T,
+    response: Vec<u8>,
+    clock: SimulatedClock,
+}
+
+impl<T: Transport> Simulated<T> {
+    /// A device that keeps its time on a clock.
+    pub fn new(transport: T, clock: SimulatedClock) -> Simulated<T> {
+        Simulated { transport, response: Vec::new(), clock }
+    }
+}
+
+impl<T: Transport> Device for Simulated<T> {
+    fn capacity(&self) -> usize {
+        self.transport.capacity()
+    }
+
+    fn begin(&mut self, request: &[u8], most: usize) -> Result<(), Fault> {
+        let capacity = self.transport.capacity() as u64;
+        let bytes = request.len().max(most) as u64;
+        if bytes > capacity {
+            return Err(Fault::NotBegun(NotBegun::TooLong { bytes, capacity }));
+        }
+        let took = self.transport.exchange(request, most, &mut self.response).map_err(|_| Fault::Stopped)?;
+        self.clock.add(took);
+        Ok(())
+    }
+
+    fn poll(&mut self, response: &mut Vec<u8>) -> Result<bool, Fault> {
+        std::mem::swap(response, &mut self.response);
+        Ok(true)
+    }
+
+    fn spin(&self) {}
+
+    fn wake_by(&mut self, _activator: SyncActivator) {}
+}

@@ -1,0 +1,148 @@
+//! Figures 11 and 12: operators of a stream's graph on the device.
+
+use conic_chart::{Axis, Chart, Series};
+use conic_dataflow::{Detail, Fault};
+use conic_interface::xdma::Completion;
+use conic_sim::eci::EciParameters;
+
+use super::figures::Machines;
+use super::graphs::{BatchTime, EXCHANGE_BYTES, Graph};
+use super::pcie;
+use super::simulated::{CoherentLines, Pcie};
+use crate::experiment::Findings;
+
+/// Numbers of a batch of the filters: one line's, and on.
+const NUMBERS: [usize; 8] = [16, 32, 64, 128, 256, 512, 1024, 2048];
+
+/// Elements of a batch of the Bloom filter.
+const ELEMENTS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// Between which batches the time an element is taken.
+const SLOPE: [usize; 2] = [64, 256];
+
+/// Points of a curve: elements of a batch, and its time in microseconds.
+type Curve = Vec<(f64, f64)>;
+
+fn at(curve: &Curve, elements: usize) -> Option<f64> {
+    curve.iter().find(|(size, _)| *size == elements as f64).map(|(_, time)| *time)
+}
+
+/// Whether one curve lies below another everywhere.
+fn below(one: &Curve, other: &Curve) -> bool {
+    one.iter().zip(other).all(|((_, one), (_, other))| one < other)
+}
+
+/// Whether one curve lies above another by more and more, as a share.
+fn gains(slower: &Curve, faster: &Curve) -> bool {
+    let shares: Vec<f64> = slower.iter().zip(faster).map(|((_, slower), (_, faster))| slower / faster).collect();
+    shares.windows(2).all(|pair| pair[0] < pair[1])
+}
+
+/// The time that an element more takes, in microseconds.
+fn per_element(curve: &Curve) -> Option<f64> {
+    let [few, many] = SLOPE;
+    Some((at(curve, many)? - at(curve, few)?) / (many - few) as f64)
+}
+
+fn curve(sizes: &[usize], time: impl Fn(usize) -> Result<BatchTime, Fault>) -> Result<Curve, Fault> {
+    sizes.iter().map(|&elements| Ok((elements as f64, time(elements)?.microseconds()))).collect()
+}
+
+fn coherent(machine: &EciParameters, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<Curve, Fault> {
+    curve(sizes, |elements| {
+        let lines = CoherentLines::new(machine, &graph.program(), graph.pipeline(), EXCHANGE_BYTES);
+        graph.offloaded(machine, elements, detail, lines.map_err(|_| Fault::Stopped)?)
+    })
+}
+
+/// By PIO over PCIe, and by DMA, polled.
+fn over_pcie(machines: &Machines, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<[Curve; 2], Fault> {
+    let by = |transport| {
+        curve(sizes, |elements| {
+            let device =
+                Pcie::new(&machines.enzian_pcie, transport, &graph.program(), graph.pipeline(), EXCHANGE_BYTES);
+            graph.offloaded(&machines.enzian, elements, detail, device)
+        })
+    };
+    Ok([by(pcie::Transport::Pio)?, by(pcie::Transport::Dma(Completion::Polled))?])
+}
+
+fn software(machine: &EciParameters, graph: Graph, sizes: &[usize]) -> Result<Curve, Fault> {
+    curve(sizes, |elements| Ok(graph.in_software(machine, elements)))
+}
+
+/// Figure 11. Progress crosses for each operator: the paper speaks of an entire sub-graph's progress tracking (section 5.3).
+pub(super) fn filters(machines: &Machines) -> Result<Findings, Fault> {
+    let (graph, machine) = (Graph::Filters, &machines.enzian);
+    let software = software(machine, graph, &NUMBERS)?;
+    let fused = curve(&NUMBERS, |elements| Ok(graph.fused(machine, elements)))?;
+    let each = coherent(machine, graph, Detail::EachOperator, &NUMBERS)?;
+    let collapsed = coherent(machine, graph, Detail::Collapsed, &NUMBERS)?;
+    let [pio, dma] = over_pcie(machines, graph, Detail::EachOperator, &NUMBERS)?;
+    let mut findings = Findings::default();
+    findings.holds("pio.fig11.eci_below_pcie_and_dma", Some(below(&each, &pio) && below(&each, &dma)));
+    findings.holds("pio.fig11.eci_below_software", Some(below(&each, &software)));
+    findings.holds("pio.fig11.pcie_not_below_software", Some(below(&software, &pio)));
+    findings.holds("pio.fig11.dma_not_below_software", Some(below(&software, &dma)));
+    for (id, curve) in [
+        ("pio.beyond.fig11_software_one_line", &software),
+        ("pio.beyond.fig11_fused_one_line", &fused),
+        ("pio.beyond.fig11_eci_one_line", &each),
+        ("pio.beyond.fig11_eci_one_line_collapsed", &collapsed),
+        ("pio.beyond.fig11_pcie_one_line", &pio),
+        ("pio.beyond.fig11_dma_one_line", &dma),
+    ] {
+        findings.number(id, "us", at(curve, NUMBERS[0]));
+    }
+    let chart = Chart::xy("31 filters", Axis::log("Numbers of a batch", ""), Axis::log("Time of a batch", "us"))
+        .note("Timely's own time is what it takes on x86, scaled; exchanges are simulated.")
+        .series(Series::line("software", software))
+        .series(Series::line("software, one operator for all", fused))
+        .series(Series::line("coherent PIO", each))
+        .series(Series::line("coherent PIO, collapsed", collapsed))
+        .series(Series::line("PIO over PCIe", pio))
+        .series(Series::line("DMA", dma));
+    findings.plot("fig11", chart);
+    Ok(findings)
+}
+
+/// A batch of one line of numbers through the filters with each operator's progress, in microseconds.
+pub(super) fn filters_one_line(machine: &EciParameters) -> Result<Option<f64>, Fault> {
+    Ok(at(&coherent(machine, Graph::Filters, Detail::EachOperator, &NUMBERS[..1])?, NUMBERS[0]))
+}
+
+/// The time that an element more takes where a Bloom filter is offloaded, in microseconds.
+pub(super) fn bloom_per_element(machine: &EciParameters) -> Result<Option<f64>, Fault> {
+    Ok(per_element(&coherent(machine, Graph::Bloom, Detail::Collapsed, &SLOPE)?))
+}
+
+/// Figure 12.
+pub(super) fn bloom(machines: &Machines) -> Result<Findings, Fault> {
+    let (graph, machine) = (Graph::Bloom, &machines.enzian);
+    let software = software(machine, graph, &ELEMENTS)?;
+    let offloaded = coherent(machine, graph, Detail::Collapsed, &ELEMENTS)?;
+    let [pio, dma] = over_pcie(machines, graph, Detail::Collapsed, &ELEMENTS)?;
+    let mut findings = Findings::default();
+    findings.number("pio.fig12.per_element", "us", per_element(&offloaded));
+    let near_25 = |curve: &Curve| at(curve, 1).is_some_and(|time| (20.0..37.5).contains(&time));
+    findings.holds(
+        "pio.fig12.pio_and_software_start_near_25",
+        Some([&software, &offloaded, &pio].into_iter().all(near_25)),
+    );
+    findings.holds("pio.fig12.advantage_increases", Some(gains(&software, &offloaded)));
+    findings.holds("pio.fig12.pcie_cost_increases", Some(gains(&pio, &offloaded)));
+    // Over sixteen times the elements, while programmed I/O over PCIe takes many times as long.
+    let flat = at(&dma, 16).zip(at(&dma, 1)).map(|(many, one)| many < 1.5 * one);
+    findings.holds("pio.fig12.dma_barely_increases", flat);
+    findings.holds("pio.fig12.dma_above_eci", Some(below(&offloaded, &dma)));
+    findings.number("pio.beyond.fig12_pcie_per_element", "us", per_element(&pio));
+    findings.number("pio.beyond.fig12_dma_per_element", "us", per_element(&dma));
+    let chart = Chart::xy("Bloom filter", Axis::log("Elements of a batch", ""), Axis::log("Time of a batch", "us"))
+        .note("Timely's own time is the published start-up; exchanges are simulated.")
+        .series(Series::line("software", software))
+        .series(Series::line("coherent PIO", offloaded))
+        .series(Series::line("PIO over PCIe", pio))
+        .series(Series::line("DMA", dma));
+    findings.plot("fig12", chart);
+    Ok(findings)
+}

@@ -1,0 +1,121 @@
+//! What the paper's figures come out as.
+
+mod datapath;
+mod memory;
+mod single;
+
+pub use memory::{ccnic, layout, optimal};
+
+use conic_chart::{Axis, Chart, Series};
+use conic_fabric::Time;
+use conic_sim::Failure as SimFailure;
+use conic_sim::cxl::CxlParameters;
+
+use super::loopback::{Attachment, Design, Loopback, LoopbackOutcome, loopback};
+use super::percentile;
+use crate::experiment::{Effort, Findings, Found};
+use crate::workload::Failure;
+
+/// One experiment: a figure of the paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    run: fn(&mut Run<'_>) -> Result<Findings, SimFailure>,
+}
+
+/// Every experiment, in the order of the paper.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment { name: "3", title: "What PCIe takes of a packet's latency", run: datapath::shares },
+    Experiment { name: "4", title: "Single operations over PCIe and CXL", run: single::operations },
+    Experiment { name: "7", title: "The host's access to device memory", run: single::device_memory },
+    Experiment { name: "10", title: "Loopback latency by request types", run: datapath::combinations },
+    Experiment { name: "11", title: "Highest throughput by request types", run: datapath::throughputs },
+    Experiment { name: "12", title: "Throughput by batch size", run: datapath::batches },
+    Experiment { name: "13", title: "Loopback latency by packet buffers' memory", run: memory::layouts },
+    Experiment { name: "14", title: "CXL-NIC against CC-NIC's layout", run: memory::against_ccnic },
+];
+
+/// The experiments of these names, each once; all where none is given.
+///
+/// # Errors
+///
+/// A message that lists the names, if one is unknown.
+pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
+    let known = || EXPERIMENTS.iter().map(|experiment| experiment.name);
+    if let Some(name) = names.iter().find(|name| !known().any(|known| known == *name)) {
+        let known: Vec<&str> = known().collect();
+        return Err(format!("there is no figure \"{name}\"; there are {}", known.join(", ")));
+    }
+    let wanted = |experiment: &&Experiment| names.is_empty() || names.iter().any(|name| name == experiment.name);
+    Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
+}
+
+/// The host with the one device and with the other.
+#[derive(Clone, Debug)]
+pub struct Machines {
+    /// With an Agilex-7.
+    pub agilex: CxlParameters,
+    /// With a BlueField-3.
+    pub bluefield: CxlParameters,
+}
+
+/// What the experiments find on these machines.
+pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
+    let found = |experiment: &Experiment| {
+        let mut run = Run { machines, effort, asked: 0 };
+        let (findings, failures) = match (experiment.run)(&mut run) {
+            Ok(findings) => (findings, Vec::new()),
+            Err(failure) => (Findings::default(), vec![Failure(failure.to_string())]),
+        };
+        let (name, title) = (experiment.name, experiment.title);
+        Found { name, title, findings, questions: (run.asked, 0), failures }
+    };
+    experiments.iter().map(found).collect()
+}
+
+/// What an experiment is run with.
+struct Run<'a> {
+    machines: &'a Machines,
+    effort: Effort,
+    /// Runs so far.
+    asked: usize,
+}
+
+/// Packets of the smallest and of the largest size.
+const SMALL: usize = 64;
+const LARGE: usize = 1500;
+
+impl Run<'_> {
+    fn machine(&self, design: &Design) -> CxlParameters {
+        match design.attachment {
+            Attachment::Cxl => self.machines.agilex.clone(),
+            Attachment::Dma => self.machines.bluefield.clone(),
+        }
+    }
+
+    /// A loopback without load.
+    fn unloaded(&mut self, design: Design, bytes: usize) -> Result<LoopbackOutcome, SimFailure> {
+        self.asked += 1;
+        let packets = match self.effort {
+            Effort::Quick => (8, 100),
+            // Twice around the ring first, so that every line has been where it will be.
+            Effort::Full => (512, 1_000),
+        };
+        let machine = self.machine(&design);
+        loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), packets })
+    }
+
+    /// Median and 99th percentile, in nanoseconds.
+    fn latency(&mut self, design: Design, bytes: usize) -> Result<(f64, f64), SimFailure> {
+        let outcome = self.unloaded(design, bytes)?;
+        Ok((percentile(&outcome.latencies, 0.5), percentile(&outcome.latencies, 0.99)))
+    }
+}
+
+/// A chart of lines over packet sizes or the like.
+fn lines(title: &str, x: Axis, y: Axis, series: impl IntoIterator<Item = (&'static str, Vec<(f64, f64)>)>) -> Chart {
+    series.into_iter().fold(Chart::xy(title, x, y), |chart, (name, points)| chart.series(Series::line(name, points)))
+}

@@ -1,0 +1,159 @@
+//! Figures 3 and 10 to 12: the datapath of a NIC without memory of its own, against PCIe.
+
+use conic_chart::Axis;
+use conic_fabric::StateHint;
+use conic_interface::cxl::Requests;
+use conic_sim::Failure;
+
+use super::single::less;
+use super::{LARGE, Run, SMALL, lines};
+use crate::cxl_nic::loopback::Design;
+use crate::cxl_nic::percentile;
+use crate::cxl_nic::throughput::{Throughput, receive, transmit};
+use crate::experiment::{Effort, Findings};
+
+/// Figure 3, its left half.
+pub(super) fn shares(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let mut points = Vec::new();
+    for bytes in [SMALL, 256, 512, 1024, LARGE] {
+        let outcome = run.unloaded(Design::pcie(), bytes)?;
+        let (whole, host) = (percentile(&outcome.latencies, 0.5), percentile(&outcome.at_host, 0.5));
+        points.push((bytes as f64, 1.0 - host / whole, whole));
+    }
+    let share = |bytes: usize| points.iter().find(|point| point.0 == bytes as f64).map(|point| point.1);
+    let mut findings = Findings::default();
+    findings.number("cxl.fig3.share_64", "fraction", share(SMALL));
+    findings.number("cxl.fig3.share_1500", "fraction", share(LARGE));
+    let falls = share(SMALL).zip(share(LARGE)).map(|(small, large)| large < small);
+    findings.holds("cxl.fig3.share_falls_with_size", falls);
+    let shares = points.iter().map(|point| (point.0, point.1)).collect();
+    let chart = lines(
+        "What is not the host's",
+        Axis::linear("Packet", "bytes"),
+        Axis::linear("Part of the latency", ""),
+        [("PCIe NIC", shares)],
+    );
+    findings.plot("fig3", chart);
+    Ok(findings)
+}
+
+/// Figure 10.
+pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    // The PCIe NIC's median and 99th percentile, and those of each combination.
+    type BySize = ((f64, f64), Vec<(f64, f64)>);
+    let mut results: Vec<BySize> = Vec::new();
+    for bytes in [SMALL, LARGE] {
+        let pcie = run.latency(Design::pcie(), bytes)?;
+        let all: Result<Vec<_>, _> = (0..8).map(|number| run.latency(Design::combination(number), bytes)).collect();
+        results.push((pcie, all?));
+    }
+    let of = |pick: &dyn Fn(&BySize) -> f64| results.iter().map(pick).collect::<Vec<f64>>();
+    let more = |number: usize, than: usize| of(&|(_, all)| all[number].0 / all[than].0 - 1.0);
+    let mut findings = Findings::default();
+    let median = of(&|(pcie, all)| less(all[0].0, pcie.0));
+    let p99 = of(&|(pcie, all)| less(all[0].1, pcie.1));
+    findings.number("cxl.fig10.median_64", "fraction", median.first().copied());
+    findings.number("cxl.fig10.median_1500", "fraction", median.last().copied());
+    findings.number("cxl.fig10.p99_64", "fraction", p99.first().copied());
+    findings.number("cxl.fig10.p99_1500", "fraction", p99.last().copied());
+    findings.list("cxl.fig10.comb1", "fraction", Some(more(1, 0)));
+    findings.list("cxl.fig10.comb4", "fraction", Some(more(4, 0)));
+    findings.list("cxl.fig10.comb2_over_1", "fraction", Some(more(2, 1)));
+    let lowest = results.iter().all(|(_, all)| all.iter().all(|one| all[0].0 <= one.0 && all[0].1 <= one.1));
+    findings.holds("cxl.fig10.comb0_lowest", Some(lowest));
+    findings.number("cxl.unpublished.loopback_64", "ns", results.first().map(|(_, all)| all[0].0));
+    findings.number("cxl.unpublished.loopback_64_pcie", "ns", results.first().map(|(pcie, _)| pcie.0));
+    let relative = |index: usize| {
+        let (pcie, all) = &results[index];
+        (0..).map(f64::from).zip(all.iter().map(|one| one.0 / pcie.0)).collect()
+    };
+    let chart = lines(
+        "Median latency",
+        Axis::linear("Combination", ""),
+        Axis::linear("Of the PCIe NIC's", ""),
+        [("64 bytes", relative(0)), ("1500 bytes", relative(1))],
+    );
+    findings.plot("fig10", chart);
+    Ok(findings)
+}
+
+/// What the paper's throughput is a part of: a line a cycle at 400 MHz.
+fn limit(run: &Run<'_>) -> f64 {
+    let p = &run.machines.agilex.dcoh;
+    8.0 * 64.0 * f64::from(p.ports) * 1_000.0 / p.cycle as f64
+}
+
+fn throughput(run: &mut Run<'_>, requests: Requests, batch: usize) -> Throughput {
+    run.asked += 1;
+    let packets = if run.effort == Effort::Quick { 300 } else { 1_500 };
+    let design = Design { requests, batch, ..Design::combination(0) };
+    Throughput { machine: run.machines.agilex.clone(), design, bytes: LARGE, packets }
+}
+
+/// The best over batch sizes.
+fn best(
+    run: &mut Run<'_>,
+    requests: Requests,
+    direction: fn(&Throughput) -> Result<f64, Failure>,
+) -> Result<f64, Failure> {
+    let mut best: f64 = 0.0;
+    for batch in [16, 24, 64, 128] {
+        let question = throughput(run, requests, batch);
+        best = best.max(direction(&question)?);
+    }
+    Ok(best)
+}
+
+/// Figure 11.
+pub(super) fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let limit = limit(run);
+    let mut rx = Vec::new();
+    for hint in [StateHint::NonCacheable, StateHint::CacheableOwned, StateHint::NonCacheablePush] {
+        rx.push(best(run, Requests { rx_packet: hint, ..Requests::EVENT_DRIVEN }, receive)? / limit);
+    }
+    let mut tx = Vec::new();
+    for hint in [StateHint::NonCacheable, StateHint::CacheableOwned, StateHint::CacheableShared] {
+        tx.push(best(run, Requests { tx_packet: hint, ..Requests::EVENT_DRIVEN }, transmit)? / limit);
+    }
+    let mut findings = Findings::default();
+    findings.number("cxl.fig11.limit", "Gb/s", Some(limit));
+    findings.list("cxl.fig11.rx", "fraction", Some(rx[..2].to_vec()));
+    findings.list("cxl.fig11.tx", "fraction", Some(tx[..2].to_vec()));
+    findings.number("cxl.unpublished.rx_push", "fraction", Some(rx[2]));
+    findings.number("cxl.unpublished.tx_cs_read", "fraction", Some(tx[2]));
+    let numbered = |values: Vec<f64>| (1..).map(f64::from).zip(values).collect();
+    let chart = lines(
+        "Highest throughput",
+        Axis::linear("NC, CO, other", ""),
+        Axis::linear("Of the limit", ""),
+        [("receive: NC-write, CO-write, NC-P", numbered(rx)), ("transmit: NC-read, CO-read, CS-read", numbered(tx))],
+    );
+    findings.plot("fig11", chart);
+    Ok(findings)
+}
+
+/// Figure 12.
+pub(super) fn batches(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let rx_most = best(run, Requests::EVENT_DRIVEN, receive)?;
+    let tx_most = best(run, Requests::EVENT_DRIVEN, transmit)?;
+    let (mut rx, mut tx) = (Vec::new(), Vec::new());
+    for batch in [1, 2, 4, 8, 16, 24, 32] {
+        let question = throughput(run, Requests::EVENT_DRIVEN, batch);
+        if batch <= conic_interface::cxl::MOST_IN_A_BATCH {
+            rx.push((batch as f64, receive(&question)? / rx_most));
+        }
+        tx.push((batch as f64, transmit(&question)? / tx_most));
+    }
+    let at = |points: &[(f64, f64)], batch: f64| points.iter().find(|point| point.0 == batch).map(|point| point.1);
+    let wanted = [at(&rx, 8.0), at(&tx, 32.0), at(&tx, 1.0)];
+    let mut findings = Findings::default();
+    findings.list("cxl.fig12.batch", "fraction", wanted.into_iter().collect());
+    let chart = lines(
+        "Throughput",
+        Axis::log("Batch", "packets"),
+        Axis::linear("Of the highest", ""),
+        [("receive", rx), ("transmit", tx)],
+    );
+    findings.plot("fig12", chart);
+    Ok(findings)
+}

@@ -1,0 +1,93 @@
+//! Figures 13 and 14: a NIC with memory of its own.
+
+use conic_chart::Axis;
+use conic_fabric::Home;
+use conic_interface::cxl::{Homes, Requests, Store};
+use conic_sim::Failure;
+
+use super::single::less;
+use super::{LARGE, Run, SMALL, lines};
+use crate::cxl_nic::loopback::Design;
+use crate::experiment::Findings;
+
+/// The paper's layouts of packet buffers, L1 to L4: descriptors in the host's memory, non-coherent requests, host-bias.
+pub fn layout(number: usize) -> Design {
+    let home = |of_device: bool| if of_device { Home::Nic } else { Home::Host };
+    let homes = Homes {
+        rx_buffers: home(number == 2 || number == 4),
+        tx_buffers: home(number == 3 || number == 4),
+        ..Homes::HOST
+    };
+    Design { homes, requests: Requests::EVENT_DRIVEN, ..Design::combination(0) }
+}
+
+/// The latency-optimal configuration of section 7.2.
+pub fn optimal() -> Design {
+    Design {
+        requests: Requests::PUSHED,
+        homes: Homes { tx_ring: Home::Host, rx_ring: Home::Nic, rx_buffers: Home::Nic, tx_buffers: Home::Nic },
+        store: Store::Nontemporal,
+        device_bias: true,
+        ..Design::combination(0)
+    }
+}
+
+/// CC-NIC's: descriptors homed at their writer, packets in the host's memory, loads and stores.
+pub fn ccnic() -> Design {
+    Design {
+        requests: Requests::LOADS_AND_STORES,
+        homes: Homes { rx_ring: Home::Nic, ..Homes::HOST },
+        ..Design::combination(0)
+    }
+}
+
+/// Figure 13.
+pub(super) fn layouts(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let mut over = Vec::new();
+    let mut curves: Vec<Vec<(f64, f64)>> = Vec::new();
+    for bytes in [SMALL, LARGE] {
+        let first = run.latency(layout(1), bytes)?.0;
+        let mut curve = Vec::new();
+        for number in 2..=4 {
+            let part = run.latency(layout(number), bytes)?.0 / first - 1.0;
+            over.push(part);
+            curve.push((number as f64, 1.0 + part));
+        }
+        curves.push(curve);
+    }
+    let mut findings = Findings::default();
+    findings.holds("cxl.fig13.host_is_best", Some(over.iter().all(|part| *part > 0.0)));
+    findings.list("cxl.fig13.layouts", "fraction", Some(over));
+    let large = curves.pop().unwrap_or_default();
+    let small = curves.pop().unwrap_or_default();
+    let chart = lines(
+        "Median latency",
+        Axis::linear("Layout", ""),
+        Axis::linear("Of layout 1's", ""),
+        [("64 bytes", small), ("1500 bytes", large)],
+    );
+    findings.plot("fig13", chart);
+    Ok(findings)
+}
+
+/// Figure 14.
+pub(super) fn against_ccnic(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let (mut ours, mut theirs, mut first) = (Vec::new(), Vec::new(), Vec::new());
+    for bytes in [SMALL, 128, 256, 512, 1024, LARGE] {
+        ours.push((bytes as f64, run.latency(optimal(), bytes)?.0));
+        theirs.push((bytes as f64, run.latency(ccnic(), bytes)?.0));
+        first.push((bytes as f64, run.latency(Design::combination(0), bytes)?.0));
+    }
+    let reductions: Vec<f64> = ours.iter().zip(&theirs).map(|(one, other)| less(one.1, other.1)).collect();
+    let mut findings = Findings::default();
+    findings.number("cxl.fig14.vs_ccnic", "fraction", Some(reductions.iter().sum::<f64>() / reductions.len() as f64));
+    findings.holds("cxl.fig14.lower", Some(reductions.iter().all(|part| *part > 0.0)));
+    let chart = lines(
+        "Median latency",
+        Axis::linear("Packet", "bytes"),
+        Axis::linear("Latency", "ns"),
+        [("CXL-NIC with memory", ours), ("CC-NIC's layout", theirs), ("CXL-NIC without memory", first)],
+    );
+    findings.plot("fig14", chart);
+    Ok(findings)
+}

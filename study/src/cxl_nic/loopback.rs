@@ -1,0 +1,235 @@
+//! Packets from a generator on the device through a core of the host, which copies each, and back to the device.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use conic_fabric::{Address, Core, Device, Layout, Time};
+use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::cxl::{Homes, Host, Queues, Receiver, Requests, Shape, Store, Transmitter};
+use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::protocol::cxl::Bias;
+use conic_sim::{Failure, Role};
+
+/// How the device reaches the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attachment {
+    /// CXL.cache.
+    Cxl,
+    /// DMA over PCIe.
+    Dma,
+}
+
+/// What a NIC is and where its structures lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Design {
+    /// How it reaches the host.
+    pub attachment: Attachment,
+    /// The request type of each step.
+    pub requests: Requests,
+    /// In whose memory the structures lie.
+    pub homes: Homes,
+    /// How the host writes packets.
+    pub store: Store,
+    /// Transmit buffers of the device's memory are read without asking the host.
+    pub device_bias: bool,
+    /// Packets that one completion speaks for at most.
+    pub batch: usize,
+}
+
+impl Design {
+    /// The paper's type-1 NIC with one of its eight combinations of request types.
+    pub fn combination(number: u32) -> Design {
+        Design {
+            attachment: Attachment::Cxl,
+            requests: Requests::combination(number),
+            homes: Homes::HOST,
+            store: Store::Cached,
+            device_bias: false,
+            batch: 1,
+        }
+    }
+
+    /// A NIC behind PCIe.
+    pub fn pcie() -> Design {
+        Design { attachment: Attachment::Dma, requests: Requests::DMA, ..Design::combination(0) }
+    }
+}
+
+/// A loopback.
+#[derive(Clone, Debug)]
+pub struct Loopback {
+    /// The machine.
+    pub machine: CxlParameters,
+    /// The NIC.
+    pub design: Design,
+    /// Bytes of a packet.
+    pub bytes: usize,
+    /// Time between two packets, on average.
+    pub gap: Time,
+    /// Packets before the first that counts, and those that count.
+    pub packets: (u64, u64),
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct LoopbackOutcome {
+    /// Each packet that counts, from its generation to its return, in picoseconds.
+    pub latencies: Vec<u64>,
+    /// Of those, how long the host had the packet: from its receive call's return to its transmit call.
+    pub at_host: Vec<u64>,
+    /// What crossed the links while they were under way.
+    pub counters: Counters,
+}
+
+/// Descriptors that the receive side keeps read ahead.
+const AHEAD: usize = 16;
+/// Packets that the host takes at once.
+const BURST: usize = 32;
+
+/// A packet's bytes: its number, when it was made, and what follows from both.
+pub(super) fn fill(frame: &mut [u8], number: u64, made: Time) {
+    for (place, byte) in frame.iter_mut().enumerate() {
+        *byte = (number as usize ^ place.wrapping_mul(31)) as u8;
+    }
+    frame[..8].copy_from_slice(&number.to_le_bytes());
+    frame[8..16].copy_from_slice(&made.picoseconds().to_le_bytes());
+}
+
+fn word(frame: &[u8], place: usize) -> u64 {
+    u64::from_le_bytes(frame[8 * place..8 * place + 8].try_into().expect("eight bytes"))
+}
+
+/// Queues of a design in a layout of their own.
+pub(super) fn place(design: &Design, bytes: usize) -> (Layout, Queues) {
+    let mut layout = Layout::new();
+    let shape = Shape { homes: design.homes, ..Shape::for_packets(bytes as u64) };
+    let queues = shape.place(&mut layout).expect("a shape of packets that fit");
+    (layout, queues)
+}
+
+/// Runs a loopback.
+///
+/// # Errors
+///
+/// The simulator's, where it never ends.
+///
+/// # Panics
+///
+/// If a packet comes back changed or out of order.
+pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
+    let (layout, queues) = place(&question.design, question.bytes);
+    let mut simulation = CxlSimulation::new(&question.machine, &layout);
+    let outcome = Rc::new(RefCell::new(LoopbackOutcome::default()));
+    let (asked, into) = (question.clone(), Rc::clone(&outcome));
+    simulation.core("host", Role::Service, move |core| serve(core, queues, &asked, &into));
+    let asked = question.clone();
+    simulation.device("receive side", Role::Service, move |device| match asked.design.attachment {
+        Attachment::Cxl => generate(*device, device, queues, &asked),
+        Attachment::Dma => generate(device.dma(), device, queues, &asked),
+    });
+    let (asked, into) = (question.clone(), Rc::clone(&outcome));
+    simulation.device("transmit side", Role::Main, move |device| match asked.design.attachment {
+        Attachment::Cxl => take_back(*device, device, queues, &asked, &into),
+        Attachment::Dma => take_back(device.dma(), device, queues, &asked, &into),
+    });
+    simulation.run()?;
+    drop(simulation);
+    Ok(outcome.take())
+}
+
+/// The host: copies each packet into a transmit buffer and sends it.
+fn serve(core: &CxlCore<'_>, queues: Queues, question: &Loopback, outcome: &RefCell<LoopbackOutcome>) {
+    let mut host = Host::new(queues, *core, question.design.requests.tx_signal);
+    let mut packets = [Packet::BLANK; BURST];
+    let mut copy = vec![0; question.bytes];
+    loop {
+        let count = host.rx_burst(&mut packets);
+        if count == 0 {
+            core.spin();
+            continue;
+        }
+        let received = core.now();
+        for packet in &packets[..count] {
+            let mut to = [Address(0)];
+            assert_eq!(host.buf_alloc(question.bytes as u64, &mut to), 1, "there are twice as many as descriptors");
+            core.read_bytes(packet.address(), &mut copy[..packet.length().into()]);
+            host.write_packet(to[0], &copy[..packet.length().into()], question.design.store);
+            let number = word(&copy, 0);
+            if (question.packets.0..).contains(&number) {
+                let had = core.now().since(received).picoseconds();
+                outcome.borrow_mut().at_host.push(had);
+            }
+            assert_eq!(host.tx_burst(&[Packet::new(to[0], packet.length())]), 1, "the ring is not full");
+            host.buf_free(&[packet.address()]);
+        }
+    }
+}
+
+/// The generator and the device's receive side: packets at times without a period.
+fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, question: &Loopback) {
+    let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.receive_stage);
+    let mut receiver = Receiver::new(queues, face, question.design.requests, AHEAD);
+    let mut frame = vec![0; question.bytes];
+    // The host has posted its descriptors, and the caches are at rest.
+    let begin = Time::from_nanoseconds(50_000);
+    if question.design.device_bias {
+        let bytes = queues.shape.buffers * queues.shape.buffer_bytes;
+        engine.switch_bias(queues.tx_buffers, bytes, Bias::Device, true);
+    }
+    engine.wait_until(begin);
+    receiver.prefetch();
+    let gap = question.gap.picoseconds();
+    for number in 0..question.packets.0 + question.packets.1 {
+        // A golden ratio's multiples fall evenly into every phase.
+        let phase = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % (gap / 4).max(1);
+        engine.wait_until(begin + Time::from_picoseconds((number + 1) * gap + phase));
+        let made = engine.now();
+        fill(&mut frame, number, made);
+        engine.wait_until(made + stage);
+        while receiver.deliver(&[&frame]) == 0 {
+            receiver.device().spin();
+        }
+        receiver.prefetch();
+    }
+    loop {
+        engine.spin_until(Time::NEVER);
+        receiver.prefetch();
+    }
+}
+
+/// The device's transmit side, which has the packets' time stamps.
+fn take_back<D: Device>(
+    face: D,
+    engine: &CxlDevice<'_>,
+    queues: Queues,
+    question: &Loopback,
+    outcome: &RefCell<LoopbackOutcome>,
+) {
+    let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.transmit_stage);
+    let mut transmitter = Transmitter::new(queues, face, question.design.requests, question.design.batch);
+    let mut right = vec![0; question.bytes];
+    let (mut next, mut before) = (0, Counters::default());
+    // The ring is looked at when there is something in it: the host's first packet comes after this.
+    engine.wait_until(Time::from_nanoseconds(40_000));
+    while next < question.packets.0 + question.packets.1 {
+        let engine_ = *engine;
+        let taken = transmitter.take(|frame| {
+            let (number, made) = (word(frame, 0), Time::from_picoseconds(word(frame, 1)));
+            fill(&mut right, number, made);
+            assert!(number == next && frame == right, "packet {next} came back wrong");
+            if number == question.packets.0 {
+                before = engine_.machine().borrow().counters.clone();
+            }
+            if number >= question.packets.0 {
+                outcome.borrow_mut().latencies.push((engine_.now() + stage).since(made).picoseconds());
+            }
+            next += 1;
+        });
+        match (taken, question.design.attachment) {
+            (0, Attachment::Dma) => engine.spin_until(Time::NEVER),
+            (0, Attachment::Cxl) => engine.work(1),
+            _ => {}
+        }
+    }
+    outcome.borrow_mut().counters = engine.machine().borrow().counters.since(&before);
+}

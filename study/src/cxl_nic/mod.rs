@@ -1,0 +1,19 @@
+//! The experiments of "Re-architecting End-host Networking with CXL" on a modelled host with an Agilex-7 or a BlueField-3.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`operations`] | single operations over CXL and over PCIe (Figures 4 and 7) |
+//! | [`loopback`] | packets from the device through a host core and back, by `interface::cxl`'s halves |
+//! | [`throughput`] | each direction alone, as fast as it goes |
+//! | `figures.rs` | what the paper's figures come out as |
+//!
+//! Nothing here knows what was published.
+
+mod figures;
+pub mod loopback;
+pub mod operations;
+pub mod throughput;
+
+pub use figures::{EXPERIMENTS, Experiment, Machines, ccnic, chosen, findings, layout, optimal};
+
+use crate::coherent_pio::percentile;
