@@ -2,6 +2,7 @@
 
 mod bench;
 mod bridge;
+mod ctl;
 mod dataflow;
 mod idle;
 mod invoke;
@@ -46,6 +47,7 @@ enum Command {
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
     Bridge(bridge::Options),
+    Ctl(ctl::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
     Nic(Box<nic::Options>),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Bridge(options) => bridge::run(&options),
+        Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
         Command::Nic(options) => nic::run(&options),

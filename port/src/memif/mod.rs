@@ -38,8 +38,6 @@ const NAME: &str = "conic";
 const STEP: Time = Time::from_nanoseconds(2_000_000_000);
 /// How long a client waits before it tries to connect again.
 const RETRY: Time = Time::from_nanoseconds(100_000_000);
-/// Looks in vain before the other side is asked for interrupts.
-const EMPTY: u32 = 256;
 /// Looks between two at the control channel.
 const LOOKS: u32 = 1024;
 /// Slots that are read or filled before the other side is told.
@@ -155,7 +153,6 @@ pub struct Memif {
     hash: Toeplitz,
     /// The ring to receive from next.
     turn: usize,
-    empty: u32,
     looks: u32,
     /// The other side has been asked for interrupts.
     armed: bool,
@@ -190,7 +187,6 @@ impl Memif {
             state: State::Alone(Time::ZERO),
             hash: Toeplitz::default(),
             turn: 0,
-            empty: 0,
             looks: 0,
             armed: false,
             strikes: 0,
@@ -217,7 +213,7 @@ impl Memif {
         self.last_end = Some(why.to_owned());
         // Descriptors that are closed leave the waiter by themselves.
         self.state = State::Alone(now + RETRY);
-        (self.armed, self.strikes, self.empty) = (false, 0, 0);
+        (self.armed, self.strikes) = (false, 0);
     }
 
     /// Looks for connections and messages, and answers them.
@@ -321,7 +317,7 @@ impl Memif {
                     return Err("unexpected message");
                 };
                 self.counts.sessions += 1;
-                (self.armed, self.strikes, self.empty, self.turn) = (false, 0, 0, 0);
+                (self.armed, self.strikes, self.turn) = (false, 0, 0);
                 self.state = State::Together { channel, session };
                 Ok(())
             }
@@ -339,26 +335,16 @@ impl Memif {
         }
     }
 
-    /// Nothing was there in any ring.
+    /// Nothing was there in any ring: they have been given back by the look.
     fn idle(&mut self, now: Time) {
-        self.empty = self.empty.saturating_add(1);
-        if self.empty == 1 || self.empty.is_multiple_of(64) {
+        // Whoever is about to sleep looks once, and not a thousand times.
+        if self.armed {
             self.attend(now);
-        }
-        let State::Together { session, .. } = &mut self.state else { return };
-        for link in &mut session.receive {
-            link.ring.release(&session.regions);
-        }
-        if self.empty == EMPTY {
-            session.receive.iter().for_each(|link| link.ring.interrupt(&session.regions, true));
-            self.armed = true;
-            forget(&self.waiter);
         }
     }
 
     /// Something was there again.
     fn active(&mut self) {
-        self.empty = 0;
         if self.armed
             && let State::Together { session, .. } = &self.state
         {
@@ -429,7 +415,13 @@ impl Port for Memif {
         }
         let limit = frame.len().min(MAX_FRAME);
         let frame = &mut frame[..limit];
-        match self.take(frame) {
+        let mut taken = self.take(frame);
+        if taken == Taken::None && self.armed {
+            // An interrupt that comes behind this wakes the sleep; what it spoke of before is found now.
+            forget(&self.waiter);
+            taken = self.take(frame);
+        }
+        match taken {
             Taken::None => {
                 self.idle(now);
                 Ok(Receive::None)
@@ -552,6 +544,15 @@ impl Port for Memif {
             (_, None) => "waiting".to_owned(),
         };
         format!("memif {role} at {} id {}, {state}", self.options.socket, self.options.id)
+    }
+
+    fn arm(&mut self) {
+        if let State::Together { session, .. } = &self.state
+            && !self.armed
+        {
+            session.receive.iter().for_each(|link| link.ring.interrupt(&session.regions, true));
+            self.armed = true;
+        }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -289,7 +289,10 @@ fn sleep_is_ended_by_an_interrupt_and_only_asked_for_when_nothing_comes() {
     let client = joined(&mut server);
     let memory = client.memory.as_ref().expect("joined");
     assert_eq!((memory.load_u16(4), server.next_due()), (1, Some(Time::ZERO)));
-    (0..EMPTY).for_each(|_| look(&mut server, Time::ZERO));
+    (0..100).for_each(|_| look(&mut server, Time::ZERO));
+    assert_eq!((memory.load_u16(4), server.next_due()), (1, Some(Time::ZERO)), "nobody has said that it will sleep");
+    server.arm();
+    look(&mut server, Time::ZERO);
     assert_eq!((memory.load_u16(4), server.next_due()), (0, None), "now it may sleep");
     memory.store_u32(128 + 4, 60);
     memory.store_u32(128 + 8, 8192);
