@@ -1,9 +1,12 @@
 //! The command line of conic.
 
+mod advise;
 mod bench;
+mod ctl;
 mod dataflow;
 mod idle;
 mod invoke;
+mod man;
 mod nic;
 mod platform;
 mod replay;
@@ -18,7 +21,7 @@ mod value;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The coherent NIC in software: packets between applications and a network interface over cache-coherent memory.
 #[derive(Parser)]
@@ -41,8 +44,10 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    Advise(advise::Options),
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Ctl(ctl::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
     Nic(Box<nic::Options>),
@@ -58,6 +63,8 @@ enum Command {
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
     Trace(Box<trace::Arguments>),
+    #[command(hide = true)]
+    Man(man::Options),
     /// Play the NIC of a region that comes over the standard input
     #[command(hide = true)]
     NicProcess,
@@ -69,9 +76,12 @@ fn main() -> ExitCode {
         Err(error) => return bench::refuse(&error),
     };
     let result = match arguments.command {
+        Command::Advise(options) => Ok(advise::main(&options)),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
+        Command::Man(options) => man::run(&options, Arguments::command()),
         Command::Nic(options) => nic::run(&options),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),

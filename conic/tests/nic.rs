@@ -312,3 +312,66 @@ fn idle_clients_cost_the_daemon_next_to_nothing() {
     assert!(quiet, "64 idle clients keep the daemon busy");
     drop(clients);
 }
+
+#[test]
+fn an_operator_lists_limits_and_detaches() {
+    let nic = Nic::start(&[]);
+    let socket = nic.socket();
+    let ctl = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
+        command.output().expect("conic runs")
+    };
+    let (a, mut of_a) = attach(&socket, &small(2));
+    let (b, _of_b) = attach(&socket, &small(1));
+    let sent = frame(&mut of_a[0], a.mac(), b.mac(), 100, 1);
+    send(&mut of_a[0], sent);
+    let list = || -> serde_json::Value {
+        let output = ctl("list --json");
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    };
+    wait_until("the frame is counted", || {
+        list()["clients"].as_array().is_some_and(|all| all.iter().any(|one| one["counters"]["received_frames"] == 1))
+    });
+    let session = a.attached().session;
+    let found = list()["clients"]
+        .as_array()
+        .expect("clients")
+        .iter()
+        .any(|one| one["session"] == session && one["queues"] == 2);
+    assert!(found, "{}", list());
+    let table = String::from_utf8(ctl("list").stdout).expect("text");
+    assert!(table.contains("network default (bridge), 2 clients"), "{table}");
+    assert!(ctl(&format!("limit {session} --rate 1000000")).status.success());
+    assert!(String::from_utf8_lossy(&ctl("detach 999").stderr).contains("no client 999"));
+    assert!(ctl(&format!("detach {session}")).status.success());
+    wait_until("it learns that it is detached", || {
+        a.maintain();
+        a.detached().is_some()
+    });
+    assert_eq!(a.detached().map(|refused| refused.reason), Some(Reason::Operator));
+}
+
+#[test]
+fn metrics_are_text_over_http() {
+    use std::io::{Read, Write};
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port").port();
+    let address = format!("127.0.0.1:{port}");
+    let nic = Nic::start(&["--metrics", &address]);
+    let (client, _queues) = attach(&nic.socket(), &small(1));
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).expect("it listens");
+        stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    let answer = get("/metrics");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let line = format!("session=\"{}\"", client.attached().session);
+    assert!(answer.contains(&line) && answer.contains("conic_clients{network=\"default\"} 1"), "{answer}");
+    assert!(get("/else").starts_with("HTTP/1.1 404"));
+    // One that says nothing does not hold the daemon up.
+    let _silent = std::net::TcpStream::connect(&address).expect("it listens");
+    assert!(get("/metrics").starts_with("HTTP/1.1 200"));
+}

@@ -1,11 +1,13 @@
 //! The control thread: the socket, sessions, quotas; who attaches and who is gone.
 
 mod attach;
+mod metrics;
 mod operator;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -21,6 +23,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use metrics::Metrics;
+
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
@@ -33,6 +37,7 @@ const MOST_WAITING: usize = 64;
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const NEWS: u64 = u64::MAX - 2;
+const METRICS: u64 = u64::MAX - 3;
 
 /// Why a daemon does not start, or cannot go on.
 #[derive(Debug)]
@@ -86,6 +91,9 @@ pub struct Daemon {
     bell: Bell,
     /// Heavy fences reach the clients' cores.
     fences: bool,
+    /// How often clients were refused or detached, by reason.
+    refusals: BTreeMap<Reason, u64>,
+    metrics: Option<Metrics>,
     log: Log,
 }
 
@@ -122,6 +130,7 @@ impl Daemon {
             networks.push(Network { config: network.clone(), worker });
         }
         let listener = listen(&config)?;
+        let metrics = config.metrics.map(listen_for_metrics).transpose()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
         let mut daemon = Daemon {
             quota: Quota::new(config.limits),
@@ -137,11 +146,16 @@ impl Daemon {
             news,
             bell,
             fences,
+            refusals: BTreeMap::new(),
+            metrics,
             log,
         };
         daemon.watch(daemon.listener.as_fd(), LISTENER)?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
+        if let Some(metrics) = &daemon.metrics {
+            daemon.watch(metrics.listener.as_fd(), METRICS)?;
+        }
         let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
         let socket = daemon.config.socket.display().to_string();
         (daemon.log)(&Event::Listening { socket, networks });
@@ -174,6 +188,7 @@ impl Daemon {
                     }
                     LISTENER => self.accept(),
                     NEWS => self.hear_news(),
+                    METRICS => self.serve_metrics(),
                     of if of & 1 == 1 => self.let_go(of >> 1, "died"),
                     of => self.hear(of >> 1),
                 }
@@ -277,6 +292,7 @@ impl Daemon {
     fn refuse(&mut self, number: u64, refusal: Refused) {
         let Some(connection) = self.connections.get(&number) else { return };
         say(&connection.channel, &Message::Refused(refusal.clone()));
+        *self.refusals.entry(refusal.reason).or_default() += 1;
         let reason = refusal.reason.name();
         if matches!(connection.step, Step::Attached(_)) {
             return self.let_go(number, reason);
@@ -378,6 +394,17 @@ fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
         WaitMode::Interrupt => (Time::ZERO, 0),
     };
     SwitchOptions { mode, age, most_faults, rest_after, always_awake, ..SwitchOptions::default() }
+}
+
+/// Listens where Prometheus asks.
+fn listen_for_metrics(address: SocketAddr) -> Result<Metrics, DaemonError> {
+    let cannot = |error: io::Error| DaemonError::Cannot {
+        what: format!("metrics at {address}"),
+        why: format!("{error}; name another address with --metrics"),
+    };
+    let listener = TcpListener::bind(address).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok(Metrics::new(listener))
 }
 
 /// Listens at the configuration's socket. What a daemon left behind that is gone is removed.

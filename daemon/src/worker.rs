@@ -13,7 +13,7 @@ use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
-use conic_nicd::switch::{MemberCounters, Offender, PortReport, Rules, Switch, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{MemberCounters, Offender, PortReport, RateLimit, Rules, Switch, SwitchOptions, SwitchPort};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
@@ -57,6 +57,13 @@ pub(crate) enum Order {
         session: u64,
         /// Where the answer goes: what the client did.
         answer: Sender<Option<(MemberCounters, NicFaults)>>,
+    },
+    /// A client may send so much from here on.
+    Limit {
+        /// Its session.
+        session: u64,
+        /// How much.
+        limit: Option<RateLimit>,
     },
     /// What is there?
     Report {
@@ -158,6 +165,10 @@ impl Worker {
         let (answer, answered) = channel();
         self.order(Order::Detach { session, answer });
         answered.recv().ok().flatten()
+    }
+
+    pub(crate) fn limit(&self, session: u64, limit: Option<RateLimit>) {
+        self.order(Order::Limit { session, limit });
     }
 
     pub(crate) fn report(&self) -> Report {
@@ -271,6 +282,7 @@ impl Loop {
                     }
                     let _ = answer.send(gone);
                 }
+                Ok(Order::Limit { session, limit }) => self.switch.limit(clock::now(), session, limit),
                 Ok(Order::Report { answer }) => {
                     let _ = answer.send(self.report());
                 }

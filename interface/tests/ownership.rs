@@ -97,11 +97,16 @@ fn a_rest_and_a_call_meet() {
     let core = NativeCore::new(&memory);
     prepare(&core, &map);
     assert!(!notices.call_if_resting(&core, 0), "nobody rests");
-    notices.rest(&core, 0, 1);
+    notices.rest(&core, 0, 1, 1);
     core.heavy_fence();
     assert!(notices.call_if_resting(&core, 0), "the first call kicks");
     assert!(!notices.call_if_resting(&core, 0), "the next one need not");
     assert_eq!((notices.calls(&core, 0), notices.calls(&core, 0)), (1, 0));
+    // A call that the NIC did not answer, because it found the packet by itself, does not keep the next one from kicking.
+    assert!(notices.call_if_resting(&core, 0));
+    notices.rest(&core, 0, 0, 0);
+    notices.rest(&core, 0, 1, 1);
+    assert!(notices.call_if_resting(&core, 0), "a later rest is called anew");
     assert!(!notices.must_ring(&core, 0, PACKETS));
     notices.wish_for(&core, 0, PACKETS);
     assert_eq!((notices.must_ring(&core, 0, PACKETS), notices.must_ring(&core, 0, PACKETS)), (true, false));

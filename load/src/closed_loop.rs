@@ -81,6 +81,11 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         &mut self.queue
     }
 
+    /// The queue, given back; what is in flight in it is whoever's takes it.
+    pub fn into_queue(self) -> Q {
+        self.queue
+    }
+
     /// What became of its packets.
     pub fn account(&self) -> &Account {
         &self.account

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use conic_port::{Kind, PortSpec, SpecError, TapOptions};
 use serde::{Deserialize, Serialize};
 
+use crate::switch::{RateLimit, Rules};
+
 /// The daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -107,6 +109,42 @@ pub struct NetworkConfig {
     /// Its ports.
     #[serde(rename = "port")]
     pub ports: Vec<PortConfig>,
+    /// What clients may do; the first that fits a client counts.
+    #[serde(rename = "client")]
+    pub clients: Vec<ClientConfig>,
+}
+
+/// What clients of a name, or of a user, may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientConfig {
+    /// What they call themselves; any name if it is not there. A client chooses its name, so this protects from nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Their user, by number; any if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
+    /// The VLAN that they are members of, their frames without tags; they pass tags as they are if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<u16>,
+    /// Bytes a second that each may send; any number if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+    /// Bytes that each may send at once after a pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst_bytes: Option<u64>,
+    /// They may send from their own address alone; as the network has it if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_address_only: Option<bool>,
+}
+
+/// Bytes that a limited client may send at once where its rule does not say.
+const DEFAULT_BURST: u64 = 65_536;
+
+impl ClientConfig {
+    fn fits(&self, name: &str, user: u32) -> bool {
+        self.name.as_deref().is_none_or(|own| own == name) && self.user.is_none_or(|own| own == user)
+    }
 }
 
 impl Default for NetworkConfig {
@@ -119,6 +157,7 @@ impl Default for NetworkConfig {
             own_address_only: true,
             address_age_s: 300,
             ports: Vec::new(),
+            clients: Vec::new(),
         }
     }
 }
@@ -269,6 +308,31 @@ fn refuse<T>(why: String) -> Result<T, ConfigError> {
 }
 
 impl NetworkConfig {
+    /// What a client may do that calls itself `name`, with an address.
+    pub fn rules_for(&self, name: &str, user: u32, mac: [u8; 6]) -> Rules {
+        let rule = self.clients.iter().find(|rule| rule.fits(name, user)).cloned().unwrap_or_default();
+        let limit = rule.bytes_per_second.map(|bytes_per_second| RateLimit {
+            bytes_per_second,
+            burst_bytes: rule.burst_bytes.unwrap_or(DEFAULT_BURST),
+        });
+        let own_address_only = rule.own_address_only.unwrap_or(self.own_address_only);
+        Rules { mac, own_address_only, vlan: rule.vlan, limit }
+    }
+
+    fn check_clients(&self) -> Result<(), ConfigError> {
+        let name = &self.name;
+        for rule in &self.clients {
+            check_vlan(name, rule.vlan)?;
+            if rule.bytes_per_second == Some(0) || rule.burst_bytes == Some(0) {
+                return refuse(format!("network \"{name}\": a client's rate and burst are at least 1 byte"));
+            }
+            if self.mode == NetworkMode::Loopback && (rule.vlan.is_some() || rule.bytes_per_second.is_some()) {
+                return refuse(format!("network \"{name}\" is a loopback, which has no VLANs and no limits"));
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self, taps: &mut BTreeSet<String>) -> Result<(), ConfigError> {
         let name = &self.name;
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
@@ -283,6 +347,7 @@ impl NetworkConfig {
         if self.address_age_s == 0 {
             return refuse(format!("network \"{name}\": address_age_s is at least 1"));
         }
+        self.check_clients()?;
         for port in &self.ports {
             let spec = port.spec().map_err(|error| ConfigError(format!("network \"{name}\": {error}")))?;
             if let Kind::Loopback { .. } = spec.kind() {
@@ -328,6 +393,10 @@ mod tests {
             [[network.port]]
             spec = "tap:lab0,address=10.9.0.1/24"
             vlan = 7
+            [[network.client]]
+            user = 1001
+            vlan = 9
+            bytes_per_second = 1000
             [[network]]
             name = "echo"
             mode = "loopback"
@@ -336,6 +405,10 @@ mod tests {
         assert_eq!(config.mode_bits(), Ok(0o600));
         assert!(config.allow_users.allow(1001) && !config.allow_users.allow(1002));
         assert_eq!((config.limits.clients_per_user, config.limits.clients), (4, Limits::default().clients));
+        let rules = config.networks[0].rules_for("any", 1001, [2; 6]);
+        let limit = RateLimit { bytes_per_second: 1000, burst_bytes: DEFAULT_BURST };
+        assert_eq!(rules, Rules { mac: [2; 6], own_address_only: true, vlan: Some(9), limit: Some(limit) });
+        assert_eq!(config.networks[0].rules_for("any", 1002, [2; 6]).vlan, None);
         assert_eq!(config.networks[1].mode, NetworkMode::Loopback);
         let written = toml::to_string(&config).expect("it can be written");
         assert_eq!(Config::read(&written), Ok(config));

@@ -8,9 +8,10 @@ use conic_interface::work;
 use conic_sim::Failure;
 use conic_sim::eci::placement::{directory_unit_of, transaction_unit_of};
 use conic_sim::eci::{Disturbances, EciParameters};
+use conic_sim::parameters::TimerParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::exchange::{Calls, calls};
-use conic_study::coherent_pio::frames::{Arrives, Frames, receive, transmit};
+use conic_study::coherent_pio::frames::{Around, Arrives, Frames, receive, transmit};
 use conic_study::coherent_pio::{EXPERIMENTS, Machines, findings};
 use conic_study::comparison::{Role, compare, parse};
 use conic_study::experiment::Effort;
@@ -186,6 +187,7 @@ fn frames(bytes: usize, seed: u64) -> Frames {
         exclusive: seed.is_multiple_of(3),
         frames: (0, 300),
         disturbances: rough(seed),
+        around: Around { clocks: Some((4_000, 3_103)), timer: None, pauses: seed.is_multiple_of(2).then_some(seed) },
     }
 }
 
@@ -206,7 +208,7 @@ fn random_frames_arrive_once_in_order_and_whole() {
 
 #[test]
 fn a_load_that_waits_at_the_device_has_its_frame_one_way_later() {
-    let question = Frames { prefetch: false, disturbances: Disturbances::default(), ..frames(64, 1) };
+    let question = plain(Around::default());
     let waiting = receive(&question, Arrives::After(Time::from_nanoseconds(3_000))).expect("it ends");
     let p = machine();
     // The port's stages, a pass, the line on the wire, the link, the way to the core, and its instructions, the call's among them.
@@ -250,4 +252,39 @@ fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
     assert_eq!(withheld[0], "pio.fig8.peak");
     assert_eq!(withheld[1..7], table);
     assert_eq!(withheld[7..], ["pio.fig12.per_element"]);
+}
+
+/// Frames of 64 bytes, one after the other, with nothing else going on.
+fn plain(around: Around) -> Frames {
+    Frames { prefetch: false, exclusive: false, disturbances: Disturbances::default(), around, ..frames(64, 1) }
+}
+
+#[test]
+fn clocks_that_are_never_in_phase_spread_frames_by_less_than_a_cycle_of_each() {
+    let spread = |times: Vec<u64>| times.iter().max().zip(times.iter().min()).map_or(0, |(most, least)| most - least);
+    let both = |around: Around| {
+        let question = Frames { frames: (16, 300), ..plain(around) };
+        let received = receive(&question, Arrives::WithTheLoad).expect("it ends");
+        [spread(received), spread(transmit(&question).expect("it ends"))]
+    };
+    assert_eq!(both(Around::default()), [0, 0]);
+    for spread in both(Around { clocks: Some((4_000, 3_103)), timer: None, pauses: Some(1) }) {
+        assert!((1_000..=7_103).contains(&spread), "{spread} ps");
+    }
+}
+
+#[test]
+fn a_tick_takes_the_core_in_few_of_the_frames_and_once_in_each() {
+    let (interval, span) = (100_000_000, 5_000_000);
+    let timer = Some(TimerParameters { interval, span });
+    let question = |timer| Frames { frames: (16, 1000), ..plain(Around { timer, ..Around::default() }) };
+    let receive = |timer| receive(&question(timer), Arrives::WithTheLoad).expect("it ends");
+    let (still, ticking) = (receive(None), receive(timer));
+    let usual = still[0];
+    assert!(still.iter().all(|time| *time == usual));
+    let late: Vec<u64> = ticking.iter().copied().filter(|time| *time != usual).collect();
+    // 1000 frames of about a microsecond, and what they lose, are some ten intervals.
+    assert!((5..=15).contains(&late.len()), "{late:?}");
+    assert!(late.iter().all(|time| *time <= usual + span), "{late:?}");
+    assert!(late.iter().any(|time| *time == usual + span), "{late:?}");
 }

@@ -139,7 +139,7 @@ fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Resul
         let (shared, region) = (Arc::clone(&link), Arc::clone(&memory));
         applications.push(Box::new(move || {
             let application = |&queue: &usize| shared.application(NativeCore::new(&region), queue);
-            drive(queues.iter().map(application).collect(), span)
+            drive(&mut queues.iter().map(application).collect::<Vec<_>>(), span)
         }));
     }
     let mut total = Outcome::none();
@@ -167,17 +167,18 @@ fn serve<N: Turn>(nics: &mut [N], stop: &Flag) {
     }
 }
 
-fn drive<T: Traffic>(mut loops: Vec<T>, span: Span) -> Outcome {
-    work(&mut loops, clock::now() + span.warm_up);
+/// Runs applications for a span, and receives at the end what is in flight.
+pub fn drive<T: Traffic>(loops: &mut [T], span: Span) -> Outcome {
+    work(loops, clock::now() + span.warm_up);
     loops.iter_mut().for_each(|one| one.account_mut().forget_latency());
     let before: u64 = loops.iter().map(|one| one.account().received()).sum();
     let start = clock::now();
-    work(&mut loops, start + span.measured);
+    work(loops, start + span.measured);
     let seconds = clock::now().since(start).seconds();
     let packets = loops.iter().map(|one| one.account().received()).sum::<u64>() - before;
     let mut outcome = Outcome::none();
     (outcome.packets, outcome.rate) = (packets, packets as f64 / seconds);
-    for one in &mut loops {
+    for one in loops.iter_mut() {
         outcome.latency.add(one.account().latency());
         one.drain(clock::now() + DRAIN);
         outcome.lost += one.account().lost();

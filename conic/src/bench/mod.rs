@@ -4,6 +4,7 @@ mod ablations;
 pub mod arena;
 pub mod common;
 mod compare;
+mod daemon;
 pub mod draw;
 pub mod failure;
 pub mod limits;
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   conic bench                          all of it, briefly; charts in out/bench.svg
   conic bench loopback --window 1      the unloaded latency of CC-NIC
   conic bench loopback --sweep         its throughput-latency curve
+  conic bench daemon                   between two processes, through the NIC's daemon
   conic bench peers                    against DPDK's memif, vhost-user and ring
   conic bench pio                      a line pair's exchange beside one line's round trip
   conic bench sim                      how fast the simulator is
@@ -49,6 +51,7 @@ enum Command {
     Loopback(loopback::Arguments),
     Limits(limits::Arguments),
     Ablations(ablations::Arguments),
+    Daemon(daemon::Arguments),
     Peers(peers::Arguments),
     Pio(pio::Arguments),
     #[command(name = "sim")]
@@ -61,6 +64,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         None => (tour::main(&arguments.tour), arguments.tour.common.json),
         Some(Command::Loopback(arguments)) => (loopback::main(arguments), arguments.common.json),
         Some(Command::Ablations(arguments)) => (ablations::main(arguments), arguments.common.json),
+        Some(Command::Daemon(arguments)) => (daemon::main(arguments), arguments.json),
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
         Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),
         Some(Command::Simulator(arguments)) => (simulator::main(arguments), arguments.json),

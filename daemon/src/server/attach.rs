@@ -67,8 +67,9 @@ impl Daemon {
         };
         let (user, name) = (connection.peer.user, name.clone());
         self.quota.take(user, queues, bytes).map_err(|why| refused(Reason::Quota, why))?;
+        let rules = self.networks[network].config.rules_for(name.as_str(), user, mac);
         let session = self.next_session;
-        let made = self.make(number, session, network, (map, notices), mac, wish);
+        let made = self.make(number, session, network, (map, notices), rules, wish);
         match made {
             Ok(memory) => {
                 self.next_session += 1;
@@ -88,7 +89,7 @@ impl Daemon {
         session: u64,
         network: usize,
         (map, notices): (Arc<Map>, Notices),
-        mac: [u8; 6],
+        rules: Rules,
         wish: &Attach,
     ) -> Result<Arc<Memory>, Refused> {
         let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
@@ -98,13 +99,12 @@ impl Daemon {
         let memory = Arc::new(memory);
         let passed = Passed::new(wish.geometry.queues).map_err(|error| resources("no descriptors", &error))?;
         let config = &self.networks[network].config;
-        let rules = Rules { mac, own_address_only: config.own_address_only, vlan: None, limit: None };
         let attached = Attached {
             session,
             geometry: wish.geometry,
             features: map.features,
             bytes: map.layout.bytes(),
-            mac,
+            mac: rules.mac,
             longest_frame: MAX_FRAME as u32,
             wait: if config.wait == WaitMode::Spin { Wait::Spin } else { Wait::Notify },
             fences: self.fences,

@@ -3,16 +3,23 @@
 //! | question | answer |
 //! |---|---|
 //! | `{"ask": "list"}` | networks, clients and ports with their counters |
+//! | `{"ask": "limit", "client": 7, "bytes_per_second": 1000000, "burst_bytes": 65536}` | `{"done": true}`; without a rate there is no limit |
+//! | `{"ask": "detach", "client": 7}` | `{"done": true}` |
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
+use conic_nicd::config::NetworkMode;
+use conic_nicd::switch::RateLimit;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Daemon;
 use crate::connection::{Session, Step, mac_text, refused};
 use crate::worker::Report;
+
+/// Bytes that may be sent at once where nobody says how many.
+const DEFAULT_BURST: u64 = 65_536;
 
 /// Bytes of a piece of an answer, less than a message holds.
 const PIECE: usize = LONGEST_MESSAGE / 2;
@@ -23,6 +30,20 @@ const PIECE: usize = LONGEST_MESSAGE / 2;
 enum Question {
     /// What is there?
     List,
+    /// A client may send so much.
+    Limit {
+        /// Its session.
+        client: u64,
+        /// Bytes a second; no limit if it is not there.
+        bytes_per_second: Option<u64>,
+        /// Bytes that may be sent at once.
+        burst_bytes: Option<u64>,
+    },
+    /// A client is to go.
+    Detach {
+        /// Its session.
+        client: u64,
+    },
 }
 
 impl Daemon {
@@ -38,6 +59,14 @@ impl Daemon {
         connection.deadline = Time::NEVER;
         let answer = match serde_json::from_str(question) {
             Ok(Question::List) => self.list(),
+            Ok(Question::Limit { client, bytes_per_second, burst_bytes }) => {
+                let limit = bytes_per_second.map(|bytes_per_second| RateLimit {
+                    bytes_per_second,
+                    burst_bytes: burst_bytes.unwrap_or(DEFAULT_BURST),
+                });
+                self.limit(client, limit)
+            }
+            Ok(Question::Detach { client }) => self.detach(client),
             Err(error) => json!({ "error": format!("that is no question this NIC knows: {error}") }),
         };
         let text = answer.to_string();
@@ -54,6 +83,25 @@ impl Daemon {
             }
             rest = more;
         }
+    }
+
+    fn limit(&mut self, client: u64, limit: Option<RateLimit>) -> Value {
+        let network =
+            self.sessions().find(|(_, session)| session.session == client).map(|(_, session)| session.network);
+        let Some(network) = network else { return no_client(client) };
+        if self.networks[network].config.mode == NetworkMode::Loopback {
+            return json!({ "error": format!("client {client} is on a loopback network, which has no limits") });
+        }
+        self.networks[network].worker.limit(client, limit);
+        json!({ "done": true })
+    }
+
+    fn detach(&mut self, client: u64) -> Value {
+        let is_it = |step: &Step| matches!(step, Step::Attached(session) if session.session == client);
+        let number = self.connections.iter().find(|(_, one)| is_it(&one.step)).map(|(&number, _)| number);
+        let Some(number) = number else { return no_client(client) };
+        self.refuse(number, refused(Reason::Operator, "an operator detached it"));
+        json!({ "done": true })
     }
 
     /// All that there is.
@@ -105,6 +153,10 @@ impl Daemon {
             _ => None,
         })
     }
+}
+
+fn no_client(client: u64) -> Value {
+    json!({ "error": format!("there is no client {client}; `conic ctl list` lists them") })
 }
 
 fn object(counters: &[(&'static str, u64)]) -> Map<String, Value> {

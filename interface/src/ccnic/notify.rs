@@ -111,9 +111,16 @@ impl Notices {
         true
     }
 
-    /// The NIC stops looking at some queue pairs, given by a word of 64 and their bits in it: who sends there calls. After
-    /// [`Core::heavy_fence`] it looks at each once more.
-    pub fn rest<C: Core>(&self, core: &C, word: usize, resting: u64) {
+    /// The NIC does not look at some queue pairs, given by a word of 64 and their bits in it: who sends there calls. For those that
+    /// are new among them, [`Core::heavy_fence`] follows, and one more look.
+    ///
+    /// A call that is still there for a new one is of an earlier rest, which ended by that look; left alone, it would keep the
+    /// next call from kicking.
+    pub fn rest<C: Core>(&self, core: &C, word: usize, resting: u64, new: u64) {
+        if new != 0 {
+            // Acquire and release: before the rest is to be seen, so that no call that answers it is lost.
+            core.fetch_and(self.call.word(word), !new);
+        }
         // Release: as in the table above, with the heavy fence that follows.
         core.store_release(self.rest.word(word), resting);
     }

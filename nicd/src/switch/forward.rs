@@ -429,7 +429,11 @@ impl<C: Core> Member<C> {
         match self.lanes.len() {
             1 => 0,
             // What is no IP packet has no flow, and goes to the first.
-            lanes => toeplitz.hash_frame(header.bytes(), Ports::default()).unwrap_or(0) as usize % INDIRECTIONS % lanes,
+            lanes => {
+                toeplitz.hash_beginning(header.bytes(), header.whole(), Ports::default()).unwrap_or(0) as usize
+                    % INDIRECTIONS
+                    % lanes
+            }
         }
     }
 

@@ -17,7 +17,8 @@ pub const ETHERNET_HEADER: usize = 14;
 #[derive(Clone, Debug)]
 pub struct Header {
     bytes: [u8; HEADER_BYTES],
-    length: usize,
+    /// Bytes of the frame.
+    whole: usize,
 }
 
 impl Header {
@@ -26,7 +27,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         let length = frame.len().min(HEADER_BYTES);
         bytes[..length].copy_from_slice(&frame[..length]);
-        Header { bytes, length }
+        Header { bytes, whole: frame.len() }
     }
 
     /// Of lines that were read, of a frame of `length` bytes.
@@ -36,12 +37,17 @@ impl Header {
         for (part, line) in bytes.chunks_exact_mut(LINE_BYTES as usize).zip(lines) {
             part.copy_from_slice(&line.to_bytes());
         }
-        Header { bytes, length: length.min(HEADER_BYTES) }
+        Header { bytes, whole: length }
     }
 
     /// The bytes that there are.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        &self.bytes[..self.whole.min(HEADER_BYTES)]
+    }
+
+    /// How many bytes the whole frame has.
+    pub fn whole(&self) -> usize {
+        self.whole
     }
 
     #[inline(always)]

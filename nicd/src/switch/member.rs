@@ -114,7 +114,8 @@ impl<C: Core> Member<C> {
         } else {
             self.resting[word] &= !bit;
         }
-        self.notices.rest(self.lanes[lane].wire.core(), word, self.resting[word]);
+        let new = if resting { bit } else { 0 };
+        self.notices.rest(self.lanes[lane].wire.core(), word, self.resting[word], new);
     }
 
     /// Queues that their host has called are looked at again.

@@ -215,6 +215,15 @@ impl<C: Core> Switch<C> {
         self.members[slot] = Some(Member::new(now, session, rules, map, cores));
     }
 
+    /// Limits what a client sends from here on, or does not.
+    pub fn limit(&mut self, now: Time, session: u64, limit: Option<RateLimit>) {
+        let member = self.slot_of(session).and_then(|slot| self.members[slot].as_mut());
+        if let Some(member) = member {
+            member.rules.limit = limit;
+            member.bucket = limit.map(|limit| Bucket::new(now, limit));
+        }
+    }
+
     /// Lets a client go: from here on nothing of its region is touched. Gives what it did, if there is such a client.
     pub fn detach(&mut self, session: u64) -> Option<(MemberCounters, NicFaults)> {
         let slot = self.slot_of(session)?;

@@ -48,6 +48,12 @@ pub struct Headers {
 impl Headers {
     /// Reads the headers. `None` where the frame carries no IP packet, or one that does not fit its own lengths.
     pub fn of(frame: &[u8]) -> Option<Headers> {
+        Headers::of_beginning(frame, frame.len())
+    }
+
+    /// Reads the headers from the beginning of a frame of `whole` bytes. `None` also where the headers do not all lie in that
+    /// beginning; [`Headers::end`] may lie behind it.
+    pub fn of_beginning(frame: &[u8], whole: usize) -> Option<Headers> {
         let mut at = ETHERNET_HEADER - 2;
         for _ in 0..MOST_TAGS {
             if !VLAN_TYPES.contains(&big_endian(frame, at)?) {
@@ -57,8 +63,8 @@ impl Headers {
         }
         let kind = big_endian(frame, at)?;
         match kind {
-            IPV4 => four(frame, at + 2),
-            IPV6 => six(frame, at + 2),
+            IPV4 => four(frame, at + 2, whole),
+            IPV6 => six(frame, at + 2, whole),
             _ => None,
         }
     }
@@ -93,13 +99,13 @@ pub(crate) fn big_endian(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([pair[0], pair[1]]))
 }
 
-fn four(frame: &[u8], network: usize) -> Option<Headers> {
+fn four(frame: &[u8], network: usize, whole: usize) -> Option<Headers> {
     const MORE_FRAGMENTS_AND_OFFSET: u16 = 0x3fff;
     let packet = frame.get(network..)?;
     let first = *packet.first()?;
     let header = 4 * usize::from(first & 0xf);
     let total = usize::from(big_endian(packet, 2)?);
-    if first >> 4 != 4 || header < 20 || total < header || total > packet.len() {
+    if first >> 4 != 4 || header < 20 || header > packet.len() || total < header || network + total > whole {
         return None;
     }
     Some(Headers {
@@ -112,17 +118,17 @@ fn four(frame: &[u8], network: usize) -> Option<Headers> {
     })
 }
 
-fn six(frame: &[u8], network: usize) -> Option<Headers> {
+fn six(frame: &[u8], network: usize, whole: usize) -> Option<Headers> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
     const FRAGMENT: u8 = 44;
     const DESTINATION: u8 = 60;
     let packet = frame.get(network..)?;
     let total = 40 + usize::from(big_endian(packet, 4)?);
-    if packet[0] >> 4 != 6 || total > packet.len() {
+    if packet[0] >> 4 != 6 || packet.len() < 40 || network + total > whole {
         return None;
     }
-    let packet = &packet[..total];
+    let packet = &packet[..total.min(packet.len())];
     let (mut protocol, mut at, mut fragment) = (packet[6], 40, false);
     for _ in 0..MOST_EXTENSIONS {
         let length = match protocol {
@@ -137,7 +143,7 @@ fn six(frame: &[u8], network: usize) -> Option<Headers> {
         if at + length > total {
             return None;
         }
-        protocol = packet[at];
+        protocol = *packet.get(at)?;
         at += length;
         if fragment {
             break;

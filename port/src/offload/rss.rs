@@ -83,7 +83,12 @@ impl Toeplitz {
     /// The hash of a frame's flow: of addresses and ports where `ports` says so and the packet is no fragment, of addresses
     /// alone otherwise. `None` for what is no IP packet.
     pub fn hash_frame(&self, frame: &[u8], ports: Ports) -> Option<u32> {
-        let headers = Headers::of(frame)?;
+        self.hash_beginning(frame, frame.len(), ports)
+    }
+
+    /// The same from the beginning of a frame of `whole` bytes: the same hash, if its headers lie in that beginning.
+    pub fn hash_beginning(&self, frame: &[u8], whole: usize, ports: Ports) -> Option<u32> {
+        let headers = Headers::of_beginning(frame, whole)?;
         let mut input = [0; INPUT_BYTES];
         let addresses = headers.addresses(frame);
         input[..addresses.len()].copy_from_slice(addresses);
@@ -94,7 +99,7 @@ impl Toeplitz {
         };
         let mut length = addresses.len();
         if wanted && headers.checksum_at().is_some() {
-            input[length..length + 4].copy_from_slice(&frame[headers.transport..headers.transport + 4]);
+            input[length..length + 4].copy_from_slice(frame.get(headers.transport..headers.transport + 4)?);
             length += 4;
         }
         debug_assert!(length <= if headers.version == Network::Four { 12 } else { INPUT_BYTES });
@@ -175,6 +180,25 @@ mod tests {
             frame.extend_from_slice(&[from.to_be_bytes(), to.to_be_bytes()].concat());
             frame.resize(74, 0);
             check(&addresses, [from, to], &frame, (plain, with_ports));
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_frame_has_the_hash_of_the_frame() {
+        let (hash, ports) = (Toeplitz::default(), Ports::default());
+        for length in [60u16, 127, 128, 129, 1500] {
+            let mut frame = vec![2; 12];
+            frame.extend_from_slice(&[8, 0, 0x45, 0]);
+            frame.extend_from_slice(&(length - 14).to_be_bytes());
+            frame.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 9]);
+            frame.resize(usize::from(length), 0);
+            let whole = hash.hash_frame(&frame, ports);
+            let beginning = &frame[..frame.len().min(128)];
+            assert!(whole.is_some());
+            assert_eq!(hash.hash_beginning(beginning, frame.len(), ports), whole, "{length} bytes");
+            for cut in 0..beginning.len() {
+                hash.hash_beginning(&beginning[..cut], frame.len(), ports);
+            }
         }
     }
 

@@ -1,0 +1,255 @@
+//! `conic bench daemon`: two processes through `conic nic`, beside the same loopback within this one.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use conic_client::{Client, Options, Queue};
+use conic_fabric::Time;
+use conic_interface::burst::NicQueue;
+use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, PhaseCredit, Wire, prepare};
+use conic_load::{ClosedLoop, Workload};
+use conic_native::{Flag, KeptCore, Memory, NativeCore, Pages, clock, cores, pin};
+use serde_json::json;
+
+use super::common::span;
+use super::failure::Failure;
+use super::link::{Outcome, Span, drive};
+use super::placement::Spread;
+
+/// How long a slice is measured, and what comes before it.
+const SLICE: Span = Span { warm_up: Time::from_nanoseconds(10_000_000), measured: Time::from_nanoseconds(50_000_000) };
+
+/// The loopback between two processes, through the NIC's daemon: rate and latency beside the same within one process
+///
+/// Starts `conic nic` with a loopback network on a core of its own, or takes one that runs (--nic), attaches to it, and
+/// alternates: a slice through the daemon, a slice with the NIC as a thread of this process on the same core, a slice of that
+/// without its checks. Every byte of every payload is written, read and checked. The ratios are of neighbouring slices, so
+/// that a virtual machine whose cores move does not matter.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The socket of a NIC that runs, with a loopback network [default: start one]
+    #[arg(long, value_name = "SOCKET")]
+    pub nic: Option<PathBuf>,
+    /// Bytes of a packet, 60 to 9600
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
+    pub packet_size: u16,
+    /// Packets in flight; 1 shows the unloaded latency
+    #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub window: u64,
+    /// Packets in one call at most
+    #[arg(long, value_name = "PACKETS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub burst: u16,
+    /// Queue pairs of the client; one is busy, the others are idle
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub queues: u16,
+    /// How long to measure, all slices together
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = span)]
+    pub duration: Time,
+    /// The cores of the application and of the NIC [default: the first two]
+    #[arg(long, value_name = "APP,NIC")]
+    pub cores: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic bench daemon                       64-byte packets, 256 in flight
+  conic bench daemon --window 1            the unloaded latency
+  conic bench daemon --queues 256          one busy queue of 256
+  conic bench daemon --nic /tmp/nic.sock   through a NIC that runs: conic nic --mode loopback --socket /tmp/nic.sock";
+
+/// A daemon that ends with this program.
+struct Daemon {
+    child: Option<Child>,
+    socket: PathBuf,
+    folder: Option<PathBuf>,
+}
+
+impl Daemon {
+    fn start(core: usize) -> Result<Daemon, Failure> {
+        let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
+        let folder = std::env::temp_dir().join(format!("conic-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the NIC's socket", error))?;
+        let socket = folder.join("nic.sock");
+        let program = std::env::current_exe().map_err(|error| failed("finding this program", error))?;
+        let mut command = Command::new(program);
+        command.args(["nic", "--mode", "loopback", "--core", &core.to_string(), "--socket"]).arg(&socket);
+        let child = command.stdout(Stdio::null()).spawn().map_err(|error| failed("starting the NIC", error))?;
+        Ok(Daemon { child: Some(child), socket, folder: Some(folder) })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may be gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+fn cores_of(text: Option<&str>) -> Result<(usize, usize), Failure> {
+    let usable = cores();
+    let wrong = || Failure::failed("two different core numbers are wanted, as in --cores 0,1");
+    match text {
+        None if usable.len() < 2 => Err(Failure::failed("this process may use one core, and needs two")),
+        None => Ok((usable[0], usable[1])),
+        Some(text) => {
+            let (one, other) = text.split_once(',').ok_or_else(wrong)?;
+            let number = |part: &str| part.trim().parse().map_err(|_| wrong());
+            let (one, other) = (number(one)?, number(other)?);
+            if one == other { Err(wrong()) } else { Ok((one, other)) }
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If the daemon cannot be had, or the machine refuses memory or cores.
+pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let (application, nic) = cores_of(arguments.cores.as_deref())?;
+    let daemon = match &arguments.nic {
+        Some(socket) => Daemon { child: None, socket: socket.clone(), folder: None },
+        None => Daemon::start(nic)?,
+    };
+    pin(application).map_err(|error| Failure::failed(format!("core {application}: {error}")))?;
+    let (client, mut queues) = attach(&daemon, arguments)?;
+    let burst = usize::from(arguments.burst);
+    let workload = Workload {
+        packet_size: arguments.packet_size,
+        window: arguments.window,
+        transmit_burst: burst,
+        receive_burst: burst,
+        fetch_ahead: true,
+    };
+    let mut queue = Some(queues.swap_remove(0));
+    let rounds = (arguments.duration.picoseconds() / (3 * SLICE.measured.picoseconds())).max(1);
+    let mut taken: Vec<[Outcome; 3]> = Vec::new();
+    for _ in 0..rounds {
+        let mut through = ClosedLoop::new(queue.take().expect("it is put back"), workload);
+        let daemon = drive(std::slice::from_mut(&mut through), SLICE);
+        queue = Some(through.into_queue());
+        // The daemon's thread goes to sleep, and its core is free.
+        std::thread::sleep(Duration::from_millis(2));
+        let checked = within(workload, nic, true)?;
+        let trusting = within(workload, nic, false)?;
+        taken.push([daemon, checked, trusting]);
+    }
+    drop((client, queues));
+    show(arguments, &taken)
+}
+
+fn geometry(arguments: &Arguments) -> Geometry {
+    let count = (arguments.window + 1024).next_power_of_two();
+    let buffers = match arguments.packet_size {
+        0..=128 => [count, 64, 64],
+        129..=4096 => [1024, count, 64],
+        _ => [1024, 64, count],
+    };
+    Geometry { queues: u32::from(arguments.queues), descriptors: 1024, buffers, object_bytes: 0 }
+}
+
+fn attach(daemon: &Daemon, arguments: &Arguments) -> Result<(Client, Vec<Queue>), Failure> {
+    let options = Options { geometry: geometry(arguments), ..Options::default() };
+    let until = clock::now() + Time::from_nanoseconds(5_000_000_000);
+    loop {
+        match Client::attach(&daemon.socket, &options) {
+            Ok(attached) => return Ok(attached),
+            // One that was just started may not listen yet.
+            Err(_) if daemon.child.is_some() && clock::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(Failure::failed(error.to_string())),
+        }
+    }
+}
+
+/// A slice with the NIC as a thread of this process.
+fn within(workload: Workload, nic: usize, checked: bool) -> Result<Outcome, Failure> {
+    let count = (workload.window + 1024).next_power_of_two();
+    let buffers = match workload.packet_size {
+        0..=128 => [count, 64, 64],
+        129..=4096 => [1024, count, 64],
+        _ => [1024, 64, count],
+    };
+    let geometry = Geometry { queues: 1, descriptors: 1024, buffers, object_bytes: 0 };
+    let map = Map::new(geometry, Features::best()).map_err(|error| Failure::failed(error.to_string()))?;
+    let memory = Memory::create(&map.layout, Pages::HugeIfAvailable);
+    let memory = Arc::new(memory.map_err(|error| Failure::failed(error.to_string()))?);
+    prepare(&NativeCore::new(&memory), &map);
+    let (stop, core) = (Flag::new(), KeptCore::new(memory));
+    let outcome = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            pin(nic)?;
+            let half = Nic::<_, PhaseCredit>::new(core.clone(), &map, 0);
+            let mut wire = Wire::new(if checked { half } else { half.trusting() });
+            while !stop.is_up() {
+                if wire.turn_around() == 0 {
+                    wire.spin();
+                }
+            }
+            Ok::<(), std::io::Error>(())
+        });
+        let host = Host::<_, PhaseCredit>::new(core.clone(), &map, 0);
+        let outcome = drive(&mut [ClosedLoop::new(host, workload)], SLICE);
+        stop.raise();
+        thread.join().map(|pinned| pinned.map(|()| outcome))
+    });
+    match outcome {
+        Ok(Ok(outcome)) => Ok(outcome),
+        Ok(Err(error)) => Err(Failure::failed(format!("core {nic}: {error}"))),
+        Err(_) => Err(Failure::failed("the NIC's thread died; its message is above")),
+    }
+}
+
+fn show(arguments: &Arguments, taken: &[[Outcome; 3]]) -> Result<ExitCode, Failure> {
+    let spread = |figure: &dyn Fn(&[Outcome; 3]) -> f64| {
+        let values: Vec<f64> = taken.iter().map(figure).collect();
+        Spread::of(&values).ok_or_else(|| Failure::failed("nothing was measured"))
+    };
+    let rate = |which: usize| spread(&move |round| round[which].rate / 1e6);
+    let median = |which: usize| spread(&move |round| round[which].latency.quantile(0.5).picoseconds() as f64 / 1e3);
+    let (through, within, trusting) = (rate(0)?, rate(1)?, rate(2)?);
+    let of_within = spread(&|round| round[0].rate / round[1].rate)?;
+    let price = spread(&|round| 1.0 - round[1].rate / round[2].rate)?;
+    let lost: u64 = taken.iter().flatten().map(|outcome| outcome.lost + outcome.corrupt).sum();
+    let (latency, latency_within) = (median(0)?, median(1)?);
+    if arguments.json {
+        let report = json!({
+            "schema": "conic.bench.daemon/1",
+            "packet_size": arguments.packet_size, "window": arguments.window, "queues": arguments.queues,
+            "rounds": taken.len(),
+            "daemon_mpps": through, "in_process_mpps": within, "in_process_unchecked_mpps": trusting,
+            "daemon_over_in_process": of_within, "price_of_validation": price,
+            "daemon_p50_ns": latency, "in_process_p50_ns": latency_within,
+            "lost_or_corrupt": lost,
+        });
+        println!("{report}");
+    } else {
+        let Arguments { packet_size, window, queues, .. } = arguments;
+        println!("loopback: packets of {packet_size} bytes, {window} in flight, {queues} queues of which one is busy");
+        let line = |what: &str, rate: Spread, latency: Option<Spread>| {
+            let latency = latency.map_or(String::new(), |one| format!(", median {:.0} ns", one.median));
+            println!("  {what:<34} {:6.1} Mpps ({:.1} to {:.1}){latency}", rate.median, rate.min, rate.max);
+        };
+        line("two processes, through the daemon", through, Some(latency));
+        line("one process, checks on", within, Some(latency_within));
+        line("one process, checks off", trusting, None);
+        println!(
+            "  daemon over one process            {:.3} ({:.3} to {:.3})",
+            of_within.median, of_within.min, of_within.max
+        );
+        println!("  price of validation                {:.1}%", 100.0 * price.median);
+        println!("  {} rounds of slices of 50 ms; {lost} packets lost or corrupt", taken.len());
+    }
+    Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

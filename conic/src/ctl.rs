@@ -1,0 +1,163 @@
+//! `conic ctl`: an operator's questions to a NIC that runs.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use conic_control::{Extensions, Hello, Message, Name, OLDEST, VERSION};
+use conic_native::channel::Channel;
+use serde_json::{Value, json};
+
+use crate::value::grouped;
+
+/// How long the NIC may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Ask a NIC that runs what it does, and tell it what to change. For root and the user who started it
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Options {
+    /// The NIC's socket
+    #[arg(long, value_name = "PATH", default_value = "/run/conic/nic.sock", global = true)]
+    socket: PathBuf,
+    /// Print the NIC's answer as one JSON object
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic ctl list                                   networks, ports and clients
+  conic ctl list --json                            all counters
+  conic ctl limit 7 --rate 125000000               client 7 sends a gigabit a second at most
+  conic ctl limit 7                                client 7 sends what it likes again
+  conic ctl detach 7                               client 7 is detached";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Networks, ports and clients with what passed and what did not
+    List,
+    /// Limit what a client sends, or take its limit away
+    Limit {
+        /// The client's number, from list
+        client: u64,
+        /// Bytes a second; without it there is no limit
+        #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+        rate: Option<u64>,
+        /// Bytes that may be sent at once after a pause
+        #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..))]
+        burst: u64,
+    },
+    /// Detach a client; it may attach again
+    Detach {
+        /// The client's number, from list
+        client: u64,
+    },
+}
+
+/// Asks, and prints the answer.
+///
+/// # Errors
+///
+/// No NIC listens, or it refuses.
+pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
+    let question = match &options.command {
+        Command::List => json!({ "ask": "list" }),
+        Command::Limit { client, rate: Some(rate), burst } => {
+            json!({ "ask": "limit", "client": client, "bytes_per_second": rate, "burst_bytes": burst })
+        }
+        Command::Limit { client, rate: None, .. } => json!({ "ask": "limit", "client": client }),
+        Command::Detach { client } => json!({ "ask": "detach", "client": client }),
+    };
+    let answer = ask(&options.socket, &question)?;
+    if options.json {
+        println!("{answer}");
+    } else if let Some(error) = answer["error"].as_str() {
+        return Err(error.into());
+    } else if matches!(options.command, Command::List) {
+        print!("{}", table(&answer));
+    }
+    Ok(if answer["error"].is_null() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Puts a question to the NIC at a socket.
+fn ask(socket: &Path, question: &Value) -> Result<Value, Box<dyn Error>> {
+    let channel = Channel::connect(socket)
+        .map_err(|error| format!("{}: {error}; name the socket of a NIC that runs with --socket", socket.display()))?;
+    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::new("ctl")? };
+    channel.send(&Message::Hello(hello).encode(), &[])?;
+    match hear(&channel)? {
+        Message::Welcome(_) => {}
+        other => return Err(format!("the NIC said {other:?}").into()),
+    }
+    channel.send(&Message::Query(question.to_string()).encode(), &[])?;
+    let mut text = String::new();
+    loop {
+        match hear(&channel)? {
+            Message::Answer(piece) if piece.is_empty() => return Ok(serde_json::from_str(&text)?),
+            Message::Answer(piece) => text += &piece,
+            other => return Err(format!("the NIC said {other:?}").into()),
+        }
+    }
+}
+
+fn hear(channel: &Channel) -> Result<Message, Box<dyn Error>> {
+    loop {
+        if let Some(received) = channel.receive()? {
+            return match Message::decode(&received.bytes, received.descriptors.len())? {
+                Message::Refused(refused) => Err(format!("the NIC refused: {refused}").into()),
+                message => Ok(message),
+            };
+        }
+        if !channel.wait(PATIENCE)? {
+            return Err("the NIC does not answer".into());
+        }
+    }
+}
+
+/// The answer to a list as a table.
+fn table(answer: &Value) -> String {
+    let list = |name: &str| answer[name].as_array().cloned().unwrap_or_default();
+    let count = |value: &Value| grouped(value.as_u64().unwrap_or(0));
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let mut lines = String::new();
+    for network in list("networks") {
+        lines += &format!(
+            "network {} ({}), {} clients\n",
+            text(&network["name"]),
+            text(&network["mode"]),
+            network["clients"]
+        );
+        for port in network["ports"].as_array().into_iter().flatten() {
+            let counters = &port["counters"];
+            let (received, sent) = (count(&counters["received_frames"]), count(&counters["transmitted_frames"]));
+            lines += &format!("  port {}: {received} frames in, {sent} out\n", text(&port["spec"]));
+        }
+    }
+    lines += &format!(
+        "{:>7} {:<16} {:<12} {:>6} {:<17} {:>15} {:>15} {:>10} {:>7}\n",
+        "client", "name", "network", "queues", "address", "sent", "received", "dropped", "faults"
+    );
+    for client in list("clients") {
+        let sum = |of: &Value, wanted: &str| -> u64 {
+            let all = of.as_object().into_iter().flatten();
+            all.filter(|(name, _)| name.starts_with(wanted)).filter_map(|(_, value)| value.as_u64()).sum()
+        };
+        lines += &format!(
+            "{:>7} {:<16} {:<12} {:>6} {:<17} {:>15} {:>15} {:>10} {:>7}\n",
+            client["session"].as_u64().unwrap_or(0),
+            text(&client["name"]),
+            text(&client["network"]),
+            client["queues"].as_u64().unwrap_or(0),
+            text(&client["mac"]),
+            count(&client["counters"]["sent_frames"]),
+            count(&client["counters"]["received_frames"]),
+            grouped(sum(&client["counters"], "dropped")),
+            grouped(sum(&client["faults"], "")),
+        );
+    }
+    lines
+}

@@ -1,0 +1,505 @@
+//! The switch as a whole: clients, ports and faults from one seed. One thread plays everybody, and time is a number.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use conic_fabric::{Address, Core, Time};
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, PhaseCredit, prepare};
+use conic_native::{KeptCore, Memory, NativeCore, Pages};
+use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions, SwitchPort};
+use conic_port::{Counters, Port, PortError, Receive, Transmit};
+
+/// Numbers from a seed (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// The other end of a port.
+#[derive(Clone, Default)]
+struct Outside(Arc<Mutex<Frames>>);
+
+/// What comes from outside, and what has gone there.
+#[derive(Default)]
+struct Frames {
+    coming: VecDeque<Vec<u8>>,
+    gone: Vec<Vec<u8>>,
+}
+
+impl Outside {
+    fn give(&self, frame: Vec<u8>) {
+        self.0.lock().expect("nobody panicked").coming.push_back(frame);
+    }
+    fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.0.lock().expect("nobody panicked").gone)
+    }
+}
+
+struct TestPort(Outside, Counters);
+
+impl Port for TestPort {
+    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+        let Some(next) = self.0.0.lock().expect("nobody panicked").coming.pop_front() else { return Ok(Receive::None) };
+        frame[..next.len()].copy_from_slice(&next);
+        Ok(Receive::Frame { length: next.len(), captured: None })
+    }
+    fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        self.0.0.lock().expect("nobody panicked").gone.push(frame.to_vec());
+        Ok(Transmit::Accepted)
+    }
+    fn next_due(&self) -> Option<Time> {
+        None
+    }
+    fn counters(&self) -> &Counters {
+        &self.1
+    }
+}
+
+fn port(outside: &Outside, vlan: Option<u16>) -> SwitchPort {
+    SwitchPort { queues: vec![Box::new(TestPort(outside.clone(), Counters::default()))], vlan }
+}
+
+/// A client that plays by the rules, with what it got.
+struct Client {
+    session: u64,
+    mac: [u8; 6],
+    core: KeptCore,
+    map: Map,
+    notices: Notices,
+    hosts: Vec<Host<KeptCore, PhaseCredit>>,
+}
+
+fn rules(mac: [u8; 6]) -> Rules {
+    Rules { mac, own_address_only: true, vlan: None, limit: None }
+}
+
+impl Client {
+    fn attach(switch: &mut Switch<KeptCore>, now: Time, session: u64, queues: u32, rules: Rules) -> Client {
+        // Each queue pair keeps buffers on two stacks, a quarter of a class each at most.
+        let many = 128 * u64::from(queues.next_power_of_two());
+        let geometry = Geometry { queues, descriptors: 1024, buffers: [many, 4 * many, 32], object_bytes: 0 };
+        let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+        let (map, notices) = Notices::in_map(map);
+        let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+        prepare(&NativeCore::new(&memory), &map);
+        let core = KeptCore::new(Arc::new(memory));
+        let mac = rules.mac;
+        switch.attach(now, session, rules, (&map, notices), || core.clone());
+        let hosts = (0..queues as usize).map(|queue| Host::new(core.clone(), &map, queue)).collect();
+        Client { session, mac, core, map, notices, hosts }
+    }
+
+    /// Sends a frame, in as many segments as asked for; false if there was no room or no buffer.
+    fn send(&mut self, queue: usize, frame: &[u8], segments: usize) -> bool {
+        let host = &mut self.hosts[queue];
+        let mut packets = Vec::new();
+        for part in frame.chunks(frame.len().div_ceil(segments)) {
+            let mut at = [Address(0)];
+            if host.buf_alloc(part.len() as u64, &mut at) == 0 {
+                break;
+            }
+            self.core.write_bytes(at[0], part);
+            packets.push(Descriptor::new(at[0], part.len() as u16).with(Flags::NEXT));
+        }
+        let whole = packets.iter().map(|packet| usize::from(packet.length())).sum::<usize>() == frame.len();
+        if let Some(last) = packets.last_mut() {
+            *last = last.without(Flags::NEXT);
+        }
+        if whole && host.tx_burst(&packets) == packets.len() {
+            // Nobody sleeps here, so a call is all that is needed.
+            self.notices.call_if_resting(&self.core, queue);
+            return true;
+        }
+        packets.iter().for_each(|packet| host.buf_free(&[packet.address()]));
+        false
+    }
+
+    fn receive(&mut self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for host in &mut self.hosts {
+            let mut packets = [Descriptor::BLANK; 32];
+            loop {
+                let count = host.rx_burst(&mut packets);
+                for packet in &packets[..count] {
+                    let mut frame = vec![0; usize::from(packet.length())];
+                    self.core.read_bytes(packet.address(), &mut frame);
+                    all.push(frame);
+                    host.buf_free(&[packet.address()]);
+                }
+                if count == 0 {
+                    break;
+                }
+            }
+        }
+        all
+    }
+}
+
+fn mac(number: u64) -> [u8; 6] {
+    [2, 0, 0, 0, 0, number as u8]
+}
+
+/// An IPv4 frame with UDP: a flow by its port, and a number.
+fn frame(from: [u8; 6], to: [u8; 6], flow: u16, number: u64, length: usize) -> Vec<u8> {
+    let mut frame = [&to[..], &from, &[8, 0, 0x45, 0]].concat();
+    frame.extend((length as u16 - 14).to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, from[5], 10, 0, 0, to[5]]);
+    frame.extend(flow.to_be_bytes());
+    frame.extend([0, 7, 0, 0, 0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.extend((frame.len()..length).map(|index| (number as usize * 7 + index) as u8));
+    frame
+}
+
+/// Flow and number of such a frame.
+fn label(frame: &[u8]) -> ([u8; 6], u16, u64) {
+    let from = frame[6..12].try_into().expect("six bytes");
+    let number = frame[42..50].try_into().map(u64::from_be_bytes).expect("eight bytes");
+    (from, u16::from_be_bytes([frame[34], frame[35]]), number)
+}
+
+/// What each station must still get: from whom, whom, flow; in order.
+type Expected = BTreeMap<([u8; 6], [u8; 6], u16), VecDeque<Vec<u8>>>;
+
+/// Everybody receives what has come.
+fn drain(clients: &mut [Client], outside: &Outside, expected: &mut Expected, far: [u8; 6], trace: &mut Vec<u8>) {
+    let got = clients.iter_mut().flat_map(|client| client.receive().into_iter().map(|frame| (client.mac, frame)));
+    for (to, frame) in got.chain(outside.take().into_iter().map(|frame| (far, frame))) {
+        trace.extend_from_slice(&frame[..50]);
+        take(expected, to, &frame, [0; 6]);
+    }
+}
+
+/// The station outside.
+const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];
+
+/// Everybody, and what they must still get.
+struct World {
+    random: Random,
+    outside: Outside,
+    switch: Switch<KeptCore>,
+    clients: Vec<Client>,
+    expected: Expected,
+    now: Time,
+    sessions: u64,
+    number: u64,
+    trace: Vec<u8>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let outside = Outside::default();
+        let options = SwitchOptions { rest_after: Time::from_nanoseconds(2_000), ..SwitchOptions::default() };
+        let switch = Switch::new(options, vec![port(&outside, None)]);
+        let (expected, trace) = (Expected::new(), Vec::new());
+        let random = Random(seed);
+        World { random, outside, switch, clients: Vec::new(), expected, now: Time::ZERO, sessions: 0, number: 0, trace }
+    }
+
+    fn drain(&mut self) {
+        drain(&mut self.clients, &self.outside, &mut self.expected, FAR, &mut self.trace);
+    }
+
+    fn step(&mut self, most: u64) -> usize {
+        self.now += Time::from_nanoseconds(1 + self.random.below(most));
+        let moved = self.switch.step(self.now);
+        self.drain();
+        moved
+    }
+
+    fn client_comes(&mut self) {
+        // What is on its way to everybody would reach the new one too.
+        self.switch.answer_calls();
+        while self.switch.step(self.now) > 0 {
+            self.drain();
+        }
+        self.sessions += 1;
+        let (queues, mac) = (1 + self.random.below(3) as u32, mac(self.sessions % 100 + 1));
+        self.clients.push(Client::attach(&mut self.switch, self.now, self.sessions, queues, rules(mac)));
+    }
+
+    /// One dies with frames on their way, to it and from it.
+    fn client_goes(&mut self) {
+        let which = self.random.below(self.clients.len() as u64) as usize;
+        let gone = self.clients.swap_remove(which);
+        assert!(self.switch.detach(gone.session).is_some());
+        self.expected.retain(|(from, to, _), _| *from != gone.mac && *to != gone.mac);
+        // What it had sent may still have been delivered, or not.
+        for client in &mut self.clients {
+            client.receive().iter().for_each(|frame| take(&mut self.expected, client.mac, frame, gone.mac));
+        }
+        self.outside.take().iter().for_each(|frame| take(&mut self.expected, FAR, frame, gone.mac));
+    }
+
+    fn outside_sends(&mut self) {
+        let Some(to) = self.clients.first().map(|client| client.mac) else { return };
+        self.number += 1;
+        let sent = frame(FAR, to, 1, self.number, 60 + self.random.below(1400) as usize);
+        self.expected.entry((FAR, to, 1)).or_default().push_back(sent.clone());
+        self.outside.give(sent);
+    }
+
+    fn client_sends(&mut self) {
+        let count = self.clients.len() as u64;
+        if count < 2 {
+            return;
+        }
+        let (from, to) = (self.random.below(count) as usize, self.random.below(count + 2) as usize);
+        if from == to {
+            return;
+        }
+        self.number += 1;
+        let flow = self.random.below(4) as u16;
+        let longest = if self.random.below(8) == 0 { 9540 } else { 300 };
+        let length = 60 + self.random.below(longest) as usize;
+        let queue = flow as usize % self.clients[from].hosts.len();
+        let source = self.clients[from].mac;
+        let receivers: Vec<[u8; 6]> = match self.clients.get(to) {
+            Some(one) => vec![one.mac],
+            None if to as u64 == count => vec![FAR],
+            None => self.clients.iter().map(|one| one.mac).chain([FAR]).filter(|&one| one != source).collect(),
+        };
+        let target = if receivers.len() == 1 { receivers[0] } else { [0xff; 6] };
+        // To everybody is another flow, by its address.
+        let flow = if receivers.len() == 1 { flow } else { flow + 100 };
+        let sent = frame(source, target, flow, self.number, length);
+        if self.clients[from].send(queue, &sent, 1 + self.random.below(3) as usize) {
+            for to in receivers {
+                self.expected.entry((source, to, flow)).or_default().push_back(sent.clone());
+            }
+        }
+    }
+}
+
+/// Runs a world for so many rounds and returns what can be seen of it.
+fn run(seed: u64, rounds: u64) -> Vec<u8> {
+    let mut world = World::new(seed);
+    for round in 0..rounds {
+        match world.random.below(12) {
+            0 if world.clients.len() < 5 => world.client_comes(),
+            1 if world.clients.len() > 3 => world.client_goes(),
+            2 => world.outside_sends(),
+            _ => world.client_sends(),
+        }
+        if world.random.below(3) == 0 {
+            // A station that was never heard of is looked for everywhere.
+            if round < 50 {
+                world.outside.give(frame(FAR, [0xff; 6], 9, 0, 60));
+            }
+            world.step(3_000);
+        }
+    }
+    // Everything that was sent arrives.
+    for _ in 0..200 {
+        world.step(500);
+    }
+    world.expected.retain(|_, frames| !frames.is_empty());
+    assert!(world.expected.is_empty(), "seed {seed}: {} flows lack frames", world.expected.len());
+    for (session, counters, faults) in world.switch.clients() {
+        let dropped = counters.dropped_full + counters.dropped_no_buffer + counters.dropped_length;
+        assert_eq!((dropped, faults.total()), (0, 0), "seed {seed}, client {session}: {counters:?} {faults:?}");
+    }
+    assert!(world.switch.take_offenders().is_empty());
+    world.trace
+}
+
+/// Strikes a frame out that a station got; it must be the next of its flow, or from `dead`, whose flows may have holes.
+fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: [u8; 6]) {
+    let (from, flow, number) = label(got);
+    if flow == 9 || from == dead {
+        return;
+    }
+    let flows = expected.get_mut(&(from, to, flow));
+    // A frame for a station that is not known yet goes to everybody; only its own counts.
+    let Some(next) = flows.and_then(|frames| frames.front().cloned()) else {
+        assert_ne!(got[..6], to, "{number} of flow {flow} came twice, or was never sent");
+        return;
+    };
+    if got[..6] != to && got[..6] != [0xff; 6] {
+        return;
+    }
+    assert_eq!(next, got, "flow {flow} from {from:?} to {to:?} is out of order or changed");
+    expected.get_mut(&(from, to, flow)).map(VecDeque::pop_front);
+}
+
+#[test]
+fn every_frame_arrives_once_in_order_and_unchanged_whatever_the_seed() {
+    for seed in 1..20 {
+        run(seed, 400);
+    }
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    assert_eq!(run(7, 300), run(7, 300));
+    assert_ne!(run(7, 300), run(8, 300));
+}
+
+#[test]
+fn a_sender_has_its_own_address() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    assert!(a.send(0, &frame(mac(2), mac(200), 1, 1, 100), 1));
+    assert!(a.send(0, &frame(mac(1), mac(2), 1, 2, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!(b.receive(), [frame(mac(1), mac(2), 1, 2, 100)]);
+    assert!(outside.take().is_empty());
+    let (_, counters, _) = switch.clients().next().expect("the first client");
+    assert_eq!((counters.dropped_spoofed, counters.sent_frames), (1, 2));
+    // Nor can it take another's address over.
+    assert_eq!(switch.table().find(Time::ZERO, Station::new(mac(2), 0)), Some(conic_nicd::switch::Place::Client(1)));
+}
+
+#[test]
+fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
+    let (trunk, access) = (Outside::default(), Outside::default());
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&trunk, None), port(&access, Some(8))]);
+    let member = |number, vlan| Rules { vlan: Some(vlan), ..rules(mac(number)) };
+    let mut red = Client::attach(&mut switch, Time::ZERO, 1, 1, member(1, 7));
+    let mut blue = Client::attach(&mut switch, Time::ZERO, 2, 1, member(2, 8));
+    let mut red_too = Client::attach(&mut switch, Time::ZERO, 3, 1, member(3, 7));
+    let everybody = frame(mac(1), [0xff; 6], 1, 1, 100);
+    assert!(red.send(0, &everybody, 1));
+    switch.step(Time::ZERO);
+    assert_eq!(red_too.receive(), std::slice::from_ref(&everybody));
+    assert_eq!((blue.receive().len(), access.take().len()), (0, 0));
+    let tagged = [&everybody[..12], &[0x81, 0, 0, 7], &everybody[12..]].concat();
+    assert_eq!(trunk.take(), [tagged]);
+    // Back through the trunk, tagged, to one of them.
+    let answer = frame(mac(50), mac(2), 1, 2, 100);
+    let tagged = [&answer[..12], &[0x81, 0, 0, 8], &answer[12..]].concat();
+    trunk.give(tagged.clone());
+    switch.step(Time::ZERO);
+    assert_eq!((blue.receive(), red.receive().len()), (vec![answer], 0));
+    // A member may send no tags.
+    assert!(red.send(0, &[&everybody[..12], &[0x81, 0, 0, 8], &everybody[12..]].concat(), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((blue.receive().len(), access.take().len()), (0, 0));
+    assert_eq!(switch.clients().next().expect("the first").1.dropped_vlan, 1);
+}
+
+#[test]
+fn a_limited_client_sends_at_its_rate_and_the_others_as_they_like() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let limit = RateLimit { bytes_per_second: 1_000_000, burst_bytes: 10_000 };
+    let mut slow = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { limit: Some(limit), ..rules(mac(1)) });
+    let mut sent_bytes = 0;
+    // A second, in steps of ten microseconds, with always something to send.
+    for step in 0..100_000u64 {
+        while slow.send(0, &frame(mac(1), mac(200), 1, step, 1000), 1) {}
+        switch.step(Time::from_nanoseconds(10_000 * step));
+        sent_bytes += outside.take().iter().map(Vec::len).sum::<usize>();
+    }
+    // What may be sent at once, a second's worth, and a burst of the ring that was begun.
+    assert!((1_000_000..1_000_000 + 10_000 + 33_000).contains(&sent_bytes), "{sent_bytes} bytes in a second");
+    assert!(switch.clients().all(|(_, counters, _)| counters.dropped_full == 0), "nothing was dropped: it waits");
+}
+
+#[test]
+fn clients_share_by_bytes_whatever_their_queues_and_frames() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut small = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut large = Client::attach(&mut switch, Time::ZERO, 2, 3, rules(mac(2)));
+    // The switch knows where they are sent to.
+    outside.give(frame(mac(200), mac(1), 1, 0, 60));
+    switch.step(Time::ZERO);
+    let mut bytes = [0usize; 2];
+    for step in 0..3000u64 {
+        // Refilled by the switch's own step at most: both have always something to send.
+        while small.send(0, &frame(mac(1), mac(200), 1, step, 400), 1) {}
+        for queue in 0..3 {
+            while large.send(queue, &frame(mac(2), mac(200), 1, step, 1500), 1) {}
+        }
+        switch.step(Time::from_nanoseconds(step));
+        for sent in outside.take() {
+            bytes[usize::from(sent[11] - 1)] += sent.len();
+        }
+    }
+    let share = bytes[0] as f64 / (bytes[0] + bytes[1]) as f64;
+    let counters: Vec<_> = switch.clients().map(|(_, counters, _)| counters).collect();
+    assert!(
+        (0.45..0.55).contains(&share),
+        "{counters:?}: the client with one queue and small frames has {share} of the bytes"
+    );
+}
+
+#[test]
+fn queues_that_say_nothing_rest_and_wake_when_they_are_called() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 200, rules(mac(1)));
+    let rest = SwitchOptions::default().rest_after;
+    switch.step(Time::ZERO);
+    switch.step(Time::from_picoseconds(rest.picoseconds() - 1));
+    assert!(!switch.is_resting());
+    switch.step(rest);
+    assert!(switch.is_resting());
+    for queue in [0, 63, 64, 199] {
+        assert!(client.send(queue, &frame(mac(1), mac(200), 1, 1, 100), 1));
+        switch.answer_calls();
+        assert!(!switch.is_resting());
+        assert_eq!(switch.step(rest), 1, "queue {queue}");
+    }
+    assert_eq!(outside.take().len(), 4);
+}
+
+#[test]
+fn a_client_that_scribbles_over_its_region_is_named_and_the_others_lose_nothing() {
+    let outside = Outside::default();
+    // It would have to call for its queues to be looked at again.
+    let options = SwitchOptions { rest_after: Time::NEVER, ..SwitchOptions::default() };
+    let mut switch = Switch::new(options, vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 2, rules(mac(2)));
+    let hostile = Client::attach(&mut switch, Time::ZERO, 3, 2, rules(mac(3)));
+    let mut random = Random(99);
+    let words = hostile.core.memory().bytes() / 8;
+    let mut named = false;
+    for step in 0..4000u64 {
+        for _ in 0..200 {
+            // Its rings more often than the rest: they are where most can go wrong.
+            let ring = hostile.map.queues[random.below(2) as usize].transmit;
+            let at = match random.below(8) {
+                0 => Address(random.below(words) * 8),
+                _ => ring.ring + random.below(ring.slots * 8) * 8,
+            };
+            let flags = if random.below(2) == 0 { Flags::PHASE } else { random.next() as u8 };
+            let value = match random.below(4) {
+                0 => random.next(),
+                1 => hostile.core.load_acquire(Address(random.below(words) * 8)),
+                2 => Descriptor::new(Address(random.below(words * 8)), random.next() as u16).with(flags).word,
+                _ => Descriptor::new(hostile.map.pool.classes[0].start, 100).with(flags).word,
+            };
+            hostile.core.store_release(at, value);
+        }
+        let now = Time::from_nanoseconds(1000 * step);
+        let sent = frame(mac(1), mac(2), (step % 4) as u16, step, 60 + (step % 1000) as usize);
+        assert!(a.send(0, &sent, 1));
+        switch.step(now);
+        let own = |got: &Vec<u8>| got[6..12] == mac(1);
+        assert_eq!(b.receive().into_iter().filter(own).collect::<Vec<_>>(), [sent]);
+        a.receive();
+        outside.take();
+        named |= switch.take_offenders().iter().any(|offender| {
+            assert_eq!(offender.session, 3);
+            true
+        });
+    }
+    assert!(named, "{:?}", switch.clients().map(|(_, _, faults)| faults).collect::<Vec<_>>());
+    assert!(switch.clients().filter(|(session, ..)| *session != 3).all(|(_, _, faults)| faults.total() == 0));
+    assert!(switch.detach(3).is_some());
+}
