@@ -19,7 +19,7 @@ use super::{Shown, output};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Figures of the paper: 3, 4, 7, 10 to 14 [default: all of these]
+    /// Figures of the paper: 3, 4, 7, 10 to 15 [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
     /// Fewer packets a point
