@@ -27,6 +27,12 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "control", rooms: &["interface"], outside: true },
     Arrow { room: "client", rooms: &["fabric", "native", "interface", "control"], outside: true },
     Arrow { room: "daemon", rooms: &["fabric", "native", "interface", "port", "nicd", "control"], outside: true },
+    // Its tests start a daemon; the library knows the client alone.
+    Arrow {
+        room: "bindings/c",
+        rooms: &["fabric", "native", "interface", "control", "client", "nicd", "daemon"],
+        outside: true,
+    },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
     Arrow { room: "study", rooms: &["fabric", "interface", "load", "dataflow", "chart", "sim"], outside: true },
@@ -148,15 +154,15 @@ mod tests {
         assert_eq!(findings("fabric", "[dependencies]\nconic-native.workspace = true\n").len(), 1);
         assert_eq!(findings("interface", "[dependencies]\nconic-native.workspace = true\n").len(), 1);
         assert_eq!(findings("interface", "[dependencies]\nconic-check.workspace = true\n").len(), 1);
-        assert_eq!(findings("port", "[build-dependencies]\nconic-nicd.workspace = true\n").len(), 1);
+        assert_eq!(findings("nicd", "[build-dependencies]\nconic-nicd.workspace = true\n").len(), 1);
         assert_eq!(findings("interface", "[dependencies]\nconic-fabric.workspace = true\n"), [""; 0]);
     }
 
     #[test]
     fn an_arrow_is_found_under_another_name_or_for_one_target() {
         let renamed = "[dependencies]\nreal = { package = \"conic-native\", path = \"../native\" }\n";
-        assert_eq!(findings("port", renamed).len(), 1);
-        assert_eq!(findings("port", "[target.'cfg(unix)'.dependencies]\nconic-native.workspace = true\n").len(), 1);
+        assert_eq!(findings("nicd", renamed).len(), 1);
+        assert_eq!(findings("nicd", "[target.'cfg(unix)'.dependencies]\nconic-native.workspace = true\n").len(), 1);
     }
 
     #[test]
