@@ -36,7 +36,7 @@ impl SharedMemory {
 
     /// Takes free buffers of a class, past the queues' stacks, and gives how many; see [`PoolMap::take`].
     pub fn take(&self, class: usize, from: &mut u64, out: &mut [Address]) -> usize {
-        let Region { core, map } = &*self.region;
+        let Region { core, map, .. } = &*self.region;
         map.pool.take(core, map.features.scattered, class, from, out)
     }
 
