@@ -26,7 +26,11 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },
     Arrow { room: "control", rooms: &["interface"], outside: true },
     Arrow { room: "client", rooms: &["fabric", "native", "interface", "control"], outside: true },
-    Arrow { room: "daemon", rooms: &["fabric", "native", "interface", "port", "nicd", "control"], outside: true },
+    Arrow {
+        room: "daemon",
+        rooms: &["fabric", "native", "interface", "port", "nicd", "control", "client"],
+        outside: true,
+    },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
     Arrow { room: "study", rooms: &["fabric", "interface", "load", "dataflow", "chart", "sim"], outside: true },
