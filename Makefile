@@ -9,12 +9,15 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # What `make run` gives the program: `make run ARGS="bench limits"`.
 ARGS ?= bench
+# Where `make install` puts things, below DESTDIR.
+PREFIX ?= /usr/local
+DESTDIR ?=
 # CONIC_PORTABLE=1 builds for any x86-64 machine instead of this one.
 ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test lint format docs sanitize smoke ci peers clean
+.PHONY: help setup run build test lint format docs sanitize smoke install ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -49,6 +52,9 @@ sanitize: setup ## run the tests of what shares memory under AddressSanitizer an
 
 smoke: build ## run a short main job, and check what it prints
 	@.ci/smoke
+
+install: ## install what `make build` built: PREFIX=/usr/local DESTDIR=
+	@packaging/install --prefix '$(PREFIX)' --destdir '$(DESTDIR)'
 
 ci: ## run all checks, as continuous integration does
 	@.ci/run

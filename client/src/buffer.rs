@@ -30,8 +30,7 @@ pub struct Buffer {
 impl Buffer {
     pub(crate) fn new(region: &Arc<Region>, packet: Packet) -> Buffer {
         let at = packet.address();
-        let size = region.map.pool.size_of(at).max(1);
-        let capacity = u16::try_from(size - at.0 % size).unwrap_or(u16::MAX);
+        let capacity = u16::try_from(region.capacity_at(at)).unwrap_or(u16::MAX);
         Buffer { at, length: packet.length(), capacity, metadata: packet.metadata, region: Some(Arc::clone(region)) }
     }
 

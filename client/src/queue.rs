@@ -283,6 +283,19 @@ impl Queue {
         self.region.pointer(at)
     }
 
+    /// Whether so many bytes at an address lie in one buffer, as those of a packet from a sound daemon do, and those of one
+    /// that is to be sent must.
+    #[inline(always)]
+    pub fn is_in_a_buffer(&self, at: Address, length: u16) -> bool {
+        self.region.is_in_a_buffer(at, length)
+    }
+
+    /// Bytes from an address to the end of its buffer; zero if it lies in none.
+    #[inline(always)]
+    pub fn capacity_at(&self, at: Address) -> u32 {
+        self.region.capacity_at(at)
+    }
+
     /// The start of the region in this process, and its bytes: what a binding needs to turn pointers into addresses.
     pub fn region(&self) -> (*mut u8, u64) {
         let memory = self.region.core.memory();

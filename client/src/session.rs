@@ -51,6 +51,13 @@ impl Region {
         self.map.pool.check(at, length, false).is_ok()
     }
 
+    /// Bytes from an address to the end of its buffer; zero if it lies in none.
+    pub(crate) fn capacity_at(&self, at: Address) -> u32 {
+        let size = self.map.pool.size_of(at);
+        // Buffers lie at multiples of their size.
+        if size == 0 { 0 } else { (size - at.0 % size) as u32 }
+    }
+
     /// Copies a buffer's contents from another region.
     pub(crate) fn copy_from(&self, to: Address, other: &Region, from: Address, length: u16) {
         let (mut piece, mut done) = ([0; 512], 0);

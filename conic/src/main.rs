@@ -1,10 +1,13 @@
 //! The command line of conic.
 
+mod advise;
 mod bench;
+mod bridge;
 mod ctl;
 mod dataflow;
 mod idle;
 mod invoke;
+mod man;
 mod nic;
 mod platform;
 mod replay;
@@ -19,7 +22,7 @@ mod value;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The coherent NIC in software: packets between applications and a network interface over cache-coherent memory.
 #[derive(Parser)]
@@ -32,6 +35,7 @@ struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
+  conic bridge --port tap:t0      frames between two ports, or back to one
   conic invoke                    calls of a function on a device that a core plays
   conic dataflow                  operators of a Timely graph on a device that a core plays
   conic nic                       queues of a software NIC for other processes
@@ -42,8 +46,10 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 enum Command {
+    Advise(advise::Options),
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Bridge(bridge::Options),
     Ctl(ctl::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
@@ -60,6 +66,8 @@ enum Command {
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
     Trace(Box<trace::Arguments>),
+    #[command(hide = true)]
+    Man(man::Options),
     /// Play the NIC of a region that comes over the standard input
     #[command(hide = true)]
     NicProcess,
@@ -71,10 +79,13 @@ fn main() -> ExitCode {
         Err(error) => return bench::refuse(&error),
     };
     let result = match arguments.command {
+        Command::Advise(options) => Ok(advise::main(&options)),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Bridge(options) => bridge::run(&options),
         Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),
+        Command::Man(options) => man::run(&options, Arguments::command()),
         Command::Nic(options) => nic::run(&options),
         Command::Platform(arguments) => Ok(platform::main(&arguments)),
         Command::Replay(options) => replay::run(&options),

@@ -8,7 +8,10 @@ use conic_interface::cxl::{Requests, Signal};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::comparison::{Figure, Role, compare, parse};
+use conic_study::cxl_nic::advise::{Goal, Question, advise};
+use conic_study::cxl_nic::guesses::{ORDERINGS, orderings, varied};
 use conic_study::cxl_nic::loopback::{Design, Loopback, loopback};
+use conic_study::cxl_nic::serving::{Server, Serving, serve};
 use conic_study::cxl_nic::{EXPERIMENTS, Machines, ccnic, findings, layout, optimal};
 use conic_study::experiment::{Effort, Value};
 
@@ -90,4 +93,68 @@ fn polling_an_owned_descriptor_crosses_the_link_once_a_packet() {
     // A packet, its completion, and the transmitted packet's.
     near(current.get("WOWrInv"), 3.0);
     near(owned.get("WOWrInv"), 3.0);
+}
+
+fn served(server: Server, zipf: Option<f64>, writes: u64) -> (f64, f64) {
+    let machine = machine(if server == Server::Logic { "agilex7" } else { "bf3" });
+    let question = Serving { machine, server, keys: 20_000, buckets: 512, zipf, writes, requests: (4_000, 1_000) };
+    let found = serve(&question).expect("it ends");
+    let hits = found.statistics.hits as f64 / (found.statistics.hits + found.statistics.misses) as f64;
+    (found.latencies.iter().sum::<u64>() as f64 / found.latencies.len() as f64, hits)
+}
+
+#[test]
+fn keys_that_are_asked_for_often_are_served_by_the_device() {
+    let (zipf, often) = served(Server::Logic, Some(0.99), 0);
+    let (uniform, seldom) = served(Server::Logic, None, 0);
+    assert!(
+        often > 0.4 && seldom < 0.25 && zipf < uniform,
+        "{often} and {seldom} of requests hit: {zipf}, {uniform} ps"
+    );
+    let (software, _) = served(Server::Software, Some(0.99), 0);
+    assert!(software > zipf, "{software} against {zipf} ps");
+    let (half, _) = served(Server::Logic, Some(0.99), 500);
+    assert!(half > zipf, "a write goes through to the host: {half} against {zipf} ps");
+    let nobody = Serving {
+        machine: machine("agilex7"),
+        server: Server::Software,
+        keys: 8,
+        buckets: 1,
+        zipf: None,
+        writes: 0,
+        requests: (1, 1),
+    };
+    let message = serve(&nobody).expect_err("there are no cores").to_string();
+    assert!(message.contains("no software runs on its device"), "{message}");
+}
+
+#[test]
+fn the_advisor_finds_no_worse_than_the_paper() {
+    for (goal, memory) in [(Goal::Latency, true), (Goal::Throughput, false)] {
+        let question = Question { machine: machine("agilex7"), bytes: 64, load: None, goal, memory };
+        let advice = advise(&question, &mut |_| ()).expect("it ends");
+        for (found, paper) in advice.value.iter().zip(&advice.reference) {
+            let better = if goal == Goal::Latency { found <= paper } else { *found >= 0.999 * paper };
+            assert!(better, "{goal:?}: {advice:?}");
+        }
+        assert!(advice.looked_at > 50);
+    }
+}
+
+#[test]
+fn what_a_guess_decides_is_found_by_varying_it_in_both_platforms() {
+    let load = |name| Platform::<CxlParameters>::load_as(name).expect("a platform that comes with the simulator");
+    let (agilex, bluefield) = (load("agilex7"), load("bf3"));
+    let all = varied(&agilex, &bluefield).expect("the platforms are right");
+    let guesses = agilex.guesses().count();
+    assert!(all.len() > guesses, "{} ends of {guesses} guesses", all.len());
+    let crossing = all.iter().find(|one| one.key == "link.crossing").expect("it is a guess");
+    assert_eq!(crossing.machines.agilex.link.crossing, 35_000);
+    assert_eq!(crossing.machines.bluefield.link.crossing, 35_000);
+    let software = all.iter().find(|one| one.key == "software.hit").expect("it is a guess");
+    assert_eq!(&software.machines.agilex, agilex.parameters());
+    let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
+    let held = orderings(&machines).expect("it ends");
+    assert_eq!(held.len(), ORDERINGS.len());
+    assert!(held[0] && held[3] && held[4], "{held:?}");
 }

@@ -67,7 +67,9 @@ impl Tree {
             }
         }
         let folders = ["/tests/", "/benches/", "/examples/"];
-        let is_test = |path: &str| tests.contains(path) || folders.iter().any(|folder| path.contains(folder));
+        // A build script is cargo's program and speaks to cargo alone, by printing.
+        let free = |path: &str| path.ends_with("/build.rs") || folders.iter().any(|folder| path.contains(folder));
+        let is_test = |path: &str| tests.contains(path) || free(path);
         rust.iter().map(|file| Source::parse(&file.path, &file.text, is_test(&file.path))).collect()
     }
 
@@ -123,6 +125,7 @@ mod tests {
             ("room/src/queue/tests.rs", "fn c() {}"),
             ("room/tests/outer.rs", "fn d() {}"),
             ("room/examples/show.rs", "fn e() {}"),
+            ("room/build.rs", "fn f() {}"),
         ]);
         let production: Vec<(String, usize)> = tree
             .sources()
@@ -131,6 +134,7 @@ mod tests {
             .map(|source| (source.path.clone(), source.production_lines()))
             .collect();
         let expected = [
+            ("room/build.rs", 0),
             ("room/examples/show.rs", 0),
             ("room/src/checks.rs", 0),
             ("room/src/lib.rs", 1),

@@ -8,6 +8,7 @@
 //! | `entry.rs` | a descriptor's line |
 //! | `host.rs` | the host's half: bursts without copies |
 //! | `receiver.rs`, `transmitter.rs` | the device's: packets to the host, packets from it |
+//! | [`serving`] | a key-value store on the device |
 //! | `write_back.rs` | when a pushed packet is taken out of the host's cache again |
 //!
 //! # The rings
@@ -35,6 +36,7 @@ mod entry;
 mod host;
 mod receiver;
 mod requests;
+pub mod serving;
 mod shape;
 mod transmitter;
 mod write_back;

@@ -7,6 +7,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use super::cores::Store;
 use super::dcoh::mask;
 use super::machine::{Machine, Wait};
+use crate::eci::core_state::Combined;
 use crate::fiber::Fiber;
 use crate::protocol::cxl::WHOLE;
 
@@ -121,11 +122,16 @@ impl<'a> CxlCore<'a> {
     /// Stores bytes of one line.
     fn put(&self, line: u32, bytes: u64, data: Line) {
         self.fiber.pass(self.issue());
+        self.push(Store { line, bytes, data, atomic: None });
+    }
+
+    fn push(&self, store: Store) {
+        let line = store.line;
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
             assert!((line as usize) < machine.lines.len(), "line {line} lies outside the region");
             if machine.cores[usize::from(self.core)].stores.len() < machine.parameters.core.store_buffer as usize {
-                return machine.push_store(self.core, Store { line, bytes, data });
+                return machine.push_store(self.core, store);
             }
             self.fiber.wait(machine, Wait::Stores, None);
         }
@@ -149,30 +155,16 @@ impl<'a> CxlCore<'a> {
         }
     }
 
-    /// An atomic operation on a word: what it was. The line is owned by a store of nothing first.
-    fn atomic(&self, at: Address, change: impl Fn(u64) -> Option<u64>) -> u64 {
-        let line = line_of(at);
-        loop {
-            self.drained();
-            self.put(line, 0, Line::ZERO);
-            self.drained();
-            let mut machine = self.fiber.machine.borrow_mut();
-            let state = &mut machine.lines[line as usize];
-            if !(state.host.copy.is_alone() && state.holders == 1 << self.core) {
-                continue;
-            }
-            let before = state.host.data.0[word_of(at)];
-            if let Some(after) = change(before) {
-                let mut data = Line::ZERO;
-                data.0[word_of(at)] = after;
-                let first = at.0 % LINE_BYTES;
-                state.host.write(&data, mask(first, first + 8));
-            }
-            let time = machine.parameters.core.cycles(machine.parameters.core.atomic_cycles.into());
-            drop(machine);
-            self.fiber.pass(time);
-            return before;
-        }
+    /// An atomic operation on a word: what it was.
+    fn atomic(&self, at: Address, operation: Combined) -> u64 {
+        self.drained();
+        let first = at.0 % LINE_BYTES;
+        let atomic = Some((word_of(at), operation));
+        self.push(Store { line: line_of(at), bytes: mask(first, first + 8), data: Line::ZERO, atomic });
+        self.drained();
+        let time = self.with(|machine| machine.parameters.core.cycles(machine.parameters.core.atomic_cycles.into()));
+        self.fiber.pass(time);
+        self.with(|machine| machine.cores[usize::from(self.core)].found)
     }
 
     fn await_nontemporal(&self, most: u32) {
@@ -199,13 +191,13 @@ impl Core for CxlCore<'_> {
         self.put_word(at, value);
     }
     fn fetch_and(&self, at: Address, bits: u64) -> u64 {
-        self.atomic(at, |before| Some(before & bits))
+        self.atomic(at, Combined::And(bits))
     }
     fn fetch_or(&self, at: Address, bits: u64) -> u64 {
-        self.atomic(at, |before| Some(before | bits))
+        self.atomic(at, Combined::Or(bits))
     }
     fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
-        let before = self.atomic(at, |before| (before == current).then_some(new));
+        let before = self.atomic(at, Combined::CompareExchange(current, new));
         if before == current { Ok(before) } else { Err(before) }
     }
     fn load(&self, at: Address) -> u64 {

@@ -7,6 +7,7 @@ use conic_fabric::Line;
 use super::home::{From, Job};
 use super::machine::{Machine, Wait};
 use super::parameters::HostCacheParameters;
+use crate::eci::core_state::Combined;
 use crate::machine::tags::Tags;
 use crate::protocol::cxl::{Ask, Copy};
 
@@ -16,6 +17,8 @@ pub(super) struct Store {
     pub(super) line: u32,
     pub(super) bytes: u64,
     pub(super) data: Line,
+    /// What it does to a word besides, and gives back what that was.
+    pub(super) atomic: Option<(usize, Combined)>,
 }
 
 /// What a load has brought.
@@ -41,6 +44,8 @@ pub(super) struct CoreState {
     pub(super) nontemporal: u32,
     /// Lines that it has read since it last said that it made no progress.
     pub(super) polled: Vec<u32>,
+    /// What the last atomic operation found.
+    pub(super) found: u64,
     /// One of them is gone since.
     pub(super) lost: bool,
 }
@@ -56,6 +61,7 @@ impl CoreState {
             fills: 0,
             nontemporal: 0,
             polled: Vec::new(),
+            found: 0,
             lost: false,
         }
     }
@@ -193,7 +199,14 @@ impl Machine {
             if !self.may_write(core, store.line) {
                 break;
             }
-            self.lines[store.line as usize].host.write(&store.data, store.bytes);
+            let host = &mut self.lines[store.line as usize].host;
+            let mut data = store.data;
+            if let Some((word, combined)) = store.atomic {
+                // At once with the line's arrival: whoever waits for the line behind this core comes after.
+                data.0[word] = host.data.0[word];
+                self.cores[usize::from(core)].found = combined.apply(&mut data.0[word]);
+            }
+            host.write(&data, store.bytes);
             if let Some(place) = self.last_level.find(store.line) {
                 // The core's copy is the only one that is current.
                 self.last_level.remove(place);

@@ -9,26 +9,40 @@ use super::device::CxlDevice;
 /// An engine of the device that reaches the host by DMA alone. Hints mean nothing to PCIe.
 pub struct DmaDevice<'a> {
     device: CxlDevice<'a>,
-    by_software: Cell<bool>,
+    set_up: Cell<(u64, u64)>,
 }
 
 impl<'a> DmaDevice<'a> {
     pub(super) fn new(device: CxlDevice<'a>) -> DmaDevice<'a> {
-        DmaDevice { device, by_software: Cell::new(false) }
+        DmaDevice { device, set_up: Cell::new((0, 0)) }
     }
 
     /// From now on software on the device sets each transfer up, and sees when a read is done.
     pub fn set_up_by_software(&self) {
-        self.by_software.set(true);
+        let times = self.device.with(|machine| {
+            let dma = &machine.parameters().dma;
+            (dma.read_software, dma.write_software)
+        });
+        self.set_up.set(times);
+    }
+
+    /// From now on software on the device asks for each transfer by RDMA.
+    ///
+    /// # Panics
+    ///
+    /// If no software runs on the device.
+    pub fn set_up_by_rdma(&self) {
+        let times = self.device.with(|machine| {
+            let software = machine.parameters().software.as_ref();
+            let software = software.expect("the platform says what software on the device takes");
+            (software.rdma_read, software.rdma_write)
+        });
+        self.set_up.set(times);
     }
 
     /// The engine itself.
     pub fn device(&self) -> &CxlDevice<'a> {
         &self.device
-    }
-
-    fn set_up(&self, software: u64) -> u64 {
-        if self.by_software.get() { software } else { 0 }
     }
 
     /// Waits until something comes that this program may not have seen, or until a time.
@@ -40,10 +54,7 @@ impl<'a> DmaDevice<'a> {
 impl Device for DmaDevice<'_> {
     fn start_read(&self, at: Address, bytes: u64, _hint: StateHint) -> ReadTag {
         let agent = self.device.fiber.agent;
-        let read = self.device.with(|machine| {
-            let set_up = self.set_up(machine.parameters().dma.read_software);
-            machine.start_dma_read(agent, at.0, bytes, set_up)
-        });
+        let read = self.device.with(|machine| machine.start_dma_read(agent, at.0, bytes, self.set_up.get().0));
         ReadTag(read.into())
     }
     fn is_ready(&self, tag: &ReadTag) -> bool {
@@ -64,8 +75,7 @@ impl Device for DmaDevice<'_> {
     fn write(&self, at: Address, from: &[u8], _hint: StateHint) {
         let agent = self.device.fiber.agent;
         self.device.with(|machine| {
-            let set_up = self.set_up(machine.parameters().dma.write_software);
-            machine.start_dma_write(agent, at.0, from, set_up);
+            machine.start_dma_write(agent, at.0, from, self.set_up.get().1);
         });
     }
     fn write_word(&self, at: Address, value: u64, hint: StateHint) {

@@ -29,6 +29,8 @@ pub struct CxlParameters {
     pub pcie: PcieParameters,
     /// DMA engines.
     pub dma: DmaParameters,
+    /// Cores on the device, where it has some.
+    pub software: Option<SoftwareParameters>,
 }
 
 /// A core of the host.
@@ -172,6 +174,8 @@ pub struct CxlDeviceParameters {
     pub transmit_stage: u64,
     /// From a register write's arrival until its logic acts on it.
     pub doorbell: u64,
+    /// Its logic's time to take a request of a key-value store out of a packet and hash its key, and to make the answer's packet.
+    pub request: u64,
 }
 
 /// DMA over PCIe.
@@ -187,6 +191,42 @@ pub struct DmaParameters {
     pub read_software: u64,
     /// The same of a write.
     pub write_software: u64,
+}
+
+/// Cores on the device, with memory of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SoftwareParameters {
+    /// A load that hits their caches.
+    pub hit: u64,
+    /// A load that does not.
+    pub memory: u64,
+    /// Bytes of their last-level cache.
+    pub cache_bytes: u64,
+    /// Its ways.
+    pub cache_ways: u32,
+    /// From a request's last beat at the port until a core has taken it apart.
+    pub request_in: u64,
+    /// From its answer until that is at the port.
+    pub request_out: u64,
+    /// What a core adds to a read of the host's memory that it asks for by RDMA.
+    pub rdma_read: u64,
+    /// The same of a write.
+    pub rdma_write: u64,
+}
+
+impl CxlParameters {
+    /// The device as its own cores see it: their caches and memory in the place of the coherence engine's. None if it has no cores.
+    pub fn seen_by_software(&self) -> Option<CxlParameters> {
+        let software = self.software.clone()?;
+        let mut seen = self.clone();
+        seen.dcoh.hit = software.hit;
+        seen.dcoh.miss = software.hit / 2;
+        seen.dcoh.completion = 0;
+        seen.dcoh.install_interval = 0;
+        (seen.dcoh.dmc_bytes, seen.dcoh.dmc_ways) = (software.cache_bytes, software.cache_ways);
+        seen.device_memory.latency = software.memory - software.hit / 2;
+        Some(seen)
+    }
 }
 
 impl HostCoreParameters {

@@ -2,6 +2,7 @@
 
 mod datapath;
 mod memory;
+mod serving;
 mod single;
 
 pub use memory::{ccnic, layout, optimal};
@@ -36,6 +37,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "12", title: "Throughput by batch size", run: datapath::batches },
     Experiment { name: "13", title: "Loopback latency by packet buffers' memory", run: memory::layouts },
     Experiment { name: "14", title: "CXL-NIC against CC-NIC's layout", run: memory::against_ccnic },
+    Experiment { name: "15", title: "A key-value store on the NIC", run: serving::stores },
 ];
 
 /// The experiments of these names, each once; all where none is given.
@@ -54,7 +56,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
 }
 
 /// The host with the one device and with the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Machines {
     /// With an Agilex-7.
     pub agilex: CxlParameters,

@@ -7,6 +7,7 @@ use conic_fabric::{Address, Core, Device, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{Host, MOST_IN_A_BATCH, Queues, Receiver, Transmitter};
 use conic_sim::cxl::{CxlCore, CxlParameters, CxlSimulation};
+use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
 use super::loopback::{Design, place};
@@ -123,6 +124,10 @@ pub fn transmit(question: &Throughput) -> Result<f64, Failure> {
     let (asked, into) = (question.clone(), Rc::clone(&span));
     simulation.device("transmit side", Role::Main, move |device| {
         let mut transmitter = Transmitter::new(queues, *device, asked.design.requests, asked.design.batch);
+        if asked.design.device_bias {
+            let bytes = queues.shape.buffers * queues.shape.buffer_bytes;
+            device.switch_bias(queues.tx_buffers, bytes, Bias::Device, true);
+        }
         device.wait_until(Time::from_nanoseconds(100_000));
         let (mut through, warm) = (0, asked.packets / 2);
         while through < warm + asked.packets {

@@ -9,7 +9,7 @@ use super::{
 use crate::cxl::CxlParameters;
 use crate::cxl::parameters::{
     CxlDeviceParameters, CxlLinkParameters, DcohParameters, DmaParameters, HostCacheParameters, HostCoreParameters,
-    HostParameters,
+    HostParameters, SoftwareParameters,
 };
 use crate::machine::tags::MOST_WAYS;
 use crate::parameters::MemoryParameters;
@@ -79,6 +79,7 @@ sections! {
         receive_stage: Picoseconds, 0.0;
         transmit_stage: Picoseconds, 0.0;
         doorbell: Picoseconds, 0.0;
+        request: Picoseconds, 0.0;
     }
     DMA dma "dma" DmaParameters {
         engine_read: Picoseconds, 0.0;
@@ -86,6 +87,16 @@ sections! {
         line_time: Picoseconds, 0.0;
         read_software: Picoseconds, 0.0;
         write_software: Picoseconds, 0.0;
+    }
+    SOFTWARE software "software" SoftwareParameters {
+        hit: Picoseconds, 0.0;
+        memory: Picoseconds, 0.0;
+        cache_bytes: Bytes, 64.0;
+        cache_ways: Count("ways"), 1.0;
+        request_in: Picoseconds, 0.0;
+        request_out: Picoseconds, 0.0;
+        rdma_read: Picoseconds, 0.0;
+        rdma_write: Picoseconds, 0.0;
     }
 }
 
@@ -107,6 +118,7 @@ pub const CXL: &Model = &Model {
         section("device", DEVICE),
         section("pcie", PCIE),
         section("dma", DMA),
+        Section { name: "software", fields: SOFTWARE, optional: true },
     ],
     shipped: super::super::SHIPPED_CXL,
 };
@@ -115,11 +127,13 @@ impl ParameterSet for CxlParameters {
     const MODEL: &'static Model = CXL;
 
     fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<CxlParameters> {
+        let has_software = entries.keys().any(|key| key.starts_with("software."));
         let mut taking = Taking { entries, faults };
         let (core, cache, host) = (core(&mut taking), cache(&mut taking), host(&mut taking));
         let (memory, link, dcoh) = (memory(&mut taking), link(&mut taking), dcoh(&mut taking));
         let (device_memory, device) = (device_memory(&mut taking), device(&mut taking));
         let (pcie, dma) = (pcie(&mut taking), dma(&mut taking));
+        let software = if has_software { Some(software(&mut taking)?) } else { None };
         let parameters = CxlParameters {
             name: name.to_string(),
             core: core?,
@@ -132,6 +146,7 @@ impl ParameterSet for CxlParameters {
             device: device?,
             pcie: pcie?,
             dma: dma?,
+            software,
         };
         for (key, message) in contradictions(&parameters) {
             let entry = entries.get(key);
@@ -159,6 +174,9 @@ fn contradictions(parameters: &CxlParameters) -> Vec<(&'static str, String)> {
         } else if !bytes.is_multiple_of(64 * u64::from(ways)) {
             found.push((key, format!("{bytes} bytes are no whole number of sets of {ways} lines of 64 bytes")));
         }
+    }
+    if parameters.software.as_ref().is_some_and(|software| software.memory < software.hit) {
+        found.push(("software.memory", "memory is nearer than the caches (software.hit)".to_string()));
     }
     if cache.device_write_ways > cache.llc_ways {
         found.push(("cache.device_write_ways", format!("there are only {} ways (cache.llc_ways)", cache.llc_ways)));

@@ -1,0 +1,285 @@
+/*
+ * conic.h: packets through the daemon of the coherent NIC in software, `conic nic`.
+ *
+ * A program attaches, takes its queues, and sends and receives packets that lie in memory which it shares with the daemon alone:
+ *
+ *     struct conic_client *client;
+ *     struct conic_buf bufs[32];
+ *     char why[256];
+ *     if (conic_attach(NULL, &client, why, sizeof why) < 0)
+ *         errx(1, "%s", why);
+ *     struct conic_queue *queue = conic_get_queue(client, 0);
+ *     for (;;) {
+ *         int got = conic_rx_burst(queue, bufs, 32);
+ *         int sent = conic_tx_burst(queue, bufs, got);
+ *         conic_buf_free(queue, bufs + sent, got - sent);
+ *     }
+ *
+ * Compile with `cc $(pkg-config --cflags conic) ... $(pkg-config --libs conic)`. conic(3) says the same as this file.
+ *
+ * Threads. A queue is used by one thread at a time, several queues by several threads at once. Everything else may be called by
+ * any thread; each function's comment says so again.
+ *
+ * Pointers. A client comes from conic_attach and lives until conic_detach; a queue comes from conic_get_queue and lives as long
+ * as its client. NULL is always noticed. Any other pointer must be what it is said to be: nobody can check it. Nothing that
+ * the library is given is kept, but by conic_attach the client and by conic_tx_burst the packets that it took.
+ *
+ * Buffers. Whoever has got a buffer gives it away once, by sending or by freeing it, to any queue of the same client. One that is
+ * sent or freed twice is a mistake that the library or the daemon notices where it can: the daemon counts it, and detaches a
+ * client that goes on. A packet whose bytes do not lie in a buffer of the client is refused.
+ *
+ * Errors. Functions that return an int return a number that is not negative, or one of enum conic_error. None of them ends
+ * the process, blocks (but conic_attach and conic_link, for no longer than the options' patience), or sets errno.
+ *
+ * The daemon's death. conic_link is 0 from then on, nothing can be sent, what had been delivered is still received, and every
+ * buffer keeps its contents. When a daemon listens at the socket again, the client attaches by itself, whenever a queue or
+ * conic_link is called, and everything goes on; old buffers are sent by copying them, and may be freed at any time. What had
+ * been sent and was not yet read by the daemon is lost. After fork, only one of the two processes may go on with a client.
+ */
+
+
+#ifndef CONIC_H
+#define CONIC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// In a packet's `flags`: it goes on in the next one of the array. A chain has at most 4 parts.
+#define CONIC_BUF_NEXT 1
+
+// What went wrong: calls that return an `int` return one of these, all of them negative.
+enum conic_error {
+    // An argument is NULL, or is not what the function's comment asks for.
+    CONIC_ERROR_ARGUMENT = -1,
+    // Nobody listens at the socket, or this process may not connect to it.
+    CONIC_ERROR_CONNECT = -2,
+    // The daemon refused, for the reason in the text.
+    CONIC_ERROR_REFUSED = -3,
+    // The daemon did not answer in time.
+    CONIC_ERROR_TIMEOUT = -4,
+    // The daemon said or did what cannot be.
+    CONIC_ERROR_PEER = -5,
+    // The numbers of queues, descriptors or buffers cannot be.
+    CONIC_ERROR_GEOMETRY = -6,
+    // The memory that came from the daemon was refused or could not be mapped.
+    CONIC_ERROR_MEMORY = -7,
+    // A packet lies in no buffer, has no bytes, is longer than its buffer, or is a chain without an end.
+    CONIC_ERROR_BUFFER = -8,
+    // The kernel refused something.
+    CONIC_ERROR_SYSTEM = -9,
+};
+
+// A client of the daemon: a connection, and the memory that it shares with the daemon alone. Its functions may be called by
+// any thread at any time, but `conic_detach` by one, once, when no other call uses the client or a queue of it.
+struct conic_client;
+
+// A queue pair of a client. Its functions may be called by any thread, but by one at a time for each queue.
+struct conic_queue;
+
+// What a client wants of the daemon. Always begin with `conic_options_init`, then change what is to be different: programs
+// that do so go on working with later versions of the library, whose structure may be longer.
+//
+// The texts are the caller's, and are not looked at any more when `conic_attach` returns.
+struct conic_options {
+    // Bytes of this structure, as the program knows it; set by `conic_options_init`.
+    size_t size;
+    // The daemon's socket; NULL is `/run/conic/nic.sock`.
+    const char *socket;
+    // What the program calls itself, for people who look at the daemon: up to 32 letters, digits and `-_.:`; may be NULL.
+    const char *name;
+    // The network to attach to; NULL is the daemon's first.
+    const char *network;
+    // Queue pairs, at least 1.
+    uint32_t queues;
+    // Descriptors of each ring, a power of two of at least 4.
+    uint32_t descriptors;
+    // Buffers of 128 bytes, shared by the queues: zero or a power of two.
+    uint32_t small_buffers;
+    // Buffers of 4096 bytes.
+    uint32_t large_buffers;
+    // Buffers of 16384 bytes, for frames of up to 9600 bytes.
+    uint32_t jumbo_buffers;
+    // How long the daemon may take for each step of attaching, in milliseconds.
+    uint32_t patience_ms;
+    // The MAC address, if `has_mac` is 1.
+    uint8_t mac[6];
+    // 1: the client wants the address in `mac`; 0: the daemon chooses one.
+    uint8_t has_mac;
+    // 1: attach again when the daemon was gone and is back; 0: stay down.
+    uint8_t reconnect;
+};
+
+// What is known of a client.
+struct conic_info {
+    // The number of the present session with the daemon.
+    uint64_t session;
+    // How often the client has attached again after the daemon was gone.
+    uint64_t reconnects;
+    // Queue pairs.
+    uint32_t queues;
+    // The longest frame on the network, in bytes without the frame check sequence.
+    uint32_t longest_frame;
+    // 1 while packets flow, 0 while the daemon is gone or has detached the client.
+    uint32_t link;
+    // The client's MAC address.
+    uint8_t mac[6];
+    // Zero.
+    uint8_t reserved[6];
+    // The network's name, ended by a zero byte; empty where it is the daemon's first and was not named.
+    char network[40];
+};
+
+// A packet in memory that the program shares with the daemon, or room for one.
+//
+// Whose the bytes are: the program's from `conic_buf_alloc` or `conic_rx_burst` on, until it gives them away with
+// `conic_tx_burst` or back with `conic_buf_free`. Afterwards they must not be touched. Nobody else writes them while they are the
+// program's, but a daemon that is not to be trusted could. The structure itself is the program's own and may be copied.
+//
+// `data` may be moved within the buffer, as when a header is taken away.
+struct conic_buf {
+    // The first byte.
+    void *data;
+    // Bytes of the packet.
+    uint32_t length;
+    // Bytes from `data` to the end of the buffer, as the library said it; not read by the library.
+    uint32_t capacity;
+    // `CONIC_BUF_NEXT`, or 0.
+    uint32_t flags;
+    // Zero.
+    uint32_t reserved;
+    // What is carried beside the packet, and not looked at by the library.
+    uint64_t metadata;
+};
+
+// What one queue has done.
+struct conic_counters {
+    // Packets that the NIC took.
+    uint64_t sent_frames;
+    // Bytes of these.
+    uint64_t sent_bytes;
+    // Packets received.
+    uint64_t received_frames;
+    // Bytes of these.
+    uint64_t received_bytes;
+    // Buffers asked for that there were none of.
+    uint64_t no_buffer;
+    // Packets that were offered and for which there was no room, or no link; each time that they were offered.
+    uint64_t not_taken;
+    // Packets from the NIC that lay in no buffer; they were dropped.
+    uint64_t refused;
+    // Impossible positions that the NIC wrote to the rings.
+    uint64_t ring_faults;
+    // Buffers that the program freed, or the NIC handed over, that were free already.
+    uint64_t freed_twice;
+    // Packets in a region of a daemon that is gone, sent by copying them.
+    uint64_t copied;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Attaches to a daemon, waiting for it for no longer than the options' patience at each step.
+//
+// `options` may be NULL for the defaults of `conic_options_init`. `client` is where the client is put: it belongs to the
+// program, which ends it with `conic_detach`; NULL is put there on failure. `text` has room for `text_size` bytes, into which a
+// failure is told, with what to do, cut to fit; it may be NULL. Any thread.
+//
+// Returns 0 or an error.
+int conic_attach(const struct conic_options *options,
+                 struct conic_client **client,
+                 char *text,
+                 size_t text_size);
+
+// Ends a client and its queues: the daemon takes everything back, and no buffer of the client may be touched any more. NULL
+// is allowed and does nothing. No other thread may be using the client or one of its queues.
+void conic_detach(struct conic_client *client);
+
+// One of a client's queues, `index` counting from 0; NULL if there is none or `client` is NULL. It belongs to the client and
+// lives as long. Any thread.
+struct conic_queue *conic_get_queue(const struct conic_client *client,
+                                    unsigned int index);
+
+// The state of the link: 1 while packets flow, 0 while the daemon is gone or has detached the client. Asks the kernel, and
+// attaches again if the daemon is back and the client reconnects (which waits for the daemon for no longer than its patience):
+// for programs that do not call their queues all the time, which do the same now and then. Any thread.
+//
+// Returns 1 or 0, or `CONIC_ERROR_ARGUMENT` if `client` is NULL.
+int conic_link(const struct conic_client *client);
+
+// Says what is known of a client. `info` has room for `size` bytes, `sizeof(struct conic_info)`. Any thread.
+//
+// Returns 0, or `CONIC_ERROR_ARGUMENT` if one is NULL, `info` is not aligned, or `size` is less than the structure ever had.
+int conic_get_info(const struct conic_client *client,
+                   struct conic_info *info,
+                   size_t size);
+
+// Why the daemon detached the client last, if it said so, put into `text`, which has room for `text_size` bytes. Any thread.
+//
+// Returns 1 if it said so, 0 (and an empty text) if it did not, or `CONIC_ERROR_ARGUMENT` if `client` or `text` is NULL.
+int conic_detached(const struct conic_client *client,
+                   char *text,
+                   size_t text_size);
+
+// Sets `options` to what a client gets that asks for nothing: one queue pair of 1024 descriptors with 2048 small, 1024 large
+// and 64 jumbo buffers on the daemon's first network, a MAC address that the daemon chooses, 5 seconds of patience, and
+// reconnecting. `size` is `sizeof(struct conic_options)`. Any thread.
+//
+// Returns 0, or `CONIC_ERROR_ARGUMENT` if `options` is NULL or not aligned, or `size` is less than the structure ever had.
+int conic_options_init(struct conic_options *options,
+                       size_t size);
+
+// Allocates buffers for packets of `bytes` each (at most 16384), small ones if those are large enough, and puts them into
+// `bufs`, which has room for `count`: `length` is `bytes`, `flags` and `metadata` are 0. The bytes themselves are unspecified.
+// Never waits. One thread at a time.
+//
+// Returns how many, less than `count` where there are no more free; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL, `bufs` is NULL
+// or not aligned where `count` is not 0, or `bytes` is 0 or too many.
+int conic_buf_alloc(struct conic_queue *queue,
+                    uint32_t bytes,
+                    struct conic_buf *bufs,
+                    unsigned int count);
+
+// Frees `count` buffers of any queue of the same client. One thread at a time.
+//
+// Returns 0; `CONIC_ERROR_BUFFER` if some were no buffers of the client, and the others were freed; or `CONIC_ERROR_ARGUMENT` if `queue` is
+// NULL, or `bufs` is NULL or not aligned where `count` is not 0. A buffer that is freed twice is counted where it is noticed
+// (`freed_twice`): when it has come back to the pool before. Where it is not, two packets may come to lie in it.
+int conic_buf_free(struct conic_queue *queue,
+                   const struct conic_buf *bufs,
+                   unsigned int count);
+
+// Sends packets, from the front. What was taken is the NIC's, and what was not is still the program's, which offers it again
+// or frees it. Never waits. While the link is down nothing is taken. A packet from before the daemon died and came back is
+// sent by copying it. One thread at a time.
+//
+// Returns how many of `bufs` were taken (parts of chains count by themselves, and a chain is taken whole or not at all), less
+// than `count` where there is no room for more or where one of them cannot be sent; `CONIC_ERROR_BUFFER` if it is the first that cannot:
+// it lies in no buffer of the client, has no bytes, ends behind its buffer, has unknown flags, or is a chain of more than 4 or
+// without an end; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL, or `bufs` is NULL or not aligned where `count` is not 0.
+int conic_tx_burst(struct conic_queue *queue,
+                   const struct conic_buf *bufs,
+                   unsigned int count);
+
+// Receives up to `count` packets into `bufs`. Their buffers are the program's. Never waits. One thread at a time.
+//
+// Returns how many; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL, or `bufs` is NULL or not aligned where `count` is not 0.
+int conic_rx_burst(struct conic_queue *queue,
+                   struct conic_buf *bufs,
+                   unsigned int count);
+
+// Says what a queue has done. `counters` has room for `size` bytes, `sizeof(struct conic_counters)`. One thread at a time.
+//
+// Returns 0, or `CONIC_ERROR_ARGUMENT` if one is NULL, `counters` is not aligned, or `size` is less than the structure ever had.
+int conic_get_counters(struct conic_queue *queue,
+                       struct conic_counters *counters,
+                       size_t size);
+
+// What a status means, in a few words; never NULL. The text is constant and belongs to the library. Any thread.
+const char *conic_strerror(int status);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* CONIC_H */

@@ -1,0 +1,20 @@
+"""Packets through the daemon of the coherent NIC in software, `conic nic`, over libconic.so.
+
+    import conic
+
+    with conic.attach("/run/conic/nic.sock") as client:
+        client.send(frame)                      # bytes, or a scapy packet
+        for frame in client.receive(timeout=1):  # bytes
+            print(len(frame), "bytes for", client.mac)
+
+Frames are copied into and out of the memory that is shared with the daemon, so that no buffer can be misused: this is for tests and
+tools, at some hundred thousand frames a second. libconic.so is found as other libraries are (LD_LIBRARY_PATH, ldconfig), or
+where the environment's CONIC_LIBRARY says.
+
+A client and its queues may be used by several threads: each queue lets one in at a time.
+"""
+
+from conic._client import Client, Queue, attach
+from conic._library import Error
+
+__all__ = ["Client", "Error", "Queue", "attach"]

@@ -1,0 +1,31 @@
+//! `conic advise` as a program: its answer is at least as good as the paper's configuration, and it refuses what cannot be.
+
+use std::process::{Command, Output};
+
+fn advise(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_conic")).arg("advise").args(arguments).output().expect("the program runs")
+}
+
+#[test]
+fn it_is_no_worse_than_the_paper_and_says_why() {
+    let output = advise(&["--size", "64", "--no-device-memory", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answers: Vec<serde_json::Value> =
+        serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    let [found, paper] = ["value", "paper"].map(|key| answers[0][key][0].as_f64().expect("it is a number"));
+    assert!(found <= paper, "{found} against {paper} ns");
+    let reasons = answers[0]["reasons"].as_array().expect("there are reasons");
+    assert!(found == paper || !reasons.is_empty());
+    assert_eq!(answers[0]["design"]["receive buffers"], "host memory");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let output = advise(&["--platform", "icx"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one of \"cxl\" is wanted here"));
+    let output = advise(&["--goal", "throughput", "--load", "1", "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the error is JSON");
+    assert!(error["error"].as_str().is_some_and(|message| message.contains("--load")), "{error}");
+    assert_eq!(advise(&["--size", "3"]).status.code(), Some(2));
+}

@@ -1,0 +1,190 @@
+//! A key-value store on the device, one request at a time: on the NIC's own logic, or on a SmartNIC's cores.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use conic_fabric::{Layout, StateHint, Time};
+use conic_interface::cxl::serving::{
+    Bytes, DatabaseShape, Handler, MOST_VALUE_BYTES, Request, ServingStatistics, Through,
+};
+use conic_sim::cxl::{CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::protocol::cxl::Bias;
+use conic_sim::{Failure, Role};
+
+/// Where requests are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// By logic on a CXL device of type 2, which reads what it lacks coherently.
+    Logic,
+    /// By a core of a SmartNIC, which reads what it lacks by RDMA and does not see the host's updates.
+    Software,
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// The machine.
+    pub machine: CxlParameters,
+    /// Who answers.
+    pub server: Server,
+    /// Keys.
+    pub keys: u64,
+    /// Buckets of four keys in the device's memory, a power of two.
+    pub buckets: u64,
+    /// The exponent of Zipf's law; none: every key is as likely.
+    pub zipf: Option<f64>,
+    /// Writes among a thousand requests.
+    pub writes: u64,
+    /// Requests before the first that counts, and those that count.
+    pub requests: (u64, u64),
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// From a request's arrival at the device until its answer leaves, in picoseconds.
+    pub latencies: Vec<u64>,
+    /// What the handler did, from the first request on.
+    pub statistics: ServingStatistics,
+}
+
+/// Draws keys.
+struct Keys {
+    /// For each key, how likely it or one before it is; empty: every key is as likely.
+    up_to: Vec<f64>,
+    keys: u64,
+    state: u64,
+}
+
+impl Keys {
+    fn new(keys: u64, zipf: Option<f64>) -> Keys {
+        let mut up_to = Vec::new();
+        if let Some(exponent) = zipf {
+            let mut sum = 0.0;
+            up_to.extend((1..=keys).map(|rank| {
+                sum += (rank as f64).powf(-exponent);
+                sum
+            }));
+            up_to.iter_mut().for_each(|part| *part /= sum);
+        }
+        Keys { up_to, keys, state: 1 }
+    }
+
+    /// A number from 0 to 1.
+    fn part(&mut self) -> f64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        (conic_sim::link::mix(self.state) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn next(&mut self) -> u64 {
+        let part = self.part();
+        if self.up_to.is_empty() {
+            return ((part * self.keys as f64) as u64).min(self.keys - 1);
+        }
+        (self.up_to.partition_point(|up_to| *up_to < part) as u64).min(self.keys - 1)
+    }
+}
+
+fn value(number: u64) -> Bytes {
+    let mut value = [number as u8; MOST_VALUE_BYTES];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    value
+}
+
+/// Serves requests.
+///
+/// # Errors
+///
+/// The simulator's, or that no software runs on the device, as a deadlock that says so.
+///
+/// # Panics
+///
+/// If an answer is wrong.
+pub fn serve(question: &Serving) -> Result<Served, Failure> {
+    let machine = match question.server {
+        Server::Logic => question.machine.clone(),
+        Server::Software => question.machine.seen_by_software().ok_or_else(|| {
+            Failure::Deadlock(vec![format!("{}: no software runs on its device", question.machine.name)])
+        })?,
+    };
+    let mut layout = Layout::new();
+    let entries = (question.keys * 8 / 5).next_power_of_two();
+    let stamps = (machine.dcoh.hmc_bytes / 64 / 2).next_power_of_two() / 2;
+    let database = DatabaseShape { entries, stamps: stamps.max(8), buckets: question.buckets }.place(&mut layout);
+    let mut simulation = CxlSimulation::new(&machine, &layout);
+    let loaded = Rc::new(Cell::new(false));
+    let (keys, done) = (question.keys, Rc::clone(&loaded));
+    simulation.core("host", Role::Main, move |core| {
+        for key in 0..keys {
+            assert!(database.insert(core, key, &value(key)), "the table has room");
+        }
+        done.set(true);
+    });
+    let served = Rc::new(RefCell::new(Served::default()));
+    let (asked, into) = (question.clone(), Rc::clone(&served));
+    simulation.device("handler", Role::Main, move |device| {
+        while !loaded.get() {
+            device.wait_until(device_now(device) + Time::from_nanoseconds(100_000));
+        }
+        let (at, bytes) = database.of_device();
+        device.switch_bias(at, bytes, Bias::Device, true);
+        match asked.server {
+            Server::Logic => {
+                let through = Through::Coherent { read: StateHint::CacheableOwned, write: StateHint::CacheableOwned };
+                answer(Handler::new(*device, *device, database, through, (0, 0)), device, &asked, &into);
+            }
+            Server::Software => {
+                let remote = device.dma();
+                remote.set_up_by_rdma();
+                answer(Handler::new(*device, remote, database, Through::Remote, (0, 0)), device, &asked, &into);
+            }
+        }
+    });
+    simulation.run()?;
+    drop(simulation);
+    Ok(served.take())
+}
+
+fn device_now(device: &CxlDevice<'_>) -> Time {
+    conic_fabric::Device::now(device)
+}
+
+fn answer<L, R>(mut handler: Handler<L, R>, device: &CxlDevice<'_>, asked: &Serving, into: &RefCell<Served>)
+where
+    L: conic_fabric::Device,
+    R: conic_fabric::Device,
+{
+    use conic_interface::cxl::serving::Answer;
+    let (before, after) = {
+        let machine = device.machine().borrow();
+        let p = machine.parameters();
+        match (asked.server, &p.software) {
+            (Server::Software, Some(software)) => (software.request_in, software.request_out),
+            _ => (p.device.request, 0),
+        }
+    };
+    let mut keys = Keys::new(asked.keys, asked.zipf);
+    let mut current: Vec<u64> = (0..asked.keys).collect();
+    for number in 0..asked.requests.0 + asked.requests.1 {
+        let key = keys.next();
+        let write = keys.part() < asked.writes as f64 / 1000.0;
+        let request = if write { Request::Put(key, value(number)) } else { Request::Get(key) };
+        let arrived = device_now(device);
+        device.wait_until(arrived + Time::from_picoseconds(before));
+        let answer = handler.serve(&request.packet()).expect("it is a request");
+        device.wait_until(device_now(device) + Time::from_picoseconds(after));
+        match (write, answer) {
+            (true, Answer::Stored) => current[key as usize] = number,
+            (false, Answer::Found(found)) => assert_eq!(found, value(current[key as usize]), "key {key}"),
+            (_, other) => panic!("{request:?} was answered {other:?}"),
+        }
+        let mut served = into.borrow_mut();
+        if number >= asked.requests.0 {
+            served.latencies.push(device_now(device).since(arrived).picoseconds());
+        }
+        served.statistics = handler.statistics();
+        drop(served);
+        // What goes on behind an answer is over before the next request.
+        device.wait_until(device_now(device) + Time::from_nanoseconds(5_000));
+    }
+}
