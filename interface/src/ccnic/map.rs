@@ -92,6 +92,8 @@ pub struct Map {
     pub geometry: Geometry,
     /// What the region was made for.
     pub features: Features,
+    /// What the region was made for.
+    pub headroom: Headroom,
 }
 
 impl Map {
@@ -138,7 +140,7 @@ impl Map {
                 }
             })
             .collect();
-        Ok(Map { layout, queues, pool, geometry, features })
+        Ok(Map { layout, queues, pool, geometry, features, headroom })
     }
 }
 
