@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CaptureError, MemifError, PacketError, TapError, XdpError};
+use crate::{CaptureError, DpdkError, MemifError, PacketError, TapError, XdpError};
 
 /// A port cannot be opened, or can no longer be used. The text says what is wrong, where, and what to do.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub enum PortError {
     Xdp(Box<XdpError>),
     /// A memif port.
     Memif(Box<MemifError>),
+    /// A DPDK device.
+    Dpdk(Box<DpdkError>),
 }
 
 impl fmt::Display for PortError {
@@ -27,6 +29,7 @@ impl fmt::Display for PortError {
             PortError::Packet(error) => error.fmt(f),
             PortError::Xdp(error) => error.fmt(f),
             PortError::Memif(error) => error.fmt(f),
+            PortError::Dpdk(error) => error.fmt(f),
         }
     }
 }
@@ -54,6 +57,12 @@ impl From<PacketError> for PortError {
 impl From<XdpError> for PortError {
     fn from(error: XdpError) -> PortError {
         PortError::Xdp(Box::new(error))
+    }
+}
+
+impl From<DpdkError> for PortError {
+    fn from(error: DpdkError) -> PortError {
+        PortError::Dpdk(Box::new(error))
     }
 }
 

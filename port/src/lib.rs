@@ -6,6 +6,7 @@
 
 mod capture;
 mod counters;
+mod dpdk;
 mod error;
 mod impair;
 mod loopback;
@@ -24,6 +25,7 @@ pub use capture::{
     Replay, ShortFrames, Speed, Timestamp,
 };
 pub use counters::Counters;
+pub use dpdk::{DpdkError, DpdkOptions, DpdkProblem};
 pub use error::PortError;
 pub use impair::{Direction, Impaired, Impairment, Probability, Rate};
 pub use loopback::Loopback;

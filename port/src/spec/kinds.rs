@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use super::Kind;
 use super::arguments::{Arguments, Grammar};
 use crate::{
-    Impairment, Ipv4Address, Loops, MemifOptions, Pace, PacketOptions, Rate, Replay, Speed, TapOptions, XdpOptions,
+    DpdkOptions, Impairment, Ipv4Address, Loops, MemifOptions, Pace, PacketOptions, Rate, Replay, Speed, TapOptions,
+    XdpOptions,
 };
 
 pub(super) const SYNTAX: &str = "\
@@ -16,6 +17,7 @@ af-xdp:INTERFACE[,queue=0][,queues=1][,frames=1024][,mode=auto|zero-copy|copy][,
        [,complete-checksums]
 memif:SOCKET|@ABSTRACT[,role=server|client][,id=0][,secret=TEXT][,queues=1][,slots=1024]
        [,buffer=2048][,memory=MIB][,unsealed][,any-user]
+dpdk:DEVICE[;KEY=VALUE...][,queues=1][,frames=1024][,memory=MB][,huge]
 capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
 impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
        [,jitter=100us][,rate=1G][,limit=FRAMES][,direction=receive|transmit][,seed=1]+PORT";
@@ -44,6 +46,12 @@ const MEMIF: Grammar = Grammar {
     optional: false,
     keys: &["role", "id", "secret", "queues", "slots", "buffer", "memory"],
     switches: &["unsealed", "any-user"],
+};
+const DPDK: Grammar = Grammar {
+    first: "the device, as DPDK names it, with ';' for ','",
+    optional: false,
+    keys: &["queues", "frames", "memory"],
+    switches: &["huge"],
 };
 const CAPTURE: Grammar =
     Grammar { first: "", optional: true, keys: &["replay", "record", "pace"], switches: &["forever"] };
@@ -77,6 +85,7 @@ pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {
         "af-packet" => Ok(Kind::Packet(packet(&Arguments::read(rest, &PACKET)?)?)),
         "af-xdp" => Ok(Kind::Xdp(xdp(&Arguments::read(rest, &XDP)?)?)),
         "memif" => Ok(Kind::Memif(memif(&Arguments::read(rest, &MEMIF)?)?)),
+        "dpdk" => Ok(Kind::Dpdk(dpdk(rest)?)),
         "capture" => capture(&Arguments::read(rest, &CAPTURE)?),
         _ => Err(format!("'{name}' is no kind of port; write one of:\n{SYNTAX}")),
     }
@@ -141,6 +150,23 @@ fn memif(given: &Arguments<'_>) -> Result<MemifOptions, String> {
         most_bytes: given.number("memory", 1, 1 << 20)?.map_or(options.most_bytes, |mebibytes| mebibytes << 20),
         unsealed: given.has("unsealed"),
         any_user: given.has("any-user"),
+        ..options
+    })
+}
+
+fn dpdk(rest: &str) -> Result<DpdkOptions, String> {
+    // The device's own arguments have keys and values too: it is told apart before the rest is read.
+    let (device, rest) = rest.split_once(',').unwrap_or((rest, ""));
+    if device.is_empty() {
+        return Err(format!("give {} behind the colon", DPDK.first));
+    }
+    let given = Arguments::read(rest, &Grammar { first: "", optional: true, ..DPDK })?;
+    let options = DpdkOptions::new(&device.replace(';', ","));
+    Ok(DpdkOptions {
+        queues: given.number("queues", 1, 64)?.unwrap_or(1) as usize,
+        frames: given.power_of_two("frames", 64, 16_384)?.map_or(options.frames, |frames| frames as usize),
+        megabytes: given.number("memory", 64, 65_536)?.map_or(options.megabytes, |megabytes| megabytes as usize),
+        huge_pages: given.has("huge"),
         ..options
     })
 }

@@ -12,8 +12,8 @@ use std::str::FromStr;
 use arguments::Arguments;
 
 use crate::{
-    CapturePort, Impaired, Impairment, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket, Port, PortError,
-    Replay, Tap, TapOptions, Timestamp, XdpOptions, XdpSocket,
+    CapturePort, DpdkOptions, Impaired, Impairment, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket, Port,
+    PortError, Replay, Tap, TapOptions, Timestamp, XdpOptions, XdpSocket,
 };
 
 /// What the syntax is, for `--help`.
@@ -43,6 +43,8 @@ pub enum Kind {
     Xdp(XdpOptions),
     /// [`Memif`], with all its rings in one port.
     Memif(MemifOptions),
+    /// A DPDK device.
+    Dpdk(DpdkOptions),
     /// [`crate::CapturePort`] that replays a file.
     Replay {
         /// The file to replay.
@@ -118,6 +120,7 @@ impl PortSpec {
             Kind::Tap(options) => options.queues,
             Kind::Packet(options) => options.queues,
             Kind::Xdp(options) => options.queues,
+            Kind::Dpdk(options) => options.queues,
             Kind::Loopback { .. } | Kind::Memif(_) | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
     }
@@ -140,6 +143,7 @@ impl PortSpec {
             Kind::Tap(options) => Ok(boxed(Tap::open_queues(options)?)),
             Kind::Packet(options) => Ok(boxed(PacketSocket::open_queues(options)?)),
             Kind::Xdp(options) => Ok(boxed(XdpSocket::open_queues(options)?)),
+            Kind::Dpdk(options) => options.open(),
             Kind::Memif(options) => Ok(vec![Box::new(Memif::open(options)?)]),
             Kind::Replay { file, options, record } => {
                 let port = CapturePort::replay(file, *options)?;
