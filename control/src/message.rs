@@ -430,7 +430,10 @@ impl Attach {
         let geometry = read_geometry(reader)?;
         let network = Name::read(reader, "the network's name")?;
         let has_mac = read_flag(reader, "whether there is a MAC address")?;
-        let mac = reader.array("the MAC address")?;
+        let mac: [u8; 6] = reader.array("the MAC address")?;
+        if !has_mac && mac != [0; 6] {
+            return Err(Malformed::new("it has a MAC address and says that it has none"));
+        }
         Ok(Attach { geometry, network, mac: has_mac.then_some(mac) })
     }
 }
