@@ -435,7 +435,10 @@ impl Attach {
         let headroom = Headroom { bytes: reader.u64("the headroom")?, places: reader.u64("the headroom's places")? };
         let network = Name::read(reader, "the network's name")?;
         let has_mac = read_flag(reader, "whether there is a MAC address")?;
-        let mac = reader.array("the MAC address")?;
+        let mac: [u8; 6] = reader.array("the MAC address")?;
+        if !has_mac && mac != [0; 6] {
+            return Err(Malformed::new("it has a MAC address and says that it has none"));
+        }
         Ok(Attach { geometry, headroom, network, mac: has_mac.then_some(mac) })
     }
 }
