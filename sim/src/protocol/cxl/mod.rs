@@ -9,22 +9,22 @@
 //!
 //! | hint, request | the device's copy afterwards | the host's afterwards | messages |
 //! |---|---|---|---|
-//! | NC-read [RdCurr] | none new | unchanged | request, data |
-//! | CS-read [RdShared] | Shared | modified: written back, Shared; else Shared | request, grant with data |
-//! | CO-read [RdOwn] | Exclusive; Modified if the host's was | none | request, grant with data |
-//! | CO-write of a whole line [RdOwnNoData] | Modified | none | request, grant |
-//! | NC-write [WOWrInv] | none | none; memory is written | request, pull, data, done [ExtCmp] |
-//! | NC-P [ItoMWr] | none | Modified, in the last-level cache | request, pull, data |
-//! | eviction, modified [DirtyEvict] | none | unchanged; memory is written | request, pull, data |
-//! | eviction, clean [CleanEvictNoData] | none | unchanged | request, done |
+//! | NC-read (`RdCurr`) | none new | unchanged | request, data |
+//! | CS-read (`RdShared`) | Shared | modified: written back, Shared; else Shared | request, grant with data |
+//! | CO-read (`RdOwn`) | Exclusive; Modified if the host's was | none | request, grant with data |
+//! | CO-write of a whole line (`RdOwnNoData`) | Modified | none | request, grant |
+//! | NC-write (`WOWrInv`) | none | none; memory is written | request, pull, data, done (`ExtCmp`) |
+//! | NC-P (`ItoMWr`) | none | Modified, in the last-level cache | request, pull, data |
+//! | eviction, modified (`DirtyEvict`) | none | unchanged; memory is written | request, pull, data |
+//! | eviction, clean (`CleanEvictNoData`) | none | unchanged | request, done |
 //!
 //! A copy that the device has stays valid until its write is pulled: a snoop that is ordered before the write must find it. If a
 //! snoop takes a copy that is being evicted, the data that is pulled afterwards is marked bogus and dropped.
 //!
 //! # Requests of the device for its own lines (D2D)
 //!
-//! In host-bias the same requests, except that the host answers with *forward* [MemRdFwd, MemWrFwd] when the device may go on
-//! with its own memory; a copy that the host modified is written back before [MemWr], and the host waits for that to be done,
+//! In host-bias the same requests, except that the host answers with *forward* (`MemRdFwd`, `MemWrFwd`) when the device may go on
+//! with its own memory; a copy that the host modified is written back before (`MemWr`), and the host waits for that to be done,
 //! because CXL.mem keeps no order between writes and forwards. A copy in the device's cache needs no request. In device-bias
 //! nothing is asked at all, so a copy that the host has goes stale. A push is a CXL.cache write in either bias, and gives the host a
 //! copy: in device-bias software must not push.
@@ -33,9 +33,9 @@
 //!
 //! | the host's | message | the device's copy afterwards | the host's afterwards |
 //! |---|---|---|---|
-//! | load | read [MemRd, SnpData] | Shared if it had one; memory is written first | Shared if it had one, else Exclusive |
-//! | store | read [MemRd, SnpInv] | none | Exclusive, then Modified |
-//! | non-temporal store, eviction, flush | write [MemWr, SnpInv] | none | none |
+//! | load | read (`MemRd`, `SnpData`) | Shared if it had one; memory is written first | Shared if it had one, else Exclusive |
+//! | store | read (`MemRd`, `SnpInv`) | none | Exclusive, then Modified |
+//! | non-temporal store, eviction, flush | write (`MemWr`, `SnpInv`) | none | none |
 //!
 //! The device serves these without waiting for a request of its own: a device that waited would deadlock with a host that is
 //! serving that request, as the exploration shows.
@@ -115,37 +115,37 @@ pub enum Bias {
 /// What a device asks of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Opcode {
-    /// [RdCurr]
+    /// `RdCurr`
     ReadCurrent,
-    /// [RdShared]
+    /// `RdShared`
     ReadShared,
-    /// [RdOwn]
+    /// `RdOwn`
     ReadOwn,
-    /// [RdOwnNoData]
+    /// `RdOwnNoData`
     ReadOwnNoData,
-    /// [WOWrInvF], or [WOWrInv] of parts of a line.
+    /// `WOWrInvF`, or `WOWrInv` of parts of a line.
     WriteInvalidate {
         /// All of the line is written.
         whole: bool,
     },
-    /// [ItoMWr]
+    /// `ItoMWr`
     WritePush,
-    /// [DirtyEvict]
+    /// `DirtyEvict`
     DirtyEvict,
-    /// [CleanEvictNoData]
+    /// `CleanEvictNoData`
     CleanEvict,
-    /// [CLFlush]: the host's caches give the line up.
+    /// `CLFlush`: the host's caches give the line up.
     FlushHost,
 }
 
 /// How a snoop leaves the copy that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Snoop {
-    /// Unchanged [SnpCur].
+    /// Unchanged (`SnpCur`).
     Current,
-    /// Shared at most [SnpData].
+    /// Shared at most (`SnpData`).
     Data,
-    /// Gone [SnpInv].
+    /// Gone (`SnpInv`).
     Invalidate,
 }
 
@@ -170,14 +170,14 @@ pub enum ToHost<V> {
         /// A snoop has taken the line already: this is to be dropped.
         bogus: bool,
     },
-    /// A line of the device's memory [MemData].
+    /// A line of the device's memory (`MemData`).
     MemoryData {
         /// The line.
         data: V,
         /// The host may write it.
         exclusive: bool,
     },
-    /// The device's memory is written [Cmp].
+    /// The device's memory is written (`Cmp`).
     MemoryDone,
 }
 
@@ -186,7 +186,7 @@ pub enum ToHost<V> {
 pub enum ToDevice<V> {
     /// Give up a copy of a line of the host.
     Snoop(Snoop),
-    /// A copy [GO-S, GO-E, GO-M], with data unless it was not asked for.
+    /// A copy (`GO-S`, `GO-E`, `GO-M`), with data unless it was not asked for.
     Grant {
         /// The copy.
         copy: Copy,
@@ -195,19 +195,19 @@ pub enum ToDevice<V> {
     },
     /// What a line is now, without a copy.
     Current(V),
-    /// Send the data of the write [GO_WritePull].
+    /// Send the data of the write (`GO_WritePull`).
     Pull,
-    /// The request is done [ExtCmp, GO-I].
+    /// The request is done (`ExtCmp`, `GO-I`).
     Finished,
-    /// The host reads a line of the device's memory [MemRd].
+    /// The host reads a line of the device's memory (`MemRd`).
     MemoryRead(Snoop),
-    /// The host writes one [MemWr].
+    /// The host writes one (`MemWr`).
     MemoryWrite {
         /// The line.
         data: V,
         /// Which bytes of it are written.
         bytes: u64,
     },
-    /// The device may go on with its own memory [MemRdFwd, MemWrFwd].
+    /// The device may go on with its own memory (`MemRdFwd`, `MemWrFwd`).
     MemoryForward,
 }
