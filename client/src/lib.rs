@@ -37,6 +37,7 @@ mod attach;
 mod buffer;
 mod client;
 mod error;
+mod operator;
 mod queue;
 mod session;
 
@@ -44,6 +45,7 @@ pub use buffer::Buffer;
 pub use client::{Client, Link};
 pub use conic_control::{Name, Reason, Refused};
 pub use error::AttachError;
+pub use operator::Operator;
 pub use queue::{Queue, QueueFaults};
 
 use std::time::Duration;

@@ -16,6 +16,7 @@ mod sim;
 mod study;
 mod study_native;
 mod tap;
+mod top;
 mod trace;
 mod value;
 
@@ -62,6 +63,7 @@ enum Command {
     Study(study::Arguments),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
+    Top(top::Options),
     Trace(Box<trace::Arguments>),
     #[command(hide = true)]
     Man(man::Options),
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => Ok(sim::main(&arguments)),
         Command::Study(arguments) => Ok(study::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
+        Command::Top(options) => top::run(&options),
         Command::Trace(arguments) => Ok(trace::main(&arguments)),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
