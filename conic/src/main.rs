@@ -41,7 +41,8 @@ const EXAMPLES: &str = "Examples:
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
   conic trace                     every message that one packet causes
-  conic tap                       a network interface that answers ping";
+  conic tap                       a network interface that answers ping
+  conic top                       what a software NIC that runs does at this moment";
 
 #[derive(Subcommand)]
 enum Command {

@@ -91,16 +91,49 @@ fn numbers(rate: Rate) -> [String; 2] {
     [short(rate.frames), short(rate.bits)]
 }
 
-/// A table: titles with the width of their columns, negative for what stands at the right.
-fn table<'a>(titles: &[(&'static str, i16)], rows: Vec<Row<'a>>) -> Table<'a> {
-    let head = titles.iter().map(|&(title, width)| {
+/// A column: its title, its width, negative for what stands at the right, and when it is left out where there is too little
+/// room: the highest first, 0 never.
+type Column = (&'static str, i16, u8);
+
+/// The least width of a table's first column where that is the widest.
+const LEAST: i16 = 16;
+
+/// The columns that fit, with their widths.
+fn fit(columns: &[Column], room: u16) -> Vec<(usize, u16)> {
+    let mut kept: Vec<(usize, u16)> = columns.iter().map(|column| column.1.unsigned_abs()).enumerate().collect();
+    let over = |kept: &[(usize, u16)]| {
+        let needed: u16 = kept.iter().map(|(_, width)| width + 2).sum();
+        needed.saturating_sub(2).saturating_sub(room)
+    };
+    if columns[0].1 > LEAST {
+        let least = LEAST.unsigned_abs();
+        kept[0].1 = kept[0].1.saturating_sub(over(&kept)).max(least);
+    }
+    while over(&kept) > 0
+        && let Some(last) = (0..kept.len()).max_by_key(|&at| columns[kept[at].0].2)
+        && columns[kept[last].0].2 > 0
+    {
+        kept.remove(last);
+    }
+    kept
+}
+
+/// A table of rows that have a cell for each column.
+fn table<'a>(columns: &[Column], rows: Vec<Vec<Cell<'a>>>, room: u16) -> Table<'a> {
+    let kept = fit(columns, room);
+    let head = kept.iter().map(|&(at, _)| {
+        let (title, width, _) = columns[at];
         let line = Line::raw(title);
         Cell::new(if width < 0 { line.right_aligned() } else { line.left_aligned() })
     });
-    let widths = titles.iter().map(|&(_, width)| Constraint::Length(width.unsigned_abs()));
-    Table::new(rows, widths)
-        .header(Row::new(head).style(Style::new().add_modifier(Modifier::REVERSED)))
-        .column_spacing(2)
+    let style = Style::new().add_modifier(Modifier::REVERSED);
+    let head = Row::new(head.collect::<Vec<_>>()).style(style);
+    let rows = rows.into_iter().map(|row| {
+        let cells = row.into_iter().enumerate().filter(|(at, _)| kept.iter().any(|(one, _)| one == at));
+        Row::new(cells.map(|(_, cell)| cell).collect::<Vec<_>>())
+    });
+    let rows: Vec<Row> = rows.collect();
+    Table::new(rows, kept.iter().map(|&(_, width)| Constraint::Length(width))).header(head).column_spacing(2)
 }
 
 fn right(text: String) -> Cell<'static> {
@@ -113,24 +146,24 @@ fn alarm(count: u64) -> Cell<'static> {
     if count > 0 { cell.style(Style::new().fg(Color::Yellow)) } else { cell }
 }
 
-fn none(what: &'static str) -> Vec<Row<'static>> {
-    vec![Row::new([what]).style(Style::new().add_modifier(Modifier::DIM))]
+fn none(what: &'static str) -> Vec<Vec<Cell<'static>>> {
+    vec![vec![Cell::new(what).style(Style::new().add_modifier(Modifier::DIM))]]
 }
 
 fn draw_networks(frame: &mut Frame, at: Rect, networks: &[NetworkRow]) {
-    let titles = [
-        ("NETWORK", 32),
-        ("MODE", 8),
-        ("CLIENTS", -7),
-        ("QUEUES", -6),
-        ("PORTS", -5),
-        ("FRAMES/S", -9),
-        ("BITS/S", -9),
-        ("CORE", -6),
+    let columns = [
+        ("NETWORK", 32, 0),
+        ("MODE", 8, 2),
+        ("CLIENTS", -7, 0),
+        ("QUEUES", -6, 3),
+        ("PORTS", -5, 1),
+        ("FRAMES/S", -9, 0),
+        ("BITS/S", -9, 0),
+        ("CORE", -6, 0),
     ];
     let rows = networks.iter().map(|network| {
         let [frames, bits] = numbers(network.rate);
-        Row::new([
+        vec![
             Cell::new(network.name.clone()),
             Cell::new(network.mode.clone()),
             right(network.clients.to_string()),
@@ -139,14 +172,14 @@ fn draw_networks(frame: &mut Frame, at: Rect, networks: &[NetworkRow]) {
             right(frames),
             right(bits),
             right(network.core.map_or("-".to_owned(), |part| format!("{:.0}%", 100.0 * part))),
-        ])
+        ]
     });
-    frame.render_widget(table(&titles, rows.collect()), at);
+    frame.render_widget(table(&columns, rows.collect(), at.width), at);
 }
 
-fn client_row(client: &ClientRow) -> Row<'static> {
+fn client_row(client: &ClientRow) -> Vec<Cell<'static>> {
     let ([sent, sent_bits], [received, received_bits]) = (numbers(client.sent), numbers(client.received));
-    Row::new([
+    vec![
         right(client.session.to_string()),
         Cell::new(client.name.clone()),
         right(client.user.to_string()),
@@ -160,56 +193,56 @@ fn client_row(client: &ClientRow) -> Row<'static> {
         right(received_bits),
         alarm(client.drops),
         alarm(client.faults),
-    ])
+    ]
 }
 
 fn draw_clients(frame: &mut Frame, at: Rect, view: &View, scroll: usize) {
-    let titles = [
-        ("SESSION", -7),
-        ("CLIENT", 16),
-        ("USER", -5),
-        ("NETWORK", 12),
-        ("QUEUES", -6),
-        ("MEMORY", -6),
-        ("MAC", 17),
-        ("SENT/S", -7),
-        ("BITS/S", -8),
-        ("RECV/S", -7),
-        ("BITS/S", -8),
-        ("DROPS", -8),
-        ("FAULTS", -6),
+    let columns = [
+        ("SESSION", -7, 0),
+        ("CLIENT", 16, 0),
+        ("USER", -5, 5),
+        ("NETWORK", 12, 1),
+        ("QUEUES", -6, 4),
+        ("MEMORY", -6, 6),
+        ("MAC", 17, 7),
+        ("SENT/S", -7, 0),
+        ("BITS/S", -8, 3),
+        ("RECV/S", -7, 0),
+        ("BITS/S", -8, 2),
+        ("DROPS", -8, 0),
+        ("FAULTS", -6, 0),
     ];
     // The head and an empty line behind the table.
     let room = usize::from(at.height.saturating_sub(2));
     let left = &view.clients[scroll.min(view.clients.len())..];
     let shown = if left.len() > room { room.saturating_sub(1) } else { left.len() };
-    let mut rows: Vec<Row> = left[..shown].iter().map(client_row).collect();
+    let mut rows: Vec<Vec<Cell>> = left[..shown].iter().map(client_row).collect();
     if shown < left.len() {
-        rows.push(Row::new(["".to_owned(), format!("and {} more", left.len() - shown)]));
+        rows.push(vec![Cell::new(""), Cell::new(format!("and {} more", left.len() - shown))]);
     }
     if view.clients.is_empty() {
-        rows = vec![Row::new(["", "none"]).style(Style::new().add_modifier(Modifier::DIM))];
+        rows = vec![vec![Cell::new(""), Cell::new("none").style(Style::new().add_modifier(Modifier::DIM))]];
     }
-    frame.render_widget(table(&titles, rows), at);
+    frame.render_widget(table(&columns, rows, at.width), at);
 }
 
 fn draw_ports(frame: &mut Frame, at: Rect, ports: &[PortRow]) {
-    let titles = [
-        ("PORT", 44),
-        ("NETWORK", 12),
-        ("LINK", 4),
-        ("SENT/S", -7),
-        ("BITS/S", -8),
-        ("RECV/S", -7),
-        ("BITS/S", -8),
-        ("DROPS", -8),
+    let columns = [
+        ("PORT", 44, 0),
+        ("NETWORK", 12, 1),
+        ("LINK", 4, 0),
+        ("SENT/S", -7, 0),
+        ("BITS/S", -8, 3),
+        ("RECV/S", -7, 0),
+        ("BITS/S", -8, 2),
+        ("DROPS", -8, 0),
     ];
-    let rows: Vec<Row> = ports
+    let rows: Vec<Vec<Cell>> = ports
         .iter()
         .map(|port| {
             let ([sent, sent_bits], [received, received_bits]) = (numbers(port.sent), numbers(port.received));
             let link = if port.up { Cell::new("up") } else { Cell::new("down").style(Style::new().fg(Color::Red)) };
-            Row::new([
+            vec![
                 Cell::new(port.spec.clone()),
                 Cell::new(port.network.clone()),
                 link,
@@ -218,29 +251,29 @@ fn draw_ports(frame: &mut Frame, at: Rect, ports: &[PortRow]) {
                 right(received),
                 right(received_bits),
                 alarm(port.drops),
-            ])
+            ]
         })
         .collect();
-    frame.render_widget(table(&titles, if rows.is_empty() { none("none") } else { rows }), at);
+    frame.render_widget(table(&columns, if rows.is_empty() { none("none") } else { rows }, at.width), at);
 }
 
 fn draw_drops(frame: &mut Frame, at: Rect, drops: &[DropRow], all: usize) {
-    let titles = [("DROPPED OR REFUSED OF", 44), ("REASON", 28), ("COUNT", -12), ("A SECOND", -9)];
-    let mut rows: Vec<Row> = drops
+    let columns = [("DROPPED OR REFUSED OF", 44, 0), ("REASON", 28, 0), ("COUNT", -12, 0), ("A SECOND", -9, 1)];
+    let mut rows: Vec<Vec<Cell>> = drops
         .iter()
         .map(|drop| {
-            Row::new([
+            vec![
                 Cell::new(drop.of.clone()),
                 Cell::new(drop.reason.clone()),
                 right(drop.count.to_string()),
                 right(short(drop.rate)),
-            ])
+            ]
         })
         .collect();
     if drops.len() < all
         && let Some(last) = rows.last_mut()
     {
-        *last = Row::new([format!("and {} more reasons", all - drops.len() + 1)]);
+        *last = vec![Cell::new(format!("and {} more reasons", all - drops.len() + 1))];
     }
-    frame.render_widget(table(&titles, if rows.is_empty() { none("nothing") } else { rows }), at);
+    frame.render_widget(table(&columns, if rows.is_empty() { none("nothing") } else { rows }, at.width), at);
 }

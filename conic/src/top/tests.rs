@@ -119,6 +119,13 @@ fn what_does_not_fit_is_said_to_be_missing() {
     assert!(!lines.iter().any(|line| line.trim_start().starts_with("9 ")), "{lines:#?}");
     assert!(lines.iter().any(|line| line.contains("and 23 more reasons")), "{lines:#?}");
     assert!(lines.iter().any(|line| line.contains(" more") && !line.contains("reasons")), "{lines:#?}");
+    let narrow = drawn(&view, 84, 40, &plain());
+    assert!(
+        narrow.iter().any(|line| line
+            .split_whitespace()
+            .eq(["SESSION", "CLIENT", "NETWORK", "SENT/S", "RECV/S", "DROPS", "FAULTS"])),
+        "{narrow:#?}"
+    );
     // No size makes it panic.
     for (width, height) in [(1, 1), (10, 3), (80, 5), (300, 100)] {
         drawn(&view, width, height, &state);
