@@ -132,7 +132,8 @@ impl Shared {
         let Ok(mut state) = self.state.try_lock() else { return };
         let generation = self.generation();
         if generation % 2 == 1 {
-            if state.session.channel.is_closed() || state.has_been_detached() {
+            // First what the daemon has said: it closes behind it.
+            if state.has_been_detached() || state.session.channel.is_closed() {
                 self.generation.set(generation + 1);
             }
             return;

@@ -2,6 +2,7 @@
 
 mod advise;
 mod bench;
+mod bridge;
 mod ctl;
 mod dataflow;
 mod idle;
@@ -35,6 +36,7 @@ struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench                     a tour of this machine in under a minute
   conic bench loopback            packets through CC-NIC and back
+  conic bridge --port tap:t0      frames between two ports, or back to one
   conic invoke                    calls of a function on a device that a core plays
   conic dataflow                  operators of a Timely graph on a device that a core plays
   conic nic                       queues of a software NIC for other processes
@@ -49,6 +51,7 @@ enum Command {
     Advise(advise::Options),
     /// Measure interfaces on this machine; without a subcommand, a tour of everything
     Bench(bench::Arguments),
+    Bridge(bridge::Options),
     Ctl(ctl::Options),
     Dataflow(dataflow::Options),
     Invoke(invoke::Options),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Advise(options) => Ok(advise::main(&options)),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Bridge(options) => bridge::run(&options),
         Command::Ctl(options) => ctl::run(&options),
         Command::Dataflow(options) => Ok(dataflow::main(&options)),
         Command::Invoke(options) => Ok(invoke::main(&options)),

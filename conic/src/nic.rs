@@ -42,6 +42,9 @@ pub struct Options {
     /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Take over from the NIC that listens at the socket, with all its clients: for a new version of the program
+    #[arg(long)]
+    adopt: bool,
     /// Say whether the configuration can work, open nothing, and end
     #[arg(long)]
     check: bool,
@@ -62,6 +65,7 @@ const EXAMPLES: &str = "Examples:
   conic nic --socket /tmp/nic.sock                        a bridge between the processes that attach
   conic nic --socket /tmp/nic.sock --mode loopback        each process gets its own frames back
   sudo conic nic --port tap:lab0,address=10.9.0.1/24      the same bridge with the kernel on it
+  conic nic --config nic.toml --adopt                     a new version takes over, and no client is lost
   conic nic --config nic.toml --check                     is the file sound?
   conic nic --port tap:lab0 --print-config > nic.toml     a file to start from";
 
@@ -141,7 +145,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let raised = stop.clone();
     ctrlc::set_handler(move || raised.raise())?;
     let json = options.json;
-    let daemon = Daemon::start(config, stop, Box::new(move |event| show(event, json)))?;
+    let log = Box::new(move |event: &Event| show(event, json));
+    let daemon = if options.adopt { Daemon::adopt(config, stop, log)? } else { Daemon::start(config, stop, log)? };
     daemon.run()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -171,6 +176,9 @@ fn text_of(event: &Event) -> String {
             )
         }
         Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
+        Event::Adopted { clients, microseconds } => {
+            format!("took over {clients} clients; the blackout was {microseconds} us at most")
+        }
         Event::Ended => "ended".to_owned(),
     }
 }

@@ -22,7 +22,21 @@ fn json(arguments: &str, code: i32) -> Value {
 
 #[test]
 fn list_names_every_platform() {
-    let names = ["icx", "spr", "icx-cx6", "icx-e810", "enzian"];
+    let names = [
+        "icx",
+        "spr",
+        "icx-cx6",
+        "icx-e810",
+        "thunderx",
+        "enzian-pcie",
+        "pc-pcie",
+        "enzian",
+        "cxl3-mem",
+        "agilex7",
+        "bf3",
+        "cxl-asic",
+        "cxl3-asic",
+    ];
     let printed = text("platform list");
     assert!(names.iter().all(|name| printed.lines().any(|line| line.starts_with(&format!("{name} ")))), "{printed}");
     let list = json("platform list --json", 0);

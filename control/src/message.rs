@@ -236,6 +236,8 @@ pub enum Kind {
     Query = 8,
     /// A piece of the answer, as JSON; the last is empty.
     Answer = 9,
+    /// What one daemon says to the one that takes over from it, as JSON, with descriptors.
+    Part = 10,
 }
 
 /// A message.
@@ -259,6 +261,13 @@ pub enum Message {
     Query(String),
     /// A piece of the answer; the last is empty.
     Answer(String),
+    /// What one daemon says to the one that takes over from it.
+    Part {
+        /// How many descriptors come with it.
+        descriptors: u16,
+        /// What is said, as JSON.
+        text: String,
+    },
 }
 
 impl Message {
@@ -267,6 +276,7 @@ impl Message {
         match self {
             Message::Attached(attached) => 2 + usize::from(attached.bells),
             Message::Bells(bells) => usize::from(bells.count),
+            Message::Part { descriptors, .. } => usize::from(*descriptors),
             _ => 0,
         }
     }
@@ -282,6 +292,7 @@ impl Message {
             Message::Refused(_) => Kind::Refused,
             Message::Query(_) => Kind::Query,
             Message::Answer(_) => Kind::Answer,
+            Message::Part { .. } => Kind::Part,
         }
     }
 
@@ -302,7 +313,7 @@ impl Message {
                 writer.u16(refused.reason as u16);
                 writer.bytes(refused.text.as_bytes());
             }
-            Message::Query(text) | Message::Answer(text) => writer.bytes(text.as_bytes()),
+            Message::Query(text) | Message::Answer(text) | Message::Part { text, .. } => writer.bytes(text.as_bytes()),
         }
         writer.finish()
     }
@@ -321,7 +332,7 @@ impl Message {
             )));
         }
         let kinds = [Kind::Hello, Kind::Welcome, Kind::Attach, Kind::Attached, Kind::Bells, Kind::Detach];
-        let kinds = kinds.into_iter().chain([Kind::Refused, Kind::Query, Kind::Answer]);
+        let kinds = kinds.into_iter().chain([Kind::Refused, Kind::Query, Kind::Answer, Kind::Part]);
         let number = reader.kind;
         let kind = kinds.into_iter().find(|&kind| kind as u16 == number);
         let message = match kind.ok_or_else(|| Malformed::new(format!("there is no kind {number} of message")))? {
@@ -342,6 +353,7 @@ impl Message {
             }
             Kind::Query => Message::Query(reader.text("the question")?),
             Kind::Answer => Message::Answer(reader.text("the answer")?),
+            Kind::Part => Message::Part { descriptors: reader.descriptors, text: reader.text("the part")? },
         };
         if message.descriptors() != descriptors {
             let wanted = message.descriptors();
@@ -418,7 +430,10 @@ impl Attach {
         let geometry = read_geometry(reader)?;
         let network = Name::read(reader, "the network's name")?;
         let has_mac = read_flag(reader, "whether there is a MAC address")?;
-        let mac = reader.array("the MAC address")?;
+        let mac: [u8; 6] = reader.array("the MAC address")?;
+        if !has_mac && mac != [0; 6] {
+            return Err(Malformed::new("it has a MAC address and says that it has none"));
+        }
         Ok(Attach { geometry, network, mac: has_mac.then_some(mac) })
     }
 }

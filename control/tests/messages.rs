@@ -96,6 +96,14 @@ fn a_refusal_says_what_is_wrong() {
 }
 
 #[test]
+fn an_address_that_is_said_not_to_be_there_is_refused() {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [128, 64, 0], object_bytes: 0 };
+    let mut bytes = Message::Attach(Attach { geometry, network: name("a"), mac: None }).encode();
+    *bytes.last_mut().expect("it has bytes") = 1;
+    assert!(Message::decode(&bytes, 0).expect_err("it was changed").to_string().contains("says that it has none"));
+}
+
+#[test]
 fn versions_meet_where_they_overlap() {
     assert_eq!(common_version((1, 3), (2, 5)), Some(3));
     assert_eq!(common_version((2, 2), (1, 9)), Some(2));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use conic_control::{Extensions, Hello, Message, Name, OLDEST, Reason, Refused, VERSION, Welcome, common_version};
 use conic_fabric::Time;
+use conic_interface::ccnic::Geometry;
 use conic_native::Memory;
 use conic_native::channel::{Channel, Peer};
 use conic_nicd::config::{Config, Limits};
@@ -44,6 +45,11 @@ pub(crate) struct Session {
     pub bytes: u64,
     pub mac: [u8; 6],
     pub memory: Arc<Memory>,
+    /// What its region was laid out for.
+    pub geometry: Geometry,
+    pub kick: Arc<OwnedFd>,
+    /// This side's end of each queue's bell.
+    pub bells: Arc<Vec<OwnedFd>>,
 }
 
 /// A refusal.

@@ -56,6 +56,13 @@ pub enum Event {
         /// How long that took, in microseconds from the moment it was noticed.
         microseconds: u64,
     },
+    /// This daemon took over from another.
+    Adopted {
+        /// How many clients came with it.
+        clients: usize,
+        /// From the moment it said that it is ready until all were served, in microseconds: the blackout at most.
+        microseconds: u64,
+    },
     /// A port failed.
     PortFailed {
         /// Its network.

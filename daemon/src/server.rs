@@ -1,5 +1,6 @@
 //! The control thread: the socket, sessions, quotas; who attaches and who is gone.
 
+mod adopt;
 mod attach;
 mod metrics;
 mod operator;
@@ -94,6 +95,8 @@ pub struct Daemon {
     /// How often clients were refused or detached, by reason.
     refusals: BTreeMap<Reason, u64>,
     metrics: Option<Metrics>,
+    /// Another daemon has taken over.
+    ended: bool,
     log: Log,
 }
 
@@ -110,6 +113,20 @@ impl Daemon {
     ///
     /// What cannot be had, and what to do.
     pub fn start(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
+        Daemon::make(config, stop, log, false)
+    }
+
+    /// Takes over from the daemon that listens at the configuration's socket, with its clients. Its own networks begin before that
+    /// one is asked to stop, and so cannot open what that one has open alone, such as a TAP interface.
+    ///
+    /// # Errors
+    ///
+    /// None listens, or it does not give everything over; then it goes on as if nobody had asked.
+    pub fn adopt(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
+        Daemon::make(config, stop, log, true)
+    }
+
+    fn make(config: Config, stop: Stop, log: Log, adopt: bool) -> Result<Daemon, DaemonError> {
         let fences = fences::register();
         let bell = Bell::new().map_err(system("making a bell"))?;
         let (send, news) = channel();
@@ -129,7 +146,14 @@ impl Daemon {
             let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
             networks.push(Network { config: network.clone(), worker });
         }
-        let listener = listen(&config)?;
+        let (listener, elder) = if adopt {
+            let elder = connect(&config.socket)?;
+            adopt::ask_to_adopt(&elder)?;
+            // Replaced by the other's own as soon as that has come.
+            (Listener::unbound().map_err(system("making a socket"))?, Some(elder))
+        } else {
+            (listen(&config)?, None)
+        };
         let metrics = config.metrics.map(listen_for_metrics).transpose()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
         let mut daemon = Daemon {
@@ -148,8 +172,12 @@ impl Daemon {
             fences,
             refusals: BTreeMap::new(),
             metrics,
+            ended: false,
             log,
         };
+        if let Some(elder) = elder {
+            daemon.take_over(&elder)?;
+        }
         daemon.watch(daemon.listener.as_fd(), LISTENER)?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
@@ -192,6 +220,10 @@ impl Daemon {
                     of if of & 1 == 1 => self.let_go(of >> 1, "died"),
                     of => self.hear(of >> 1),
                 }
+            }
+            if self.ended {
+                // The socket and the clients are the other's now.
+                return Ok(());
             }
             self.give_up_on_the_slow();
         }
@@ -394,6 +426,14 @@ fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
         WaitMode::Interrupt => (Time::ZERO, 0),
     };
     SwitchOptions { mode, age, most_faults, rest_after, always_awake, ..SwitchOptions::default() }
+}
+
+/// A connection to the daemon that listens at a path.
+fn connect(path: &Path) -> Result<Channel, DaemonError> {
+    Channel::connect(path).map_err(|error| DaemonError::Cannot {
+        what: format!("taking over at {}", path.display()),
+        why: format!("{error}; without --adopt a NIC starts afresh"),
+    })
 }
 
 /// Listens where Prometheus asks.

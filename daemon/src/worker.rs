@@ -13,7 +13,9 @@ use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
-use conic_nicd::switch::{MemberCounters, Offender, PortReport, RateLimit, Rules, Switch, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{
+    MemberCounters, Offender, PortReport, RateLimit, Rules, Suspended, Switch, SwitchOptions, SwitchPort,
+};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
@@ -47,9 +49,29 @@ pub(crate) enum Order {
         /// Its region.
         memory: Arc<Memory>,
         /// What it kicks.
-        kick: OwnedFd,
+        kick: Arc<OwnedFd>,
         /// What it is rung by, one for each queue.
-        bells: Vec<OwnedFd>,
+        bells: Arc<Vec<OwnedFd>>,
+    },
+    /// A client comes from the daemon before this one.
+    Resume {
+        /// Where its queues stood.
+        suspended: Suspended,
+        /// As for `Attach`.
+        map: Arc<Map>,
+        /// As for `Attach`.
+        notices: Notices,
+        /// As for `Attach`.
+        memory: Arc<Memory>,
+        /// As for `Attach`.
+        kick: Arc<OwnedFd>,
+        /// As for `Attach`.
+        bells: Arc<Vec<OwnedFd>>,
+    },
+    /// No client is served any more; the answer says where each stood.
+    Suspend {
+        /// Where the answer goes.
+        answer: Sender<Vec<Suspended>>,
     },
     /// A client goes; the answer says that nothing of it is touched any more.
     Detach {
@@ -171,6 +193,13 @@ impl Worker {
         self.order(Order::Limit { session, limit });
     }
 
+    /// Stops serving; where each client stood.
+    pub(crate) fn suspend(&self) -> Vec<Suspended> {
+        let (answer, answered) = channel();
+        self.order(Order::Suspend { answer });
+        answered.recv().unwrap_or_default()
+    }
+
     pub(crate) fn report(&self) -> Report {
         let (answer, answered) = channel();
         self.order(Order::Report { answer });
@@ -188,6 +217,9 @@ impl Drop for Worker {
     }
 }
 
+/// A client's kick, and the bells of its queues.
+type Wakers = (Arc<OwnedFd>, Arc<Vec<OwnedFd>>);
+
 /// The thread's own.
 struct Loop {
     network: usize,
@@ -198,7 +230,7 @@ struct Loop {
     /// What it sleeps on: its bell, clients' kicks, ports.
     epoll: OwnedFd,
     /// Each client's kick, and the bells of its queues.
-    clients: BTreeMap<u64, (OwnedFd, Vec<OwnedFd>)>,
+    clients: BTreeMap<u64, Wakers>,
     rings: Vec<(u64, u32)>,
     news: Sender<News>,
     bell: Bell,
@@ -268,12 +300,20 @@ impl Loop {
                 Ok(Order::Attach { session, rules, map, notices, memory, kick, bells }) => {
                     let (now, core) = (clock::now(), KeptCore::new(memory));
                     self.switch.attach(now, session, rules, (&map, notices), || core.clone());
-                    // Each kick is an event, and nobody reads it: whatever the client does to it, this thread never waits.
-                    let kicked = epoll::EventFlags::IN | epoll::EventFlags::ET;
-                    // Without it the client is not heard while this thread sleeps; it is told by its lack of descriptors.
-                    let _ = epoll::add(&self.epoll, &kick, ANY, kicked);
-                    self.clients.insert(session, (kick, bells));
-                    self.active = now;
+                    self.hear_from(session, (kick, bells));
+                }
+                Ok(Order::Resume { suspended, map, notices, memory, kick, bells }) => {
+                    let (session, core) = (suspended.session, KeptCore::new(memory));
+                    // One that cannot be served is not rung either, and is detached when it is gone.
+                    if self.switch.resume(clock::now(), suspended, (&map, notices), || core.clone()) {
+                        self.hear_from(session, (kick, bells));
+                    }
+                }
+                Ok(Order::Suspend { answer }) => {
+                    let suspended = self.switch.suspend();
+                    // Who was about to be rung is rung once too often.
+                    self.ring();
+                    let _ = answer.send(suspended);
                 }
                 Ok(Order::Detach { session, answer }) => {
                     let gone = self.switch.detach(session);
@@ -290,6 +330,15 @@ impl Loop {
                 Err(TryRecvError::Empty) => return true,
             }
         }
+    }
+
+    fn hear_from(&mut self, session: u64, wakers: Wakers) {
+        // Each kick is an event, and nobody reads it: whatever the client does to it, this thread never waits.
+        let kicked = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        // Without it the client is not heard while this thread sleeps; it is told by its lack of descriptors.
+        let _ = epoll::add(&self.epoll, &wakers.0, ANY, kicked);
+        self.clients.insert(session, wakers);
+        self.active = clock::now();
     }
 
     fn report(&self) -> Report {

@@ -1,7 +1,7 @@
 //! What crosses to the device and back, and what waits to: batches are split into what an exchange holds, and their results
 //! put together again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::device::{Device, Fault};
 use crate::offload::Calls;
@@ -18,11 +18,30 @@ struct Batch<A> {
     sent: usize,
 }
 
+/// What a device was called with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Called {
+    /// So many elements.
+    Elements(u32),
+    /// It is to give what it kept.
+    Kept,
+}
+
 /// A device, and what it holds.
 struct Slot<V> {
     device: V,
-    /// The time and the number of the elements that it was called with.
-    holds: Option<(u64, u32)>,
+    /// The time that it was called with, and with what.
+    holds: Option<(u64, Called)>,
+}
+
+/// What Timely is to be told of a time.
+pub enum Statement {
+    /// Records were consumed and produced.
+    Flow(Flow),
+    /// Something was kept, and holds the time.
+    Keeps,
+    /// All of it was given.
+    KeepsNoMore,
 }
 
 /// The CPU's end of the channels to and from the devices that run one part of a graph.
@@ -32,7 +51,9 @@ pub struct Channel<A, D, V> {
     /// Up to where each stand-in's input is complete.
     frontiers: Vec<u64>,
     /// What the device said of each operator and Timely has not been told.
-    statements: Vec<Vec<(u64, Flow)>>,
+    statements: Vec<Vec<(u64, Statement)>>,
+    /// Where an operator has a state: the times of which the device keeps something.
+    keeps: Option<BTreeSet<u64>>,
     /// What came back and was not passed on.
     results: Vec<(u64, Vec<D>)>,
     /// Elements of an exchange at most.
@@ -50,10 +71,14 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
     ///
     /// # Errors
     ///
-    /// If there is no device, or one has no room for an element.
+    /// If there is no device, or one has no room for an element; where an operator has a state, if there are several devices, or
+    /// the parent graph sees more than one operator.
     pub fn new(program: &Program, operators: usize, devices: Vec<V>) -> Result<Channel<A, D, V>, Fault> {
         if operators > wire::MOST_OPERATORS {
             return Err(Fault::Operators(operators));
+        }
+        if program.keeps() && (operators != 1 || devices.len() > 1) {
+            return Err(Fault::State);
         }
         let capacity = devices.iter().map(Device::capacity).min().ok_or(Fault::None)?;
         let (input_bytes, output_bytes) = (program.input_bytes(), program.output_bytes());
@@ -66,7 +91,8 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
             slots: devices.into_iter().map(|device| Slot { device, holds: None }).collect(),
             waiting: VecDeque::new(),
             frontiers: vec![0; operators],
-            statements: vec![Vec::new(); operators],
+            statements: (0..operators).map(|_| Vec::new()).collect(),
+            keeps: program.keeps().then(BTreeSet::new),
             results: Vec::new(),
             most: most.min(u32::MAX as usize),
             input_bytes,
@@ -97,7 +123,13 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
 
     /// Whether something waits or is held by a device.
     pub fn is_busy(&self) -> bool {
-        !self.waiting.is_empty() || self.slots.iter().any(|slot| slot.holds.is_some())
+        !self.waiting.is_empty() || self.slots.iter().any(|slot| slot.holds.is_some()) || self.complete().is_some()
+    }
+
+    /// The first time of which the device keeps something and nothing more comes.
+    fn complete(&self) -> Option<u64> {
+        let first = *self.keeps.as_ref()?.first()?;
+        (first < self.frontiers[0]).then_some(first)
     }
 
     /// Sends what waits and takes what is done: all of it, or as much as can be without waiting.
@@ -123,8 +155,19 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
 
     /// Calls a device that is free with the next elements that wait.
     fn begin(&mut self, index: usize) -> Result<bool, Fault> {
+        let complete = self.complete();
         let slot = &mut self.slots[index];
-        let Some(batch) = self.waiting.front_mut().filter(|_| slot.holds.is_none()) else { return Ok(false) };
+        if slot.holds.is_some() {
+            return Ok(false);
+        }
+        if let Some(time) = complete {
+            wire::begin_request(&mut self.request, time, 0, &self.frontiers);
+            wire::want_kept(&mut self.request);
+            slot.device.begin(&self.request, prefix(1) + self.most * self.output_bytes)?;
+            slot.holds = Some((time, Called::Kept));
+            return Ok(true);
+        }
+        let Some(batch) = self.waiting.front_mut() else { return Ok(false) };
         let left = &batch.elements[batch.sent..];
         let elements = &left[..left.len().min(self.most)];
         let (time, count) = (batch.time, elements.len());
@@ -140,19 +183,24 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
         }
         let most = prefix(self.frontiers.len()) + count * self.output_bytes;
         slot.device.begin(&self.request, most)?;
-        slot.holds = Some((time, count as u32));
+        slot.holds = Some((time, Called::Elements(count as u32)));
         Ok(true)
     }
 
     /// Takes a device's response, if it is there.
     fn finish(&mut self, index: usize) -> Result<bool, Fault> {
         let slot = &mut self.slots[index];
-        let Some((time, count)) = slot.holds else { return Ok(false) };
+        let Some((time, called)) = slot.holds else { return Ok(false) };
         if !slot.device.poll(&mut self.response)? {
             return Ok(false);
         }
         slot.holds = None;
-        let response = Response::read(&self.response, self.output_bytes, time, count, self.statements.len())?;
+        let response = match called {
+            Called::Elements(count) => {
+                Response::read(&self.response, self.output_bytes, time, count, self.statements.len())?
+            }
+            Called::Kept => Response::read_kept(&self.response, self.output_bytes, time)?,
+        };
         let time = match self.slots.iter().filter_map(|slot| slot.holds).map(|(time, _)| time).min() {
             Some(oldest) if self.planted.is(Mistake::TakesOldest) => oldest.min(time),
             _ => time,
@@ -162,9 +210,18 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
         }
         for (flow, statements) in response.flows().zip(&mut self.statements) {
             // What consumed nothing says nothing, and Timely would not call its stand-in to say it.
-            if flow.consumed > 0 {
-                statements.push((time, flow));
+            if flow.consumed > 0 || flow.produced > 0 {
+                statements.push((time, Statement::Flow(flow)));
             }
+        }
+        if let Some(keeps) = &mut self.keeps {
+            let changed = match called {
+                Called::Elements(_) => keeps.insert(time).then_some(Statement::Keeps),
+                Called::Kept if response.payload().is_empty() => keeps.remove(&time).then_some(Statement::KeepsNoMore),
+                Called::Kept => None,
+            };
+            let changed = changed.filter(|_| !self.planted.is(Mistake::HoldsNothing));
+            self.statements[0].extend(changed.map(|statement| (time, statement)));
         }
         if !response.payload().is_empty() {
             if self.results.last().is_none_or(|(last, _)| *last != time) {
@@ -178,7 +235,7 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
     }
 
     /// What is to be stated for an operator.
-    pub fn statements(&mut self, operator: usize) -> impl Iterator<Item = (u64, Flow)> {
+    pub fn statements(&mut self, operator: usize) -> impl Iterator<Item = (u64, Statement)> {
         self.statements[operator].drain(..)
     }
 
@@ -193,7 +250,8 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
     ///
     /// If a device cannot go on.
     pub fn close(&mut self) -> Result<(), Fault> {
-        let over = self.frontiers.iter().all(|&frontier| frontier == CLOSED) && !self.is_busy();
+        let keeps = self.keeps.as_ref().is_some_and(|keeps| !keeps.is_empty());
+        let over = self.frontiers.iter().all(|&frontier| frontier == CLOSED) && !self.is_busy() && !keeps;
         if self.closed || !over || self.planted.is(Mistake::NoClosing) {
             return Ok(());
         }

@@ -22,6 +22,8 @@ pub enum Fault {
     None,
     /// The program has more operators than a request can say.
     Operators(usize),
+    /// An operator has a state, and there are several devices, or its parent sees each operator.
+    State,
     /// The last exchange is not over, or this one is too long.
     NotBegun(conic_interface::pio::NotBegun),
     /// The device refused the lines of the exchange.
@@ -45,6 +47,9 @@ impl fmt::Display for Fault {
             }
             Fault::None => f.write_str("operators were placed on a device, and no device was given"),
             Fault::Operators(count) => write!(f, "{count} operators are more than a request can name; collapse them"),
+            Fault::State => f.write_str(
+                "an operator with a state is on one device, with one exchange, and collapsed with what is before it",
+            ),
             Fault::NotBegun(why) => write!(f, "the device took no request: {why}"),
             Fault::Lines => f.write_str("the device refused the lines of a request"),
             Fault::Stopped => f.write_str("the device has stopped, and will not answer"),

@@ -4,7 +4,7 @@ use timely::dataflow::Stream;
 
 use crate::device::{Device, Fault};
 use crate::offload::{Offload, offload};
-use crate::operator::{Element, Operator};
+use crate::operator::{Element, Gathering, Operator};
 use crate::program::{Chain, Program};
 use crate::software::software;
 
@@ -46,6 +46,11 @@ impl<'scope, D: Element, V: Device, F: FnMut(&Program) -> Vec<V>> OnCpu<'scope, 
         OnDevice { before: self, chain: Chain::new(operator) }
     }
 
+    /// The next operator, on the device: one with a state, behind which its part ends.
+    pub fn gathering<G: Gathering<Input = D>>(self, operator: G) -> OnDevice<'scope, D, G::Output, F> {
+        OnDevice { before: self, chain: Chain::gathering(operator) }
+    }
+
     /// The graph's output.
     pub fn finish(self) -> Stream<'scope, u64, Vec<D>> {
         self.stream
@@ -54,8 +59,22 @@ impl<'scope, D: Element, V: Device, F: FnMut(&Program) -> Vec<V>> OnCpu<'scope, 
 
 impl<'scope, A: Element, D: Element, V: Device, F: FnMut(&Program) -> Vec<V>> OnDevice<'scope, A, D, F> {
     /// The next operator, on the same device.
+    ///
+    /// # Panics
+    ///
+    /// If the last one has a state.
     pub fn device<O: Operator<Input = D>>(self, operator: O) -> OnDevice<'scope, A, O::Output, F> {
         OnDevice { before: self.before, chain: self.chain.then(operator) }
+    }
+
+    /// The next operator, on the same device: one with a state, behind which its part ends.
+    ///
+    /// # Errors
+    ///
+    /// If there is one already.
+    pub fn gathering<G: Gathering<Input = D>>(self, operator: G) -> Result<OnDevice<'scope, A, G::Output, F>, Fault> {
+        let chain = self.chain.gathered(operator).ok_or(Fault::State)?;
+        Ok(OnDevice { before: self.before, chain })
     }
 
     /// Back on the CPU.

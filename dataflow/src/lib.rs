@@ -23,6 +23,10 @@
 //! consumed when the device says so, not when they are taken from the channel: until then their own count holds their time, and
 //! no frontier behind them passes it. Batches may be completed in any order.
 //!
+//! An operator with a state ([`Gathering`]) keeps what it takes of a time until the time is complete. Its stand-in holds the time meanwhile,
+//! asks for what was kept when Timely says that nothing more of it comes, and gives the time up when all has come. Such an operator is
+//! the last of its part; the part has one device, and its parent sees one operator.
+//!
 //! # Time
 //!
 //! A device's time is the host's: the host waits for it, and a clock around the graph measures both. A simulated device (the study's)
@@ -50,7 +54,7 @@ pub use device::{Device, Fault, Inline};
 pub use exchange::{Exchange, Serving};
 pub use graph::{OnCpu, OnDevice, Place, placed};
 pub use offload::{Calls, Detail, Offload, offload};
-pub use operator::{Bloom, Drops, Element, Operator, trivial_filters};
+pub use operator::{Bloom, Counts, Drops, Element, Gathering, Operator, trivial_filters};
 pub use program::{Chain, Executor, Program};
 pub use running::Running;
 pub use software::{fused, software};

@@ -14,7 +14,7 @@ use timely::progress::Timestamp;
 use timely::progress::frontier::MutableAntichain;
 use timely::progress::operate::{FrontierInterest, SharedProgress};
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Statement};
 use crate::device::{Device, Fault};
 use crate::operator::Element;
 use crate::planted::{Mistake, Planted};
@@ -81,7 +81,7 @@ pub fn offload_with<'scope, A: Element, D: Element, V: Device>(
     };
     let mut channel = Channel::<A, D, V>::new(program, operators, devices)?;
     channel.planted = planted;
-    let group = Group { channel: Rc::new(RefCell::new(channel)), calls: how.calls };
+    let group = Group { channel: Rc::new(RefCell::new(channel)), calls: how.calls, keeps: program.keeps() };
     let take: Take<A, D, V, A> = Channel::take;
     let give: Give<A, D, V, D> = |channel, sink| {
         for (time, mut results) in channel.results() {
@@ -116,6 +116,8 @@ type Give<A, D, V, O> = fn(&mut Channel<A, D, V>, &mut Sink<O>);
 struct Group<A, D, V> {
     channel: Rc<RefCell<Channel<A, D, V>>>,
     calls: Calls,
+    /// An operator has a state.
+    keeps: bool,
 }
 
 /// One operator's view of its input's frontier, and whether it has begun.
@@ -155,7 +157,9 @@ impl<A: Element, D: Element, V: Device> Group<A, D, V> {
         let (tee, output) = builder.new_output::<Vec<O>>();
         // Timely calls it when records are sent to it, those that a stand-in before it only says were produced among them; of
         // progress the device hears with the next batch.
-        builder.set_notify_for(0, FrontierInterest::Never);
+        // Where something is kept, its times must be heard of: it holds them.
+        let interest = if self.keeps { FrontierInterest::IfCapability } else { FrontierInterest::Never };
+        builder.set_notify_for(0, interest);
         let (shared, calls) = (Rc::clone(&self.channel), self.calls);
         let planted = shared.borrow().planted;
         if index == 0 && calls == Calls::Deferred && !planted.is(Mistake::NoWaking) {
@@ -196,11 +200,21 @@ impl<A: Element, D: Element, V: Device> Group<A, D, V> {
 /// States what the device said of an operator: whether there was anything.
 fn state(
     progress: &mut SharedProgress<u64>,
-    statements: impl Iterator<Item = (u64, crate::wire::Flow)>,
+    statements: impl Iterator<Item = (u64, Statement)>,
     planted: Planted,
 ) -> bool {
     let mut stated = false;
-    for (time, flow) in statements {
+    for (time, statement) in statements {
+        let flow = match statement {
+            Statement::Flow(flow) => flow,
+            // A capability, held for as long as the device keeps something of the time.
+            Statement::Keeps | Statement::KeepsNoMore => {
+                let change = if matches!(statement, Statement::Keeps) { 1 } else { -1 };
+                progress.internals[0].update(time, change);
+                stated = true;
+                continue;
+            }
+        };
         let consumed = if planted.is(Mistake::CountsMessages) { 1 } else { i64::from(flow.consumed) };
         if !planted.is(Mistake::ConsumesEarly) {
             progress.consumeds[0].update(time, consumed);

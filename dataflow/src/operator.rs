@@ -1,5 +1,7 @@
 //! Operators that both a CPU and a device can run, and the elements they take.
 
+use std::collections::BTreeMap;
+
 use conic_load::Function;
 
 /// Something of a fixed number of bytes that can cross to a device.
@@ -61,6 +63,41 @@ pub trait Operator: Clone + Send + Sync + 'static {
     fn name(&self) -> String;
     /// What it makes of an element: at most one.
     fn apply(&self, element: &Self::Input) -> Option<Self::Output>;
+}
+
+/// An operator with a state: it takes the elements of a time, and gives what it makes of them when the time is complete.
+pub trait Gathering: Clone + Send + Sync + 'static {
+    /// What comes in.
+    type Input: Element;
+    /// What goes out.
+    type Output: Element;
+    /// What it keeps of a time, beginning with nothing.
+    type State: Default + Send + 'static;
+    /// Its name, for Timely's logs.
+    fn name(&self) -> String;
+    /// Takes an element.
+    fn take(&self, state: &mut Self::State, element: &Self::Input);
+    /// What it makes of a time of which nothing more comes: of a time of which nothing came, it is not asked.
+    fn finish(&self, state: &Self::State) -> Vec<Self::Output>;
+}
+
+/// How often each number came, of those of a time: pairs of number and count, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts;
+
+impl Gathering for Counts {
+    type Input = u64;
+    type Output = [u64; 2];
+    type State = BTreeMap<u64, u64>;
+    fn name(&self) -> String {
+        "counts".to_owned()
+    }
+    fn take(&self, state: &mut BTreeMap<u64, u64>, element: &u64) {
+        *state.entry(*element).or_insert(0) += 1;
+    }
+    fn finish(&self, state: &BTreeMap<u64, u64>) -> Vec<[u64; 2]> {
+        state.iter().map(|(number, count)| [*number, *count]).collect()
+    }
 }
 
 /// A trivial filter: drops the numbers that are `value` in the bits of `mask`. With mask 0 it drops all (value 0) or none.

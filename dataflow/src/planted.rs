@@ -23,6 +23,8 @@ pub enum Mistake {
     NoClosing,
     /// The device is told more progress than there is.
     TellsMore,
+    /// A time of which the device keeps something is not held.
+    HoldsNothing,
 }
 
 /// What was planted: nothing outside tests.

@@ -1,12 +1,13 @@
 //! The device's part of a graph, as the device runs it: bytes in, bytes out.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use conic_load::invocation::Answer;
 
-use crate::operator::{Element, Operator};
+use crate::operator::{Element, Gathering, Operator};
 use crate::wire::{CLOSED, Flow, Reason, Request, prefix, write_refusal, write_response};
 
 /// An operator over bytes.
@@ -36,29 +37,99 @@ impl<O: Operator> Stage for O {
     }
 }
 
-/// Operators one after the other.
+/// An operator with a state over bytes: what it keeps, by time.
+trait Keeper: Send + Sync {
+    fn name(&self) -> String;
+    fn keep(&self) -> Box<dyn Kept>;
+}
+
+/// What one device keeps.
+trait Kept: Send {
+    /// Takes elements of a time.
+    fn take(&mut self, time: u64, input: &[u8]);
+    /// Appends what is made of a time that is complete, as much as `room` bytes hold; what is left comes the next time.
+    fn give(&mut self, time: u64, room: usize, output: &mut Vec<u8>);
+}
+
+impl<G: Gathering> Keeper for G {
+    fn name(&self) -> String {
+        Gathering::name(self)
+    }
+
+    fn keep(&self) -> Box<dyn Kept> {
+        Box::new(Gathered { operator: self.clone(), states: BTreeMap::new(), made: BTreeMap::new() })
+    }
+}
+
+struct Gathered<G: Gathering> {
+    operator: G,
+    states: BTreeMap<u64, G::State>,
+    /// Bytes made of a time that is complete, and how many of them have been given.
+    made: BTreeMap<u64, (Vec<u8>, usize)>,
+}
+
+impl<G: Gathering> Kept for Gathered<G> {
+    fn take(&mut self, time: u64, input: &[u8]) {
+        let state = self.states.entry(time).or_default();
+        for element in input.chunks_exact(G::Input::BYTES) {
+            self.operator.take(state, &G::Input::read(element));
+        }
+    }
+
+    fn give(&mut self, time: u64, room: usize, output: &mut Vec<u8>) {
+        let size = G::Output::BYTES;
+        if let Some(state) = self.states.remove(&time) {
+            let elements = self.operator.finish(&state);
+            let mut bytes = vec![0; elements.len() * size];
+            elements.iter().zip(bytes.chunks_exact_mut(size)).for_each(|(element, place)| element.write(place));
+            self.made.insert(time, (bytes, 0));
+        }
+        if let Some((bytes, given)) = self.made.get_mut(&time) {
+            let end = bytes.len().min(*given + room / size * size);
+            output.extend_from_slice(&bytes[*given..end]);
+            if *given == end {
+                self.made.remove(&time);
+            } else {
+                *given = end;
+            }
+        }
+    }
+}
+
+/// Operators one after the other, and perhaps one with a state behind them.
 #[derive(Clone)]
 pub struct Program {
     stages: Vec<Arc<dyn Stage>>,
+    keeper: Option<Arc<dyn Keeper>>,
     /// Bytes of an element after each stage, those of one that comes in first.
     bytes: Vec<usize>,
 }
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.stages.iter().map(|stage| stage.name())).finish()
+        let names = (0..self.operators()).map(|operator| self.name(operator));
+        f.debug_list().entries(names).finish()
     }
 }
 
 impl Program {
     /// How many operators it has.
     pub fn operators(&self) -> usize {
-        self.stages.len()
+        self.stages.len() + usize::from(self.keeper.is_some())
+    }
+
+    /// Whether the last of them has a state.
+    pub fn keeps(&self) -> bool {
+        self.keeper.is_some()
     }
 
     /// An operator's name.
     pub fn name(&self, operator: usize) -> String {
-        self.stages[operator].name()
+        match (self.stages.get(operator), &self.keeper) {
+            (Some(stage), _) => stage.name(),
+            (None, Some(keeper)) => keeper.name(),
+            (None, None) => panic!("there is no operator {operator}"),
+        }
     }
 
     /// Bytes of an element that comes in.
@@ -82,12 +153,33 @@ pub struct Chain<A, D> {
 impl<A: Element, D: Element> Chain<A, D> {
     /// One operator.
     pub fn new<O: Operator<Input = A, Output = D>>(operator: O) -> Chain<A, D> {
-        let program = Program { stages: vec![Arc::new(operator)], bytes: vec![A::BYTES, D::BYTES] };
+        let program = Program { stages: vec![Arc::new(operator)], keeper: None, bytes: vec![A::BYTES, D::BYTES] };
         Chain { program, types: PhantomData }
     }
 
+    /// One operator with a state. Nothing may follow it on the device, for what it gives comes when its time is complete.
+    pub fn gathering<G: Gathering<Input = A, Output = D>>(operator: G) -> Chain<A, D> {
+        let program = Program { stages: Vec::new(), keeper: Some(Arc::new(operator)), bytes: vec![A::BYTES, D::BYTES] };
+        Chain { program, types: PhantomData }
+    }
+
+    /// One with a state behind these; none if there is one already.
+    pub fn gathered<G: Gathering<Input = D>>(mut self, operator: G) -> Option<Chain<A, G::Output>> {
+        if self.program.keeps() {
+            return None;
+        }
+        self.program.keeper = Some(Arc::new(operator));
+        self.program.bytes.push(G::Output::BYTES);
+        Some(Chain { program: self.program, types: PhantomData })
+    }
+
     /// One more.
+    ///
+    /// # Panics
+    ///
+    /// If the last one has a state.
     pub fn then<O: Operator<Input = D>>(mut self, operator: O) -> Chain<A, O::Output> {
+        assert!(!self.program.keeps(), "nothing follows an operator with a state on the device");
         self.program.stages.push(Arc::new(operator));
         self.program.bytes.push(O::Output::BYTES);
         Chain { program: self.program, types: PhantomData }
@@ -100,9 +192,9 @@ impl<A: Element, D: Element> Chain<A, D> {
 }
 
 /// A device's half: runs a program on requests, and checks what they say.
-#[derive(Debug)]
 pub struct Executor {
     program: Program,
+    kept: Option<Box<dyn Kept>>,
     /// Up to where each operator's input is complete, as far as this device was told.
     frontiers: Vec<u64>,
     flows: Vec<Flow>,
@@ -111,10 +203,17 @@ pub struct Executor {
     refused: u64,
 }
 
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor").field("program", &self.program).field("frontiers", &self.frontiers).finish()
+    }
+}
+
 impl Executor {
     /// A device's half before its first request.
     pub fn new(program: Program) -> Executor {
-        Executor { program, frontiers: Vec::new(), flows: Vec::new(), buffers: Default::default(), refused: 0 }
+        let kept = program.keeper.as_ref().map(|keeper| keeper.keep());
+        Executor { program, kept, frontiers: Vec::new(), flows: Vec::new(), buffers: Default::default(), refused: 0 }
     }
 
     /// Whether it was told that nothing more comes.
@@ -156,6 +255,9 @@ impl Executor {
     fn run(&mut self, bytes: &[u8], response: &mut [u8]) -> Result<usize, Reason> {
         let request = Request::read(bytes, self.program.input_bytes())?;
         self.learn(&request)?;
+        if request.wants_kept {
+            return self.give_kept(&request, response);
+        }
         let output = self.program.output_bytes();
         self.flows.clear();
         let [from, to] = &mut self.buffers;
@@ -168,6 +270,11 @@ impl Executor {
             consumed = produced;
             std::mem::swap(from, to);
         }
+        if let Some(kept) = &mut self.kept {
+            kept.take(request.time, if self.program.stages.is_empty() { request.payload() } else { from });
+            from.clear();
+            self.flows.push(Flow { consumed, produced: 0 });
+        }
         let start = prefix(request.operators);
         let end = start + from.len();
         let elements = (from.len() / output) as u32;
@@ -179,6 +286,25 @@ impl Executor {
             write_response(response, request.time, elements, [flow].into_iter());
         }
         Ok(end)
+    }
+}
+
+impl Executor {
+    /// Answers a request for what was kept of a time.
+    fn give_kept(&mut self, request: &Request<'_>, response: &mut [u8]) -> Result<usize, Reason> {
+        let complete = self.frontiers.first().is_some_and(|&frontier| request.time < frontier);
+        let (Some(kept), true) = (&mut self.kept, complete && request.operators == 1 && request.elements == 0) else {
+            return Err(Reason::Kept);
+        };
+        let start = prefix(1);
+        let room = response.len().checked_sub(start).ok_or(Reason::Room)?;
+        let made = &mut self.buffers[0];
+        made.clear();
+        kept.give(request.time, room, made);
+        response[start..start + made.len()].copy_from_slice(made);
+        let produced = (made.len() / self.program.output_bytes()) as u32;
+        write_response(response, request.time, produced, [Flow { consumed: 0, produced }].into_iter());
+        Ok(start + made.len())
     }
 }
 

@@ -4,4 +4,5 @@ mod equality;
 mod hostile;
 mod mistakes;
 mod rig;
+mod states;
 mod threads;

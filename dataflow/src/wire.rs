@@ -2,10 +2,12 @@
 //!
 //! | words | request | response |
 //! |---|---|---|
-//! | 0 | bits 0 to 15 operators, 16 to 47 elements | the same; bits 48 to 63 why it was refused, 0 if it was not |
+//! | 0 | bits 0 to 15 operators, 16 to 47 elements, 48 the time is complete: what was kept of it is wanted | the same; bits 48 to 63 why it was refused, 0 if it was not |
 //! | 1 | the batch's time | the same |
 //! | one for each operator | the time up to which its input is complete | bits 0 to 31 records consumed, 32 to 63 produced |
 //! | the rest | elements | elements |
+//!
+//! A request for what was kept has no elements, and its response as many as there is room for; it is repeated until there are none.
 //!
 //! "Operators" are those that the parent graph sees: one for a collapsed part, otherwise all. [`CLOSED`] as the time up to which
 //! an input is complete says that nothing more comes; it can therefore be the time of no batch. A refusal has words 0 and 1 alone.
@@ -37,11 +39,13 @@ pub enum Reason {
     Room = 5,
     /// A response's numbers contradict one another or the request.
     Count = 6,
+    /// What was kept is wanted of a time that is not complete, with elements, or of a program that keeps nothing.
+    Kept = 7,
 }
 
 impl Reason {
-    const ALL: [Reason; 6] =
-        [Reason::Length, Reason::Operators, Reason::Time, Reason::Progress, Reason::Room, Reason::Count];
+    const ALL: [Reason; 7] =
+        [Reason::Length, Reason::Operators, Reason::Time, Reason::Progress, Reason::Room, Reason::Count, Reason::Kept];
 
     fn of(code: u64) -> Option<Reason> {
         Reason::ALL.into_iter().find(|&reason| reason as u64 == code)
@@ -57,6 +61,7 @@ impl fmt::Display for Reason {
             Reason::Progress => "its progress goes back",
             Reason::Room => "the response does not fit",
             Reason::Count => "its numbers of records contradict one another",
+            Reason::Kept => "it wants what was kept of a time where that cannot be",
         })
     }
 }
@@ -94,6 +99,15 @@ pub fn begin_request(into: &mut Vec<u8>, time: u64, elements: u32, frontiers: &[
     }
 }
 
+/// In a request's first word: its time is complete, and what was kept of it is wanted.
+const WANTS_KEPT: u64 = 1 << 48;
+
+/// Makes a request that has no elements one for what was kept of its time.
+pub fn want_kept(request: &mut [u8]) {
+    let first = word(request, 0).unwrap_or(0);
+    put(request, 0, first | WANTS_KEPT);
+}
+
 /// A request, its length checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -103,6 +117,8 @@ pub struct Request<'a> {
     pub operators: usize,
     /// Number of elements.
     pub elements: usize,
+    /// The time is complete, and what was kept of it is wanted.
+    pub wants_kept: bool,
     bytes: &'a [u8],
 }
 
@@ -114,12 +130,13 @@ impl<'a> Request<'a> {
     /// [`Reason::Length`].
     pub fn read(bytes: &'a [u8], element_bytes: usize) -> Result<Request<'a>, Reason> {
         let (first, time) = word(bytes, 0).zip(word(bytes, 1)).ok_or(Reason::Length)?;
-        let (operators, elements) = ((first & 0xffff) as usize, (first >> 16) as usize);
+        let (operators, elements) = ((first & 0xffff) as usize, ((first & !WANTS_KEPT) >> 16) as usize);
+        let wants_kept = first & WANTS_KEPT != 0;
         let length = elements.checked_mul(element_bytes).and_then(|bytes| bytes.checked_add(prefix(operators)));
         if length != Some(bytes.len()) {
             return Err(Reason::Length);
         }
-        Ok(Request { time, operators, elements, bytes })
+        Ok(Request { time, operators, elements, wants_kept, bytes })
     }
 
     /// Up to where an operator's input is complete.
@@ -182,6 +199,41 @@ impl<'a> Response<'a> {
         consumed: u32,
         operators: usize,
     ) -> Result<Response<'a>, BadResponse> {
+        let (response, elements) = Response::of(bytes, element_bytes, time, operators)?;
+        let mut expected = consumed;
+        for flow in response.flows() {
+            if flow.consumed != expected || flow.produced > flow.consumed {
+                return Err(BadResponse::Malformed(Reason::Count));
+            }
+            expected = flow.produced;
+        }
+        if u64::from(expected) != elements {
+            return Err(BadResponse::Malformed(Reason::Count));
+        }
+        Ok(response)
+    }
+
+    /// Reads the response to a request for what one operator kept of a time.
+    ///
+    /// # Errors
+    ///
+    /// If the device refused, or if the response contradicts itself: it consumed nothing, and produced its elements.
+    pub fn read_kept(bytes: &'a [u8], element_bytes: usize, time: u64) -> Result<Response<'a>, BadResponse> {
+        let (response, elements) = Response::of(bytes, element_bytes, time, 1)?;
+        let right = |flow: Flow| flow.consumed == 0 && u64::from(flow.produced) == elements;
+        if !response.flows().all(right) {
+            return Err(BadResponse::Malformed(Reason::Count));
+        }
+        Ok(response)
+    }
+
+    /// A response whose header is right, and how many elements it has.
+    fn of(
+        bytes: &'a [u8],
+        element_bytes: usize,
+        time: u64,
+        operators: usize,
+    ) -> Result<(Response<'a>, u64), BadResponse> {
         let malformed = BadResponse::Malformed;
         let (first, at) = word(bytes, 0).zip(word(bytes, 1)).ok_or(malformed(Reason::Length))?;
         if first >> 48 != 0 {
@@ -199,18 +251,7 @@ impl<'a> Response<'a> {
         if length != Some(bytes.len()) {
             return Err(malformed(Reason::Length));
         }
-        let response = Response { operators, bytes };
-        let mut expected = consumed;
-        for flow in response.flows() {
-            if flow.consumed != expected || flow.produced > flow.consumed {
-                return Err(malformed(Reason::Count));
-            }
-            expected = flow.produced;
-        }
-        if u64::from(expected) != elements {
-            return Err(malformed(Reason::Count));
-        }
-        Ok(response)
+        Ok((Response { operators, bytes }, elements))
     }
 
     /// What each operator consumed and produced.

@@ -203,6 +203,16 @@ impl Listener {
         Ok(Listener(socket))
     }
 
+    /// A socket at which nobody can connect: a place for one that is still to come.
+    ///
+    /// # Errors
+    ///
+    /// The process has too many descriptors.
+    pub fn unbound() -> io::Result<Listener> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(Listener(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?))
+    }
+
     /// A listening socket that another process had and passed over.
     pub fn of_descriptor(descriptor: OwnedFd) -> Listener {
         Listener(descriptor)

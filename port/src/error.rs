@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CaptureError, PacketError, TapError};
+use crate::{CaptureError, DpdkError, MemifError, PacketError, TapError, XdpError};
 
 /// A port cannot be opened, or can no longer be used. The text says what is wrong, where, and what to do.
 #[derive(Debug)]
@@ -13,6 +13,12 @@ pub enum PortError {
     Tap(Box<TapError>),
     /// A packet socket.
     Packet(Box<PacketError>),
+    /// An AF_XDP socket.
+    Xdp(Box<XdpError>),
+    /// A memif port.
+    Memif(Box<MemifError>),
+    /// A DPDK device.
+    Dpdk(Box<DpdkError>),
 }
 
 impl fmt::Display for PortError {
@@ -21,6 +27,9 @@ impl fmt::Display for PortError {
             PortError::Capture(error) => error.fmt(f),
             PortError::Tap(error) => error.fmt(f),
             PortError::Packet(error) => error.fmt(f),
+            PortError::Xdp(error) => error.fmt(f),
+            PortError::Memif(error) => error.fmt(f),
+            PortError::Dpdk(error) => error.fmt(f),
         }
     }
 }
@@ -42,5 +51,23 @@ impl From<TapError> for PortError {
 impl From<PacketError> for PortError {
     fn from(error: PacketError) -> PortError {
         PortError::Packet(Box::new(error))
+    }
+}
+
+impl From<XdpError> for PortError {
+    fn from(error: XdpError) -> PortError {
+        PortError::Xdp(Box::new(error))
+    }
+}
+
+impl From<DpdkError> for PortError {
+    fn from(error: DpdkError) -> PortError {
+        PortError::Dpdk(Box::new(error))
+    }
+}
+
+impl From<MemifError> for PortError {
+    fn from(error: MemifError) -> PortError {
+        PortError::Memif(Box::new(error))
     }
 }

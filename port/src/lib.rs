@@ -2,13 +2,15 @@
 //!
 //! A [`Port`] is polled: it is given the time and a buffer, and never blocks. [`Loopback`] returns what it is sent,
 //! [`CapturePort`] replays and records capture files, [`Tap`] is a network interface of the kernel, [`PacketSocket`]
-//! taps one that exists, [`Impaired`] spoils what passes through another port. [`PortSpec`] is a port as text; [`offload`] is what a NIC does to frames for a host.
+//! and [`XdpSocket`] tap one that exists, [`Memif`] is another process, [`Impaired`] spoils what passes through another port. [`PortSpec`] is a port as text; [`offload`] is what a NIC does to frames for a host.
 
 mod capture;
 mod counters;
+mod dpdk;
 mod error;
 mod impair;
 mod loopback;
+mod memif;
 mod netdevice;
 pub mod offload;
 mod packet;
@@ -16,16 +18,20 @@ mod port;
 mod spec;
 mod tap;
 mod vnet;
+mod xdp;
 
 pub use capture::{
     CAPTURED_MAX, CaptureError, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops, Pace, Problem, Record,
     Replay, ShortFrames, Speed, Timestamp,
 };
 pub use counters::Counters;
+pub use dpdk::{DpdkError, DpdkOptions, DpdkProblem};
 pub use error::PortError;
 pub use impair::{Direction, Impaired, Impairment, Probability, Rate};
 pub use loopback::Loopback;
+pub use memif::{Memif, MemifError, MemifOptions, MemifProblem, MemifRole};
 pub use packet::{PacketError, PacketOptions, PacketProblem, PacketSocket};
 pub use port::{MAX_FRAME, MIN_FRAME, Port, Receive, Transmit};
 pub use spec::{Kind, PortSpec, SYNTAX, SpecError};
 pub use tap::{Ipv4Address, Tap, TapError, TapOptions, TapProblem};
+pub use xdp::{CopyMode, XdpError, XdpOptions, XdpProblem, XdpSocket};

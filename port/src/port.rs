@@ -93,8 +93,13 @@ pub trait Port: Send {
         "port".to_owned()
     }
 
-    /// A descriptor that is readable when [`Port::receive`] may have something, to sleep on while [`Port::next_due`] is
-    /// `None`; none where the port depends on nothing outside.
+    /// Says that the caller is about to sleep on [`Port::descriptor`], so that the other end wakes it: a peer that polls
+    /// costs both sides nothing otherwise. Behind it, [`Port::receive`] is called once more, and [`Port::next_due`] asked,
+    /// before sleeping. Receiving ends it.
+    fn arm(&mut self) {}
+
+    /// A descriptor that is readable when [`Port::receive`] may have something, to sleep on behind [`Port::arm`] while
+    /// [`Port::next_due`] is `None`; none where the port depends on nothing outside.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -139,6 +144,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn description(&self) -> String {
         (**self).description()
+    }
+
+    fn arm(&mut self) {
+        (**self).arm();
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

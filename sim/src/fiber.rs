@@ -109,6 +109,8 @@ impl<M: Scheduled> Programs<M> {
     pub(crate) fn add(&mut self, name: &str, role: Role, program: impl FnOnce(Fiber<'_, M>) + 'static) -> usize {
         let agent = self.programs.len();
         let (machine, next) = (Rc::clone(&self.machine), Rc::clone(&self.next));
+        // What is handed over to a stack must be small, and a program may hold a whole machine's parameters.
+        let program = Box::new(program);
         let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
         let stack = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             program(Fiber { machine: &machine, next: &next, yielder, agent });

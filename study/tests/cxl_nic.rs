@@ -9,6 +9,7 @@ use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::comparison::{Figure, Role, compare, parse};
 use conic_study::cxl_nic::advise::{Goal, Question, advise};
+use conic_study::cxl_nic::guesses::{ORDERINGS, orderings, varied};
 use conic_study::cxl_nic::loopback::{Design, Loopback, loopback};
 use conic_study::cxl_nic::serving::{Server, Serving, serve};
 use conic_study::cxl_nic::{EXPERIMENTS, Machines, ccnic, findings, layout, optimal};
@@ -138,4 +139,22 @@ fn the_advisor_finds_no_worse_than_the_paper() {
         }
         assert!(advice.looked_at > 50);
     }
+}
+
+#[test]
+fn what_a_guess_decides_is_found_by_varying_it_in_both_platforms() {
+    let load = |name| Platform::<CxlParameters>::load_as(name).expect("a platform that comes with the simulator");
+    let (agilex, bluefield) = (load("agilex7"), load("bf3"));
+    let all = varied(&agilex, &bluefield).expect("the platforms are right");
+    let guesses = agilex.guesses().count();
+    assert!(all.len() > guesses, "{} ends of {guesses} guesses", all.len());
+    let crossing = all.iter().find(|one| one.key == "link.crossing").expect("it is a guess");
+    assert_eq!(crossing.machines.agilex.link.crossing, 35_000);
+    assert_eq!(crossing.machines.bluefield.link.crossing, 35_000);
+    let software = all.iter().find(|one| one.key == "software.hit").expect("it is a guess");
+    assert_eq!(&software.machines.agilex, agilex.parameters());
+    let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
+    let held = orderings(&machines).expect("it ends");
+    assert_eq!(held.len(), ORDERINGS.len());
+    assert!(held[0] && held[3] && held[4], "{held:?}");
 }

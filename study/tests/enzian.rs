@@ -8,15 +8,20 @@ use conic_interface::work;
 use conic_sim::Failure;
 use conic_sim::eci::placement::{directory_unit_of, transaction_unit_of};
 use conic_sim::eci::{Disturbances, EciParameters};
+use conic_sim::parameters::TimerParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::exchange::{Calls, calls};
-use conic_study::coherent_pio::frames::{Arrives, Frames, receive, transmit};
+use conic_study::coherent_pio::frames::{Around, Arrives, Frames, receive, transmit};
 use conic_study::coherent_pio::{EXPERIMENTS, Machines, findings};
 use conic_study::comparison::{Role, compare, parse};
 use conic_study::experiment::Effort;
 
+fn of(name: &str) -> EciParameters {
+    Platform::<EciParameters>::load_as(name).expect("a platform that comes with the simulator").parameters().clone()
+}
+
 fn machine() -> EciParameters {
-    Platform::<EciParameters>::load_as("enzian").expect("a platform that comes with the simulator").parameters().clone()
+    of("enzian")
 }
 
 /// Calls of one line without disturbances.
@@ -59,6 +64,22 @@ fn an_exchange_is_exactly_two_round_trips_and_a_shared_return_one_more() {
         - p.core.cycles(u64::from(work::CALL + work::DESCRIPTOR));
     let more = shared.median_nanoseconds() - exclusive.median_nanoseconds();
     assert!((more - upgrade as f64 / 1000.0).abs() < 0.01, "{more} beside {upgrade}");
+}
+
+#[test]
+fn over_cxl_the_payload_is_written_back_before_the_recall_is_answered() {
+    let machine = of("cxl3-mem");
+    let line = |machine| Calls { machine, payload: 56, alignment: 64, ..one_line() };
+    let outcome = calls(&line(machine.clone())).expect("it ends");
+    let kinds = ["request", "recall", "victim with data", "written", "recalled", "grant"];
+    assert_eq!(outcome.counters.messages, counted(&kinds.map(|kind| (kind, 100))));
+    // What it takes longer than an answer that carries the line: the write's completion, and another header on the way.
+    let mut carried = machine.clone();
+    carried.cache.writes_back_first = false;
+    let less = calls(&line(carried)).expect("it ends").median_nanoseconds();
+    let completion = 2 * (machine.link.crossing + machine.directory.pass + machine.link.word_time);
+    let more = outcome.median_nanoseconds() - less;
+    assert!((more - completion as f64 / 1000.0).abs() < 0.01, "{more} ns beside {completion} ps");
 }
 
 #[test]
@@ -129,8 +150,10 @@ fn rough(seed: u64) -> Disturbances {
 
 #[test]
 fn random_runs_lose_repeat_and_change_nothing() {
+    let machines = [machine(), of("cxl3-mem")];
     let mut evictions = 0;
-    for seed in 0..64_u64 {
+    for seed in 0..128_u64 {
+        let machine = machines[seed as usize / 64].clone();
         let payload = [0, 1, 120, 121, 500, 1016, 4000, 7][seed as usize % 8];
         // Sometimes the function takes about as long as the device waits before it says "try again".
         let service = Time::from_nanoseconds([0, 2_000][seed as usize / 8 % 2]);
@@ -140,6 +163,7 @@ fn random_runs_lose_repeat_and_change_nothing() {
             ..Behaviour::default()
         };
         let question = Calls {
+            machine,
             payload,
             behaviour,
             service,
@@ -152,7 +176,7 @@ fn random_runs_lose_repeat_and_change_nothing() {
         assert_eq!(outcome.latencies.len(), 500);
         evictions += outcome.counters.evictions;
     }
-    assert!(evictions > 20_000, "{evictions}");
+    assert!(evictions > 40_000, "{evictions}");
 }
 
 fn frames(bytes: usize, seed: u64) -> Frames {
@@ -163,14 +187,16 @@ fn frames(bytes: usize, seed: u64) -> Frames {
         exclusive: seed.is_multiple_of(3),
         frames: (0, 300),
         disturbances: rough(seed),
+        around: Around { clocks: Some((4_000, 3_103)), timer: None, pauses: seed.is_multiple_of(2).then_some(seed) },
     }
 }
 
 #[test]
 fn random_frames_arrive_once_in_order_and_whole() {
-    for seed in 0..48_u64 {
+    let machines = [machine(), of("cxl3-mem")];
+    for seed in 0..96_u64 {
         let bytes = [64, 65, 200, 1536, 9, 3000][seed as usize % 6];
-        let question = frames(bytes, seed);
+        let question = Frames { machine: machines[seed as usize / 48].clone(), ..frames(bytes, seed) };
         let sent = transmit(&question).unwrap_or_else(|failure| panic!("transmit, seed {seed}: {failure}"));
         // The last frame is counted before its sender ends.
         assert_eq!(sent.len(), 300);
@@ -182,7 +208,7 @@ fn random_frames_arrive_once_in_order_and_whole() {
 
 #[test]
 fn a_load_that_waits_at_the_device_has_its_frame_one_way_later() {
-    let question = Frames { prefetch: false, disturbances: Disturbances::default(), ..frames(64, 1) };
+    let question = plain(Around::default());
     let waiting = receive(&question, Arrives::After(Time::from_nanoseconds(3_000))).expect("it ends");
     let p = machine();
     // The port's stages, a pass, the line on the wire, the link, the way to the core, and its instructions, the call's among them.
@@ -203,13 +229,12 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
 #[test]
 fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
     let sockets = |name| Platform::load(name).expect("it is shipped").parameters().clone();
-    let cxl = Platform::<EciParameters>::load_as("cxl3-mem").expect("it is shipped").parameters().clone();
     let machines = Machines {
         enzian: machine(),
         enzian_pcie: sockets("enzian-pcie"),
         pc_pcie: sockets("pc-pcie"),
         thunderx: sockets("thunderx"),
-        cxl,
+        cxl: of("cxl3-mem"),
     };
     let found = findings(EXPERIMENTS, &machines, Effort::Quick);
     assert!(found.iter().all(|found| found.failures.is_empty()), "{found:?}");
@@ -227,4 +252,39 @@ fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
     assert_eq!(withheld[0], "pio.fig8.peak");
     assert_eq!(withheld[1..7], table);
     assert_eq!(withheld[7..], ["pio.fig12.per_element"]);
+}
+
+/// Frames of 64 bytes, one after the other, with nothing else going on.
+fn plain(around: Around) -> Frames {
+    Frames { prefetch: false, exclusive: false, disturbances: Disturbances::default(), around, ..frames(64, 1) }
+}
+
+#[test]
+fn clocks_that_are_never_in_phase_spread_frames_by_less_than_a_cycle_of_each() {
+    let spread = |times: Vec<u64>| times.iter().max().zip(times.iter().min()).map_or(0, |(most, least)| most - least);
+    let both = |around: Around| {
+        let question = Frames { frames: (16, 300), ..plain(around) };
+        let received = receive(&question, Arrives::WithTheLoad).expect("it ends");
+        [spread(received), spread(transmit(&question).expect("it ends"))]
+    };
+    assert_eq!(both(Around::default()), [0, 0]);
+    for spread in both(Around { clocks: Some((4_000, 3_103)), timer: None, pauses: Some(1) }) {
+        assert!((1_000..=7_103).contains(&spread), "{spread} ps");
+    }
+}
+
+#[test]
+fn a_tick_takes_the_core_in_few_of_the_frames_and_once_in_each() {
+    let (interval, span) = (100_000_000, 5_000_000);
+    let timer = Some(TimerParameters { interval, span });
+    let question = |timer| Frames { frames: (16, 1000), ..plain(Around { timer, ..Around::default() }) };
+    let receive = |timer| receive(&question(timer), Arrives::WithTheLoad).expect("it ends");
+    let (still, ticking) = (receive(None), receive(timer));
+    let usual = still[0];
+    assert!(still.iter().all(|time| *time == usual));
+    let late: Vec<u64> = ticking.iter().copied().filter(|time| *time != usual).collect();
+    // 1000 frames of about a microsecond, and what they lose, are some ten intervals.
+    assert!((5..=15).contains(&late.len()), "{late:?}");
+    assert!(late.iter().all(|time| *time <= usual + span), "{late:?}");
+    assert!(late.iter().any(|time| *time == usual + span), "{late:?}");
 }

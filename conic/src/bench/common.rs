@@ -116,7 +116,7 @@ pub fn usable_cores() -> usize {
     cores().len()
 }
 
-fn core_pair(text: &str) -> Result<(usize, usize), String> {
+pub fn core_pair(text: &str) -> Result<(usize, usize), String> {
     let wrong = || format!("two core numbers are wanted, as in 0,1, not \"{text}\"");
     let (application, nic) = text.split_once(',').ok_or_else(wrong)?;
     let number = |part: &str| part.trim().parse().map_err(|_| wrong());

@@ -13,6 +13,7 @@ mod loopback;
 mod peers;
 mod pio;
 pub mod placement;
+mod ports;
 pub mod progress;
 pub mod rounds;
 mod simulator;
@@ -39,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback --sweep         its throughput-latency curve
   conic bench daemon                   between two processes, through the NIC's daemon
   conic bench peers                    against DPDK's memif, vhost-user and ring
+  conic bench ports                    ports beside DPDK's drivers and the kernel's bridge
   conic bench pio                      a line pair's exchange beside one line's round trip
   conic bench sim                      how fast the simulator is
 
@@ -54,6 +56,7 @@ enum Command {
     Daemon(daemon::Arguments),
     Peers(peers::Arguments),
     Pio(pio::Arguments),
+    Ports(ports::Arguments),
     #[command(name = "sim")]
     Simulator(simulator::Arguments),
 }
@@ -67,6 +70,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Daemon(arguments)) => (daemon::main(arguments), arguments.json),
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
         Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),
+        Some(Command::Ports(arguments)) => (ports::main(arguments), arguments.json),
         Some(Command::Simulator(arguments)) => (simulator::main(arguments), arguments.json),
         Some(Command::Limits(arguments)) => (limits::main(arguments), arguments.common.json),
     };

@@ -9,7 +9,7 @@ use clap::Args;
 use conic_chart::TerminalStyle;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
-use conic_study::coherent_pio::{HEADLINES, Machines, WHAT_IF, chosen, findings, headlines};
+use conic_study::coherent_pio::{HEADLINES, Machines, WHAT_IF, chosen, findings, headlines, headlines_beside};
 use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::Effort;
 use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
@@ -91,7 +91,7 @@ fn run(options: &Options) -> Result<Shown, String> {
     };
     let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
     let movements = if options.sensitivity {
-        movements(&guesses::of_coherent_pio(&platform, &thunderx, &machines)?, &machines)
+        movements(&guesses::of_coherent_pio(&platform, &thunderx, [&enzian_pcie, &pc_pcie], &machines)?, &machines)
     } else {
         Vec::new()
     };
@@ -138,7 +138,9 @@ fn run(options: &Options) -> Result<Shown, String> {
 fn movements(guesses: &[Guess<Machines>], machines: &Machines) -> Vec<Movement> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let share = guesses.len().div_ceil(threads).max(1);
-    let of = |guess: &Guess<Machines>| guess.platforms.each_ref().map(headlines);
+    let nominal = headlines(machines);
+    let beside = |changed: &Machines| headlines_beside(changed, machines, &nominal);
+    let of = &|guess: &Guess<Machines>| guess.platforms.each_ref().map(beside);
     let ends: Vec<[Vec<Option<f64>>; 2]> = std::thread::scope(|scope| {
         let part = |guesses| scope.spawn(move || <[Guess<Machines>]>::iter(guesses).map(of).collect::<Vec<_>>());
         let parts: Vec<_> = guesses.chunks(share).map(part).collect();
@@ -146,5 +148,5 @@ fn movements(guesses: &[Guess<Machines>], machines: &Machines) -> Vec<Movement> 
             |part: std::thread::ScopedJoinHandle<'_, Vec<_>>| part.join().unwrap_or_else(|panic| resume_unwind(panic));
         parts.into_iter().flat_map(joined).collect()
     });
-    moved(&HEADLINES, &headlines(machines), guesses.iter().zip(ends))
+    moved(&HEADLINES, &nominal, guesses.iter().zip(ends))
 }

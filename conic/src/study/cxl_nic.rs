@@ -1,14 +1,15 @@
 //! `conic study cxl-nic`: what the CXL-NIC paper measured, predicted on a modelled host with either of its devices.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use conic_chart::TerminalStyle;
+use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::comparison::{compare, parse, summary};
-use conic_study::cxl_nic::{Machines, chosen, findings};
+use conic_study::cxl_nic::{Machines, chosen, findings, guesses};
 use conic_study::experiment::Effort;
 use conic_study::report::{CXL_NIC, Report, json, results, summary_lines};
 use serde_json::json;
@@ -34,11 +35,15 @@ pub struct Options {
     /// Replace a value of both platforms, as in link.crossing=60ns; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    /// Instead: which of the paper's orderings do not hold with a guess of the platforms at an end of its range (a minute)
+    #[arg(long, conflicts_with_all = ["figures", "quick"])]
+    guesses: bool,
 }
 
 const EXAMPLES: &str = "Examples:
   conic study cxl-nic                   every figure that is modelled
   conic study cxl-nic 4 7               single operations over PCIe and CXL
+  conic study cxl-nic --guesses         which orderings a guess decides
   conic study cxl-nic 10 --quick --set device.receive_stage=50ns";
 
 /// What the paper published. Only the comparison gets it, after everything has been predicted.
@@ -46,8 +51,9 @@ const PUBLISHED: &str = include_str!("../../../results/cxl-nic.toml");
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(shown) => shown.print(options.json),
+    let result = if options.guesses { guessed(options) } else { run(options).map(|shown| shown.print(options.json)) };
+    match result {
+        Ok(code) => code,
         Err(message) if options.json => {
             println!("{}", json!({ "error": message }));
             ExitCode::FAILURE
@@ -59,13 +65,60 @@ pub fn main(options: &Options) -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<Shown, String> {
-    let experiments = chosen(&options.figures)?;
+/// The two platforms, with what the user replaces.
+fn platforms(options: &Options) -> Result<[Platform<CxlParameters>; 2], String> {
     let load = |name| {
         let platform = Platform::<CxlParameters>::load_as(name).and_then(|platform| platform.with(&options.overrides));
         platform.map_err(|error| error.to_string())
     };
-    let (agilex, bluefield) = (load("agilex7")?, load("bf3")?);
+    Ok([load("agilex7")?, load("bf3")?])
+}
+
+/// Says which orderings hold as it is, and which a guess turns over.
+fn guessed(options: &Options) -> Result<ExitCode, String> {
+    let [agilex, bluefield] = platforms(options)?;
+    let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
+    let nominal = guesses::orderings(&machines).map_err(|failure| failure.to_string())?;
+    let varied = guesses::varied(&agilex, &bluefield).map_err(|error| error.to_string())?;
+    let (mut table, mut changes) = (Table::new(["ordering", "guess", "value", "holds"].map(Column::text)), Vec::new());
+    let holds = |holds: bool| if holds { "yes" } else { "no" };
+    for (name, one) in guesses::ORDERINGS.iter().zip(&nominal) {
+        table.row([*name, "as it is", "", holds(*one)].map(Cell::from));
+    }
+    for (done, one) in varied.iter().enumerate() {
+        if std::io::stderr().is_terminal() {
+            eprint!("\r{done} of {} runs", varied.len());
+        }
+        let found = guesses::orderings(&one.machines).map_err(|failure| failure.to_string())?;
+        for ((name, now), before) in
+            guesses::ORDERINGS.iter().zip(&found).zip(&nominal).filter(|((_, now), before)| now != before)
+        {
+            table.row([*name, &one.key, &one.value, holds(*now)].map(Cell::from));
+            changes.push(
+                json!({ "ordering": name, "guess": one.key, "value": one.value, "holds": now, "as_it_is": before }),
+            );
+        }
+    }
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+    if options.json {
+        let nominal: Vec<_> = guesses::ORDERINGS
+            .iter()
+            .zip(&nominal)
+            .map(|(name, holds)| json!({ "ordering": name, "holds": holds }))
+            .collect();
+        println!("{}", json!({ "as_it_is": nominal, "changes": changes, "runs": varied.len() }));
+    } else {
+        print!("{}", table.draw(TerminalStyle::default()));
+        println!("{} guesses' ends; every ordering that is not listed beside a guess is as it is.", varied.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(options: &Options) -> Result<Shown, String> {
+    let experiments = chosen(&options.figures)?;
+    let [agilex, bluefield] = platforms(options)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
     let found = findings(&experiments, &machines, effort);

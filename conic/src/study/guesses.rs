@@ -40,6 +40,7 @@ pub fn load(with_guesses: bool) -> Result<(Platforms, Vec<Guess>), String> {
 pub fn of_coherent_pio(
     enzian: &Platform<EciParameters>,
     thunderx: &Platform,
+    [enzian_pcie, pc_pcie]: [&Platform; 2],
     machines: &Machines,
 ) -> Result<Vec<Guess<Machines>>, String> {
     let mut guesses = Vec::new();
@@ -48,6 +49,12 @@ pub fn of_coherent_pio(
     }
     for entry in thunderx.guesses() {
         guesses.extend(guess(thunderx, entry, |thunderx| Machines { thunderx, ..machines.clone() })?);
+    }
+    for entry in enzian_pcie.guesses() {
+        guesses.extend(guess(enzian_pcie, entry, |enzian_pcie| Machines { enzian_pcie, ..machines.clone() })?);
+    }
+    for entry in pc_pcie.guesses() {
+        guesses.extend(guess(pc_pcie, entry, |pc_pcie| Machines { pc_pcie, ..machines.clone() })?);
     }
     Ok(guesses)
 }

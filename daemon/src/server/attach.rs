@@ -20,6 +20,9 @@ use crate::connection::{Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::worker::Order;
 
+/// What was made for a client: its region, its kick, this side's ends of its bells.
+type Made = (Arc<Memory>, Arc<OwnedFd>, Arc<Vec<OwnedFd>>);
+
 /// What is passed to a client, and what stays here of it.
 struct Passed {
     kick: OwnedFd,
@@ -69,11 +72,12 @@ impl Daemon {
         self.quota.take(user, queues, bytes).map_err(|why| refused(Reason::Quota, why))?;
         let rules = self.networks[network].config.rules_for(name.as_str(), user, mac);
         let session = self.next_session;
-        let made = self.make(number, session, network, (map, notices), rules, wish);
+        let made = self.make_region(number, session, network, (map, notices), rules, wish);
         match made {
-            Ok(memory) => {
+            Ok((memory, kick, bells)) => {
                 self.next_session += 1;
-                Ok(Session { session, name, network, queues, bytes, mac, memory })
+                let geometry = wish.geometry;
+                Ok(Session { session, name, network, queues, bytes, mac, memory, geometry, kick, bells })
             }
             Err(refusal) => {
                 self.quota.give_back(user, queues, bytes);
@@ -83,7 +87,7 @@ impl Daemon {
     }
 
     /// Makes the region, gives it to the network's thread, and passes it to the client.
-    fn make(
+    fn make_region(
         &mut self,
         number: u64,
         session: u64,
@@ -91,7 +95,7 @@ impl Daemon {
         (map, notices): (Arc<Map>, Notices),
         rules: Rules,
         wish: &Attach,
-    ) -> Result<Arc<Memory>, Refused> {
+    ) -> Result<Made, Refused> {
         let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
         let memory =
             Memory::create(&map.layout, Pages::HugeIfAvailable).map_err(|error| resources("no memory", &error))?;
@@ -113,9 +117,18 @@ impl Daemon {
         };
         let worker = &self.networks[network].worker;
         let Passed { kick, theirs, ours } = passed;
-        let copy = kick.try_clone().map_err(|error| resources("no descriptors", &error))?;
+        let (kick, bells) = (Arc::new(kick), Arc::new(ours));
         let (map, memory_too) = (Arc::clone(&map), Arc::clone(&memory));
-        worker.attach(Order::Attach { session, rules, map, notices, memory: memory_too, kick: copy, bells: ours });
+        let (its_kick, its_bells) = (Arc::clone(&kick), Arc::clone(&bells));
+        worker.attach(Order::Attach {
+            session,
+            rules,
+            map,
+            notices,
+            memory: memory_too,
+            kick: its_kick,
+            bells: its_bells,
+        });
         let Some(connection) = self.connections.get(&number) else {
             return Err(refused(Reason::Malformed, "the connection is gone"));
         };
@@ -123,7 +136,7 @@ impl Daemon {
             worker.detach(session);
             return Err(resources("the queues could not be passed", &error));
         }
-        Ok(memory)
+        Ok((memory, kick, bells))
     }
 
     fn network_of(&self, name: &Name) -> Result<usize, Refused> {

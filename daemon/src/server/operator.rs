@@ -5,6 +5,7 @@
 //! | `{"ask": "list"}` | networks, clients and ports with their counters |
 //! | `{"ask": "limit", "client": 7, "bytes_per_second": 1000000, "burst_bytes": 65536}` | `{"done": true}`; without a rate there is no limit |
 //! | `{"ask": "detach", "client": 7}` | `{"done": true}` |
+//! | `{"ask": "adopt"}` | everything, to a daemon that takes over; see `adopt` |
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
@@ -39,6 +40,8 @@ enum Question {
         /// Bytes that may be sent at once.
         burst_bytes: Option<u64>,
     },
+    /// Another daemon takes over.
+    Adopt,
     /// A client is to go.
     Detach {
         /// Its session.
@@ -58,6 +61,10 @@ impl Daemon {
         connection.step = Step::Asking;
         connection.deadline = Time::NEVER;
         let answer = match serde_json::from_str(question) {
+            Ok(Question::Adopt) => {
+                self.ended = self.give_over(number);
+                return;
+            }
             Ok(Question::List) => self.list(),
             Ok(Question::Limit { client, bytes_per_second, burst_bytes }) => {
                 let limit = bytes_per_second.map(|bytes_per_second| RateLimit {

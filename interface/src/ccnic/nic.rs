@@ -7,7 +7,7 @@ use super::inline;
 use super::map::Map;
 use super::policy::{Features, Policy};
 use super::pool::{Allocator, AllocatorFeatures, BadMemory};
-use super::queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults};
+use super::queue::{Consumer, MAX_SEGMENTS, Position, Producer, QueueFaults};
 use super::recovery;
 
 /// What the host did that it should not have; each was refused and counted.
@@ -72,6 +72,15 @@ impl NicFaults {
             ("receive_credit", self.receive.credit + self.receive.doorbell + self.receive.inline),
         ]
     }
+}
+
+/// Where a NIC's half stood when it stopped, so that another process can go on in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NicPosition {
+    /// Slots of the transmit ring that were consumed.
+    pub transmit: u64,
+    /// Where it stood on the receive ring.
+    pub receive: Position,
 }
 
 /// One queue pair of the NIC, for one thread.
@@ -389,6 +398,28 @@ impl<C: Core, P: Policy> Nic<C, P> {
         recovery::reset_rings(&core, map, queue);
         let lost = allocator.reclaim(&core, held);
         (Nic::with_allocator(core, map, queue, allocator), lost)
+    }
+
+    /// Stops: gives every buffer back that it keeps, and says where it stood; every packet polled was completed. None where it cannot
+    /// stop here.
+    pub fn suspend(mut self) -> Option<NicPosition> {
+        if self.blanks.is_some() {
+            return None;
+        }
+        let transmit = self.transmit.stop(&self.core)?;
+        self.drain();
+        Some(NicPosition { transmit, receive: self.receive.position() })
+    }
+
+    /// The NIC's half of a queue pair in which another stopped there; none if none can have.
+    pub fn resume(core: C, map: &Map, queue: usize, position: NicPosition) -> Option<Nic<C, P>> {
+        let NicPosition { transmit, receive } = position;
+        let rings = map.queues.get(queue)?;
+        let receive = Producer::at_position(rings.receive, receive)?;
+        let nic = Nic::new(core, map, queue);
+        let Features { inline_payload, fetch_ahead, .. } = nic.features;
+        let transmit = Consumer::at_position(rings.transmit, inline_payload, fetch_ahead, transmit);
+        Some(Nic { transmit, receive, ..nic })
     }
 
     /// The allocator, for accounting.

@@ -35,6 +35,7 @@
 
 mod ahead;
 mod awaited;
+mod position;
 
 use std::marker::PhantomData;
 
@@ -45,6 +46,8 @@ use super::inline;
 use super::policy::{Packing, Policy, Signal};
 use crate::work;
 use ahead::read_slot;
+
+pub use position::Position;
 
 /// The most segments a packet may have: what a grouped slot holds.
 pub const MAX_SEGMENTS: usize = 4;

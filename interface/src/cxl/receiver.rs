@@ -73,7 +73,8 @@ impl<D: Device> Receiver<D> {
         self.pushes = allow;
     }
 
-    /// Has each pushed packet written to memory so long after it was pushed.
+    /// Has each pushed packet written to memory so long after it was pushed. The host may not write into receive buffers then: what
+    /// it wrote would be overwritten.
     pub fn write_back_after(&mut self, time: Time) {
         self.write_back = Some(WriteBack::new(time));
     }

@@ -473,7 +473,7 @@ impl<C: Core> Lane<C> {
     }
 
     /// Delivers what waits; room was asked for before.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         if self.waiting == 0 {
             return;
         }

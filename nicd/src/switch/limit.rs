@@ -1,12 +1,13 @@
 //! How much a client may send: a bucket of bytes that fills with time.
 
 use conic_fabric::Time;
+use serde::{Deserialize, Serialize};
 
 /// Picoseconds of a second.
 const SECOND: u128 = 1_000_000_000_000;
 
 /// A rate with what may be sent at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateLimit {
     /// Bytes a second, at least 1.
     pub bytes_per_second: u64,

@@ -2,15 +2,16 @@
 
 use conic_fabric::{Core, Time};
 use conic_interface::burst::NicQueue;
-use conic_interface::ccnic::notify::Notices;
-use conic_interface::ccnic::{Descriptor, Map, Nic, NicFaults, PhaseCredit, Wire};
+use conic_interface::ccnic::notify::{Notices, PACKETS, ROOM};
+use conic_interface::ccnic::{Descriptor, Map, Nic, NicFaults, NicPosition, PhaseCredit, Position, Wire};
+use serde::{Deserialize, Serialize};
 
 use super::BURST;
 use super::counters::MemberCounters;
 use super::limit::{Bucket, RateLimit};
 
 /// What a client may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Its address.
     pub mac: [u8; 6],
@@ -20,6 +21,17 @@ pub struct Rules {
     pub vlan: Option<u16>,
     /// How much it may send.
     pub limit: Option<RateLimit>,
+}
+
+/// A client that a switch has stopped serving, so that another goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspended {
+    /// Its session.
+    pub session: u64,
+    /// What it may do.
+    pub rules: Rules,
+    /// For each queue: slots consumed of its transmit ring; slots sent, and that may be written, of its receive ring.
+    pub positions: Vec<[u64; 3]>,
 }
 
 /// Bytes that a client may send in its turn before it is the next one's.
@@ -61,11 +73,55 @@ impl<C: Core> Member<C> {
         (map, notices): (&Map, Notices),
         mut cores: impl FnMut() -> C,
     ) -> Member<C> {
-        let lane = |queue| {
-            let wire = Wire::new(Nic::new(cores(), map, queue));
-            Lane { wire, out: [Descriptor::BLANK; BURST], waiting: 0, idle_since: None }
-        };
-        let lanes: Vec<Lane<C>> = (0..map.queues.len()).map(lane).collect();
+        let nics = (0..map.queues.len()).map(|queue| Nic::new(cores(), map, queue)).collect();
+        Member::with_nics(now, session, rules, notices, nics)
+    }
+
+    /// A client whose queues another switch has served, up to where it stopped; none if it cannot have stopped there.
+    pub fn resume(
+        now: Time,
+        suspended: Suspended,
+        (map, notices): (&Map, Notices),
+        mut cores: impl FnMut() -> C,
+    ) -> Option<Member<C>> {
+        let Suspended { session, rules, positions } = suspended;
+        if positions.len() != map.queues.len() {
+            return None;
+        }
+        let resumed = positions.iter().enumerate().map(|(queue, &[transmit, sent, free_until])| {
+            let position = NicPosition { transmit, receive: Position { sent, free_until } };
+            Nic::resume(cores(), map, queue, position)
+        });
+        let member = Member::with_nics(now, session, rules, notices, resumed.collect::<Option<_>>()?);
+        for (word, &resting) in member.resting.iter().enumerate() {
+            // All its queues are looked at again.
+            member.notices.rest(member.lanes[0].wire.core(), word, resting, u64::MAX);
+        }
+        Some(member)
+    }
+
+    /// Delivers what was copied for it, and enters it to be rung if it waits.
+    pub fn flush_and_ring(&mut self, rings: &mut Vec<(u64, u32)>) {
+        for (queue, lane) in self.lanes.iter_mut().enumerate() {
+            lane.flush();
+            if self.notices.must_ring(lane.wire.core(), queue, PACKETS | ROOM) {
+                rings.push((self.session, queue as u32));
+            }
+        }
+    }
+
+    /// Stops serving it. None where a queue cannot stop here.
+    pub fn suspend(self) -> Option<Suspended> {
+        let positions = self.lanes.into_iter().map(|lane| {
+            let NicPosition { transmit, receive } = lane.wire.into_nic().suspend()?;
+            Some([transmit, receive.sent, receive.free_until])
+        });
+        Some(Suspended { session: self.session, rules: self.rules, positions: positions.collect::<Option<_>>()? })
+    }
+
+    fn with_nics(now: Time, session: u64, rules: Rules, notices: Notices, nics: Vec<Nic<C, PhaseCredit>>) -> Member<C> {
+        let lane = |nic| Lane { wire: Wire::new(nic), out: [Descriptor::BLANK; BURST], waiting: 0, idle_since: None };
+        let lanes: Vec<Lane<C>> = nics.into_iter().map(lane).collect();
         Member {
             session,
             bucket: rules.limit.map(|limit| Bucket::new(now, limit)),

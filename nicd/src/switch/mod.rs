@@ -34,7 +34,7 @@ use conic_port::{MAX_FRAME, Port, PortError, Receive};
 pub use counters::{MemberCounters, PortCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
-pub use member::Rules;
+pub use member::{Rules, Suspended};
 pub use table::{Place, Station, Table};
 
 use member::Member;
@@ -205,14 +205,41 @@ impl<C: Core> Switch<C> {
     /// Lets a client in, whose region is ready: its queues are served from the next step on. `cores` gives a view of the region
     /// for each queue.
     pub fn attach(&mut self, now: Time, session: u64, rules: Rules, map: (&Map, Notices), cores: impl FnMut() -> C) {
+        self.enter(now, Member::new(now, session, rules, map, cores));
+    }
+
+    fn enter(&mut self, now: Time, member: Member<C>) {
         let slot = self.members.iter().position(Option::is_none).unwrap_or_else(|| {
             self.members.push(None);
             self.members.len() - 1
         });
-        let place = Place::Client(slot as u32);
-        self.table.fix(now, Station::new(rules.mac, rules.vlan.unwrap_or(0)), place);
+        let rules = &member.rules;
+        let station = Station::new(rules.mac, rules.vlan.unwrap_or(0));
+        self.table.fix(now, station, Place::Client(slot as u32));
         self.has_vlans |= rules.vlan.is_some();
-        self.members[slot] = Some(Member::new(now, session, rules, map, cores));
+        self.members[slot] = Some(member);
+    }
+
+    /// Goes on with a client that another switch has stopped serving; false if it cannot have stopped there.
+    #[must_use]
+    pub fn resume(&mut self, now: Time, suspended: Suspended, map: (&Map, Notices), cores: impl FnMut() -> C) -> bool {
+        match Member::resume(now, suspended, map, cores) {
+            Some(member) => {
+                self.enter(now, member);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Stops serving all clients: their queues are as if nobody had ever looked at them but up to a point. A client that cannot be
+    /// stopped is left out; it finds its daemon gone.
+    pub fn suspend(&mut self) -> Vec<Suspended> {
+        for member in self.members.iter_mut().flatten() {
+            member.flush_and_ring(&mut self.rings);
+        }
+        self.dirty.clear();
+        self.members.drain(..).flatten().filter_map(Member::suspend).collect()
     }
 
     /// Limits what a client sends from here on, or does not.

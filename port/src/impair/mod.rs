@@ -220,6 +220,10 @@ impl<P: Port> Port for Impaired<P> {
         format!("{}, impaired", self.port.description())
     }
 
+    fn arm(&mut self) {
+        self.port.arm();
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.port.descriptor()
     }

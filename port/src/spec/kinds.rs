@@ -4,12 +4,20 @@ use std::path::PathBuf;
 
 use super::Kind;
 use super::arguments::{Arguments, Grammar};
-use crate::{Impairment, Ipv4Address, Loops, Pace, PacketOptions, Rate, Replay, Speed, TapOptions};
+use crate::{
+    DpdkOptions, Impairment, Ipv4Address, Loops, MemifOptions, Pace, PacketOptions, Rate, Replay, Speed, TapOptions,
+    XdpOptions,
+};
 
 pub(super) const SYNTAX: &str = "\
 loopback[:frames=256]
 tap[:NAME][,mtu=BYTES][,address=ADDRESS/PREFIX][,queues=1][,offload][,down]
 af-packet:INTERFACE[,frames=256][,queues=1][,offload][,traffic-control][,not-promiscuous]
+af-xdp:INTERFACE[,queue=0][,queues=1][,frames=1024][,mode=auto|zero-copy|copy][,generic]
+       [,complete-checksums]
+memif:SOCKET|@ABSTRACT[,role=server|client][,id=0][,secret=TEXT][,queues=1][,slots=1024]
+       [,buffer=2048][,memory=MIB][,unsealed][,any-user]
+dpdk:DEVICE[;KEY=VALUE...][,queues=1][,frames=1024][,memory=MB][,huge]
 capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
 impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
        [,jitter=100us][,rate=1G][,limit=FRAMES][,direction=receive|transmit][,seed=1]+PORT";
@@ -26,6 +34,24 @@ const PACKET: Grammar = Grammar {
     optional: false,
     keys: &["frames", "queues"],
     switches: &["offload", "traffic-control", "not-promiscuous"],
+};
+const XDP: Grammar = Grammar {
+    first: "the interface's name",
+    optional: false,
+    keys: &["queue", "queues", "frames", "mode"],
+    switches: &["generic", "complete-checksums"],
+};
+const MEMIF: Grammar = Grammar {
+    first: "the socket's path",
+    optional: false,
+    keys: &["role", "id", "secret", "queues", "slots", "buffer", "memory"],
+    switches: &["unsealed", "any-user"],
+};
+const DPDK: Grammar = Grammar {
+    first: "the device, as DPDK names it, with ';' for ','",
+    optional: false,
+    keys: &["queues", "frames", "memory"],
+    switches: &["huge"],
 };
 const CAPTURE: Grammar =
     Grammar { first: "", optional: true, keys: &["replay", "record", "pace"], switches: &["forever"] };
@@ -57,6 +83,9 @@ pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {
         }
         "tap" => Ok(Kind::Tap(tap(&Arguments::read(rest, &TAP)?)?)),
         "af-packet" => Ok(Kind::Packet(packet(&Arguments::read(rest, &PACKET)?)?)),
+        "af-xdp" => Ok(Kind::Xdp(xdp(&Arguments::read(rest, &XDP)?)?)),
+        "memif" => Ok(Kind::Memif(memif(&Arguments::read(rest, &MEMIF)?)?)),
+        "dpdk" => Ok(Kind::Dpdk(dpdk(rest)?)),
         "capture" => capture(&Arguments::read(rest, &CAPTURE)?),
         _ => Err(format!("'{name}' is no kind of port; write one of:\n{SYNTAX}")),
     }
@@ -81,6 +110,63 @@ fn packet(given: &Arguments<'_>) -> Result<PacketOptions, String> {
         promiscuous: !given.has("not-promiscuous"),
         traffic_control: given.has("traffic-control"),
         offload: given.has("offload"),
+        ..options
+    })
+}
+
+fn xdp(given: &Arguments<'_>) -> Result<XdpOptions, String> {
+    let options = XdpOptions::new(given.first.unwrap_or_default());
+    Ok(XdpOptions {
+        queue: given.number("queue", 0, 1023)?.unwrap_or(0) as u32,
+        queues: given.number("queues", 1, 64)?.unwrap_or(1) as usize,
+        frames: given.power_of_two("frames", 64, 16_384)?.map_or(options.frames, |frames| frames as usize),
+        mode: given.value("mode")?.unwrap_or_default(),
+        generic: given.has("generic"),
+        complete_checksums: given.has("complete-checksums"),
+        ..options
+    })
+}
+
+fn memif(given: &Arguments<'_>) -> Result<MemifOptions, String> {
+    let options = MemifOptions::new(given.first.unwrap_or_default());
+    let secret = given.text("secret").map(str::to_owned);
+    if secret.as_ref().is_some_and(|secret| secret.is_empty() || secret.len() > 24) {
+        return Err("a secret has 1 to 24 bytes".to_owned());
+    }
+    // Beyond these a client's region would have offsets of more than 32 bits.
+    let slots = given.power_of_two("slots", 2, 16_384)?.unwrap_or(1024);
+    let buffer_bytes = given.number("buffer", 64, 16_384)?.unwrap_or(2048) as u32;
+    let queues = given.number("queues", 1, 16)?.unwrap_or(1);
+    if 2 * queues * slots * u64::from(buffer_bytes) > 1 << 31 {
+        return Err("queues, slots and buffer ask for more than 2 GiB: give less of one".to_owned());
+    }
+    Ok(MemifOptions {
+        role: given.value("role")?.unwrap_or_default(),
+        id: given.number("id", 0, u64::from(u32::MAX))?.unwrap_or(0) as u32,
+        secret,
+        queues: queues as usize,
+        log2_slots: slots.trailing_zeros() as u8,
+        buffer_bytes: buffer_bytes / 64 * 64,
+        most_bytes: given.number("memory", 1, 1 << 20)?.map_or(options.most_bytes, |mebibytes| mebibytes << 20),
+        unsealed: given.has("unsealed"),
+        any_user: given.has("any-user"),
+        ..options
+    })
+}
+
+fn dpdk(rest: &str) -> Result<DpdkOptions, String> {
+    // The device's own arguments have keys and values too: it is told apart before the rest is read.
+    let (device, rest) = rest.split_once(',').unwrap_or((rest, ""));
+    if device.is_empty() {
+        return Err(format!("give {} behind the colon", DPDK.first));
+    }
+    let given = Arguments::read(rest, &Grammar { first: "", optional: true, ..DPDK })?;
+    let options = DpdkOptions::new(&device.replace(';', ","));
+    Ok(DpdkOptions {
+        queues: given.number("queues", 1, 64)?.unwrap_or(1) as usize,
+        frames: given.power_of_two("frames", 64, 16_384)?.map_or(options.frames, |frames| frames as usize),
+        megabytes: given.number("memory", 64, 65_536)?.map_or(options.megabytes, |megabytes| megabytes as usize),
+        huge_pages: given.has("huge"),
         ..options
     })
 }

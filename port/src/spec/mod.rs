@@ -12,8 +12,8 @@ use std::str::FromStr;
 use arguments::Arguments;
 
 use crate::{
-    CapturePort, Impaired, Impairment, Loopback, PacketOptions, PacketSocket, Port, PortError, Replay, Tap, TapOptions,
-    Timestamp,
+    CapturePort, DpdkOptions, Impaired, Impairment, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket, Port,
+    PortError, Replay, Tap, TapOptions, Timestamp, XdpOptions, XdpSocket,
 };
 
 /// What the syntax is, for `--help`.
@@ -39,6 +39,12 @@ pub enum Kind {
     Tap(TapOptions),
     /// [`PacketSocket`].
     Packet(PacketOptions),
+    /// [`XdpSocket`].
+    Xdp(XdpOptions),
+    /// [`Memif`], with all its rings in one port.
+    Memif(MemifOptions),
+    /// A DPDK device.
+    Dpdk(DpdkOptions),
     /// [`crate::CapturePort`] that replays a file.
     Replay {
         /// The file to replay.
@@ -113,7 +119,9 @@ impl PortSpec {
             Kind::Impaired(_, below) => below.queues(),
             Kind::Tap(options) => options.queues,
             Kind::Packet(options) => options.queues,
-            Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
+            Kind::Xdp(options) => options.queues,
+            Kind::Dpdk(options) => options.queues,
+            Kind::Loopback { .. } | Kind::Memif(_) | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
     }
 
@@ -134,6 +142,9 @@ impl PortSpec {
             Kind::Loopback { frames } => Ok(vec![Box::new(Loopback::new(*frames))]),
             Kind::Tap(options) => Ok(boxed(Tap::open_queues(options)?)),
             Kind::Packet(options) => Ok(boxed(PacketSocket::open_queues(options)?)),
+            Kind::Xdp(options) => Ok(boxed(XdpSocket::open_queues(options)?)),
+            Kind::Dpdk(options) => options.open(),
+            Kind::Memif(options) => Ok(vec![Box::new(Memif::open(options)?)]),
             Kind::Replay { file, options, record } => {
                 let port = CapturePort::replay(file, *options)?;
                 Ok(vec![Box::new(match record {

@@ -9,6 +9,18 @@ fn read(text: &str) -> PortSpec {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
+#[test]
+fn a_dpdk_device_keeps_its_own_arguments() {
+    let Kind::Dpdk(options) = read("dpdk:net_af_packet0;iface=v0,queues=2,huge").kind().clone() else {
+        panic!("another")
+    };
+    let expected =
+        crate::DpdkOptions { queues: 2, huge_pages: true, ..crate::DpdkOptions::new("net_af_packet0,iface=v0") };
+    assert_eq!(options, expected);
+    assert!(!expected.is_pci() && crate::DpdkOptions::new("0000:01:00.0").is_pci());
+    assert!(refused("dpdk:").contains("give the device, as DPDK names it"));
+}
+
 fn refused(text: &str) -> String {
     text.parse::<PortSpec>().expect_err(text).to_string()
 }

@@ -53,6 +53,11 @@ impl<'a> EciCore<'a> {
         change(&mut self.fiber.machine.borrow_mut())
     }
 
+    /// The timer interrupts that have come take the core.
+    fn take_interrupts(&self) {
+        self.fiber.pass(self.with(|machine| machine.interrupted(self.core.into())));
+    }
+
     /// Waits until no store of this core to a line is on its way; a load that finds one waits for it.
     fn await_stores_to(&self, unit: u32) {
         loop {
@@ -67,6 +72,7 @@ impl<'a> EciCore<'a> {
     /// Loads `bytes` bytes of one line, which it gives whole.
     fn fetch(&self, at: Address, bytes: u64) -> Data {
         let unit = self.unit_of(at);
+        self.take_interrupts();
         self.await_stores_to(unit);
         let mut machine = self.fiber.machine.borrow_mut();
         assert!((unit as usize) < machine.cache.len(), "{at} lies outside the region");
@@ -102,6 +108,7 @@ impl<'a> EciCore<'a> {
 
     /// Stores words of one line.
     fn put(&self, at: Address, words: &[u64], release: bool) {
+        self.take_interrupts();
         let mut values = [0; 8];
         values[..words.len()].copy_from_slice(words);
         let store = Store {
@@ -250,6 +257,7 @@ impl Core for EciCore<'_> {
         Time::from_picoseconds(self.with(|machine| machine.now))
     }
     fn work(&self, cycles: u32) {
+        self.take_interrupts();
         self.fiber.pass(self.with(|machine| machine.parameters.core.cycles(cycles.into())));
     }
     fn coherence_unit(&self) -> u64 {

@@ -59,6 +59,8 @@ pub(super) struct CoreState {
     /// When the last store was performed.
     pub(super) performed: u64,
     pub(super) prefetches: u32,
+    /// Timer interrupts that have taken it.
+    pub(super) ticks: u64,
     /// What the load that waits was given.
     pub(super) loaded: Option<Data>,
     /// The atomic operation that waits: which word, what, and what it found.
@@ -77,6 +79,7 @@ impl CoreState {
             draining: false,
             performed: 0,
             prefetches: 0,
+            ticks: 0,
             loaded: None,
             atomic: None,
             found: 0,

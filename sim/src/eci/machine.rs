@@ -11,6 +11,7 @@ use super::placement;
 use super::units::Units;
 use crate::engine::{EventQueue, Key};
 use crate::link::{Direction, mix};
+use crate::parameters::TimerParameters;
 use crate::probe::counters::LinkCounters;
 use crate::protocol::homed::{Cached, Entry, ToCache, ToHome};
 use crate::simulation::Failure;
@@ -183,6 +184,7 @@ pub struct Machine {
     sequence: u64,
     pub(super) agents: Vec<Agent>,
     pub(super) cores: Vec<CoreState>,
+    pub(super) timer: Option<TimerParameters>,
     pub(super) cache: Vec<CacheUnit>,
     pub(super) cache_units: Units<CacheWork>,
     pub(super) messages: Slab<Message>,
@@ -241,6 +243,7 @@ impl Machine {
             sequence: 0,
             agents: Vec::new(),
             cores: Vec::new(),
+            timer: None,
             cache: vec![empty; units],
             cache_units: Units::new(p.cache.transaction_units as usize, p.cache.unit_transactions),
             messages: Slab::new(),
@@ -266,6 +269,16 @@ impl Machine {
     /// The time.
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    /// How long the timer interrupts that have come by now take a core before its next step.
+    pub(super) fn interrupted(&mut self, core: usize) -> u64 {
+        let Some(TimerParameters { interval, span }) = self.timer else { return 0 };
+        // The first is not at the run's very beginning.
+        let due = (self.now + interval - interval / 8) / interval;
+        let ticks = due.saturating_sub(self.cores[core].ticks);
+        self.cores[core].ticks += ticks;
+        ticks * span
     }
 
     /// What it is made of.

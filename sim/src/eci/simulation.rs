@@ -11,6 +11,7 @@ use super::device::EciDevice;
 use super::machine::{Agent, Disturbances, Machine, Wait};
 use super::parameters::EciParameters;
 use crate::fiber::{Fiber, Programs, Scheduled};
+use crate::parameters::TimerParameters;
 use crate::simulation::{Failure, Role};
 
 /// A machine and the programs of its agents.
@@ -76,6 +77,11 @@ impl EciSimulation {
     /// Stops a run that is not over at this time.
     pub fn set_limit(&mut self, limit: Time) {
         self.machine().borrow_mut().limit = limit.picoseconds();
+    }
+
+    /// Lets a timer interrupt take each core: before its next step, whatever was under way.
+    pub fn set_timer(&mut self, timer: TimerParameters) {
+        self.machine().borrow_mut().timer = Some(timer);
     }
 
     /// The machine, between runs.

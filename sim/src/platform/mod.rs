@@ -52,6 +52,8 @@ const SHIPPED_ECI: &[(&str, &str)] = &[
 const SHIPPED_CXL: &[(&str, &str)] = &[
     ("agilex7", include_str!("../../../platforms/agilex7.toml")),
     ("bf3", include_str!("../../../platforms/bf3.toml")),
+    ("cxl-asic", include_str!("../../../platforms/cxl-asic.toml")),
+    ("cxl3-asic", include_str!("../../../platforms/cxl3-asic.toml")),
 ];
 
 /// The kinds of machines.

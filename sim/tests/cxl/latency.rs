@@ -129,3 +129,10 @@ fn dma_takes_what_the_paper_says() {
         near(taken, wanted);
     }
 }
+
+#[test]
+fn a_device_in_silicon_is_faster_and_its_platforms_load() {
+    let read = |name: &str| device_read(&machine(name), false, StateHint::NonCacheable, None);
+    let (board, silicon, faster_link) = (read("agilex7"), read("cxl-asic"), read("cxl3-asic"));
+    assert!(faster_link < silicon && silicon < 0.6 * board, "{board}, {silicon}, {faster_link} ns");
+}

@@ -7,7 +7,8 @@ use conic_fabric::{Core, Device as _, Home, Layout, Time};
 use conic_interface::pio::nic::NicLines;
 use conic_interface::pio::protocol::Recalls;
 use conic_interface::pio::{Behaviour, Device, Features, Homed, Shape};
-use conic_sim::eci::{Disturbances, EciDevice, EciParameters, EciSimulation};
+use conic_sim::eci::{Disturbances, EciCore, EciDevice, EciParameters, EciSimulation};
+use conic_sim::parameters::TimerParameters;
 use conic_sim::{Failure, Role};
 
 use super::exchange::fill;
@@ -34,6 +35,52 @@ pub struct Frames {
     pub frames: (u64, u64),
     /// What else happens.
     pub disturbances: Disturbances,
+    /// What is around the interface.
+    pub around: Around,
+}
+
+/// The clocks between port and interface, the kernel's tick, and how frames follow each other. The default has none of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Around {
+    /// The periods of the logic's clock and of the port's, in picoseconds: each takes what the other brings at its next edge.
+    pub clocks: Option<(u64, u64)>,
+    /// The timer interrupt that takes the core.
+    pub timer: Option<TimerParameters>,
+    /// What the pauses between frames are drawn from; without, each follows the one before.
+    pub pauses: Option<u64>,
+}
+
+/// The longest pause between two frames, in cycles of work: their phases in the machine's clocks differ.
+const LONGEST_PAUSE: u64 = 20_000;
+
+impl Around {
+    fn edge(time: Time, cycle: Option<u64>) -> Time {
+        Time::from_picoseconds(time.picoseconds().next_multiple_of(cycle.unwrap_or(1)))
+    }
+
+    /// When the logic takes what comes at a time.
+    fn at_logic(&self, time: Time) -> Time {
+        Around::edge(time, self.clocks.map(|clocks| clocks.0))
+    }
+
+    /// When the port takes what comes at a time.
+    fn at_port(&self, time: Time) -> Time {
+        Around::edge(time, self.clocks.map(|clocks| clocks.1))
+    }
+
+    /// Lets a core pause after frame `number`.
+    fn pause(&self, core: &EciCore<'_>, number: u64) {
+        if let Some(seed) = self.pauses {
+            let drawn = (seed ^ number).wrapping_add(1).wrapping_mul(0x5851_f42d_4c95_7f2d);
+            core.work(((drawn ^ drawn >> 29).wrapping_mul(0x1405_7b7e_f767_814f) >> 40) as u32 % LONGEST_PAUSE as u32);
+        }
+    }
+
+    fn surround(&self, simulation: &mut EciSimulation) {
+        if let Some(timer) = self.timer.clone() {
+            simulation.set_timer(timer);
+        }
+    }
 }
 
 /// Where an exchange with overflow lines lies.
@@ -72,6 +119,7 @@ fn stage(bytes: usize, stage: u64, line: u64) -> Time {
 pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
     let (layout, lines) = place(question);
     let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
+    question.around.surround(&mut simulation);
     let latencies = Rc::new(RefCell::new(Vec::new()));
     let start = Rc::new(Cell::new(Time::ZERO));
     let (asked, begins) = (question.clone(), Rc::clone(&start));
@@ -83,6 +131,7 @@ pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
             begins.set(core.now());
             let taken = host.transmit.try_transmit(&frame).expect("the frame fits");
             assert!(taken && host.transmit.is_taken(), "the load waits until the device has the frame");
+            asked.around.pause(core, number);
         }
     });
     let (asked, out) = (question.clone(), Rc::clone(&latencies));
@@ -95,7 +144,8 @@ pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
         let mut number = 0;
         loop {
             while let Some(length) = homed.poll() {
-                let beat = homed.device().now() + stage(length, p.transmit_stage, p.transmit_line);
+                let begins = asked.around.at_logic(homed.device().now());
+                let beat = asked.around.at_port(begins + stage(length, p.transmit_stage, p.transmit_line));
                 assert_eq!(homed.read(&mut frame), asked.bytes, "the whole frame is there");
                 fill(&mut right, number);
                 assert!(frame == right, "frame {number} came out wrong");
@@ -134,6 +184,7 @@ pub enum Arrives {
 pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure> {
     let (layout, lines) = place(question);
     let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
+    question.around.surround(&mut simulation);
     let latencies = Rc::new(RefCell::new(Vec::new()));
     // Which frame was asked for, and when its last beat is at the port.
     let next = Rc::new(Cell::new((0_u64, Time::NEVER)));
@@ -146,6 +197,7 @@ pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure>
                 Arrives::WithTheLoad => core.now(),
                 Arrives::After(time) => core.now() + time,
             };
+            let beat = asked.around.at_port(beat);
             beats.set((number, beat));
             while host.receive.receive(&mut frame).is_none() {
                 core.spin();
@@ -155,6 +207,7 @@ pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure>
             }
             fill(&mut right, number);
             assert!(frame == right, "frame {number} came in wrong");
+            asked.around.pause(core, number);
         }
     });
     let asked = question.clone();
@@ -176,8 +229,9 @@ fn deliver(device: EciDevice<'_>, asked: &Frames, lines: &NicLines, next: &Cell<
         homed.poll();
         let (number, beat) = next.get();
         let is_new = beat != Time::NEVER && delivered != Some(number);
-        if is_new && homed.is_working() && device.now() < beat + stages {
-            device.wait_until(beat + stages);
+        let there = if is_new { asked.around.at_logic(beat + stages) } else { Time::ZERO };
+        if homed.is_working() && device.now() < there {
+            device.wait_until(there);
             continue;
         }
         fill(&mut frame, number);

@@ -1,12 +1,14 @@
 //! The results whose dependence on the platforms' guesses is shown.
 
 use super::figures::{Machines, Run};
-use super::{percentile, streams};
+use super::over_pcie::POLLED;
+use super::pcie::Transport;
+use super::{over_pcie, percentile, streams};
 use crate::experiment::Effort;
 use crate::workload::Failure;
 
 /// Ids and units, in the order of [`headlines`].
-pub const HEADLINES: [(&str, &str); 9] = [
+pub const HEADLINES: [(&str, &str); 13] = [
     ("pio.fig6.shared", "ns"),
     ("pio.fig6.fastforward", "ns"),
     ("fig7 at 8 KiB", "ns"),
@@ -16,10 +18,35 @@ pub const HEADLINES: [(&str, &str); 9] = [
     ("table1 receive of 9600", "us"),
     ("pio.beyond.fig11_eci_one_line", "us"),
     ("pio.fig12.per_element", "us"),
+    ("pio.fig1.enzian_over_pc", "ratio"),
+    ("fig2 at 1 KiB, Enzian over PC", "ratio"),
+    ("pio.table1.pcie_64.receive_p50", "us"),
+    ("pio.table1.dma_64.receive_p50", "us"),
 ];
+
+/// How many of them come first that depend on the machines with coherent lines and on the two sockets; the others depend on those
+/// with PCIe.
+const NOT_OVER_PCIE: usize = 9;
 
 /// The headline results on some machines, with little effort a point; none where a run fails.
 pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
+    of(machines, |_| None)
+}
+
+/// The same, where those on other machines are known: what depends on nothing that is different is taken from there.
+pub fn headlines_beside(machines: &Machines, others: &Machines, known: &[Option<f64>]) -> Vec<Option<f64>> {
+    // A NIC's clocks are taken from the FPGA's description behind PCIe.
+    let same_fpga = machines.enzian_pcie.fpga == others.enzian_pcie.fpga;
+    let same = same_fpga && machines.enzian == others.enzian && machines.thunderx == others.thunderx;
+    let same_over_pcie = machines.enzian_pcie == others.enzian_pcie && machines.pc_pcie == others.pc_pcie;
+    of(machines, |index| {
+        let is_same = if index < NOT_OVER_PCIE { same } else { same_over_pcie };
+        is_same.then(|| known.get(index).copied().flatten())
+    })
+}
+
+/// The headline results, but for those that are known.
+fn of(machines: &Machines, known: impl Fn(usize) -> Option<Option<f64>>) -> Vec<Option<f64>> {
     let mut run = Run::new(machines, Effort::Quick);
     type One = fn(&mut Run<'_>) -> Result<Option<f64>, Failure>;
     let of: [One; HEADLINES.len()] = [
@@ -32,6 +59,11 @@ pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
         |run| Ok(Some(percentile(&run.receive(9600, false)?, 0.5) / 1000.0)),
         |run| streams::filters_one_line(run.machine).map_err(|fault| Failure(fault.to_string())),
         |run| streams::bloom_per_element(run.machine).map_err(|fault| Failure(fault.to_string())),
+        |run| over_pcie::apart(run.over_pcie(), POLLED, 64),
+        |run| over_pcie::apart(run.over_pcie(), Transport::Pio, 1024),
+        |run| run.over_pcie()[0].received(Transport::Pio, 64).map(Some),
+        |run| run.over_pcie()[0].received(POLLED, 64).map(Some),
     ];
-    of.into_iter().map(|one| one(&mut run).ok().flatten()).collect()
+    let each = of.into_iter().enumerate();
+    each.map(|(index, one)| known(index).unwrap_or_else(|| one(&mut run).ok().flatten())).collect()
 }

@@ -28,7 +28,7 @@ mod streams;
 mod what_if;
 
 pub use figures::{EXPERIMENTS, Experiment, Machines, chosen, findings};
-pub use headlines::{HEADLINES, headlines};
+pub use headlines::{HEADLINES, headlines, headlines_beside};
 pub use what_if::WHAT_IF;
 
 /// The latency below which a part of them lies, in nanoseconds: the smallest that does.

@@ -18,7 +18,8 @@ pub(super) type Curve = Vec<(f64, f64)>;
 /// Bytes of the control word, which a call by loads and stores carries before its payload.
 const CONTROL_BYTES: usize = 8;
 
-const POLLED: Transport = Transport::Dma(Completion::Polled);
+/// DMA whose driver polls.
+pub(super) const POLLED: Transport = Transport::Dma(Completion::Polled);
 const INTERRUPT: Transport = Transport::Dma(Completion::Interrupt);
 
 /// A host with a card, and with how much effort it is asked.
@@ -92,6 +93,11 @@ impl OverPcie<'_> {
         frames(&question).map_err(|failure| Failure(failure.to_string()))
     }
 
+    /// Median latency of received frames of so many bytes, in microseconds.
+    pub(super) fn received(&self, transport: Transport, bytes: usize) -> Result<f64, Failure> {
+        Ok(percentile(&self.frames(transport, bytes)?.receive, 0.5) / 1000.0)
+    }
+
     /// Median latency of received and of transmitted frames in nanoseconds, by bytes.
     pub(super) fn directions(&self, transport: Transport, sizes: &[usize]) -> Result<[Curve; 2], Failure> {
         let mut both = [Vec::new(), Vec::new()];
@@ -103,6 +109,12 @@ impl OverPcie<'_> {
         }
         Ok(both)
     }
+}
+
+/// By how much calls of so many bytes take longer on the first host than on the second.
+pub(super) fn apart(hosts: [OverPcie<'_>; 2], transport: Transport, bytes: usize) -> Result<Option<f64>, Failure> {
+    let [slow, fast] = hosts.map(|host| host.latency(transport, &[bytes]));
+    Ok(at(&slow?, bytes).zip(at(&fast?, bytes)).map(|(slow, fast)| slow / fast))
 }
 
 /// Bytes of the calibration's transfers.
@@ -243,20 +255,27 @@ pub(super) fn nic(host: OverPcie<'_>, eci: &Coherent, findings: &mut Findings) -
     Ok([series(loads_in, dma_in, late_in), series(stores_out, dma_out, late_out)])
 }
 
-/// Medians and 99th percentiles of received, then of transmitted frames, in microseconds.
-pub(super) fn row(outcome: &FramesOutcome) -> Vec<f64> {
-    let both = [&outcome.receive, &outcome.transmit].into_iter();
-    both.flat_map(|times| [0.5, 0.99].map(|part| percentile(times, part) / 1000.0)).collect()
+/// Medians and 99th percentiles: what a row of frames that are not small is.
+pub(super) const TWO: &[f64] = &[0.5, 0.99];
+/// With the 95th: what the rows of the smallest frames are.
+pub(super) const THREE: &[f64] = &[0.5, 0.95, 0.99];
+
+/// Percentiles of received, then of transmitted frames, in microseconds.
+pub(super) fn row(received: &[u64], transmitted: &[u64], parts: &[f64]) -> Vec<f64> {
+    let both = [received, transmitted].into_iter();
+    both.flat_map(|times| parts.iter().map(|part| percentile(times, *part) / 1000.0)).collect()
 }
 
-/// Ids of the 64-byte rows, in the order of [`row`].
-const SMALL_ROWS: [(Transport, [&str; 4]); 2] = [
+/// Ids of the 64-byte rows, in the order of [`row`] with [`THREE`].
+const SMALL_ROWS: [(Transport, [&str; 6]); 2] = [
     (
         POLLED,
         [
             "pio.table1.dma_64.receive_p50",
+            "pio.table1.dma_64.receive_p95",
             "pio.table1.dma_64.receive_p99",
             "pio.table1.dma_64.transmit_p50",
+            "pio.table1.dma_64.transmit_p95",
             "pio.table1.dma_64.transmit_p99",
         ],
     ),
@@ -264,8 +283,10 @@ const SMALL_ROWS: [(Transport, [&str; 4]); 2] = [
         Transport::Pio,
         [
             "pio.table1.pcie_64.receive_p50",
+            "pio.table1.pcie_64.receive_p95",
             "pio.table1.pcie_64.receive_p99",
             "pio.table1.pcie_64.transmit_p50",
+            "pio.table1.pcie_64.transmit_p95",
             "pio.table1.pcie_64.transmit_p99",
         ],
     ),
@@ -273,14 +294,16 @@ const SMALL_ROWS: [(Transport, [&str; 4]); 2] = [
 
 /// Table 1 over PCIe, on a tickless kernel; and what its first rows are where the kernel ticks.
 pub(super) fn table(ticking: OverPcie<'_>, findings: &mut Findings) -> Result<(), Failure> {
+    let of = |outcome: &FramesOutcome| row(&outcome.receive, &outcome.transmit, TWO);
     let tickless = Parameters { timer: None, ..ticking.machine.clone() };
     let host = OverPcie { machine: &tickless, ..ticking };
-    findings.list("pio.beyond.ticking_dma_64", "us", Some(row(&ticking.frames(POLLED, 64)?)));
-    findings.list("pio.beyond.ticking_pcie_64", "us", Some(row(&ticking.frames(Transport::Pio, 64)?)));
+    findings.list("pio.beyond.ticking_dma_64", "us", Some(of(&ticking.frames(POLLED, 64)?)));
+    findings.list("pio.beyond.ticking_pcie_64", "us", Some(of(&ticking.frames(Transport::Pio, 64)?)));
     let mut tails = Vec::new();
     for (transport, ids) in SMALL_ROWS {
-        let values = row(&host.frames(transport, 64)?);
-        tails.push(values[1] - values[0]);
+        let outcome = host.frames(transport, 64)?;
+        let values = row(&outcome.receive, &outcome.transmit, THREE);
+        tails.push(values[2] - values[0]);
         for (id, value) in ids.into_iter().zip(values) {
             findings.number(id, "us", Some(value));
         }
@@ -292,7 +315,7 @@ pub(super) fn table(ticking: OverPcie<'_>, findings: &mut Findings) -> Result<()
         (Transport::Pio, 1536, "pio.table1.pcie_1536"),
         (Transport::Pio, 9600, "pio.table1.pcie_9600"),
     ] {
-        findings.list(id, "us", Some(row(&host.frames(transport, bytes)?)));
+        findings.list(id, "us", Some(of(&host.frames(transport, bytes)?)));
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
 }
 
 /// The host with the one device and with the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Machines {
     /// With an Agilex-7.
     pub agilex: CxlParameters,

@@ -7,12 +7,14 @@
 //! | [`throughput`] | each direction alone, as fast as it goes |
 //! | [`serving`] | a key-value store on the device |
 //! | [`advise`] | which request types, placements and batches are best |
+//! | [`guesses`] | which of the paper's orderings a guess decides |
 //! | `figures.rs` | what the paper's figures come out as |
 //!
 //! Nothing here knows what was published.
 
 pub mod advise;
 mod figures;
+pub mod guesses;
 pub mod loopback;
 pub mod operations;
 pub mod serving;

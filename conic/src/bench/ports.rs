@@ -1,0 +1,219 @@
+//! `conic bench ports`: conic's ports beside DPDK's drivers for the same and the kernel's bridge, in one run, alternating.
+
+mod client;
+mod server;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use conic_fabric::Time;
+use conic_native::{cores, pin};
+use serde::Serialize;
+
+use super::common::{nanoseconds, range, span, three_digits};
+use super::compare::ratio_text;
+use super::failure::Failure;
+use super::placement::{Spread, rounded};
+use super::progress::Progress;
+use client::{Figures, Load};
+use server::{Contestant, Ground, Server};
+
+/// Conic's ports beside DPDK's memif, AF_XDP, packet-socket and TAP drivers and the kernel's bridge, alternating
+///
+/// Needs root (it works in a network namespace of its own) and, for the peers, `dpdk-testpmd`; a peer that is not there or
+/// does not start is named and left out.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Print one JSON object on stdout and nothing else there; errors too, with exit code 1
+    #[arg(long)]
+    pub json: bool,
+    /// The cores of the client and of what is measured [default: the first two this process may use]
+    #[arg(long, value_name = "CLIENT,SERVER", value_parser = super::common::core_pair)]
+    pub cores: Option<(usize, usize)>,
+    /// Rounds, in each of which each contestant runs once
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub rounds: u16,
+    /// How long each point is measured
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = span)]
+    pub duration: Time,
+    /// Only these groups, comma-separated
+    #[arg(long, value_name = "GROUPS", value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(server::GROUPS))]
+    pub only: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic bench ports
+  conic bench ports --only memif --rounds 10
+  conic bench ports --json";
+
+const FAIR: &str = "The client is the same for all: a closed loop on one core that writes every byte of each frame and checks every byte of
+what comes back. What is measured runs in a process of its own on the other core and never sleeps. memif: it sends each frame
+back. The others: it carries frames from one interface to another, and the client sends and receives through packet sockets
+on their far ends. Frames that did not come within 20 ms count as lost. A ratio is conic's figure over the peer's, by rounds.";
+
+/// What each contestant is measured at.
+const POINTS: [Load; 3] = [
+    Load { name: "64 bytes, one frame under way", bytes: 64, window: 1 },
+    Load { name: "64 bytes, 128 under way", bytes: 64, window: 128 },
+    Load { name: "1500 bytes, 128 under way", bytes: 1500, window: 128 },
+];
+
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    contestant: &'static str,
+    point: &'static str,
+    mpps: Spread,
+    p50_ns: Spread,
+    p99_ns: Spread,
+    /// The part of the server's time that it spends in the kernel.
+    kernel_share: f64,
+    lost: u64,
+    corrupt: u64,
+    /// Which of conic's it is compared with, and that one's rate and median latency over this one's.
+    against: Option<&'static str>,
+    conic_rate_ratio: Option<Spread>,
+    conic_latency_ratio: Option<Spread>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    fair: &'static str,
+    rounds: u16,
+    rows: Vec<Row>,
+    left_out: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Without root or two cores, or if one of conic's own ports does not work.
+pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let pair = match (arguments.cores, cores().as_slice()) {
+        (Some(pair), _) => pair,
+        (None, [client, server, ..]) => (*client, *server),
+        (None, _) => return Err(Failure::failed("this process may use one core, and needs two")),
+    };
+    let chosen: Vec<&Contestant> = server::CONTESTANTS
+        .iter()
+        .filter(|contestant| arguments.only.is_empty() || arguments.only.iter().any(|group| group == contestant.group))
+        .collect();
+    // A thread of its own: its namespace and its core end with it.
+    let work = || measure(arguments, pair, &chosen);
+    let report = std::thread::scope(|scope| {
+        scope.spawn(work).join().unwrap_or_else(|_| Err(Failure::failed("the client's thread has died")))
+    })?;
+    let spoilt = report.rows.iter().any(|row| row.contestant.starts_with("conic") && row.corrupt > 0);
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+    } else {
+        print(&report, arguments);
+    }
+    Ok(if spoilt { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn measure(arguments: &Arguments, pair: (usize, usize), chosen: &[&Contestant]) -> Result<Report, Failure> {
+    let ground = Ground::new()?;
+    pin(pair.0).map_err(|error| Failure::failed(error.to_string()))?;
+    let mut progress = Progress::new();
+    // By contestant, point and round.
+    let mut figures: Vec<Vec<Vec<Figures>>> = vec![vec![Vec::new(); POINTS.len()]; chosen.len()];
+    let mut left_out: Vec<String> = Vec::new();
+    let mut gone = vec![false; chosen.len()];
+    for round in 0..arguments.rounds {
+        for (number, contestant) in chosen.iter().enumerate() {
+            if gone[number] {
+                continue;
+            }
+            progress.start(format!("round {}: {}", round + 1, contestant.name));
+            match run(&ground, contestant, pair, arguments.duration) {
+                Ok(points) => points.into_iter().zip(&mut figures[number]).for_each(|(point, all)| all.push(point)),
+                Err(failure) if contestant.is_conic() => return Err(failure),
+                Err(failure) => {
+                    left_out.push(format!("{}: {failure}", contestant.name));
+                    gone[number] = true;
+                }
+            }
+        }
+    }
+    progress.clear();
+    let mut rows = Vec::new();
+    for (at, point) in POINTS.iter().enumerate() {
+        for (number, contestant) in chosen.iter().enumerate() {
+            let against = chosen.iter().position(|other| Some(other.name) == contestant.against);
+            rows.extend(row(contestant, point, &figures[number][at], against.map(|other| &figures[other][at][..])));
+        }
+    }
+    Ok(Report { schema: "conic.bench.ports/1", fair: FAIR, rounds: arguments.rounds, rows, left_out })
+}
+
+/// Starts a contestant and measures it at each point.
+fn run(
+    ground: &Ground,
+    contestant: &Contestant,
+    pair: (usize, usize),
+    duration: Time,
+) -> Result<Vec<Figures>, Failure> {
+    let server = Server::start(ground, contestant, pair)?;
+    let mut ends = server.client_ends(ground)?;
+    POINTS.iter().map(|point| client::measure(&mut ends, *point, duration, || server.spent())).collect()
+}
+
+fn row(contestant: &Contestant, point: &Load, own: &[Figures], conic: Option<&[Figures]>) -> Option<Row> {
+    let spread = |figure: fn(&Figures) -> f64, digits| {
+        Spread::of(&own.iter().map(figure).collect::<Vec<f64>>()).map(|spread| spread.rounded(digits))
+    };
+    let ratio = |figure: fn(&Figures) -> f64| {
+        let ratios: Vec<f64> = conic?.iter().zip(own).map(|(conic, own)| figure(conic) / figure(own)).collect();
+        Spread::of(&ratios).map(|spread| spread.rounded(3))
+    };
+    let spent = |figure: fn(&Figures) -> f64| own.iter().map(figure).sum::<f64>();
+    let (user, kernel) = (spent(|figures| figures.user_seconds), spent(|figures| figures.kernel_seconds));
+    Some(Row {
+        contestant: contestant.name,
+        point: point.name,
+        mpps: spread(|figures| figures.mpps, 4)?,
+        p50_ns: spread(|figures| figures.p50_ns, 0)?,
+        p99_ns: spread(|figures| figures.p99_ns, 0)?,
+        kernel_share: rounded(kernel / (user + kernel), 3),
+        lost: own.iter().map(|figures| figures.lost).sum(),
+        corrupt: own.iter().map(|figures| figures.corrupt).sum(),
+        against: contestant.against.filter(|_| conic.is_some()),
+        conic_rate_ratio: ratio(|figures| figures.mpps),
+        conic_latency_ratio: ratio(|figures| figures.p50_ns),
+    })
+}
+
+fn print(report: &Report, arguments: &Arguments) {
+    let milliseconds = arguments.duration.nanoseconds() / 1_000_000;
+    println!("ports beside their peers, {} rounds of {milliseconds} ms each", report.rounds);
+    for point in POINTS {
+        println!("\n  {}", point.name);
+        println!(
+            "    {:20} {:>10} {:>20} {:>9} {:>9} {:>7}  conic over it: rate, latency",
+            "", "rate", "", "p50", "p99", "kernel"
+        );
+        for row in report.rows.iter().filter(|row| row.point == point.name) {
+            let rate = format!("{} Mpps", three_digits(row.mpps.median));
+            let spread = range(row.mpps, three_digits);
+            let (p50, p99) = (nanoseconds(row.p50_ns.median), nanoseconds(row.p99_ns.median));
+            let kernel = format!("{:.0}%", 100.0 * row.kernel_share);
+            let ratios = match (row.against, row.conic_rate_ratio, row.conic_latency_ratio) {
+                (Some(against), Some(rate), Some(latency)) => {
+                    format!("{}, {} ({against})", ratio_text(rate), ratio_text(latency))
+                }
+                _ => "-".to_owned(),
+            };
+            println!("    {:20} {rate:>10} {spread:>20} {p50:>9} {p99:>9} {kernel:>7}  {ratios}", row.contestant);
+            if row.lost + row.corrupt > 0 {
+                println!("    {:20} lost {}, corrupt {}", "", row.lost, row.corrupt);
+            }
+        }
+    }
+    for left_out in &report.left_out {
+        println!("\nskipped: {left_out}");
+    }
+    println!("\n{FAIR}");
+}

@@ -1,0 +1,204 @@
+//! The client of all contestants: a closed loop over one port or two.
+
+use conic_fabric::Time;
+use conic_native::clock;
+use conic_port::{MAX_FRAME, Port, PortError, Receive, Transmit};
+
+use crate::bench::failure::Failure;
+
+/// A frame that has not come by then is lost.
+const LOST: Time = Time::from_nanoseconds(20_000_000);
+const WARM_UP: Time = Time::from_nanoseconds(100_000_000);
+/// Frames that are sent before it looks for answers.
+const BURST: u64 = 32;
+/// The EtherType for local experiments (IEEE 802).
+const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
+/// Where a frame's number, its time and the rest begin.
+const NUMBER: usize = 14;
+const STAMP: usize = 22;
+const FILL: usize = 30;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub name: &'static str,
+    /// Bytes of a frame without its check sequence.
+    pub bytes: usize,
+    /// Frames under way at most.
+    pub window: u64,
+}
+
+/// What a measurement came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    pub mpps: f64,
+    pub p50_ns: f64,
+    pub p99_ns: f64,
+    pub lost: u64,
+    pub corrupt: u64,
+    /// What the server's process spent meanwhile.
+    pub user_seconds: f64,
+    pub kernel_seconds: f64,
+}
+
+/// Where the client sends and receives: one port, or one for each.
+pub struct Ends {
+    pub send: Box<dyn Port>,
+    /// None: the same.
+    pub receive: Option<Box<dyn Port>>,
+}
+
+/// Frames of one measurement.
+struct Loop<'a> {
+    ends: &'a mut Ends,
+    load: Load,
+    sent: u64,
+    came: u64,
+    lost: u64,
+    corrupt: u64,
+    /// When the last frame came, or frames were last given up.
+    alive: Time,
+    frame: Vec<u8>,
+    buffer: Vec<u8>,
+    expected: Vec<u8>,
+}
+
+/// Runs the loop, warm-up first; `spent` gives the server's seconds in user mode and in the kernel.
+///
+/// # Errors
+///
+/// A port breaks, or nothing at all comes back.
+pub fn measure(
+    ends: &mut Ends,
+    load: Load,
+    duration: Time,
+    spent: impl Fn() -> (f64, f64),
+) -> Result<Figures, Failure> {
+    let failed = |error: PortError| Failure::failed(error.to_string());
+    let pattern: Vec<u8> = (0..load.bytes).map(|at| (at * 31 + 7) as u8).collect();
+    let mut frame = pattern.clone();
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8]);
+    frame[12..14].copy_from_slice(&EXPERIMENT);
+    let mut work = Loop {
+        ends,
+        load,
+        sent: 0,
+        came: 0,
+        lost: 0,
+        corrupt: 0,
+        alive: clock::now(),
+        frame,
+        buffer: vec![0; MAX_FRAME],
+        expected: pattern,
+    };
+    work.run(clock::now() + WARM_UP, &mut Vec::new()).map_err(failed)?;
+    if work.came == 0 {
+        return Err(Failure::failed("nothing comes back"));
+    }
+    let (came, before) = (work.came, spent());
+    let begun = clock::now();
+    let mut latencies = Vec::with_capacity(1 << 20);
+    work.run(begun + duration, &mut latencies).map_err(failed)?;
+    let seconds = clock::now().since(begun).seconds();
+    let (after, frames) = (spent(), work.came - came);
+    work.drain().map_err(failed)?;
+    latencies.sort_unstable();
+    let quantile = |share: f64| {
+        let at = ((latencies.len() as f64 * share) as usize).min(latencies.len().saturating_sub(1));
+        latencies.get(at).map_or(0.0, |&nanoseconds| f64::from(nanoseconds))
+    };
+    Ok(Figures {
+        mpps: frames as f64 / seconds / 1e6,
+        p50_ns: quantile(0.5),
+        p99_ns: quantile(0.99),
+        lost: work.lost,
+        corrupt: work.corrupt,
+        user_seconds: after.0 - before.0,
+        kernel_seconds: after.1 - before.1,
+    })
+}
+
+impl Loop<'_> {
+    fn run(&mut self, until: Time, latencies: &mut Vec<u32>) -> Result<(), PortError> {
+        loop {
+            let now = clock::now();
+            if now >= until {
+                return Ok(());
+            }
+            self.send(now)?;
+            self.receive(now, latencies)?;
+            if now.since(self.alive) > LOST {
+                self.give_up(now);
+            }
+        }
+    }
+
+    /// What is under way will not come.
+    fn give_up(&mut self, now: Time) {
+        self.lost += self.sent - self.came - self.lost;
+        self.alive = now;
+    }
+
+    fn under_way(&self) -> u64 {
+        self.sent - self.came - self.lost
+    }
+
+    fn send(&mut self, now: Time) -> Result<(), PortError> {
+        let mut burst = 0;
+        while burst < BURST && self.under_way() < self.load.window {
+            self.frame[NUMBER..STAMP].copy_from_slice(&self.sent.to_le_bytes());
+            self.frame[STAMP..FILL].copy_from_slice(&now.nanoseconds().to_le_bytes());
+            if self.ends.send.transmit(now, &self.frame)? != Transmit::Accepted {
+                break;
+            }
+            self.sent += 1;
+            burst += 1;
+        }
+        if burst > 0 {
+            self.ends.send.flush(now)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, now: Time, latencies: &mut Vec<u32>) -> Result<(), PortError> {
+        loop {
+            let Ends { send, receive } = &mut *self.ends;
+            let port = receive.as_mut().unwrap_or(send);
+            let length = match port.receive(now, &mut self.buffer)? {
+                Receive::Frame { length, .. } => length,
+                Receive::Skipped => continue,
+                Receive::None | Receive::End => return Ok(()),
+            };
+            let frame = &self.buffer[..length];
+            if frame[12..14] != EXPERIMENT {
+                continue;
+            }
+            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| frame[at + index]));
+            let whole = length == self.load.bytes && frame[FILL..] == self.expected[FILL..];
+            self.corrupt += u64::from(!whole || word(NUMBER) >= self.sent);
+            // One that comes after it was given up was not lost.
+            if self.under_way() == 0 {
+                self.lost = self.lost.saturating_sub(1);
+            }
+            self.came += 1;
+            self.alive = now;
+            let latency = clock::now().nanoseconds().saturating_sub(word(STAMP));
+            if latencies.len() < latencies.capacity() {
+                latencies.push(u32::try_from(latency).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    /// Waits for what is under way, so that it is not taken for the next measurement's.
+    fn drain(&mut self) -> Result<(), PortError> {
+        self.alive = clock::now();
+        while self.under_way() > 0 {
+            let now = clock::now();
+            self.receive(now, &mut Vec::new())?;
+            if now.since(self.alive) > LOST {
+                self.give_up(now);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! What is measured: a process that carries frames, or the kernel's bridge, and the interfaces that it works on.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use conic_port::{Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, PortError};
+
+use super::client::Ends;
+use crate::bench::failure::Failure;
+
+/// What contestants are compared within.
+pub const GROUPS: [&str; 4] = ["memif", "packet", "xdp", "tap"];
+
+/// How a contestant is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `conic bridge`, with these ports.
+    Conic(&'static [&'static str]),
+    /// `dpdk-testpmd`, with these devices, in this mode of forwarding.
+    Dpdk(&'static [&'static str], &'static str),
+    /// A bridge of the kernel.
+    Bridge,
+}
+
+/// A contestant.
+#[derive(Clone, Copy, Debug)]
+pub struct Contestant {
+    pub name: &'static str,
+    pub group: &'static str,
+    kind: Kind,
+    /// Which of conic's it is compared with.
+    pub against: Option<&'static str>,
+}
+
+impl Contestant {
+    /// Whether it is one of ours.
+    pub fn is_conic(&self) -> bool {
+        matches!(self.kind, Kind::Conic(_))
+    }
+}
+
+const fn conic(name: &'static str, group: &'static str, ports: &'static [&'static str]) -> Contestant {
+    Contestant { name, group, kind: Kind::Conic(ports), against: None }
+}
+
+const fn dpdk(
+    name: &'static str,
+    group: &'static str,
+    against: &'static str,
+    devices: &'static [&'static str],
+    mode: &'static str,
+) -> Contestant {
+    Contestant { name, group, kind: Kind::Dpdk(devices, mode), against: Some(against) }
+}
+
+/// All contestants; in texts, `SOCKET` stands for the path of memif's socket.
+pub const CONTESTANTS: [Contestant; 9] = [
+    conic("conic memif", "memif", &["memif:SOCKET"]),
+    dpdk(
+        "DPDK net_memif",
+        "memif",
+        "conic memif",
+        &["net_memif0,role=server,id=0,socket=SOCKET,socket-abstract=no"],
+        "macswap",
+    ),
+    conic("conic af-packet", "packet", &["af-packet:a1", "af-packet:b1"]),
+    dpdk(
+        "DPDK net_af_packet",
+        "packet",
+        "conic af-packet",
+        &["net_af_packet0,iface=a1", "net_af_packet1,iface=b1"],
+        "io",
+    ),
+    conic("conic af-xdp", "xdp", &["af-xdp:a1", "af-xdp:b1"]),
+    dpdk("DPDK net_af_xdp", "xdp", "conic af-xdp", &["net_af_xdp0,iface=a1", "net_af_xdp1,iface=b1"], "io"),
+    Contestant { name: "kernel bridge", group: "xdp", kind: Kind::Bridge, against: Some("conic af-xdp") },
+    conic("conic tap", "tap", &["tap:a0", "tap:b0"]),
+    dpdk("DPDK net_tap", "tap", "conic tap", &["net_tap0,iface=a0", "net_tap1,iface=b0"], "io"),
+];
+
+/// A network namespace of this thread alone, and a folder for sockets.
+pub struct Ground {
+    folder: std::path::PathBuf,
+}
+
+impl Ground {
+    /// Puts this thread into a new namespace.
+    ///
+    /// # Errors
+    ///
+    /// Without the right to, or without a folder for temporary files.
+    pub fn new() -> Result<Ground, Failure> {
+        // SAFETY: only this thread's view of the network changes; no descriptor of others depends on it.
+        let entered = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) };
+        entered.map_err(|error| {
+            Failure::failed(format!("making a network namespace needs root ({error}): run with sudo"))
+        })?;
+        // Without IPv6 nothing sends on the interfaces by itself.
+        let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        let folder = std::env::temp_dir().join(format!("conic-bench-ports-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        Ok(Ground { folder })
+    }
+
+    fn socket(&self) -> String {
+        self.folder.join("memif").display().to_string()
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // What is left there is ours.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn ip(line: &str) -> Result<(), Failure> {
+    let output = Command::new("ip").args(line.split(' ')).output();
+    let output = output.map_err(|error| Failure::missing(format!("the command ip is needed ({error})")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::failed(format!("ip {line}: {}", String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+/// A contestant at work; it and its interfaces go when it is dropped.
+pub struct Server {
+    child: Option<Child>,
+    group: &'static str,
+}
+
+impl Server {
+    /// Makes the interfaces and starts the process, and waits until that carries frames.
+    ///
+    /// # Errors
+    ///
+    /// The program is missing or does not start.
+    pub fn start(ground: &Ground, contestant: &Contestant, cores: (usize, usize)) -> Result<Server, Failure> {
+        let mut server = Server { child: None, group: contestant.group };
+        if matches!(contestant.group, "packet" | "xdp") {
+            for end in ["a", "b"] {
+                ip(&format!("link add {end}0 type veth peer name {end}1"))?;
+                ip(&format!("link set {end}0 up"))?;
+                ip(&format!("link set {end}1 up"))?;
+            }
+        }
+        // A server that was killed leaves its socket behind.
+        let _ = std::fs::remove_file(ground.socket());
+        match contestant.kind {
+            Kind::Bridge => {
+                ip("link add br0 type bridge")?;
+                ip("link set a1 master br0")?;
+                ip("link set b1 master br0")?;
+                ip("link set br0 up")?;
+            }
+            Kind::Conic(ports) => {
+                let program = std::env::current_exe().map_err(|error| Failure::failed(error.to_string()))?;
+                let mut command = Command::new(program);
+                command.args(["bridge", "--spin", "--core", &cores.1.to_string()]);
+                for port in ports {
+                    command.args(["--port", &port.replace("SOCKET", &ground.socket())]);
+                }
+                server.child = Some(begin(command, "Ctrl-C ends it")?);
+            }
+            Kind::Dpdk(devices, mode) => {
+                let mut command = Command::new("dpdk-testpmd");
+                let list = format!("{},{}", cores.0, cores.1);
+                command.args(["-l", &list, "--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "512"]);
+                for device in devices {
+                    command.arg(format!("--vdev={}", device.replace("SOCKET", &ground.socket())));
+                }
+                let mode = format!("--forward-mode={mode}");
+                command.args(["--", "--total-num-mbufs=16384", &mode, "--auto-start", "--no-lsc-interrupt"]);
+                command.args(["--no-flush-rx", "--stats-period=3600"]).env("XDG_RUNTIME_DIR", &ground.folder);
+                server.child = Some(begin(command, "packet forwarding")?);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(server)
+    }
+
+    /// The client's side.
+    ///
+    /// # Errors
+    ///
+    /// A port of the client cannot be opened.
+    pub fn client_ends(&self, ground: &Ground) -> Result<Ends, Failure> {
+        let failed = |error: PortError| Failure::failed(error.to_string());
+        if self.group == "memif" {
+            let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(&ground.socket()) };
+            let mut port = Memif::open(&options).map_err(failed)?;
+            let begun = conic_native::clock::now();
+            let mut frame = [0; 64];
+            while !port.is_connected() {
+                let now = conic_native::clock::now();
+                port.receive(now, &mut frame).map_err(failed)?;
+                if now.since(begun).seconds() > 10.0 {
+                    return Err(Failure::failed(format!("no connection: {}", port.description())));
+                }
+            }
+            return Ok(Ends { send: Box::new(port), receive: None });
+        }
+        if self.group == "tap" {
+            ip("link set a0 up")?;
+            ip("link set b0 up")?;
+        }
+        let open = |interface| PacketSocket::open(&PacketOptions { frames: 1024, ..PacketOptions::new(interface) });
+        let (send, receive) = (open("a0").map_err(failed)?, open("b0").map_err(failed)?);
+        Ok(Ends { send: Box::new(send), receive: Some(Box::new(receive)) })
+    }
+
+    /// Seconds that the process has spent in user mode and in the kernel; zeros for the kernel's bridge.
+    pub fn spent(&self) -> (f64, f64) {
+        let Some(child) = &self.child else { return (0.0, 0.0) };
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+        // Behind the name, which may hold anything: state, then 10 fields, then the two in hundredths of a second.
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let seconds = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0) / 100.0;
+        (seconds(11), seconds(12))
+    }
+}
+
+/// Starts a program and waits until it says that it has begun; all that it says later is thrown away.
+fn begin(mut command: Command, sign: &str) -> Result<Child, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    // An open pipe as input: testpmd ends when its input does.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| Failure::missing(format!("{name} cannot be run: {error}")))?;
+    let errors = child.stderr.take();
+    let errors = std::thread::spawn(move || {
+        errors.map(|errors| BufReader::new(errors).lines().map_while(Result::ok).collect::<Vec<String>>())
+    });
+    let mut lines = child.stdout.take().map(|output| BufReader::new(output).lines().map_while(Result::ok));
+    if lines.as_mut().is_some_and(|lines| lines.any(|line| line.contains(sign))) {
+        std::thread::spawn(move || lines.into_iter().flatten().for_each(drop));
+        return Ok(child);
+    }
+    // Its output has ended, so it has.
+    let _ = child.wait();
+    let said = errors.join().ok().flatten().unwrap_or_default();
+    let last = said.iter().rev().find(|line| !line.trim().is_empty()).cloned().unwrap_or_default();
+    Err(Failure::failed(format!("{name} has ended at once: {last}")))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Some are not there, some go with the process.
+        for interface in ["br0", "a0", "b0"] {
+            let _ = ip(&format!("link delete {interface}"));
+        }
+    }
+}

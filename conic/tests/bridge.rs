@@ -1,0 +1,245 @@
+//! `conic bridge` between two network namespaces, with the kernel's stack and other programs as peers.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Why the tests cannot run here, if they cannot.
+fn obstacle() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root");
+    }
+    if !Command::new("ip").arg("netns").output().is_ok_and(|output| output.status.success()) {
+        return Some("there is no ip command that knows network namespaces");
+    }
+    None
+}
+
+/// Two namespaces with an interface each, `a0` and `b0`, whose other ends `a1` and `b1` are in a third, where the bridge
+/// runs. All go when it is dropped.
+struct Net {
+    names: [String; 3],
+}
+
+impl Net {
+    fn new(name: &str) -> Net {
+        let names = ["a", "b", "m"].map(|part| format!("conic-{}-{name}-{part}", std::process::id()));
+        let net = Net { names };
+        for name in &net.names {
+            ip(&["netns", "add", name]);
+        }
+        for (end, name, address) in [("a", &net.names[0], "10.5.0.1/24"), ("b", &net.names[1], "10.5.0.2/24")] {
+            let (near, far) = (format!("{end}0"), format!("{end}1"));
+            ip(&["link", "add", &near, "netns", name, "type", "veth", "peer", "name", &far, "netns", &net.names[2]]);
+            ip(&["-n", name, "link", "set", &near, "up"]);
+            ip(&["-n", &net.names[2], "link", "set", &far, "up"]);
+            ip(&["-n", name, "address", "add", address, "dev", &near]);
+        }
+        net
+    }
+
+    fn command(&self, place: usize, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[place], program]).args(arguments);
+        command
+    }
+
+    fn bridge(&self, ports: [&str; 2], more: &[&str]) -> Bridge {
+        let mut arguments = vec!["bridge", "--port", ports[0], "--port", ports[1], "--duration", "60s"];
+        arguments.extend_from_slice(more);
+        let mut command = self.command(2, env!("CARGO_BIN_EXE_conic"), &arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("ip was there");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        for line in lines.by_ref() {
+            if line.expect("text").contains("Ctrl-C ends it") {
+                break;
+            }
+        }
+        let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+        Bridge { child, rest: Some(rest) }
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = Command::new("ip").args(["netns", "delete", name]).output();
+        }
+    }
+}
+
+/// `conic bridge`; killed when dropped.
+struct Bridge {
+    child: Child,
+    rest: Option<std::thread::JoinHandle<Vec<String>>>,
+}
+
+impl Bridge {
+    /// Ends it in order; gives what it said.
+    fn stop(mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a process");
+        assert!(self.child.wait().expect("a process").success(), "an interrupted bridge ends in order");
+        self.rest.take().expect("not taken before").join().expect("a reader").join("\n")
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip").args(arguments).output().expect("ip was there");
+    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Whether a program is there; says so where it is not.
+fn there(program: &str) -> bool {
+    let there = Command::new("which").arg(program).output().is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    there
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Ping in bursts, and TCP both ways with every byte checked by its checksum.
+fn exercise(net: &Net, name: &str) {
+    if there("ping") {
+        for arguments in [&["-c", "300", "-i", "0.002"][..], &["-c", "20", "-i", "0.01", "-s", "1400"]] {
+            let output = net.command(0, "ping", &[&["-q", "-W", "10"][..], arguments, &["10.5.0.2"]].concat()).output();
+            let said = text(&output.expect("ip was there"));
+            assert!(said.contains(" 0% packet loss"), "{name}: {said}");
+        }
+    }
+    if there("iperf3") {
+        for reverse in [&[][..], &["-R"]] {
+            let mut server = net.command(1, "iperf3", &["-s", "-1"]).stdout(Stdio::null()).spawn().expect("as above");
+            let client = [&["-c", "10.5.0.2", "-n", "20M", "--connect-timeout", "5000"][..], reverse].concat();
+            let mut output = net.command(0, "timeout", &[&["60", "iperf3"][..], &client].concat()).output();
+            for _ in 0..20 {
+                // The server may not listen yet.
+                if output.as_ref().is_ok_and(|output| output.status.success()) {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                output = net.command(0, "timeout", &[&["60", "iperf3"][..], &client].concat()).output();
+            }
+            let output = output.expect("ip was there");
+            let _ = server.kill();
+            let _ = server.wait();
+            assert!(output.status.success(), "{name}: {}", text(&output));
+        }
+    }
+}
+
+#[test]
+fn ping_and_tcp_pass_between_ports_of_every_kind() {
+    if let Some(obstacle) = obstacle() {
+        eprintln!("skipped: conic bridge: {obstacle}");
+        return;
+    }
+    for (name, ports) in [
+        ("packet", ["af-packet:a1,offload", "af-packet:b1,offload"]),
+        ("xdp", ["af-xdp:a1,complete-checksums", "af-xdp:b1,complete-checksums"]),
+        ("mixed", ["af-xdp:a1,complete-checksums", "af-packet:b1,offload"]),
+    ] {
+        let net = Net::new(name);
+        let bridge = net.bridge(ports, &[]);
+        exercise(&net, name);
+        let said = bridge.stop();
+        assert!(said.contains("received_frames"), "{said}");
+        assert!(!said.contains("malformed") && !said.contains("frame_faults"), "{said}");
+    }
+}
+
+#[test]
+fn a_tap_with_offloads_joins_and_cuts_what_tcp_sends() {
+    if let Some(obstacle) = obstacle() {
+        eprintln!("skipped: conic bridge: {obstacle}");
+        return;
+    }
+    if std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
+        eprintln!("skipped: conic bridge with a TAP interface: /dev/net/tun cannot be opened");
+        return;
+    }
+    let net = Net::new("tap");
+    // The TAP interface is made in the bridge's namespace, whose own stack is then the peer of namespace b.
+    let bridge = net.bridge(["tap:t0,offload,address=10.5.0.1/24", "af-packet:b1,offload"], &["--burst", "64"]);
+    let inside = Net { names: [net.names[2].clone(), net.names[1].clone(), String::new()] };
+    exercise(&inside, "tap");
+    std::mem::forget(inside);
+    let said = bridge.stop();
+    assert!(!said.contains("malformed"), "{said}");
+    if there("iperf3") {
+        assert!(said.contains("packets_cut") && said.contains("packets_joined"), "{said}");
+    }
+}
+
+#[test]
+fn a_capture_sent_by_tcpreplay_arrives_as_tshark_sees_it() {
+    if let Some(obstacle) = obstacle() {
+        eprintln!("skipped: conic bridge: {obstacle}");
+        return;
+    }
+    if !there("tcpreplay") || !there("tshark") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (sent, came) = (directory.path().join("sent.pcap"), directory.path().join("came.pcap"));
+    let (sent, came) = (sent.to_str().expect("text"), came.to_str().expect("text"));
+    let sample = Command::new(env!("CARGO_BIN_EXE_conic")).args(["sample", sent]).output().expect("the program");
+    assert!(sample.status.success(), "{}", text(&sample));
+    let net = Net::new("replay");
+    for (namespace, link) in [(0, "a0"), (2, "a1"), (2, "b1"), (1, "b0")] {
+        ip(&["-n", &net.names[namespace], "link", "set", link, "mtu", "9586"]);
+        ip(&["-n", &net.names[namespace], "link", "set", link, "arp", "off"]);
+        let off = format!("net.ipv6.conf.{link}.disable_ipv6=1");
+        net.command(namespace, "sysctl", &["-q", &off]).output().expect("ip was there");
+    }
+    let bridge = net.bridge(["af-xdp:a1,frames=4096", "af-packet:b1,frames=1024"], &[]);
+    let record = format!("capture:record={came}");
+    let mut recorder = net
+        .command(1, env!("CARGO_BIN_EXE_conic"), &["bridge", "--port", "af-packet:b0,frames=4096", "--port", &record])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("ip was there");
+    let mut lines = BufReader::new(recorder.stdout.take().expect("a pipe")).lines();
+    lines.by_ref().map_while(Result::ok).find(|line| line.contains("Ctrl-C")).expect("it has begun");
+    let replayed = net.command(0, "tcpreplay", &["-q", "-i", "a0", "--mbps", "50", sent]).output().expect("as above");
+    assert!(replayed.status.success(), "{}", text(&replayed));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_child(&recorder);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a process");
+    assert!(recorder.wait().expect("a process").success());
+    let said = bridge.stop();
+    let frames = |file: &str| {
+        let arguments =
+            ["-r", file, "-T", "fields", "-e", "frame.len", "-e", "eth.src", "-e", "eth.dst", "-e", "ip.id"];
+        let output = Command::new("tshark").args(arguments).output().expect("it is there");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let (expected, got) = (frames(sent), frames(came));
+    assert!(expected.lines().count() > 10);
+    let differs = got.lines().zip(expected.lines()).position(|(got, expected)| got != expected);
+    assert_eq!((got.lines().count(), differs), (expected.lines().count(), None), "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_a_port_is_said_before_anything_runs() {
+    for (arguments, says) in [
+        (&["--port", "tapp:t0"][..], "'tapp' is no kind of port"),
+        (&["--port", "loopback", "--port", "loopback", "--port", "loopback"], "give --port once or twice"),
+        (&["--port", "af-packet:there-is-none"], "there is no interface there-is-none"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_conic")).arg("bridge").args(arguments).output();
+        let output = output.expect("the program");
+        let said = text(&output);
+        assert!(!output.status.success() && said.contains(says), "{said}");
+    }
+}

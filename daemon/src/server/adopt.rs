@@ -1,0 +1,303 @@
+//! A new daemon takes over from one that runs, and no client loses its session.
+//!
+//! | step | the old one | the new one |
+//! |---|---|---|
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt"}` |
+//! | 2 | passes its listening socket, and for each client its region, connection, process, kick and bells | maps the regions |
+//! | 3 | | says that it is ready, its threads and ports with it |
+//! | 4 | stops its networks' threads, says where each queue stood, ends | goes on from there |
+//!
+//! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conic_control::{Extensions, Hello, Message, Name, OLDEST, VERSION};
+use conic_fabric::Time;
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Features, Geometry, Map};
+use conic_native::channel::{Channel, Listener, Peer};
+use conic_native::{Memory, clock};
+use conic_nicd::switch::{Rules, Suspended};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Daemon, DaemonError, system};
+use crate::connection::{Connection, Session, Step};
+use crate::event::Event;
+use crate::worker::Order;
+
+/// How long either side waits for the other at a step.
+const PATIENCE: Time = Time::from_nanoseconds(10_000_000_000);
+
+/// How long it looks away between two looks.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Bells that come with one part.
+const BELLS: usize = 14;
+
+/// What is said of a client; with it come region, connection, process and kick.
+#[derive(Debug, Serialize, Deserialize)]
+struct Heir {
+    session: u64,
+    name: String,
+    network: String,
+    mac: [u8; 6],
+    queues: u32,
+    descriptors: u64,
+    buffers: [u64; 3],
+    object_bytes: u64,
+    process: i32,
+    user: u32,
+    group: u32,
+}
+
+/// Where a client's queues stood, and what it may do.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stood {
+    session: u64,
+    rules: Rules,
+    positions: Vec<[u64; 3]>,
+}
+
+/// A client on its way to the new daemon.
+struct Arriving {
+    heir: Heir,
+    network: usize,
+    channel: Channel,
+    process: OwnedFd,
+    memory: Arc<Memory>,
+    map: Arc<Map>,
+    notices: Notices,
+    kick: Arc<OwnedFd>,
+    bells: Vec<OwnedFd>,
+}
+
+/// The other daemon, and messages with it.
+struct Link<'channel>(&'channel Channel);
+
+impl Link<'_> {
+    fn say(&self, text: &Value, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let message = Message::Part { descriptors: descriptors.len() as u16, text: text.to_string() }.encode();
+        let until = clock::now() + PATIENCE;
+        loop {
+            match self.0.send(&message, descriptors) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && clock::now() < until => {
+                    self.0.wait(NAP)?;
+                }
+                sent => return sent,
+            }
+        }
+    }
+
+    fn hear(&self) -> io::Result<(Value, Vec<OwnedFd>)> {
+        let until = clock::now() + PATIENCE;
+        let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+        while clock::now() < until {
+            let Some(received) = self.0.receive()? else {
+                self.0.wait(Duration::from_nanos(until.since(clock::now()).nanoseconds()))?;
+                continue;
+            };
+            return match Message::decode(&received.bytes, received.descriptors.len()) {
+                Ok(Message::Part { text, .. }) => {
+                    let value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+                    Ok((value, received.descriptors))
+                }
+                Ok(Message::Refused(refused)) => Err(wrong(format!("the other NIC refused: {refused}"))),
+                other => Err(wrong(format!("the other NIC said {other:?}"))),
+            };
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "the other NIC does not answer"))
+    }
+}
+
+impl Daemon {
+    /// The old one's half; true if the new one has everything and this one is to end.
+    pub(super) fn give_over(&mut self, number: u64) -> bool {
+        let Some(Connection { channel, .. }) = self.connections.get(&number) else { return false };
+        let link = Link(channel);
+        // A new one that fails until here is let go, and nothing has changed.
+        let ready = self.pass_everything(&link).and_then(|()| link.hear());
+        if !ready.is_ok_and(|(word, _)| word == json!("ready")) {
+            self.let_go(number, "closed");
+            return false;
+        }
+        let suspended: Vec<Suspended> = self.networks.iter().flat_map(|network| network.worker.suspend()).collect();
+        // From here on this one cannot go back. Should the new one die now, clients find this one gone and attach anew.
+        for Suspended { session, rules, positions } in suspended {
+            let stood = Stood { session, rules, positions };
+            let _ = link.say(&json!(stood), &[]);
+        }
+        let _ = link.say(&json!("done"), &[]);
+        (self.log)(&Event::Ended);
+        true
+    }
+
+    fn pass_everything(&self, link: &Link<'_>) -> io::Result<()> {
+        let next = self.next_session;
+        link.say(&json!({ "next_session": next, "clients": self.sessions().count() }), &[self.listener.as_fd()])?;
+        for connection in self.connections.values() {
+            let Step::Attached(session) = &connection.step else { continue };
+            let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
+            let heir = Heir {
+                session: session.session,
+                name: session.name.as_str().to_owned(),
+                network: self.networks[session.network].config.name.clone(),
+                mac: session.mac,
+                queues,
+                descriptors,
+                buffers,
+                object_bytes,
+                process: connection.peer.process,
+                user: connection.peer.user,
+                group: connection.peer.group,
+            };
+            let passed = [
+                session.memory.descriptor(),
+                connection.channel.as_fd(),
+                connection.process.as_fd(),
+                session.kick.as_fd(),
+            ];
+            link.say(&json!(heir), &passed)?;
+            for some in session.bells.chunks(BELLS) {
+                let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+                link.say(&json!("bells"), &some)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The new one's half: takes over from the daemon that listens at the configuration's socket.
+    pub(super) fn take_over(&mut self, channel: &Channel) -> Result<(), DaemonError> {
+        let link = Link(channel);
+        let (head, mut descriptors) = link.hear().map_err(system("taking over"))?;
+        let listener = descriptors.pop().ok_or_else(|| cannot("the other NIC passed no socket"))?;
+        let count = head["clients"].as_u64().unwrap_or(0);
+        let arriving = (0..count).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
+        link.say(&json!("ready"), &[]).map_err(system("taking over"))?;
+        let begun = clock::now();
+        self.listener = Listener::of_descriptor(listener);
+        self.next_session = head["next_session"].as_u64().unwrap_or(1);
+        let mut arriving: Vec<Option<Arriving>> = arriving.into_iter().map(Some).collect();
+        loop {
+            let (word, _) = link.hear().map_err(system("taking over"))?;
+            if word == json!("done") {
+                break;
+            }
+            let stood: Stood =
+                serde_json::from_value(word).map_err(|error| cannot(&format!("the other NIC's word: {error}")))?;
+            let is_it = |one: &&mut Option<Arriving>| one.as_ref().is_some_and(|one| one.heir.session == stood.session);
+            if let Some(one) = arriving.iter_mut().find(is_it).and_then(Option::take) {
+                self.go_on_with(one, stood)?;
+            }
+        }
+        let clients = self.sessions().count();
+        let microseconds = clock::now().since(begun).nanoseconds() / 1000;
+        (self.log)(&Event::Adopted { clients, microseconds });
+        Ok(())
+    }
+
+    /// Takes one client's things, and maps its region.
+    fn arrive(&self, link: &Link<'_>) -> Result<Arriving, DaemonError> {
+        let (word, descriptors) = link.hear().map_err(system("taking over"))?;
+        let heir: Heir = serde_json::from_value(word).map_err(|error| cannot(&format!("a client's part: {error}")))?;
+        let network = self.networks.iter().position(|network| network.config.name == heir.network);
+        let network = network.ok_or_else(|| {
+            cannot(&format!("it has clients on a network \"{}\", and this one has none of that name", heir.network))
+        })?;
+        let Ok([region, channel, process, kick]) = <[OwnedFd; 4]>::try_from(descriptors) else {
+            return Err(cannot("a client's descriptors are missing"));
+        };
+        let mut bells = Vec::new();
+        while bells.len() < heir.queues as usize {
+            let (_, more) = link.hear().map_err(system("taking over"))?;
+            if more.is_empty() {
+                return Err(cannot("a client's bells are missing"));
+            }
+            bells.extend(more);
+        }
+        let Heir { queues, descriptors, buffers, object_bytes, .. } = heir;
+        let geometry = Geometry { queues, descriptors, buffers, object_bytes };
+        let map = Map::new(geometry, Features::best()).map_err(|error| cannot(&error.to_string()))?;
+        let (map, notices) = Notices::in_map(map);
+        let memory = Memory::attach(region, map.layout.bytes()).map_err(|error| cannot(&error.to_string()))?;
+        let (memory, map, kick) = (Arc::new(memory), Arc::new(map), Arc::new(kick));
+        Ok(Arriving {
+            heir,
+            network,
+            channel: Channel::of_descriptor(channel),
+            process,
+            memory,
+            map,
+            notices,
+            kick,
+            bells,
+        })
+    }
+
+    /// Serves a client from where its queues stood.
+    fn go_on_with(&mut self, one: Arriving, stood: Stood) -> Result<(), DaemonError> {
+        let Arriving { heir, network, channel, process, memory, map, notices, kick, bells } = one;
+        let bytes = map.layout.bytes().next_multiple_of(4096);
+        // It had passed the old one's quota; a smaller one holds for new clients only.
+        self.quota.take_regardless(heir.user, heir.queues, bytes);
+        let (bells, mac) = (Arc::new(bells), stood.rules.mac);
+        let suspended = Suspended { session: heir.session, rules: stood.rules, positions: stood.positions };
+        self.networks[network].worker.attach(Order::Resume {
+            suspended,
+            map: Arc::clone(&map),
+            notices,
+            memory: Arc::clone(&memory),
+            kick: Arc::clone(&kick),
+            bells: Arc::clone(&bells),
+        });
+        let number = self.next;
+        self.next += 1;
+        self.watch(channel.as_fd(), number << 1)?;
+        self.watch(process.as_fd(), number << 1 | 1)?;
+        let session = Session {
+            session: heir.session,
+            name: Name::new(&heir.name).unwrap_or_default(),
+            network,
+            queues: heir.queues,
+            bytes,
+            mac,
+            memory,
+            geometry: map.geometry,
+            kick,
+            bells,
+        };
+        let peer = Peer { process: heir.process, user: heir.user, group: heir.group };
+        let step = Step::Attached(Box::new(session));
+        self.connections.insert(number, Connection { channel, peer, process, step, deadline: Time::NEVER });
+        Ok(())
+    }
+}
+
+fn cannot(why: &str) -> DaemonError {
+    DaemonError::Cannot { what: "taking over".to_owned(), why: why.to_owned() }
+}
+
+/// Asks the daemon that listens at a socket to be adopted.
+pub(super) fn ask_to_adopt(channel: &Channel) -> Result<(), DaemonError> {
+    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() };
+    channel.send(&Message::Hello(hello).encode(), &[]).map_err(system("speaking to the other NIC"))?;
+    let until = clock::now() + PATIENCE;
+    let welcome = loop {
+        if let Some(received) = channel.receive().map_err(system("speaking to the other NIC"))? {
+            break Message::decode(&received.bytes, received.descriptors.len());
+        }
+        if clock::now() >= until {
+            return Err(cannot("the other NIC does not answer"));
+        }
+        channel.wait(NAP).map_err(system("speaking to the other NIC"))?;
+    };
+    match welcome {
+        Ok(Message::Welcome(_)) => {}
+        other => return Err(cannot(&format!("the other NIC said {other:?}"))),
+    }
+    let question = Message::Query("{\"ask\":\"adopt\"}".to_owned());
+    channel.send(&question.encode(), &[]).map_err(system("speaking to the other NIC"))
+}

@@ -1,0 +1,138 @@
+//! A daemon takes over from another, and its clients notice nothing.
+
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use conic_client::{Client, Link, Options, Queue};
+use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_interface::ccnic::Geometry;
+use conic_native::{clock, yield_core};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
+
+type Thread = JoinHandle<Result<(), DaemonError>>;
+
+fn config(socket: &Path, mode: NetworkMode) -> Config {
+    let networks = vec![NetworkConfig { mode, ..NetworkConfig::default() }];
+    let config = Config { socket: socket.to_owned(), networks, ..Config::default() };
+    config.checked().expect("a sound configuration")
+}
+
+fn start(socket: &Path, mode: NetworkMode) -> (Stop, Thread) {
+    let stop = Stop::new().expect("a descriptor");
+    let daemon = Daemon::start(config(socket, mode), stop.clone(), Box::new(|_| {})).expect("it starts");
+    (stop, std::thread::spawn(move || daemon.run()))
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !done() {
+        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
+        yield_core();
+    }
+}
+
+fn attach(socket: &Path, queues: u32) -> (Client, Vec<Queue>) {
+    let geometry = Geometry { queues, descriptors: 256, buffers: [4096, 4096, 16], object_bytes: 0 };
+    Client::attach(socket, &Options { geometry, ..Options::default() }).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Sends numbered frames to itself over a loopback and checks that each comes back once, in order.
+struct Loop {
+    queue: Queue,
+    sent: u64,
+    received: u64,
+}
+
+impl Loop {
+    fn step(&mut self) {
+        if self.sent - self.received < 64
+            && let Some(mut frame) = self.queue.allocate(60 + (self.sent % 400) as usize)
+        {
+            frame.write(14, &self.sent.to_le_bytes());
+            let mut outgoing = vec![frame];
+            self.sent += self.queue.transmit(&mut outgoing) as u64;
+        }
+        let mut incoming = Vec::new();
+        self.queue.receive(&mut incoming, 32);
+        for frame in incoming {
+            let mut number = [0; 8];
+            frame.read(14, &mut number);
+            assert_eq!(u64::from_le_bytes(number), self.received, "a frame was lost, or came twice");
+            self.received += 1;
+        }
+    }
+}
+
+#[test]
+fn no_client_is_lost_and_no_frame_however_often_it_happens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let (mut stop, mut thread) = start(&socket, NetworkMode::Loopback);
+    let (client, queues) = attach(&socket, 3);
+    let mut loops: Vec<Loop> = queues.into_iter().map(|queue| Loop { queue, sent: 0, received: 0 }).collect();
+    for round in 1..=10 {
+        let target: Vec<u64> = loops.iter().map(|one| one.received + 500).collect();
+        wait_until("frames flow", || {
+            loops.iter_mut().for_each(Loop::step);
+            loops.iter().zip(&target).all(|(one, &target)| one.received >= target)
+        });
+        // The new one begins in the middle of everything.
+        let next = Stop::new().expect("a descriptor");
+        let (configuration, raised) = (config(&socket, NetworkMode::Loopback), next.clone());
+        let (tell, told) = std::sync::mpsc::channel();
+        let log = Box::new(move |event: &Event| {
+            if let Event::Adopted { clients, .. } = event {
+                // The test waits for it.
+                let _ = tell.send(*clients);
+            }
+        });
+        let new = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
+        let mut adopted = None;
+        wait_until("it has taken over", || {
+            loops.iter_mut().for_each(Loop::step);
+            adopted = told.try_recv().ok();
+            adopted.is_some()
+        });
+        assert_eq!(adopted, Some(1), "round {round}");
+        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
+        (stop, thread) = (next, new);
+        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+    }
+    wait_until("all is back", || {
+        loops.iter_mut().for_each(|one| {
+            let mut incoming = Vec::new();
+            one.queue.receive(&mut incoming, 32);
+            one.received += incoming.len() as u64;
+        });
+        loops.iter().all(|one| one.received == one.sent)
+    });
+    // A new client meets the one that listens now.
+    let (_other, _queues) = attach(&socket, 1);
+    stop.raise();
+    assert!(matches!(thread.join(), Ok(Ok(()))));
+}
+
+#[test]
+fn a_take_over_that_fails_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let (stop, thread) = start(&socket, NetworkMode::Loopback);
+    let (client, queues) = attach(&socket, 1);
+    // One without the network that the client is on.
+    let mut other = config(&socket, NetworkMode::Loopback);
+    other.networks[0].name = "another".to_owned();
+    let refused = Daemon::adopt(other, Stop::new().expect("a descriptor"), Box::new(|_| {}));
+    let why = refused.err().expect("it cannot take over").to_string();
+    assert!(why.contains("no network") || why.contains("none of that name"), "{why}");
+    let mut one = Loop { queue: queues.into_iter().next().expect("a queue"), sent: 0, received: 0 };
+    wait_until("frames flow as before", || {
+        one.step();
+        one.received >= 1000
+    });
+    assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
+    let nobody = folder.path().join("nobody.sock");
+    let alone = Daemon::adopt(config(&nobody, NetworkMode::Bridge), Stop::new().expect("one"), Box::new(|_| {}));
+    assert!(alone.err().expect("nobody is there").to_string().contains("--adopt"));
+    stop.raise();
+    assert!(matches!(thread.join(), Ok(Ok(()))));
+}

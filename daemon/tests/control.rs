@@ -1,0 +1,269 @@
+//! The daemon against what comes over its socket: any bytes, any descriptors, any order; and nothing is left behind.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+
+use conic_client::{Client, Link, Options};
+use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
+use conic_daemon::{Daemon, DaemonError, Stop};
+use conic_interface::ccnic::Geometry;
+use conic_native::channel::{Channel, MOST_DESCRIPTORS};
+use conic_native::{clock, yield_core};
+use conic_nicd::config::{Config, Limits, NetworkConfig};
+use tempfile::TempDir;
+
+/// The tests count this process's descriptors and mappings, so they take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+struct Running {
+    stop: Stop,
+    thread: Option<JoinHandle<Result<(), DaemonError>>>,
+    folder: TempDir,
+}
+
+impl Running {
+    fn start(change: impl FnOnce(&mut Config)) -> Running {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
+        change(&mut config);
+        let config = config.checked().expect("a sound configuration");
+        let stop = Stop::new().expect("a descriptor");
+        let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
+        let thread = Some(std::thread::spawn(move || daemon.run()));
+        Running { stop, thread, folder }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("nic.sock")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.raise();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "the daemon ended in {ended:?}");
+        }
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !done() {
+        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
+        yield_core();
+    }
+}
+
+/// Descriptors and regions of this process, which is both sides.
+fn left() -> (usize, usize) {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("they can be listed").count();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("they can be listed");
+    (descriptors, maps.lines().filter(|line| line.contains("memfd:conic")).count())
+}
+
+fn geometry() -> Geometry {
+    Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 }
+}
+
+fn options() -> Options {
+    Options { geometry: geometry(), ..Options::default() }
+}
+
+/// What the daemon says next; none if it closes.
+fn hear(channel: &Channel) -> Option<Message> {
+    let mut heard = None;
+    wait_until("the daemon answers or closes", || match channel.receive() {
+        Ok(Some(received)) => {
+            heard = Message::decode(&received.bytes, received.descriptors.len()).ok();
+            true
+        }
+        Ok(None) => false,
+        Err(_) => true,
+    });
+    heard
+}
+
+fn reason(channel: &Channel) -> Option<Reason> {
+    match hear(channel) {
+        Some(Message::Refused(refused)) => Some(refused.reason),
+        _ => None,
+    }
+}
+
+fn hello() -> Vec<u8> {
+    let extensions = Extensions::KNOWN;
+    Message::Hello(Hello { versions: (OLDEST, VERSION), extensions, name: Name::default() }).encode()
+}
+
+fn wish() -> Vec<u8> {
+    Message::Attach(Attach { geometry: geometry(), network: Name::default(), mac: None }).encode()
+}
+
+/// Descriptors of many kinds.
+fn kinds() -> Vec<OwnedFd> {
+    let (one, other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    vec![
+        File::open("/dev/zero").expect("a device").into(),
+        File::open("/").expect("a folder").into(),
+        File::open("/proc/self/maps").expect("a file").into(),
+        one.into(),
+        other.into(),
+    ]
+}
+
+fn greet(socket: &Path) -> Channel {
+    let channel = Channel::connect(socket).expect("it listens");
+    channel.send(&hello(), &[]).expect("there is room");
+    assert!(matches!(hear(&channel), Some(Message::Welcome(_))));
+    channel
+}
+
+#[test]
+fn whatever_comes_is_refused_or_served_and_nothing_is_left() {
+    let _turn = TURN.lock();
+    let running = Running::start(|_| ());
+    let (client, queues) = Client::attach(&running.socket(), &options()).expect("a client of the good kind");
+    let descriptors = kinds();
+    let baseline = left();
+    let mut seed = 77u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    };
+    for round in 0..3000 {
+        let channel = Channel::connect(&running.socket()).expect("it listens");
+        let steps = random() % 3;
+        for _ in 0..=steps {
+            let mut bytes = match random() % 5 {
+                0 => hello(),
+                1 => wish(),
+                2 => Message::Detach.encode(),
+                3 => Message::Query("{\"ask\":\"list\"}".to_owned()).encode(),
+                _ => (0..1 + random() % 200).map(|_| random() as u8).collect(),
+            };
+            match random() % 4 {
+                0 => bytes.truncate(1 + random() as usize % bytes.len()),
+                1 => {
+                    let at = random() as usize % bytes.len();
+                    bytes[at] = random() as u8;
+                }
+                _ => {}
+            }
+            let count = if random() % 3 == 0 { random() as usize % (MOST_DESCRIPTORS + 1) } else { 0 };
+            let some: Vec<BorrowedFd<'_>> =
+                (0..count).map(|index| descriptors[index % descriptors.len()].as_fd()).collect();
+            // The header may say so, too.
+            if random() % 2 == 0 && bytes.len() > 13 {
+                bytes[12] = count as u8;
+            }
+            if channel.send(&bytes, &some).is_err() {
+                break;
+            }
+        }
+        if random() % 2 == 0 {
+            let _ = hear_within(&channel);
+        }
+        drop(channel);
+        if round % 500 == 0 {
+            assert_eq!(client.maintain(), Link::Up);
+        }
+    }
+    wait_until("all is closed", || left() == baseline);
+    assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
+    drop(queues);
+}
+
+/// What comes at once, if anything does.
+fn hear_within(channel: &Channel) -> Option<Vec<u8>> {
+    channel.wait(std::time::Duration::from_millis(1)).ok()?;
+    channel.receive().ok().flatten().map(|received| received.bytes)
+}
+
+#[test]
+fn descriptors_that_a_client_passes_are_refused_and_closed() {
+    let _turn = TURN.lock();
+    let running = Running::start(|_| ());
+    let descriptors = kinds();
+    let some: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    let baseline = left();
+    for _ in 0..50 {
+        let channel = Channel::connect(&running.socket()).expect("it listens");
+        channel.send(&hello(), &some).expect("there is room");
+        assert_eq!(reason(&channel), Some(Reason::Malformed));
+        let channel = greet(&running.socket());
+        let mut bytes = wish();
+        bytes[12] = some.len() as u8;
+        channel.send(&bytes, &some).expect("there is room");
+        assert_eq!(reason(&channel), Some(Reason::Malformed));
+    }
+    wait_until("all is closed", || left() == baseline);
+}
+
+#[test]
+fn each_word_belongs_to_its_step() {
+    let _turn = TURN.lock();
+    let running = Running::start(|_| ());
+    for early in [wish(), Message::Detach.encode(), Message::Query("{}".to_owned()).encode()] {
+        let channel = Channel::connect(&running.socket()).expect("it listens");
+        channel.send(&early, &[]).expect("there is room");
+        assert_eq!(reason(&channel), Some(Reason::Malformed));
+    }
+    let channel = greet(&running.socket());
+    channel.send(&hello(), &[]).expect("there is room");
+    assert_eq!(reason(&channel), Some(Reason::Malformed));
+    let old = Hello { versions: (0, 0), extensions: Extensions(0), name: Name::default() };
+    let channel = Channel::connect(&running.socket()).expect("it listens");
+    channel.send(&Message::Hello(old).encode(), &[]).expect("there is room");
+    assert_eq!(reason(&channel), Some(Reason::Version));
+}
+
+#[test]
+fn who_takes_too_long_is_told_so() {
+    let _turn = TURN.lock();
+    let running = Running::start(|config| config.step_timeout_ms = 30);
+    let silent = Channel::connect(&running.socket()).expect("it listens");
+    assert_eq!(reason(&silent), Some(Reason::Timeout));
+    let slow = greet(&running.socket());
+    assert_eq!(reason(&slow), Some(Reason::Timeout));
+    let (client, _queues) = Client::attach(&running.socket(), &options()).expect("who is quick enough");
+    let begun = clock::now();
+    wait_until("several steps would be over", || clock::now().since(begun).seconds() > 0.1);
+    assert_eq!(client.maintain(), Link::Up, "who is attached may say nothing");
+}
+
+#[test]
+fn quotas_hold_and_are_given_back() {
+    let _turn = TURN.lock();
+    let limits = Limits { clients_per_user: 3, queues_per_user: 4, ..Limits::default() };
+    let running = Running::start(|config| config.limits = limits);
+    let attach = |queues| {
+        let geometry = Geometry { queues, ..geometry() };
+        Client::attach(&running.socket(), &Options { geometry, ..options() }).map_err(|error| error.to_string())
+    };
+    let first = attach(3).expect("within the quota");
+    assert!(attach(2).expect_err("too many queues").contains("queues of the user"));
+    let second = attach(1).expect("within the quota");
+    drop(first);
+    wait_until("the quota is given back", || attach(3).is_ok());
+    drop(second);
+}
+
+#[test]
+fn attaching_and_detaching_leaves_nothing() {
+    let _turn = TURN.lock();
+    let running = Running::start(|config| {
+        config.networks = vec![NetworkConfig { ports: Vec::new(), ..NetworkConfig::default() }];
+    });
+    drop(Client::attach(&running.socket(), &options()).expect("a first client"));
+    wait_until("it is gone", || left().1 == 0);
+    let baseline = left();
+    for _ in 0..400 {
+        drop(Client::attach(&running.socket(), &options()).expect("a client"));
+    }
+    wait_until("all is closed", || left() == baseline);
+}

@@ -1,0 +1,356 @@
+//! A ring in shared memory and its descriptors, as the other side writes them and this one checks them.
+//!
+//! | bytes | what | written by |
+//! |---|---|---|
+//! | 0 | cookie | client, once |
+//! | 4 | flags: bit 0, "do not interrupt me" | receiver |
+//! | 6 | head | client |
+//! | 64 | tail | server |
+//! | 128 onwards | descriptors of 16 bytes: flags (bit 0: the packet goes on in the next), region, length, offset, metadata | producer |
+//!
+//! Both indexes count on for ever, modulo 65,536. The client owns all buffers: in a ring to the server it puts full ones at the
+//! head and the server's tail follows; in a ring to the client it puts empty ones at the head, and the server fills them and
+//! moves the tail. So a descriptor is the client's from tail to head minus ring size, and so on; whoever reads an index of
+//! the other's reads it once, with acquire, and refuses what cannot be.
+
+use conic_native::Mapping;
+
+use super::message::COOKIE;
+use crate::MAX_FRAME;
+
+const FLAGS: usize = 4;
+const HEAD: usize = 6;
+const TAIL: usize = 64;
+const DESCRIPTORS: usize = 128;
+const DESCRIPTOR: usize = 16;
+const NO_INTERRUPT: u16 = 1;
+const NEXT: u16 = 1;
+
+/// The most slots of a ring, as a power of two: its indexes must tell full from empty.
+pub(super) const MOST_LOG2_SLOTS: u8 = 14;
+
+/// What is wrong with what the other side says, by kind. None of it can be an accident of timing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// An index is further ahead than the ring is long.
+    Index,
+    /// A descriptor has flags that nobody knows.
+    Flags,
+    /// A descriptor names a region that there is not.
+    Region,
+    /// A descriptor's bytes lie outside of its region, or are none.
+    Bounds,
+    /// A packet goes on behind the last descriptor of a full ring.
+    Chain,
+}
+
+/// The memory of a session.
+#[derive(Debug, Default)]
+pub(super) struct Regions(pub(super) Vec<Mapping>);
+
+impl Regions {
+    /// The region of a descriptor, if its bytes lie in it.
+    fn find(&self, descriptor: &Descriptor) -> Result<&Mapping, Fault> {
+        let region = self.0.get(usize::from(descriptor.region)).ok_or(Fault::Region)?;
+        let end = u64::from(descriptor.offset) + u64::from(descriptor.length);
+        if descriptor.length == 0 || end > region.bytes() as u64 {
+            return Err(Fault::Bounds);
+        }
+        Ok(region)
+    }
+}
+
+/// A descriptor, read once.
+#[derive(Clone, Copy, Debug)]
+struct Descriptor {
+    flags: u16,
+    region: u16,
+    length: u32,
+    offset: u32,
+}
+
+/// Where a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) region: u16,
+    pub(super) offset: u32,
+    pub(super) log2_slots: u8,
+}
+
+impl Place {
+    /// Bytes of a ring.
+    pub(super) const fn bytes(log2_slots: u8) -> usize {
+        DESCRIPTORS + DESCRIPTOR * (1 << log2_slots)
+    }
+
+    /// Whether the ring lies in its region, where its words can be reached.
+    pub(super) fn is_in(&self, regions: &Regions) -> bool {
+        let fits =
+            |region: &Mapping| self.offset as u64 + Place::bytes(self.log2_slots) as u64 <= region.bytes() as u64;
+        (1..=MOST_LOG2_SLOTS).contains(&self.log2_slots)
+            && self.offset.is_multiple_of(8)
+            && regions.0.get(usize::from(self.region)).is_some_and(fits)
+    }
+
+    /// Whether the client has made a ring here.
+    pub(super) fn has_cookie(&self, regions: &Regions) -> bool {
+        let region = &regions.0[usize::from(self.region)];
+        region.load_acquire_u32(self.offset as usize) == COOKIE
+    }
+}
+
+/// Which side this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Server,
+    Client {
+        /// Where the buffer of the first slot lies in region 0; the others follow.
+        buffers: u32,
+        /// Bytes of each.
+        buffer_bytes: u32,
+    },
+}
+
+/// One side of a ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    place: Place,
+    side: Side,
+    slots: u16,
+    /// The next slot to read or to fill.
+    next: u16,
+    /// Up to where the other side has been told.
+    told: u16,
+}
+
+/// What taking a packet came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// There is none.
+    None,
+    /// It lies in the first so many bytes.
+    Packet(usize),
+    /// It is longer than there is room, and was left out.
+    TooLong,
+    /// It was left out: what its descriptors say cannot be.
+    Refused(Fault),
+}
+
+impl Ring {
+    pub(super) fn new(place: Place, side: Side) -> Ring {
+        Ring { place, side, slots: 1 << place.log2_slots, next: 0, told: 0 }
+    }
+
+    /// Lays out a ring of this client in its zeroed memory: to receive with, where `receives`.
+    pub(super) fn prepare(&self, regions: &Regions, receives: bool) {
+        let Side::Client { buffers, buffer_bytes } = self.side else { return };
+        let memory = self.memory(regions);
+        for slot in 0..self.slots {
+            let at = self.slot(slot);
+            memory.store_u32(at + 4, buffer_bytes);
+            memory.store_u32(at + 8, buffers + u32::from(slot) * buffer_bytes);
+        }
+        // Nobody looks at it yet: the descriptor of the memory has not been passed.
+        memory.store_u16(self.at(FLAGS), NO_INTERRUPT);
+        memory.store_u16(self.at(HEAD), if receives { self.slots } else { 0 });
+        memory.store_release_u32(self.at(0), COOKIE);
+    }
+
+    fn memory<'a>(&self, regions: &'a Regions) -> &'a Mapping {
+        &regions.0[usize::from(self.place.region)]
+    }
+
+    fn at(&self, field: usize) -> usize {
+        self.place.offset as usize + field
+    }
+
+    fn slot(&self, index: u16) -> usize {
+        self.at(DESCRIPTORS) + usize::from(index & (self.slots - 1)) * DESCRIPTOR
+    }
+
+    /// Reads a slot's descriptor. A client knows where its buffers are, and does not ask the other side.
+    fn read(&self, memory: &Mapping, index: u16) -> Descriptor {
+        let at = self.slot(index);
+        let (flags, length) = (memory.load_u16(at), memory.load_u32(at + 4));
+        match self.side {
+            Side::Server => {
+                Descriptor { flags, region: memory.load_u16(at + 2), length, offset: memory.load_u32(at + 8) }
+            }
+            Side::Client { buffers, buffer_bytes } => {
+                let offset = buffers + u32::from(index & (self.slots - 1)) * buffer_bytes;
+                // A length beyond the buffer must not reach the next one: it fails the region's bounds.
+                let length = if length <= buffer_bytes { length } else { u32::MAX };
+                Descriptor { flags, region: 0, length, offset }
+            }
+        }
+    }
+
+    /// How many slots the other side has filled that have not been read.
+    fn filled(&self, regions: &Regions) -> Result<u16, Fault> {
+        let field = if self.side == Side::Server { HEAD } else { TAIL };
+        // Acquire: pairs with the other side's release behind the descriptors and the payload.
+        let theirs = self.memory(regions).load_acquire_u16(self.at(field));
+        let filled = theirs.wrapping_sub(self.next);
+        if filled > self.slots { Err(Fault::Index) } else { Ok(filled) }
+    }
+
+    /// Takes the next packet.
+    pub(super) fn take(&mut self, regions: &Regions, frame: &mut [u8]) -> Taken {
+        let filled = match self.filled(regions) {
+            Ok(0) => return Taken::None,
+            Ok(filled) => filled,
+            Err(fault) => return Taken::Refused(fault),
+        };
+        let memory = self.memory(regions);
+        let (mut length, mut problem, mut used) = (0, Taken::None, 0);
+        loop {
+            if used == filled {
+                // A packet is shown whole; in a full ring there is nothing to wait for.
+                if filled == self.slots {
+                    self.next = self.next.wrapping_add(used);
+                    return Taken::Refused(Fault::Chain);
+                }
+                return Taken::None;
+            }
+            let descriptor = self.read(memory, self.next.wrapping_add(used));
+            used += 1;
+            let known = if descriptor.flags & !NEXT == 0 { Ok(()) } else { Err(Fault::Flags) };
+            match known.and_then(|()| regions.find(&descriptor)) {
+                Ok(region) if problem == Taken::None => {
+                    let piece = descriptor.length as usize;
+                    match frame.get_mut(length..length + piece) {
+                        Some(into) => region.read_bytes(descriptor.offset as usize, into),
+                        None => problem = Taken::TooLong,
+                    }
+                    length += piece;
+                }
+                Ok(_) => {}
+                Err(fault) => problem = Taken::Refused(fault),
+            }
+            if descriptor.flags & NEXT == 0 {
+                break;
+            }
+        }
+        self.next = self.next.wrapping_add(used);
+        if problem == Taken::None { Taken::Packet(length) } else { problem }
+    }
+
+    /// Gives the slots that have been read back to the other side.
+    pub(super) fn release(&mut self, regions: &Regions) {
+        if self.told == self.next {
+            return;
+        }
+        let memory = self.memory(regions);
+        match self.side {
+            // Release: the payload has been read before it may be written over.
+            Side::Server => memory.store_release_u16(self.at(TAIL), self.next),
+            Side::Client { buffer_bytes, .. } => {
+                while self.told != self.next {
+                    let at = self.slot(self.told);
+                    memory.store_u16(at, 0);
+                    memory.store_u32(at + 4, buffer_bytes);
+                    self.told = self.told.wrapping_add(1);
+                }
+                // Release: as above, and the buffers' lengths are there. All slots that are not full are empty buffers.
+                memory.store_release_u16(self.at(HEAD), self.next.wrapping_add(self.slots));
+            }
+        }
+        self.told = self.next;
+    }
+
+    /// Puts the empty buffers of a client's receiving ring at its head again: DPDK's server sets both indexes to zero when it
+    /// connects, whatever is there.
+    pub(super) fn post(&self, regions: &Regions) {
+        if let Side::Client { .. } = self.side {
+            // Release: as in `release`.
+            self.memory(regions).store_release_u16(self.at(HEAD), self.next.wrapping_add(self.slots));
+        }
+    }
+
+    /// How many slots have been read and not been given back.
+    pub(super) fn unreleased(&self) -> u16 {
+        self.next.wrapping_sub(self.told)
+    }
+
+    /// How many slots there are to fill.
+    fn room(&self, regions: &Regions) -> Result<u16, Fault> {
+        let memory = self.memory(regions);
+        // Acquire: pairs with the other side's release when it was done with the buffers.
+        let room = match self.side {
+            Side::Server => memory.load_acquire_u16(self.at(HEAD)).wrapping_sub(self.next),
+            Side::Client { .. } => {
+                let used = self.next.wrapping_sub(memory.load_acquire_u16(self.at(TAIL)));
+                if used > self.slots {
+                    return Err(Fault::Index);
+                }
+                self.slots - used
+            }
+        };
+        if room > self.slots { Err(Fault::Index) } else { Ok(room) }
+    }
+
+    /// Puts a packet into as many slots as it takes; `false` where there are too few.
+    pub(super) fn put(&mut self, regions: &Regions, frame: &[u8]) -> Result<bool, Fault> {
+        debug_assert!(frame.len() <= MAX_FRAME);
+        let room = self.room(regions)?;
+        let memory = self.memory(regions);
+        let (mut rest, mut used) = (frame, 0);
+        while !rest.is_empty() {
+            if used == room {
+                return Ok(false);
+            }
+            let index = self.next.wrapping_add(used);
+            let descriptor = match self.side {
+                Side::Server => self.read(memory, index),
+                Side::Client { buffers, buffer_bytes } => Descriptor {
+                    flags: 0,
+                    region: 0,
+                    length: buffer_bytes,
+                    offset: buffers + u32::from(index & (self.slots - 1)) * buffer_bytes,
+                },
+            };
+            let region = regions.find(&descriptor)?;
+            let (piece, behind) = rest.split_at(rest.len().min(descriptor.length as usize));
+            region.write_bytes(descriptor.offset as usize, piece);
+            let at = self.slot(index);
+            memory.store_u16(at, if behind.is_empty() { 0 } else { NEXT });
+            memory.store_u32(at + 4, piece.len() as u32);
+            rest = behind;
+            used += 1;
+        }
+        self.next = self.next.wrapping_add(used);
+        Ok(true)
+    }
+
+    /// Shows the other side what has been put; whether it wants to be interrupted for that.
+    pub(super) fn show(&mut self, regions: &Regions) -> bool {
+        if self.told == self.next {
+            return false;
+        }
+        let memory = self.memory(regions);
+        let field = if self.side == Side::Server { TAIL } else { HEAD };
+        // Release: descriptors and payload are there before the index.
+        memory.store_release_u16(self.at(field), self.next);
+        self.told = self.next;
+        // Full: the index is shown before the flag is read, or both sides might wait for each other.
+        memory.full_fence();
+        memory.load_u16(self.at(FLAGS)) & NO_INTERRUPT == 0
+    }
+
+    /// How many slots have been filled and not been shown.
+    pub(super) fn unshown(&self) -> u16 {
+        self.next.wrapping_sub(self.told)
+    }
+
+    /// Asks the other side for interrupts or for none. Behind the former a look into the ring is due.
+    pub(super) fn interrupt(&self, regions: &Regions, wanted: bool) {
+        let memory = self.memory(regions);
+        memory.store_u16(self.at(FLAGS), if wanted { 0 } else { NO_INTERRUPT });
+        // Full: the wish is visible before the ring is looked at once more.
+        memory.full_fence();
+    }
+}
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

@@ -1,0 +1,291 @@
+//! What two sides have agreed on: the server's half, which checks what a client brings, and the client's, which makes it.
+//!
+//! Both are driven by messages alone; neither has a clock or a socket. What is refused is refused with a reason for the peer,
+//! and ends the connection: every descriptor that it brought is closed, every region unmapped.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+
+use conic_native::Mapping;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{FileType, OFlags, SealFlags};
+
+use super::message::{AddRing, ETHERNET, Hello, Init, Message, SECRET, Text, VERSION};
+use super::ring::{MOST_LOG2_SLOTS, Place, Regions, Ring, Side};
+use super::{MemifOptions, NAME};
+
+/// Regions of a client at most.
+pub(super) const MOST_REGIONS: usize = 16;
+/// Rings in each direction at most.
+pub(super) const MOST_RINGS: usize = 16;
+
+/// A ring and the descriptor that says that there is something in it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) ring: Ring,
+    pub(super) interrupt: OwnedFd,
+}
+
+/// What was agreed: memory and rings, ready to be used.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) regions: Regions,
+    pub(super) receive: Vec<Link>,
+    pub(super) transmit: Vec<Link>,
+    /// The other side's name, as it says.
+    pub(super) peer: String,
+}
+
+/// What to do about a message.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// Wait for the next.
+    Wait,
+    Send(Message),
+    /// Send this with a descriptor.
+    Pass(Message, OwnedFd),
+    /// The session stands; the message, if any, tells the other side.
+    Ready(Session, Option<Message>),
+}
+
+/// What is said to every client that connects.
+pub(super) fn hello() -> Message {
+    Message::Hello(Hello {
+        name: Text::new(NAME),
+        least_version: VERSION,
+        most_version: VERSION,
+        last_region: MOST_REGIONS as u16 - 1,
+        last_to_client: MOST_RINGS as u16 - 1,
+        last_to_server: MOST_RINGS as u16 - 1,
+        most_log2_slots: MOST_LOG2_SLOTS,
+    })
+}
+
+/// The server's half.
+#[derive(Debug, Default)]
+pub(super) struct Acceptance {
+    introduced: bool,
+    peer: String,
+    regions: Regions,
+    bytes: u64,
+    to_server: Vec<(Place, OwnedFd)>,
+    to_client: Vec<(Place, OwnedFd)>,
+}
+
+impl Acceptance {
+    /// Takes a message of the client with the descriptors that came with it.
+    pub(super) fn hear(
+        &mut self,
+        message: Message,
+        mut descriptors: Vec<OwnedFd>,
+        options: &MemifOptions,
+    ) -> Result<Reply, &'static str> {
+        let wanted = usize::from(matches!(message, Message::AddRegion { .. } | Message::AddRing(_)));
+        if descriptors.len() != wanted {
+            return Err(if wanted == 1 { "one descriptor belongs to this message" } else { "unexpected descriptor" });
+        }
+        match (message, descriptors.pop()) {
+            (Message::Init(init), None) if !self.introduced => self.introduce(&init, options),
+            (Message::AddRegion { index, bytes }, Some(memory)) if self.introduced => {
+                self.add_region(index, bytes, &memory, options)
+            }
+            (Message::AddRing(ring), Some(interrupt)) if self.introduced => self.add_ring(&ring, interrupt),
+            (Message::Connect(_), None) if self.introduced => {
+                let session = std::mem::take(self).establish()?;
+                return Ok(Reply::Ready(session, Some(Message::Connected(Text::new(NAME)))));
+            }
+            _ => Err("unexpected message"),
+        }?;
+        Ok(Reply::Send(Message::Acknowledge))
+    }
+
+    fn introduce(&mut self, init: &Init, options: &MemifOptions) -> Result<(), &'static str> {
+        if init.version != VERSION {
+            return Err("incompatible version");
+        }
+        if init.id != options.id {
+            return Err("there is no interface with this id");
+        }
+        if init.mode != ETHERNET {
+            return Err("only Ethernet mode is supported");
+        }
+        let expected = secret(options);
+        // Every byte is looked at, whatever the first ones are.
+        let differs = init.secret.iter().zip(expected).fold(0, |differs, (given, wanted)| differs | (given ^ wanted));
+        if options.secret.is_some() && differs != 0 {
+            return Err("wrong secret");
+        }
+        self.introduced = true;
+        self.peer = init.name.to_string();
+        Ok(())
+    }
+
+    fn add_region(
+        &mut self,
+        index: u16,
+        bytes: u64,
+        memory: &OwnedFd,
+        options: &MemifOptions,
+    ) -> Result<(), &'static str> {
+        if usize::from(index) != self.regions.0.len() || self.regions.0.len() == MOST_REGIONS {
+            return Err("invalid region index");
+        }
+        self.bytes = self.bytes.checked_add(bytes).ok_or("the regions are too large")?;
+        if bytes == 0 || self.bytes > options.most_bytes {
+            return Err("the regions are empty or too large");
+        }
+        let status = rustix::fs::fstat(memory).map_err(|_| "the region cannot be looked at")?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < bytes {
+            return Err("the region is no memory of this size");
+        }
+        // Without the seal the client could cut the memory under our feet, and the next access would end this process.
+        let sealed = rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+        if !sealed && !options.unsealed {
+            return Err("the region is not sealed against shrinking");
+        }
+        let mapping = Mapping::of(memory.as_fd(), bytes as usize, 0).map_err(|_| "the region cannot be mapped")?;
+        self.regions.0.push(mapping);
+        Ok(())
+    }
+
+    fn add_ring(&mut self, ring: &AddRing, interrupt: OwnedFd) -> Result<(), &'static str> {
+        let rings = if ring.to_server { &mut self.to_server } else { &mut self.to_client };
+        if usize::from(ring.index) != rings.len() || rings.len() == MOST_RINGS {
+            return Err("invalid ring index");
+        }
+        if ring.private_header != 0 {
+            return Err("private headers are not supported");
+        }
+        let place = Place { region: ring.region, offset: ring.offset, log2_slots: ring.log2_slots };
+        if !place.is_in(&self.regions) {
+            return Err("the ring does not lie in its region");
+        }
+        if !is_eventfd(&interrupt) {
+            return Err("the interrupt descriptor is no eventfd");
+        }
+        // A client that clears this again may make us wait for it when it asks for interrupts.
+        let flags = rustix::fs::fcntl_getfl(&interrupt).map_err(|_| "the interrupt descriptor cannot be used")?;
+        rustix::fs::fcntl_setfl(&interrupt, flags | OFlags::NONBLOCK)
+            .map_err(|_| "the interrupt descriptor cannot be used")?;
+        rings.push((place, interrupt));
+        Ok(())
+    }
+
+    fn establish(self) -> Result<Session, &'static str> {
+        if self.to_server.is_empty() && self.to_client.is_empty() {
+            return Err("there are no rings");
+        }
+        let regions = self.regions;
+        if self.to_server.iter().chain(&self.to_client).any(|(place, _)| !place.has_cookie(&regions)) {
+            return Err("a ring does not begin with its cookie");
+        }
+        let link = |(place, interrupt)| Link { ring: Ring::new(place, Side::Server), interrupt };
+        Ok(Session {
+            receive: self.to_server.into_iter().map(link).collect(),
+            transmit: self.to_client.into_iter().map(link).collect(),
+            regions,
+            peer: self.peer,
+        })
+    }
+}
+
+fn secret(options: &MemifOptions) -> [u8; SECRET] {
+    let mut bytes = [0; SECRET];
+    let text = options.secret.as_deref().unwrap_or_default().as_bytes();
+    let end = text.len().min(SECRET);
+    bytes[..end].copy_from_slice(&text[..end]);
+    bytes
+}
+
+fn is_eventfd(descriptor: &OwnedFd) -> bool {
+    use std::os::fd::AsRawFd;
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+    link.is_ok_and(|target| target.as_os_str().as_encoded_bytes() == b"anon_inode:[eventfd]")
+}
+
+/// The client's half: what it will send, one message for each acknowledgement.
+#[derive(Debug, Default)]
+pub(super) struct Offer {
+    session: Option<Session>,
+    waiting: VecDeque<(Message, Option<OwnedFd>)>,
+}
+
+impl Offer {
+    /// Takes a message of the server.
+    pub(super) fn hear(
+        &mut self,
+        message: Message,
+        descriptors: &[OwnedFd],
+        options: &MemifOptions,
+    ) -> Result<Reply, &'static str> {
+        if !descriptors.is_empty() {
+            return Err("unexpected descriptor");
+        }
+        match message {
+            Message::Hello(hello) if self.session.is_none() => {
+                if !(hello.least_version..=hello.most_version).contains(&VERSION) {
+                    return Err("incompatible version");
+                }
+                self.make(&hello, options).map_err(|_| "no memory for the rings")?;
+                self.next()
+            }
+            Message::Acknowledge if self.session.is_some() => self.next(),
+            Message::Connected(_) if self.session.is_some() && self.waiting.is_empty() => {
+                let session = self.session.take().ok_or("unexpected message")?;
+                Ok(Reply::Ready(session, None))
+            }
+            _ => Err("unexpected message"),
+        }
+    }
+
+    fn next(&mut self) -> Result<Reply, &'static str> {
+        Ok(match self.waiting.pop_front() {
+            Some((message, None)) => Reply::Send(message),
+            Some((message, Some(descriptor))) => Reply::Pass(message, descriptor),
+            None => Reply::Wait,
+        })
+    }
+
+    /// Makes region, rings and messages within what the server can bear.
+    fn make(&mut self, hello: &Hello, options: &MemifOptions) -> std::io::Result<()> {
+        let rings = |last: u16| options.queues.clamp(1, MOST_RINGS).min(usize::from(last) + 1);
+        let (to_server, to_client) = (rings(hello.last_to_server), rings(hello.last_to_client));
+        let log2_slots = options.log2_slots.min(hello.most_log2_slots).clamp(1, MOST_LOG2_SLOTS);
+        let slots = 1usize << log2_slots;
+        let ring_bytes = Place::bytes(log2_slots).next_multiple_of(64);
+        let count = to_server + to_client;
+        let buffers = (count * ring_bytes).next_multiple_of(4096);
+        let of_ring = slots * options.buffer_bytes as usize;
+        let (memory, descriptor) = Mapping::sealed(buffers + count * of_ring)?;
+        let bytes = memory.bytes() as u64;
+        let regions = Regions(vec![memory]);
+        let init =
+            Init { version: VERSION, id: options.id, mode: ETHERNET, secret: secret(options), name: Text::new(NAME) };
+        self.waiting.push_back((Message::Init(init), None));
+        self.waiting.push_back((Message::AddRegion { index: 0, bytes }, Some(descriptor)));
+        let (mut receive, mut transmit) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let (is_to_server, index) = if number < to_server { (true, number) } else { (false, number - to_server) };
+            let place = Place { region: 0, offset: (number * ring_bytes) as u32, log2_slots };
+            let side =
+                Side::Client { buffers: (buffers + number * of_ring) as u32, buffer_bytes: options.buffer_bytes };
+            let ring = Ring::new(place, side);
+            ring.prepare(&regions, !is_to_server);
+            let interrupt = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            let message = AddRing {
+                to_server: is_to_server,
+                index: index as u16,
+                region: 0,
+                offset: place.offset,
+                log2_slots,
+                private_header: 0,
+            };
+            self.waiting.push_back((Message::AddRing(message), Some(interrupt.try_clone()?)));
+            let links = if is_to_server { &mut transmit } else { &mut receive };
+            links.push(Link { ring, interrupt });
+        }
+        self.waiting.push_back((Message::Connect(Text::new(NAME)), None));
+        self.session = Some(Session { regions, receive, transmit, peer: hello.name.to_string() });
+        Ok(())
+    }
+}

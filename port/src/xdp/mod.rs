@@ -1,0 +1,533 @@
+//! An AF_XDP socket: the packets of an interface's queue, taken before the kernel's network stack sees them.
+//!
+//! Frames pass without a copy where the driver can, and are copied by the kernel where it cannot; [`Port::description`] says
+//! which. Checksums that a neighbour on the same machine (over veth) leaves to the hardware arrive begun and not completed,
+//! and nothing says so: switch that off there with `ethtool -K NEIGHBOUR tx off`, or let the port look and complete them.
+//! In the network stack (`generic`) a neighbour's large TCP packets arrive uncut, and the kernel drops them: there, switch off
+//! `tso` and `gso` too.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `ring.rs` | the four rings shared with the kernel |
+//! | `frames.rs` | who has which frame of the memory |
+//! | `program.rs` | the program in the kernel that hands packets over |
+//! | `kernel.rs` | system calls |
+//!
+//! Sources: Linux, Documentation/networking/af_xdp.rst; `linux/if_xdp.h`.
+
+mod error;
+mod frames;
+mod kernel;
+mod program;
+mod ring;
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use conic_fabric::Time;
+use conic_native::Mapping;
+
+pub use error::{XdpError, XdpProblem};
+
+use crate::netdevice::{self, is_over_mtu};
+use crate::offload::checksum;
+use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use frames::Frames;
+use kernel::{Rings, Socket, patiently};
+use program::{Attachment, Program};
+use ring::Descriptor;
+
+/// Bytes that the kernel keeps free in front of a received packet: `XDP_PACKET_HEADROOM`.
+const HEADROOM: usize = 256;
+/// Bytes around a packet that its MTU does not count: an Ethernet header and two tags.
+const AROUND: usize = 22;
+/// Entries that are taken or given before the other side is shown.
+const BATCH: u32 = 16;
+/// Packets that one call lets the kernel send, at least, in copy mode.
+const SENT_AT_ONCE: u32 = 32;
+
+/// Whether frames are to pass without being copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyMode {
+    /// Without a copy where the driver can.
+    #[default]
+    Auto,
+    /// Without a copy, or not at all.
+    ZeroCopy,
+    /// With a copy.
+    Copy,
+}
+
+impl FromStr for CopyMode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<CopyMode, &'static str> {
+        match text {
+            "auto" => Ok(CopyMode::Auto),
+            "zero-copy" => Ok(CopyMode::ZeroCopy),
+            "copy" => Ok(CopyMode::Copy),
+            _ => Err("a mode is auto, zero-copy or copy"),
+        }
+    }
+}
+
+/// How an AF_XDP socket is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// The interface's name.
+    pub interface: String,
+    /// The first queue.
+    pub queue: u32,
+    /// How many queues from there on, each with a socket: 1 to 64.
+    pub queues: usize,
+    /// Packets that each ring holds: a power of two from 64 to 16384.
+    pub frames: usize,
+    /// Whether frames are to pass without being copied.
+    pub mode: CopyMode,
+    /// Whether the program is attached to the network stack, even where the driver could take it.
+    pub generic: bool,
+    /// Whether the port looks at each received frame for a transport checksum that was begun, and completes it.
+    pub complete_checksums: bool,
+}
+
+impl XdpOptions {
+    /// The first queue, rings of 1024 packets, without a copy where the driver can.
+    pub fn new(interface: &str) -> XdpOptions {
+        XdpOptions {
+            interface: interface.to_owned(),
+            queue: 0,
+            queues: 1,
+            frames: 1024,
+            mode: CopyMode::Auto,
+            generic: false,
+            complete_checksums: false,
+        }
+    }
+}
+
+/// An AF_XDP socket on a queue of an interface.
+pub struct XdpSocket {
+    // Dropped before the memory: the kernel may use that until the socket is closed.
+    rings: Rings,
+    socket: Socket,
+    frames: Frames,
+    program: Arc<Program>,
+    interface: String,
+    index: u32,
+    queue: u32,
+    mtu: usize,
+    size: u32,
+    zero_copy: bool,
+    complete_checksums: bool,
+    gone: bool,
+    /// The pieces of a packet that has more of them to come, or more than one.
+    gathered: Vec<u8>,
+    /// A piece of it was refused: the rest is let pass.
+    spoilt: bool,
+    /// The kernel was not yet told of all that is to be sent.
+    unsent: bool,
+    quiet: u32,
+    calls: u64,
+    retries: u64,
+    bind_retries: u32,
+    completed: u64,
+    missed: u64,
+    counters: Counters,
+}
+
+impl std::fmt::Debug for XdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("XdpSocket")
+            .field("interface", &self.interface)
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+impl XdpSocket {
+    /// Opens a socket on the first queue.
+    ///
+    /// # Errors
+    /// There is no such interface or queue, it has another program, the queue is another socket's, or the process may not
+    /// do this.
+    pub fn open(options: &XdpOptions) -> Result<XdpSocket, PortError> {
+        XdpSocket::open_queues(&XdpOptions { queues: 1, ..options.clone() }).map(|mut queues| queues.remove(0))
+    }
+
+    /// Opens a socket on each queue; at least one. Packets of other queues go to the kernel's network stack.
+    ///
+    /// # Errors
+    /// As for [`XdpSocket::open`].
+    pub fn open_queues(options: &XdpOptions) -> Result<Vec<XdpSocket>, PortError> {
+        let failed = |problem| XdpError { interface: options.interface.clone(), queue: options.queue, problem };
+        if !netdevice::is_name(&options.interface) {
+            return Err(failed(XdpProblem::Name).into());
+        }
+        let of = |doing| move |error| failed(XdpProblem::of(doing, error));
+        let index = netdevice::index(&options.interface).map_err(of("looking it up"))?;
+        let mtu = netdevice::mtu(&options.interface).map_err(of("reading the MTU"))?;
+        let count = options.queues.max(1) as u32;
+        let attach = || Program::attach(index, options.queue + count, options.generic);
+        let (program, _) = patiently(attach).map_err(|error| {
+            failed(match error.raw_os_error() {
+                Some(libc::EBUSY | libc::EEXIST) => XdpProblem::ProgramThere,
+                _ => XdpProblem::of("attaching the program", error),
+            })
+        })?;
+        let program = Arc::new(program);
+        let open = |queue| XdpSocket::open_one(options, index, mtu, queue, program.clone()).map_err(PortError::from);
+        (options.queue..options.queue + count).map(open).collect()
+    }
+
+    fn open_one(
+        options: &XdpOptions,
+        index: u32,
+        mtu: usize,
+        queue: u32,
+        program: Arc<Program>,
+    ) -> Result<XdpSocket, XdpError> {
+        let interface = options.interface.clone();
+        let failed = |problem| XdpError { interface: interface.clone(), queue, problem };
+        let size = options.frames as u32;
+        let frame_bytes = if mtu + AROUND + HEADROOM <= 2048 { 2048 } else { 4096 };
+        // Half of the frames receive, half send: neither can take the other's.
+        let memory =
+            Mapping::anonymous(2 * options.frames * frame_bytes).map_err(|error| failed(XdpProblem::Memory(error)))?;
+        let frames = Frames::new(memory, frame_bytes);
+        let fragments = mtu + AROUND + HEADROOM > frame_bytes;
+        let (socket, rings, bind_retries) = bound(options, index, queue, &frames, fragments, &program)
+            .map_err(|(doing, error)| failed(bind_problem(options, queue, doing, error)))?;
+        let mut port = XdpSocket {
+            zero_copy: socket.is_zero_copy(),
+            rings,
+            socket,
+            frames,
+            program,
+            interface: interface.clone(),
+            index,
+            queue,
+            mtu,
+            size,
+            complete_checksums: options.complete_checksums,
+            gone: false,
+            gathered: Vec::with_capacity(MAX_FRAME),
+            spoilt: false,
+            unsent: false,
+            quiet: 0,
+            calls: 0,
+            retries: 0,
+            bind_retries,
+            completed: 0,
+            missed: 0,
+            counters: Counters::default(),
+        };
+        port.refill();
+        let serve = port.program.serve(queue, port.socket.as_fd());
+        serve.map_err(|error| failed(XdpProblem::of("directing packets to the socket", error)))?;
+        Ok(port)
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Whether frames pass without being copied.
+    pub fn is_zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    fn lost(&mut self, error: std::io::Error) -> PortError {
+        self.gone = true;
+        let problem = XdpProblem::Gone(error);
+        XdpError { interface: self.interface.clone(), queue: self.queue, problem }.into()
+    }
+
+    /// Gives the kernel frames to receive into.
+    fn refill(&mut self) {
+        while self.frames.receiving() < self.size as usize && self.rings.fill.has_room(1) {
+            let Some(address) = self.frames.lend_to_receive() else { break };
+            self.rings.fill.put_address(address);
+        }
+        self.rings.fill.publish();
+    }
+
+    /// Takes back the frames that have been sent.
+    fn reap(&mut self) {
+        while let Some(address) = self.rings.completion.take_address() {
+            // A frame that was not being sent is counted there.
+            self.frames.sent(address);
+        }
+        self.rings.completion.release();
+    }
+
+    /// Takes one piece of a packet. `Some` with the packet's length in `frame` when it is whole.
+    fn piece(&mut self, descriptor: Descriptor, frame: &mut [u8]) -> Option<usize> {
+        let Descriptor { address, length, more } = descriptor;
+        let (at, bytes) = (address as usize, length as usize);
+        let sound = self.frames.received(address, length);
+        let alone = self.gathered.is_empty() && !self.spoilt && !more;
+        if !sound {
+            self.spoilt = true;
+        } else if alone && bytes <= frame.len() {
+            self.frames.memory().read_bytes(at, &mut frame[..bytes]);
+            return Some(bytes);
+        } else if alone || self.gathered.len() + bytes > MAX_FRAME {
+            self.counters.skipped_oversized += u64::from(!self.spoilt);
+            self.gathered.clear();
+            self.spoilt = more;
+            return None;
+        } else if !self.spoilt {
+            let from = self.gathered.len();
+            self.gathered.resize(from + bytes, 0);
+            self.frames.memory().read_bytes(at, &mut self.gathered[from..]);
+        }
+        if more {
+            return None;
+        }
+        let length = self.gathered.len();
+        if self.spoilt {
+            self.counters.skipped_malformed += u64::from(!sound);
+        } else if let Some(into) = frame.get_mut(..length) {
+            into.copy_from_slice(&self.gathered);
+        } else {
+            self.counters.skipped_oversized += 1;
+        }
+        let whole = !self.spoilt && length <= frame.len();
+        self.gathered.clear();
+        self.spoilt = false;
+        whole.then_some(length)
+    }
+
+    /// There is nothing: shows the kernel what was taken, and looks now and then whether the interface is still there.
+    fn idle(&mut self) -> Result<Receive, PortError> {
+        const LOOKS: u32 = 4096;
+        self.rings.receive.release();
+        self.refill();
+        if self.rings.fill.needs_wakeup() {
+            self.socket.wake_receive();
+        }
+        self.quiet = self.quiet.wrapping_add(1);
+        if self.quiet % LOOKS == 1
+            && let Err(error) = netdevice::index(&self.interface).and_then(|index| match index == self.index {
+                true => Ok(()),
+                false => Err(std::io::Error::from_raw_os_error(libc::ENODEV)),
+            })
+        {
+            return Err(self.lost(error));
+        }
+        Ok(Receive::None)
+    }
+
+    /// Shows the kernel what is to be sent, and tells it where it sleeps.
+    fn kick(&mut self) -> Result<(), PortError> {
+        let shown = self.rings.transmit.publish();
+        if shown == 0 && !self.unsent || self.gone {
+            return Ok(());
+        }
+        self.unsent = false;
+        if !self.rings.transmit.needs_wakeup() {
+            return Ok(());
+        }
+        // In copy mode a call sends a batch, and says "again" if there is more.
+        for _ in 0..=self.size / SENT_AT_ONCE {
+            self.calls += 1;
+            let Err(error) = self.socket.send() else { return Ok(()) };
+            match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => {}
+                // The driver has no room, or the interface is down: it stays in the ring, and is tried again.
+                Some(libc::EBUSY | libc::ENOBUFS | libc::ENETDOWN) => break,
+                _ => return Err(self.lost(error)),
+            }
+        }
+        self.unsent = true;
+        self.retries += 1;
+        Ok(())
+    }
+
+    fn put(&mut self, frame: &[u8]) -> bool {
+        let bytes = self.frames.frame_bytes();
+        let pieces = frame.len().div_ceil(bytes);
+        if self.frames.free() < pieces || !self.rings.transmit.has_room(pieces as u32) {
+            return false;
+        }
+        for (number, piece) in frame.chunks(bytes).enumerate() {
+            // There are enough: it was just looked.
+            let Some(address) = self.frames.lend_to_send() else { return false };
+            self.frames.memory().write_bytes(address as usize, piece);
+            let descriptor = Descriptor { address, length: piece.len() as u32, more: number + 1 < pieces };
+            self.rings.transmit.put(descriptor);
+        }
+        true
+    }
+}
+
+/// A socket with its rings, bound in the best way that the driver can; what was being done when it failed.
+fn bound(
+    options: &XdpOptions,
+    index: u32,
+    queue: u32,
+    frames: &Frames,
+    fragments: bool,
+    program: &Program,
+) -> Result<(Socket, Rings, u32), (&'static str, std::io::Error)> {
+    let copy = match options.mode {
+        CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
+        CopyMode::Copy => libc::XDP_COPY,
+        // The generic hook always copies, and some kernels do not find that out by themselves.
+        CopyMode::Auto if program.attachment == Attachment::Generic => libc::XDP_COPY,
+        CopyMode::Auto => 0,
+    };
+    let several = if fragments { libc::XDP_USE_SG } else { 0 };
+    let ways = [copy | several | libc::XDP_USE_NEED_WAKEUP, copy | several];
+    let mut last = ("binding", std::io::Error::from_raw_os_error(libc::EINVAL));
+    for flags in ways {
+        let socket = Socket::open().map_err(|error| ("opening a socket", error))?;
+        let rings = socket
+            .rings(frames.memory(), frames.frame_bytes(), options.frames as u32)
+            .map_err(|error| ("making the rings", error))?;
+        match socket.bind(index, queue, flags) {
+            Ok(retries) => return Ok((socket, rings, retries)),
+            // Kernels before 5.3 do not know of waking.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = ("binding", error),
+            Err(error) => return Err(("binding", error)),
+        }
+    }
+    Err(last)
+}
+
+fn bind_problem(options: &XdpOptions, queue: u32, doing: &'static str, error: std::io::Error) -> XdpProblem {
+    let there =
+        |queue| std::path::Path::new(&format!("/sys/class/net/{}/queues/rx-{queue}", options.interface)).exists();
+    match error.raw_os_error() {
+        Some(libc::EBUSY) => XdpProblem::QueueBusy,
+        Some(libc::EOPNOTSUPP) if options.mode == CopyMode::ZeroCopy => XdpProblem::NoZeroCopy,
+        Some(libc::EINVAL) if there(0) && !there(queue) => XdpProblem::NoQueue,
+        _ => XdpProblem::of(doing, error),
+    }
+}
+
+impl AsFd for XdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Port for XdpSocket {
+    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+        if self.gone {
+            return Ok(Receive::End);
+        }
+        let limit = frame.len().min(MAX_FRAME);
+        let frame = &mut frame[..limit];
+        loop {
+            let Some(descriptor) = self.rings.receive.take() else { return self.idle() };
+            self.quiet = 0;
+            let whole = self.piece(descriptor, frame);
+            if self.rings.receive.unreleased() >= BATCH {
+                self.rings.receive.release();
+                self.refill();
+            }
+            match whole {
+                Some(length) => {
+                    if self.complete_checksums && checksum::complete_if_begun(&mut frame[..length]) {
+                        self.completed += 1;
+                    }
+                    return Ok(self.counters.receive_frame(frame, length));
+                }
+                None if descriptor.more => {}
+                None => return Ok(Receive::Skipped),
+            }
+        }
+    }
+
+    fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
+            self.counters.refused_length += 1;
+            return Ok(Transmit::Refused);
+        }
+        if is_over_mtu(frame, self.mtu) {
+            self.counters.refused_over_mtu += 1;
+            return Ok(Transmit::Refused);
+        }
+        if self.gone {
+            self.counters.refused_by_kernel += 1;
+            return Ok(Transmit::Refused);
+        }
+        if !self.put(frame) {
+            self.kick()?;
+            self.reap();
+            if !self.put(frame) {
+                self.counters.transmit_full += 1;
+                return Ok(Transmit::Full);
+            }
+        }
+        self.counters.count_transmitted(frame.len());
+        Ok(Transmit::Accepted)
+    }
+
+    fn flush(&mut self, _now: Time) -> Result<(), PortError> {
+        let kicked = self.kick();
+        self.reap();
+        kicked
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        (self.unsent || self.rings.transmit.unpublished() > 0).then_some(Time::ZERO)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn details(&self) -> Vec<(&'static str, u64)> {
+        let kernel = self.socket.statistics().unwrap_or_default();
+        vec![
+            ("zero_copy", u64::from(self.zero_copy)),
+            ("frames_free", self.frames.free() as u64),
+            ("frames_receiving", self.frames.receiving() as u64),
+            ("frame_faults", self.frames.faults()),
+            ("transmit_calls", self.calls),
+            ("transmit_retries", self.retries),
+            ("bind_retries", self.bind_retries.into()),
+            ("checksums_completed", self.completed),
+            ("kernel_receive_dropped", kernel.receive_dropped),
+            ("kernel_receive_invalid", kernel.receive_invalid),
+            ("kernel_receive_ring_full", kernel.receive_ring_full),
+            ("kernel_fill_ring_empty", kernel.fill_ring_empty),
+            ("kernel_transmit_invalid", kernel.transmit_invalid),
+            ("kernel_transmit_ring_empty", kernel.transmit_ring_empty),
+        ]
+    }
+
+    fn is_up(&self) -> bool {
+        let running = libc::IFF_UP | libc::IFF_RUNNING;
+        !self.gone && netdevice::flags(&self.interface).is_ok_and(|flags| flags & running == running)
+    }
+
+    fn description(&self) -> String {
+        let copies = if self.zero_copy { "zero copy" } else { "copy mode (the driver offers no better)" };
+        let hook = match self.program.attachment {
+            Attachment::Native => "in the driver",
+            Attachment::Generic => "in the network stack",
+        };
+        format!("AF_XDP on {} queue {}, {copies}, {hook}", self.interface, self.queue)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn finish(&mut self) -> Result<(), PortError> {
+        let kicked = self.kick();
+        self.reap();
+        if let Ok(kernel) = self.socket.statistics() {
+            // Each is a packet that did not get here.
+            let missed = kernel.receive_dropped + kernel.receive_ring_full;
+            self.counters.missed += missed - self.missed;
+            self.missed = missed;
+        }
+        kicked
+    }
+}

@@ -1,0 +1,301 @@
+//! memif between two ports of ours, and with stock DPDK at the other end, as both sides.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use conic_fabric::Time;
+use conic_native::clock;
+use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, Port, PortSpec, Receive, Transmit};
+use support::network::{detail, skipped};
+
+fn milliseconds(count: u64) -> Time {
+    Time::from_nanoseconds(1_000_000 * count)
+}
+
+fn frame(length: usize, number: u32) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..length).map(|at| (at * 7) as u8 ^ number as u8).collect();
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]);
+    frame[20..24].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Lets both look until they are connected; the client tries every 100 ms.
+fn connect(server: &mut Memif, client: &mut Memif, from: u64) {
+    let mut buffer = [0; MAX_FRAME];
+    for step in 0..500 {
+        for port in [&mut *client, &mut *server] {
+            assert_eq!(port.receive(milliseconds(from + step), &mut buffer).unwrap(), Receive::None);
+        }
+        if server.is_connected() && client.is_connected() {
+            return;
+        }
+    }
+    panic!("{}; {}", server.description(), client.description());
+}
+
+fn pair(options: &MemifOptions) -> (Memif, Memif) {
+    let mut server = Memif::open(&MemifOptions { role: MemifRole::Server, ..options.clone() }).unwrap();
+    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..options.clone() }).unwrap();
+    connect(&mut server, &mut client, 0);
+    (server, client)
+}
+
+fn options(folder: &tempfile::TempDir) -> MemifOptions {
+    MemifOptions::new(folder.path().join("socket").to_str().unwrap())
+}
+
+#[test]
+fn frames_of_every_size_pass_both_ways_in_bursts_of_every_length() {
+    let folder = tempfile::tempdir().unwrap();
+    for (log2_slots, buffer_bytes, queues) in [(10, 2048, 1), (3, 2048, 1), (5, 128, 1), (8, 2048, 4), (14, 64, 1)] {
+        let (mut server, mut client) = pair(&MemifOptions { log2_slots, buffer_bytes, queues, ..options(&folder) });
+        let most = (buffer_bytes as usize) << log2_slots;
+        let mut buffer = [0; MAX_FRAME];
+        for round in 0..40u32 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let ports = [&mut server, &mut client];
+                let burst = [1, 2, 7, 32, 33, 1024][round as usize % 6];
+                let length = [60, 64, 65, 1514, 2048, 2049, 9599, 9600][round as usize % 8].min(most);
+                let (mut sent, mut came) = (0, 0);
+                while came < burst {
+                    while sent < burst {
+                        match ports[from].transmit(Time::ZERO, &frame(length, sent)).unwrap() {
+                            Transmit::Accepted => sent += 1,
+                            Transmit::Full => break,
+                            Transmit::Refused => panic!("{:?}", ports[from].counters()),
+                        }
+                    }
+                    ports[from].flush(Time::ZERO).unwrap();
+                    while let Receive::Frame { length: got, .. } = ports[to].receive(Time::ZERO, &mut buffer).unwrap() {
+                        assert_eq!(buffer[..got], frame(length, came)[..], "{round}: {came} of {burst}");
+                        came += 1;
+                    }
+                }
+                assert_eq!((sent, came), (burst, burst));
+            }
+        }
+        for port in [&server, &client] {
+            assert_eq!((port.counters().skipped(), port.counters().refused()), (0, 0));
+            assert!(port.is_up());
+        }
+    }
+}
+
+#[test]
+fn flows_are_spread_over_the_rings_and_stay_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = pair(&MemifOptions { queues: 4, ..options(&folder) });
+    assert!(server.description().contains("4 rings in and 4 out"), "{}", server.description());
+    let flow = |source: u8, number: u8| {
+        let mut frame = vec![0; 60];
+        frame[12..34].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, source, 10, 0, 0, 2]);
+        frame[34..38].copy_from_slice(&[4, 0, 4, 1]);
+        frame[50] = number;
+        frame
+    };
+    for number in 0..8 {
+        for source in 0..64 {
+            assert_eq!(client.transmit(Time::ZERO, &flow(source, number)).unwrap(), Transmit::Accepted);
+        }
+    }
+    client.flush(Time::ZERO).unwrap();
+    let mut buffer = [0; MAX_FRAME];
+    let mut next = [0; 64];
+    while let Receive::Frame { .. } = server.receive(Time::ZERO, &mut buffer).unwrap() {
+        let source = usize::from(buffer[29]);
+        assert_eq!(buffer[50], next[source], "a flow is in order");
+        next[source] += 1;
+    }
+    assert_eq!(next, [8; 64]);
+}
+
+#[test]
+fn either_side_may_go_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = options(&folder);
+    let (mut server, mut client) = pair(&settings);
+    let mut buffer = [0; MAX_FRAME];
+    let mut now = 1000;
+    for round in 0..6 {
+        now += 1000;
+        let lost = if round % 2 == 0 { &mut server } else { &mut client };
+        let role = if round % 2 == 0 { MemifRole::Server } else { MemifRole::Client };
+        // The old one goes first: a server's socket file is its own.
+        *lost = Memif::open(&MemifOptions { socket: format!("{}x", settings.socket), ..settings.clone() }).unwrap();
+        *lost = Memif::open(&MemifOptions { role, ..settings.clone() }).unwrap();
+        let survivor = if round % 2 == 0 { &mut client } else { &mut server };
+        for _ in 0..2000 {
+            survivor.receive(milliseconds(now), &mut buffer).unwrap();
+        }
+        assert!(!survivor.is_up(), "{}", survivor.description());
+        assert_eq!(survivor.transmit(milliseconds(now), &frame(60, 0)).unwrap(), Transmit::Refused);
+        assert!(survivor.counters().refused_link_down > 0);
+        connect(&mut server, &mut client, now + 200);
+        client.transmit(Time::ZERO, &frame(60, 1)).unwrap();
+        client.flush(Time::ZERO).unwrap();
+        let got = server.receive(Time::ZERO, &mut buffer).unwrap();
+        assert_eq!(got, Receive::Frame { length: 60, captured: None });
+    }
+}
+
+#[test]
+fn a_socket_that_another_listens_at_is_named_and_one_left_behind_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let spec: PortSpec = format!("memif:{}", path.display()).parse().unwrap();
+    let server = spec.open().unwrap();
+    let error = spec.open().err().unwrap().to_string();
+    assert!(error.contains("another process listens at the memif socket"), "{error}");
+    drop(server);
+    assert!(!path.exists(), "the socket's file goes with its port");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    drop(spec.open().unwrap());
+    let spec: PortSpec = format!("memif:{}/none/socket", folder.path().display()).parse().unwrap();
+    let error = spec.open().err().unwrap().to_string();
+    assert!(error.contains("make its folder"), "{error}");
+}
+
+/// `dpdk-testpmd` on one memif device, sending back what comes; killed when dropped.
+struct Testpmd {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Testpmd {
+    /// `None`, with a word about it, where it is not installed.
+    fn start(device: &str, more: &[&str]) -> Option<Testpmd> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("dpdk-testpmd");
+        command.args(["-l", "0,1", "--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256"]);
+        command.args(["--vdev", device, "--", "--total-num-mbufs=8192", "--forward-mode=io", "--auto-start"]);
+        command.args(["--no-lsc-interrupt", "--stats-period=60", "--no-flush-rx"]).args(more);
+        command.env("XDG_RUNTIME_DIR", folder.path()).stdin(Stdio::piped());
+        match command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
+            Ok(mut child) => {
+                let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+                let begun = lines.by_ref().map_while(Result::ok).any(|line| line.contains("packet forwarding"));
+                if !begun {
+                    skipped("dpdk-testpmd is there and does not start with net_memif");
+                    let _ = child.wait();
+                    return None;
+                }
+                std::thread::spawn(move || lines.for_each(drop));
+                Some(Testpmd { child, folder })
+            }
+            Err(error) => {
+                skipped(&format!("there is no dpdk-testpmd here ({error})"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.folder.path();
+    }
+}
+
+/// Sends frames of these lengths, which testpmd sends back, and checks each.
+fn exchange(port: &mut Memif, lengths: &[usize], frames: u32) {
+    let mut buffer = [0; MAX_FRAME];
+    let begun = clock::now();
+    let late = || {
+        assert!(clock::now().since(begun).seconds() < 60.0, "testpmd does not answer");
+    };
+    while !port.is_connected() {
+        port.receive(clock::now(), &mut buffer).unwrap();
+        late();
+    }
+    // DPDK posts its first buffers when it first looks: until then there is no room.
+    let (mut sent, mut came) = (0, 0);
+    while came < frames {
+        let now = clock::now();
+        let mut burst = 0;
+        while sent < frames && sent - came < 64 && burst < 32 {
+            let length = lengths[sent as usize % lengths.len()];
+            match port.transmit(now, &frame(length, sent)).unwrap() {
+                Transmit::Accepted => sent += 1,
+                Transmit::Full => break,
+                Transmit::Refused => panic!("{} {:?}", port.description(), port.counters()),
+            }
+            burst += 1;
+        }
+        port.flush(now).unwrap();
+        while let Receive::Frame { length, .. } = port.receive(now, &mut buffer).unwrap() {
+            let expected = frame(lengths[came as usize % lengths.len()], came);
+            assert_eq!(buffer[..length], expected[..], "frame {came}: {}", port.description());
+            came += 1;
+        }
+        late();
+    }
+    assert_eq!((port.counters().skipped(), port.counters().refused()), (0, 0));
+}
+
+/// Frames of one buffer, and of several.
+const PLAIN: &[usize] = &[60, 64, 65, 128, 1000, 1514, 2048];
+
+#[test]
+fn stock_dpdk_attaches_as_client_and_again_when_it_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder);
+    let mut server = Memif::open(&options).unwrap();
+    let device = format!("net_memif0,role=client,id=0,socket={},socket-abstract=no,rsize=9", options.socket);
+    for _ in 0..2 {
+        let Some(testpmd) = Testpmd::start(&device, &[]) else { return };
+        exchange(&mut server, PLAIN, 20_000);
+        assert!(server.description().contains("connected to DPDK"), "{}", server.description());
+        drop(testpmd);
+        let mut buffer = [0; MAX_FRAME];
+        let begun = clock::now();
+        while server.is_connected() && clock::now().since(begun).seconds() < 10.0 {
+            server.receive(clock::now(), &mut buffer).unwrap();
+        }
+        assert!(!server.is_connected());
+    }
+    for name in ["fault_index", "fault_flags", "fault_region", "fault_bounds", "fault_chain", "peers_refused"] {
+        assert_eq!(detail(&server, name), 0, "{name}");
+    }
+}
+
+#[test]
+fn stock_dpdk_attaches_with_several_queues_to_an_abstract_socket_with_a_secret() {
+    let socket = format!("conic-test-{}", std::process::id());
+    let secret = Some("open sesame".to_owned());
+    let mut server = Memif::open(&MemifOptions { secret, ..MemifOptions::new(&format!("@{socket}")) }).unwrap();
+    let device = format!("net_memif0,role=client,id=0,socket={socket},secret=open sesame");
+    let Some(_testpmd) = Testpmd::start(&device, &["--rxq=2", "--txq=2"]) else { return };
+    exchange(&mut server, PLAIN, 5_000);
+    assert!(server.description().contains("2 rings in and 2 out"), "{}", server.description());
+}
+
+#[test]
+fn stock_dpdk_serves_us_as_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = MemifOptions { role: MemifRole::Client, ..options(&folder) };
+    let device = format!("net_memif0,role=server,id=0,socket={},socket-abstract=no", options.socket);
+    let Some(_testpmd) = Testpmd::start(&device, &[]) else { return };
+    let mut client = Memif::open(&options).unwrap();
+    exchange(&mut client, PLAIN, 20_000);
+    assert!(client.description().contains("connected to DPDK"), "{}", client.description());
+}
+
+#[test]
+fn a_client_waits_for_a_server_that_comes_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = options(&folder);
+    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..settings.clone() }).unwrap();
+    let mut buffer = [0; MAX_FRAME];
+    for step in 0..10 {
+        assert_eq!(client.receive(milliseconds(100 * step), &mut buffer).unwrap(), Receive::None);
+        assert_eq!(client.next_due(), Some(milliseconds(100 * step + 100)));
+    }
+    assert!(client.description().contains("waiting; last: No such file"), "{}", client.description());
+    let mut server = Memif::open(&settings).unwrap();
+    connect(&mut server, &mut client, 2000);
+}

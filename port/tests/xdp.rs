@@ -1,0 +1,239 @@
+//! The AF_XDP socket against the kernel, over a pair of connected interfaces.
+
+mod support;
+
+use std::io::Write;
+use std::net::UdpSocket;
+
+use conic_fabric::Time;
+use conic_port::offload::checksum::{self, Verdict};
+use conic_port::{CopyMode, MAX_FRAME, Port, PortSpec, Receive, Transmit, XdpOptions, XdpSocket};
+use support::network::{
+    EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, skipped, wait_for,
+};
+
+/// A pair of interfaces and a socket on one of them; `None`, with a word about it, where this kernel has no AF_XDP.
+fn open(mtu: usize, options: XdpOptions) -> Option<XdpSocket> {
+    if !pair(mtu) {
+        return None;
+    }
+    match XdpSocket::open(&options) {
+        Ok(port) => Some(port),
+        Err(error) if error.to_string().contains("has no AF_XDP") => {
+            skipped(&error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// All frames are somewhere: none was lost, none was made.
+fn check_frames(port: &XdpSocket, frames: u64) {
+    assert_eq!(detail(port, "frame_faults"), 0);
+    let (free, receiving) = (detail(port, "frames_free"), detail(port, "frames_receiving"));
+    assert_eq!(free + receiving, 2 * frames, "{free} free, {receiving} receiving");
+    assert_eq!((detail(port, "kernel_transmit_invalid"), detail(port, "kernel_receive_invalid")), (0, 0));
+}
+
+fn both_ways(mtu: usize, lengths: &[usize], options: XdpOptions) {
+    let Some(mut port) = open(mtu, options) else { return };
+    let mut socket = packet_socket("v1");
+    for round in 0..3u8 {
+        for &length in lengths {
+            let sent = frame(length, EXPERIMENT, round.wrapping_add(length as u8));
+            socket.write_all(&sent).unwrap();
+            assert_eq!(receive(&mut port), sent, "{length}");
+            assert_eq!(port.transmit(Time::ZERO, &sent).unwrap(), Transmit::Accepted);
+            port.flush(Time::ZERO).unwrap();
+            assert_eq!(receive_at(&mut socket), sent, "{length}");
+        }
+    }
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(port.counters().received_frames, 3 * lengths.len() as u64);
+    assert_eq!((port.counters().skipped(), port.counters().refused()), (0, 0));
+    check_frames(&port, 64);
+    let said = port.description();
+    assert!(said.contains("AF_XDP on v0 queue 0") && said.contains("copy"), "{said}");
+    assert_eq!(said.contains("copy mode"), !port.is_zero_copy());
+}
+
+fn small() -> XdpOptions {
+    XdpOptions { frames: 64, ..XdpOptions::new("v0") }
+}
+
+#[test]
+fn frames_of_every_size_pass_both_ways_unchanged() {
+    both_ways(1500, &[60, 61, 64, 128, 1000, 1513, 1514], small());
+}
+
+#[test]
+fn jumbo_frames_pass_in_several_buffers() {
+    both_ways(9586, &[60, 1514, 3840, 3841, 4096, 4097, 8192, 9000, 9600], small());
+}
+
+#[test]
+fn the_generic_hook_serves_too() {
+    both_ways(1500, &[60, 1514], XdpOptions { generic: true, ..small() });
+}
+
+#[test]
+fn thousands_of_frames_in_bursts_arrive_in_order_and_no_frame_of_memory_is_lost() {
+    let Some(mut port) = open(1500, small()) else { return };
+    let mut socket = packet_socket("v1");
+    let mut buffer = [0; MAX_FRAME];
+    let numbered = |number: u32| {
+        let mut sent = frame(60 + number as usize % 1400, EXPERIMENT, 1);
+        sent[20..24].copy_from_slice(&number.to_be_bytes());
+        sent
+    };
+    for burst in 0..100u32 {
+        for number in 0..50 {
+            socket.write_all(&numbered(50 * burst + number)).unwrap();
+        }
+        for number in 0..50 {
+            let length = loop {
+                match port.receive(Time::ZERO, &mut buffer).unwrap() {
+                    Receive::Frame { length, .. } => break length,
+                    Receive::None => wait_for(&port, 1000),
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!(buffer[..length], numbered(50 * burst + number)[..]);
+            // And back, through a ring that is shorter than what is under way.
+            while port.transmit(Time::ZERO, &buffer[..length]).unwrap() == Transmit::Full {
+                port.flush(Time::ZERO).unwrap();
+            }
+        }
+        port.flush(Time::ZERO).unwrap();
+        for number in 0..50 {
+            assert_eq!(receive_at(&mut socket), numbered(50 * burst + number));
+        }
+    }
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!((port.counters().received_frames, port.counters().transmitted_frames), (5000, 5000));
+    check_frames(&port, 64);
+}
+
+#[test]
+fn a_port_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
+    let Some(mut port) = open(1500, small()) else { return };
+    let mut socket = packet_socket("v1");
+    let mut buffer = [0; MAX_FRAME];
+    let mut came = 0;
+    for _ in 0..3 {
+        for _ in 0..500 {
+            socket.write_all(&frame(60, EXPERIMENT, 1)).unwrap();
+        }
+        wait_for(&port, 100);
+        while port.receive(Time::ZERO, &mut buffer).unwrap() != Receive::None {
+            came += 1;
+        }
+    }
+    assert!((64..1500).contains(&came), "{came}");
+    let kernel = detail(&port, "kernel_receive_dropped")
+        + detail(&port, "kernel_receive_ring_full")
+        + detail(&port, "kernel_fill_ring_empty");
+    assert!(kernel > 0);
+    let sent = frame(99, EXPERIMENT, 2);
+    socket.write_all(&sent).unwrap();
+    assert_eq!(receive(&mut port), sent);
+    check_frames(&port, 64);
+}
+
+#[test]
+fn checksums_that_a_neighbour_only_began_are_completed_where_that_is_asked_for() {
+    let options = XdpOptions { complete_checksums: true, ..small() };
+    let Some(mut port) = open(1500, options) else { return };
+    run("ip", &["address", "add", "10.1.0.1/24", "dev", "v1"]);
+    run("ip", &["neighbour", "add", "10.1.0.2", "lladdr", "02:00:00:00:00:02", "dev", "v1"]);
+    let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+    for length in [0, 1, 18, 1000] {
+        socket.send_to(&vec![0xa5; length], "10.1.0.2:9").unwrap();
+        let got = receive(&mut port);
+        assert_eq!(checksum::verify(&got).transport, Verdict::Good, "{length}");
+    }
+}
+
+#[test]
+fn a_queue_that_was_just_another_sockets_is_waited_for() {
+    let Some(port) = open(1500, small()) else { return };
+    let busy = XdpSocket::open(&small()).unwrap_err().to_string();
+    assert!(busy.contains("has an XDP program of somebody else"), "{busy}");
+    drop(port);
+    for _ in 0..20 {
+        let mut port = XdpSocket::open(&small()).unwrap();
+        port.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap();
+        port.flush(Time::ZERO).unwrap();
+    }
+}
+
+#[test]
+fn several_queues_of_an_interface_are_several_ports() {
+    if !alone() || !run("ip", &["link", "add", "v0", "numrxqueues", "2", "numtxqueues", "2", "type", "veth"]) {
+        return;
+    }
+    run("ip", &["link", "set", "v0", "up"]);
+    let spec: PortSpec = "af-xdp:v0,queues=2,frames=64".parse().unwrap();
+    let queues = spec.open().unwrap();
+    assert_eq!(queues.len(), 2);
+    assert!(queues[1].description().contains("queue 1"));
+    drop(queues);
+    let error = "af-xdp:v0,queue=2,frames=64".parse::<PortSpec>().unwrap().open().err().expect("no such queue");
+    assert!(error.to_string().contains("queue 2"), "{error}");
+}
+
+#[test]
+fn an_interface_that_goes_down_keeps_the_port_and_one_that_is_removed_ends_it() {
+    let Some(mut port) = open(1500, small()) else { return };
+    let mut socket = packet_socket("v1");
+    run("ip", &["link", "set", "v0", "down"]);
+    assert!(!port.is_up());
+    for _ in 0..200 {
+        let outcome = port.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap();
+        assert_ne!(outcome, Transmit::Refused);
+    }
+    port.flush(Time::ZERO).unwrap();
+    assert!(port.counters().transmit_full > 0, "what is not sent waits, and then there is no room");
+    run("ip", &["link", "set", "v0", "up"]);
+    wait_for(&socket, 50);
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(receive_at(&mut socket), frame(60, EXPERIMENT, 1));
+    assert!(port.is_up());
+    run("ip", &["link", "delete", "v0"]);
+    let mut buffer = [0; MAX_FRAME];
+    let error = loop {
+        match port.receive(Time::ZERO, &mut buffer) {
+            Ok(got) => assert_ne!(got, Receive::End),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("v0 can no longer be used"), "{error}");
+    assert_eq!(port.receive(Time::ZERO, &mut buffer).unwrap(), Receive::End);
+    assert_eq!(port.transmit(Time::ZERO, &frame(60, EXPERIMENT, 1)).unwrap(), Transmit::Refused);
+}
+
+#[test]
+fn what_cannot_be_opened_is_named_with_what_to_do() {
+    if !pair(1500) {
+        return;
+    }
+    let zero_copy = XdpOptions { mode: CopyMode::ZeroCopy, ..small() };
+    let absent = XdpOptions { interface: "absent".to_owned(), ..small() };
+    let odd = XdpOptions { interface: "a/b".to_owned(), ..small() };
+    for (options, says) in [
+        (absent, "there is no interface absent"),
+        (odd, "is no name for an interface"),
+        (zero_copy, "cannot pass frames of queue 0 without copying"),
+    ] {
+        let error = XdpSocket::open(&options).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    // A thread of its own, because it cannot get its rights back.
+    let without = || {
+        // SAFETY: no memory is passed. The system call, unlike the library's function, changes this thread only.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+        let error = XdpSocket::open(&small()).unwrap_err().to_string();
+        assert!(error.contains("run with sudo"), "{error}");
+    };
+    std::thread::spawn(without).join().unwrap();
+}
