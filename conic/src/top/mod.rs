@@ -21,7 +21,7 @@ use std::time::Duration;
 use conic_client::Operator;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 
 use sample::Sample;
 use view::{Order, View};
@@ -200,7 +200,7 @@ enum Key {
 
 fn key(event: &Event) -> Option<Key> {
     let Event::Key(key) = event else { return None };
-    if key.kind == KeyEventKind::Release {
+    if key.is_release() {
         return None;
     }
     match key.code {
