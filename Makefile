@@ -17,7 +17,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test lint format docs sanitize smoke install package deb ci peers clean
+.PHONY: help setup run build test lint format docs sanitize smoke install package deb dpdk ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -64,6 +64,9 @@ package: build ## check what is installed and packaged
 
 ci: ## run all checks, as continuous integration does
 	@.ci/run
+
+dpdk: setup ## build DPDK's driver for conic, target/dpdk/librte_net_conic.so
+	@bindings/dpdk/build
 
 peers: ## install DPDK, for `conic bench peers`
 	@.ci/peers

@@ -18,7 +18,7 @@ use crate::{AttachError, Options};
 /// Attaches, step by step, each within the options' patience.
 pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachError> {
     // Refused here, before anybody is asked, with the reason.
-    Map::new(options.geometry, Features::best()).map_err(AttachError::Geometry)?;
+    Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
     let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
     let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: options.name.clone() };
     say(&channel, &Message::Hello(hello))?;
@@ -27,7 +27,12 @@ pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachEr
     if !(OLDEST..=VERSION).contains(&welcome.version) {
         return Err(AttachError::Peer(format!("it chose version {}", welcome.version)));
     }
-    let attach = Attach { geometry: options.geometry, network: options.network.clone(), mac: options.mac };
+    let attach = Attach {
+        geometry: options.geometry,
+        headroom: options.headroom,
+        network: options.network.clone(),
+        mac: options.mac,
+    };
     say(&channel, &Message::Attach(attach))?;
     let (answer, descriptors) = hear(&channel, options.patience, "its queues")?;
     let Message::Attached(attached) = answer else { return Err(unexpected("queues", &answer)) };
@@ -64,7 +69,8 @@ fn map_region(
         let features = attached.features;
         return Err(AttachError::Peer(format!("its rings are of another kind than this program's: {features}")));
     }
-    let map = Map::new(attached.geometry, attached.features).map_err(AttachError::Geometry)?;
+    let map = Map::with_headroom(attached.geometry, attached.features, options.headroom);
+    let map = map.map_err(AttachError::Geometry)?;
     if map.queues.len() > MOST_QUEUES {
         return Err(AttachError::Peer(format!("it gave {} queues", map.queues.len())));
     }

@@ -40,6 +40,7 @@ mod error;
 mod operator;
 mod queue;
 mod session;
+mod shared_memory;
 
 pub use buffer::Buffer;
 pub use client::{Client, Link};
@@ -47,10 +48,11 @@ pub use conic_control::{Name, Reason, Refused};
 pub use error::AttachError;
 pub use operator::Operator;
 pub use queue::{Queue, QueueFaults};
+pub use shared_memory::SharedMemory;
 
 use std::time::Duration;
 
-use conic_interface::ccnic::Geometry;
+use conic_interface::ccnic::{Geometry, Headroom};
 
 /// What a client wants of the daemon.
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ pub struct Options {
     /// quarter of all at most: with several queue pairs have 1024 of each size in use for each of them, or frames are dropped for
     /// want of one.
     pub geometry: Geometry,
+    /// What the program keeps of each buffer for itself.
+    pub headroom: Headroom,
     /// The MAC address; the daemon chooses one where there is none.
     pub mac: Option<[u8; 6]>,
     /// How long each step of attaching may take.
@@ -78,6 +82,7 @@ impl Default for Options {
             name: Name::default(),
             network: Name::default(),
             geometry: Geometry { queues: 1, descriptors: 1024, buffers: [2048, 1024, 64], object_bytes: 0 },
+            headroom: Headroom::NONE,
             mac: None,
             patience: Duration::from_secs(5),
             reconnect: true,

@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::client::{Link, Shared};
 use crate::session::Region;
-use crate::{Buffer, Client};
+use crate::{Buffer, Client, SharedMemory};
 
 /// Empty polls after which a queue asks the kernel whether the daemon still lives: a few microseconds of polling.
 const POLLS_BETWEEN_LOOKS: u32 = 2048;
@@ -73,6 +73,10 @@ impl Queue {
         let (region, generation) = shared
             .with_session(|session, generation| (Arc::clone(&session.region), generation))
             .expect("a link that has just come up");
+        Queue::of(shared, region, index, generation)
+    }
+
+    fn of(shared: Arc<Shared>, region: Arc<Region>, index: usize, generation: u64) -> Queue {
         let host = Host::new(region.core.clone(), &region.map, index);
         let packets = vec![Packet::BLANK; BURST];
         Queue { host, region, shared, index, generation, polls: 0, no_buffer: 0, copied: 0, packets, kept: Vec::new() }
@@ -300,6 +304,18 @@ impl Queue {
     pub fn region(&self) -> (*mut u8, u64) {
         let memory = self.region.core.memory();
         (memory.base(), memory.bytes())
+    }
+
+    /// The region, for whoever frees buffers from other threads, or keeps it mapped for longer than this queue.
+    pub fn memory(&self) -> SharedMemory {
+        SharedMemory::new(Arc::clone(&self.region))
+    }
+
+    /// The queue pair as two, for two threads: one that sends and one that receives. Each allocates and frees. Only for a queue that
+    /// was not used yet; neither may be used for the other's direction.
+    pub fn split(self) -> (Queue, Queue) {
+        let other = Queue::of(Arc::clone(&self.shared), Arc::clone(&self.region), self.index, self.generation);
+        (self, other)
     }
 
     /// What the daemon did that it should not have.

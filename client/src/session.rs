@@ -41,9 +41,9 @@ impl Region {
         self.core.memory().base().wrapping_add(at.0 as usize)
     }
 
-    /// Gives a buffer back to the pool, from any thread.
-    pub(crate) fn give_back(&self, at: Address) {
-        self.map.pool.give_back(&self.core, self.map.features.scattered, at);
+    /// Gives a buffer back to the pool, from any thread; false if it is none, or was free already.
+    pub(crate) fn give_back(&self, at: Address) -> bool {
+        self.map.pool.give_back(&self.core, self.map.features.scattered, at)
     }
 
     /// Whether a received packet lies in a buffer, as one from a sound daemon does.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use conic_interface::ccnic::{CLASSES, Features, Geometry};
+use conic_interface::ccnic::{CLASSES, Features, Geometry, Headroom};
 
 use crate::Extensions;
 use crate::wire::{Malformed, Reader, Writer};
@@ -105,6 +105,8 @@ pub struct Welcome {
 pub struct Attach {
     /// How large its region is to be.
     pub geometry: Geometry,
+    /// What it keeps of each buffer for itself.
+    pub headroom: Headroom,
     /// The network.
     pub network: Network,
     /// The MAC address that it wants; none lets the daemon choose.
@@ -421,6 +423,8 @@ fn read_geometry(reader: &mut Reader<'_>) -> Result<Geometry, Malformed> {
 impl Attach {
     fn write(&self, writer: &mut Writer) {
         write_geometry(&self.geometry, writer);
+        writer.u64(self.headroom.bytes);
+        writer.u64(self.headroom.places);
         self.network.write(writer);
         writer.u16(u16::from(self.mac.is_some()));
         writer.bytes(&self.mac.unwrap_or_default());
@@ -428,13 +432,14 @@ impl Attach {
 
     fn read(reader: &mut Reader<'_>) -> Result<Attach, Malformed> {
         let geometry = read_geometry(reader)?;
+        let headroom = Headroom { bytes: reader.u64("the headroom")?, places: reader.u64("the headroom's places")? };
         let network = Name::read(reader, "the network's name")?;
         let has_mac = read_flag(reader, "whether there is a MAC address")?;
         let mac: [u8; 6] = reader.array("the MAC address")?;
         if !has_mac && mac != [0; 6] {
             return Err(Malformed::new("it has a MAC address and says that it has none"));
         }
-        Ok(Attach { geometry, network, mac: has_mac.then_some(mac) })
+        Ok(Attach { geometry, headroom, network, mac: has_mac.then_some(mac) })
     }
 }
 

@@ -3,7 +3,7 @@
 use conic_control::{
     Attach, Attached, Bells, Extensions, Hello, Message, Name, REASONS, Refused, Wait, Welcome, common_version,
 };
-use conic_interface::ccnic::{Features, Geometry};
+use conic_interface::ccnic::{Features, Geometry, Headroom};
 use proptest::prelude::*;
 
 fn name(text: &str) -> Name {
@@ -33,8 +33,13 @@ fn messages() -> Vec<Message> {
             most_descriptors: 4096,
             most_bytes: 1 << 30,
         }),
-        Message::Attach(Attach { geometry, network: name(""), mac: None }),
-        Message::Attach(Attach { geometry, network: name("a"), mac: Some([2, 1, 2, 3, 4, 5]) }),
+        Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: name(""), mac: None }),
+        Message::Attach(Attach {
+            geometry,
+            headroom: Headroom { bytes: 320, places: 16 },
+            network: name("a"),
+            mac: Some([2, 1, 2, 3, 4, 5]),
+        }),
         Message::Attached(attached.clone()),
         Message::Attached(Attached { wait: Wait::Spin, fences: false, bells: 0, ..attached }),
         Message::Bells(Bells { first: 14, count: 14 }),
@@ -98,7 +103,8 @@ fn a_refusal_says_what_is_wrong() {
 #[test]
 fn an_address_that_is_said_not_to_be_there_is_refused() {
     let geometry = Geometry { queues: 1, descriptors: 64, buffers: [128, 64, 0], object_bytes: 0 };
-    let mut bytes = Message::Attach(Attach { geometry, network: name("a"), mac: None }).encode();
+    let mut bytes =
+        Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: name("a"), mac: None }).encode();
     *bytes.last_mut().expect("it has bytes") = 1;
     assert!(Message::decode(&bytes, 0).expect_err("it was changed").to_string().contains("says that it has none"));
 }

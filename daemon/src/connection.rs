@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conic_control::{Extensions, Hello, Message, Name, OLDEST, Reason, Refused, VERSION, Welcome, common_version};
 use conic_fabric::Time;
-use conic_interface::ccnic::Geometry;
+use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::Memory;
 use conic_native::channel::{Channel, Peer};
 use conic_nicd::config::{Config, Limits};
@@ -47,6 +47,8 @@ pub(crate) struct Session {
     pub memory: Arc<Memory>,
     /// What its region was laid out for.
     pub geometry: Geometry,
+    /// What it keeps of each buffer for itself.
+    pub headroom: Headroom,
     pub kick: Arc<OwnedFd>,
     /// This side's end of each queue's bell.
     pub bells: Arc<Vec<OwnedFd>>,

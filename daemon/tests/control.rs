@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use conic_client::{Client, Link, Options};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
 use conic_daemon::{Daemon, DaemonError, Stop};
-use conic_interface::ccnic::Geometry;
+use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, MOST_DESCRIPTORS};
 use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, Limits, NetworkConfig};
@@ -101,7 +101,8 @@ fn hello() -> Vec<u8> {
 }
 
 fn wish() -> Vec<u8> {
-    Message::Attach(Attach { geometry: geometry(), network: Name::default(), mac: None }).encode()
+    Message::Attach(Attach { geometry: geometry(), headroom: Headroom::NONE, network: Name::default(), mac: None })
+        .encode()
 }
 
 /// Descriptors of many kinds.

@@ -16,6 +16,7 @@ pub const LINE_WORDS: usize = 8;
 ///
 /// It is never a pointer, so that it means the same to every process, and so that one from a peer can be checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct Address(pub u64);
 
 impl Address {

@@ -38,6 +38,7 @@ const ARROWS: &[Arrow] = &[
         rooms: &["fabric", "native", "interface", "control", "client", "nicd", "daemon"],
         outside: true,
     },
+    Arrow { room: "bindings/dpdk", rooms: &["fabric", "interface", "client"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
     Arrow { room: "study", rooms: &["fabric", "interface", "load", "dataflow", "chart", "sim"], outside: true },

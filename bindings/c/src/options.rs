@@ -127,6 +127,7 @@ impl Options {
             mac: has_mac.then_some(self.mac),
             patience: Duration::from_millis(self.patience_ms.into()),
             reconnect: flag(self.reconnect, "reconnect")?,
+            ..conic_client::Options::default()
         };
         Ok((PathBuf::from(socket.unwrap_or(SOCKET)), options))
     }

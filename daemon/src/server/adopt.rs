@@ -17,7 +17,7 @@ use std::time::Duration;
 use conic_control::{Extensions, Hello, Message, Name, OLDEST, VERSION};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::Notices;
-use conic_interface::ccnic::{Features, Geometry, Map};
+use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::{Channel, Listener, Peer};
 use conic_native::{Memory, clock};
 use conic_nicd::switch::{Rules, Suspended};
@@ -49,6 +49,7 @@ struct Heir {
     descriptors: u64,
     buffers: [u64; 3],
     object_bytes: u64,
+    headroom: [u64; 2],
     process: i32,
     user: u32,
     group: u32,
@@ -150,6 +151,7 @@ impl Daemon {
                 descriptors,
                 buffers,
                 object_bytes,
+                headroom: [session.headroom.bytes, session.headroom.places],
                 process: connection.peer.process,
                 user: connection.peer.user,
                 group: connection.peer.group,
@@ -218,9 +220,10 @@ impl Daemon {
             }
             bells.extend(more);
         }
-        let Heir { queues, descriptors, buffers, object_bytes, .. } = heir;
+        let Heir { queues, descriptors, buffers, object_bytes, headroom: [bytes, places], .. } = heir;
         let geometry = Geometry { queues, descriptors, buffers, object_bytes };
-        let map = Map::new(geometry, Features::best()).map_err(|error| cannot(&error.to_string()))?;
+        let map = Map::with_headroom(geometry, Features::best(), Headroom { bytes, places });
+        let map = map.map_err(|error| cannot(&error.to_string()))?;
         let (map, notices) = Notices::in_map(map);
         let memory = Memory::attach(region, map.layout.bytes()).map_err(|error| cannot(&error.to_string()))?;
         let (memory, map, kick) = (Arc::new(memory), Arc::new(map), Arc::new(kick));
@@ -266,6 +269,7 @@ impl Daemon {
             mac,
             memory,
             geometry: map.geometry,
+            headroom: map.headroom,
             kick,
             bells,
         };

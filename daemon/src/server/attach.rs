@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conic_control::{Attach, Attached, Bells, MOST_BELLS, Message, Name, Reason, Refused, Wait};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
-use conic_interface::ccnic::{Features, Geometry, Map, prepare};
+use conic_interface::ccnic::{Features, Geometry, Headroom, Map, prepare};
 use conic_native::channel::Channel;
 use conic_native::{Memory, NativeCore, Pages};
 use conic_nicd::config::WaitMode;
@@ -58,7 +58,7 @@ impl Daemon {
 
     fn make_session(&mut self, number: u64, wish: &Attach) -> Result<Session, Refused> {
         let network = self.network_of(&wish.network)?;
-        let (map, notices) = self.map_of(&wish.geometry)?;
+        let (map, notices) = self.map_of(&wish.geometry, wish.headroom)?;
         let mac = self.mac_for(network, wish.mac)?;
         let bytes = map.layout.bytes().next_multiple_of(4096);
         let queues = wish.geometry.queues;
@@ -76,8 +76,8 @@ impl Daemon {
         match made {
             Ok((memory, kick, bells)) => {
                 self.next_session += 1;
-                let geometry = wish.geometry;
-                Ok(Session { session, name, network, queues, bytes, mac, memory, geometry, kick, bells })
+                let (geometry, headroom) = (wish.geometry, wish.headroom);
+                Ok(Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells })
             }
             Err(refusal) => {
                 self.quota.give_back(user, queues, bytes);
@@ -150,7 +150,7 @@ impl Daemon {
     }
 
     /// The layout of the region asked for. What is too large is refused before anything is computed from it.
-    fn map_of(&self, geometry: &Geometry) -> Result<(Arc<Map>, Notices), Refused> {
+    fn map_of(&self, geometry: &Geometry, headroom: Headroom) -> Result<(Arc<Map>, Notices), Refused> {
         let limits = self.quota.limits();
         let most_bytes = limits.mib_per_client << 20;
         let too_much = |what: &str, asked: u64, most: u64| {
@@ -163,7 +163,7 @@ impl Daemon {
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
-        let map = Map::new(*geometry, Features::best());
+        let map = Map::with_headroom(*geometry, Features::best(), headroom);
         let map = map.map_err(|error| refused(Reason::Geometry, error.to_string()))?;
         let (map, notices) = Notices::in_map(map);
         Ok((Arc::new(map), notices))

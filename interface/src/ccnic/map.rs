@@ -21,9 +21,33 @@ pub struct Geometry {
     pub object_bytes: u64,
 }
 
+/// What the host keeps of each buffer for itself, at the front, as a driver does whose packets have headers of the host's own
+/// before their bytes: received packets begin behind it. A class whose buffers are no larger than it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headroom {
+    /// Bytes, a multiple of a line.
+    pub bytes: u64,
+    /// In how many places, each a line behind the one before, it begins in successive buffers: zero or a power of two. Buffers that
+    /// all begin alike would have their first lines in one set of a cache.
+    pub places: u64,
+}
+
+impl Headroom {
+    /// Received packets begin where their buffers do.
+    pub const NONE: Headroom = Headroom { bytes: 0, places: 0 };
+
+    /// The most bytes before a packet.
+    const fn most(&self) -> u64 {
+        self.bytes + self.places.saturating_sub(1) * LINE_BYTES
+    }
+}
+
 /// Base-two logarithms of the classes' buffer sizes: 128 bytes as in the paper, its 4 KiB, and the next power of two that
 /// holds a 9600-byte frame.
 const SHIFTS: [u32; CLASSES] = [7, 12, 14];
+
+/// The most bytes of a headroom: what is left of a large buffer holds an Ethernet frame.
+const MOST_HEADROOM: u64 = 2048;
 
 impl Default for Geometry {
     fn default() -> Geometry {
@@ -68,6 +92,8 @@ pub struct Map {
     pub geometry: Geometry,
     /// What the region was made for.
     pub features: Features,
+    /// What the region was made for.
+    pub headroom: Headroom,
 }
 
 impl Map {
@@ -78,7 +104,17 @@ impl Map {
     ///
     /// If a count is not a power of two, or nothing would be left to send.
     pub fn new(geometry: Geometry, features: Features) -> Result<Map, GeometryError> {
+        Map::with_headroom(geometry, features, Headroom::NONE)
+    }
+
+    /// The same with something of the host's before each received packet.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Map::new`]; if the headroom is no multiple of a line, has no power of two of places, or is half of a large buffer.
+    pub fn with_headroom(geometry: Geometry, features: Features, headroom: Headroom) -> Result<Map, GeometryError> {
         check(&geometry)?;
+        check_headroom(&headroom)?;
         let mut layout = Layout::new();
         let slots = slots_of(&geometry, &features);
         let hosts: Vec<_> = (0..geometry.queues)
@@ -89,7 +125,7 @@ impl Map {
                 (transmit, blanks, receive_credit)
             })
             .collect();
-        let pool = pool(&mut layout, &geometry);
+        let pool = pool(&mut layout, &geometry, headroom);
         let queues = hosts
             .into_iter()
             .enumerate()
@@ -104,7 +140,7 @@ impl Map {
                 }
             })
             .collect();
-        Ok(Map { layout, queues, pool, geometry, features })
+        Ok(Map { layout, queues, pool, geometry, features, headroom })
     }
 }
 
@@ -126,6 +162,19 @@ fn check(geometry: &Geometry) -> Result<(), GeometryError> {
         return refuse("an instance without buffers can send nothing".to_owned());
     }
     Ok(())
+}
+
+fn check_headroom(headroom: &Headroom) -> Result<(), GeometryError> {
+    let Headroom { bytes, places } = *headroom;
+    let sound = bytes.is_multiple_of(LINE_BYTES) && (places == 0 || places.is_power_of_two());
+    // Each bounded by itself first, so that their sum is.
+    if sound && bytes <= MOST_HEADROOM && places <= MOST_HEADROOM / LINE_BYTES && headroom.most() <= MOST_HEADROOM {
+        return Ok(());
+    }
+    Err(GeometryError(format!(
+        "a headroom is a multiple of {LINE_BYTES} bytes in zero or a power of two of places, together at most {MOST_HEADROOM} bytes, \
+         not {bytes} bytes in {places} places"
+    )))
 }
 
 fn slots_of(geometry: &Geometry, features: &Features) -> u64 {
@@ -151,15 +200,20 @@ fn line(layout: &mut Layout, name: &str, home: Home) -> Address {
     layout.add(name, LINE_BYTES, 2 * LINE_BYTES, home, SynchronisingWords::FIRST)
 }
 
-fn pool(layout: &mut Layout, geometry: &Geometry) -> PoolMap {
+fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom) -> PoolMap {
     let names = ["small buffers", "large buffers", "jumbo buffers"];
-    let mut classes = [ClassMap { start: Address(0), shift: 0, count: 0, bytes: 0, bits: Address(0) }; CLASSES];
+    let mut classes = [ClassMap::EMPTY; CLASSES];
     for (class, ((&count, shift), name)) in classes.iter_mut().zip(geometry.buffers.iter().zip(SHIFTS).zip(names)) {
         let words = count.div_ceil(64);
         let free = format!("free {name}");
         class.bits = layout.add(&free, words * LINE_BYTES, 2 * LINE_BYTES, Home::Host, SynchronisingWords::FIRST);
         class.start = layout.add(name, count << shift, 1 << shift, Home::Host, SynchronisingWords::NONE);
         (class.shift, class.count, class.bytes) = (shift, count, count << shift);
+        class.room = 1 << shift;
+        if headroom.most() < class.room {
+            class.room -= headroom.most();
+            (class.headroom, class.places) = (headroom.bytes, headroom.places.saturating_sub(1));
+        }
     }
     let objects = layout.add("objects", geometry.object_bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
     PoolMap { classes, objects, object_bytes: geometry.object_bytes }
@@ -190,6 +244,23 @@ mod tests {
         ] {
             let error = Map::new(bad, Features::best()).expect_err("a geometry that cannot be").to_string();
             assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn packets_begin_behind_the_headroom_in_places_that_differ() {
+        let headroom = Headroom { bytes: 320, places: 16 };
+        let map = Map::with_headroom(Geometry::default(), Features::best(), headroom).expect("a headroom that can be");
+        let [small, large, jumbo] = map.pool.classes;
+        assert_eq!((small.room, small.packet_start(small.start + 128)), (128, small.start + 128));
+        assert_eq!((large.room, jumbo.room), (4096 - 320 - 15 * 64, 16384 - 320 - 15 * 64));
+        let starts: std::collections::BTreeSet<u64> =
+            (0..large.count).map(|index| large.packet_start(large.start + 4096 * index + 99).0 % 4096).collect();
+        assert_eq!(starts, (0..16).map(|place| 320 + 64 * place).collect());
+        for bad in [(320, 12), (100, 0), (4096, 0), (0, 1 << 62), (1 << 63, 1 << 62), (2048, 2)] {
+            let headroom = Headroom { bytes: bad.0, places: bad.1 };
+            let error = Map::with_headroom(Geometry::default(), Features::best(), headroom).expect_err("cannot be");
+            assert!(error.to_string().contains("headroom"), "{error}");
         }
     }
 

@@ -69,7 +69,7 @@ pub use burst::{Wire, host_queue, nic_queue};
 pub use descriptor::{Descriptor, Flags};
 pub use host::{Host, HostFaults};
 pub use inline::INLINE_BYTES;
-pub use map::{Geometry, GeometryError, Map, QueueMap};
+pub use map::{Geometry, GeometryError, Headroom, Map, QueueMap};
 pub use nic::{Nic, NicFaults, NicPosition};
 pub use policy::{Compiled, Features, Packing, Paper, PhaseCredit, Policy, Signal, UnknownFeature};
 pub use pool::{Allocator, AllocatorFeatures, BadMemory, CLASSES, ClassMap, PoolMap};

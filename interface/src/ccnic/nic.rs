@@ -304,7 +304,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
         self.fetch_blanks();
         let map = self.allocator.map();
         let ready = &mut self.blanks.as_mut()?.ready;
-        let fits = ready.iter().rposition(|&blank| map.size_of(blank) >= bytes)?;
+        let fits = ready.iter().rposition(|&blank| map.room_of(blank) >= bytes)?;
         Some(ready.swap_remove(fits))
     }
 
@@ -316,8 +316,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
         blanks.ring.release(&self.core);
         for blank in &posted[..count] {
             let at = blank.address();
-            let size = self.allocator.map().size_of(at);
-            if size > 0 && at.0.is_multiple_of(size) {
+            let class = self.allocator.map().class_of(at).map(|class| self.allocator.map().classes[class]);
+            if class.is_some_and(|class| class.packet_start(at) == at) {
                 blanks.ready.push(at);
             } else {
                 self.faults.address += 1;
@@ -331,8 +331,8 @@ impl<C: Core, P: Policy> Nic<C, P> {
         self.fetch_blanks();
         let map = self.allocator.map();
         match &self.blanks {
-            None => map.classes.iter().any(|class| class.count > 0 && class.size() >= bytes),
-            Some(blanks) => blanks.ready.is_empty() || blanks.ready.iter().any(|&blank| map.size_of(blank) >= bytes),
+            None => map.classes.iter().any(|class| class.count > 0 && class.room >= bytes),
+            Some(blanks) => blanks.ready.is_empty() || blanks.ready.iter().any(|&blank| map.room_of(blank) >= bytes),
         }
     }
 

@@ -38,7 +38,6 @@ use conic_fabric::{Address, Core};
 
 use super::ledger::Ledger;
 use crate::work;
-use map::SCATTER;
 
 pub use map::{BadMemory, CLASSES, ClassMap, PoolMap};
 
@@ -210,7 +209,7 @@ impl Allocator {
     pub fn allocate<C: Core>(&mut self, core: &C, bytes: u64) -> Option<Address> {
         let first = usize::from(!self.features.small_buffers);
         for class in first..CLASSES {
-            if bytes > self.map.classes[class].size() {
+            if bytes > self.map.classes[class].room {
                 continue;
             }
             if let Some(at) = self.stacks[class].pop() {
@@ -229,7 +228,7 @@ impl Allocator {
     pub fn allocate_burst<C: Core>(&mut self, core: &C, bytes: u64, out: &mut [Address]) -> usize {
         let mut count = 0;
         for class in usize::from(!self.features.small_buffers)..CLASSES {
-            if bytes > self.map.classes[class].size() {
+            if bytes > self.map.classes[class].room {
                 continue;
             }
             while count < out.len() {
@@ -262,7 +261,7 @@ impl Allocator {
 
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or what there is.
     pub fn allocate_blank<C: Core>(&mut self, core: &C) -> Option<Address> {
-        let large = self.map.classes[1].size();
+        let large = self.map.classes[1].room;
         self.allocate(core, large)
     }
 
@@ -274,7 +273,7 @@ impl Allocator {
             self.not_a_buffer += 1;
             return;
         };
-        let start = Address(at.0 & !(self.map.classes[class].size() - 1));
+        let start = self.map.classes[class].packet_start(at);
         if self.keeps_reserve && self.reserve.is_none() {
             self.reserve = Some(start);
             return;
@@ -313,7 +312,7 @@ impl Allocator {
                 self.give(core, of, &batch[..count]);
                 (count, of) = (0, class);
             }
-            batch[count] = Address(at.0 & !(self.map.classes[class].size() - 1));
+            batch[count] = self.map.classes[class].packet_start(at);
             count += 1;
         }
         self.give(core, of, &batch[..count]);
@@ -367,10 +366,7 @@ impl Allocator {
     /// The buffer that a bit stands for.
     #[inline(always)]
     fn address_of(&self, class: usize, word: u64, bit: u64) -> Address {
-        let map = &self.map.classes[class];
-        let index = 64 * word + bit;
-        let index = if self.features.scattered { index.wrapping_mul(SCATTER) & (map.count - 1) } else { index };
-        map.start + (index << map.shift)
+        self.map.classes[class].packet_of(self.features.scattered, word, bit)
     }
 
     /// The bit that stands for a buffer: `(word, bit)`.

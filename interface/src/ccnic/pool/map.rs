@@ -1,6 +1,8 @@
 //! Where buffers lie, and what a peer may name of them.
 
-use conic_fabric::{Address, Core};
+use conic_fabric::{Address, Core, LINE_BYTES};
+
+use super::lowest_bits;
 
 /// Buffer classes: small, large, jumbo.
 pub const CLASSES: usize = 3;
@@ -18,9 +20,34 @@ pub struct ClassMap {
     pub bytes: u64,
     /// The first word of the free set; each word is in its own line.
     pub bits: Address,
+    /// The most bytes of a received packet.
+    pub room: u64,
+    /// Bytes before a received packet at least.
+    pub headroom: u64,
+    /// How many lines more they may be: the lowest bits of the buffer's number that are set here say how many.
+    pub places: u64,
 }
 
 impl ClassMap {
+    /// A class without buffers.
+    pub(in crate::ccnic) const EMPTY: ClassMap =
+        ClassMap { start: Address(0), shift: 0, count: 0, bytes: 0, bits: Address(0), room: 0, headroom: 0, places: 0 };
+
+    /// Where a received packet begins in the buffer that an address lies in.
+    #[inline(always)]
+    pub const fn packet_start(&self, at: Address) -> Address {
+        let buffer = at.0 & !(self.size() - 1);
+        Address(buffer + self.headroom + (at.0 >> self.shift & self.places) * LINE_BYTES)
+    }
+
+    /// Where a received packet begins in the buffer that a bit of the free set stands for.
+    #[inline(always)]
+    pub(super) fn packet_of(&self, scattered: bool, word: u64, bit: u64) -> Address {
+        let index = 64 * word + bit;
+        let index = if scattered { index.wrapping_mul(SCATTER) & (self.count - 1) } else { index };
+        self.packet_start(self.start + (index << self.shift))
+    }
+
     /// Bytes of a buffer.
     pub const fn size(&self) -> u64 {
         1 << self.shift
@@ -97,6 +124,11 @@ impl PoolMap {
         self.class_of(at).map_or(0, |class| self.classes[class].size())
     }
 
+    /// The most bytes that are received into the buffer that an address lies in; zero if it lies in none.
+    pub fn room_of(&self, at: Address) -> u64 {
+        self.class_of(at).map_or(0, |class| self.classes[class].room)
+    }
+
     /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
     ///
     /// # Errors
@@ -129,6 +161,35 @@ impl PoolMap {
         let (word, bit) = self.classes[class].bit_of(scattered, at);
         // Acquire and release: this side's accesses to the buffer happen before whoever allocates it next.
         core.fetch_or(self.classes[class].word(word), 1 << bit) >> bit & 1 == 0
+    }
+
+    /// Takes free buffers of a class, as many as there are, or there is room for in `out`: for whoever has no stack, from any thread.
+    /// `from` is the word of the free set to look at first; it is left where something was found last. Gives how many, each as
+    /// the place where a received packet begins in it.
+    pub fn take<C: Core>(&self, core: &C, scattered: bool, class: usize, from: &mut u64, out: &mut [Address]) -> usize {
+        let map = &self.classes[class];
+        let mut count = 0;
+        for _ in 0..map.words() {
+            let index = if *from < map.words() { *from } else { 0 };
+            // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.
+            let free = core.load_acquire(map.word(index)) & map.mask(index);
+            let wanted = lowest_bits(free, out.len() - count);
+            if wanted != 0 {
+                // Acquire and release: as above; and nothing of the caller's moves before the claim.
+                let mut got = core.fetch_and(map.word(index), !wanted) & wanted;
+                while got != 0 {
+                    out[count] = map.packet_of(scattered, index, u64::from(got.trailing_zeros()));
+                    got &= got - 1;
+                    count += 1;
+                }
+            }
+            if count == out.len() {
+                *from = index;
+                break;
+            }
+            *from = index + 1;
+        }
+        count
     }
 
     /// Sets every buffer free. For whoever makes the region, before anyone else sees it.

@@ -1,0 +1,156 @@
+/* The driver's own structures. */
+#ifndef DRIVER_H
+#define DRIVER_H
+
+#include <ethdev_driver.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_spinlock.h>
+
+#include "conic.h"
+
+/* The name of the mempool operations that place mbufs in shared memory. */
+#define CONIC_POOL "conic"
+
+#define CONIC_MOST_QUEUES 256
+/* Packets that one call into the client library moves at most. */
+#define CONIC_BURST 64
+/* Mempools of a receive queue, chosen by a packet's length. */
+#define CONIC_MOST_POOLS 4
+/* What mbufs that lie in shared memory need before a packet's bytes: the mempool's header, the mbuf, the usual headroom. */
+#define CONIC_HEADROOM (RTE_MEMPOOL_HEADER_BYTES + sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM)
+#define RTE_MEMPOOL_HEADER_BYTES 64
+/* Lines by which successive mbufs are apart, beside their buffers' size, so that they do not meet in one set of a cache. */
+#define CONIC_PLACES 16
+
+/* Base-two logarithm of a large buffer's bytes. */
+#define CONIC_LARGE_SHIFT 12
+
+extern int conic_log;
+#define CONIC_LOG(level, ...) rte_log(RTE_LOG_##level, conic_log, "net_conic: " __VA_ARGS__)
+
+struct device;
+
+/* A region of shared memory. It is never unmapped once mbufs lie in it. */
+struct region {
+	struct region *next;
+	struct conic_memory *memory;
+	struct conic_layout layout;
+	/* Whether large buffers are for mbufs. */
+	bool for_mbufs;
+	/* A byte for each large buffer: whether it was taken out of the pool, where it stays until there is an mbuf in it. */
+	uint8_t *taken;
+	/* The mempool whose mbufs lie here, how many, where data begin in each, and how many bytes have room there. */
+	const struct rte_mempool *owner;
+	uint32_t mbufs;
+	uint32_t placed_room;
+	uint32_t placed_element;
+	/* For buffers that mbufs elsewhere point to, one each, in private memory: large, then jumbo. */
+	struct rte_mbuf_ext_shared_info *shared;
+};
+
+struct receive_counters {
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t direct;
+	uint64_t attached;
+	uint64_t copied;
+	uint64_t no_mbuf;
+	uint64_t too_long;
+	uint64_t bad;
+};
+
+struct transmit_counters {
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t direct;
+	uint64_t copied;
+	uint64_t no_buffer;
+	uint64_t bad;
+};
+
+struct receive_queue {
+	struct conic_half *half;
+	struct region *region;
+	/* What an mbuf is rearmed with. */
+	uint64_t rearm;
+	/* Bytes from an mbuf to a packet's first byte. */
+	uint32_t back;
+	/* The most bytes of a packet for which an mbuf of the region needs no change. */
+	uint32_t room;
+	struct conic_class mbufs;
+	uint8_t *base;
+	uint32_t idle;
+	uint16_t index;
+	uint16_t pool_count;
+	bool scatter;
+	struct rte_mempool *pools[CONIC_MOST_POOLS];
+	uint16_t pool_rooms[CONIC_MOST_POOLS];
+	struct device *device;
+	struct receive_counters counters;
+	struct conic_packet packets[CONIC_BURST];
+} __rte_cache_aligned;
+
+struct transmit_queue {
+	struct conic_half *half;
+	struct region *region;
+	uint8_t *base;
+	struct conic_class mbufs;
+	uint32_t longest;
+	uint16_t index;
+	struct device *device;
+	struct transmit_counters counters;
+	struct conic_packet packets[CONIC_BURST];
+	uint64_t buffers[CONIC_BURST];
+} __rte_cache_aligned;
+
+/* A device; `dev_private` of its ethdev. */
+struct device {
+	struct rte_eth_dev *dev;
+	struct conic_port *port;
+	struct rte_ether_addr mac;
+	uint32_t queues;
+	uint32_t descriptors;
+	/* From this many bytes on a packet is pointed to rather than copied. */
+	uint32_t attach_from;
+	bool zero_copy;
+	uint64_t reconnects;
+	uint64_t link_downs;
+	struct conic_half *senders[CONIC_MOST_QUEUES];
+	struct conic_half *receivers[CONIC_MOST_QUEUES];
+	struct receive_queue *receive[CONIC_MOST_QUEUES];
+	struct transmit_queue *transmit[CONIC_MOST_QUEUES];
+};
+
+/* device.c */
+int conic_link_update(struct rte_eth_dev *dev, int wait);
+void conic_watch_link(void *device);
+
+/* operations.c */
+extern const struct eth_dev_ops conic_operations;
+void conic_close_queues(struct device *device);
+
+/* receive.c */
+uint16_t conic_receive(void *queue, struct rte_mbuf **mbufs, uint16_t most);
+void conic_receive_follow(struct receive_queue *queue);
+void conic_receive_discard(struct receive_queue *queue);
+
+/* transmit.c */
+uint16_t conic_transmit(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+uint16_t conic_transmit_prepare(void *queue, struct rte_mbuf **mbufs, uint16_t count);
+void conic_transmit_follow(struct transmit_queue *queue);
+
+/* region.c */
+struct region *conic_region_of(const struct conic_half *half, bool for_mbufs);
+void conic_region_clear(struct region *region);
+void conic_region_give_up(struct region *region);
+struct region *conic_regions(void);
+struct rte_mbuf_ext_shared_info *conic_region_share(struct region *region, uint64_t address);
+
+/* statistics.c */
+int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);
+int conic_stats_reset(struct rte_eth_dev *dev);
+int conic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *values, unsigned int count);
+int conic_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int count);
+
+#endif

@@ -1,0 +1,228 @@
+/* What applications ask of the device. */
+#include <rte_alarm.h>
+#include <rte_malloc.h>
+#include <rte_version.h>
+
+#include "driver.h"
+
+/* What a frame's header and tag take beside its payload. */
+#define OVERHEAD (RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN)
+#define LONGEST 9600
+
+static struct device *device_of(struct rte_eth_dev *dev)
+{
+	return dev->data->dev_private;
+}
+
+static int configure(struct rte_eth_dev *dev)
+{
+	RTE_SET_USED(dev);
+	return 0;
+}
+
+static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
+{
+	struct device *device = device_of(dev);
+
+	info->max_rx_queues = device->queues;
+	info->max_tx_queues = device->queues;
+	info->max_mac_addrs = 1;
+	info->min_rx_bufsize = RTE_ETHER_MIN_LEN;
+	info->max_rx_pktlen = LONGEST;
+	info->min_mtu = RTE_ETHER_MIN_MTU;
+	info->max_mtu = LONGEST - OVERHEAD;
+	info->max_rx_mempools = CONIC_MOST_POOLS;
+	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1 };
+	info->tx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1,
+						       .nb_seg_max = UINT16_MAX, .nb_mtu_seg_max = UINT16_MAX };
+	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
+	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	info->rx_queue_offload_capa = info->rx_offload_capa;
+	info->tx_queue_offload_capa = info->tx_offload_capa;
+	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = device->descriptors,
+								  .nb_queues = 1 };
+	info->default_txportconf = info->default_rxportconf;
+	info->dev_capa &= ~(RTE_ETH_DEV_CAPA_RUNTIME_RX_QUEUE_SETUP | RTE_ETH_DEV_CAPA_RUNTIME_TX_QUEUE_SETUP);
+	return 0;
+}
+
+static int start(struct rte_eth_dev *dev)
+{
+	struct device *device = device_of(dev);
+
+	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++) {
+		struct receive_queue *queue = device->receive[i];
+
+		/* What came while there was nobody to receive it is not of this run. */
+		conic_receive_follow(queue);
+		conic_region_give_up(queue->region);
+		conic_receive_discard(queue);
+		dev->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
+	}
+	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++) {
+		conic_transmit_follow(device->transmit[i]);
+		dev->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
+	}
+	dev->data->dev_started = 1;
+	conic_link_update(dev, 0);
+	return rte_eal_alarm_set(1, conic_watch_link, device);
+}
+
+static int stop(struct rte_eth_dev *dev)
+{
+	dev->data->dev_started = 0;
+	rte_eal_alarm_cancel(conic_watch_link, device_of(dev));
+	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
+		dev->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STOPPED;
+	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++)
+		dev->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STOPPED;
+	conic_link_update(dev, 0);
+	return 0;
+}
+
+void conic_close_queues(struct device *device)
+{
+	for (uint32_t i = 0; i < device->queues; i++) {
+		if (device->senders[i] != NULL)
+			conic_half_close(device->senders[i]);
+		if (device->receivers[i] != NULL)
+			conic_half_close(device->receivers[i]);
+		rte_free(device->receive[i]);
+		rte_free(device->transmit[i]);
+		device->senders[i] = device->receivers[i] = NULL;
+		device->receive[i] = NULL;
+		device->transmit[i] = NULL;
+	}
+	if (device->port != NULL)
+		conic_port_close(device->port);
+	device->port = NULL;
+}
+
+static int close_device(struct rte_eth_dev *dev)
+{
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return 0;
+	conic_close_queues(device_of(dev));
+	/* It lies within the private data. */
+	dev->data->mac_addrs = NULL;
+	return 0;
+}
+
+static bool is_enough(const struct rte_mempool *pool)
+{
+	return rte_pktmbuf_data_room_size((struct rte_mempool *)(uintptr_t)pool) > RTE_PKTMBUF_HEADROOM;
+}
+
+static int receive_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descriptors, unsigned int socket,
+			 const struct rte_eth_rxconf *conf, struct rte_mempool *pool)
+{
+	struct device *device = device_of(dev);
+	struct receive_queue *queue = device->receive[index];
+
+	RTE_SET_USED(descriptors);
+	if (queue == NULL)
+		queue = rte_zmalloc_socket("conic receive", sizeof(*queue), RTE_CACHE_LINE_SIZE, socket);
+	if (queue == NULL)
+		return -ENOMEM;
+	device->receive[index] = queue;
+	queue->device = device;
+	queue->half = device->receivers[index];
+	queue->index = index;
+	queue->scatter = ((conf->offloads | dev->data->dev_conf.rxmode.offloads) & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+	queue->pool_count = 0;
+	if (pool != NULL)
+		queue->pools[queue->pool_count++] = pool;
+	for (uint16_t i = 0; pool == NULL && i < RTE_MIN(conf->rx_nmempool, CONIC_MOST_POOLS); i++)
+		queue->pools[queue->pool_count++] = conf->rx_mempools[i];
+	for (uint16_t i = 0; i < queue->pool_count; i++) {
+		if (!is_enough(queue->pools[i])) {
+			CONIC_LOG(ERR, "mempool %s: an mbuf has no room behind its headroom\n", queue->pools[i]->name);
+			return -EINVAL;
+		}
+		queue->pool_rooms[i] = rte_pktmbuf_data_room_size(queue->pools[i]) - RTE_PKTMBUF_HEADROOM;
+	}
+	if (queue->pool_count == 0)
+		return -EINVAL;
+	dev->data->rx_queues[index] = queue;
+	return 0;
+}
+
+static int transmit_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descriptors, unsigned int socket,
+			  const struct rte_eth_txconf *conf)
+{
+	struct device *device = device_of(dev);
+	struct transmit_queue *queue = device->transmit[index];
+
+	RTE_SET_USED(descriptors);
+	RTE_SET_USED(conf);
+	if (queue == NULL)
+		queue = rte_zmalloc_socket("conic transmit", sizeof(*queue), RTE_CACHE_LINE_SIZE, socket);
+	if (queue == NULL)
+		return -ENOMEM;
+	device->transmit[index] = queue;
+	queue->device = device;
+	queue->half = device->senders[index];
+	queue->index = index;
+	queue->longest = LONGEST;
+	dev->data->tx_queues[index] = queue;
+	return 0;
+}
+
+/* Queues live as long as the device; the ethdev layer lets go of them whenever it is configured anew. */
+static void release(struct rte_eth_dev *dev, uint16_t index)
+{
+	RTE_SET_USED(dev);
+	RTE_SET_USED(index);
+}
+
+/* All that comes is given to the application: the network decides what comes. */
+static int all_comes(struct rte_eth_dev *dev)
+{
+	RTE_SET_USED(dev);
+	return 0;
+}
+
+static int set_mtu(struct rte_eth_dev *dev, uint16_t mtu)
+{
+	RTE_SET_USED(dev);
+	return mtu + OVERHEAD <= LONGEST ? 0 : -EINVAL;
+}
+
+static const uint32_t *packet_types(struct rte_eth_dev *dev)
+{
+	static const uint32_t none[] = { RTE_PTYPE_UNKNOWN };
+
+	RTE_SET_USED(dev);
+	return none;
+}
+
+static int is_removed(struct rte_eth_dev *dev)
+{
+	RTE_SET_USED(dev);
+	return 0;
+}
+
+const struct eth_dev_ops conic_operations = {
+	.dev_configure = configure,
+	.dev_infos_get = information,
+	.dev_start = start,
+	.dev_stop = stop,
+	.dev_close = close_device,
+	.rx_queue_setup = receive_setup,
+	.tx_queue_setup = transmit_setup,
+	.rx_queue_release = release,
+	.tx_queue_release = release,
+	.link_update = conic_link_update,
+	.promiscuous_enable = all_comes,
+	.promiscuous_disable = all_comes,
+	.allmulticast_enable = all_comes,
+	.allmulticast_disable = all_comes,
+	.mtu_set = set_mtu,
+	.stats_get = conic_stats_get,
+	.stats_reset = conic_stats_reset,
+	.xstats_get = conic_xstats_get,
+	.xstats_reset = conic_stats_reset,
+	.xstats_get_names = conic_xstats_names,
+	.dev_supported_ptypes_get = packet_types,
+	.is_removed = is_removed,
+};

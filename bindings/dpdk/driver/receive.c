@@ -1,0 +1,209 @@
+/* Receiving: packets become mbufs. */
+#include <rte_memcpy.h>
+
+#include "driver.h"
+
+/* Empty polls after which a queue looks whether it has to move on to another region. */
+#define POLLS_BETWEEN_LOOKS 1024
+
+/* Says where the mbufs of the queue's region are, and what they are rearmed with. */
+static void settle(struct receive_queue *queue)
+{
+	struct region *region = queue->region;
+	struct rte_mbuf sample = { .port = queue->device->dev->data->port_id, .nb_segs = 1 };
+
+	queue->base = region->layout.base;
+	memset(&queue->mbufs, 0, sizeof(queue->mbufs));
+	if (region->mbufs > 0)
+		queue->mbufs = region->layout.classes[CONIC_LARGE];
+	queue->back = CONIC_HEADROOM - RTE_MEMPOOL_HEADER_BYTES;
+	queue->room = region->placed_room;
+	rte_mbuf_refcnt_set(&sample, 1);
+	sample.data_off = region->placed_element;
+	memcpy(&queue->rearm, &sample.rearm_data, sizeof(queue->rearm));
+}
+
+/* Moves on to the region of the present connection, if there is another. */
+void conic_receive_follow(struct receive_queue *queue)
+{
+	struct region *region;
+
+	queue->idle = 0;
+	if (conic_half_is_stale(queue->half))
+		conic_half_renew(queue->half);
+	region = conic_region_of(queue->half, false);
+	if (region != NULL)
+		queue->region = region;
+	settle(queue);
+}
+
+/* The mbuf whose buffer the packet is in; null if there is none there. */
+static __rte_always_inline struct rte_mbuf *mbuf_of(const struct receive_queue *queue, uint64_t address)
+{
+	const struct conic_class *class = &queue->mbufs;
+	uint64_t offset = address & ((UINT64_C(1) << class->shift) - 1);
+
+	if (unlikely(address - class->start >= class->bytes ||
+		     offset != class->headroom + (address >> class->shift & class->places) * RTE_CACHE_LINE_SIZE))
+		return NULL;
+	return (struct rte_mbuf *)(queue->base + address - queue->back);
+}
+
+static __rte_always_inline void fill(const struct receive_queue *queue, struct rte_mbuf *mbuf, uint16_t length)
+{
+	memcpy(&mbuf->rearm_data, &queue->rearm, sizeof(queue->rearm));
+	mbuf->ol_flags = 0;
+	mbuf->packet_type = 0;
+	mbuf->pkt_len = length;
+	mbuf->data_len = length;
+	mbuf->vlan_tci = 0;
+	mbuf->hash.rss = 0;
+}
+
+/* The mempool for a packet: the first with room for it, or the last. */
+static unsigned int pool_for(const struct receive_queue *queue, uint16_t length)
+{
+	unsigned int i;
+
+	for (i = 0; i + 1 < queue->pool_count; i++)
+		if (length <= queue->pool_rooms[i])
+			break;
+	return i;
+}
+
+/* A packet copied into an mbuf, or into a chain of them. */
+static struct rte_mbuf *copy(struct receive_queue *queue, uint64_t address, uint16_t length)
+{
+	unsigned int pool = pool_for(queue, length);
+	uint16_t room = queue->pool_rooms[pool], done = 0;
+	struct rte_mbuf *first = NULL, **link = &first;
+
+	if (length > room && !queue->scatter) {
+		queue->counters.too_long++;
+		return NULL;
+	}
+	while (done < length) {
+		uint16_t piece = RTE_MIN(length - done, room);
+		struct rte_mbuf *mbuf = rte_pktmbuf_alloc(queue->pools[pool]);
+
+		if (mbuf == NULL) {
+			rte_pktmbuf_free(first);
+			queue->counters.no_mbuf++;
+			return NULL;
+		}
+		rte_memcpy(rte_pktmbuf_mtod(mbuf, void *), queue->base + address + done, piece);
+		mbuf->data_len = piece;
+		*link = mbuf;
+		link = &mbuf->next;
+		if (mbuf != first)
+			first->nb_segs++;
+		done += piece;
+	}
+	first->pkt_len = length;
+	first->port = queue->device->dev->data->port_id;
+	queue->counters.copied++;
+	return first;
+}
+
+/* A packet that an mbuf from elsewhere points to; null if that cannot be. */
+static struct rte_mbuf *attach(struct receive_queue *queue, uint64_t address, uint16_t length)
+{
+	struct region *region = queue->region;
+	struct rte_mbuf_ext_shared_info *shared = conic_region_share(region, address);
+	const struct conic_class *class;
+	struct rte_mbuf *mbuf;
+	uint64_t before;
+
+	if (shared == NULL)
+		return NULL;
+	mbuf = rte_pktmbuf_alloc(queue->pools[queue->pool_count - 1]);
+	if (mbuf == NULL)
+		return NULL;
+	class = &region->layout.classes[CONIC_LARGE];
+	if (address - class->start >= class->bytes)
+		class = &region->layout.classes[CONIC_JUMBO];
+	before = RTE_MIN(address & ((UINT64_C(1) << class->shift) - 1), (uint64_t)RTE_PKTMBUF_HEADROOM);
+	rte_pktmbuf_attach_extbuf(mbuf, queue->base + address - before, RTE_BAD_IOVA,
+				  RTE_MIN(before + class->room, (uint64_t)UINT16_MAX), shared);
+	mbuf->data_off = before;
+	mbuf->data_len = mbuf->pkt_len = length;
+	mbuf->port = queue->device->dev->data->port_id;
+	queue->counters.attached++;
+	return mbuf;
+}
+
+/* A packet that lies in no mbuf. */
+static __rte_noinline struct rte_mbuf *bring(struct receive_queue *queue, const struct conic_packet *packet)
+{
+	uint64_t address = conic_packet_address(packet);
+	uint16_t length = conic_packet_length(packet);
+	struct rte_mbuf *mbuf;
+
+	if ((packet->word & CONIC_NEXT) != 0 || length == 0 || address + length > queue->region->layout.bytes) {
+		queue->counters.bad++;
+		return NULL;
+	}
+	if (length >= queue->device->attach_from) {
+		mbuf = attach(queue, address, length);
+		if (mbuf != NULL)
+			return mbuf;
+	}
+	mbuf = copy(queue, address, length);
+	conic_half_free(queue->half, &address, 1);
+	return mbuf;
+}
+
+uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
+{
+	struct receive_queue *queue = of;
+	uint16_t filled = 0;
+
+	while (filled < most) {
+		uint32_t want = RTE_MIN(most - filled, CONIC_BURST);
+		uint32_t count = conic_half_receive(queue->half, queue->packets, want);
+		uint64_t bytes = 0;
+		uint16_t before = filled;
+
+		for (uint32_t i = 0; i < count; i++) {
+			const struct conic_packet *packet = &queue->packets[i];
+			struct rte_mbuf *mbuf = mbuf_of(queue, conic_packet_address(packet));
+			uint16_t length = conic_packet_length(packet);
+
+			if (likely(mbuf != NULL)) {
+				fill(queue, mbuf, length);
+				if (unlikely(length > queue->room))
+					/* The buffer has more room than the mempool was made for. */
+					mbuf->buf_len = mbuf->data_off + queue->mbufs.room;
+				queue->counters.direct++;
+			} else {
+				mbuf = bring(queue, packet);
+				if (mbuf == NULL)
+					continue;
+			}
+			bytes += length;
+			mbufs[filled++] = mbuf;
+		}
+		queue->counters.packets += filled - before;
+		queue->counters.bytes += bytes;
+		if (count < want)
+			break;
+	}
+	if (filled == 0 && unlikely(++queue->idle == POLLS_BETWEEN_LOOKS))
+		conic_receive_follow(queue);
+	return filled;
+}
+
+/* Frees what has come. */
+void conic_receive_discard(struct receive_queue *queue)
+{
+	uint32_t count, rounds = 2 * queue->device->descriptors / CONIC_BURST + 1;
+
+	/* Bounded: a sender may be faster than this. */
+	for (; rounds > 0 && (count = conic_half_receive(queue->half, queue->packets, CONIC_BURST)) > 0; rounds--) {
+		for (uint32_t i = 0; i < count; i++) {
+			uint64_t address = conic_packet_address(&queue->packets[i]);
+
+			conic_half_free(queue->half, &address, 1);
+		}
+	}
+}

@@ -1,0 +1,129 @@
+/* Counters. */
+#include <rte_version.h>
+
+#include "driver.h"
+
+static void add_receive(const struct receive_queue *queue, struct receive_counters *sum)
+{
+	const struct receive_counters *own = &queue->counters;
+
+	sum->packets += own->packets;
+	sum->bytes += own->bytes;
+	sum->direct += own->direct;
+	sum->attached += own->attached;
+	sum->copied += own->copied;
+	sum->no_mbuf += own->no_mbuf;
+	sum->too_long += own->too_long;
+	sum->bad += own->bad;
+}
+
+static void add_transmit(const struct transmit_queue *queue, struct transmit_counters *sum)
+{
+	const struct transmit_counters *own = &queue->counters;
+
+	sum->packets += own->packets;
+	sum->bytes += own->bytes;
+	sum->direct += own->direct;
+	sum->copied += own->copied;
+	sum->no_buffer += own->no_buffer;
+	sum->bad += own->bad;
+}
+
+static void sums(struct rte_eth_dev *dev, struct receive_counters *receive, struct transmit_counters *transmit)
+{
+	struct device *device = dev->data->dev_private;
+
+	memset(receive, 0, sizeof(*receive));
+	memset(transmit, 0, sizeof(*transmit));
+	for (uint32_t i = 0; i < device->queues; i++) {
+		if (device->receive[i] != NULL)
+			add_receive(device->receive[i], receive);
+		if (device->transmit[i] != NULL)
+			add_transmit(device->transmit[i], transmit);
+	}
+}
+
+int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
+{
+	struct device *device = dev->data->dev_private;
+	struct receive_counters receive;
+	struct transmit_counters transmit;
+
+	sums(dev, &receive, &transmit);
+	stats->ipackets = receive.packets;
+	stats->ibytes = receive.bytes;
+	stats->ierrors = receive.too_long + receive.bad;
+	stats->rx_nombuf = receive.no_mbuf;
+	stats->opackets = transmit.packets;
+	stats->obytes = transmit.bytes;
+	stats->oerrors = transmit.bad;
+	for (uint32_t i = 0; i < RTE_MIN(device->queues, (uint32_t)RTE_ETHDEV_QUEUE_STAT_CNTRS); i++) {
+		if (device->receive[i] != NULL) {
+			stats->q_ipackets[i] = device->receive[i]->counters.packets;
+			stats->q_ibytes[i] = device->receive[i]->counters.bytes;
+			stats->q_errors[i] = device->receive[i]->counters.too_long + device->receive[i]->counters.bad;
+		}
+		if (device->transmit[i] != NULL) {
+			stats->q_opackets[i] = device->transmit[i]->counters.packets;
+			stats->q_obytes[i] = device->transmit[i]->counters.bytes;
+		}
+	}
+	return 0;
+}
+
+int conic_stats_reset(struct rte_eth_dev *dev)
+{
+	struct device *device = dev->data->dev_private;
+
+	for (uint32_t i = 0; i < device->queues; i++) {
+		if (device->receive[i] != NULL)
+			memset(&device->receive[i]->counters, 0, sizeof(device->receive[i]->counters));
+		if (device->transmit[i] != NULL)
+			memset(&device->transmit[i]->counters, 0, sizeof(device->transmit[i]->counters));
+	}
+	device->link_downs = 0;
+	return 0;
+}
+
+static const char *const names[] = {
+	"rx_direct", "rx_attached", "rx_copied", "rx_too_long", "rx_bad", "tx_direct", "tx_copied", "tx_no_buffer", "tx_bad",
+	"link_downs", "reconnects", "ring_faults", "buffers_refused",
+};
+
+int conic_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *into, unsigned int count)
+{
+	RTE_SET_USED(dev);
+	for (unsigned int i = 0; into != NULL && i < RTE_MIN(count, RTE_DIM(names)); i++)
+		strlcpy(into[i].name, names[i], sizeof(into[i].name));
+	return RTE_DIM(names);
+}
+
+int conic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *into, unsigned int count)
+{
+	struct device *device = dev->data->dev_private;
+	struct receive_counters receive;
+	struct transmit_counters transmit;
+	struct conic_half_faults faults, all = { 0 };
+
+	if (count < RTE_DIM(names) || into == NULL)
+		return RTE_DIM(names);
+	sums(dev, &receive, &transmit);
+	for (uint32_t i = 0; i < device->queues; i++) {
+		const struct conic_half *halves[] = { device->senders[i], device->receivers[i] };
+
+		for (unsigned int each = 0; each < RTE_DIM(halves); each++) {
+			conic_half_faults(halves[each], &faults);
+			all.ring += faults.ring;
+			all.not_a_buffer += faults.not_a_buffer + faults.freed_twice;
+		}
+	}
+	const uint64_t values[] = {
+		receive.direct, receive.attached, receive.copied, receive.too_long, receive.bad, transmit.direct,
+		transmit.copied, transmit.no_buffer, transmit.bad, device->link_downs, device->reconnects, all.ring,
+		all.not_a_buffer,
+	};
+	RTE_BUILD_BUG_ON(RTE_DIM(values) != RTE_DIM(names));
+	for (unsigned int i = 0; i < RTE_DIM(values); i++)
+		into[i] = (struct rte_eth_xstat){ .id = i, .value = values[i] };
+	return RTE_DIM(names);
+}
