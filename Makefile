@@ -17,7 +17,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test lint format docs sanitize smoke install dpdk ci peers clean
+.PHONY: help setup run build test lint format docs sanitize smoke install package deb dpdk ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -55,6 +55,12 @@ smoke: build ## run a short main job, and check what it prints
 
 install: ## install what `make build` built: PREFIX=/usr/local DESTDIR=
 	@packaging/install --prefix '$(PREFIX)' --destdir '$(DESTDIR)'
+
+deb: build ## build a Debian package, target/debian/conic_*.deb; with CONIC_PORTABLE=1 one for any machine
+	@packaging/deb
+
+package: build ## check what is installed and packaged
+	@packaging/check
 
 ci: ## run all checks, as continuous integration does
 	@.ci/run

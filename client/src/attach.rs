@@ -83,12 +83,12 @@ fn map_region(
     Ok(Region { core, map, notices, kick, bells, fences })
 }
 
-fn say(channel: &Channel, message: &Message) -> Result<(), AttachError> {
+pub(crate) fn say(channel: &Channel, message: &Message) -> Result<(), AttachError> {
     let sent = channel.send(&message.encode(), &[]);
     sent.map_err(|error| AttachError::Broken { doing: "speaking to the NIC", error })
 }
 
-fn unexpected(wanted: &str, message: &Message) -> AttachError {
+pub(crate) fn unexpected(wanted: &str, message: &Message) -> AttachError {
     match message {
         Message::Refused(refused) => AttachError::Refused(refused.clone()),
         other => AttachError::Peer(format!("{other:?} instead of {wanted}")),
@@ -96,7 +96,7 @@ fn unexpected(wanted: &str, message: &Message) -> AttachError {
 }
 
 /// The next message, within so much time.
-fn hear(
+pub(crate) fn hear(
     channel: &Channel,
     patience: Duration,
     waiting_for: &'static str,

@@ -37,6 +37,7 @@ mod attach;
 mod buffer;
 mod client;
 mod error;
+mod operator;
 mod queue;
 mod session;
 mod shared_memory;
@@ -45,6 +46,7 @@ pub use buffer::Buffer;
 pub use client::{Client, Link};
 pub use conic_control::{Name, Reason, Refused};
 pub use error::AttachError;
+pub use operator::Operator;
 pub use queue::{Queue, QueueFaults};
 pub use shared_memory::SharedMemory;
 

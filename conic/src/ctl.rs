@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use conic_control::{Extensions, Hello, Message, Name, OLDEST, VERSION};
-use conic_native::channel::Channel;
+use conic_client::Operator;
 use serde_json::{Value, json};
 
 use crate::value::grouped;
@@ -85,37 +84,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
 
 /// Puts a question to the NIC at a socket.
 fn ask(socket: &Path, question: &Value) -> Result<Value, Box<dyn Error>> {
-    let channel = Channel::connect(socket)
-        .map_err(|error| format!("{}: {error}; name the socket of a NIC that runs with --socket", socket.display()))?;
-    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::new("ctl")? };
-    channel.send(&Message::Hello(hello).encode(), &[])?;
-    match hear(&channel)? {
-        Message::Welcome(_) => {}
-        other => return Err(format!("the NIC said {other:?}").into()),
-    }
-    channel.send(&Message::Query(question.to_string()).encode(), &[])?;
-    let mut text = String::new();
-    loop {
-        match hear(&channel)? {
-            Message::Answer(piece) if piece.is_empty() => return Ok(serde_json::from_str(&text)?),
-            Message::Answer(piece) => text += &piece,
-            other => return Err(format!("the NIC said {other:?}").into()),
-        }
-    }
-}
-
-fn hear(channel: &Channel) -> Result<Message, Box<dyn Error>> {
-    loop {
-        if let Some(received) = channel.receive()? {
-            return match Message::decode(&received.bytes, received.descriptors.len())? {
-                Message::Refused(refused) => Err(format!("the NIC refused: {refused}").into()),
-                message => Ok(message),
-            };
-        }
-        if !channel.wait(PATIENCE)? {
-            return Err("the NIC does not answer".into());
-        }
-    }
+    let operator = Operator::connect(socket, PATIENCE)?;
+    Ok(serde_json::from_str(&operator.ask(&question.to_string())?)?)
 }
 
 /// The answer to a list as a table.

@@ -17,6 +17,7 @@ mod sim;
 mod study;
 mod study_native;
 mod tap;
+mod top;
 mod trace;
 mod value;
 
@@ -42,7 +43,8 @@ const EXAMPLES: &str = "Examples:
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
   conic trace                     every message that one packet causes
-  conic tap                       a network interface that answers ping";
+  conic tap                       a network interface that answers ping
+  conic top                       what a software NIC that runs does at this moment";
 
 #[derive(Subcommand)]
 enum Command {
@@ -65,6 +67,7 @@ enum Command {
     Study(study::Arguments),
     /// Make a network interface with an application behind it that answers ping and UDP echo
     Tap(tap::Options),
+    Top(top::Options),
     Trace(Box<trace::Arguments>),
     #[command(hide = true)]
     Man(man::Options),
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => Ok(sim::main(&arguments)),
         Command::Study(arguments) => Ok(study::main(&arguments)),
         Command::Tap(options) => tap::run(&options),
+        Command::Top(options) => top::run(&options),
         Command::Trace(arguments) => Ok(trace::main(&arguments)),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

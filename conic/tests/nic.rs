@@ -380,3 +380,37 @@ fn metrics_are_text_over_http() {
     let _silent = std::net::TcpStream::connect(&address).expect("it listens");
     assert!(get("/metrics").starts_with("HTTP/1.1 200"));
 }
+
+#[test]
+fn top_shows_who_sends_and_how_much() {
+    let nic = Nic::start(&["--mode", "loopback"]);
+    let (client, mut queues) = attach(&nic.socket(), &small(1));
+    let top = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["top", "--interval", "0.3", "--socket"]).arg(nic.socket()).args(more);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut looking = top(&["--once", "--json"]).spawn().expect("conic starts");
+    let mut number = 0;
+    wait_until("it has looked twice", || {
+        let next = frame(&mut queues[0], client.mac(), client.mac(), 100, number);
+        send(&mut queues[0], next);
+        receive(&mut queues[0]);
+        number += 1;
+        looking.try_wait().expect("it can be asked").is_some()
+    });
+    let output = looking.wait_with_output().expect("it ended");
+    let view: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let shown = &view["clients"][0];
+    let mac: Vec<String> = client.mac().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!((shown["name"].as_str(), shown["mac"].as_str()), (Some("test"), Some(mac.join(":").as_str())));
+    assert!(shown["sent"]["frames"].as_f64() > Some(0.0) && shown["received"]["frames"].as_f64() > Some(0.0), "{view}");
+    assert!(view["networks"][0]["core"].as_f64() > Some(0.0) && view["process"].as_u64() > Some(0), "{view}");
+
+    let screen = top(&["--once"]).output().expect("it runs");
+    let screen = String::from_utf8_lossy(&screen.stdout);
+    assert!(screen.starts_with("conic top   ") && screen.contains(&mac.join(":")), "{screen}");
+    let refused = top(&[]).output().expect("it runs");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--once"), "{refused:?}");
+}
