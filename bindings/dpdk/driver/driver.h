@@ -7,7 +7,7 @@
 #include <rte_mempool.h>
 #include <rte_spinlock.h>
 
-#include "conic.h"
+#include "port.h"
 
 /* The name of the mempool operations that place mbufs in shared memory. */
 #define CONIC_POOL "conic"

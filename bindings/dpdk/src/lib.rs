@@ -5,7 +5,7 @@
 //! | `port` | a connection to the daemon, with its queues' halves |
 //! | `half` | one direction of a queue pair: bursts of descriptors, for one thread |
 //! | `memory` | a region, for mbufs that lie in it; from any thread |
-//! | `driver/` | the driver itself; `driver/conic.h` declares what is here |
+//! | `driver/` | the driver itself; `driver/port.h` declares what is here |
 //!
 //! No function allocates memory on the way of a packet. Nothing unwinds into C: a panic in an `extern "C"` function ends the process.
 
