@@ -151,13 +151,18 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 fn geometry(arguments: &Arguments) -> Geometry {
-    let count = (arguments.window + 1024).next_power_of_two();
-    let buffers = match arguments.packet_size {
+    geometry_of(arguments.window, arguments.packet_size, arguments.queues)
+}
+
+/// Room for the packets in flight, and for what idle queue pairs keep aside.
+fn geometry_of(window: u64, packet_size: u16, queues: u16) -> Geometry {
+    let count = (window + 1024 + 64 * u64::from(queues - 1)).next_power_of_two();
+    let buffers = match packet_size {
         0..=128 => [count, 64, 64],
         129..=4096 => [1024, count, 64],
         _ => [1024, 64, count],
     };
-    Geometry { queues: u32::from(arguments.queues), descriptors: 1024, buffers, object_bytes: 0 }
+    Geometry { queues: u32::from(queues), descriptors: 1024, buffers, object_bytes: 0 }
 }
 
 fn attach(daemon: &Daemon, arguments: &Arguments) -> Result<(Client, Vec<Queue>), Failure> {
@@ -175,13 +180,7 @@ fn attach(daemon: &Daemon, arguments: &Arguments) -> Result<(Client, Vec<Queue>)
 
 /// A slice with the NIC as a thread of this process.
 fn within(workload: Workload, nic: usize, checked: bool) -> Result<Outcome, Failure> {
-    let count = (workload.window + 1024).next_power_of_two();
-    let buffers = match workload.packet_size {
-        0..=128 => [count, 64, 64],
-        129..=4096 => [1024, count, 64],
-        _ => [1024, 64, count],
-    };
-    let geometry = Geometry { queues: 1, descriptors: 1024, buffers, object_bytes: 0 };
+    let geometry = geometry_of(workload.window, workload.packet_size, 1);
     let map = Map::new(geometry, Features::best()).map_err(|error| Failure::failed(error.to_string()))?;
     let memory = Memory::create(&map.layout, Pages::HugeIfAvailable);
     let memory = Arc::new(memory.map_err(|error| Failure::failed(error.to_string()))?);
@@ -223,6 +222,11 @@ fn show(arguments: &Arguments, taken: &[[Outcome; 3]]) -> Result<ExitCode, Failu
     let price = spread(&|round| 1.0 - round[1].rate / round[2].rate)?;
     let lost: u64 = taken.iter().flatten().map(|outcome| outcome.lost + outcome.corrupt).sum();
     let (latency, latency_within) = (median(0)?, median(1)?);
+    if taken.iter().flatten().any(|outcome| outcome.rate == 0.0) {
+        return Err(Failure::failed(
+            "a slice ended without one packet that came back: is the NIC's network a loopback?",
+        ));
+    }
     if arguments.json {
         let report = json!({
             "schema": "conic.bench.daemon/1",

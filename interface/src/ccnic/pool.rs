@@ -18,8 +18,8 @@
 //!
 //! Each side keeps what it freed last on a stack of its own and allocates from there first, because those buffers' lines
 //! are in its cache (section 3.3). The host's transmit buffers become the NIC's receive buffers and come back. A stack that
-//! runs empty takes a batch from the pool, one that runs over gives a batch back. No stack holds more than a quarter of a
-//! class, so that neither side starves the other of buffers that it does not use.
+//! runs empty takes a batch from the pool, one that runs over gives a batch back. No stack holds more than a quarter of
+//! its queue pair's share of a class, so that nobody starves another of buffers that it does not use.
 //!
 //! # Who owns a buffer
 //!
@@ -179,8 +179,13 @@ impl Allocator {
     }
 
     /// The same, for queue pair `queue` of `queues`: each starts to look in a part of the pool of its own, so that they do not
-    /// meet either.
+    /// meet either, and keeps a quarter of such a part at most, so that idle ones leave the others their buffers.
     pub fn of_queue(mut self, queue: usize, queues: usize) -> Allocator {
+        for (stack, class) in self.stacks.iter_mut().zip(&self.map.classes) {
+            let most = (class.count / (4 * queues.max(1) as u64)) as usize;
+            stack.limit = stack.limit.min(most);
+            stack.batch = stack.batch.min(most.max(1));
+        }
         for (next, class) in self.next_word.iter_mut().zip(&self.map.classes) {
             let apart = class.words() * queue as u64 / queues.max(1) as u64;
             *next = if *next == 0 { apart } else { *next - apart.min(*next) };

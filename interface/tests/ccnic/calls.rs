@@ -1,7 +1,10 @@
 //! Calls at their limits: full rings, dry pools, empty slices, packets that fit nowhere.
 
+use conic_check::CrashMemory;
 use conic_fabric::{Address, Core};
-use conic_interface::ccnic::{Consumer, Descriptor, Features, Flags, Packing, Producer, Signal};
+use conic_interface::ccnic::{
+    Consumer, Descriptor, Features, Flags, Geometry, Host, Map, Nic, Packing, PhaseCredit, Producer, Signal, prepare,
+};
 use conic_interface::with_policy;
 
 use crate::common::*;
@@ -364,4 +367,18 @@ fn a_register_signal_says_nothing_in_the_ring() {
     assert_eq!(core.load_acquire(pair.map.queues[0].transmit.doorbell), 1);
     let mut out = [Descriptor::BLANK; 4];
     assert_eq!(pair.nic.poll_tx(&mut out), 1);
+}
+
+#[test]
+fn many_idle_queue_pairs_leave_a_busy_one_its_buffers() {
+    let geometry = Geometry { queues: 256, descriptors: 64, buffers: [2048, 64, 64], object_bytes: 0 };
+    let map = Map::new(geometry, Features::best()).expect("a region");
+    let memory = CrashMemory::new(&map.layout);
+    let core = || memory.core("both");
+    prepare(&core(), &map);
+    let mut hosts: Vec<_> = (0..256).map(|queue| Host::<_, PhaseCredit>::new(core(), &map, queue)).collect();
+    let _nics: Vec<_> = (0..256).map(|queue| Nic::<_, PhaseCredit>::new(core(), &map, queue)).collect();
+    let mut packets = [Address(0); 256];
+    let taken = hosts[7].buf_alloc(64, &mut packets);
+    assert_eq!(taken, 256, "buffers that the busy queue pair got of 2048");
 }
