@@ -167,7 +167,7 @@ fn two_threads_of_which_one_plays_the_device_lose_nothing() {
         let mut transmitter = Transmitter::new(queues, device(), requests, 8);
         let done = Flag::new();
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let other = scope.spawn(|| {
                 while !done.is_up() {
                     if turn_around(&mut host, store) == 0 {
                         host.core().spin();
@@ -193,6 +193,7 @@ fn two_threads_of_which_one_plays_the_device_lose_nothing() {
                 }
             }
             done.raise();
+            other.join().expect("the other thread ends");
         });
         assert_eq!(receiver.statistics(), Default::default());
     }

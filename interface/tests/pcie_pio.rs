@@ -312,7 +312,7 @@ fn frames_and_calls_cross_between_two_threads() {
     let core = || NativeCore::new(&memory);
     let frame = |number: u64| bytes(number % 97, 1 + (number * 31 % 1500) as usize);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let other = scope.spawn(|| {
             let mut nic = window.nic(PlayedByCore(core()));
             let (mut turned, mut round, mut held) = (0, 0, vec![0; 2048]);
             while turned < FRAMES {
@@ -348,5 +348,6 @@ fn frames_and_calls_cross_between_two_threads() {
             }
         }
         assert_eq!(host.statistics(), Default::default());
+        other.join().expect("the other thread ends");
     });
 }

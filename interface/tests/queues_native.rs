@@ -38,7 +38,7 @@ fn cachable_queues_deliver_between_threads() {
             let mut sender = queue.sender(NativeCore::new(&memory));
             let mut receiver = queue.receiver(NativeCore::new(&memory));
             thread::scope(|scope| {
-                scope.spawn(move || {
+                let other = scope.spawn(move || {
                     let mut round = 0;
                     for number in 0..MESSAGES {
                         while !sender.try_send(&message(number)) {
@@ -55,6 +55,7 @@ fn cachable_queues_deliver_between_threads() {
                     }
                     assert_eq!(into, message(number), "{shape:?}");
                 }
+                other.join().expect("the other thread ends");
             });
         }
     }
@@ -69,7 +70,7 @@ fn fastforward_delivers_between_threads() {
         let mut sender = queue.sender(NativeCore::new(&memory));
         let mut receiver = queue.receiver(NativeCore::new(&memory));
         thread::scope(|scope| {
-            scope.spawn(move || {
+            let other = scope.spawn(move || {
                 let mut round = 0;
                 for number in 0..MESSAGES {
                     while !sender.try_send(&[number; 7]) {
@@ -87,6 +88,7 @@ fn fastforward_delivers_between_threads() {
                 };
                 assert_eq!(payload, [number; 7]);
             }
+            other.join().expect("the other thread ends");
         });
     }
 }
@@ -112,7 +114,7 @@ fn ring(rx_signal: RxSignal, payload_hint: StateHint, largest: usize) {
     let (mut host, mut nic) =
         (queues.host(NativeCore::new(&memory)), queues.nic(PlayedByCore(NativeCore::new(&memory))));
     thread::scope(|scope| {
-        scope.spawn(move || {
+        let other = scope.spawn(move || {
             let mut packet = vec![0; largest];
             let (mut looped, mut round) = (0, 0);
             while looped < packets {
@@ -153,6 +155,7 @@ fn ring(rx_signal: RxSignal, payload_hint: StateHint, largest: usize) {
         assert_eq!((statistics.refused_registers, statistics.refused_packets, statistics.refused_frees), (0, 0, 0));
         host.reclaim();
         assert_eq!((host.free_buffers() + host.device_buffers()) as u64, shape.buffers);
+        other.join().expect("the other thread ends");
     });
 }
 

@@ -227,7 +227,7 @@ fn messages_cross_between_two_threads() {
         }
     };
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let other = scope.spawn(|| {
             let core = NativeCore::new(&memory);
             let mut engine = channels[0].engine(PlayedByCore(core), Completion::Polled);
             let (mut number, mut round) = (0, 0);
@@ -251,5 +251,6 @@ fn messages_cross_between_two_threads() {
             }
         }
         assert_eq!(driver.statistics(), Default::default());
+        other.join().expect("the other thread ends");
     });
 }

@@ -63,7 +63,7 @@ fn frames_come_back_once_each_and_whole() {
         let core = || NativeCore::new(&memory);
         let (mut host, mut nic) = (lines.host([core(), core()], Features::PLAYED), lines.played([core(), core()]));
         thread::scope(|scope| {
-            scope.spawn(move || {
+            let other = scope.spawn(move || {
                 let (mut turned, mut round) = (0, 0);
                 let core = core();
                 while turned < FRAMES {
@@ -79,6 +79,7 @@ fn frames_come_back_once_each_and_whole() {
                 (host.transmit.host().refused(), host.receive.host().refused(), host.transmit.dropped()),
                 (0, 0, 0)
             );
+            other.join().expect("the other thread ends");
         });
     }
 }
@@ -116,7 +117,7 @@ fn calls_are_answered_once_each_and_whole() {
         let most = shape.capacity() as usize;
         let contents = Contents::new(most);
         thread::scope(|scope| {
-            scope.spawn(move || {
+            let other = scope.spawn(move || {
                 let (mut served, mut round, mut request) = (0, 0, vec![0; most]);
                 while served < calls {
                     match device.poll() {
@@ -151,6 +152,7 @@ fn calls_are_answered_once_each_and_whole() {
                 assert!(contents.is(call, &response[..length]), "call {call} of {length} bytes");
             }
             assert_eq!((host.refused(), host.try_agains()), (0, calls / 1000));
+            other.join().expect("the other thread ends");
         });
     }
 }
