@@ -27,7 +27,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use metrics::Metrics;
 
 use crate::bell::{Bell, Stop};
-use crate::connection::{Connection, Session, Step, refused, say, welcome};
+use crate::connection::{Connection, Session, Step, offloads, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::worker::{News, Worker, WorkerOptions};
 
@@ -301,7 +301,9 @@ impl Daemon {
             (Message::Hello(hello), Step::Connected) => {
                 match welcome(&hello, &connection.peer, &self.config, self.own_user) {
                     Ok(answer) => {
-                        self.go_on(number, Step::Negotiated { name: hello.name }, &Message::Welcome(answer));
+                        let offloads = offloads(&hello);
+                        let step = Step::Negotiated { name: hello.name, offloads };
+                        self.go_on(number, step, &Message::Welcome(answer));
                     }
                     Err(refusal) => self.refuse(number, refusal),
                 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use conic_port::{Kind, PortSpec, SpecError, TapOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::switch::{RateLimit, Rules};
+use crate::switch::{Offloads, RateLimit, Rules};
 
 /// The daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -320,7 +320,7 @@ fn refuse<T>(why: String) -> Result<T, ConfigError> {
 }
 
 impl NetworkConfig {
-    /// What a client may do that calls itself `name`, with an address.
+    /// What a client may do that calls itself `name`, with an address; what it makes of metadata is its own affair.
     pub fn rules_for(&self, name: &str, user: u32, mac: [u8; 6]) -> Rules {
         let rule = self.clients.iter().find(|rule| rule.fits(name, user)).cloned().unwrap_or_default();
         let limit = rule.bytes_per_second.map(|bytes_per_second| RateLimit {
@@ -329,6 +329,7 @@ impl NetworkConfig {
         });
         let own_address_only = rule.own_address_only.unwrap_or(self.own_address_only);
         Rules {
+            offloads: Offloads::default(),
             mac,
             own_address_only,
             vlan: rule.vlan,
@@ -427,10 +428,10 @@ mod tests {
         assert_eq!((config.limits.clients_per_user, config.limits.clients), (4, Limits::default().clients));
         let rules = config.networks[0].rules_for("any", 1001, [2; 6]);
         let limit = RateLimit { bytes_per_second: 1000, burst_bytes: DEFAULT_BURST };
-        let (circuit, pins) = (None, Vec::new());
+        let (circuit, pins, offloads) = (None, Vec::new(), Offloads::default());
         assert_eq!(
             rules,
-            Rules { mac: [2; 6], own_address_only: true, vlan: Some(9), limit: Some(limit), circuit, pins }
+            Rules { mac: [2; 6], own_address_only: true, vlan: Some(9), limit: Some(limit), circuit, pins, offloads }
         );
         assert_eq!(config.networks[0].rules_for("any", 1002, [2; 6]).vlan, None);
         assert_eq!(config.networks[1].mode, NetworkMode::Loopback);

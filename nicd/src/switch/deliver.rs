@@ -1,21 +1,27 @@
 //! How a frame gets to whom it goes: in which form, into which queue.
 
 use conic_fabric::{Core, Time};
-use conic_interface::ccnic::Descriptor;
 use conic_interface::ccnic::notify::PACKETS;
+use conic_interface::ccnic::{Descriptor, Flags, MAX_SEGMENTS};
+use conic_interface::metadata::Metadata;
 use conic_port::offload::rss::{Ports, Toeplitz};
 use conic_port::offload::vlan::{TAG_BYTES, Tag, insert, strip};
-use conic_port::{MIN_FRAME, Transmit};
+use conic_port::{MAX_FRAME, MIN_FRAME, Transmit};
 
 use super::header::Header;
 use super::member::{Lane, Member};
+use super::offload::Work;
 use super::table::Place;
 use super::{BURST, Switch};
 
 /// Entries of a NIC's table from hashes to queues; here entry `i` is queue `i` modulo their number.
 const INDIRECTIONS: usize = 512;
 
+/// Bytes of a frame's two addresses, behind which a tag stands.
+const ADDRESSES: usize = 12;
+
 /// Who gets a frame.
+#[derive(Clone, Copy)]
 pub(super) enum Targets {
     One(Place),
     AllBut(Place),
@@ -38,15 +44,27 @@ pub(super) struct Tagging {
 }
 
 /// Where a frame goes.
+#[derive(Clone, Copy)]
 pub(super) struct Route {
     pub targets: Targets,
     /// Its VLAN, where there are some; without, everybody gets it as it is.
     pub tagging: Option<Tagging>,
     /// A client and the queue that this flow is to go to there.
     pub pinned: Option<(u32, Option<u32>)>,
+    /// What is known of it.
+    pub known: Metadata,
+    /// What is left to do for it: it goes to whoever takes it so.
+    pub work: Option<Work>,
+    /// Whoever takes it unfinished has it already.
+    pub served: bool,
 }
 
 impl Route {
+    /// To these, of a frame that is finished and of which nothing is known.
+    pub fn to(targets: Targets, tagging: Option<Tagging>, pinned: Option<(u32, Option<u32>)>) -> Route {
+        Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false }
+    }
+
     /// The queue of a client that the flow is pinned to.
     #[inline(always)]
     pub fn pinned_at(&self, slot: usize) -> Option<u32> {
@@ -91,6 +109,20 @@ impl<C: Core> Switch<C> {
         if flooded && !self.wired.is_empty() && self.circuit_of(place).is_some() {
             return Form::Never;
         }
+        let form = self.form_of_tags(route, place);
+        if !route.served && route.work.is_none() {
+            return form;
+        }
+        let takes = form == Form::AsItIs && self.takes_unfinished(place);
+        match route.served {
+            true if takes => Form::Never,
+            false if !takes => Form::Never,
+            _ => form,
+        }
+    }
+
+    #[inline(always)]
+    fn form_of_tags(&self, route: &Route, place: Place) -> Form {
         let Some(Tagging { vlan, tag }) = route.tagging else { return Form::AsItIs };
         let own = match place {
             Place::Client(slot) => match &self.members[slot as usize] {
@@ -120,8 +152,8 @@ impl<C: Core> Switch<C> {
         clients.chain((0..self.ports.len() as u32).map(Place::Port))
     }
 
-    /// Sends the frame that lies here out of a port: frames of one flow by one of its queues.
-    pub(super) fn send(&mut self, now: Time, to: usize, length: usize) {
+    /// Sends the frame that lies here out of a port, with what is left to do for it: frames of one flow by one of its queues.
+    pub(super) fn send(&mut self, now: Time, to: usize, length: usize, work: Option<&Work>) {
         let end = &mut self.ports[to];
         let queue = match end.queues.len() {
             1 => 0,
@@ -129,7 +161,11 @@ impl<C: Core> Switch<C> {
         };
         let Some(queue) = end.queues.get_mut(queue) else { return };
         end.unflushed = true;
-        match queue.transmit(now, &self.frame[..length]) {
+        let sent = match work {
+            None => queue.transmit(now, &self.frame[..length]),
+            Some(work) => queue.transmit_unfinished(now, &self.frame[..length], work.for_port()),
+        };
+        match sent {
             Ok(Transmit::Accepted) => {}
             Ok(Transmit::Full) => end.counters.dropped_full += 1,
             Ok(Transmit::Refused) => end.counters.dropped_refused += 1,
@@ -157,7 +193,14 @@ impl<C: Core> Switch<C> {
     }
 
     /// Sends the frame that lies here to those who get it in this form; whether there are some who get it changed.
-    fn send_in_form(&mut self, now: Time, route: &Route, header: &Header, length: usize, wanted: Form) -> bool {
+    pub(super) fn send_in_form(
+        &mut self,
+        now: Time,
+        route: &Route,
+        header: &Header,
+        length: usize,
+        wanted: Form,
+    ) -> bool {
         if let Targets::One(place) = route.targets {
             return self.send_to(now, route, place, header, length, wanted);
         }
@@ -182,21 +225,82 @@ impl<C: Core> Switch<C> {
         if form == wanted {
             match place {
                 Place::Client(to) => self.deliver(to as usize, route, header, length),
-                Place::Port(to) => self.send(now, to as usize, length),
+                Place::Port(to) => self.send(now, to as usize, length, route.work.as_ref()),
             }
         }
         form == Form::Changed
     }
 
-    /// Copies the frame that lies here into a client's region.
+    /// Copies the frame that lies here into a client's region, with what the client is told of it.
     fn deliver(&mut self, to: usize, route: &Route, header: &Header, length: usize) {
         let Some(receiver) = &mut self.members[to] else { return };
-        let queue = receiver.queue_of(header, route.pinned_at(to), &self.toeplitz);
-        let Some((target, at)) = receiver.make_room(queue, length as u64, to, &mut self.dirty) else { return };
-        target.wire.nic().core().write_bytes(at, &self.frame[..length]);
-        target.push(Descriptor::new(at, length as u16));
+        let (queue, hash) = receiver.queue_of(header, route.pinned_at(to), &self.toeplitz);
+        let (offloads, frame) = (receiver.rules.offloads, &self.frame[..length]);
+        let tag = if offloads.strip { Tag::of(frame).filter(|tag| tag.kind == Tag::new(0).kind) } else { None };
+        let mut metadata = Metadata::NONE;
+        if offloads.requests {
+            metadata = offloads.describe(frame, route.known, tag);
+            metadata = hash.map_or(metadata, |hash| metadata.with_hash(hash));
+        }
+        let left = if tag.is_some() { length - TAG_BYTES } else { length };
+        if left > MAX_FRAME + TAG_BYTES {
+            return self.deliver_in_pieces(to, queue, length, tag.is_some(), metadata);
+        }
+        let Some((target, at)) = receiver.make_room(queue, left.max(MIN_FRAME) as u64, to, &mut self.dirty) else {
+            return;
+        };
+        let core = target.wire.nic().core();
+        if tag.is_some() {
+            core.write_bytes(at, &frame[..ADDRESSES]);
+            core.write_bytes(at + ADDRESSES as u64, &frame[ADDRESSES + TAG_BYTES..]);
+            let padding = MIN_FRAME.saturating_sub(left);
+            core.write_bytes(at + left as u64, &[0; TAG_BYTES][..padding]);
+        } else {
+            core.write_bytes(at, frame);
+        }
+        let bytes = left.max(MIN_FRAME);
+        target.push(Descriptor::new(at, bytes as u16).with_metadata(metadata.0));
         receiver.counters.received_frames += 1;
-        receiver.counters.received_bytes += length as u64;
+        receiver.counters.received_bytes += bytes as u64;
+    }
+
+    /// The same of a packet that no buffer holds, in a chain of them. `tagged`: without its tag.
+    fn deliver_in_pieces(&mut self, to: usize, queue: usize, length: usize, tagged: bool, metadata: Metadata) {
+        let Some(receiver) = &mut self.members[to] else { return };
+        if tagged {
+            // Work is left for it, so that nobody else gets what lies here.
+            strip(&mut self.frame[..length]);
+        }
+        let packet = &self.frame[..if tagged { length - TAG_BYTES } else { length }];
+        let lane = &mut receiver.lanes[queue];
+        // Alone at the front of a burst, so that the chain is in one slot.
+        lane.flush();
+        let nic = lane.wire.nic();
+        let room = nic.largest_room().min(packet.len());
+        if nic.rx_room(MAX_SEGMENTS) < MAX_SEGMENTS {
+            receiver.counters.dropped_full += 1;
+            return;
+        }
+        let pieces = packet.len().div_ceil(room.max(1));
+        let mut chain = [Descriptor::BLANK; MAX_SEGMENTS];
+        let mut filled = 0;
+        for (piece, out) in packet.chunks(room.max(1)).zip(&mut chain) {
+            let Some(at) = nic.rx_alloc(piece.len() as u64) else { break };
+            nic.core().write_bytes(at, piece);
+            *out = Descriptor::new(at, piece.len() as u16).with(Flags::NEXT);
+            filled += 1;
+        }
+        if filled < pieces {
+            chain[..filled].iter().for_each(|piece| nic.rx_free(piece.address()));
+            receiver.counters.dropped_no_buffer += 1;
+            return;
+        }
+        chain[0] = chain[0].with_metadata(metadata.0);
+        chain[filled - 1] = chain[filled - 1].without(Flags::NEXT);
+        self.dirty.push((to as u32, queue as u32));
+        chain[..filled].iter().for_each(|&piece| lane.push(piece));
+        receiver.counters.received_frames += 1;
+        receiver.counters.received_bytes += packet.len() as u64;
     }
 
     /// Delivers what was copied, and lets ports send.
@@ -223,19 +327,20 @@ impl<C: Core> Switch<C> {
 }
 
 impl<C: Core> Member<C> {
-    /// The queue that a frame for this client goes to.
+    /// The queue that a frame for this client goes to, and the hash of its flow if the client is told that.
     #[inline(always)]
-    pub(super) fn queue_of(&self, header: &Header, pinned: Option<u32>, toeplitz: &Toeplitz) -> usize {
-        match self.lanes.len() {
-            1 => 0,
-            lanes if pinned.is_some_and(|queue| (queue as usize) < lanes) => pinned.unwrap_or(0) as usize,
-            // What is no IP packet has no flow, and goes to the first.
-            lanes => {
-                toeplitz.hash_beginning(header.bytes(), header.whole(), Ports::default()).unwrap_or(0) as usize
-                    % INDIRECTIONS
-                    % lanes
-            }
+    pub(super) fn queue_of(&self, header: &Header, pinned: Option<u32>, toeplitz: &Toeplitz) -> (usize, Option<u32>) {
+        let (lanes, told) = (self.lanes.len(), self.rules.offloads.requests);
+        if lanes == 1 && !told {
+            return (0, None);
         }
+        let hash = toeplitz.hash_beginning(header.bytes(), header.whole(), Ports::default());
+        let queue = match pinned {
+            Some(queue) if (queue as usize) < lanes => queue as usize,
+            // What is no IP packet has no flow, and goes to the first.
+            _ => hash.unwrap_or(0) as usize % INDIRECTIONS % lanes,
+        };
+        (queue, hash.filter(|_| told))
     }
 
     /// A place in a queue's burst and a buffer for a frame; counts why there is none.

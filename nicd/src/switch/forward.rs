@@ -5,6 +5,7 @@ use conic_fabric::{Time, lines_of};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{PACKETS, ROOM as WAIT_ROOM};
 use conic_interface::ccnic::{Descriptor, Flags};
+use conic_interface::metadata::Metadata;
 use conic_port::offload::vlan::Tag;
 use conic_port::{MAX_FRAME, MIN_FRAME};
 
@@ -129,6 +130,10 @@ impl<C: Core> Switch<C> {
     /// Sends a client's packet on, given by its segments; its bytes.
     fn forward_packet(&mut self, now: Time, slot: usize, lane: usize, segments: &[Descriptor]) -> usize {
         let Some(member) = &mut self.members[slot] else { return 0 };
+        let request = Metadata(segments[0].metadata);
+        if request != Metadata::NONE && member.rules.offloads.requests {
+            return self.forward_request(now, slot, lane, segments, request);
+        }
         let length: usize = segments.iter().map(|segment| usize::from(segment.length())).sum();
         if !(ETHERNET_HEADER..=MAX_FRAME).contains(&length) {
             member.counters.dropped_length += 1;
@@ -156,7 +161,7 @@ impl<C: Core> Switch<C> {
         let header = Header::of_lines(&lines, length);
         let Some(route) = self.route(now, from, &header) else { return length };
         let passing = Passing { lines: &lines, header: &header, packet, route: &route };
-        if self.is_changed_on(&route) {
+        if self.is_changed_on(&route) || self.is_looked_at(&route) {
             self.lay_out(slot, lane, &passing);
             self.send_on(now, &route, &header, length);
             return length;
@@ -181,7 +186,7 @@ impl<C: Core> Switch<C> {
     }
 
     /// Where a frame goes, and in which form; none if it goes nowhere, which is counted. Learns where its sender is.
-    fn route(&mut self, now: Time, from: Place, header: &Header) -> Option<Route> {
+    pub(super) fn route(&mut self, now: Time, from: Place, header: &Header) -> Option<Route> {
         if let Place::Client(slot) = from
             && let Some(member) = &mut self.members[slot as usize]
             && member.rules.own_address_only
@@ -196,7 +201,7 @@ impl<C: Core> Switch<C> {
             if other.is_none() {
                 self.count_no_way(from);
             }
-            return other.map(|other| Route { targets: Targets::One(other), tagging: None, pinned: None });
+            return other.map(|other| Route::to(Targets::One(other), None, None));
         }
         let (vlan, tagging) = if self.has_vlans {
             let tag = Tag::of(header.bytes());
@@ -210,7 +215,7 @@ impl<C: Core> Switch<C> {
         }
         let pinned = if self.has_pins { self.pin_of(header, vlan, from) } else { None };
         if header.is_multicast() {
-            return Some(Route { targets: Targets::AllBut(from), tagging, pinned });
+            return Some(Route::to(Targets::AllBut(from), tagging, pinned));
         }
         let place = match pinned {
             Some((slot, _)) => Some(Place::Client(slot)),
@@ -221,8 +226,8 @@ impl<C: Core> Switch<C> {
                 self.count_no_way(from);
                 None
             }
-            Some(place) => Some(Route { targets: Targets::One(place), tagging, pinned }),
-            None => Some(Route { targets: Targets::AllBut(from), tagging, pinned }),
+            Some(place) => Some(Route::to(Targets::One(place), tagging, pinned)),
+            None => Some(Route::to(Targets::AllBut(from), tagging, pinned)),
         }
     }
 
@@ -255,7 +260,7 @@ impl<C: Core> Switch<C> {
     fn pass(&mut self, slot: usize, lane: usize, to: usize, passing: &Passing<'_>) {
         let Ok([Some(sender), Some(receiver)]) = self.members.get_disjoint_mut([slot, to]) else { return };
         let length = u64::from(passing.packet.length());
-        let queue = receiver.queue_of(passing.header, passing.route.pinned_at(to), &self.toeplitz);
+        let (queue, hash) = receiver.queue_of(passing.header, passing.route.pinned_at(to), &self.toeplitz);
         let Some((target, first)) = receiver.make_room(queue, length, to, &mut self.dirty) else { return };
         let from = sender.lanes[lane].wire.nic().core();
         let into = target.wire.nic().core();
@@ -265,7 +270,8 @@ impl<C: Core> Switch<C> {
         for index in HEADER_LINES as u64..lines_of(length) {
             into.write_line(first.lines(index), &from.read_line(passing.packet.address().lines(index)));
         }
-        target.push(Descriptor::new(first, passing.packet.length()));
+        let metadata = hash.map_or(Metadata::NONE, |hash| Metadata::NONE.with_hash(hash));
+        target.push(Descriptor::new(first, passing.packet.length()).with_metadata(metadata.0));
         receiver.counters.received_frames += 1;
         receiver.counters.received_bytes += length;
     }
@@ -285,7 +291,7 @@ impl<C: Core> Switch<C> {
     /// Copies a frame from a client's region out of a port.
     fn leave(&mut self, now: Time, slot: usize, lane: usize, to: usize, passing: &Passing<'_>) {
         self.lay_out(slot, lane, passing);
-        self.send(now, to, usize::from(passing.packet.length()));
+        self.send(now, to, usize::from(passing.packet.length()), None);
     }
 
     /// Sends the frame that lies here on.

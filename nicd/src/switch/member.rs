@@ -10,6 +10,7 @@ use super::BURST;
 use super::circuit::Circuit;
 use super::counters::MemberCounters;
 use super::limit::{Bucket, RateLimit};
+use super::offload::Offloads;
 use super::pin::Pin;
 
 /// What a client may do.
@@ -25,6 +26,8 @@ pub struct Rules {
     pub limit: Option<RateLimit>,
     /// The circuit that it is an end of: then it reaches nobody but the other end.
     pub circuit: Option<Circuit>,
+    /// What it makes of metadata.
+    pub offloads: Offloads,
     /// Flows that it gets whatever they are addressed to.
     pub pins: Vec<Pin>,
 }

@@ -5,6 +5,7 @@
 //! | `limit` | how much a client may send |
 //! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
+//! | `offload` | what is left to do for a packet, and what receivers are told of it |
 //! | `pin` | flows that go to a client, or a queue of it, whatever was learned |
 //! | `circuit` | places that are connected to each other and to nobody else |
 //! | `header` | what a frame says of itself, read from a private copy |
@@ -24,6 +25,7 @@ mod forward;
 mod header;
 mod limit;
 mod member;
+mod offload;
 mod pin;
 mod rest;
 mod table;
@@ -34,6 +36,8 @@ use conic_fabric::{Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Map, NicFaults};
 use conic_port::offload::rss::Toeplitz;
+use conic_port::offload::segment::LONGEST;
+use conic_port::offload::virtio;
 use conic_port::offload::vlan::TAG_BYTES;
 use conic_port::{MAX_FRAME, Port, PortError, Receive};
 
@@ -42,6 +46,7 @@ pub use counters::{MemberCounters, PortCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
 pub use member::{Rules, Suspended};
+pub use offload::Offloads;
 pub use pin::{Mac, Pattern, Pin, Prefix};
 pub use table::{Place, Station, Table};
 
@@ -51,8 +56,8 @@ use member::Member;
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
 
-/// Bytes of the longest frame and a VLAN tag.
-pub(crate) const ROOM: usize = MAX_FRAME + TAG_BYTES;
+/// Bytes of the longest packet, which may stand for several, and a VLAN tag.
+pub(crate) const ROOM: usize = LONGEST + TAG_BYTES;
 
 /// Steps between two looks at what clients did wrong.
 const STEPS_BETWEEN_AUDITS: u64 = 64;
@@ -117,7 +122,9 @@ pub struct Switch<C> {
     steps: u64,
     polled: Vec<Descriptor>,
     /// A frame that cannot go from region to region in one piece, or comes from a port.
-    frame: Box<[u8; ROOM]>,
+    frame: Box<[u8]>,
+    /// One that is being cut.
+    packet: Box<[u8]>,
     /// Queues to which something waits to be delivered.
     dirty: Vec<(u32, u32)>,
     offenders: Vec<Offender>,
@@ -131,6 +138,10 @@ pub struct Switch<C> {
     wired: Vec<Wired>,
     /// Some client gets flows whatever they are addressed to.
     has_pins: bool,
+    /// Some client is told what needs a look at whole frames.
+    has_lookers: bool,
+    /// Somebody takes packets for which work is left.
+    has_unfinished: bool,
     toeplitz: Toeplitz,
 }
 
@@ -155,6 +166,8 @@ struct PortEnd {
     failures: Vec<PortError>,
     vlan: Option<u16>,
     circuit: Option<Circuit>,
+    /// It takes packets for which work is left.
+    takes_unfinished: bool,
 }
 
 /// What a port is and did.
@@ -173,7 +186,8 @@ pub struct PortReport {
 impl PortEnd {
     fn new(SwitchPort { queues, vlan, circuit }: SwitchPort) -> PortEnd {
         let (ended, counters) = (vec![false; queues.len()], PortCounters::default());
-        PortEnd { queues, counters, ended, unflushed: false, failures: Vec::new(), vlan, circuit }
+        let takes_unfinished = queues.iter().all(|queue| queue.takes_unfinished());
+        PortEnd { queues, counters, ended, unflushed: false, failures: Vec::new(), vlan, circuit, takes_unfinished }
     }
 
     fn report(&self) -> PortReport {
@@ -208,7 +222,8 @@ impl<C: Core> Switch<C> {
             turn: 0,
             steps: 0,
             polled: vec![Descriptor::BLANK; BURST],
-            frame: Box::new([0; ROOM]),
+            frame: vec![0; ROOM].into_boxed_slice(),
+            packet: vec![0; ROOM].into_boxed_slice(),
             dirty: Vec::new(),
             offenders: Vec::new(),
             drowsy: Vec::new(),
@@ -216,6 +231,8 @@ impl<C: Core> Switch<C> {
             has_vlans,
             wired: Vec::new(),
             has_pins: false,
+            has_lookers: false,
+            has_unfinished: false,
             toeplitz: Toeplitz::default(),
         };
         switch.rewire();
@@ -321,8 +338,20 @@ impl<C: Core> Switch<C> {
             let mut taken = 0;
             while taken < BURST && !self.ports[index].ended[queue] {
                 let end = &mut self.ports[index];
-                match end.queues[queue].receive(now, &mut self.frame[..MAX_FRAME]) {
-                    Ok(Receive::Frame { length, .. }) => self.forward_frame(now, Place::Port(index as u32), length),
+                let (received, metadata) = if self.has_unfinished && end.takes_unfinished {
+                    let mut metadata = virtio::Metadata::NONE;
+                    (end.queues[queue].receive_unfinished(now, &mut self.frame[..LONGEST], &mut metadata), metadata)
+                } else {
+                    (end.queues[queue].receive(now, &mut self.frame[..MAX_FRAME]), virtio::Metadata::NONE)
+                };
+                match received {
+                    Ok(Receive::Frame { length, .. }) if metadata == virtio::Metadata::NONE => {
+                        self.forward_frame(now, Place::Port(index as u32), length);
+                    }
+                    Ok(Receive::Frame { length, .. }) => {
+                        let sound = self.forward_from_port(now, index as u32, length, metadata);
+                        self.ports[index].counters.dropped_offload += u64::from(!sound);
+                    }
                     Ok(Receive::Skipped) => {}
                     Ok(Receive::None) => break,
                     Ok(Receive::End) => end.ended[queue] = true,

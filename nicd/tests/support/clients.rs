@@ -7,7 +7,7 @@ use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, PhaseCredit, prepare};
 use conic_native::{KeptCore, Memory, NativeCore, Pages};
-use conic_nicd::switch::{Rules, Switch, SwitchPort};
+use conic_nicd::switch::{Offloads, Rules, Switch, SwitchPort};
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
 /// The other end of a port.
@@ -65,7 +65,15 @@ pub struct Client {
 }
 
 pub fn rules(mac: [u8; 6]) -> Rules {
-    Rules { mac, own_address_only: true, vlan: None, limit: None, circuit: None, pins: Vec::new() }
+    Rules {
+        mac,
+        own_address_only: true,
+        vlan: None,
+        limit: None,
+        circuit: None,
+        pins: Vec::new(),
+        offloads: Offloads::default(),
+    }
 }
 
 impl Client {
