@@ -14,7 +14,6 @@ use crate::roles::{ECHO, ONE, OTHER, content, options, write_frame};
 const WINDOW: u64 = 24;
 
 /// A client with one queue that is used.
-#[derive(Debug)]
 struct Station {
     client: Client,
     queue: Queue,
@@ -77,7 +76,6 @@ impl Way {
 }
 
 /// All of them.
-#[derive(Debug)]
 pub struct Bystanders {
     one: Station,
     other: Station,
@@ -169,7 +167,12 @@ impl Bystanders {
         Some(kept)
     }
 
-    /// Checks that nothing was lost that should not be.
+    /// How far each way is, for messages.
+    pub fn describe(&self) -> String {
+        format!("{:?}, {:?}, reconnected {:?}", self.there, self.back, self.sessions())
+    }
+
+    /// How often each has attached again.
     pub fn sessions(&self) -> [u64; 3] {
         [&self.one, &self.other, &self.echo].map(|station| station.client.reconnects())
     }

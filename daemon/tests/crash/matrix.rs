@@ -261,7 +261,7 @@ fn serve_until_the_blow(daemon: &mut Player, all: &mut Bystanders, socket: &Path
             break fate;
         }
         visitor = match visitor {
-            None => Some(Player::start("client", socket, None)),
+            None => Some(Player::start_silent("client", socket)),
             Some(mut player) => match Player::fate(&mut player, false) {
                 None => Some(player),
                 Some(_) => None,
@@ -281,7 +281,7 @@ fn serve_until_the_blow(daemon: &mut Player, all: &mut Bystanders, socket: &Path
         }
         daemon.go_on();
         let target = all.received() + 100;
-        row.microseconds.push(wait_until(&format!("{plan:?}: frames flow again {:?}", all), || {
+        row.microseconds.push(wait_until(&format!("{plan:?}: frames flow again: {}", all.describe()), || {
             all.step();
             all.received() >= target
         }));
@@ -295,7 +295,7 @@ fn serve_until_the_blow(daemon: &mut Player, all: &mut Bystanders, socket: &Path
     let _next = start_daemon(socket, None);
     wait_until("all are attached again", || all.is_up());
     let target = all.received() + 64;
-    wait_until(&format!("{plan:?}: frames flow again {:?}", all), || {
+    wait_until(&format!("{plan:?}: frames flow again: {}", all.describe()), || {
         all.step();
         all.received() >= target
     });

@@ -29,7 +29,19 @@ impl Player {
     pub fn start(part: &str, socket: &Path, plan: Option<&Plan>) -> Player {
         let mut command = Command::new(std::env::current_exe().expect("this program has a name"));
         let plan = plan.map_or_else(|| "-".to_owned(), Plan::to_text);
-        command.args(["--role", part]).arg(socket).arg(plan).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["--role", part]).arg(socket).arg(plan);
+        Player::spawn(command)
+    }
+
+    /// One that may find its daemon dead, and need not say so.
+    pub fn start_silent(part: &str, socket: &Path) -> Player {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a name"));
+        command.args(["--role", part]).arg(socket).arg("-").stderr(Stdio::null());
+        Player::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Player {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("this program starts");
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
         Player { child, output, ended: false }
