@@ -351,9 +351,15 @@ impl Loop {
                 }
                 Ok(Order::Limit { session, limit }) => self.switch.limit(clock::now(), session, limit),
                 // Whoever is gone meanwhile is in no circuit and has no flows.
-                Ok(Order::Connect { party, circuit }) => drop(self.switch.connect(party, circuit)),
-                Ok(Order::Pin { session, pin: Some(pin) }) => drop(self.switch.pin(session, pin)),
-                Ok(Order::Pin { session, pin: None }) => drop(self.switch.unpin(session)),
+                Ok(Order::Connect { party, circuit }) => {
+                    let _ = self.switch.connect(party, circuit);
+                }
+                Ok(Order::Pin { session, pin }) => {
+                    let _ = match pin {
+                        Some(pin) => self.switch.pin(session, pin),
+                        None => self.switch.unpin(session),
+                    };
+                }
                 Ok(Order::Report { answer }) => {
                     let _ = answer.send(self.report());
                 }

@@ -85,6 +85,13 @@ fn attach(switch: &mut Switch<KeptCore>, number: u64, offloads: Offloads) -> Cli
     Client::attach(switch, Time::ZERO, number, 1, Rules { offloads, ..rules(mac(number)) })
 }
 
+/// Steps until whoever has sent more than its share has paid it back.
+fn settle(switch: &mut Switch<KeptCore>) {
+    for _ in 0..8 {
+        switch.step(Time::ZERO);
+    }
+}
+
 fn dropped(switch: &Switch<KeptCore>, session: u64) -> u64 {
     switch.clients().find(|(own, ..)| *own == session).expect("a client").1.dropped_offload
 }
@@ -129,8 +136,7 @@ fn a_large_packet_is_cut_for_who_wants_frames_and_passed_whole_to_who_takes_it()
     for payload in [3000, 20_000, 60_000] {
         let request = REQUEST.with_large(1448);
         sender.ask(&tcp(1, 2, payload), request);
-        // What it sent before in its turn is paid back first.
-        (0..8).for_each(|_| drop(switch.step(Time::ZERO)));
+        settle(&mut switch);
         let got = frames.hear();
         assert_eq!(got.len(), payload.div_ceil(1448), "{payload}");
         let mut joined = Vec::new();
@@ -140,8 +146,7 @@ fn a_large_packet_is_cut_for_who_wants_frames_and_passed_whole_to_who_takes_it()
         }
         assert_eq!(joined, tcp(1, 2, payload)[54..]);
         sender.ask(&tcp(1, 3, payload), request);
-        // What it sent before in its turn is paid back first.
-        (0..8).for_each(|_| drop(switch.step(Time::ZERO)));
+        settle(&mut switch);
         let heard = whole.hear();
         let [(got, told)] = &heard[..] else { panic!("{} packets of {payload} bytes", heard.len()) };
         assert_eq!((told.large(), told.begun()), (Some(1448), BEGUN.begun()));
@@ -149,7 +154,7 @@ fn a_large_packet_is_cut_for_who_wants_frames_and_passed_whole_to_who_takes_it()
     }
     // What would be one frame is one.
     sender.ask(&tcp(1, 3, 1000), REQUEST.with_large(1448));
-    (0..8).for_each(|_| drop(switch.step(Time::ZERO)));
+    settle(&mut switch);
     let [(_, told)] = &whole.hear()[..] else { panic!("one frame") };
     assert_eq!((told.large(), told.begun()), (None, BEGUN.begun()));
 }
