@@ -34,6 +34,9 @@ const DEEPEST: u64 = 400;
 /// One stop that makes the process stand still in so many that kill it.
 const KILLS_FOR_A_STOP: u64 = 8;
 
+/// How often a step is tried again at which nobody was killed.
+const ATTEMPTS: u32 = 20;
+
 /// Of the kills, those of daemons: one in so many.
 const KILLS_FOR_A_DAEMON: u64 = 10;
 
@@ -132,6 +135,12 @@ fn stop_clients(random: &mut Random, wanted: u64) -> (Table, u64) {
         rounds += 1;
         if rounds % 5 == 0 {
             println!("{kills} clients killed");
+        }
+    }
+    for _ in 0..ATTEMPTS {
+        // What depends on the moment, such as a call of a NIC that looks away, may need more than one attempt.
+        for (step, row) in table.iter_mut().filter(|(_, row)| row.kills == 0) {
+            clients.attempt(&Plan { step: step.clone(), occurrence: 1, blow: Blow::Kill }, row);
         }
     }
     (table, clients.end())

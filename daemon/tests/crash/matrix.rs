@@ -132,7 +132,8 @@ impl Clients {
                 self.check_stopped(&mut client, plan);
                 self.wait_for_baseline();
             }
-            Fate::Ended(0) => {
+            // It came to its end without the step, or the machine was too busy for it to be let in.
+            Fate::Ended(code) if code == 0 || code == REFUSED.into() => {
                 row.missed += 1;
                 self.wait_for_baseline();
             }
@@ -149,7 +150,7 @@ impl Clients {
         let attaching = plan.step.phase == "handshake";
         if attaching && plan.occurrence.is_multiple_of(2) {
             // Either it was attached already, or its time for the step ends.
-            let until = clock::now() + conic_fabric::Time::from_nanoseconds(2 * STEP_TIMEOUT.as_nanos() as u64);
+            let until = clock::now() + conic_fabric::Time::from_nanoseconds(STEP_TIMEOUT.as_nanos() as u64 * 3 / 2);
             while clock::now() < until && self.daemon.holds() != self.baseline {
                 self.traffic.must_go_on(1);
             }

@@ -22,7 +22,7 @@ pub const VICTIM: [u8; 6] = [2, 0, 0, 0, 0, 0x0d];
 pub const CLIENTS: u32 = 4;
 
 /// How long a client may take for a step of attaching.
-pub const STEP_TIMEOUT: Duration = Duration::from_millis(400);
+pub const STEP_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// A client that was not let in, or lost its place.
 pub const REFUSED: u8 = 4;
@@ -84,6 +84,8 @@ fn live_as_client(socket: &Path, stops: &Stops) -> Result<(), Failure> {
     let lengths: Vec<usize> = (0..24).map(|n| 60 + 2 * n).chain((0..12).map(|n| 200 + 300 * n)).chain([9600]).collect();
     stops.enter("allocate");
     let mut outgoing = allocate(queue, &lengths)?;
+    // Long enough for the NIC to look away, so that it must be called.
+    queue.wait(Duration::from_millis(2));
     stops.enter("transmit");
     let mut alone = vec![outgoing.remove(0)];
     transmit(queue, &mut alone)?;
