@@ -133,7 +133,7 @@ impl Clients {
                 self.wait_for_baseline();
             }
             // It came to its end without the step, or the machine was too busy for it to be let in.
-            Fate::Ended(code) if code == 0 || code == REFUSED.into() => {
+            Fate::Ended(code) if code == 0 || code == i32::from(REFUSED) => {
                 row.missed += 1;
                 self.wait_for_baseline();
             }
