@@ -22,7 +22,7 @@ use crate::bench::failure::Failure;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Figures of the paper: 1, 2, 6, 7, 8, 10, table1, 11, 12, and cxl3-mem, a what-if [default: all of these]
+    /// Figures of the paper: 1, 2, 6, 7, 8, 10, table1, 11, 12, terms, and cxl3-mem, a what-if [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
     /// Show how far the headline results move when each guess of the platforms goes over its range, with little effort a point
@@ -53,6 +53,8 @@ Enzian's CPU (thunderx).
 
 Figures 11 and 12 run Timely graphs for real with a device on the simulator; the time of a batch is that of the modelled machine \
 alone: exchanges as simulated, copies by its loads and stores, Timely's own work by the platform's table [software].
+
+terms says what a line there and back (returned Exclusive and Shared) and a frame of 64 bytes (received, transmitted) consist of.
 
 cxl3-mem is no machine that exists: its results have ids that begin with pio.whatif, and stand apart.";
 
