@@ -4,12 +4,11 @@
 #[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use clients::{Client, Outside, frame, mac, port, rules};
 use conic_fabric::Time;
-use conic_native::KeptCore;
+use conic_native::{Flag, KeptCore};
 use conic_nicd::switch::{
     Circuit, MemberCounters, Mode, Party, Pin, RateLimit, Rules, Switch, SwitchOptions, SwitchPort,
 };
@@ -154,12 +153,11 @@ fn a_loopback_counts_bytes_and_keeps_limits() {
     assert_eq!((counted.received_frames, counted.received_bytes), (others, 60 * others));
 }
 
-/// A port whose other end gives a frame only to who has asked to be woken, as a peer that sleeps does.
-struct Sleeper(Arc<AtomicBool>, Arc<Mutex<u32>>, Counters);
+/// A port whose other end wakes only who has asked for it, as a peer over shared memory does.
+struct Sleeper(Arc<Flag>, Counters);
 
 impl Port for Sleeper {
     fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
-        *self.1.lock().expect("nobody panicked") += 1;
         Ok(Receive::None)
     }
     fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
@@ -167,23 +165,23 @@ impl Port for Sleeper {
     }
     fn next_due(&self) -> Option<Time> {
         // As `memif` does: until somebody asks to be woken it wants to be looked at.
-        (!self.0.load(Ordering::Relaxed)).then_some(Time::ZERO)
+        (!self.0.is_up()).then_some(Time::ZERO)
     }
     fn counters(&self) -> &Counters {
-        &self.2
+        &self.1
     }
     fn arm(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.raise();
     }
 }
 
 #[test]
 fn ports_are_told_before_a_sleep() {
-    let (armed, looks) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(0)));
-    let queue = Box::new(Sleeper(Arc::clone(&armed), Arc::clone(&looks), Counters::default()));
+    let armed = Arc::new(Flag::new());
+    let queue = Box::new(Sleeper(Arc::clone(&armed), Counters::default()));
     let mut switch = bridge(vec![SwitchPort { queues: vec![queue], vlan: None, circuit: None }]);
     assert_eq!(switch.next_due(), Some(Time::ZERO), "not to be slept on yet");
     switch.arm();
-    assert!(armed.load(Ordering::Relaxed));
+    assert!(armed.is_up());
     assert_eq!(switch.next_due(), None);
 }
