@@ -14,7 +14,7 @@ use super::offload::Offloads;
 use super::pin::Pin;
 
 /// What a client may do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Its address.
     pub mac: [u8; 6],
