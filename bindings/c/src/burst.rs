@@ -5,13 +5,13 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conic_client::{Link, Woken};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::{Flags, MAX_SEGMENTS};
-use conic_native::Memory;
+use conic_native::{Memory, clock};
 use rustix::io::Errno;
 
 use crate::alarm::Alarm;
@@ -313,13 +313,14 @@ impl Queue {
 
     /// Waits until there is a packet, no longer than `most`; whether there is one.
     pub(crate) fn wait(&mut self, most: Duration) -> bool {
-        let begun = Instant::now();
+        let begun = clock::now();
         loop {
             self.follow();
             if !self.kept.is_empty() {
                 return true;
             }
-            match self.inner.wait_here(most.saturating_sub(begun.elapsed())) {
+            let passed = Duration::from_nanos(clock::now().since(begun).nanoseconds());
+            match self.inner.wait_here(most.saturating_sub(passed)) {
                 Woken::Packets => return true,
                 Woken::Time | Woken::Signal => return false,
                 Woken::Stale => {}
