@@ -48,7 +48,7 @@ pub use conic_control::{Name, Reason, Refused};
 pub use conic_interface::metadata::{Begun, Metadata};
 pub use error::AttachError;
 pub use operator::Operator;
-pub use queue::{Queue, QueueFaults};
+pub use queue::{Queue, QueueFaults, Woken};
 pub use shared_memory::SharedMemory;
 
 use std::time::Duration;
