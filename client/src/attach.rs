@@ -20,7 +20,8 @@ pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachEr
     // Refused here, before anybody is asked, with the reason.
     Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
     let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
-    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: options.name.clone() };
+    let extensions = Extensions(Extensions::NOTIFY | options.offloads.extensions());
+    let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
     say(&channel, &Message::Hello(hello))?;
     let (answer, _) = hear(&channel, options.patience, "its welcome")?;
     let Message::Welcome(welcome) = answer else { return Err(unexpected("a welcome", &answer)) };
@@ -84,8 +85,14 @@ fn map_region(
 }
 
 pub(crate) fn say(channel: &Channel, message: &Message) -> Result<(), AttachError> {
-    let sent = channel.send(&message.encode(), &[]);
-    sent.map_err(|error| AttachError::Broken { doing: "speaking to the NIC", error })
+    let Err(error) = channel.send(&message.encode(), &[]) else { return Ok(()) };
+    // A NIC that closes has said why, just before.
+    if let Ok(Some(received)) = channel.receive()
+        && let Ok(Message::Refused(refused)) = Message::decode(&received.bytes, received.descriptors.len())
+    {
+        return Err(AttachError::Refused(refused));
+    }
+    Err(AttachError::Broken { doing: "speaking to the NIC", error })
 }
 
 pub(crate) fn unexpected(wanted: &str, message: &Message) -> AttachError {

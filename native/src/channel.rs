@@ -17,6 +17,8 @@ use rustix::net::{
     recvmsg, sendmsg, socket_with, socketpair,
 };
 
+use crate::about_to;
+
 /// The most descriptors that one message carries.
 pub const MOST_DESCRIPTORS: usize = 16;
 
@@ -61,6 +63,7 @@ impl Channel {
     pub fn connect(path: &Path) -> io::Result<Channel> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        about_to("connect");
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Channel(socket))
     }
@@ -98,6 +101,7 @@ impl Channel {
             let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
             debug_assert!(fits, "the space was made for as many");
         }
+        about_to("send");
         loop {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
@@ -126,6 +130,7 @@ impl Channel {
                 Err(error) => return Err(error.into()),
             }
         };
+        about_to("take what came");
         let mut received = Received { cut: message.flags.contains(ReturnFlags::TRUNC), ..Received::default() };
         received.cut |= message.flags.contains(ReturnFlags::CTRUNC);
         for part in control.drain() {
@@ -148,7 +153,9 @@ impl Channel {
     ///
     /// What the system said.
     pub fn wait(&self, most: Duration) -> io::Result<bool> {
-        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        // Some centuries are as good as what the kernel does not take.
+        let seconds = most.as_secs().min(1 << 34) as i64;
+        let timeout = Timespec { tv_sec: seconds, tv_nsec: most.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)) {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),
@@ -225,7 +232,10 @@ impl Listener {
     /// What the system said, for example that this process has too many descriptors.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         match accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => Ok(Some(Channel(socket))),
+            Ok(socket) => {
+                about_to("take a connection");
+                Ok(Some(Channel(socket)))
+            }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -264,6 +274,13 @@ mod tests {
         assert!(one.is_closed());
         assert_eq!(one.receive().expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
         assert!(one.send(b"to nobody", &[]).is_err());
+    }
+
+    #[test]
+    fn there_is_no_time_too_long_to_wait() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        one.send(b"here", &[]).expect("there is room");
+        assert!(other.wait(Duration::MAX).expect("a time like any other"));
     }
 
     #[test]

@@ -6,7 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use conic_fabric::{Home, Layout};
 
-use crate::place;
+use crate::{about_to, place};
+
+/// Bytes of a plain page.
+const PAGE: u64 = 4096;
 
 /// Bytes of the huge pages asked for.
 const HUGE_PAGE: u64 = 2 << 20;
@@ -17,7 +20,9 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// Which pages a region is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// 2 MiB pages, if the system has enough of them free; plain pages otherwise.
+    /// 2 MiB pages, if the system has enough of them free; plain pages otherwise. Not for a region whose descriptor goes to
+    /// a process that is not trusted: no seal keeps it from giving pages back to the system, and where no other huge page is
+    /// free then, the next access to that place ends the process that makes it.
     HugeIfAvailable,
     /// Plain pages.
     Plain,
@@ -78,20 +83,16 @@ impl Memory {
     pub fn create(layout: &Layout, pages: Pages) -> Result<Memory, MemoryError> {
         let bytes = layout.bytes().max(1);
         let huge = match pages {
-            Pages::HugeIfAvailable => Memory::create_from(layout, bytes.next_multiple_of(HUGE_PAGE), true),
+            Pages::HugeIfAvailable => Memory::create_huge(layout, bytes.next_multiple_of(HUGE_PAGE)),
             Pages::Plain => None,
         };
         match huge {
             Some(memory) => Ok(memory),
-            None => {
-                let page = 4096;
-                let descriptor = anonymous_file(0)?;
-                Memory::fill(layout, descriptor, bytes.next_multiple_of(page), Pages::Plain)
-            }
+            None => Memory::fill(layout, anonymous_file(0)?, bytes.next_multiple_of(PAGE), Pages::Plain),
         }
     }
 
-    fn create_from(layout: &Layout, bytes: u64, _huge: bool) -> Option<Memory> {
+    fn create_huge(layout: &Layout, bytes: u64) -> Option<Memory> {
         if free_huge_pages() * HUGE_PAGE < bytes {
             return None;
         }
@@ -100,12 +101,14 @@ impl Memory {
     }
 
     fn fill(layout: &Layout, descriptor: OwnedFd, bytes: u64, pages: Pages) -> Result<Memory, MemoryError> {
+        about_to("size a region");
         // SAFETY: a call on a descriptor that is ours.
         if unsafe { libc::ftruncate(descriptor.as_raw_fd(), bytes as libc::off_t) } != 0 {
             return Err(system("setting the size of a region"));
         }
         let memory = Memory::map(descriptor, bytes, pages)?;
         memory.bind_homes(layout);
+        about_to("allocate a region");
         // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
         // SAFETY: a call on a descriptor that is ours.
         let failed = unsafe { libc::posix_fallocate(memory.descriptor.as_raw_fd(), 0, bytes as libc::off_t) };
@@ -114,6 +117,7 @@ impl Memory {
             return Err(MemoryError::System { doing: "allocating a region's pages", error });
         }
         memory.populate();
+        about_to("seal a region");
         // SAFETY: a call on a descriptor that is ours.
         if unsafe { libc::fcntl(memory.descriptor.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } != 0 {
             return Err(system("sealing a region"));
@@ -122,7 +126,7 @@ impl Memory {
     }
 
     /// Maps a region that a peer made and passed over, after checking that it is what was agreed: sealed against
-    /// shrinking, and at least `bytes` bytes long.
+    /// shrinking, and at least `bytes` bytes long. Of a longer one no more is mapped than was agreed, in whole pages.
     ///
     /// # Errors
     ///
@@ -146,7 +150,11 @@ impl Memory {
             let size = status.st_size;
             return Err(MemoryError::Refused(format!("it has {size} bytes where {bytes} were agreed")));
         }
-        let memory = Memory::map(descriptor, status.st_size as u64, Pages::Plain)?;
+        // What such a file says of its blocks is the size of its pages.
+        let huge = status.st_blksize as u64 >= HUGE_PAGE;
+        let (page, pages) = if huge { (HUGE_PAGE, Pages::HugeIfAvailable) } else { (PAGE, Pages::Plain) };
+        let agreed = bytes.max(1).next_multiple_of(page).min(status.st_size as u64);
+        let memory = Memory::map(descriptor, agreed, pages)?;
         memory.populate();
         Ok(memory)
     }
@@ -154,6 +162,7 @@ impl Memory {
     fn map(descriptor: OwnedFd, bytes: u64, pages: Pages) -> Result<Memory, MemoryError> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let raw = descriptor.as_raw_fd();
+        about_to("map a region");
         // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, protection, libc::MAP_SHARED, raw, 0) };
         if base == libc::MAP_FAILED {
@@ -166,6 +175,7 @@ impl Memory {
     /// the advice; there the first access to each page faults, and nothing else changes.
     fn populate(&self) {
         const MADV_POPULATE_WRITE: i32 = 23;
+        about_to("touch a region's pages");
         // SAFETY: the range is this mapping; populating changes no contents.
         unsafe { libc::madvise(self.base.cast(), self.bytes as usize, MADV_POPULATE_WRITE) };
     }
@@ -205,6 +215,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        about_to("unmap a region");
         // SAFETY: the mapping is ours, and every `NativeCore` on it borrows this value.
         unsafe { libc::munmap(self.base.cast(), self.bytes as usize) };
     }
@@ -279,5 +290,13 @@ mod tests {
         let short = Memory::create(&layout(4096), Pages::Plain).expect("a region of a page");
         let copy = short.descriptor().try_clone_to_owned().expect("a second descriptor");
         assert!(matches!(Memory::attach(copy, 4097), Err(MemoryError::Refused(_))));
+    }
+
+    #[test]
+    fn no_more_of_a_region_is_mapped_than_was_agreed() {
+        let long = Memory::create(&layout(1 << 20), Pages::Plain).expect("a region of a mebibyte");
+        let copy = long.descriptor().try_clone_to_owned().expect("a second descriptor");
+        let attached = Memory::attach(copy, 5000).expect("it is long enough");
+        assert_eq!((attached.bytes(), attached.pages()), (8192, Pages::Plain));
     }
 }

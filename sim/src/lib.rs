@@ -14,6 +14,7 @@
 //! | [`probe`] | counters, queues and traces |
 //! | [`setup`] | memory before a run begins |
 
+mod combined;
 mod copy_engine;
 pub mod core;
 pub mod credits;
@@ -33,6 +34,7 @@ pub mod probe;
 pub mod protocol;
 pub mod setup;
 pub mod simulation;
+mod timer;
 
 pub use core::SimCore;
 pub use device::SimDevice;

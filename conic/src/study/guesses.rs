@@ -2,7 +2,7 @@
 
 use conic_sim::Parameters;
 use conic_sim::eci::EciParameters;
-use conic_sim::platform::{Entry, ParameterSet, Platform, Value};
+use conic_sim::platform::{Entry, ParameterSet, Platform, PlatformError, Value};
 use conic_study::coherent_pio::Machines;
 use conic_study::experiment::Platforms;
 use conic_study::sensitivity::Guess;
@@ -50,10 +50,17 @@ pub fn of_coherent_pio(
     for entry in thunderx.guesses() {
         guesses.extend(guess(thunderx, entry, |thunderx| Machines { thunderx, ..machines.clone() })?);
     }
+    // What stands in the file that both extend is one guess, which both machines follow.
+    let is_shared = |one: &Entry| pc_pcie.entries().any(|other| other.key == one.key && other.file == one.file);
     for entry in enzian_pcie.guesses() {
-        guesses.extend(guess(enzian_pcie, entry, |enzian_pcie| Machines { enzian_pcie, ..machines.clone() })?);
+        let of_both = is_shared(entry);
+        guesses.extend(guess_of(enzian_pcie, entry, |value| {
+            let pc_pcie = if of_both { pc_pcie.vary(&entry.key, value)? } else { machines.pc_pcie.clone() };
+            Ok(Machines { enzian_pcie: enzian_pcie.vary(&entry.key, value)?, pc_pcie, ..machines.clone() })
+        })?);
     }
-    for entry in pc_pcie.guesses() {
+    let pc_alone = |entry: &&Entry| !enzian_pcie.entries().any(|one| one.key == entry.key && one.file == entry.file);
+    for entry in pc_pcie.guesses().filter(pc_alone) {
         guesses.extend(guess(pc_pcie, entry, |pc_pcie| Machines { pc_pcie, ..machines.clone() })?);
     }
     Ok(guesses)
@@ -65,10 +72,19 @@ fn guess<P: ParameterSet, S>(
     entry: &Entry,
     with: impl Fn(P) -> S,
 ) -> Result<Option<Guess<S>>, String> {
+    guess_of(platform, entry, |value| Ok(with(platform.vary(&entry.key, value)?)))
+}
+
+/// The same, where `at` says what the platforms are with a value of the guess.
+fn guess_of<P: ParameterSet, S>(
+    platform: &Platform<P>,
+    entry: &Entry,
+    at: impl Fn(f64) -> Result<S, PlatformError>,
+) -> Result<Option<Guess<S>>, String> {
     let Some((low, high)) = entry.range.filter(|(low, high)| low < high) else {
         return Ok(None);
     };
-    let at = |value: f64| Ok::<_, String>(with(platform.vary(&entry.key, value).map_err(|error| error.to_string())?));
+    let at = |value: f64| at(value).map_err(|error| error.to_string());
     let written = |value: f64| match entry.value {
         Value::Flag(_) => Value::Flag(value != 0.0).to_string(),
         Value::Number(_) => format!("{} {}", Value::Number(value), entry.unit).trim().to_owned(),
