@@ -34,7 +34,7 @@ impl Buffer {
         Buffer { at, length: packet.length(), capacity, metadata: packet.metadata, region: Some(Arc::clone(region)) }
     }
 
-    /// The packet, for whoever takes it over from here; `None` for its region if that is another.
+    /// The packet, for whoever takes it over from here. Its address means something in its own region alone.
     pub(crate) fn packet(&self) -> Packet {
         Packet::new(self.at, self.length).with_metadata(self.metadata)
     }

@@ -13,11 +13,11 @@ use conic_fabric::Time;
 
 pub use error::{TapError, TapProblem};
 
-use crate::netdevice::{ETHERNET_HEADER, is_over_mtu};
+use crate::netdevice::ETHERNET_HEADER;
 use crate::offload::coalesce::{Coalescer, Joined};
 use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
 use crate::vnet::{Cutter, Work, complete};
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
 
 /// The least MTU that IPv4 allows (RFC 791).
 const MTU_MIN: usize = 68;
@@ -319,16 +319,7 @@ impl Port for Tap {
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
-            return Ok(Transmit::Refused);
-        }
-        if is_over_mtu(frame, self.mtu) {
-            self.counters.refused_over_mtu += 1;
-            return Ok(Transmit::Refused);
-        }
-        if self.gone {
-            self.counters.refused_by_kernel += 1;
+        if self.counters.refuse(frame, self.mtu, self.gone) {
             return Ok(Transmit::Refused);
         }
         let outcome = self.give(frame)?;
