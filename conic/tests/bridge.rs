@@ -192,6 +192,8 @@ fn replayed(net: &Net, (place, interface): (usize, &str), ports: [&str; 2]) -> [
     for (namespace, link) in [(0, "a0"), (2, "a1"), (2, "b1"), (1, "b0")] {
         quiet(net, namespace, link);
     }
+    // An interface that the bridge makes is up before anything else can be said of it.
+    net.command(2, "sysctl", &["-q", "net.ipv6.conf.default.disable_ipv6=1"]).output().expect("ip was there");
     let bridge = net.bridge(ports, &[]);
     quiet(net, place, interface);
     let record = format!("capture:record={came}");
