@@ -35,6 +35,9 @@ pub struct Options {
     /// The device has no memory of its own (type 1)
     #[arg(long)]
     no_device_memory: bool,
+    /// Ring pairs that share the load, each with a core of the host
+    #[arg(long, value_name = "RINGS", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=16))]
+    rings: u8,
     /// A platform of model cxl: its name, or a path to a .toml file
     #[arg(long, value_name = "NAME", default_value = "agilex7")]
     platform: String,
@@ -52,7 +55,7 @@ host stores packets, device-bias, batches. What each choice brings is shown by t
 Examples:
   conic advise                                     lowest latency for 64 and 1500 bytes
   conic advise --size 256 --load 0.2               the same at 0.2 million packets a second
-  conic advise --goal throughput --size 1500
+  conic advise --goal throughput --size 1500 --rings 2
   conic advise --no-device-memory --set dcoh.cycle=1ns --set dcoh.miss=60ns";
 
 /// A load in millions a second.
@@ -96,6 +99,7 @@ fn run(options: &Options) -> Result<String, String> {
             load: options.load.map(|load| load * 1e6),
             goal,
             memory: !options.no_device_memory,
+            rings: options.rings.into(),
         };
         let shows = std::io::stderr().is_terminal();
         let mut told = |looked: usize| {
