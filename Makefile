@@ -9,6 +9,9 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # What `make run` gives the program: `make run ARGS="bench limits"`.
 ARGS ?= bench
+# How many processes `make crash` kills, and the seed of its choices.
+KILLS ?= 10000
+SEED ?= 2026
 # Where `make install` puts things, below DESTDIR.
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -17,7 +20,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test lint format docs sanitize smoke install package deb dpdk ci peers clean
+.PHONY: help setup run build test lint format docs sanitize smoke crash install package deb dpdk ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -49,6 +52,9 @@ docs: setup ## build the documentation, and refuse every warning
 
 sanitize: setup ## run the tests of what shares memory under AddressSanitizer and ThreadSanitizer
 	@.ci/sanitize
+
+crash: setup ## kill clients and the daemon ten thousand times, at each of their steps (some ten minutes); KILLS=10000 SEED=2026
+	$(CARGO) test --locked -p conic-daemon --test crash_matrix -- --kills $(KILLS) --seed $(SEED)
 
 smoke: build ## run a short main job, and check what it prints
 	@.ci/smoke

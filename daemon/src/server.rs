@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, channel};
 use conic_control::{Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::channel::{Channel, Listener};
-use conic_native::{clock, fences};
+use conic_native::{about_to, clock, fences};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
 use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
@@ -344,8 +344,10 @@ impl Daemon {
         let _ = epoll::delete(&self.epoll, &process);
         if let Step::Attached(session) = step {
             let Session { session, name, network, queues, bytes, memory, .. } = *session;
+            about_to("take a client's queues back");
             let faults = self.networks[network].worker.detach(session).map_or(0, |(_, faults)| faults.total());
             drop(memory);
+            about_to("give a quota back");
             self.quota.give_back(peer.user, queues, bytes);
             let microseconds = clock::now().since(begun).nanoseconds() / 1000;
             (self.log)(&Event::Detached { session, name: name.to_string(), why, faults, microseconds });

@@ -17,6 +17,8 @@ use rustix::net::{
     recvmsg, sendmsg, socket_with, socketpair,
 };
 
+use crate::about_to;
+
 /// The most descriptors that one message carries.
 pub const MOST_DESCRIPTORS: usize = 16;
 
@@ -61,6 +63,7 @@ impl Channel {
     pub fn connect(path: &Path) -> io::Result<Channel> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        about_to("connect");
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Channel(socket))
     }
@@ -98,6 +101,7 @@ impl Channel {
             let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
             debug_assert!(fits, "the space was made for as many");
         }
+        about_to("send");
         loop {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
@@ -126,6 +130,7 @@ impl Channel {
                 Err(error) => return Err(error.into()),
             }
         };
+        about_to("take what came");
         let mut received = Received { cut: message.flags.contains(ReturnFlags::TRUNC), ..Received::default() };
         received.cut |= message.flags.contains(ReturnFlags::CTRUNC);
         for part in control.drain() {
@@ -225,7 +230,10 @@ impl Listener {
     /// What the system said, for example that this process has too many descriptors.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         match accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(socket) => Ok(Some(Channel(socket))),
+            Ok(socket) => {
+                about_to("take a connection");
+                Ok(Some(Channel(socket)))
+            }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -14,6 +14,7 @@ mod line;
 mod mapping;
 mod memory;
 mod place;
+mod steps;
 mod thread_clock;
 
 pub use core::NativeCore;
@@ -23,4 +24,7 @@ pub use kept::KeptCore;
 pub use mapping::Mapping;
 pub use memory::{Memory, MemoryError, Pages};
 pub use place::{Machine, cores, numa_nodes, pin, spin, yield_core};
+pub use steps::about_to;
+#[cfg(feature = "steps")]
+pub use steps::{Watcher, watch};
 pub use thread_clock::ThreadClock;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use conic_fabric::{Home, Layout};
 
-use crate::place;
+use crate::{about_to, place};
 
 /// Bytes of the huge pages asked for.
 const HUGE_PAGE: u64 = 2 << 20;
@@ -100,12 +100,14 @@ impl Memory {
     }
 
     fn fill(layout: &Layout, descriptor: OwnedFd, bytes: u64, pages: Pages) -> Result<Memory, MemoryError> {
+        about_to("size a region");
         // SAFETY: a call on a descriptor that is ours.
         if unsafe { libc::ftruncate(descriptor.as_raw_fd(), bytes as libc::off_t) } != 0 {
             return Err(system("setting the size of a region"));
         }
         let memory = Memory::map(descriptor, bytes, pages)?;
         memory.bind_homes(layout);
+        about_to("allocate a region");
         // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
         // SAFETY: a call on a descriptor that is ours.
         let failed = unsafe { libc::posix_fallocate(memory.descriptor.as_raw_fd(), 0, bytes as libc::off_t) };
@@ -114,6 +116,7 @@ impl Memory {
             return Err(MemoryError::System { doing: "allocating a region's pages", error });
         }
         memory.populate();
+        about_to("seal a region");
         // SAFETY: a call on a descriptor that is ours.
         if unsafe { libc::fcntl(memory.descriptor.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } != 0 {
             return Err(system("sealing a region"));
@@ -154,6 +157,7 @@ impl Memory {
     fn map(descriptor: OwnedFd, bytes: u64, pages: Pages) -> Result<Memory, MemoryError> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let raw = descriptor.as_raw_fd();
+        about_to("map a region");
         // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, protection, libc::MAP_SHARED, raw, 0) };
         if base == libc::MAP_FAILED {
@@ -166,6 +170,7 @@ impl Memory {
     /// the advice; there the first access to each page faults, and nothing else changes.
     fn populate(&self) {
         const MADV_POPULATE_WRITE: i32 = 23;
+        about_to("touch a region's pages");
         // SAFETY: the range is this mapping; populating changes no contents.
         unsafe { libc::madvise(self.base.cast(), self.bytes as usize, MADV_POPULATE_WRITE) };
     }
@@ -205,6 +210,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        about_to("unmap a region");
         // SAFETY: the mapping is ours, and every `NativeCore` on it borrows this value.
         unsafe { libc::munmap(self.base.cast(), self.bytes as usize) };
     }

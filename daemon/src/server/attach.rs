@@ -8,7 +8,7 @@ use conic_fabric::Time;
 use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map, prepare};
 use conic_native::channel::Channel;
-use conic_native::{Memory, NativeCore, Pages};
+use conic_native::{Memory, NativeCore, Pages, about_to};
 use conic_nicd::config::WaitMode;
 use conic_nicd::switch::Rules;
 use conic_port::MAX_FRAME;
@@ -48,6 +48,7 @@ impl Daemon {
                     bytes: session.bytes,
                     mac: mac_text(session.mac),
                 };
+                about_to("enter a session");
                 connection.step = Step::Attached(Box::new(session));
                 connection.deadline = Time::NEVER;
                 (self.log)(&event);
@@ -69,6 +70,7 @@ impl Daemon {
             return Err(refused(Reason::Malformed, "nothing was negotiated"));
         };
         let (user, name) = (connection.peer.user, name.clone());
+        about_to("take a quota");
         self.quota.take(user, queues, bytes).map_err(|why| refused(Reason::Quota, why))?;
         let rules = self.networks[network].config.rules_for(name.as_str(), user, mac);
         let session = self.next_session;
@@ -101,6 +103,7 @@ impl Daemon {
             Memory::create(&map.layout, Pages::HugeIfAvailable).map_err(|error| resources("no memory", &error))?;
         prepare(&NativeCore::new(&memory), &map);
         let memory = Arc::new(memory);
+        about_to("make bells");
         let passed = Passed::new(wish.geometry.queues).map_err(|error| resources("no descriptors", &error))?;
         let config = &self.networks[network].config;
         let attached = Attached {
@@ -120,6 +123,7 @@ impl Daemon {
         let (kick, bells) = (Arc::new(kick), Arc::new(ours));
         let (map, memory_too) = (Arc::clone(&map), Arc::clone(&memory));
         let (its_kick, its_bells) = (Arc::clone(&kick), Arc::clone(&bells));
+        about_to("order a client's service");
         worker.attach(Order::Attach {
             session,
             rules,

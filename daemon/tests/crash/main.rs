@@ -1,0 +1,174 @@
+//! The crash matrix: clients and the daemon, killed (SIGKILL) or made to stand still (SIGSTOP) at each of their steps.
+//!
+//! A step is an access to shared memory by what it is and in which part of the region, or a call that makes, passes or maps
+//! something; a process watches its own steps (`conic_native`'s feature `steps`, which the product does not have) and stops itself
+//! before the chosen one. This program plays the daemon, the clients that are stopped, and the bystanders: three clients that
+//! exchange numbered frames all the time.
+//!
+//! | stopped | checked after each |
+//! |---|---|
+//! | a client, killed | no bystander lost a frame or saw a changed one; the daemon's descriptors and mappings are what they were; the same address attaches again and is served |
+//! | a client, standing still | the same; it keeps its place, so that its user's quota refuses another; it goes on when it is let, or was refused because a step of attaching took it too long |
+//! | the daemon, killed | all clients find it; their buffers keep their contents; with a new daemon they are attached and frames flow again; at the end nothing is held of the old one |
+//! | the daemon, standing still | no frame is lost, no session ends |
+//!
+//! `cargo test -p conic-daemon --test crash_matrix` goes through all steps once; `... -- --kills 10000` (`make crash`) goes on until so many
+//! processes were killed. `--seed` chooses how often a step is passed before the one that counts.
+
+mod bystanders;
+mod matrix;
+mod roles;
+mod served;
+mod stops;
+
+use std::process::ExitCode;
+
+use conic_native::clock;
+
+use matrix::{Clients, Row, Table, attempt_on_a_daemon, steps_of_a_daemon};
+use stops::{Blow, Plan, Step};
+
+/// How deep into the repetitions of one step a stop is tried.
+const DEEPEST: u64 = 400;
+
+/// One stop that makes the process stand still in so many that kill it.
+const KILLS_FOR_A_STOP: u64 = 8;
+
+/// Of the kills, those of daemons: one in so many.
+const KILLS_FOR_A_DAEMON: u64 = 10;
+
+/// A linear congruential generator (Knuth's constants), its high bits: the same stops from one seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    /// A stop at a step that is passed so often.
+    fn plan(&mut self, step: &Step, count: u64, blow: Blow) -> Plan {
+        // Every other time the first, where the state is simplest to think of.
+        let occurrence = if self.below(2) == 0 { 1 } else { 1 + self.below(count.min(DEEPEST)) };
+        Plan { step: step.clone(), occurrence, blow }
+    }
+}
+
+/// What the command line asks for.
+struct Arguments {
+    /// Kills in all; none: each step once.
+    kills: Option<u64>,
+    seed: u64,
+}
+
+impl Arguments {
+    /// None where the harness asks for tests of another name.
+    fn of(words: &[String]) -> Option<Arguments> {
+        let mut arguments = Arguments { kills: None, seed: 2026 };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut number = || words.next().and_then(|word| word.parse().ok());
+            match word.as_str() {
+                "--kills" => arguments.kills = Some(number().expect("--kills NUMBER")),
+                "--seed" => arguments.seed = number().expect("--seed NUMBER"),
+                "--list" => return None,
+                other if other.starts_with('-') => {}
+                filter if !"crash_matrix".contains(filter) => return None,
+                _ => {}
+            }
+        }
+        Some(arguments)
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(code) = roles::play(&words) {
+        return code;
+    }
+    let Some(arguments) = Arguments::of(&words) else { return ExitCode::SUCCESS };
+    let begun = clock::now();
+    println!("crash matrix, seed {}", arguments.seed);
+    let mut random = Random(arguments.seed);
+    let wanted = arguments.kills.unwrap_or(0);
+    let (clients, frames) = stop_clients(&mut random, wanted - wanted / KILLS_FOR_A_DAEMON);
+    show("a client, at", "back", &clients);
+    let daemons = stop_daemons(&mut random, wanted / KILLS_FOR_A_DAEMON);
+    show("the daemon, at", "again", &daemons);
+    let sum = |count: fn(&Row) -> u64| clients.values().chain(daemons.values()).map(count).sum::<u64>();
+    let (kills, stops, missed) = (sum(|row| row.kills), sum(|row| row.stops), sum(|row| row.missed));
+    let steps = clients.len() + daemons.len();
+    println!(
+        "{steps} steps, {kills} kills, {stops} stops, {missed} not reached; bystanders exchanged {frames} frames beside the clients' and \
+         lost none; {:.0} s",
+        clock::now().since(begun).seconds()
+    );
+    let untried: Vec<&Step> =
+        clients.iter().chain(&daemons).filter(|(_, row)| row.kills == 0).map(|(step, _)| step).collect();
+    if !untried.is_empty() || kills < wanted {
+        println!("nobody was killed at {untried:?}, or fewer than {wanted} were");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn stop_clients(random: &mut Random, wanted: u64) -> (Table, u64) {
+    let mut clients = Clients::begin();
+    let steps = clients.steps();
+    let mut table = Table::new();
+    let (mut kills, mut tried) = (0, 0);
+    let mut rounds = 0;
+    while rounds < 1 || kills < wanted {
+        for (step, count) in &steps {
+            let row = table.entry(step.clone()).or_default();
+            let before = row.kills;
+            clients.attempt(&random.plan(step, *count, Blow::Kill), row);
+            kills += row.kills - before;
+            tried += 1;
+            if tried % KILLS_FOR_A_STOP == 0 || rounds == 0 && tried % 2 == 0 {
+                clients.attempt(&random.plan(step, *count, Blow::Stop), row);
+            }
+        }
+        rounds += 1;
+        if rounds % 5 == 0 {
+            println!("{kills} clients killed");
+        }
+    }
+    (table, clients.end())
+}
+
+fn stop_daemons(random: &mut Random, wanted: u64) -> Table {
+    let steps = steps_of_a_daemon();
+    let mut table = Table::new();
+    let (mut kills, mut rounds) = (0, 0);
+    while rounds < 1 || kills < wanted {
+        for (index, (step, count)) in steps.iter().enumerate() {
+            let row = table.entry(step.clone()).or_default();
+            let before = row.kills;
+            attempt_on_a_daemon(&random.plan(step, *count, Blow::Kill), row);
+            kills += row.kills - before;
+            if (index + rounds) % KILLS_FOR_A_STOP as usize == 0 {
+                attempt_on_a_daemon(&random.plan(step, *count, Blow::Stop), row);
+            }
+        }
+        rounds += 1;
+    }
+    table
+}
+
+fn show(whose: &str, what: &str, table: &Table) {
+    println!("{whose:<56} {:>6} {:>6} {what:>9} us, median (most)", "killed", "stopped");
+    for (step, row) in table {
+        let mut times = row.microseconds.clone();
+        times.sort_unstable();
+        let (median, most) = (times.get(times.len() / 2).copied(), times.last().copied());
+        let time = median.zip(most).map_or(String::new(), |(median, most)| format!("{median} ({most})"));
+        println!("{:<56} {:>6} {:>6} {time:>20}", step.to_string(), row.kills, row.stops);
+    }
+    let mut all: Vec<u64> = table.values().flat_map(|row| row.microseconds.iter().copied()).collect();
+    all.sort_unstable();
+    if let Some(most) = all.last() {
+        let at = |share: usize| all[(all.len() - 1) * share / 1000];
+        println!("  of all {}: median {} us, 99% {} us, most {most} us", all.len(), at(500), at(990));
+    }
+}

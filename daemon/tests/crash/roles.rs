@@ -1,0 +1,176 @@
+//! What the processes do that are stopped: a client's whole life, and a daemon's.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use conic_client::{Buffer, Client, Options, Queue};
+use conic_daemon::{Daemon, Stop};
+use conic_native::{clock, yield_core};
+use conic_nicd::config::{Config, Limits};
+
+use crate::stops::{Plan, Step, Stops, geometry};
+
+/// The addresses of the stations.
+pub const ONE: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+pub const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
+pub const ECHO: [u8; 6] = [2, 0, 0, 0, 0, 0x0c];
+pub const VICTIM: [u8; 6] = [2, 0, 0, 0, 0, 0x0d];
+
+/// How many clients the daemon has room for: the bystanders and the victim.
+pub const CLIENTS: u32 = 4;
+
+/// How long a client may take for a step of attaching.
+pub const STEP_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// A client that was not let in, or lost its place.
+pub const REFUSED: u8 = 4;
+
+pub fn options(mac: [u8; 6]) -> Options {
+    Options { geometry: geometry(), mac: Some(mac), ..Options::default() }
+}
+
+/// A frame between two stations with `number` in it, and content that follows from both.
+pub fn write_frame(frame: &mut Buffer, from: [u8; 6], to: [u8; 6], number: u64) {
+    let mut bytes = vec![0; frame.len()];
+    bytes[..6].copy_from_slice(&to);
+    bytes[6..12].copy_from_slice(&from);
+    bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
+    bytes[14..22].copy_from_slice(&number.to_le_bytes());
+    for (index, byte) in bytes[22..].iter_mut().enumerate() {
+        *byte = content(number, index);
+    }
+    frame.write(0, &bytes);
+}
+
+pub fn content(number: u64, index: usize) -> u8 {
+    (number as usize).wrapping_mul(31).wrapping_add(index) as u8
+}
+
+/// Plays a part that `arguments` name; none if they name none.
+pub fn play(arguments: &[String]) -> Option<ExitCode> {
+    let [role, part, socket, plan] = arguments else { return None };
+    if role != "--role" {
+        return None;
+    }
+    let stops = Stops::begin(Plan::of_text(plan));
+    let done = match part.as_str() {
+        "client" => live_as_client(Path::new(socket), &stops),
+        _ => live_as_daemon(Path::new(socket), &stops),
+    };
+    Some(match done {
+        Ok(()) => {
+            for (Step { phase, name, place }, count) in stops.seen() {
+                println!("{phase}|{name}|{place}|{count}|kill");
+            }
+            ExitCode::SUCCESS
+        }
+        Err((code, why)) => {
+            eprintln!("{part}: {why}");
+            ExitCode::from(code)
+        }
+    })
+}
+
+type Failure = (u8, String);
+
+/// A client that does all that clients do.
+fn live_as_client(socket: &Path, stops: &Stops) -> Result<(), Failure> {
+    stops.enter("handshake");
+    let (client, mut queues) =
+        Client::attach(socket, &options(VICTIM)).map_err(|error| (REFUSED, error.to_string()))?;
+    let queue = &mut queues[0];
+    let lengths: Vec<usize> = (0..24).map(|n| 60 + 2 * n).chain((0..12).map(|n| 200 + 300 * n)).chain([9600]).collect();
+    stops.enter("allocate");
+    let mut outgoing = allocate(queue, &lengths)?;
+    stops.enter("transmit");
+    let mut alone = vec![outgoing.remove(0)];
+    transmit(queue, &mut alone)?;
+    transmit(queue, &mut outgoing)?;
+    stops.enter("receive");
+    let mut incoming = Vec::new();
+    wait_until("the echo comes", || {
+        queue.receive(&mut incoming, 32);
+        incoming.len() >= lengths.len()
+    })?;
+    stops.enter("free");
+    let mut together = incoming.split_off(incoming.len() / 2);
+    drop(incoming);
+    queue.free(&mut together);
+    stops.enter("sleep");
+    for _ in 0..2 {
+        queue.arm();
+        queue.disarm();
+        let mut one = allocate(queue, &[100])?;
+        transmit(queue, &mut one)?;
+        let mut back = Vec::new();
+        wait_until("the echo wakes it", || {
+            queue.wait(Duration::from_millis(50));
+            queue.receive(&mut back, 4) > 0
+        })?;
+    }
+    stops.enter("give back");
+    drop(queues);
+    stops.enter("detach");
+    drop(client);
+    Ok(())
+}
+
+fn allocate(queue: &mut Queue, lengths: &[usize]) -> Result<Vec<Buffer>, Failure> {
+    let mut frames = Vec::new();
+    for (number, &length) in lengths.iter().enumerate() {
+        let mut found = None;
+        wait_until("a buffer is free", || {
+            found = queue.allocate(length);
+            found.is_some()
+        })?;
+        let mut frame = found.ok_or((1, "no buffer".to_owned()))?;
+        write_frame(&mut frame, VICTIM, ECHO, number as u64);
+        frames.push(frame);
+    }
+    Ok(frames)
+}
+
+fn transmit(queue: &mut Queue, frames: &mut Vec<Buffer>) -> Result<(), Failure> {
+    wait_until("there is room to send", || {
+        queue.transmit(frames);
+        frames.is_empty()
+    })
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> Result<(), Failure> {
+    let begun = clock::now();
+    while !done() {
+        if clock::now().since(begun).seconds() > 20.0 {
+            return Err((1, format!("waited too long: {what}")));
+        }
+        yield_core();
+    }
+    Ok(())
+}
+
+/// A daemon with one bridge, until its standard input ends.
+fn live_as_daemon(socket: &Path, stops: &Stops) -> Result<(), Failure> {
+    let failed = |why: String| (1, why);
+    stops.enter("daemon");
+    let config = Config {
+        socket: socket.to_owned(),
+        step_timeout_ms: STEP_TIMEOUT.as_millis() as u64,
+        limits: Limits { clients_per_user: CLIENTS, ..Limits::default() },
+        ..Config::default()
+    };
+    let config = config.checked().map_err(|error| failed(error.to_string()))?;
+    let stop = Stop::new().map_err(|error| failed(error.to_string()))?;
+    let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).map_err(|error| failed(error.to_string()))?;
+    let ready = writeln!(std::io::stdout(), "ready").and_then(|()| std::io::stdout().flush());
+    ready.map_err(|error| failed(error.to_string()))?;
+    let listening = std::thread::spawn(move || {
+        // Whatever is said, it is the end that counts.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        stop.raise();
+    });
+    let ended = daemon.run().map_err(|error| failed(error.to_string()));
+    listening.join().map_err(|_| failed("the thread that listens panicked".to_owned()))?;
+    ended
+}

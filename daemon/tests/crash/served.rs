@@ -1,0 +1,137 @@
+//! Processes that play a part, and what the kernel says of them.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use conic_native::{clock, yield_core};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+
+use crate::bystanders::Bystanders;
+use crate::stops::{Plan, Step};
+
+/// A process that plays a part. It is killed when it is dropped.
+pub struct Player {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    ended: bool,
+}
+
+/// What became of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Killed,
+    Stopped,
+    Ended(i32),
+}
+
+impl Player {
+    pub fn start(part: &str, socket: &Path, plan: Option<&Plan>) -> Player {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a name"));
+        let plan = plan.map_or_else(|| "-".to_owned(), Plan::to_text);
+        command.args(["--role", part]).arg(socket).arg(plan);
+        Player::spawn(command)
+    }
+
+    /// One that may find its daemon dead, and need not say so.
+    pub fn start_silent(part: &str, socket: &Path) -> Player {
+        let mut command = Command::new(std::env::current_exe().expect("this program has a name"));
+        command.args(["--role", part]).arg(socket).arg("-").stderr(Stdio::null());
+        Player::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Player {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("this program starts");
+        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Player { child, output, ended: false }
+    }
+
+    /// Waits until it has said so much as a line; whether it did.
+    pub fn is_ready(&mut self) -> bool {
+        let mut line = String::new();
+        self.output.read_line(&mut line).is_ok_and(|count| count > 0)
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// What has become of it, if anything has.
+    pub fn fate(&mut self, wait: bool) -> Option<Fate> {
+        let options = if wait { WaitOptions::UNTRACED } else { WaitOptions::UNTRACED | WaitOptions::NOHANG };
+        let (_, status) = waitpid(Some(self.pid()), options).expect("it is a child")?;
+        let fate = fate_of(status);
+        self.ended = fate != Fate::Stopped;
+        Some(fate)
+    }
+
+    /// Lets a stopped one go on.
+    pub fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).expect("it is there");
+    }
+
+    /// Asks a daemon to end, waits, and gives what it did.
+    pub fn end(mut self) -> (Fate, Vec<(Step, u64)>) {
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        // What cannot be read was not said.
+        let _ = self.output.read_to_string(&mut text);
+        let plans = text.lines().filter_map(Plan::of_text);
+        let steps = plans.map(|plan| (plan.step, plan.occurrence)).collect();
+        (self.fate(true).expect("it was waited for"), steps)
+    }
+
+    /// Waits for the end of one that was asked for nothing, while bystanders go on.
+    pub fn end_beside(mut self, all: &mut Bystanders) -> (Fate, Vec<(Step, u64)>) {
+        let mut fate = None;
+        wait_until("it ends", || {
+            all.step();
+            fate = self.fate(false);
+            fate.is_some()
+        });
+        (fate.expect("it was waited for"), Vec::new())
+    }
+
+    /// Descriptors, and mapped regions.
+    pub fn holds(&self) -> (usize, usize) {
+        held_by(&self.child.id().to_string())
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        if !self.ended {
+            // It may have ended by itself.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn fate_of(status: WaitStatus) -> Fate {
+    if status.stopped() {
+        Fate::Stopped
+    } else if status.signaled() {
+        Fate::Killed
+    } else {
+        Fate::Ended(status.exit_status().unwrap_or(-1))
+    }
+}
+
+/// Descriptors and mapped regions of a process.
+pub fn held_by(process: &str) -> (usize, usize) {
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    (descriptors, maps.lines().filter(|line| line.contains("memfd:conic")).count())
+}
+
+/// Waits; microseconds that it took.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> u64 {
+    let begun = clock::now();
+    while !done() {
+        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
+        yield_core();
+    }
+    clock::now().since(begun).nanoseconds() / 1000
+}
