@@ -62,7 +62,7 @@ pub(super) fn device_does(
         Started::Done { .. } => Vec::new(),
         Started::Asked(opcode) => {
             let effects = host.begin(Ask::Device(opcode));
-            let mut said = vec![format!("{opcode:?}")];
+            let mut said = vec![name(&format!("{opcode:?}"))];
             said.extend(talk(&mut host, &mut device, effects));
             said
         }
