@@ -42,7 +42,8 @@ const EXAMPLES: &str = "What is visible on one socket: in which cache a line is 
 or none. What is not: a device's own cache and memory, bias, and what a request costs a link; those are in conic study cxl-nic.
 
 A slice's figure is the median latency of its packets. It stands beside one of loads and stores of the same round and the same
-placement of the cores; the ratio is over those pairs. A difference is called visible where the slices' ratios lie on one side of 1.
+placement of the cores; the ratio is over those pairs. A difference is called visible where the slices' ratios lie on one side of 1,
+and the machine rested.
 
 Examples:
   conic bench cxl
@@ -174,7 +175,7 @@ struct Row {
     ns: Spread,
     /// Over loads and stores of the same round.
     ratio: Spread,
-    /// Whether all slices' ratios lie on one side of 1.
+    /// Whether all slices' ratios lie on one side of 1, and the machine rested.
     visible: bool,
 }
 
@@ -247,7 +248,8 @@ fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> 
         // Where no round has a slice of both, all there is are the medians.
         let of_medians = || Spread::of(&[ns.median / first.median]);
         let ratio = measured.ratios(place, subject, 0, |median| *median).or_else(of_medians)?;
-        let visible = ratio.min > 1.0 || ratio.max < 1.0;
+        // Slices that were disturbed show whose turn it was, and nothing of the caches.
+        let visible = !measured.restless && (ratio.min > 1.0 || ratio.max < 1.0);
         Some(Row { design: design.name, ns: ns.rounded(1), ratio: ratio.rounded(2), visible })
     };
     let designs = DESIGNS.iter().enumerate().map(row).collect::<Option<_>>()?;
