@@ -251,6 +251,9 @@ impl Core for LoomCore {
 
     fn full_fence(&self) {
         self.drain();
+        if self.weakened(Weaken::NoFullFence, None) {
+            return;
+        }
         // SeqCst: the seam's contract, the one ordering that keeps a load behind an earlier store.
         loom::sync::atomic::fence(Ordering::SeqCst);
     }

@@ -28,6 +28,8 @@ pub enum Weaken {
     UpdateWithoutRelease,
     /// `fence` does nothing.
     NoFence,
+    /// `full_fence`, and so either half of a pair of light and heavy fences, lets a load pass an earlier store.
+    NoFullFence,
 }
 
 /// One deliberate weakening: everywhere, or of one segment's words, or of one agent's accesses.
@@ -44,7 +46,7 @@ impl Mutation {
         Mutation { weaken, segment: None, agent: None }
     }
 
-    /// Only of words of the segment of that name. A [`Weaken::NoFence`] has no address and cannot be so limited.
+    /// Only of words of the segment of that name. A fence has no address and cannot be so limited.
     pub fn of(mut self, segment: &str) -> Mutation {
         self.segment = Some(segment.to_owned());
         self

@@ -84,8 +84,14 @@ fn map_region(
 }
 
 pub(crate) fn say(channel: &Channel, message: &Message) -> Result<(), AttachError> {
-    let sent = channel.send(&message.encode(), &[]);
-    sent.map_err(|error| AttachError::Broken { doing: "speaking to the NIC", error })
+    let Err(error) = channel.send(&message.encode(), &[]) else { return Ok(()) };
+    // A NIC that closes has said why, just before.
+    if let Ok(Some(received)) = channel.receive()
+        && let Ok(Message::Refused(refused)) = Message::decode(&received.bytes, received.descriptors.len())
+    {
+        return Err(AttachError::Refused(refused));
+    }
+    Err(AttachError::Broken { doing: "speaking to the NIC", error })
 }
 
 pub(crate) fn unexpected(wanted: &str, message: &Message) -> AttachError {

@@ -47,7 +47,7 @@ pub use client::{Client, Link};
 pub use conic_control::{Name, Reason, Refused};
 pub use error::AttachError;
 pub use operator::Operator;
-pub use queue::{Queue, QueueFaults};
+pub use queue::{Queue, QueueFaults, Woken};
 pub use shared_memory::SharedMemory;
 
 use std::time::Duration;

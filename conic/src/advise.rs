@@ -12,6 +12,8 @@ use conic_sim::platform::Platform;
 use conic_study::cxl_nic::advise::{Advice, Goal, Question, Reason, advise, described};
 use serde_json::{Value, json};
 
+use crate::bench::failure::Failure;
+
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Wanted {
@@ -51,7 +53,7 @@ pub struct Options {
     json: bool,
 }
 
-const EXAMPLES: &str = "Every design is simulated: the request type of each step (NC, NC-P, CS, CO), whose memory each ring and buffer lies in, how the
+const EXAMPLES: &str = "Every design is simulated: the request type of each step (NC, NC-P, CS, CO), whose memory each ring and buffer lies in, how the \
 host stores packets, device-bias, batches. What each choice brings is shown by taking it back: time, and messages a packet.
 
 Examples:
@@ -69,20 +71,8 @@ fn load(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(message) if options.json => {
-            println!("{}", json!({ "error": message }));
-            ExitCode::FAILURE
-        }
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    let shown = run(options).map(|text| print!("{text}"));
+    shown.map_or_else(|message| Failure::failed(message).report(options.json), |()| ExitCode::SUCCESS)
 }
 
 fn run(options: &Options) -> Result<String, String> {

@@ -89,10 +89,16 @@ fn what_cannot_be_is_one_json_object_with_its_reason() {
         ("bench loopback --descriptors 100 --duration 1ms --json", "100"),
         ("bench loopback --interface cachable-queue --packet-size 9600 --duration 1ms --json", "lines"),
         ("bench nonsense --json", "nonsense"),
+        ("bench daemon --cores 0 --json", "two core numbers"),
+        ("replay /does/not/exist.pcap --json", "cannot be opened"),
+        ("bridge --port capture:replay=/does/not/exist.pcap --json", "cannot be opened"),
+        ("sample /does/not/exist.pcap --json", "cannot be opened"),
+        ("tap --mtu 1 --json", "68 to 9586"),
     ] {
         let refusal = json(arguments, 1);
         let message = refusal["error"].as_str().unwrap_or_else(|| panic!("conic {arguments}: {refusal}"));
         assert!(message.contains(reason), "conic {arguments}: {message}");
+        assert!(!message.starts_with("error"), "conic {arguments}: {message}");
     }
 }
 

@@ -15,13 +15,15 @@ type Tell = Box<dyn FnMut(SyncActivator)>;
 pub struct Exchange<C> {
     host: Host<C>,
     tell: Tell,
+    /// The device wakes whoever looks: then there is one look when it has, and it must not be left out.
+    is_woken: bool,
 }
 
 impl<C: Core> Exchange<C> {
     /// A device behind a host's half. `tell` takes whom to wake to where the device is played; with [`crate::Calls::Blocking`] it is not
     /// called.
     pub fn new(host: Host<C>, tell: impl FnMut(SyncActivator) + 'static) -> Exchange<C> {
-        Exchange { host, tell: Box::new(tell) }
+        Exchange { host, tell: Box::new(tell), is_woken: false }
     }
 }
 
@@ -37,7 +39,8 @@ impl<C: Core + 'static> Device for Exchange<C> {
 
     #[inline]
     fn poll(&mut self, response: &mut Vec<u8>) -> Result<bool, Fault> {
-        match self.host.poll() {
+        let poll = if self.is_woken { self.host.poll() } else { self.host.poll_in_time() };
+        match poll {
             Poll::NotYet => Ok(false),
             Poll::Refused => Err(Fault::Lines),
             Poll::Response(bytes) => {
@@ -53,6 +56,7 @@ impl<C: Core + 'static> Device for Exchange<C> {
     }
 
     fn wake_by(&mut self, activator: SyncActivator) {
+        self.is_woken = true;
         (self.tell)(activator);
     }
 }

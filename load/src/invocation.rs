@@ -73,7 +73,7 @@ impl<C: Core> Caller<C> {
             self.wrong += 1;
         }
         let length = loop {
-            match self.host.poll() {
+            match self.host.poll_in_time() {
                 Poll::Response(length) => break length,
                 Poll::Refused => break usize::MAX,
                 Poll::NotYet => self.host.core().spin(),

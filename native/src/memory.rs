@@ -8,6 +8,9 @@ use conic_fabric::{Home, Layout};
 
 use crate::{about_to, place};
 
+/// Bytes of a plain page.
+const PAGE: u64 = 4096;
+
 /// Bytes of the huge pages asked for.
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -17,7 +20,9 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// Which pages a region is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// 2 MiB pages, if the system has enough of them free; plain pages otherwise.
+    /// 2 MiB pages, if the system has enough of them free; plain pages otherwise. Not for a region whose descriptor goes to
+    /// a process that is not trusted: no seal keeps it from giving pages back to the system, and where no other huge page is
+    /// free then, the next access to that place ends the process that makes it.
     HugeIfAvailable,
     /// Plain pages.
     Plain,
@@ -78,20 +83,16 @@ impl Memory {
     pub fn create(layout: &Layout, pages: Pages) -> Result<Memory, MemoryError> {
         let bytes = layout.bytes().max(1);
         let huge = match pages {
-            Pages::HugeIfAvailable => Memory::create_from(layout, bytes.next_multiple_of(HUGE_PAGE), true),
+            Pages::HugeIfAvailable => Memory::create_huge(layout, bytes.next_multiple_of(HUGE_PAGE)),
             Pages::Plain => None,
         };
         match huge {
             Some(memory) => Ok(memory),
-            None => {
-                let page = 4096;
-                let descriptor = anonymous_file(0)?;
-                Memory::fill(layout, descriptor, bytes.next_multiple_of(page), Pages::Plain)
-            }
+            None => Memory::fill(layout, anonymous_file(0)?, bytes.next_multiple_of(PAGE), Pages::Plain),
         }
     }
 
-    fn create_from(layout: &Layout, bytes: u64, _huge: bool) -> Option<Memory> {
+    fn create_huge(layout: &Layout, bytes: u64) -> Option<Memory> {
         if free_huge_pages() * HUGE_PAGE < bytes {
             return None;
         }
@@ -125,7 +126,7 @@ impl Memory {
     }
 
     /// Maps a region that a peer made and passed over, after checking that it is what was agreed: sealed against
-    /// shrinking, and at least `bytes` bytes long.
+    /// shrinking, and at least `bytes` bytes long. Of a longer one no more is mapped than was agreed, in whole pages.
     ///
     /// # Errors
     ///
@@ -149,7 +150,11 @@ impl Memory {
             let size = status.st_size;
             return Err(MemoryError::Refused(format!("it has {size} bytes where {bytes} were agreed")));
         }
-        let memory = Memory::map(descriptor, status.st_size as u64, Pages::Plain)?;
+        // What such a file says of its blocks is the size of its pages.
+        let huge = status.st_blksize as u64 >= HUGE_PAGE;
+        let (page, pages) = if huge { (HUGE_PAGE, Pages::HugeIfAvailable) } else { (PAGE, Pages::Plain) };
+        let agreed = bytes.max(1).next_multiple_of(page).min(status.st_size as u64);
+        let memory = Memory::map(descriptor, agreed, pages)?;
         memory.populate();
         Ok(memory)
     }
@@ -285,5 +290,13 @@ mod tests {
         let short = Memory::create(&layout(4096), Pages::Plain).expect("a region of a page");
         let copy = short.descriptor().try_clone_to_owned().expect("a second descriptor");
         assert!(matches!(Memory::attach(copy, 4097), Err(MemoryError::Refused(_))));
+    }
+
+    #[test]
+    fn no_more_of_a_region_is_mapped_than_was_agreed() {
+        let long = Memory::create(&layout(1 << 20), Pages::Plain).expect("a region of a mebibyte");
+        let copy = long.descriptor().try_clone_to_owned().expect("a second descriptor");
+        let attached = Memory::attach(copy, 5000).expect("it is long enough");
+        assert_eq!((attached.bytes(), attached.pages()), (8192, Pages::Plain));
     }
 }

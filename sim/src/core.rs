@@ -1,24 +1,22 @@
 //! The core face of the seam over the modelled machine.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::Location;
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
-
-use crate::parameters::TimerParameters;
 
 use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
 use crate::machine::uncached::Kind;
 use crate::machine::{Copying, Machine, Wait};
 use crate::protocol::Ask;
+use crate::timer::Ticks;
 
 /// A core of the modelled machine, as its program sees it.
 pub struct SimCore<'a> {
     fiber: Fiber<'a, Machine>,
-    /// The timer interrupt, and when it comes next.
-    timer: Option<TimerParameters>,
-    next_tick: Cell<u64>,
+    /// Its timer interrupts.
+    ticks: Ticks,
 }
 
 /// The bytes of a line that a word takes.
@@ -44,20 +42,16 @@ fn word_of(at: Address) -> usize {
 
 impl<'a> SimCore<'a> {
     pub(crate) fn new(fiber: Fiber<'a, Machine>) -> SimCore<'a> {
-        let timer = fiber.machine.borrow().parameters.timer.clone();
-        // Cores' ticks are apart, as kernels have them; the first is not at the run's very beginning.
-        let first = timer.as_ref().map_or(u64::MAX, |timer| timer.interval / 8 * (1 + fiber.agent as u64 % 7));
-        SimCore { fiber, timer, next_tick: Cell::new(first) }
+        let ticks = Ticks::new(fiber.machine.borrow().parameters.timer.as_ref(), fiber.agent);
+        SimCore { fiber, ticks }
     }
 
     /// The timer interrupt comes before this program's next step: it takes the core. A program that only waited meanwhile
     /// (`idle`) loses what is left of it by now.
     #[cold]
     fn interrupted(&self, machine: &mut Machine, idle: bool) {
-        let Some(TimerParameters { interval, span }) = self.timer else { return };
         let agent = &mut machine.agents[self.fiber.agent];
-        while agent.time >= self.next_tick.get() {
-            let tick = self.next_tick.replace(self.next_tick.get() + interval);
+        while let Some((tick, span)) = self.ticks.take(agent.time) {
             agent.time = if idle { agent.time.max(tick + span) } else { agent.time + span };
             agent.not_pure();
         }
@@ -66,7 +60,7 @@ impl<'a> SimCore<'a> {
     /// Whether the timer interrupt came.
     #[inline(always)]
     fn is_interrupted(&self, machine: &Machine) -> bool {
-        machine.agents[self.fiber.agent].time >= self.next_tick.get()
+        self.ticks.are_due(machine.agents[self.fiber.agent].time)
     }
 
     /// The agent's number in the machine.

@@ -15,6 +15,7 @@
 //! | [`setup`] | memory before a run begins |
 
 mod bytes;
+mod combined;
 mod copy_engine;
 pub mod core;
 pub mod credits;
@@ -34,6 +35,7 @@ pub mod probe;
 pub mod protocol;
 pub mod setup;
 pub mod simulation;
+mod timer;
 
 pub use core::SimCore;
 pub use device::SimDevice;

@@ -13,6 +13,8 @@
  *         int got = conic_rx_burst(queue, bufs, 32);
  *         int sent = conic_tx_burst(queue, bufs, got);
  *         conic_buf_free(queue, bufs + sent, got - sent);
+ *         if (got == 0)
+ *             conic_wait(queue, -1);
  *     }
  *
  * Compile with `cc $(pkg-config --cflags conic) ... $(pkg-config --libs conic)`. conic(3) says the same as this file.
@@ -29,7 +31,20 @@
  * client that goes on. A packet whose bytes do not lie in a buffer of the client is refused.
  *
  * Errors. Functions that return an int return a number that is not negative, or one of enum conic_error. None of them ends
- * the process, blocks (but conic_attach and conic_link, for no longer than the options' patience), or sets errno.
+ * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link and conic_disarm, for no longer than
+ * the options' patience). errno is nothing that they speak by.
+ *
+ * Waiting. Polling conic_rx_burst is the fastest. conic_wait sleeps when there is nothing for a while; conic_get_fd, conic_arm
+ * and conic_disarm are for programs with an event loop:
+ *
+ *     struct pollfd waited = {conic_get_fd(queue), POLLIN, 0};
+ *     for (;;) {
+ *         if (conic_arm(queue) == 0)
+ *             poll(&waited, 1, -1);
+ *         conic_disarm(queue);
+ *         while ((got = conic_rx_burst(queue, bufs, 32)) > 0)
+ *             ...
+ *     }
  *
  * The daemon's death. conic_link is 0 from then on, nothing can be sent, what had been delivered is still received, and every
  * buffer keeps its contents. When a daemon listens at the socket again, the client attaches by itself, whenever a queue or
@@ -277,6 +292,36 @@ int conic_get_counters(struct conic_queue *queue,
 
 // What a status means, in a few words; never NULL. The text is constant and belongs to the library. Any thread.
 const char *conic_strerror(int status);
+
+// Waits until `conic_rx_burst` has a packet to give: looks again for 50 microseconds, then sleeps until the NIC rings. `timeout` is
+// how many nanoseconds at the most; 0 looks once, and a negative one waits for as long as it takes. While the daemon is gone
+// it waits for it to come back, and goes on. It also ends when a handler of a signal has run. One thread at a time.
+//
+// Returns 1 if there is a packet, 0 if there is none; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_wait(struct conic_queue *queue,
+               int64_t timeout);
+
+// A descriptor for `poll`, `epoll` or an event loop, by which a program waits for several queues, or for a queue and something
+// else. It is readable when the NIC has rung for this queue, after `conic_arm` asked for that; and now and then while the daemon
+// is gone. It is the same for as long as the queue lives, whatever becomes of the daemon. It belongs to the library: it is
+// neither read nor closed. One thread at a time.
+//
+// Returns the descriptor; `CONIC_ERROR_SYSTEM` if the kernel gives none; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_get_fd(struct conic_queue *queue);
+
+// Asks the NIC to ring at the next packet, before the program sleeps on the descriptor of `conic_get_fd`. When it has woken, for
+// whatever reason, it calls `conic_disarm`, then `conic_rx_burst` until that gives nothing, and then this again. One thread at a
+// time.
+//
+// Returns 0 if the program may sleep; 1 if there is a packet already, and nothing was asked for; `CONIC_ERROR_SYSTEM` if the
+// kernel has no descriptor to give; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_arm(struct conic_queue *queue);
+
+// Takes back what `conic_arm` asked for: the NIC does not ring, and the descriptor is not readable any more. Looks after the
+// connection where the daemon is gone, for no longer than the options' patience. One thread at a time.
+//
+// Returns 0; `CONIC_ERROR_SYSTEM` if the kernel refuses; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_disarm(struct conic_queue *queue);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -131,7 +131,8 @@ fn batches(graph: Graph, machine: &EciParameters, detail: Detail, elements: usiz
         Graph::Filters => Modelled::Filters,
         Graph::Bloom => Modelled::Bloom,
     };
-    let lines = CoherentLines::new(machine, &modelled.program(), modelled.pipeline(), EXCHANGE_BYTES as usize);
+    let lines =
+        CoherentLines::new(machine, &modelled.program(), modelled.pipeline(&machine.device), EXCHANGE_BYTES as usize);
     let lines = lines.map_err(|error| Failure::failed(error.to_string()))?;
     match graph {
         Graph::Filters => measure(&filters(elements), detail, lines, span),

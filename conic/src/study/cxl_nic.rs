@@ -16,6 +16,7 @@ use conic_study::sensitivity;
 use serde_json::json;
 
 use super::{Shown, guesses, output};
+use crate::bench::failure::Failure;
 
 /// Predict what the CXL-NIC paper (MICRO 2025) measured
 #[derive(Debug, Args)]
@@ -54,17 +55,7 @@ const PUBLISHED: &str = include_str!("../../../results/cxl-nic.toml");
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
     let result = if options.guesses { guessed(options) } else { run(options).map(|shown| shown.print(options.json)) };
-    match result {
-        Ok(code) => code,
-        Err(message) if options.json => {
-            println!("{}", json!({ "error": message }));
-            ExitCode::FAILURE
-        }
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    result.unwrap_or_else(|message| Failure::failed(message).report(options.json))
 }
 
 /// The two platforms, with what the user replaces.

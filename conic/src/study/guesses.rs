@@ -3,7 +3,7 @@
 use conic_sim::Parameters;
 use conic_sim::cxl::CxlParameters;
 use conic_sim::eci::EciParameters;
-use conic_sim::platform::{Entry, ParameterSet, Platform, Value};
+use conic_sim::platform::{Entry, ParameterSet, Platform, PlatformError, Value};
 use conic_study::coherent_pio::Machines;
 use conic_study::cxl_nic::Machines as CxlMachines;
 use conic_study::experiment::Platforms;
@@ -52,10 +52,17 @@ pub fn of_coherent_pio(
     for entry in thunderx.guesses() {
         guesses.extend(guess(thunderx, entry, |thunderx| Machines { thunderx, ..machines.clone() })?);
     }
+    // What stands in the file that both extend is one guess, which both machines follow.
+    let is_shared = |one: &Entry| pc_pcie.entries().any(|other| other.key == one.key && other.file == one.file);
     for entry in enzian_pcie.guesses() {
-        guesses.extend(guess(enzian_pcie, entry, |enzian_pcie| Machines { enzian_pcie, ..machines.clone() })?);
+        let of_both = is_shared(entry);
+        guesses.extend(guess_of(enzian_pcie, entry, |value| {
+            let pc_pcie = if of_both { pc_pcie.vary(&entry.key, value)? } else { machines.pc_pcie.clone() };
+            Ok(Machines { enzian_pcie: enzian_pcie.vary(&entry.key, value)?, pc_pcie, ..machines.clone() })
+        })?);
     }
-    for entry in pc_pcie.guesses() {
+    let pc_alone = |entry: &&Entry| !enzian_pcie.entries().any(|one| one.key == entry.key && one.file == entry.file);
+    for entry in pc_pcie.guesses().filter(pc_alone) {
         guesses.extend(guess(pc_pcie, entry, |pc_pcie| Machines { pc_pcie, ..machines.clone() })?);
     }
     Ok(guesses)
@@ -73,10 +80,12 @@ pub fn of_cxl_nic(
     let is_shared = |key: &str| agilex.entry(key).is_some() && agilex.entry(key) == bluefield.entry(key);
     let mut guesses = Vec::new();
     for entry in agilex.guesses() {
-        guesses.extend(guess_at(agilex, entry, |value| {
-            let changed = varied(agilex, entry, value)?;
-            let other = is_shared(&entry.key).then(|| varied(bluefield, entry, value)).transpose()?;
-            Ok(CxlMachines { agilex: changed, bluefield: other.unwrap_or_else(|| bluefield.parameters().clone()) })
+        guesses.extend(guess_of(agilex, entry, |value| {
+            let bluefield = match is_shared(&entry.key) {
+                true => bluefield.vary(&entry.key, value)?,
+                false => bluefield.parameters().clone(),
+            };
+            Ok(CxlMachines { agilex: agilex.vary(&entry.key, value)?, bluefield })
         })?);
     }
     for entry in bluefield.guesses().filter(|entry| !is_shared(&entry.key)) {
@@ -92,23 +101,19 @@ fn guess<P: ParameterSet, S>(
     entry: &Entry,
     with: impl Fn(P) -> S,
 ) -> Result<Option<Guess<S>>, String> {
-    guess_at(platform, entry, |value| varied(platform, entry, value).map(&with))
+    guess_of(platform, entry, |value| Ok(with(platform.vary(&entry.key, value)?)))
 }
 
-/// A platform with a guess at a value.
-fn varied<P: ParameterSet>(platform: &Platform<P>, entry: &Entry, value: f64) -> Result<P, String> {
-    platform.vary(&entry.key, value).map_err(|error| error.to_string())
-}
-
-/// A guess at both ends of its range, where `at` makes the machines with a value; none where the range has no width.
-fn guess_at<P: ParameterSet, S>(
+/// The same, where `at` says what the platforms are with a value of the guess.
+fn guess_of<P: ParameterSet, S>(
     platform: &Platform<P>,
     entry: &Entry,
-    at: impl Fn(f64) -> Result<S, String>,
+    at: impl Fn(f64) -> Result<S, PlatformError>,
 ) -> Result<Option<Guess<S>>, String> {
     let Some((low, high)) = entry.range.filter(|(low, high)| low < high) else {
         return Ok(None);
     };
+    let at = |value: f64| at(value).map_err(|error| error.to_string());
     let written = |value: f64| match entry.value {
         Value::Flag(_) => Value::Flag(value != 0.0).to_string(),
         Value::Number(_) => format!("{} {}", Value::Number(value), entry.unit).trim().to_owned(),
@@ -140,7 +145,7 @@ mod tests {
         let all = of_cxl_nic(&agilex, &bluefield).expect("every end of every guess can be");
         let named = |name: &str| all.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("{name}"));
         let crossing = named("agilex7 link.crossing");
-        assert_eq!(crossing.platforms.each_ref().map(|machines| machines.agilex.link.crossing), [35_000, 60_000]);
+        assert_eq!(crossing.platforms.each_ref().map(|machines| machines.agilex.link.crossing), [35_000, 55_000]);
         assert_eq!(crossing.platforms[0].bluefield.link.crossing, 35_000);
         let software = named("bf3 software.hit");
         assert_eq!(&software.platforms[0].agilex, agilex.parameters());

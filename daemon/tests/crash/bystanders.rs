@@ -40,6 +40,8 @@ struct Way {
     /// What was sent before and did not come will not come any more.
     given_up: u64,
     lost: u64,
+    /// When a frame came last, or was given up.
+    progress: Time,
 }
 
 impl Way {
@@ -72,6 +74,14 @@ impl Way {
         assert!(sound, "frame {number} of {} bytes was changed", bytes.len());
         self.lost += number - self.expected;
         self.expected = number + 1;
+        self.progress = clock::now();
+    }
+
+    /// What was with a daemon that died, or sent before the other was attached again, is gone.
+    fn give_up(&mut self, now: Time) {
+        if now.since(self.progress).nanoseconds() > 20_000_000 {
+            (self.given_up, self.progress) = (self.sent, now);
+        }
     }
 }
 
@@ -84,12 +94,11 @@ pub struct Bystanders {
     back: Way,
     /// Frames may be lost: the daemon dies.
     lossy: bool,
-    progress: Time,
 }
 
 impl Bystanders {
     pub fn attach(socket: &Path, lossy: bool) -> Result<Bystanders, AttachError> {
-        let way = |from, to| Way { from, to, sent: 0, expected: 0, given_up: 0, lost: 0 };
+        let way = |from, to| Way { from, to, sent: 0, expected: 0, given_up: 0, lost: 0, progress: clock::now() };
         Ok(Bystanders {
             one: Station::attach(socket, ONE)?,
             other: Station::attach(socket, OTHER)?,
@@ -97,7 +106,6 @@ impl Bystanders {
             there: way(ONE, OTHER),
             back: way(OTHER, ONE),
             lossy,
-            progress: clock::now(),
         })
     }
 
@@ -111,14 +119,12 @@ impl Bystanders {
         came.drain(..).for_each(|frame| self.back.check(&frame, self.lossy));
         moved += self.send_back();
         let now = clock::now();
-        if moved > 0 {
-            self.progress = now;
-            return;
+        if self.lossy {
+            self.there.give_up(now);
+            self.back.give_up(now);
         }
-        self.echo.queue.wait(Duration::from_micros(200));
-        if self.lossy && now.since(self.progress).nanoseconds() > 20_000_000 {
-            // What was with the daemon that died is gone.
-            (self.there.given_up, self.back.given_up) = (self.there.sent, self.back.sent);
+        if moved == 0 {
+            self.echo.queue.wait(Duration::from_micros(200));
         }
     }
 

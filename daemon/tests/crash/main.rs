@@ -13,10 +13,11 @@
 //! | the daemon, standing still | no frame is lost, no session ends |
 //!
 //! `cargo test -p conic-daemon --test crash_matrix` goes through all steps once; `... -- --kills 10000` (`make crash`) goes on until so many
-//! processes were killed. `--seed` chooses how often a step is passed before the one that counts.
+//! processes were killed; `... -- --returned 200 --mib 64` measures how long the memory of clients under load takes to be back. `--seed` chooses how often a step is passed before the one that counts.
 
 mod bystanders;
 mod matrix;
+mod returned;
 mod roles;
 mod served;
 mod stops;
@@ -33,6 +34,9 @@ const DEEPEST: u64 = 400;
 
 /// One stop that makes the process stand still in so many that kill it.
 const KILLS_FOR_A_STOP: u64 = 8;
+
+/// How often a step is tried again at which nobody was killed.
+const ATTEMPTS: u32 = 20;
 
 /// Of the kills, those of daemons: one in so many.
 const KILLS_FOR_A_DAEMON: u64 = 10;
@@ -58,18 +62,24 @@ impl Random {
 struct Arguments {
     /// Kills in all; none: each step once.
     kills: Option<u64>,
+    /// Clients under load to kill, to measure how long their memory takes to come back, and nothing else.
+    returned: Option<u64>,
+    /// MiB of their regions.
+    mebibytes: u64,
     seed: u64,
 }
 
 impl Arguments {
     /// None where the harness asks for tests of another name.
     fn of(words: &[String]) -> Option<Arguments> {
-        let mut arguments = Arguments { kills: None, seed: 2026 };
+        let mut arguments = Arguments { kills: None, returned: None, mebibytes: 8, seed: 2026 };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut number = || words.next().and_then(|word| word.parse().ok());
             match word.as_str() {
                 "--kills" => arguments.kills = Some(number().expect("--kills NUMBER")),
+                "--returned" => arguments.returned = Some(number().expect("--returned NUMBER")),
+                "--mib" => arguments.mebibytes = number().expect("--mib NUMBER"),
                 "--seed" => arguments.seed = number().expect("--seed NUMBER"),
                 "--list" => return None,
                 other if other.starts_with('-') => {}
@@ -87,6 +97,10 @@ fn main() -> ExitCode {
         return code;
     }
     let Some(arguments) = Arguments::of(&words) else { return ExitCode::SUCCESS };
+    if let Some(kills) = arguments.returned {
+        returned::measure(kills, arguments.mebibytes);
+        return ExitCode::SUCCESS;
+    }
     let begun = clock::now();
     println!("crash matrix, seed {}", arguments.seed);
     let mut random = Random(arguments.seed);
@@ -132,6 +146,12 @@ fn stop_clients(random: &mut Random, wanted: u64) -> (Table, u64) {
         rounds += 1;
         if rounds % 5 == 0 {
             println!("{kills} clients killed");
+        }
+    }
+    for _ in 0..ATTEMPTS {
+        // What depends on the moment, such as a call of a NIC that looks away, may need more than one attempt.
+        for (step, row) in table.iter_mut().filter(|(_, row)| row.kills == 0) {
+            clients.attempt(&Plan { step: step.clone(), occurrence: 1, blow: Blow::Kill }, row);
         }
     }
     (table, clients.end())

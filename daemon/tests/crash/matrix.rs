@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use conic_client::{AttachError, Client, Options, Reason};
+use conic_fabric::Time;
 use conic_native::{Count, Flag, clock};
 use tempfile::TempDir;
 
@@ -93,7 +94,7 @@ impl Clients {
         Clients { baseline, ..clients }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join("nic.sock")
     }
 
@@ -109,7 +110,15 @@ impl Clients {
         runs[0].keys().map(|step| (step.clone(), least(step))).filter(|&(_, count)| count > 0).collect()
     }
 
-    fn wait_for_baseline(&self) -> u64 {
+    /// Lets the bystanders go on for some time.
+    pub fn traffic_goes_on_until(&self, until: Time) {
+        while clock::now() < until {
+            self.traffic.must_go_on(1);
+        }
+    }
+
+    /// Waits until the daemon holds what it held in the beginning; microseconds that it took.
+    pub fn wait_for_baseline(&self) -> u64 {
         let waited = || format!("{:?} is held where {:?} was before", self.daemon.holds(), self.baseline);
         let begun = clock::now();
         while self.daemon.holds() != self.baseline {
@@ -121,7 +130,7 @@ impl Clients {
 
     /// Stops one client according to a plan, and checks what the others and the daemon make of it.
     pub fn attempt(&mut self, plan: &Plan, row: &mut Row) {
-        let mut client = Player::start("client", &self.socket(), Some(plan));
+        let mut client = Player::start("client", &self.socket(), Some(&plan.to_text()));
         match client.fate(true).expect("it was waited for") {
             Fate::Killed => {
                 row.kills += 1;
@@ -132,7 +141,8 @@ impl Clients {
                 self.check_stopped(&mut client, plan);
                 self.wait_for_baseline();
             }
-            Fate::Ended(0) => {
+            // It came to its end without the step, or the machine was too busy for it to be let in.
+            Fate::Ended(code) if code == 0 || code == i32::from(REFUSED) => {
                 row.missed += 1;
                 self.wait_for_baseline();
             }
@@ -149,7 +159,7 @@ impl Clients {
         let attaching = plan.step.phase == "handshake";
         if attaching && plan.occurrence.is_multiple_of(2) {
             // Either it was attached already, or its time for the step ends.
-            let until = clock::now() + conic_fabric::Time::from_nanoseconds(2 * STEP_TIMEOUT.as_nanos() as u64);
+            let until = clock::now() + Time::from_nanoseconds(STEP_TIMEOUT.as_nanos() as u64 * 3 / 2);
             while clock::now() < until && self.daemon.holds() != self.baseline {
                 self.traffic.must_go_on(1);
             }
@@ -191,7 +201,7 @@ impl Clients {
 }
 
 fn start_daemon(socket: &Path, plan: Option<&Plan>) -> Player {
-    let mut daemon = Player::start("daemon", socket, plan);
+    let mut daemon = Player::start("daemon", socket, plan.map(Plan::to_text).as_deref());
     // One that is to die early may never be.
     let ready = daemon.is_ready();
     assert!(ready || plan.is_some(), "the daemon starts");

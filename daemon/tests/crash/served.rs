@@ -8,6 +8,7 @@ use conic_native::{clock, yield_core};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
 use crate::bystanders::Bystanders;
+use crate::roles::SAYS;
 use crate::stops::{Plan, Step};
 
 /// A process that plays a part. It is killed when it is dropped.
@@ -26,10 +27,9 @@ pub enum Fate {
 }
 
 impl Player {
-    pub fn start(part: &str, socket: &Path, plan: Option<&Plan>) -> Player {
+    pub fn start(part: &str, socket: &Path, plan: Option<&str>) -> Player {
         let mut command = Command::new(std::env::current_exe().expect("this program has a name"));
-        let plan = plan.map_or_else(|| "-".to_owned(), Plan::to_text);
-        command.args(["--role", part]).arg(socket).arg(plan);
+        command.args(["--role", part]).arg(socket).arg(plan.unwrap_or("-"));
         Player::spawn(command)
     }
 
@@ -66,6 +66,12 @@ impl Player {
         Some(fate)
     }
 
+    /// Kills it; it is gone when this returns.
+    pub fn kill(&mut self) {
+        kill_process(self.pid(), Signal::KILL).expect("it is there");
+        self.fate(true);
+    }
+
     /// Lets a stopped one go on.
     pub fn go_on(&self) {
         kill_process(self.pid(), Signal::CONT).expect("it is there");
@@ -77,6 +83,7 @@ impl Player {
         let mut text = String::new();
         // What cannot be read was not said.
         let _ = self.output.read_to_string(&mut text);
+        text.lines().filter(|line| line.starts_with(SAYS)).for_each(|line| println!("{line}"));
         let plans = text.lines().filter_map(Plan::of_text);
         let steps = plans.map(|plan| (plan.step, plan.occurrence)).collect();
         (self.fate(true).expect("it was waited for"), steps)

@@ -3,6 +3,7 @@
 use conic_fabric::{Address, Core, Line};
 
 use super::control::{self, Kind};
+use super::patience::Patience;
 use super::shape::Lines;
 use crate::work;
 
@@ -95,6 +96,8 @@ pub struct Host<C> {
     mine: Address,
     other: Address,
     state: State,
+    /// When [`Host::poll_in_time`] looks.
+    patience: Patience,
     /// The last control word that was no answer.
     seen: u64,
     /// Units of the answer that were asked for, and of those that were read.
@@ -121,6 +124,7 @@ impl<C: Core> Host<C> {
             mine: lines.control(turn),
             other: lines.control(turn.wrapping_add(1)),
             state: State::Idle,
+            patience: Patience::default(),
             seen: 0,
             prefetched: 0,
             loaded: 0,
@@ -193,6 +197,7 @@ impl<C: Core> Host<C> {
             if bytes == 0 { self.core.store_release(at, first.0[0]) } else { self.core.publish_line(at, &first) }
         }
         self.state = State::Waiting;
+        self.patience.begin();
         if signal == Signal::Load {
             // The stores must have reached the cache before the load that signals them, and the last response's loads be done.
             self.core.full_fence();
@@ -221,6 +226,25 @@ impl<C: Core> Host<C> {
             return Poll::Response(length as usize);
         }
         if word == self.seen { Poll::NotYet } else { self.look_again(word) }
+    }
+
+    /// Looks for the answer as [`Host::poll`] does, but over [`Signal::Written`] not in rounds in which it is not likely to be there,
+    /// judged by the exchanges before: a look that comes too early takes the line away from the core that is about to write it. For
+    /// a caller that does nothing but wait; each call is a round, so that an answer that is there may take some of them.
+    #[inline(always)]
+    pub fn poll_in_time(&mut self) -> Poll {
+        if self.features.signal == Signal::Load {
+            return self.poll();
+        }
+        if self.patience.is_early() {
+            return Poll::NotYet;
+        }
+        let poll = self.poll();
+        match poll {
+            Poll::NotYet => self.patience.in_vain(),
+            Poll::Response(_) | Poll::Refused => self.patience.found(),
+        }
+        poll
     }
 
     /// A control word that is no response. Inlined, and only the judgement is not: a call that is given this half's address would

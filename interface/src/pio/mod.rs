@@ -7,6 +7,7 @@
 //! | `shape.rs` | how many lines, where they lie, which byte lies in which |
 //! | [`control`] | the control word |
 //! | `host.rs` | the CPU's half |
+//! | `patience.rs` | when it looks for an answer that another core writes |
 //! | `device.rs` | what the two device halves have in common |
 //! | `played.rs` | the device's half played by a core, on memory |
 //! | `homed.rs` | the device's half over the coherence messages of its lines |
@@ -21,6 +22,7 @@ mod device;
 mod homed;
 mod host;
 pub mod nic;
+mod patience;
 mod played;
 pub mod protocol;
 mod shape;

@@ -57,7 +57,7 @@ impl LinePair {
 #[inline(always)]
 fn exchange<C: Core>(host: &mut Host<&C>, core: &C, word: u64) -> u64 {
     host.begin_line(Line([word; 8]), BYTES);
-    while host.poll() != Poll::Response(BYTES) {
+    while host.poll_in_time() != Poll::Response(BYTES) {
         core.spin();
     }
     host.response_line().0[1..].iter().fold(0, |sum, &word| sum.wrapping_add(word))

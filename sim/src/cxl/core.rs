@@ -7,7 +7,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use super::cores::Store;
 use super::machine::{Machine, Wait};
 use crate::bytes::{line_bytes, parts};
-use crate::eci::core_state::Combined;
+use crate::combined::Combined;
 use crate::fiber::Fiber;
 use crate::protocol::cxl::WHOLE;
 

@@ -6,7 +6,7 @@ use conic_fabric::Line;
 
 use super::home::{From, Job};
 use super::machine::{Machine, Wait};
-use crate::eci::core_state::Combined;
+use crate::combined::Combined;
 use crate::machine::tags::Tags;
 use crate::parameters::CacheParameters;
 use crate::protocol::cxl::{Ask, Copy};

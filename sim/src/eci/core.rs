@@ -4,8 +4,9 @@ use std::cell::RefCell;
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
-use super::core_state::{Combined, Store};
+use super::core_state::Store;
 use super::machine::{Data, Machine, Wait};
+use crate::combined::Combined;
 use crate::fiber::Fiber;
 
 /// A core of the modelled CPU, as its program sees it. Copies are the same core.

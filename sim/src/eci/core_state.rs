@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use super::machine::Data;
 use super::parameters::EciCacheParameters;
+use crate::combined::Combined;
+use crate::parameters::TimerParameters;
+use crate::timer::Ticks;
 
 /// A store that the second-level cache does not have yet: words of one line.
 #[derive(Clone, Copy, Debug)]
@@ -25,27 +28,6 @@ impl Store {
     }
 }
 
-/// An operation that loads and stores at once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Combined {
-    And(u64),
-    Or(u64),
-    CompareExchange(u64, u64),
-}
-
-impl Combined {
-    pub(crate) fn apply(self, word: &mut u64) -> u64 {
-        let old = *word;
-        *word = match self {
-            Combined::And(bits) => old & bits,
-            Combined::Or(bits) => old | bits,
-            Combined::CompareExchange(current, new) if old == current => new,
-            Combined::CompareExchange(..) => old,
-        };
-        old
-    }
-}
-
 /// A core.
 #[derive(Debug)]
 pub(super) struct CoreState {
@@ -59,8 +41,8 @@ pub(super) struct CoreState {
     /// When the last store was performed.
     pub(super) performed: u64,
     pub(super) prefetches: u32,
-    /// Timer interrupts that have taken it.
-    pub(super) ticks: u64,
+    /// Its timer interrupts.
+    pub(super) ticks: Ticks,
     /// What the load that waits was given.
     pub(super) loaded: Option<Data>,
     /// The atomic operation that waits: which word, what, and what it found.
@@ -69,7 +51,7 @@ pub(super) struct CoreState {
 }
 
 impl CoreState {
-    pub(super) fn new(agent: usize, parameters: &EciCacheParameters) -> CoreState {
+    pub(super) fn new(agent: usize, parameters: &EciCacheParameters, timer: Option<&TimerParameters>) -> CoreState {
         let sets = parameters.l1_bytes / parameters.line_bytes / u64::from(parameters.l1_ways);
         CoreState {
             agent,
@@ -79,7 +61,7 @@ impl CoreState {
             draining: false,
             performed: 0,
             prefetches: 0,
-            ticks: 0,
+            ticks: Ticks::new(timer, agent),
             loaded: None,
             atomic: None,
             found: 0,
@@ -128,7 +110,7 @@ mod tests {
     fn the_line_that_was_not_used_for_longest_goes() {
         let mut parameters = super::super::tests::parameters().cache;
         (parameters.l1_bytes, parameters.l1_ways) = (1024, 2);
-        let mut core = CoreState::new(0, &parameters);
+        let mut core = CoreState::new(0, &parameters, None);
         // Four sets of two ways: lines 0, 4 and 8 share one.
         core.fill(0);
         core.fill(4);

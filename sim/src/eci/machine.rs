@@ -272,13 +272,9 @@ impl Machine {
     }
 
     /// How long the timer interrupts that have come by now take a core before its next step.
-    pub(super) fn interrupted(&mut self, core: usize) -> u64 {
-        let Some(TimerParameters { interval, span }) = self.timer else { return 0 };
-        // The first is not at the run's very beginning.
-        let due = (self.now + interval - interval / 8) / interval;
-        let ticks = due.saturating_sub(self.cores[core].ticks);
-        self.cores[core].ticks += ticks;
-        ticks * span
+    pub(super) fn interrupted(&self, core: usize) -> u64 {
+        let (ticks, now) = (&self.cores[core].ticks, self.now);
+        std::iter::from_fn(|| ticks.take(now)).map(|(_, span)| span).sum()
     }
 
     /// What it is made of.

@@ -23,7 +23,7 @@
 
 mod cache;
 pub mod core;
-pub(crate) mod core_state;
+mod core_state;
 pub mod device;
 mod directory;
 pub mod machine;

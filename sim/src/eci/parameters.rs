@@ -145,6 +145,16 @@ pub struct EciDeviceParameters {
     pub message_time: u64,
     /// How often at least it looks at its timers.
     pub timer_resolution: u64,
+    /// The period of the clock of a NIC's logic.
+    pub nic_cycle: u64,
+    /// The period of the network port's clock.
+    pub port_cycle: u64,
+    /// From an element of 128 bytes to its eight hashes, where the device computes them, in cycles of its clock.
+    pub hash_latency: u32,
+    /// From one such element to the next, in cycles of its clock.
+    pub hash_interval: u32,
+    /// From a number to whether it passes a trivial filter on the device, in cycles of its clock; each takes one a cycle.
+    pub filter_latency: u32,
     /// From a frame's last beat at the device's network port to the interface's logic, besides the next.
     pub receive_stage: u64,
     /// The same for each 128 bytes of the frame.

@@ -69,7 +69,7 @@ impl EciSimulation {
         self.machine().borrow_mut().limit = limit.picoseconds();
     }
 
-    /// Lets a timer interrupt take each core: before its next step, whatever was under way.
+    /// Lets a timer interrupt take each core that is added from now on: before its next step, whatever was under way.
     pub fn set_timer(&mut self, timer: TimerParameters) {
         self.machine().borrow_mut().timer = Some(timer);
     }
@@ -90,7 +90,7 @@ impl EciSimulation {
             let (agent, core) = (machine.agents.len(), machine.cores.len());
             let most = machine.parameters.core.cores as usize;
             assert!(core < most, "the machine has {most} cores");
-            let state = CoreState::new(agent, &machine.parameters.cache);
+            let state = CoreState::new(agent, &machine.parameters.cache, machine.timer.as_ref());
             machine.cores.push(state);
             core as u16
         };

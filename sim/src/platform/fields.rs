@@ -290,6 +290,8 @@ pub struct Model {
     pub sections: &'static [Section],
     /// The platforms of this kind that come with the program: name and text.
     pub shipped: &'static [(&'static str, &'static str)],
+    /// What some of them extend and is none by itself: name and text.
+    pub parts: &'static [(&'static str, &'static str)],
 }
 
 impl Model {
@@ -307,6 +309,12 @@ impl Model {
     pub fn text_of(&self, name: &str) -> Option<&'static str> {
         self.shipped.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
+
+    /// The text of what a file may extend: a platform that comes with the program, or a part of some.
+    pub fn text_to_extend(&self, name: &str) -> Option<&'static str> {
+        let part = || self.parts.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+        self.text_of(name).or_else(part)
+    }
 }
 
 /// What a kind of machine is made of, as its platform files give it.
@@ -318,7 +326,8 @@ pub trait ParameterSet: Clone + std::fmt::Debug + PartialEq + Sized + 'static {
 }
 
 /// Two sockets, or a host and a device, of x86 cores.
-pub const SOCKETS: &Model = &Model { name: "sockets", sections: SECTIONS, shipped: super::SHIPPED };
+pub const SOCKETS: &Model =
+    &Model { name: "sockets", sections: SECTIONS, shipped: super::SHIPPED, parts: super::PARTS };
 
 impl ParameterSet for Parameters {
     const MODEL: &'static Model = SOCKETS;

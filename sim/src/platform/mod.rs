@@ -42,7 +42,10 @@ const SHIPPED: &[(&str, &str)] = &[
     ("pc-pcie", include_str!("../../../platforms/pc-pcie.toml")),
 ];
 
-/// The same of machines of a CPU and a device that is home to coherent lines.
+/// What some of these have in common, and is none by itself: name and text.
+const PARTS: &[(&str, &str)] = &[("fpga-card", include_str!("../../../platforms/fpga-card.toml"))];
+
+/// Platforms that are machines of a CPU and a device that is home to coherent lines.
 const SHIPPED_ECI: &[(&str, &str)] = &[
     ("enzian", include_str!("../../../platforms/enzian.toml")),
     ("cxl3-mem", include_str!("../../../platforms/cxl3-mem.toml")),
@@ -138,9 +141,9 @@ impl<P: ParameterSet> Platform<P> {
     ///
     /// There is no such platform, it is another kind of machine, the file cannot be read, or what is wrong with it.
     pub fn load_as(name_or_path: &str) -> Result<Platform<P>, PlatformError> {
-        let shipped = |name: &str| P::MODEL.text_of(name);
+        let shipped = |name: &str| P::MODEL.text_to_extend(name);
         if !is_path(name_or_path) {
-            let Some(text) = shipped(name_or_path) else {
+            let Some(text) = P::MODEL.text_of(name_or_path) else {
                 return Err(PlatformError::one(name_or_path, no_such(P::MODEL, name_or_path)));
             };
             return Platform::parse_as(name_or_path, text, &|name| shipped(name).map(str::to_string));

@@ -9,7 +9,7 @@ fn load(name: &str) -> Platform {
 
 /// The platform that a text describes, which may extend those that come with the program.
 fn parse(name: &str, text: &str) -> Result<Platform, PlatformError> {
-    Platform::parse(name, text, &|name| SOCKETS.text_of(name).map(str::to_string))
+    Platform::parse(name, text, &|name| SOCKETS.text_to_extend(name).map(str::to_string))
 }
 
 fn pcie(parameters: &Parameters) -> &PcieParameters {

@@ -12,6 +12,7 @@ use super::frames::{Around, Arrives, Frames, receive, transmit};
 use super::over_pcie::{self, Coherent, OverPcie, THREE, TWO};
 use super::percentile;
 use super::sockets::{Slots, slots};
+use super::terms::decompositions;
 use super::{streams, what_if::what_if};
 use crate::experiment::{Across, Effort, Findings, Found};
 use crate::workload::Failure;
@@ -50,6 +51,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
     Experiment { name: "10", title: "NIC latency by frame size", run: nic },
     Experiment { name: "table1", title: "NIC latency percentiles", run: table },
+    Experiment { name: "terms", title: "What the latencies of one line consist of", run: decompositions },
     Experiment { name: "11", title: "31 filters on the device", run: filters },
     Experiment { name: "12", title: "Bloom filters on the device", run: bloom },
     Experiment { name: "cxl3-mem", title: "What if: CXL.mem 3.0 with back-invalidate", run: what_if },
@@ -118,8 +120,13 @@ impl<'a> Run<'a> {
 
     /// Calls whose payload and control word fill so many bytes; less than a line is a payload in one line.
     pub(super) fn calls(&mut self, bytes: usize, exclusive: bool) -> Result<CallsOutcome, Failure> {
+        calls(&self.invocation(bytes, exclusive)).map_err(failed)
+    }
+
+    /// What [`Run::calls`] asks.
+    pub(super) fn invocation(&mut self, bytes: usize, exclusive: bool) -> Calls {
         self.asked += 1;
-        let outcome = calls(&Calls {
+        Calls {
             machine: self.machine.clone(),
             payload: self.payload(bytes),
             behaviour: Behaviour { exclusive, ..Behaviour::default() },
@@ -128,8 +135,7 @@ impl<'a> Run<'a> {
             service: Time::ZERO,
             calls: self.rounds(),
             disturbances: Disturbances::default(),
-        });
-        outcome.map_err(failed)
+        }
     }
 
     /// GiB a second of calls one after the other, both ways together.
@@ -155,10 +161,8 @@ impl<'a> Run<'a> {
         [&self.machines.enzian_pcie, &self.machines.pc_pcie].map(|machine| OverPcie { machine, effort })
     }
 
-    /// The NIC's clocks are those of the same FPGA behind PCIe.
-    fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
+    pub(super) fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
         self.asked += 1;
-        let clocks = self.machines.enzian_pcie.fpga.as_ref().map(|fpga| (fpga.cycle, fpga.port_cycle));
         Frames {
             machine: self.machine.clone(),
             bytes,
@@ -166,7 +170,7 @@ impl<'a> Run<'a> {
             exclusive: false,
             frames: self.rounds(),
             disturbances: Disturbances::default(),
-            around: Around { clocks, timer: None, pauses: Some(1) },
+            around: Around { clocks: true, timer: None, pauses: Some(1) },
         }
     }
 
@@ -197,7 +201,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn failed(failure: SimFailure) -> Failure {
+pub(super) fn failed(failure: SimFailure) -> Failure {
     Failure(failure.to_string())
 }
 

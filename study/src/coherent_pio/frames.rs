@@ -12,6 +12,7 @@ use conic_sim::parameters::TimerParameters;
 use conic_sim::{Failure, Role};
 
 use super::exchange::fill;
+use super::port::{Port, pause};
 
 /// Words of the protocol's sets of lines: two control lines and the overflow lines of a frame of 9600 bytes, in lines of 64 bytes.
 const WORDS: usize = 3;
@@ -42,37 +43,25 @@ pub struct Frames {
 /// The clocks between port and interface, the kernel's tick, and how frames follow each other. The default has none of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Around {
-    /// The periods of the logic's clock and of the port's, in picoseconds: each takes what the other brings at its next edge.
-    pub clocks: Option<(u64, u64)>,
+    /// Whether the clocks of the interface's logic and of the port have edges, at which each takes what the other brings.
+    pub clocks: bool,
     /// The timer interrupt that takes the core.
     pub timer: Option<TimerParameters>,
     /// What the pauses between frames are drawn from; without, each follows the one before.
     pub pauses: Option<u64>,
 }
 
-/// The longest pause between two frames, in cycles of work: their phases in the machine's clocks differ.
-const LONGEST_PAUSE: u64 = 20_000;
-
 impl Around {
-    fn edge(time: Time, cycle: Option<u64>) -> Time {
-        Time::from_picoseconds(time.picoseconds().next_multiple_of(cycle.unwrap_or(1)))
-    }
-
-    /// When the logic takes what comes at a time.
-    fn at_logic(&self, time: Time) -> Time {
-        Around::edge(time, self.clocks.map(|clocks| clocks.0))
-    }
-
-    /// When the port takes what comes at a time.
-    fn at_port(&self, time: Time) -> Time {
-        Around::edge(time, self.clocks.map(|clocks| clocks.1))
+    /// A machine's port, with these clocks.
+    fn port(&self, machine: &EciParameters) -> Port {
+        let port = Port::of_home(&machine.device);
+        if self.clocks { port } else { port.without_edges() }
     }
 
     /// Lets a core pause after frame `number`.
     fn pause(&self, core: &EciCore<'_>, number: u64) {
         if let Some(seed) = self.pauses {
-            let drawn = (seed ^ number).wrapping_add(1).wrapping_mul(0x5851_f42d_4c95_7f2d);
-            core.work(((drawn ^ drawn >> 29).wrapping_mul(0x1405_7b7e_f767_814f) >> 40) as u32 % LONGEST_PAUSE as u32);
+            core.work(pause(seed, number));
         }
     }
 
@@ -97,14 +86,6 @@ fn place(question: &Frames) -> (Layout, NicLines) {
 
 fn features(question: &Frames) -> Features {
     Features { prefetch: question.prefetch, ..Features::HOMED }
-}
-
-/// Bytes of a frame for which the stages' times by line are.
-const STAGE_BYTES: u64 = 128;
-
-/// How long the stages between port and interface take for a frame.
-fn stage(bytes: usize, stage: u64, line: u64) -> Time {
-    Time::from_picoseconds(stage + line * (bytes as u64).div_ceil(STAGE_BYTES))
 }
 
 /// From the CPU having a frame in its registers to the frame's last beat at the port, in picoseconds each.
@@ -139,13 +120,12 @@ pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
         let behaviour =
             Behaviour { exclusive: asked.exclusive, recalls: Recalls::OverflowLast, ..Behaviour::default() };
         let mut homed = Homed::<_, WORDS>::new(*device, lines.transmit, behaviour).expect("so many lines fit");
-        let p = device.machine().borrow().parameters().device.clone();
+        let port = asked.around.port(&asked.machine);
         let (mut frame, mut right) = (vec![0; asked.bytes], vec![0; asked.bytes]);
         let mut number = 0;
         loop {
             while let Some(length) = homed.poll() {
-                let begins = asked.around.at_logic(homed.device().now());
-                let beat = asked.around.at_port(begins + stage(length, p.transmit_stage, p.transmit_line));
+                let beat = port.goes_out(homed.device().now(), length);
                 assert_eq!(homed.read(&mut frame), asked.bytes, "the whole frame is there");
                 fill(&mut right, number);
                 assert!(frame == right, "frame {number} came out wrong");
@@ -191,13 +171,14 @@ pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure>
     let (asked, out, beats) = (question.clone(), Rc::clone(&latencies), Rc::clone(&next));
     simulation.core("host", Role::Main, move |core| {
         let mut host = lines.host([*core; 2], features(&asked));
+        let port = asked.around.port(&asked.machine);
         let (mut frame, mut right) = (vec![0; asked.bytes], vec![0; asked.bytes]);
         for number in 0..asked.frames.0 + asked.frames.1 {
             let beat = match arrives {
                 Arrives::WithTheLoad => core.now(),
                 Arrives::After(time) => core.now() + time,
             };
-            let beat = asked.around.at_port(beat);
+            let beat = port.beat(beat);
             beats.set((number, beat));
             while host.receive.receive(&mut frame).is_none() {
                 core.spin();
@@ -221,15 +202,14 @@ pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure>
 fn deliver(device: EciDevice<'_>, asked: &Frames, lines: &NicLines, next: &Cell<(u64, Time)>) {
     let behaviour = Behaviour { recalls: Recalls::OverflowFirst, bare: true, ..Behaviour::default() };
     let mut homed = Homed::<_, WORDS>::new(device, lines.receive, behaviour).expect("so many lines fit");
-    let p = device.machine().borrow().parameters().device.clone();
-    let stages = stage(asked.bytes, p.receive_stage, p.receive_line);
+    let port = asked.around.port(&asked.machine);
     let mut frame = vec![0; asked.bytes];
     let mut delivered = None;
     loop {
         homed.poll();
         let (number, beat) = next.get();
         let is_new = beat != Time::NEVER && delivered != Some(number);
-        let there = if is_new { asked.around.at_logic(beat + stages) } else { Time::ZERO };
+        let there = if is_new { port.comes_in(beat, asked.bytes) } else { Time::ZERO };
         if homed.is_working() && device.now() < there {
             device.wait_until(there);
             continue;

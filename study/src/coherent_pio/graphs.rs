@@ -14,6 +14,7 @@ use conic_dataflow::{
     Bloom, Calls, Chain, Detail, Drops, Element, Fault, Offload, Operator, Program, Running, offload, trivial_filters,
 };
 use conic_sim::eci::EciParameters;
+use conic_sim::eci::parameters::EciDeviceParameters;
 
 use super::simulated::{Pipeline, Simulated, SimulatedClock, Transport};
 
@@ -67,11 +68,11 @@ fn filtered(number: &u64) -> Option<u64> {
 }
 
 impl Graph {
-    /// What the device's logic takes for it.
-    pub fn pipeline(self) -> Pipeline {
+    /// What the device's logic takes for it: filters stand one after the other.
+    pub fn pipeline(self, device: &EciDeviceParameters) -> Pipeline {
         match self {
-            Graph::Filters => Pipeline::filters(FILTERS as u32),
-            Graph::Bloom => Pipeline::BLOOM,
+            Graph::Filters => Pipeline { latency: FILTERS as u32 * device.filter_latency, interval: 1 },
+            Graph::Bloom => Pipeline { latency: device.hash_latency, interval: device.hash_interval },
         }
     }
 
@@ -225,7 +226,8 @@ mod tests {
     }
 
     fn exchanges(machine: &EciParameters, graph: Graph, elements: usize, detail: Detail) -> u64 {
-        let lines = CoherentLines::new(machine, &graph.program(), graph.pipeline(), EXCHANGE_BYTES).expect("it begins");
+        let lines = CoherentLines::new(machine, &graph.program(), graph.pipeline(&machine.device), EXCHANGE_BYTES)
+            .expect("it begins");
         graph.offloaded(machine, elements, detail, lines).expect("the device answers").exchanges
     }
 
@@ -254,7 +256,8 @@ mod tests {
                 CoherentLines::new(&machine, &Graph::Bloom.program(), pipeline, EXCHANGE_BYTES).expect("it begins");
             Graph::Bloom.offloaded(&machine, 8, Detail::Collapsed, lines).expect("the device answers").exchanges
         };
-        let longer = Pipeline { latency: 64 + 1000, interval: 2 + 10 };
-        assert_eq!(of(longer) - of(Pipeline::BLOOM), (1000 + 7 * 10) * machine.device.cycle);
+        let pipeline = Graph::Bloom.pipeline(&machine.device);
+        let longer = Pipeline { latency: pipeline.latency + 1000, interval: pipeline.interval + 10 };
+        assert_eq!(of(longer) - of(pipeline), (1000 + 7 * 10) * machine.device.cycle);
     }
 }

@@ -8,11 +8,12 @@ use crate::experiment::Effort;
 use crate::workload::Failure;
 
 /// Ids and units, in the order of [`headlines`].
-pub const HEADLINES: [(&str, &str); 13] = [
+pub const HEADLINES: [(&str, &str); 16] = [
     ("pio.fig6.shared", "ns"),
     ("pio.fig6.fastforward", "ns"),
     ("fig7 at 8 KiB", "ns"),
     ("fig8 at 32 KiB", "GiB/s"),
+    ("fig8 at 32 KiB over 16 KiB", "ratio"),
     ("pio.table1.eci_64.receive_p50", "us"),
     ("pio.table1.eci_64.transmit_p50", "us"),
     ("table1 receive of 9600", "us"),
@@ -22,11 +23,15 @@ pub const HEADLINES: [(&str, &str); 13] = [
     ("fig2 at 1 KiB, Enzian over PC", "ratio"),
     ("pio.table1.pcie_64.receive_p50", "us"),
     ("pio.table1.dma_64.receive_p50", "us"),
+    ("fig11 of one line, PCIe over software", "ratio"),
+    ("fig11 of 16 KiB, DMA over software", "ratio"),
 ];
 
-/// How many of them come first that depend on the machines with coherent lines and on the two sockets; the others depend on those
-/// with PCIe.
-const NOT_OVER_PCIE: usize = 9;
+/// How many of them come first that depend on the machines with coherent lines and on the two sockets.
+const NOT_OVER_PCIE: usize = 10;
+
+/// How many of them come last that depend on those and on the machines with PCIe; the others depend on the latter alone.
+const ON_BOTH: usize = 2;
 
 /// The headline results on some machines, with little effort a point; none where a run fails.
 pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
@@ -35,12 +40,12 @@ pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
 
 /// The same, where those on other machines are known: what depends on nothing that is different is taken from there.
 pub fn headlines_beside(machines: &Machines, others: &Machines, known: &[Option<f64>]) -> Vec<Option<f64>> {
-    // A NIC's clocks are taken from the FPGA's description behind PCIe.
-    let same_fpga = machines.enzian_pcie.fpga == others.enzian_pcie.fpga;
-    let same = same_fpga && machines.enzian == others.enzian && machines.thunderx == others.thunderx;
+    let same = machines.enzian == others.enzian && machines.thunderx == others.thunderx;
     let same_over_pcie = machines.enzian_pcie == others.enzian_pcie && machines.pc_pcie == others.pc_pcie;
     of(machines, |index| {
-        let is_same = if index < NOT_OVER_PCIE { same } else { same_over_pcie };
+        let (needs_coherent, needs_pcie) =
+            (index < NOT_OVER_PCIE || index >= HEADLINES.len() - ON_BOTH, index >= NOT_OVER_PCIE);
+        let is_same = (same || !needs_coherent) && (same_over_pcie || !needs_pcie);
         is_same.then(|| known.get(index).copied().flatten())
     })
 }
@@ -54,6 +59,7 @@ fn of(machines: &Machines, known: impl Fn(usize) -> Option<Option<f64>>) -> Vec<
         |run| Ok(Some(run.slots(true, false)?)),
         |run| Ok(Some(run.calls(8192, true)?.median_nanoseconds())),
         |run| Ok(Some(run.throughput(32768)?)),
+        |run| Ok(Some(run.throughput(32768)? / run.throughput(16384)?)),
         |run| Ok(Some(percentile(&run.receive(64, false)?, 0.5) / 1000.0)),
         |run| Ok(Some(percentile(&run.transmit(64)?, 0.5) / 1000.0)),
         |run| Ok(Some(percentile(&run.receive(9600, false)?, 0.5) / 1000.0)),
@@ -63,6 +69,8 @@ fn of(machines: &Machines, known: impl Fn(usize) -> Option<Option<f64>>) -> Vec<
         |run| over_pcie::apart(run.over_pcie(), Transport::Pio, 1024),
         |run| run.over_pcie()[0].received(Transport::Pio, 64).map(Some),
         |run| run.over_pcie()[0].received(POLLED, 64).map(Some),
+        |run| streams::over_software(run.machines, Transport::Pio, 16).map_err(|fault| Failure(fault.to_string())),
+        |run| streams::over_software(run.machines, POLLED, 2048).map_err(|fault| Failure(fault.to_string())),
     ];
     let each = of.into_iter().enumerate();
     each.map(|(index, one)| known(index).unwrap_or_else(|| one(&mut run).ok().flatten())).collect()

@@ -9,8 +9,10 @@
 //! | [`graphs`] | the graphs of section 5.3 with a part on such a device |
 //! | `streams.rs` | Figures 11 and 12 |
 //! | `what_if.rs` | the same protocols on a machine of a coming generation |
+//! | `terms.rs` | what the latencies of one line consist of, stage by stage |
 //! | `headlines.rs` | the results whose dependence on guesses is shown |
 //! | [`pcie`] | calls and frames over PCIe: programmed I/O, and the device's copy engines |
+//! | `port.rs` | a NIC's port: its clocks, and the stages between it and the interface |
 //! | `figures.rs`, `over_pcie.rs` | what the paper's figures and tables come out as, over coherent lines and over PCIe |
 //!
 //! Nothing here knows what was published.
@@ -22,9 +24,11 @@ pub mod graphs;
 mod headlines;
 mod over_pcie;
 pub mod pcie;
+mod port;
 pub mod simulated;
 pub mod sockets;
 mod streams;
+mod terms;
 mod what_if;
 
 pub use figures::{EXPERIMENTS, Experiment, Machines, chosen, findings};

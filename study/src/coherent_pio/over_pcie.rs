@@ -5,6 +5,7 @@ use conic_fabric::Time;
 use conic_interface::xdma::Completion;
 use conic_sim::Parameters;
 
+use super::exchange::CONTROL_BYTES;
 use super::pcie::Transport;
 use super::pcie::calls::{Calls, CallsOutcome, calls};
 use super::pcie::frames::{Frames, FramesOutcome, frames};
@@ -14,9 +15,6 @@ use crate::workload::Failure;
 
 /// Points of a curve: bytes, and a time or a rate.
 pub(super) type Curve = Vec<(f64, f64)>;
-
-/// Bytes of the control word, which a call by loads and stores carries before its payload.
-const CONTROL_BYTES: usize = 8;
 
 /// DMA whose driver polls.
 pub(super) const POLLED: Transport = Transport::Dma(Completion::Polled);

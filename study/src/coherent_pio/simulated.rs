@@ -28,14 +28,6 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Eight hashes of elements of 128 bytes (section 5.3): 64 cycles, and an element every other cycle.
-    pub const BLOOM: Pipeline = Pipeline { latency: 64, interval: 2 };
-
-    /// Filters one after the other, a cycle each, of which each takes a number a cycle.
-    pub const fn filters(count: u32) -> Pipeline {
-        Pipeline { latency: count, interval: 1 }
-    }
-
     /// How long it takes for the elements of a request.
     fn time(self, cycle: u64, request: &[u8], element_bytes: usize) -> Time {
         let elements = Request::read(request, element_bytes).map_or(0, |request| request.elements) as u64;

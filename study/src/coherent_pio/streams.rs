@@ -50,20 +50,29 @@ fn curve(sizes: &[usize], time: impl Fn(usize) -> Result<BatchTime, Fault>) -> R
 
 fn coherent(machine: &EciParameters, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<Curve, Fault> {
     curve(sizes, |elements| {
-        let lines = CoherentLines::new(machine, &graph.program(), graph.pipeline(), EXCHANGE_BYTES);
+        let lines = CoherentLines::new(machine, &graph.program(), graph.pipeline(&machine.device), EXCHANGE_BYTES);
         graph.offloaded(machine, elements, detail, lines.map_err(|_| Fault::Stopped)?)
+    })
+}
+
+/// Over PCIe, by one way.
+fn over(
+    machines: &Machines,
+    transport: pcie::Transport,
+    graph: Graph,
+    detail: Detail,
+    sizes: &[usize],
+) -> Result<Curve, Fault> {
+    curve(sizes, |elements| {
+        let pipeline = graph.pipeline(&machines.enzian.device);
+        let device = Pcie::new(&machines.enzian_pcie, transport, &graph.program(), pipeline, EXCHANGE_BYTES);
+        graph.offloaded(&machines.enzian, elements, detail, device)
     })
 }
 
 /// By PIO over PCIe, and by DMA, polled.
 fn over_pcie(machines: &Machines, graph: Graph, detail: Detail, sizes: &[usize]) -> Result<[Curve; 2], Fault> {
-    let by = |transport| {
-        curve(sizes, |elements| {
-            let device =
-                Pcie::new(&machines.enzian_pcie, transport, &graph.program(), graph.pipeline(), EXCHANGE_BYTES);
-            graph.offloaded(&machines.enzian, elements, detail, device)
-        })
-    };
+    let by = |transport| over(machines, transport, graph, detail, sizes);
     Ok([by(pcie::Transport::Pio)?, by(pcie::Transport::Dma(Completion::Polled))?])
 }
 
@@ -95,7 +104,7 @@ pub(super) fn filters(machines: &Machines) -> Result<Findings, Fault> {
         findings.number(id, "us", at(curve, NUMBERS[0]));
     }
     let chart = Chart::xy("31 filters", Axis::log("Numbers of a batch", ""), Axis::log("Time of a batch", "us"))
-        .note("Timely's own time is what it takes on x86, scaled; exchanges are simulated.")
+        .note("Exchanges are simulated. A batch's start-up is Figure 12's, as published; an operator's and a record's time is x86's, scaled.")
         .series(Series::line("software", software))
         .series(Series::line("software, one operator for all", fused))
         .series(Series::line("coherent PIO", each))
@@ -109,6 +118,17 @@ pub(super) fn filters(machines: &Machines) -> Result<Findings, Fault> {
 /// A batch of one line of numbers through the filters with each operator's progress, in microseconds.
 pub(super) fn filters_one_line(machine: &EciParameters) -> Result<Option<f64>, Fault> {
     Ok(at(&coherent(machine, Graph::Filters, Detail::EachOperator, &NUMBERS[..1])?, NUMBERS[0]))
+}
+
+/// A batch of so many numbers through the filters over PCIe, as a share of what it takes in software.
+pub(super) fn over_software(
+    machines: &Machines,
+    transport: pcie::Transport,
+    numbers: usize,
+) -> Result<Option<f64>, Fault> {
+    let offloaded = over(machines, transport, Graph::Filters, Detail::EachOperator, &[numbers])?;
+    let software = software(&machines.enzian, Graph::Filters, &[numbers])?;
+    Ok(at(&offloaded, numbers).zip(at(&software, numbers)).map(|(offloaded, software)| offloaded / software))
 }
 
 /// The time that an element more takes where a Bloom filter is offloaded, in microseconds.
@@ -138,7 +158,7 @@ pub(super) fn bloom(machines: &Machines) -> Result<Findings, Fault> {
     findings.number("pio.beyond.fig12_pcie_per_element", "us", per_element(&pio));
     findings.number("pio.beyond.fig12_dma_per_element", "us", per_element(&dma));
     let chart = Chart::xy("Bloom filter", Axis::log("Elements of a batch", ""), Axis::log("Time of a batch", "us"))
-        .note("Timely's own time is the published start-up; exchanges are simulated.")
+        .note("Exchanges are simulated. Timely's own time is the published start-up, and a record's is x86's, scaled.")
         .series(Series::line("software", software))
         .series(Series::line("coherent PIO", offloaded))
         .series(Series::line("PIO over PCIe", pio))

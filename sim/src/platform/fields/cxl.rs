@@ -128,6 +128,7 @@ pub const CXL: &Model = &Model {
         Section { name: "software", fields: SOFTWARE, optional: true },
     ],
     shipped: super::super::SHIPPED_CXL,
+    parts: &[],
 };
 
 impl ParameterSet for CxlParameters {

@@ -55,6 +55,11 @@ sections! {
         cycle: Picoseconds, 1.0;
         message_time: Picoseconds, 0.0;
         timer_resolution: Picoseconds, 1.0;
+        nic_cycle: Picoseconds, 1.0;
+        port_cycle: Picoseconds, 1.0;
+        hash_latency: Cycles, 1.0;
+        hash_interval: Cycles, 1.0;
+        filter_latency: Cycles, 1.0;
         receive_stage: Picoseconds, 0.0;
         receive_line: Picoseconds, 0.0;
         transmit_stage: Picoseconds, 0.0;
@@ -81,6 +86,7 @@ pub const ECI: &Model = &Model {
         Section { name: "software", fields: SOFTWARE, optional: false },
     ],
     shipped: super::super::SHIPPED_ECI,
+    parts: &[],
 };
 
 impl ParameterSet for EciParameters {

@@ -12,6 +12,7 @@ use conic_sim::{Failure, Options, Parameters, Role, SimCore, SimDevice, Simulati
 
 use super::super::exchange::fill;
 use super::super::frames::LONGEST_FRAME;
+use super::super::port::{Port, pause};
 use super::calls::{fetched, returned};
 use super::{PATIENCE, Transport, fpga, overhead, wait_for_news, wait_until};
 
@@ -39,9 +40,6 @@ pub struct FramesOutcome {
     pub receive: Vec<u64>,
 }
 
-/// The longest pause between two frames, in cycles of work: their phases in the machine's clocks and refreshes differ.
-const LONGEST_PAUSE: u64 = 20_000;
-
 /// What a run's two programs tell each other outside of the machine: when things happened.
 #[derive(Debug, Default)]
 struct Witness {
@@ -61,8 +59,9 @@ struct Looped {
     frame: Vec<u8>,
 }
 
-/// The port and its stages.
-struct Port<'a> {
+/// The port, looped back.
+struct Loopback<'a> {
+    port: Port,
     fpga: FpgaParameters,
     asked: &'a Frames,
     witness: &'a Witness,
@@ -71,15 +70,15 @@ struct Port<'a> {
     looped: Option<Looped>,
 }
 
-impl Port<'_> {
+impl<'a> Loopback<'a> {
+    fn new(asked: &'a Frames, witness: &'a Witness) -> Loopback<'a> {
+        let fpga = fpga(&asked.machine);
+        Loopback { port: Port::of_fpga(&fpga), fpga, asked, witness, sent: 0, looped: None }
+    }
+
     /// The interface has all of a frame that is to go out.
     fn send(&mut self, frame: Vec<u8>, now: Time) {
-        let lines = (frame.len() as u64).div_ceil(128);
-        let stage = |base: u64, line: u64| Time::from_picoseconds(base + line * lines);
-        // Each clock takes what another one brings at its next edge; their phases are never the same.
-        let edge = |time: Time, cycle: u64| Time::from_picoseconds(time.picoseconds().next_multiple_of(cycle));
-        let begins = edge(now, self.fpga.cycle);
-        let out = edge(begins + stage(self.fpga.transmit_stage, self.fpga.transmit_line), self.fpga.port_cycle);
+        let out = self.port.goes_out(now, frame.len());
         let mut right = vec![0; self.asked.bytes];
         fill(&mut right, self.sent);
         assert!(frame == right, "frame {} came out wrong", self.sent);
@@ -88,10 +87,8 @@ impl Port<'_> {
             self.witness.outcome.borrow_mut().transmit.push(latency);
         }
         self.sent += 1;
-        let beat = out + Time::from_picoseconds(self.fpga.loopback);
-        let there = beat + stage(self.fpga.receive_stage, self.fpga.receive_line);
-        let there = edge(there, self.fpga.cycle);
-        self.looped = Some(Looped { beat, there, frame });
+        let beat = self.port.beat(out + Time::from_picoseconds(self.fpga.loopback));
+        self.looped = Some(Looped { beat, there: self.port.comes_in(beat, frame.len()), frame });
     }
 
     /// The frame that the interface has by now.
@@ -134,7 +131,6 @@ fn exchange(
     mut both: impl FnMut(&[u8], &mut [u8]),
 ) {
     let (mut frame, mut back) = (vec![0; asked.bytes], vec![0; asked.bytes]);
-    let mut random = asked.seed;
     for number in 0..asked.frames.0 + asked.frames.1 {
         fill(&mut frame, number);
         witness.had.set(core.now().picoseconds());
@@ -144,9 +140,8 @@ fn exchange(
             witness.outcome.borrow_mut().receive.push(latency);
         }
         assert!(back == frame, "frame {number} came in wrong");
-        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         idle();
-        core.work(((random >> 33) % LONGEST_PAUSE) as u32);
+        core.work(pause(asked.seed, number));
     }
 }
 
@@ -176,13 +171,13 @@ fn by_pio(question: &Frames, witness: &Rc<Witness>) -> Result<(), Failure> {
     });
     let (asked, seen) = (question.clone(), Rc::clone(witness));
     simulation.device("NIC", Role::Service, Time::ZERO, move |device| {
-        let port = Port { fpga: fpga(&asked.machine), asked: &asked, witness: &seen, sent: 0, looped: None };
+        let port = Loopback::new(&asked, &seen);
         serve_pio(device, window, port);
     });
     simulation.run()
 }
 
-fn serve_pio(device: &SimDevice<'_>, window: pcie_pio::NicWindow, mut port: Port<'_>) {
+fn serve_pio(device: &SimDevice<'_>, window: pcie_pio::NicWindow, mut port: Loopback<'_>) {
     let mut nic = window.nic(device);
     let mut frame = vec![0; LONGEST_FRAME];
     loop {
@@ -227,13 +222,13 @@ fn by_dma(question: &Frames, completion: Completion, witness: &Rc<Witness>) -> R
     });
     let (asked, seen) = (question.clone(), Rc::clone(witness));
     simulation.device("NIC", Role::Service, Time::ZERO, move |device| {
-        let port = Port { fpga: fpga(&asked.machine), asked: &asked, witness: &seen, sent: 0, looped: None };
+        let port = Loopback::new(&asked, &seen);
         serve_dma(device, channels, completion, port);
     });
     simulation.run()
 }
 
-fn serve_dma(device: &SimDevice<'_>, channels: [Channel; 2], completion: Completion, mut port: Port<'_>) {
+fn serve_dma(device: &SimDevice<'_>, channels: [Channel; 2], completion: Completion, mut port: Loopback<'_>) {
     let engine_time = Time::from_picoseconds(port.fpga.engine_time);
     let [mut out, mut back] = channels.map(|channel| channel.engine(device, completion));
     let mut room: Option<Fetched> = None;
