@@ -59,8 +59,53 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// In `offloads`: what packets' metadata asks for is done (checksums, segmentation, VLAN tags), and received packets have the hash
+// of their flow.
+#define CONIC_OFFLOAD_REQUESTS 1
+
+// In `offloads`: received packets have a word on their checksums, which costs the NIC a look at each byte.
+#define CONIC_OFFLOAD_VERIFY 2
+
+// In `offloads`: VLAN tags of type 0x8100 are taken out of received packets and stand in their metadata.
+#define CONIC_OFFLOAD_STRIP 4
+
+// In `offloads`: packets may be received whose checksum is only begun, and packets that stand for several, in chains of up to 4
+// parts and 64 KiB.
+#define CONIC_OFFLOAD_UNFINISHED 8
+
 // In a packet's `flags`: it goes on in the next one of the array. A chain has at most 4 parts.
 #define CONIC_BUF_NEXT 1
+
+// In `metadata`, to the NIC: complete TCP's or UDP's checksum, whose field holds the sum of the pseudo-header, not complemented.
+// From it: the checksum is not complete, and need not be. Bits 0 to 7 say where the transport header begins, in bytes from the
+// frame's beginning, and bits 8 to 15 where the checksum lies, in bytes from there.
+#define CONIC_META_BEGUN (1 << 48)
+
+// In `metadata`, to the NIC: fill in the checksum of the IPv4 header.
+#define CONIC_META_NETWORK (1 << 49)
+
+// In `metadata`, with `CONIC_META_BEGUN`: the packet is to be cut into several, or stands for several, each with as many bytes of
+// payload as bits 16 to 31 say. The sum of the pseudo-header is made anew.
+#define CONIC_META_LARGE (1 << 50)
+
+// In `metadata`: a VLAN tag is to be put in, or was taken out; bits 32 to 47 are its control information.
+#define CONIC_META_VLAN (1 << 51)
+
+// In `metadata` of a received packet without `CONIC_META_BEGUN`: bits 0 to 31 are the hash of its flow (Toeplitz, with the key of
+// Microsoft's verification suite).
+#define CONIC_META_HASH (1 << 52)
+
+// In `metadata` of a received packet: TCP's or UDP's checksum is right.
+#define CONIC_META_TRANSPORT_GOOD (1 << 53)
+
+// In `metadata` of a received packet: TCP's or UDP's checksum is wrong. Neither: there is none, or nobody looked.
+#define CONIC_META_TRANSPORT_BAD (1 << 54)
+
+// In `metadata` of a received packet: the IPv4 header's checksum is right.
+#define CONIC_META_NETWORK_GOOD (1 << 55)
+
+// In `metadata` of a received packet: the IPv4 header's checksum is wrong.
+#define CONIC_META_NETWORK_BAD (1 << 56)
 
 // What went wrong: calls that return an `int` return one of these, all of them negative.
 enum conic_error {
@@ -122,6 +167,10 @@ struct conic_options {
     uint8_t has_mac;
     // 1: attach again when the daemon was gone and is back; 0: stay down.
     uint8_t reconnect;
+    // What the program makes of `metadata`: 0, or `CONIC_OFFLOAD_REQUESTS` and others with it.
+    uint32_t offloads;
+    // Zero.
+    uint32_t reserved;
 };
 
 // What is known of a client.
@@ -162,7 +211,8 @@ struct conic_buf {
     uint32_t flags;
     // Zero.
     uint32_t reserved;
-    // What is carried beside the packet, and not looked at by the library.
+    // What the NIC is asked for, or says of the packet: `CONIC_META_` bits and what belongs to them. Zero in all parts of a
+    // chain but the first; zero and not looked at where the client has no `offloads`.
     uint64_t metadata;
 };
 
