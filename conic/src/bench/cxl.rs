@@ -38,12 +38,11 @@ pub struct Arguments {
     pub duration: Time,
 }
 
-const EXAMPLES: &str = "What is visible on one socket: in which cache a line is when the other side asks for it: the writer's own, the one that both share,
-or none. What is not: a device's own cache and memory, bias, and what a request costs a link; those are in conic study cxl-nic.
+const EXAMPLES: &str = "What is visible on one socket: in which cache a line is when the other side asks for it: the writer's own, the one \
+that both share, or none. What is not: a device's own cache and memory, bias, and what a request costs a link; those are in conic study cxl-nic.
 
-A slice's figure is the median latency of its packets. It stands beside one of loads and stores of the same round and the same
-placement of the cores; the ratio is over those pairs. A difference is called visible where the slices' ratios lie on one side of 1,
-and the machine rested.
+A slice's figure is the median latency of its packets. It stands beside one of loads and stores of the same round and the same placement of \
+the cores; the ratio is over those pairs. A difference is called visible where the slices' ratios lie on one side of 1, and the machine rested.
 
 Examples:
   conic bench cxl

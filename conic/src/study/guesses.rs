@@ -81,10 +81,8 @@ pub fn of_cxl_nic(
     let mut guesses = Vec::new();
     for entry in agilex.guesses() {
         guesses.extend(guess_of(agilex, entry, |value| {
-            let bluefield = match is_shared(&entry.key) {
-                true => bluefield.vary(&entry.key, value)?,
-                false => bluefield.parameters().clone(),
-            };
+            let shared = is_shared(&entry.key);
+            let bluefield = if shared { bluefield.vary(&entry.key, value)? } else { bluefield.parameters().clone() };
             Ok(CxlMachines { agilex: agilex.vary(&entry.key, value)?, bluefield })
         })?);
     }

@@ -422,7 +422,7 @@ impl Machine {
 
     /// How long a message to the host would wait for its wire now.
     pub(super) fn backlog_to_host(&self, line: u32) -> u64 {
-        self.to_host.wait(line.into(), self.now)
+        self.to_host.wait(line, self.now)
     }
 
     /// A message's name in the specification, and its quarters of slots.
