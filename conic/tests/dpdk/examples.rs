@@ -1,7 +1,8 @@
-//! DPDK's stock examples on the driver: l2fwd and l3fwd, unchanged, of the installed version's source.
+//! DPDK's stock examples on the driver: l2fwd, l3fwd and l3fwd-power, unchanged, of the installed version's source.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use conic_client::{Client, Options};
 use conic_fabric::Time;
@@ -27,8 +28,8 @@ fn build(driver: &Path, name: &str) -> Option<PathBuf> {
     Some(folder.join("build").join(format!("{name}-shared")))
 }
 
-/// Runs an example on a daemon and checks what it sends back.
-fn forwards(name: &str, arguments: &[&str], expected: fn(&[u8]) -> Vec<u8>) {
+/// Runs an example on a daemon and checks what it sends back; of one that sleeps also after it has fallen asleep.
+fn forwards(name: &str, arguments: &[&str], expected: fn(&[u8]) -> Vec<u8>, sleeps: bool) {
     let _alone = alone();
     let Some(driver) = driver() else { return };
     let Some(program) = build(&driver, name) else { return };
@@ -57,9 +58,23 @@ fn forwards(name: &str, arguments: &[&str], expected: fn(&[u8]) -> Vec<u8>) {
     });
     receive_for(&mut queues[0], Time::from_nanoseconds(200_000_000));
     for _ in 0..50 {
+        if sleeps {
+            wait_until("it sleeps", || is_asleep(running.0.id()));
+        }
         let all = exchange(&mut queues[0], &frames, expected, Time::from_nanoseconds(20_000_000_000));
         assert!(all, "{name}: frames were lost: {}", said());
     }
+}
+
+/// Whether a process' first thread, which forwards, is asleep, and does not only do so for a moment.
+fn is_asleep(process: u32) -> bool {
+    (0..5).all(|_| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
+        // Behind the name in parentheses.
+        let asleep = status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+        std::thread::sleep(Duration::from_millis(2));
+        asleep
+    })
 }
 
 /// l2fwd's: to the station with the port's number.
@@ -81,7 +96,7 @@ fn routed(frame: &[u8]) -> Vec<u8> {
 
 #[test]
 fn stock_l2fwd_forwards() {
-    forwards("l2fwd", &["-p", "0x1"], bridged);
+    forwards("l2fwd", &["-p", "0x1"], bridged, false);
 }
 
 #[test]
@@ -92,5 +107,11 @@ fn stock_l3fwd_routes() {
     std::fs::write(&six, "R2001:0200:0:0:0:0:0:0/48 0\n").expect("a file");
     let destination = format!("--eth-dest=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
     let (four, six) = (format!("--rule_ipv4={}", four.display()), format!("--rule_ipv6={}", six.display()));
-    forwards("l3fwd", &["-p", "0x1", "-P", "--config=(0,0,1)", &destination, &four, &six], routed);
+    forwards("l3fwd", &["-p", "0x1", "-P", "--config=(0,0,1)", &destination, &four, &six], routed, false);
+}
+
+/// It waits for the device's interrupts.
+#[test]
+fn stock_l3fwd_power_sleeps_until_packets_come() {
+    forwards("l3fwd-power", &["-p", "0x1", "-P", "--config=(0,0,1)", "--interrupt-only"], routed, true);
 }
