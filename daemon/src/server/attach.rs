@@ -99,8 +99,8 @@ impl Daemon {
         wish: &Attach,
     ) -> Result<Made, Refused> {
         let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
-        // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access; where a
-        // huge one does not, that access would end the daemon.
+        // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access, as
+        // does a transparent huge one; where one of the reserved huge pages does not, that access would end the daemon.
         let memory = Memory::create(&map.layout, Pages::Plain).map_err(|error| resources("no memory", &error))?;
         prepare(&NativeCore::new(&memory), &map);
         let memory = Arc::new(memory);
