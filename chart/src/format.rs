@@ -6,6 +6,23 @@ pub(crate) const NOT_A_NUMBER: &str = "n/a";
 /// SI prefixes for powers of 1000 from -6 to 6.
 const PREFIXES: [&str; 13] = ["a", "f", "p", "n", "µ", "m", "", "k", "M", "G", "T", "P", "E"];
 
+/// A count with a comma every three digits, exact: `grouped(1234567)` is "1,234,567".
+pub fn grouped(count: u64) -> String {
+    with_commas(&count.to_string())
+}
+
+/// Digits with a comma before every three of them from the right.
+fn with_commas(digits: &str) -> String {
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Fixed decimals with a comma every three digits: `thousands(1234.5, 1)` is "1,234.5".
 pub fn thousands(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
@@ -18,12 +35,7 @@ pub fn thousands(value: f64, decimals: usize) -> String {
     if value < 0.0 && digits.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
         out.push('-');
     }
-    for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
+    out.push_str(&with_commas(whole));
     if let Some(fraction) = fraction {
         out.push('.');
         out.push_str(fraction);
@@ -127,6 +139,7 @@ mod tests {
         assert_eq!(thousands(-0.001, 1), "0.0");
         assert_eq!(thousands(f64::NAN, 1), "n/a");
         assert_eq!(thousands(f64::NEG_INFINITY, 1), "n/a");
+        assert_eq!([0, 999, 1_000, 36_112_456].map(grouped), ["0", "999", "1,000", "36,112,456"]);
     }
 
     #[test]

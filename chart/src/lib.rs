@@ -15,7 +15,7 @@ mod table;
 mod terminal;
 mod text;
 
-pub use format::{quantity, si, significant, thousands};
+pub use format::{grouped, quantity, si, significant, thousands};
 pub use model::{Axis, Bar, Body, Chart, Guide, GuideKind, Mark, Point, Scale, Series};
 pub use table::{Align, Cell, Column, Table};
 pub use terminal::TerminalStyle;

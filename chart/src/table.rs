@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::format::{NOT_A_NUMBER, significant, thousands};
+use crate::format::{NOT_A_NUMBER, grouped, significant, thousands};
 use crate::terminal::TerminalStyle;
 use crate::text::{columns, printable};
 
@@ -72,15 +72,7 @@ impl From<f64> for Cell {
 impl From<u64> for Cell {
     /// Exact, whatever the column's decimals.
     fn from(value: u64) -> Cell {
-        let digits = value.to_string();
-        let mut out = String::new();
-        for (i, digit) in digits.chars().enumerate() {
-            if i > 0 && (digits.len() - i).is_multiple_of(3) {
-                out.push(',');
-            }
-            out.push(digit);
-        }
-        Cell::Text(out)
+        Cell::Text(grouped(value))
     }
 }
 

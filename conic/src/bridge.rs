@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use conic_fabric::Time;
 use conic_native::{Flag, clock, pin};
@@ -13,7 +12,7 @@ use conic_port::{Kind, MAX_FRAME, Port, PortError, PortSpec, Receive, SYNTAX, Tr
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use serde_json::{Map, Value, json};
 
-use crate::value::{duration, grouped};
+use crate::value::{grouped, span};
 
 /// How long it spins without work before it sleeps.
 const SPIN: Time = Time::from_nanoseconds(50_000);
@@ -35,8 +34,8 @@ pub struct Options {
     #[arg(long = "port", value_name = "PORT", required = true, num_args = 1)]
     ports: Vec<PortSpec>,
     /// How long to run, such as 10s; without it, until interrupted or a capture ends
-    #[arg(long, value_parser = duration)]
-    duration: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    duration: Option<Time>,
     /// Frames that are moved from a queue before the next one has its turn
     #[arg(long, value_name = "FRAMES", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     burst: u16,
@@ -51,16 +50,20 @@ pub struct Options {
     json: bool,
 }
 
-fn examples() -> String {
-    let kinds: Vec<String> = SYNTAX.lines().map(|line| format!("  {line}")).collect();
-    format!(
-        "A PORT is one of:\n{}\n\nExamples:\n  conic bridge --port tap:t0 --port tap:t1                two interfaces of the \
-         kernel, joined\n  conic bridge --port af-xdp:veth0                         what comes is sent back\n  conic \
-         bridge --port impair:loss=1%,delay=5ms+tap:t0 --port tap:t1\n  conic bridge --port capture:replay=a.pcap \
-         --port af-packet:veth0",
-        kinds.join("\n")
-    )
+/// The kinds of ports, a line each, as a list in a help text.
+pub fn kinds_of_ports() -> String {
+    SYNTAX.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
+
+fn examples() -> String {
+    format!("A PORT is one of:\n{}\n\n{EXAMPLES}", kinds_of_ports())
+}
+
+const EXAMPLES: &str = "Examples:
+  conic bridge --port tap:t0 --port tap:t1                two interfaces of the kernel, joined
+  conic bridge --port af-xdp:veth0                        what comes is sent back
+  conic bridge --port impair:loss=1%,delay=5ms+tap:t0 --port tap:t1
+  conic bridge --port capture:replay=a.pcap --port af-packet:veth0";
 
 /// Runs the command.
 ///
@@ -95,10 +98,14 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let result = carry(&mut ends, options, &stop, &bell, &mut buffer);
     let finished: Result<(), PortError> =
         ends.iter_mut().flat_map(|end| &mut end.queues).try_for_each(|queue| queue.port.finish());
-    report(&ends, options, clock::now().since(begun));
-    result?;
-    finished?;
-    Ok(ExitCode::SUCCESS)
+    let ended = result.and(finished.map_err(Into::into));
+    report(&ends, options, clock::now().since(begun), ended.as_ref().err().map(ToString::to_string));
+    match ended {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // The object says why.
+        Err(_) if options.json => Ok(ExitCode::FAILURE),
+        Err(error) => Err(error),
+    }
 }
 
 /// One of the two ports.
@@ -141,8 +148,7 @@ fn carry(
     buffer: &mut [u8],
 ) -> Result<(), Box<dyn Error>> {
     let begun = clock::now();
-    let span = options.duration.map(|duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-    let end = span.map_or(Time::NEVER, |nanoseconds| begun + Time::from_nanoseconds(nanoseconds));
+    let end = options.duration.map_or(Time::NEVER, |duration| begun + duration);
     let mut active = begun;
     let mut seconds = Seconds { begun, next: begun + SECOND, before: 0 };
     while !stop.is_up() {
@@ -152,7 +158,7 @@ fn carry(
         }
         let moved = step(ends, now, usize::from(options.burst), buffer)?;
         if ends.iter().any(End::is_over) {
-            // What the last frames brought about, such as answers, may still come.
+            // What the other port still holds back leaves it when it is finished.
             break;
         }
         if !options.json {
@@ -172,7 +178,7 @@ fn carry(
     Ok(())
 }
 
-/// A burst of every queue in both directions; how many frames moved.
+/// A burst of every queue in both directions; how many frames moved or were skipped.
 fn step(ends: &mut [End], now: Time, burst: usize, buffer: &mut [u8]) -> Result<usize, PortError> {
     let mut moved = 0;
     match ends {
@@ -196,13 +202,17 @@ fn forward(from: &mut End, to: &mut End, now: Time, burst: usize) -> Result<usiz
     let outgoing = to.queues.len();
     for (number, queue) in from.queues.iter_mut().enumerate() {
         let port = &mut to.queues[number % outgoing].port;
-        let mut sent = 0;
-        while sent < burst {
+        // Frames that were sent, dropped or skipped.
+        let mut done = 0;
+        while done < burst {
             let (length, since) = match queue.waiting.take() {
                 Some(waiting) => waiting,
                 None => match queue.port.receive(now, &mut queue.held)? {
                     Receive::Frame { length, .. } => (length, now),
-                    Receive::Skipped => continue,
+                    Receive::Skipped => {
+                        done += 1;
+                        continue;
+                    }
                     Receive::None => break,
                     Receive::End => {
                         queue.ended = true;
@@ -218,11 +228,11 @@ fn forward(from: &mut End, to: &mut End, now: Time, burst: usize) -> Result<usiz
                 Transmit::Full => to.dropped += 1,
                 Transmit::Accepted | Transmit::Refused => {}
             }
-            sent += 1;
+            done += 1;
         }
-        if sent > 0 {
+        if done > 0 {
             port.flush(now)?;
-            moved += sent;
+            moved += done;
         }
     }
     Ok(moved)
@@ -240,7 +250,7 @@ fn reflect(end: &mut End, number: usize, now: Time, burst: usize, buffer: &mut [
                 end.dropped += u64::from(queue.port.transmit(now, &buffer[..length])? == Transmit::Full);
                 moved += 1;
             }
-            Receive::Skipped => {}
+            Receive::Skipped => moved += 1,
             Receive::None => break,
             Receive::End => {
                 queue.ended = true;
@@ -306,7 +316,7 @@ fn counted(queue: &Queue) -> Vec<(&'static str, u64)> {
     counted
 }
 
-fn report(ends: &[End], options: &Options, took: Time) {
+fn report(ends: &[End], options: &Options, took: Time, error: Option<String>) {
     if options.json {
         let queue = |queue: &Queue| {
             let counters: Map<String, Value> =
@@ -318,7 +328,8 @@ fn report(ends: &[End], options: &Options, took: Time) {
             json!({ "port": end.text, "queues": queues, "dropped_full": end.dropped })
         };
         let ports: Vec<Value> = ends.iter().map(end).collect();
-        println!("{}", json!({ "schema": "conic.bridge/1", "seconds": took.seconds(), "ports": ports }));
+        let seconds = took.seconds();
+        println!("{}", json!({ "schema": "conic.bridge/1", "seconds": seconds, "ports": ports, "error": error }));
         return;
     }
     for end in ends {
@@ -334,6 +345,46 @@ fn report(ends: &[End], options: &Options, took: Time) {
         }
         if end.dropped > 0 {
             println!("  {} frames dropped because it was full", grouped(end.dropped));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conic_port::Counters;
+
+    /// A port of which every frame is one to skip, without end.
+    struct Skipping(Counters);
+
+    impl Port for Skipping {
+        fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+            self.0.skipped_oversized += 1;
+            assert!(self.0.skipped_oversized < 10_000, "a burst has no end");
+            Ok(Receive::Skipped)
+        }
+        fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+            Ok(Transmit::Accepted)
+        }
+        fn next_due(&self) -> Option<Time> {
+            Some(Time::ZERO)
+        }
+        fn counters(&self) -> &Counters {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn a_port_that_skips_for_ever_has_its_turn_and_no_more() {
+        for count in [1, 2] {
+            let end = |_| {
+                let port: Box<dyn Port> = Box::new(Skipping(Counters::default()));
+                let queue = Queue { port, ended: false, waiting: None, held: vec![0; MAX_FRAME] };
+                End { text: "skipping".to_owned(), queues: vec![queue], dropped: 0, mute: false }
+            };
+            let mut ends: Vec<End> = (0..count).map(end).collect();
+            let moved = step(&mut ends, Time::ZERO, 32, &mut vec![0; MAX_FRAME]).expect("it does not break");
+            assert_eq!(moved, 32 * count);
         }
     }
 }

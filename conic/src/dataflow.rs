@@ -63,12 +63,12 @@ const EXAMPLES: &str = "Ways to run a graph:
   each operator    on the device; the parent graph sees all of its operators, each with what the device says of it
   deferred         the worker goes on, and the device wakes the operator when it is done
 
-A batch's time is from just before it is sent to just after the probe says that it is complete, one batch after the other. What
+A batch's time is from just before it is sent to just after the probe says that it is complete, one batch after the other. What \
 crossing costs is the time of `collapsed` less that of `software, fused`.
 
-A simulated device computes what the graph sends it, and what comes back is compared like any other. The graph runs on this
-machine meanwhile, so that a batch has two times: the host's, on this machine's clock and without what simulating took, and the
-exchanges', on the simulator's. They are reported apart and summed; the sum is what this machine would take with that device.
+A simulated device computes what the graph sends it, and what comes back is compared like any other. The graph runs on this \
+machine meanwhile, so that a batch has two times: the host's, on this machine's clock and without what simulating took, and the \
+exchanges', on the simulator's. They are reported apart and summed; the sum is what this machine would take with that device. \
 `conic study coherent-pio 11 12` has times of the modelled machine alone.
 
 Examples:

@@ -46,7 +46,7 @@ const EXAMPLES: &str = "Examples:
   conic invoke --function bloom                 the hashes of a Bloom filter
   conic invoke --function checksum --bytes 1500 --json
 
-A call's latency is from just before its request is written to just after its response is read, one call after the other;
+A call's latency is from just before its request is written to just after its response is read, one call after the other; \
 bytes a second are those of requests and responses together. `here` is the same function computed by the calling core.";
 
 /// How long a slice is measured.

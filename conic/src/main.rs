@@ -14,6 +14,7 @@ mod replay;
 mod responder;
 mod sample;
 mod sim;
+mod spread;
 mod study;
 mod study_native;
 mod tap;
@@ -24,6 +25,8 @@ mod value;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+use bench::failure::{Failure, json_is_wanted};
 
 /// The coherent NIC in software: packets between applications and a network interface over cache-coherent memory.
 #[derive(Parser)]
@@ -100,8 +103,30 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => Ok(trace::main(&arguments)),
         Command::NicProcess => conic::process::serve().map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };
-    result.unwrap_or_else(|error| {
-        eprintln!("conic: {error}");
-        ExitCode::FAILURE
-    })
+    result.unwrap_or_else(|error| Failure::failed(error.to_string()).report(json_is_wanted()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The help behind the options of a command and of each of its commands.
+    fn helps(command: &clap::Command, found: &mut Vec<(String, String)>) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        found.push((command.get_name().to_owned(), help));
+        command.get_subcommands().for_each(|one| helps(one, found));
+    }
+
+    #[test]
+    fn a_paragraph_of_help_is_one_line_which_fits_any_terminal_when_it_is_wrapped() {
+        let mut found = Vec::new();
+        helps(&Arguments::command(), &mut found);
+        assert!(found.len() > 20, "{} commands", found.len());
+        for (name, help) in found {
+            let lines: Vec<&str> = help.lines().collect();
+            let runs_on = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            let cut = lines.windows(2).find(|pair| runs_on(pair[0]) && runs_on(pair[1]));
+            assert_eq!(cut, None, "conic {name}: a paragraph is cut into lines");
+        }
+    }
 }

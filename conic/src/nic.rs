@@ -14,7 +14,7 @@ use conic_port::PortSpec;
 ///
 /// Processes attach over a Unix socket and get queue pairs over memory that they share with the NIC and with nobody else. Its
 /// networks join them to each other and to ports; each network has a thread, on a core of its own if --core or the file says so.
-/// Needs no privileges but those of its ports (a TAP interface: CAP_NET_ADMIN), and no huge pages, which it uses if there are any.
+/// Needs no privileges but those of its ports (a TAP interface: CAP_NET_ADMIN), and no huge pages.
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
 pub struct Options {
@@ -58,7 +58,7 @@ pub struct Options {
 
 /// What is printed behind the options.
 fn after_help() -> String {
-    format!("{EXAMPLES}\n\nPorts:\n{}", conic_port::SYNTAX)
+    format!("{EXAMPLES}\n\nPorts:\n{}", crate::bridge::kinds_of_ports())
 }
 
 const EXAMPLES: &str = "Examples:

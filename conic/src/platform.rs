@@ -11,6 +11,8 @@ use conic_sim::platform::{CXL, ECI, Entry, ParameterSet, Platform, PlatformError
 use serde::Serialize;
 use serde_json::json;
 
+use crate::bench::failure::Failure;
+
 /// Options of `conic platform`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -64,7 +66,7 @@ const SHOW_HELP: &str = "Where values are from:
   guess       nobody says; the range is given
   override    replaced by --set
 
-Keys in inputs. are what relations begin with; the others are what the simulator reads.
+Keys in inputs. are what relations begin with; the others are what the simulator reads. \
 An input that --set replaces changes what follows from it; any other key changes alone.
 
 Examples:
@@ -82,21 +84,14 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 }
 
 /// Prints the text, or why there is none.
-fn finish(result: Result<String, PlatformError>, as_json: bool) -> ExitCode {
+fn finish(result: Result<String, impl ToString>, as_json: bool) -> ExitCode {
     match result {
         Ok(text) => {
             // Whoever closed the pipe has read enough.
             let _ = stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(error) if as_json => {
-            println!("{}", json!({ "error": error.to_string() }));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => Failure::failed(error.to_string()).report(as_json),
     }
 }
 
@@ -137,12 +132,19 @@ impl Item {
     }
 }
 
-fn shown(arguments: &ShowArguments) -> Result<String, PlatformError> {
-    match model_of(&arguments.platform).name {
+fn shown(arguments: &ShowArguments) -> Result<String, String> {
+    let wanted = arguments.platform.as_str();
+    let shown = match model_of(wanted).name {
         name if name == ECI.name => shown_as::<EciParameters>(arguments),
         name if name == CXL.name => shown_as::<CxlParameters>(arguments),
         _ => shown_as::<conic_sim::Parameters>(arguments),
-    }
+    };
+    let others = || names_of(ECI).chain(names_of(CXL));
+    let is_known = || wanted.contains(['.', '/']) || others().chain(Platform::names()).any(|name| name == wanted);
+    shown.map_err(|error| match is_known() {
+        true => error.to_string(),
+        false => format!("{error}; of other models there are {}", others().collect::<Vec<_>>().join(", ")),
+    })
 }
 
 fn shown_as<P: ParameterSet>(arguments: &ShowArguments) -> Result<String, PlatformError> {

@@ -44,7 +44,7 @@ pub struct Options {
     /// The capture to replay: pcap or pcapng
     #[arg(required_unless_present = "sample")]
     capture: Option<PathBuf>,
-    /// Replay a sample of 20 000 frames instead, 60 to 9600 bytes each
+    /// Replay a sample of 20,000 frames instead, 60 to 9600 bytes each
     #[arg(long, conflicts_with = "capture")]
     sample: bool,
     /// Record what comes back, with the original timestamps: .pcap or .pcapng
@@ -59,8 +59,8 @@ pub struct Options {
     /// The interface's switches, such as paper or best,no-inline-payload
     #[arg(long, default_value = "best")]
     features: Features,
-    /// The cores of the NIC and of the application
-    #[arg(long, value_name = "A,B")]
+    /// The cores of the application and of the NIC [default: the first two this process may use]
+    #[arg(long, value_name = "APP,NIC")]
     cores: Option<Cores>,
     /// Print a JSON object instead of text
     #[arg(long)]

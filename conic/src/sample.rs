@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use conic_port::{CaptureError, CaptureFormat, CaptureWriter, MAX_FRAME, MIN_FRAME, Timestamp};
+use serde_json::json;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
     EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr, IpProtocol, Ipv4Address, Ipv4Packet, Ipv4Repr,
@@ -37,6 +38,9 @@ pub struct Options {
     /// Another seed gives other sizes and payloads
     #[arg(long, default_value_t = SEED, value_name = "N")]
     seed: u64,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 /// Writes the sample.
@@ -46,6 +50,15 @@ pub struct Options {
 /// The file cannot be written.
 pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     write(CaptureWriter::create(&options.file)?, options.frames, options.seed)?;
+    if options.json {
+        let Options { file, frames, seed, .. } = options;
+        let (file, bytes) = (file.display().to_string(), [MIN_FRAME, MAX_FRAME]);
+        println!(
+            "{}",
+            json!({ "schema": "conic.sample/1", "file": file, "frames": frames, "seed": seed, "frame_bytes": bytes })
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     println!("{}: {} frames of {MIN_FRAME} to {MAX_FRAME} bytes", options.file.display(), grouped(options.frames));
     println!("try: conic replay {}", options.file.display());
     Ok(ExitCode::SUCCESS)

@@ -79,7 +79,7 @@ const EXAMPLES: &str = "Examples:
   conic sim --forward header --packet-size 4096          payloads that stay in the NIC's cache
   conic sim --copy --engine both --packet-size 9600      copies by engines instead of cores
 
-Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
+Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
 
 /// Reads a rate in millions of packets a second.

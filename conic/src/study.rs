@@ -27,8 +27,8 @@ use conic_study::report::{Report, json, results, summary_lines};
 use conic_study::sensitivity::{self, Guess};
 use conic_study::simulated::Simulator;
 use conic_study::workload::Machine;
-use serde_json::json;
 
+use crate::bench::failure::Failure;
 use kept::Kept;
 use progress::Progress;
 use runner::{Ended, Runner};
@@ -85,7 +85,7 @@ const EXAMPLES: &str = "Examples:
   conic study ccnic 12 13 cores         some of them
   conic study ccnic --sensitivity       what the platforms' guesses decide
 
-Ctrl-C ends a study with what is finished, and a second one at once; finished points are kept, so that the same command goes
+Ctrl-C ends a study with what is finished, and a second one at once; finished points are kept, so that the same command goes \
 on where it stopped. A point is simulated anew when the program has changed.
 
 Roles of results:
@@ -107,17 +107,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::CxlNic(options) => return cxl_nic::main(options),
         Command::Native(arguments) => return crate::study_native::main(arguments),
     };
-    match run(options) {
-        Ok(code) => code,
-        Err(message) => {
-            if options.json {
-                println!("{}", json!({ "error": message }));
-            } else {
-                eprintln!("error: {message}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    run(options).unwrap_or_else(|message| Failure::failed(message).report(options.json))
 }
 
 fn run(options: &Options) -> Result<ExitCode, String> {

@@ -48,7 +48,7 @@ const EXAMPLES: &str = "What is calibrated, and on what:
   line fill buffers, next-line prefetcher    which bring the streams nearest
   the scale of work between accesses         one loopback: CC-NIC \"best\", 64 bytes, 256 in flight
 
-That one loopback's rate is not counted among the predictions; nothing else is fitted. Where a virtual machine's cores move,
+That one loopback's rate is not counted among the predictions; nothing else is fitted. Where a virtual machine's cores move, \
 each placement is calibrated and compared by itself.
 
 Examples:

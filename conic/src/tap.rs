@@ -16,10 +16,12 @@ use conic_native::{Flag, Memory, NativeCore, Pages, pin};
 use conic_nicd::SoftwareNic;
 use conic_port::{Ipv4Address, MAX_FRAME, Port, Tap, TapOptions};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use serde_json::{Map as Object, Value, json};
 use smoltcp::wire::EthernetAddress;
 
+use crate::bench::common::nanoseconds;
 use crate::responder::{self, ECHO_PORT, Responder};
-use crate::value::{Cores, duration, grouped};
+use crate::value::{Cores, grouped, span};
 
 /// How long a side without work spins before it sleeps: longer than the other side takes to answer.
 const SPIN: Time = Time::from_nanoseconds(100_000);
@@ -53,14 +55,17 @@ pub struct Options {
     #[arg(long, default_value_t = 1500, value_name = "BYTES")]
     mtu: usize,
     /// How long to run, such as 10s; without it, until interrupted
-    #[arg(long, value_parser = duration)]
-    duration: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    duration: Option<Time>,
     /// The interface's switches, such as paper or best,no-inline-payload
     #[arg(long, default_value = "best")]
     features: Features,
-    /// The cores of the NIC and of the application; without it, wherever the kernel puts them
-    #[arg(long, value_name = "A,B")]
+    /// The cores of the application and of the NIC; without it, wherever the kernel puts them
+    #[arg(long, value_name = "APP,NIC")]
     cores: Option<Cores>,
+    /// Print one JSON object at the end instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 fn address(text: &str) -> Result<Ipv4Address, String> {
@@ -105,7 +110,9 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         ring(&rung);
     })?;
     let responder = Responder::new(options.mac, application);
-    print_welcome(options, &tap, application, &responder);
+    if !options.json {
+        print_welcome(options, &tap, application, &responder);
+    }
     let map = Map::new(Geometry { buffers: [2048, 512, 256], ..Geometry::default() }, options.features)?;
     let memory = Memory::create(&map.layout, Pages::HugeIfAvailable)?;
     prepare(&NativeCore::new(&memory), &map);
@@ -120,7 +127,9 @@ fn print_welcome(options: &Options, tap: &Tap, application: Ipv4Addr, responder:
     println!("        ping {}%{}", responder.ipv6(), tap.name());
     println!("        echo hello | nc -u -w1 {application} {ECHO_PORT}");
     match options.duration {
-        Some(duration) => println!("It ends after {duration:?}, or with Ctrl-C."),
+        Some(duration) => {
+            println!("It ends after {}, or with Ctrl-C.", nanoseconds(duration.nanoseconds() as f64));
+        }
         None => println!("Ctrl-C ends it."),
     }
 }
@@ -163,7 +172,11 @@ fn serve(
         let (bound, served) = application.join().expect("the application thread answers whatever it gets");
         (driven.and(bound.map_err(Into::into)), served)
     });
-    print_summary(&nic, &served);
+    if options.json && result.is_ok() {
+        println!("{}", summary(&nic, &served));
+    } else if !options.json {
+        print_summary(&nic, &served);
+    }
     result
 }
 
@@ -176,8 +189,7 @@ fn drive(
     options: &Options,
 ) -> Result<(), Box<dyn Error>> {
     let begun = core.now();
-    let span = options.duration.map(|duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-    let end = span.map_or(Time::NEVER, |nanoseconds| begun + Time::from_nanoseconds(nanoseconds));
+    let end = options.duration.map_or(Time::NEVER, |duration| begun + duration);
     let mut active = begun;
     let mut seconds = Seconds::new(begun);
     while !shared.stop.is_up() {
@@ -189,7 +201,9 @@ fn drive(
         if step.received > 0 {
             application.unpark();
         }
-        seconds.show(now, nic);
+        if !options.json {
+            seconds.show(now, nic);
+        }
         if !step.is_idle() {
             active = now;
         } else if now.since(active) < SPIN || nic.next_due().is_some() {
@@ -320,6 +334,20 @@ impl<Q: HostQueue> Application<Q> {
         }
         true
     }
+}
+
+/// What passed, for programs.
+fn summary(nic: &SoftwareNic<impl conic_interface::burst::NicQueue, Tap>, served: &Served) -> Value {
+    let object = |counters: &[(&str, u64)]| -> Object<String, Value> {
+        counters.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect()
+    };
+    json!({
+        "schema": "conic.tap/1",
+        "interface": object(&nic.port().counters().named()),
+        "nic": object(&nic.counters().named()),
+        "application": object(&served.responder.named()),
+        "answers_without_buffer": served.no_buffer,
+    })
 }
 
 fn print_summary(nic: &SoftwareNic<impl conic_interface::burst::NicQueue, Tap>, served: &Served) {

@@ -1,24 +1,26 @@
 //! Options that several commands take, and numbers as people read them.
 
 use std::str::FromStr;
-use std::time::Duration;
 
+use conic_fabric::Time;
 use conic_native::cores;
 
-/// Which core the NIC and which the application run on.
+pub use conic_chart::grouped;
+
+/// Which core the application and which the NIC run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {
-    /// The NIC's.
-    pub nic: usize,
     /// The application's.
     pub application: usize,
+    /// The NIC's.
+    pub nic: usize,
 }
 
 impl Cores {
     /// The first two cores that this process may use; none where there is only one, so that neither side is bound.
     pub fn default_pair() -> Option<Cores> {
         match cores()[..] {
-            [nic, application, ..] => Some(Cores { nic, application }),
+            [application, nic, ..] => Some(Cores { application, nic }),
             _ => None,
         }
     }
@@ -27,59 +29,51 @@ impl Cores {
 impl FromStr for Cores {
     type Err = String;
 
-    /// `A,B`: the NIC's core and the application's.
+    /// Reads what [`core_pair`] does, of cores that this process may run on; both sides may have the same one.
     fn from_str(text: &str) -> Result<Cores, String> {
+        let (application, nic) = core_pair(text)?;
         let there = cores();
-        let numbers: Vec<usize> = text.split(',').map_while(|part| part.parse().ok()).collect();
-        let [nic, application] = numbers[..] else {
-            return Err("give two cores as A,B: the NIC's and the application's".to_owned());
-        };
-        match [nic, application].iter().find(|core| !there.contains(core)) {
+        match [application, nic].iter().find(|core| !there.contains(core)) {
             Some(core) => Err(format!("this process may not run on core {core}; it may on {there:?}")),
-            None => Ok(Cores { nic, application }),
+            None => Ok(Cores { application, nic }),
         }
     }
 }
 
-/// A span of time: a number with `ms`, `s`, `min` or `h` behind it; without any, seconds.
+/// Reads two cores: the application's and the NIC's, or those of whatever else the two sides are.
 ///
 /// # Errors
 ///
-/// Anything else.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|letter: char| letter != '.' && !letter.is_ascii_digit()).unwrap_or(text.len());
+/// What is wanted instead.
+pub fn core_pair(text: &str) -> Result<(usize, usize), String> {
+    let wrong = || format!("two core numbers are wanted, as in 0,1, not \"{text}\"");
+    let (application, nic) = text.split_once(',').ok_or_else(wrong)?;
+    let number = |part: &str| part.trim().parse().map_err(|_| wrong());
+    Ok((number(application)?, number(nic)?))
+}
+
+/// Reads a span of time: 200us, 50ms, 1.5s, 2min, 1h.
+///
+/// # Errors
+///
+/// What is wanted instead.
+pub fn span(text: &str) -> Result<Time, String> {
+    let wrong = || format!("a time is wanted, as in 50ms, 1.5s or 2min, not \"{text}\"");
+    let digits = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("'{unit}' is no unit of time; give ms, s, min or h")),
+    let scale = match unit {
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3600e9,
+        _ => return Err(wrong()),
     };
-    let number: f64 = number.parse().map_err(|_| "give a time such as 10s, 500ms or 2min".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
-}
-
-/// A count with its digits in groups of three.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
+    let nanoseconds = number.trim().parse::<f64>().map_err(|_| wrong())? * scale;
+    if !(1e3..=24.0 * 3600e9).contains(&nanoseconds) {
+        return Err(format!("a time from 1us to 24h is wanted, not \"{text}\""));
     }
-    text
-}
-
-/// A span in seconds with a unit that suits it.
-pub fn span(seconds: f64) -> String {
-    match seconds {
-        s if s >= 1.0 => format!("{s:.2} s"),
-        s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
-        s => format!("{:.1} us", s * 1e6),
-    }
+    Ok(Time::from_nanoseconds(nanoseconds as u64))
 }
 
 #[cfg(test)]
@@ -87,18 +81,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("2min"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "s", "-1s", "1d", "1e99h", "1.2.3"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+    fn times_are_read_with_their_unit() {
+        assert_eq!(span("50ms"), Ok(Time::from_nanoseconds(50_000_000)));
+        assert_eq!(span("1.5s"), Ok(Time::from_nanoseconds(1_500_000_000)));
+        assert_eq!(span("2min"), Ok(Time::from_nanoseconds(120_000_000_000)));
+        for bad in ["", "5", "ms", "25h", "-1s", "0s", "1e99s", "NaNs", "5 parsecs", "1.2.3s"] {
+            assert!(span(bad).is_err(), "{bad} was read as a time");
         }
     }
 
     #[test]
-    fn counts_are_grouped_by_threes() {
-        let texts = [0, 7, 999, 1000, 20_000, 1_234_567].map(grouped);
-        assert_eq!(texts, ["0", "7", "999", "1 000", "20 000", "1 234 567"]);
+    fn cores_are_two_numbers_the_applications_first() {
+        assert_eq!(core_pair("0,1"), Ok((0, 1)));
+        assert_eq!(core_pair("3, 2"), Ok((3, 2)));
+        for bad in ["", "1", "1,", "a,b", "0,1,2", "0,1,x"] {
+            assert!(core_pair(bad).is_err(), "{bad} was read as two cores");
+            assert!(bad.parse::<Cores>().is_err(), "{bad} was read as two cores");
+        }
+        let first = cores()[0];
+        assert_eq!(format!("{first},{first}").parse(), Ok(Cores { application: first, nic: first }));
     }
 }

@@ -89,10 +89,16 @@ fn what_cannot_be_is_one_json_object_with_its_reason() {
         ("bench loopback --descriptors 100 --duration 1ms --json", "100"),
         ("bench loopback --interface cachable-queue --packet-size 9600 --duration 1ms --json", "lines"),
         ("bench nonsense --json", "nonsense"),
+        ("bench daemon --cores 0 --json", "two core numbers"),
+        ("replay /does/not/exist.pcap --json", "cannot be opened"),
+        ("bridge --port capture:replay=/does/not/exist.pcap --json", "cannot be opened"),
+        ("sample /does/not/exist.pcap --json", "cannot be opened"),
+        ("tap --mtu 1 --json", "68 to 9586"),
     ] {
         let refusal = json(arguments, 1);
         let message = refusal["error"].as_str().unwrap_or_else(|| panic!("conic {arguments}: {refusal}"));
         assert!(message.contains(reason), "conic {arguments}: {message}");
+        assert!(!message.starts_with("error"), "conic {arguments}: {message}");
     }
 }
 
@@ -135,6 +141,21 @@ fn a_line_pair_stands_beside_one_lines_round_trip() {
         is_positive(&report[key], key);
     }
     assert_eq!(report["placements"][0]["exchanges"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn the_cxl_nics_request_types_stand_beside_loads_and_stores() {
+    let Some(_alone) = can_measure() else { return };
+    let report = json("bench cxl --size 200 --duration 20ms --json", 0);
+    assert_eq!(report["bytes"], 200);
+    let designs = report["placements"][0]["designs"].as_array().expect("there is a placement");
+    assert_eq!(designs.len(), 6);
+    for design in designs {
+        is_positive(&design["ns"]["median"], "ns");
+        is_positive(&design["ratio"]["median"], "ratio");
+    }
+    assert_eq!(designs[0]["ratio"]["median"], 1.0);
+    assert_eq!(designs[0]["visible"], false);
 }
 
 #[test]

@@ -93,6 +93,7 @@ fn values_can_be_replaced() {
 fn what_is_wrong_is_told_with_what_to_do() {
     for (arguments, wanted) in [
         ("platform show icy", "did you mean icx?"),
+        ("platform show enzyan", "enzian, "),
         ("platform show icx --set core.core=1", "did you mean core.cores?"),
         ("platform show no/such.toml", "cannot be opened"),
     ] {

@@ -103,13 +103,14 @@ fn what_cannot_be_replayed_is_an_error() {
     write(&input, &[100; 10]);
     write(&empty, &[]);
     std::fs::write(&text, "no capture").expect("a disk");
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["replay", &text], "neither pcap nor pcapng"),
         (&["replay", "/does/not/exist.pcap"], "cannot be opened"),
         (&["replay", &input, "--output", &input], "is the capture being replayed"),
         (&["replay", &input, "--output", "back.txt"], "ends in .pcap or .pcapng"),
         (&["replay", &input, "--features", "fast"], "there is no feature \"fast\""),
         (&["replay", &input, "--cores", "0,100000"], "may not run on core 100000"),
+        (&["replay", &input, "--cores", "0,0,0"], "two core numbers"),
         (&["replay", &input, "--pace", "slow"], "recorded, or a factor"),
     ];
     for (arguments, expected) in cases {

@@ -140,5 +140,5 @@ fn without_the_right_to_make_an_interface_it_says_what_to_do() {
     let output = Command::new(env!("CARGO_BIN_EXE_conic")).args(["tap", "--name", "lo", "--duration", "1s"]).output();
     let output = output.expect("the program");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && text.starts_with("conic: "), "{text}");
+    assert!(!output.status.success() && text.starts_with("error: "), "{text}");
 }

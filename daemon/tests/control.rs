@@ -268,3 +268,42 @@ fn attaching_and_detaching_leaves_nothing() {
     }
     wait_until("all is closed", || left() == baseline);
 }
+
+/// Free huge pages while it lives; needs root.
+struct HugePages(u64);
+
+impl HugePages {
+    const COUNT: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+    fn some() -> Option<HugePages> {
+        let before: u64 = std::fs::read_to_string(HugePages::COUNT).ok()?.trim().parse().ok()?;
+        std::fs::write(HugePages::COUNT, (before + 8).to_string()).ok()?;
+        let pages = HugePages(before);
+        let free = std::fs::read_to_string(HugePages::COUNT.replace("nr_", "free_")).ok()?;
+        (free.trim().parse::<u64>().ok()? >= 4).then_some(pages)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        // Others' pages are none of ours.
+        let _ = std::fs::write(HugePages::COUNT, self.0.to_string());
+    }
+}
+
+#[test]
+fn a_clients_region_has_no_pages_that_a_client_could_take_from_the_daemon() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some(_pages) = HugePages::some() else {
+        println!("skipped: no huge pages can be had here, which needs root");
+        return;
+    };
+    let running = Running::start(|_| ());
+    let attached = Client::attach(&running.socket(), &options()).expect("it is served");
+    // Both sides of the region are mapped in this process.
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("they can be listed");
+    assert!(maps.contains("memfd:conic"), "the region is not listed");
+    let huge = maps.lines().filter(|line| line.starts_with("KernelPageSize:") && line.contains(" 2048 kB")).count();
+    assert_eq!(huge, 0, "a hole in these pages ends the daemon by SIGBUS");
+    drop(attached);
+}

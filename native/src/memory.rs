@@ -8,6 +8,9 @@ use conic_fabric::{Home, Layout};
 
 use crate::{about_to, place};
 
+/// Bytes of a plain page.
+const PAGE: u64 = 4096;
+
 /// Bytes of the huge pages asked for.
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -17,9 +20,12 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// Which pages a region is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// 2 MiB pages, if the system has enough of them free; plain pages otherwise.
+    /// 2 MiB pages, if the system has enough of them free; plain pages otherwise. Not for a region whose descriptor goes to
+    /// a process that is not trusted: no seal keeps it from giving pages back to the system, and where no other huge page is
+    /// free then, the next access to that place ends the process that makes it.
     HugeIfAvailable,
-    /// Plain pages.
+    /// Plain pages; where the system makes huge ones of them for who asks (`shmem_enabled` among the kernel's settings for
+    /// transparent huge pages), it is asked. A page that a peer gave back comes again, empty, at the next access.
     Plain,
 }
 
@@ -78,20 +84,16 @@ impl Memory {
     pub fn create(layout: &Layout, pages: Pages) -> Result<Memory, MemoryError> {
         let bytes = layout.bytes().max(1);
         let huge = match pages {
-            Pages::HugeIfAvailable => Memory::create_from(layout, bytes.next_multiple_of(HUGE_PAGE), true),
+            Pages::HugeIfAvailable => Memory::create_huge(layout, bytes.next_multiple_of(HUGE_PAGE)),
             Pages::Plain => None,
         };
         match huge {
             Some(memory) => Ok(memory),
-            None => {
-                let page = 4096;
-                let descriptor = anonymous_file(0)?;
-                Memory::fill(layout, descriptor, bytes.next_multiple_of(page), Pages::Plain)
-            }
+            None => Memory::fill(layout, anonymous_file(0)?, bytes.next_multiple_of(PAGE), Pages::Plain),
         }
     }
 
-    fn create_from(layout: &Layout, bytes: u64, _huge: bool) -> Option<Memory> {
+    fn create_huge(layout: &Layout, bytes: u64) -> Option<Memory> {
         if free_huge_pages() * HUGE_PAGE < bytes {
             return None;
         }
@@ -107,6 +109,8 @@ impl Memory {
         }
         let memory = Memory::map(descriptor, bytes, pages)?;
         memory.bind_homes(layout);
+        // Before what allocates without a look at this mapping's wish for huge pages.
+        memory.populate();
         about_to("allocate a region");
         // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
         // SAFETY: a call on a descriptor that is ours.
@@ -115,7 +119,6 @@ impl Memory {
             let error = io::Error::from_raw_os_error(failed);
             return Err(MemoryError::System { doing: "allocating a region's pages", error });
         }
-        memory.populate();
         about_to("seal a region");
         // SAFETY: a call on a descriptor that is ours.
         if unsafe { libc::fcntl(memory.descriptor.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } != 0 {
@@ -125,7 +128,7 @@ impl Memory {
     }
 
     /// Maps a region that a peer made and passed over, after checking that it is what was agreed: sealed against
-    /// shrinking, and at least `bytes` bytes long.
+    /// shrinking, and at least `bytes` bytes long. Of a longer one no more is mapped than was agreed, in whole pages.
     ///
     /// # Errors
     ///
@@ -149,7 +152,11 @@ impl Memory {
             let size = status.st_size;
             return Err(MemoryError::Refused(format!("it has {size} bytes where {bytes} were agreed")));
         }
-        let memory = Memory::map(descriptor, status.st_size as u64, Pages::Plain)?;
+        // What such a file says of its blocks is the size of its pages.
+        let huge = status.st_blksize as u64 >= HUGE_PAGE;
+        let (page, pages) = if huge { (HUGE_PAGE, Pages::HugeIfAvailable) } else { (PAGE, Pages::Plain) };
+        let agreed = bytes.max(1).next_multiple_of(page).min(status.st_size as u64);
+        let memory = Memory::map(descriptor, agreed, pages)?;
         memory.populate();
         Ok(memory)
     }
@@ -162,6 +169,11 @@ impl Memory {
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, protection, libc::MAP_SHARED, raw, 0) };
         if base == libc::MAP_FAILED {
             return Err(system("mapping a region"));
+        }
+        if pages == Pages::Plain && bytes >= HUGE_PAGE {
+            // SAFETY: the range is the new mapping; the advice changes no contents, and a system that does not take it
+            // leaves plain pages.
+            unsafe { libc::madvise(base, bytes as usize, libc::MADV_HUGEPAGE) };
         }
         Ok(Memory { base: base.cast(), bytes, descriptor, pages })
     }
@@ -269,6 +281,21 @@ mod tests {
     }
 
     #[test]
+    fn plain_pages_are_huge_ones_where_the_system_makes_them_for_who_asks() {
+        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+        if !["[always]", "[advise]", "[within_size]"].iter().any(|setting| enabled.contains(setting)) {
+            println!("skipped: the system makes no transparent huge pages of shared memory: {}", enabled.trim());
+            return;
+        }
+        let memory = Memory::create(&layout(16 << 20), Pages::Plain).expect("a region");
+        let mappings = std::fs::read_to_string("/proc/self/smaps").expect("this process's mappings");
+        let start = format!("{:x}-", memory.base() as usize);
+        let mut lines = mappings.lines().skip_while(|line| !line.starts_with(&start));
+        let huge = lines.find(|line| line.starts_with("ShmemPmdMapped:")).expect("what the kernel says of it");
+        assert!(huge.contains(" 16384 kB"), "{huge}");
+    }
+
+    #[test]
     fn nobody_can_shrink_a_region() {
         let memory = Memory::create(&layout(8192), Pages::Plain).expect("a region of two pages");
         // SAFETY: a call on a descriptor that is ours.
@@ -285,5 +312,13 @@ mod tests {
         let short = Memory::create(&layout(4096), Pages::Plain).expect("a region of a page");
         let copy = short.descriptor().try_clone_to_owned().expect("a second descriptor");
         assert!(matches!(Memory::attach(copy, 4097), Err(MemoryError::Refused(_))));
+    }
+
+    #[test]
+    fn no_more_of_a_region_is_mapped_than_was_agreed() {
+        let long = Memory::create(&layout(1 << 20), Pages::Plain).expect("a region of a mebibyte");
+        let copy = long.descriptor().try_clone_to_owned().expect("a second descriptor");
+        let attached = Memory::attach(copy, 5000).expect("it is long enough");
+        assert_eq!((attached.bytes(), attached.pages()), (8192, Pages::Plain));
     }
 }

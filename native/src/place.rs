@@ -1,6 +1,7 @@
 //! Where threads and memory sit: cores, NUMA nodes, and what machine this is.
 
 use std::io;
+use std::path::Path;
 
 /// The cores this process may run on, in order.
 pub fn cores() -> Vec<usize> {
@@ -45,11 +46,19 @@ pub fn spin() {
     std::hint::spin_loop();
 }
 
-/// The NUMA nodes that have cores, in order.
+/// The NUMA nodes that have cores, in order: not those of memory alone, such as memory behind CXL.
 pub fn numa_nodes() -> Vec<usize> {
-    let Ok(entries) = std::fs::read_dir("/sys/devices/system/node") else { return vec![0] };
-    let mut nodes: Vec<usize> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()).collect();
+    numa_nodes_in(Path::new("/sys/devices/system/node"))
+}
+
+fn numa_nodes_in(folder: &Path) -> Vec<usize> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return vec![0] };
+    let has_cores = |entry: &std::fs::DirEntry| {
+        let list = std::fs::read_to_string(entry.path().join("cpulist"));
+        list.is_ok_and(|list| !list.trim().is_empty())
+    };
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok();
+    let mut nodes: Vec<usize> = entries.flatten().filter(has_cores).filter_map(number).collect();
     nodes.sort_unstable();
     if nodes.is_empty() { vec![0] } else { nodes }
 }
@@ -57,9 +66,14 @@ pub fn numa_nodes() -> Vec<usize> {
 /// Asks that a range of pages be allocated on a NUMA node. A preference: a node without memory left is no error.
 pub(crate) fn prefer_node(start: *mut u8, bytes: usize, node: usize) {
     const MPOL_PREFERRED: libc::c_long = 1;
-    let mask = 1u64 << node;
-    // SAFETY: the range lies in a mapping of the caller's; the call reads one word of a mask that is ours.
-    unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_PREFERRED, &raw const mask, 64, 0) };
+    // As many nodes as Linux knows at most.
+    let mut mask = [0u64; 16];
+    let Some(word) = mask.get_mut(node / 64) else { return };
+    *word = 1 << (node % 64);
+    // The kernel takes one bit less than it is told.
+    let bits = 64 * mask.len() + 1;
+    // SAFETY: the range lies in a mapping of the caller's; the call reads a mask of so many bits, which is ours.
+    unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_PREFERRED, mask.as_ptr(), bits, 0) };
 }
 
 /// What machine a figure was measured on.
@@ -109,6 +123,19 @@ mod tests {
         })
         .join()
         .expect("the pinned thread");
+    }
+
+    #[test]
+    fn a_node_of_memory_alone_is_no_place_for_a_side() {
+        let folder = std::env::temp_dir().join(format!("conic-nodes-{}", std::process::id()));
+        for (node, list) in [("node0", "0-3\n"), ("node2", "4-7\n"), ("node1", "\n")] {
+            std::fs::create_dir_all(folder.join(node)).expect("a folder");
+            std::fs::write(folder.join(node).join("cpulist"), list).expect("a file");
+        }
+        let found = numa_nodes_in(&folder);
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+        assert_eq!(found, [0, 2]);
+        assert_eq!(numa_nodes_in(Path::new("/nonexistent")), [0]);
     }
 
     #[test]

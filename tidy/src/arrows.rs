@@ -124,8 +124,16 @@ fn dependencies(manifest: &Table) -> Vec<Dependency> {
 }
 
 impl Arrow {
+    /// The name of the room's package.
+    fn package(&self) -> String {
+        match self.room.rsplit('/').next() {
+            None | Some("conic") => "conic".to_string(),
+            Some(name) => format!("conic-{name}"),
+        }
+    }
+
     fn refuses(&self, dependency: &Dependency) -> Option<String> {
-        let room = dependency.package.strip_prefix("conic-").filter(|room| ARROWS.iter().any(|to| to.room == *room));
+        let room = ARROWS.iter().find(|to| to.package() == dependency.package).map(|to| to.room);
         match room {
             Some(room) if self.rooms.contains(&room) => None,
             Some(room) if dependency.for_tests && WORLDS.contains(&room) => None,
@@ -169,6 +177,14 @@ mod tests {
         let renamed = "[dependencies]\nreal = { package = \"conic-native\", path = \"../native\" }\n";
         assert_eq!(findings("nicd", renamed).len(), 1);
         assert_eq!(findings("nicd", "[target.'cfg(unix)'.dependencies]\nconic-native.workspace = true\n").len(), 1);
+    }
+
+    #[test]
+    fn an_arrow_to_the_bindings_or_to_the_command_line_is_found() {
+        for package in ["conic-c", "conic-dpdk", "conic"] {
+            let manifest = format!("[dependencies]\n{package}.workspace = true\n");
+            assert_eq!(findings("nicd", &manifest).len(), 1, "{package}");
+        }
     }
 
     #[test]

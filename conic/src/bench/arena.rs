@@ -117,6 +117,15 @@ pub struct Arena {
     clock: ThreadClock,
 }
 
+/// Raises a flag when it goes.
+struct Raise<'a>(&'a Flag);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.raise();
+    }
+}
+
 /// How long each thread of an arena had run at a point in time.
 #[derive(Clone, Debug)]
 pub struct Usage {
@@ -187,6 +196,8 @@ impl Arena {
         nics: Vec<Job>,
         applications: Vec<Box<dyn FnOnce() -> T + Send>>,
     ) -> Result<Vec<T>, ArenaError> {
+        // Also when an application of this thread panics: the NICs' threads would never end, and nor would the arena.
+        let ends = Raise(stop);
         let (done, finished) = channel();
         let count = nics.len();
         for (worker, nic) in self.nics.iter().zip(nics) {
@@ -208,7 +219,7 @@ impl Arena {
         }
         let mut outcomes: Vec<Result<T, ArenaError>> = mine.map(|run| Ok(run())).into_iter().collect();
         outcomes.extend(others.iter().map(|other| self.take(other)));
-        stop.raise();
+        drop(ends);
         for _ in 0..count {
             self.take(&finished)?;
         }
@@ -258,5 +269,33 @@ impl Arena {
         })?;
         samples.sort_by(f64::total_cmp);
         Ok(samples[SAMPLES / 2])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_that_panics_leaves_no_nic_running() {
+        if cores().len() < 2 {
+            println!("skipped: this process may use one core, and needs two");
+            return;
+        }
+        // A thread of its own, which stays pinned.
+        std::thread::spawn(|| {
+            let stop = Arc::new(Flag::new());
+            let arena = Arena::new(1, None).expect("two cores");
+            let raised = Arc::clone(&stop);
+            let nic: Job = Box::new(move || while !raised.is_up() {});
+            let application: Box<dyn FnOnce() -> u64 + Send> = Box::new(|| panic!("on purpose"));
+            let ended = catch_unwind(AssertUnwindSafe(|| arena.run(&stop, vec![nic], vec![application])));
+            let told = stop.is_up();
+            // Else the arena's end would wait for its thread for ever.
+            stop.raise();
+            assert!(ended.is_err() && told, "the NIC was not told to stop");
+        })
+        .join()
+        .expect("the arena ends");
     }
 }

@@ -8,8 +8,12 @@ use conic_native::{Machine, Pages, cores};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
+use super::failure::Failure;
 use super::placement::{Placement, Spread};
 use super::rounds::{Dropped, Slices};
+use crate::value::core_pair;
+
+pub use crate::value::{grouped as count, span};
 
 /// Options of every benchmark.
 #[derive(Clone, Debug, Args)]
@@ -111,48 +115,35 @@ impl MachineReport {
     }
 }
 
+/// The cores of two sides, for who pins them itself: the two that were chosen, or the first two that this process may use.
+///
+/// # Errors
+///
+/// They are the same, or there are not two.
+pub fn two_cores(chosen: Option<(usize, usize)>) -> Result<(usize, usize), Failure> {
+    match (chosen, cores().as_slice()) {
+        (Some((one, other)), _) if one == other => Err(Failure::failed(format!(
+            "the two sides need a core each, not both core {one}: give two, as in --cores 0,1"
+        ))),
+        (Some(pair), _) => Ok(pair),
+        (None, [one, other, ..]) => Ok((*one, *other)),
+        (None, _) => Err(Failure::failed("this process may use one core, and needs two")),
+    }
+}
+
 /// The cores that this process may use, asked before its threads are pinned.
 pub fn usable_cores() -> usize {
     cores().len()
 }
 
-pub fn core_pair(text: &str) -> Result<(usize, usize), String> {
-    let wrong = || format!("two core numbers are wanted, as in 0,1, not \"{text}\"");
-    let (application, nic) = text.split_once(',').ok_or_else(wrong)?;
-    let number = |part: &str| part.trim().parse().map_err(|_| wrong());
-    Ok((number(application)?, number(nic)?))
-}
-
-/// Reads a span of time: 50ms, 2s, 1.5s, 200us.
-///
-/// # Errors
-///
-/// What is wanted instead.
-pub fn span(text: &str) -> Result<Time, String> {
-    let wrong = || format!("a time is wanted, as in 50ms, 2s or 1.5s, not \"{text}\"");
-    let digits = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" | "min" => 60e9,
-        _ => return Err(wrong()),
-    };
-    let nanoseconds = number.trim().parse::<f64>().map_err(|_| wrong())? * scale;
-    if !(1e3..=3600e9).contains(&nanoseconds) {
-        return Err(format!("a time from 1us to 60m is wanted, not \"{text}\""));
-    }
-    Ok(Time::from_nanoseconds(nanoseconds as u64))
-}
-
-/// Nanoseconds as people read them: `431 ns`, `1.28 us`, `12.1 ms`.
+/// Nanoseconds as people read them: `431 ns`, `1.28 us`, `12.1 ms`, `1.25 s`.
 pub fn nanoseconds(value: f64) -> String {
     match value {
         value if value < 100.0 => format!("{value:.1} ns"),
         value if value < 1_000.0 => format!("{value:.0} ns"),
         value if value < 1e6 => format!("{} us", three_digits(value / 1e3)),
-        value => format!("{} ms", three_digits(value / 1e6)),
+        value if value < 1e9 => format!("{} ms", three_digits(value / 1e6)),
+        value => format!("{} s", three_digits(value / 1e9)),
     }
 }
 
@@ -171,19 +162,6 @@ pub fn range(spread: Spread, format: impl Fn(f64) -> String) -> String {
         return String::new();
     }
     format!("({} to {})", format(spread.min), format(spread.max))
-}
-
-/// A count with commas.
-pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// The heading of a placement.
@@ -228,26 +206,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_their_unit() {
-        assert_eq!(span("50ms"), Ok(Time::from_nanoseconds(50_000_000)));
-        assert_eq!(span("1.5s"), Ok(Time::from_nanoseconds(1_500_000_000)));
-        for bad in ["", "5", "ms", "5h", "-1s", "0s", "1e99s", "NaNs", "5 parsecs"] {
-            assert!(span(bad).is_err(), "{bad} was read as a time");
-        }
-    }
-
-    #[test]
-    fn cores_are_two_numbers() {
-        assert_eq!(core_pair("0,1"), Ok((0, 1)));
-        assert_eq!(core_pair("3, 2"), Ok((3, 2)));
-        for bad in ["", "1", "1,", "a,b", "0,1,2"] {
-            assert!(core_pair(bad).is_err(), "{bad} was read as two cores");
-        }
-    }
-
-    #[test]
     fn figures_are_written_for_people() {
         assert_eq!([43.21, 431.4, 1_284.0, 12_100_000.0].map(nanoseconds), ["43.2 ns", "431 ns", "1.28 us", "12.1 ms"]);
-        assert_eq!([0, 999, 1_000, 36_112_456].map(count), ["0", "999", "1,000", "36,112,456"]);
+        assert_eq!(nanoseconds(1.25e9), "1.25 s");
     }
 }

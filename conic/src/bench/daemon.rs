@@ -11,13 +11,15 @@ use conic_fabric::Time;
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, PhaseCredit, Wire, prepare};
 use conic_load::{ClosedLoop, Workload};
-use conic_native::{Flag, KeptCore, Memory, NativeCore, Pages, clock, cores, pin};
+use conic_native::{Flag, KeptCore, Memory, NativeCore, Pages, clock, pin};
 use serde_json::json;
 
-use super::common::span;
+use super::common::{span, two_cores};
 use super::failure::Failure;
 use super::link::{Outcome, Span, drive};
 use super::placement::Spread;
+use super::private_folder;
+use crate::value::core_pair;
 
 /// How long a slice is measured, and what comes before it.
 const SLICE: Span = Span { warm_up: Time::from_nanoseconds(10_000_000), measured: Time::from_nanoseconds(50_000_000) };
@@ -50,8 +52,8 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = span)]
     pub duration: Time,
     /// The cores of the application and of the NIC [default: the first two]
-    #[arg(long, value_name = "APP,NIC")]
-    pub cores: Option<String>,
+    #[arg(long, value_name = "APP,NIC", value_parser = core_pair)]
+    pub cores: Option<(usize, usize)>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -73,8 +75,7 @@ struct Daemon {
 impl Daemon {
     fn start(core: usize) -> Result<Daemon, Failure> {
         let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
-        let folder = std::env::temp_dir().join(format!("conic-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| failed("a folder for the NIC's socket", error))?;
+        let folder = private_folder("conic-bench")?;
         let socket = folder.join("nic.sock");
         let program = std::env::current_exe().map_err(|error| failed("finding this program", error))?;
         let mut command = Command::new(program);
@@ -97,28 +98,13 @@ impl Drop for Daemon {
     }
 }
 
-fn cores_of(text: Option<&str>) -> Result<(usize, usize), Failure> {
-    let usable = cores();
-    let wrong = || Failure::failed("two different core numbers are wanted, as in --cores 0,1");
-    match text {
-        None if usable.len() < 2 => Err(Failure::failed("this process may use one core, and needs two")),
-        None => Ok((usable[0], usable[1])),
-        Some(text) => {
-            let (one, other) = text.split_once(',').ok_or_else(wrong)?;
-            let number = |part: &str| part.trim().parse().map_err(|_| wrong());
-            let (one, other) = (number(one)?, number(other)?);
-            if one == other { Err(wrong()) } else { Ok((one, other)) }
-        }
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
 ///
 /// If the daemon cannot be had, or the machine refuses memory or cores.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let (application, nic) = cores_of(arguments.cores.as_deref())?;
+    let (application, nic) = two_cores(arguments.cores)?;
     let daemon = match &arguments.nic {
         Some(socket) => Daemon { child: None, socket: socket.clone(), folder: None },
         None => Daemon::start(nic)?,
@@ -182,7 +168,8 @@ fn attach(daemon: &Daemon, arguments: &Arguments) -> Result<(Client, Vec<Queue>)
 fn within(workload: Workload, nic: usize, checked: bool) -> Result<Outcome, Failure> {
     let geometry = geometry_of(workload.window, workload.packet_size, 1);
     let map = Map::new(geometry, Features::best()).map_err(|error| Failure::failed(error.to_string()))?;
-    let memory = Memory::create(&map.layout, Pages::HugeIfAvailable);
+    // As the daemon makes its clients' regions.
+    let memory = Memory::create(&map.layout, Pages::Plain);
     let memory = Arc::new(memory.map_err(|error| Failure::failed(error.to_string()))?);
     prepare(&NativeCore::new(&memory), &map);
     let (stop, core) = (Flag::new(), KeptCore::new(memory));

@@ -38,6 +38,11 @@ impl Failure {
     }
 }
 
+/// Whether the command line asks for JSON: for what fails before its options are read, or in a command that does not pass them on.
+pub fn json_is_wanted() -> bool {
+    std::env::args_os().any(|argument| argument == "--json")
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -79,7 +79,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback --packet-size 1500 --json        for a program
   conic bench loopback --features paper,no-recycling    CC-NIC as published, without its recycling stacks
 
-Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is
+Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; a packet is sent when another has come back. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
 
 /// Latencies in nanoseconds.

@@ -4,6 +4,7 @@ mod ablations;
 pub mod arena;
 pub mod common;
 mod compare;
+mod cxl;
 mod daemon;
 pub mod draw;
 pub mod failure;
@@ -20,9 +21,14 @@ mod simulator;
 pub mod sweep;
 mod tour;
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+
+use failure::Failure;
 
 /// Options of `conic bench`.
 #[derive(Debug, Args)]
@@ -42,10 +48,11 @@ const EXAMPLES: &str = "Examples:
   conic bench peers                    against DPDK's memif, vhost-user and ring
   conic bench ports                    ports beside DPDK's drivers and the kernel's bridge
   conic bench pio                      a line pair's exchange beside one line's round trip
+  conic bench cxl                      the CXL NIC's rings, by how the core that plays the device writes
   conic bench sim                      how fast the simulator is
 
-Two threads are pinned to two cores and never idle. Everything is measured in short slices between probes of what one
-cache line's round trip costs; slices that were disturbed are left out, and where a virtual machine's cores move, the
+Two threads are pinned to two cores and never idle. Everything is measured in short slices between probes of what one \
+cache line's round trip costs; slices that were disturbed are left out, and where a virtual machine's cores move, the \
 figures are kept apart by placement (near, far).";
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +60,7 @@ enum Command {
     Loopback(loopback::Arguments),
     Limits(limits::Arguments),
     Ablations(ablations::Arguments),
+    Cxl(cxl::Arguments),
     Daemon(daemon::Arguments),
     Peers(peers::Arguments),
     Pio(pio::Arguments),
@@ -67,6 +75,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         None => (tour::main(&arguments.tour), arguments.tour.common.json),
         Some(Command::Loopback(arguments)) => (loopback::main(arguments), arguments.common.json),
         Some(Command::Ablations(arguments)) => (ablations::main(arguments), arguments.common.json),
+        Some(Command::Cxl(arguments)) => (cxl::main(arguments), arguments.common.json),
         Some(Command::Daemon(arguments)) => (daemon::main(arguments), arguments.json),
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
         Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),
@@ -77,11 +86,24 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     result.unwrap_or_else(|failure| failure.report(json))
 }
 
+/// Makes a folder for temporary files that is this process's alone. One that is there already is another's and not taken.
+///
+/// # Errors
+///
+/// It cannot be made.
+fn private_folder(name: &str) -> Result<PathBuf, Failure> {
+    let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+    let made = DirBuilder::new().mode(0o700).create(&folder);
+    made.map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+    Ok(folder)
+}
+
 /// Tells whoever wrote a command line what is wrong with it, or what they asked to be told: as one JSON object and with
 /// exit code 1 where they asked for JSON.
 pub fn refuse(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
-        return failure::Failure::failed(error.to_string().trim()).report(true);
+    if error.use_stderr() && failure::json_is_wanted() {
+        let message = error.to_string();
+        return Failure::failed(message.trim().trim_start_matches("error: ")).report(true);
     }
     // Nobody can be told that nobody listens.
     let _ = error.print();

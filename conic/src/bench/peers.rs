@@ -10,7 +10,9 @@ use conic_load::Workload;
 use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, print_left_out, range, span, three_digits, usable_cores};
+use super::common::{
+    Common, MachineReport, nanoseconds, print_left_out, range, span, three_digits, two_cores, usable_cores,
+};
 use super::compare::ratio_text;
 use super::failure::Failure;
 use super::link::{Interface, Setup, Span, run};
@@ -153,7 +155,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut progress = Progress::new();
     progress.start("compiling the peers");
     let program = compile::program()?;
-    let runner = Runner { program: &program, arguments, cores: cores(&arguments.common)? };
+    let runner = Runner { program: &program, arguments, cores: two_cores(arguments.common.cores)? };
     let usable = usable_cores();
     let machine = runner.with_arena(|arena| Ok(MachineReport::of(arena, usable)))?;
     let mut contestants =
@@ -184,15 +186,6 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         println!("\n{FAIR}");
     }
     Ok(if spoilt { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// The two cores, asked before anything is pinned.
-fn cores(common: &Common) -> Result<(usize, usize), Failure> {
-    match (common.cores, conic_native::cores().as_slice()) {
-        (Some(pair), _) => Ok(pair),
-        (None, [application, nic, ..]) => Ok((*application, *nic)),
-        (None, _) => Err(Failure::failed("this process may use one core, and needs two")),
-    }
 }
 
 /// Runs contestants, each with the cores to itself.

@@ -40,7 +40,7 @@ const EXAMPLES: &str = "What is measured:
   FastForward   56 bytes there and 56 back, in the slots of two queues
   two lines     a number there and back with a line for each direction
 
-A slice's figure is the median over its batches of 32 exchanges. It stands beside one of one line's round trip of the same round and the same placement of the cores; the ratio
+A slice's figure is the median over its batches of 32 exchanges. It stands beside one of one line's round trip of the same round and the same placement of the cores; the ratio \
 is over those pairs.
 
 Examples:

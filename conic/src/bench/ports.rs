@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use conic_fabric::Time;
-use conic_native::{cores, pin};
+use conic_native::pin;
 use serde::Serialize;
 
-use super::common::{nanoseconds, range, span, three_digits};
+use super::common::{nanoseconds, range, span, three_digits, two_cores};
 use super::compare::ratio_text;
 use super::failure::Failure;
 use super::placement::{Spread, rounded};
@@ -29,7 +29,7 @@ pub struct Arguments {
     #[arg(long)]
     pub json: bool,
     /// The cores of the client and of what is measured [default: the first two this process may use]
-    #[arg(long, value_name = "CLIENT,SERVER", value_parser = super::common::core_pair)]
+    #[arg(long, value_name = "CLIENT,SERVER", value_parser = crate::value::core_pair)]
     pub cores: Option<(usize, usize)>,
     /// Rounds, in each of which each contestant runs once
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -91,11 +91,7 @@ struct Report {
 ///
 /// Without root or two cores, or if one of conic's own ports does not work.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let pair = match (arguments.cores, cores().as_slice()) {
-        (Some(pair), _) => pair,
-        (None, [client, server, ..]) => (*client, *server),
-        (None, _) => return Err(Failure::failed("this process may use one core, and needs two")),
-    };
+    let pair = two_cores(arguments.cores)?;
     let chosen: Vec<&Contestant> = server::CONTESTANTS
         .iter()
         .filter(|contestant| arguments.only.is_empty() || arguments.only.iter().any(|group| group == contestant.group))

@@ -45,7 +45,7 @@ const EXAMPLES: &str = "What is run:
   hits       two loads and a store of lines in the agent's own first-level cache, over and over
   misses     as many loads as stores of random lines of 16 MiB, with caches of a 48th of that in all; 2 to 8 agents
 
-A second is one of the simulating thread's own time, so that other processes do not count. An operation is a load, store,
+A second is one of the simulating thread's own time, so that other processes do not count. An operation is a load, store, \
 atomic or prefetch of a simulated program; rounds of polling that are skipped count as what they stand for.
 
 Examples:

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::Passed;
 use super::output::{Compared, Output};
 use super::witness::Verdict;
-use crate::value::{Cores, grouped, span};
+use crate::bench::common::nanoseconds;
+use crate::value::{Cores, grouped};
 
 /// Everything that a replay found.
 pub struct Outcome {
@@ -70,7 +71,10 @@ impl Outcome {
         ];
         if seconds > 0.0 {
             let (rate, bits) = self.rates();
-            lines.push(("time", format!("{}: {rate:.3} million frames/s, {bits:.2} Gbit/s", span(seconds))));
+            lines.push((
+                "time",
+                format!("{}: {rate:.3} million frames/s, {bits:.2} Gbit/s", nanoseconds(seconds * 1e9)),
+            ));
         }
         if nic.dropped() > 0 {
             let reasons = nic.named().into_iter().filter(|(name, count)| name.starts_with("dropped") && *count > 0);
@@ -109,10 +113,11 @@ impl Outcome {
             json!({ "path": path.display().to_string(), "frames": frames, "identical": identical, "difference": difference })
         });
         json!({
+            "schema": "conic.replay/1",
             "capture": self.input,
             "interface": "ccnic",
             "features": self.features.to_string(),
-            "cores": self.cores.map(|cores| [cores.nic, cores.application]),
+            "cores": self.cores.map(|cores| json!({ "application": cores.application, "nic": cores.nic })),
             "frames_in": verdict.frames_in,
             "frames_out": verdict.frames_out,
             "bytes": verdict.bytes_in,

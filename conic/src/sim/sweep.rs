@@ -1,7 +1,6 @@
 //! `conic sim --sweep`: throughput-latency curves.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
 
 use conic_chart::{Axis, Chart, Point, Series};
 use conic_study::simulated::loopback;
@@ -14,6 +13,7 @@ use crate::bench::draw;
 use crate::bench::failure::Failure;
 use crate::bench::progress::Progress;
 use crate::bench::sweep::WINDOWS;
+use crate::spread::on_all_cores;
 
 #[derive(Clone, Debug, Serialize)]
 struct SweepPoint {
@@ -67,31 +67,15 @@ pub fn main(arguments: &Arguments, question: &Loopback, asked: Asked) -> Result<
 
 /// All points, on all cores.
 fn points(arguments: &Arguments, question: &Loopback) -> Result<Vec<SweepPoint>, Failure> {
-    let next = Mutex::new(WINDOWS.iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            // A poisoned lock means that the other thread has panicked, which ends the program below.
-            let Some((index, &window)) = next.lock().ok().and_then(|mut next| next.next()) else { return };
-            let question = Loopback { window, packets: arguments.packets_of(window), ..question.clone() };
-            let outcome = loopback(&question);
-            if let Ok(mut done) = done.lock() {
-                done.push((index, window, outcome));
-            }
-        }
+    let asked = |&window: &u64| {
+        let question = Loopback { window, packets: arguments.packets_of(window), ..question.clone() };
+        (window, loopback(&question))
     };
-    std::thread::scope(|scope| {
-        for _ in 0..conic_native::cores().len().clamp(1, WINDOWS.len()) {
-            scope.spawn(work);
-        }
-    });
-    let mut done = done.into_inner().map_err(|_| Failure::failed("a simulating thread died; its message is above"))?;
-    done.sort_by_key(|(index, ..)| *index);
-    let point = |(_, window, outcome): (_, u64, Result<_, String>)| {
+    let point = |(window, outcome): (u64, Result<_, String>)| {
         let figures = Figures::of(&outcome.map_err(|error| Failure::failed(format!("{window} in flight: {error}")))?);
         Ok(SweepPoint { window, figures })
     };
-    done.into_iter().map(point).collect()
+    on_all_cores(&WINDOWS, asked).into_iter().map(point).collect()
 }
 
 fn chart(points: &[SweepPoint], asked: &Asked) -> Chart {

@@ -14,9 +14,9 @@ use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::Effort;
 use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
 use conic_study::sensitivity::{Guess, Movement, moved};
-use serde_json::json;
 
 use super::{Shown, guesses, output};
+use crate::bench::failure::Failure;
 
 /// Predict what the coherent programmed I/O paper measured on Enzian
 #[derive(Debug, Args)]
@@ -48,10 +48,10 @@ const EXAMPLES: &str = "Examples:
   conic study coherent-pio table1 --set directory.pass=20ns
   conic study coherent-pio --sensitivity    what the platforms' guesses decide
 
-PCIe is modelled on Enzian (platform enzian-pcie) and on the PC of the paper's calibration (pc-pcie), FastForward between two sockets of
+PCIe is modelled on Enzian (platform enzian-pcie) and on the PC of the paper's calibration (pc-pcie), FastForward between two sockets of \
 Enzian's CPU (thunderx).
 
-Figures 11 and 12 run Timely graphs for real with a device on the simulator; the time of a batch is that of the modelled machine
+Figures 11 and 12 run Timely graphs for real with a device on the simulator; the time of a batch is that of the modelled machine \
 alone: exchanges as simulated, copies by its loads and stores, Timely's own work by the platform's table [software].
 
 terms says what a line there and back (returned Exclusive and Shared) and a frame of 64 bytes (received, transmitted) consist of.
@@ -63,17 +63,8 @@ const PUBLISHED: &str = include_str!("../../../results/coherent-pio.toml");
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    match run(options) {
-        Ok(shown) => shown.print(options.json),
-        Err(message) if options.json => {
-            println!("{}", json!({ "error": message }));
-            ExitCode::FAILURE
-        }
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    let shown = run(options).map(|shown| shown.print(options.json));
+    shown.unwrap_or_else(|message| Failure::failed(message).report(options.json))
 }
 
 fn run(options: &Options) -> Result<Shown, String> {

@@ -1,7 +1,5 @@
 //! The loopbacks on the simulated machine.
 
-use std::sync::Mutex;
-
 use conic_sim::Parameters;
 use conic_study::simulated::loopback;
 use conic_study::simulated::native::fit_work;
@@ -9,6 +7,7 @@ use conic_study::workload::{Interface, LoopbackOutcome, NicPlace, Prefetching, S
 
 use super::{Compared, Failure, Loopback, Row, Subject};
 use crate::bench::link;
+use crate::spread::on_all_cores;
 
 /// A loopback with what was measured of it.
 pub struct Found<'a> {
@@ -80,24 +79,5 @@ fn question(machine: &Parameters, subject: &Subject) -> Loopback {
 /// Runs all, on all cores.
 fn all(machine: &Parameters, found: &[Found<'_>]) -> Result<Vec<LoopbackOutcome>, Failure> {
     let questions: Vec<Loopback> = found.iter().map(|one| question(machine, one.subject)).collect();
-    let next = Mutex::new(questions.iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            // A poisoned lock means that the other thread has panicked, which ends the program below.
-            let Some((index, question)) = next.lock().ok().and_then(|mut next| next.next()) else { return };
-            let outcome = loopback(question);
-            if let Ok(mut done) = done.lock() {
-                done.push((index, outcome));
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..conic_native::cores().len().max(1) {
-            scope.spawn(work);
-        }
-    });
-    let mut done = done.into_inner().map_err(|_| Failure::failed("a simulating thread died; its message is above"))?;
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, outcome)| outcome.map_err(Failure::failed)).collect()
+    on_all_cores(&questions, loopback).into_iter().map(|outcome| outcome.map_err(Failure::failed)).collect()
 }

@@ -69,7 +69,7 @@ impl<C: Core, P: Policy> Host<C, P> {
 
     fn with_allocator(core: C, map: &Map, queue: usize, mut allocator: Allocator) -> Host<C, P> {
         let (queue, features) = (&map.queues[queue], map.features);
-        let inline = inline::is_used::<P>(&features);
+        let inline = inline::is_used::<P>(map);
         if inline {
             allocator.keep_reserve(&core, inline::INLINE_BYTES as u64);
         }

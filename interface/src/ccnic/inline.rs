@@ -11,7 +11,8 @@
 use conic_fabric::{Address, Core, LINE_WORDS, Line};
 
 use super::descriptor::{Descriptor, Flags, RING_FLAGS, flag_bit};
-use super::policy::{Features, Packing, Policy, Signal};
+use super::map::Map;
+use super::policy::{Packing, Policy, Signal};
 
 /// The most bytes that travel inside the ring.
 pub const INLINE_BYTES: usize = 8 * (FIRST_WORDS + SECOND_WORDS);
@@ -20,10 +21,10 @@ const FIRST_WORDS: usize = LINE_WORDS - 2;
 const SECOND_WORDS: usize = LINE_WORDS - 1;
 
 /// Whether payloads travel in the ring: they may, the slots are lines with a signal in them, and the receiver has buffers
-/// of its own to put them in.
-pub fn is_used<P: Policy>(features: &Features) -> bool {
+/// of its own to put them in, which hold the longest of them.
+pub fn is_used<P: Policy>(map: &Map) -> bool {
     let possible = !matches!(P::PACKING, Packing::Packed) && !matches!(P::SIGNAL, Signal::Register);
-    features.inline_payload && features.shared_pool && possible
+    map.features.inline_payload && map.features.shared_pool && possible && map.holds(INLINE_BYTES as u64)
 }
 
 /// The slots that an inline payload of `length` bytes takes.

@@ -46,6 +46,12 @@ impl Headroom {
 /// holds a 9600-byte frame.
 const SHIFTS: [u32; CLASSES] = [7, 12, 14];
 
+/// The most bytes of a region: what a descriptor's address reaches.
+const MOST_BYTES: u64 = 1 << 40;
+
+/// The most queue pairs of an instance: far more than anybody asks for, and few enough to be laid out.
+const MOST_QUEUES: u32 = 1 << 16;
+
 /// The most bytes of a headroom: what is left of a large buffer holds an Ethernet frame.
 const MOST_HEADROOM: u64 = 2048;
 
@@ -102,7 +108,7 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// If a count is not a power of two, or nothing would be left to send.
+    /// If a count is not a power of two, nothing could be sent, or a descriptor could not reach all of it.
     pub fn new(geometry: Geometry, features: Features) -> Result<Map, GeometryError> {
         Map::with_headroom(geometry, features, Headroom::NONE)
     }
@@ -113,7 +119,7 @@ impl Map {
     ///
     /// As for [`Map::new`]; if the headroom is no multiple of a line, has no power of two of places, or is half of a large buffer.
     pub fn with_headroom(geometry: Geometry, features: Features, headroom: Headroom) -> Result<Map, GeometryError> {
-        check(&geometry)?;
+        check(&geometry, &features)?;
         check_headroom(&headroom)?;
         let mut layout = Layout::new();
         let slots = slots_of(&geometry, &features);
@@ -140,14 +146,29 @@ impl Map {
                 }
             })
             .collect();
+        if layout.bytes() > MOST_BYTES {
+            let bytes = layout.bytes();
+            return Err(GeometryError(format!(
+                "a descriptor names up to 2^40 bytes of a region, and these are {bytes}"
+            )));
+        }
         Ok(Map { layout, queues, pool, geometry, features, headroom })
+    }
+
+    /// Whether there are buffers that packets of so many bytes are received into.
+    pub(super) fn holds(&self, bytes: u64) -> bool {
+        let first = usize::from(!self.features.small_buffers);
+        self.pool.classes[first..].iter().any(|class| class.count > 0 && class.room >= bytes)
     }
 }
 
-fn check(geometry: &Geometry) -> Result<(), GeometryError> {
+fn check(geometry: &Geometry, features: &Features) -> Result<(), GeometryError> {
     let refuse = |why: String| Err(GeometryError(why));
-    if geometry.queues == 0 {
-        return refuse("an instance has at least one queue pair".to_owned());
+    if !(1..=MOST_QUEUES).contains(&geometry.queues) {
+        return refuse(format!(
+            "an instance has at least one queue pair and at most {MOST_QUEUES}, not {}",
+            geometry.queues
+        ));
     }
     if !geometry.descriptors.is_power_of_two() || !(4..=1 << 20).contains(&geometry.descriptors) {
         return refuse(format!("a ring has a power of two of descriptors, 4 to 2^20, not {}", geometry.descriptors));
@@ -160,6 +181,12 @@ fn check(geometry: &Geometry) -> Result<(), GeometryError> {
     }
     if geometry.buffers.iter().all(|&count| count == 0) {
         return refuse("an instance without buffers can send nothing".to_owned());
+    }
+    if !features.small_buffers && geometry.buffers[1..].iter().all(|&count| count == 0) {
+        return refuse("an instance whose only buffers are small can send nothing with no-small-buffers".to_owned());
+    }
+    if geometry.object_bytes > MOST_BYTES {
+        return refuse(format!("a descriptor names up to 2^40 bytes of objects, not {}", geometry.object_bytes));
     }
     Ok(())
 }
@@ -214,6 +241,10 @@ fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom) -> PoolMap
             class.room -= headroom.most();
             (class.headroom, class.places) = (headroom.bytes, headroom.places.saturating_sub(1));
         }
+        if count == 0 {
+            // Nobody looks for a buffer there: each look was a call, and there was one for each packet.
+            class.room = 0;
+        }
     }
     let objects = layout.add("objects", geometry.object_bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
     PoolMap { classes, objects, object_bytes: geometry.object_bytes }
@@ -222,6 +253,13 @@ fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom) -> PoolMap
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_without_buffers_has_room_for_nothing() {
+        let geometry = Geometry { queues: 1, descriptors: 256, buffers: [0, 512, 0], object_bytes: 0 };
+        let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+        assert_eq!(map.pool.classes.map(|class| class.room), [0, 4096, 0]);
+    }
 
     #[test]
     fn a_queue_pair_at_rest_takes_less_than_a_mebibyte() {
@@ -241,10 +279,17 @@ mod tests {
             (Geometry { descriptors: 2, ..good }, "4 to 2^20"),
             (Geometry { buffers: [3, 0, 0], ..good }, "128-byte buffers"),
             (Geometry { buffers: [0, 0, 0], ..good }, "without buffers"),
+            (Geometry { queues: u32::MAX, ..good }, "at most 65536"),
+            (Geometry { object_bytes: u64::MAX, ..good }, "2^40 bytes of objects"),
+            (Geometry { object_bytes: 1 << 40, ..good }, "2^40 bytes of a region"),
         ] {
             let error = Map::new(bad, Features::best()).expect_err("a geometry that cannot be").to_string();
             assert!(error.contains(reason), "{error}");
         }
+        let unused = Geometry { buffers: [64, 0, 0], ..good };
+        let features = Features { small_buffers: false, ..Features::best() };
+        let error = Map::new(unused, features).expect_err("no buffer is ever used").to_string();
+        assert!(error.contains("no-small-buffers"), "{error}");
     }
 
     #[test]

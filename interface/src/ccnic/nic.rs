@@ -127,7 +127,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
         let (queue, features) = (&map.queues[queue], map.features);
         // Where the host alone manages the pool, its ring of blanks says what the NIC holds.
         let mut allocator = if features.shared_pool { allocator.with_ledger() } else { allocator };
-        let inline = inline::is_used::<P>(&features);
+        let inline = inline::is_used::<P>(map);
         if inline {
             allocator.keep_reserve(&core, inline::INLINE_BYTES as u64);
         }
@@ -336,6 +336,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
         }
     }
 
+    /// The most bytes that a buffer holds.
+    pub fn largest_room(&self) -> usize {
+        let classes = self.allocator.map().classes.iter().filter(|class| class.count > 0);
+        classes.map(|class| class.room).max().unwrap_or(0) as usize
+    }
+
     /// Gives back a receive buffer that was not delivered.
     #[inline(always)]
     pub fn rx_free(&mut self, at: Address) {
@@ -396,8 +402,14 @@ impl<C: Core, P: Policy> Nic<C, P> {
     pub fn recover(self, map: &Map, queue: usize, held: impl IntoIterator<Item = Address>) -> (Nic<C, P>, u64) {
         let Nic { core, mut allocator, .. } = self;
         recovery::reset_rings(&core, map, queue);
-        let lost = allocator.reclaim(&core, held);
-        (Nic::with_allocator(core, map, queue, allocator), lost)
+        let held: Vec<Address> = held.into_iter().collect();
+        let lost = allocator.reclaim(&core, held.iter().copied());
+        let mut nic = Nic::with_allocator(core, map, queue, allocator);
+        for at in held {
+            // A new ledger knows nothing of them, and the new host may not send them.
+            nic.allocator.accept(at);
+        }
+        (nic, lost)
     }
 
     /// Stops: gives every buffer back that it keeps, and says where it stood; every packet polled was completed. None where it cannot

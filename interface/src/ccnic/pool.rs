@@ -47,6 +47,9 @@ const STACK: usize = 256;
 /// Buffers moved between a stack and the pool at once.
 const BATCH: usize = 32;
 
+/// Buffers of a pool from which each side sets one aside; of fewer it would take too many away.
+const LEAST_WITH_RESERVE: u64 = 16;
+
 /// What an allocator is asked to do, of the switches in [`super::Features`].
 #[derive(Clone, Copy, Debug)]
 pub struct AllocatorFeatures {
@@ -109,6 +112,8 @@ pub struct Allocator {
     /// A buffer set aside for a payload that came in a ring; see [`Allocator::keep_reserve`].
     reserve: Option<Address>,
     keeps_reserve: bool,
+    /// Bytes that the buffer set aside holds at least.
+    reserve_bytes: u64,
     /// What this side holds, where the other one cannot change it; none where that one is trusted.
     ledger: Option<Ledger>,
     freed_twice: u64,
@@ -133,6 +138,7 @@ impl Allocator {
             next_word,
             reserve: None,
             keeps_reserve: false,
+            reserve_bytes: 0,
             ledger: None,
             freed_twice: 0,
             not_a_buffer: 0,
@@ -247,11 +253,13 @@ impl Allocator {
         count
     }
 
-    /// From now on sets one buffer aside for a payload that comes in a ring, where the pool is of 16 or more.
-    /// Without it such a payload could wait for ever: all other buffers may be in packets behind it in the same ring.
+    /// From now on sets one buffer of `bytes` at least aside for a payload that comes in a ring, where the pool is of
+    /// [`LEAST_WITH_RESERVE`] or more. Without it such a payload could wait for ever: all other buffers may be in packets
+    /// behind it in the same ring.
     pub(crate) fn keep_reserve<C: Core>(&mut self, core: &C, bytes: u64) {
         let buffers: u64 = self.map.classes.iter().map(|class| class.count).sum();
-        self.keeps_reserve = buffers >= 16;
+        self.keeps_reserve = buffers >= LEAST_WITH_RESERVE;
+        self.reserve_bytes = bytes;
         if self.keeps_reserve && self.reserve.is_none() {
             self.reserve = self.allocate(core, bytes);
         }
@@ -264,10 +272,12 @@ impl Allocator {
         if allocated.is_none() { self.reserve.take() } else { allocated }
     }
 
-    /// Allocates a buffer for a frame whose size is not known yet: a large one, or what there is.
+    /// Allocates a buffer for a frame whose size is not known yet: a large one, or a jumbo one where there is none now; a small
+    /// one where the pool has no others.
     pub fn allocate_blank<C: Core>(&mut self, core: &C) -> Option<Address> {
-        let large = self.map.classes[1].room;
-        self.allocate(core, large)
+        let [small, large, jumbo] = self.map.classes;
+        let class = if large.count + jumbo.count == 0 { small } else { large };
+        self.allocate(core, class.room)
     }
 
     /// Frees the buffer that an address lies in. What is no buffer is counted and otherwise ignored.
@@ -279,7 +289,7 @@ impl Allocator {
             return;
         };
         let start = self.map.classes[class].packet_start(at);
-        if self.keeps_reserve && self.reserve.is_none() {
+        if self.keeps_reserve && self.reserve.is_none() && self.map.classes[class].room >= self.reserve_bytes {
             self.reserve = Some(start);
             return;
         }
@@ -477,4 +487,29 @@ fn lowest_bits(bits: u64, count: usize) -> u64 {
         rest &= rest - 1;
     }
     bits & !rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ccnic::{Features, Geometry, Headroom, Map, prepare};
+    use conic_check::CrashMemory;
+
+    #[test]
+    fn only_a_buffer_that_holds_the_longest_payload_is_set_aside() {
+        // Behind a headroom of a line a small buffer holds 64 bytes, and a payload in the ring may have 104.
+        let geometry = Geometry { queues: 1, descriptors: 16, buffers: [64, 64, 0], object_bytes: 0 };
+        let map = Map::with_headroom(geometry, Features::best(), Headroom { bytes: 64, places: 0 }).expect("it can be");
+        let core = CrashMemory::new(&map.layout).core("host");
+        prepare(&core, &map);
+        let mut allocator = Allocator::new(map.pool, AllocatorFeatures::of(&map.features), false);
+        allocator.keep_reserve(&core, 104);
+        while allocator.allocate(&core, 104).is_some() {}
+        let reserve = allocator.allocate_inline(&core, 104).expect("one was set aside");
+        let small = allocator.allocate(&core, 60).expect("the small ones are there");
+        allocator.free(&core, small);
+        assert_eq!(allocator.allocate_inline(&core, 104), None, "a payload would run into the next buffer");
+        allocator.free(&core, reserve);
+        assert_eq!(allocator.allocate_inline(&core, 104), Some(reserve));
+    }
 }

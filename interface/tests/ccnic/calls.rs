@@ -108,6 +108,18 @@ fn a_host_that_manages_the_pool_alone_sends_on_without_being_asked_to_reclaim() 
 }
 
 #[test]
+fn a_host_that_manages_a_pool_of_small_buffers_alone_posts_those() {
+    for features in all_features().into_iter().filter(|features| !features.shared_pool && features.small_buffers) {
+        let (mut client, mut wire) = Pair::new(features, geometry(16, [128, 0, 0], 0)).wire();
+        for sequence in 0..40 {
+            assert!(client.send(sequence, 64), "{features}");
+            wire.turn_around();
+            assert_eq!(client.receive(sequence, 64), 1, "{features}: nothing was posted to receive into");
+        }
+    }
+}
+
+#[test]
 fn frames_that_are_too_long_are_dropped_without_end_of_stack() {
     let features = Features { packing: Packing::Packed, ..Features::paper() };
     let (mut client, mut wire) = Pair::new(features, geometry(1 << 16, [1 << 16, 64, 4], 0)).wire();

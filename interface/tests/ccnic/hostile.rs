@@ -236,6 +236,22 @@ fn a_host_that_writes_anything_harms_only_itself() {
     }
 }
 
+#[test]
+fn what_a_nic_holds_while_its_host_dies_the_next_host_cannot_send() {
+    for features in [Features::paper(), Features::best()] {
+        let Pair { map, memory, mut nic, .. } = Pair::new(features, geometry(16, [64, 64, 4], 0));
+        let held = nic.rx_alloc(60).expect("a full pool");
+        nic.core().allow_anything(true);
+        let (mut nic, _) = nic.recover(&map, 0, &[held]);
+        nic.core().allow_anything(false);
+        let mut host = host(features, Guard::new(&memory, &map, "successor", Side::Host), &map, 0);
+        // A burst of two, so that their payloads do not travel in the ring.
+        assert_eq!(host.tx_burst(&[Descriptor::new(held, 60); 2]), 2);
+        let mut out = [Descriptor::BLANK; 8];
+        assert_eq!((nic.poll_tx(&mut out), nic.faults().never_lent), (0, 2), "{features}: the NIC has it twice");
+    }
+}
+
 /// Sends three packets that it keeps.
 fn send_retained(host: &mut dyn AnyHost<Guard>) {
     let mut at = [Address(0); 3];

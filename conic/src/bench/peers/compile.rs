@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::failure::Failure;
+use super::super::private_folder;
 
 /// The program's files, by name.
 const SOURCES: [(&str, &str); 6] = [
@@ -29,7 +30,7 @@ pub fn program() -> Result<PathBuf, Failure> {
     let version = output_of(Command::new(&compiler).arg("--version"))?;
     let parts = SOURCES.iter().flat_map(|(name, text)| [*name, *text]);
     let key = hash(parts.chain([flags.as_str(), version.as_str()]));
-    let folder = cache_folder().join(format!("peers-{key:016x}"));
+    let folder = cache_folder()?.join(format!("peers-{key:016x}"));
     let program = folder.join("loopback");
     if program.exists() {
         return Ok(program);
@@ -101,11 +102,12 @@ fn output_of(command: &mut Command) -> Result<String, Failure> {
     Err(Failure::failed(format!("{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// Where programs that were compiled here are kept.
-fn cache_folder() -> PathBuf {
+/// Where programs that were compiled here are kept: this user's cache, or for one without a home a folder of this run alone,
+/// because a program that lies where everybody may write is not run.
+fn cache_folder() -> Result<PathBuf, Failure> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    cache.unwrap_or_else(std::env::temp_dir).join("conic")
+    cache.map_or_else(|| private_folder("conic-peers"), |cache| Ok(cache.join("conic")))
 }
 
 /// FNV-1a, 64 bits, over texts and where each ends.

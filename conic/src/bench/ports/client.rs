@@ -175,13 +175,21 @@ impl Loop<'_> {
             }
             let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| frame[at + index]));
             let whole = length == self.load.bytes && frame[FILL..] == self.expected[FILL..];
-            self.corrupt += u64::from(!whole || word(NUMBER) >= self.sent);
-            // One that comes after it was given up was not lost.
+            let believed = whole && word(NUMBER) < self.sent;
+            self.corrupt += u64::from(!believed);
+            self.alive = now;
             if self.under_way() == 0 {
-                self.lost = self.lost.saturating_sub(1);
+                match self.lost.checked_sub(1) {
+                    // One that comes after it was given up was not lost.
+                    Some(lost) => self.lost = lost,
+                    // Nothing was missing: it came twice.
+                    None => {
+                        self.corrupt += u64::from(believed);
+                        continue;
+                    }
+                }
             }
             self.came += 1;
-            self.alive = now;
             let latency = clock::now().nanoseconds().saturating_sub(word(STAMP));
             if latencies.len() < latencies.capacity() {
                 latencies.push(u32::try_from(latency).unwrap_or(u32::MAX));
@@ -200,5 +208,23 @@ impl Loop<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conic_port::PortSpec;
+
+    #[test]
+    fn frames_that_come_twice_are_corrupt_and_the_loop_goes_on() {
+        let spec: PortSpec = "impair:duplicate=100%+loopback".parse().expect("a port");
+        let mut ports = spec.open().expect("it needs nothing");
+        let mut ends = Ends { send: ports.remove(0), receive: None };
+        let load = Load { name: "test", bytes: 64, window: 8 };
+        let duration = Time::from_nanoseconds(20_000_000);
+        let figures = measure(&mut ends, load, duration, || (0.0, 0.0)).expect("frames come back");
+        assert!(figures.corrupt > 0 && figures.mpps > 0.0, "{figures:?}");
+        assert!(figures.lost < 1_000_000, "{figures:?}");
     }
 }

@@ -8,6 +8,7 @@ use conic_port::{Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Po
 
 use super::client::Ends;
 use crate::bench::failure::Failure;
+use crate::bench::private_folder;
 
 /// What contestants are compared within.
 pub const GROUPS: [&str; 4] = ["memif", "packet", "xdp", "tap"];
@@ -98,9 +99,7 @@ impl Ground {
         })?;
         // Without IPv6 nothing sends on the interfaces by itself.
         let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        let folder = std::env::temp_dir().join(format!("conic-bench-ports-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
-        Ok(Ground { folder })
+        Ok(Ground { folder: private_folder("conic-bench-ports")? })
     }
 
     fn socket(&self) -> String {
