@@ -210,7 +210,7 @@ impl Machine {
     /// If the region has more lines than the caches tell apart: 256 MiB for each set of the cache that has fewest.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
-        tags::must_tell_apart(lines as u64, &parameters.cache);
+        tags::must_tell_apart(lines as u64, parameters.cache.sizes());
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as usize;

@@ -295,6 +295,13 @@ pub struct EngineParameters {
     pub post: u64,
 }
 
+impl CacheParameters {
+    /// Bytes and ways of each level, first level first.
+    pub fn sizes(&self) -> [(u64, u32); 3] {
+        [(self.l1_bytes, self.l1_ways), (self.l2_bytes, self.l2_ways), (self.llc_bytes, self.llc_ways)]
+    }
+}
+
 impl CoreParameters {
     /// For how long a core works while it fills its reorder buffer, in picoseconds.
     pub fn reorder_span(&self) -> u64 {

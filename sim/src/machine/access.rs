@@ -11,8 +11,7 @@ use super::queues::Queue;
 use super::uncached::Kind;
 use super::{Machine, Wait as W};
 
-/// All bytes of a line.
-pub(crate) const WHOLE: u64 = u64::MAX;
+pub(crate) use crate::bytes::{WHOLE, merge};
 
 /// A step of a program: done, or not before something else.
 pub(crate) type Step<T> = Result<T, Wait>;
@@ -354,22 +353,5 @@ impl Machine {
             held.version,
             held.copy
         );
-    }
-}
-
-/// Writes the bytes of `data` that `bytes` names.
-pub(crate) fn merge(line: &mut Line, bytes: u64, data: &Line) {
-    if bytes == WHOLE {
-        *line = *data;
-        return;
-    }
-    for (word, (old, new)) in line.0.iter_mut().zip(data.0).enumerate() {
-        let byte_mask = (bytes >> (8 * word)) as u8;
-        let mask = match byte_mask {
-            0 => continue,
-            0xff => u64::MAX,
-            some => (0..8).filter(|byte| some >> byte & 1 == 1).fold(0, |mask, byte| mask | 0xff << (8 * byte)),
-        };
-        *old = *old & !mask | new & mask;
     }
 }
