@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use conic_fabric::Time;
 use conic_native::clock;
@@ -45,9 +44,7 @@ impl Capture {
         let (queue, copies) = sync_channel(MOST_WAITING);
         let thread = std::thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || write(writer, &copies)).map_err(|error| format!("a thread to write: {error}"))?;
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let wall = u64::try_from(wall.as_nanos()).unwrap_or(0);
-        Ok(Capture { queue, epoch: wall.saturating_sub(clock::now().nanoseconds()), left: most_bytes })
+        Ok(Capture { queue, epoch: clock::epoch_nanoseconds(), left: most_bytes })
     }
 }
 
