@@ -26,6 +26,8 @@ class Options(ctypes.Structure):
         ("mac", c_uint8 * 6),
         ("has_mac", c_uint8),
         ("reconnect", c_uint8),
+        ("offloads", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
