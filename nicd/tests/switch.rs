@@ -34,15 +34,39 @@ struct Outside(Arc<Mutex<Frames>>);
 struct Frames {
     coming: VecDeque<Vec<u8>>,
     gone: Vec<Vec<u8>>,
+    fault: Fault,
+    /// Of those that are gone, how many each fault cost: full, refused, failed.
+    lost: [u64; 3],
+}
+
+/// What a port does with what it is to send.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Fault {
+    #[default]
+    None,
+    /// Its ring is full, as where the kernel says EBUSY or EAGAIN for long.
+    Full,
+    /// Nobody is at the other end, or it does not take such frames.
+    Refuses,
+    /// Each call is an error, as where the link is down.
+    Fails,
 }
 
 impl Outside {
     fn give(&self, frame: Vec<u8>) {
         self.0.lock().expect("nobody panicked").coming.push_back(frame);
     }
+    fn set(&self, fault: Fault) {
+        self.0.lock().expect("nobody panicked").fault = fault;
+    }
     fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.0.lock().expect("nobody panicked").gone)
     }
+}
+
+/// A port's error.
+fn down() -> PortError {
+    conic_port::CaptureReader::open(std::path::Path::new("/nonexistent/capture")).err().expect("there is none").into()
 }
 
 struct TestPort(Outside, Counters);
@@ -54,8 +78,17 @@ impl Port for TestPort {
         Ok(Receive::Frame { length: next.len(), captured: None })
     }
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        self.0.0.lock().expect("nobody panicked").gone.push(frame.to_vec());
-        Ok(Transmit::Accepted)
+        let mut frames = self.0.0.lock().expect("nobody panicked");
+        // Noted in any case, so that what was lost can be struck out where it would have come.
+        frames.gone.push(frame.to_vec());
+        let (which, outcome) = match frames.fault {
+            Fault::None => return Ok(Transmit::Accepted),
+            Fault::Full => (0, Ok(Transmit::Full)),
+            Fault::Refuses => (1, Ok(Transmit::Refused)),
+            Fault::Fails => (2, Err(down())),
+        };
+        frames.lost[which] += 1;
+        outcome
     }
     fn next_due(&self) -> Option<Time> {
         None
@@ -249,6 +282,12 @@ impl World {
         self.outside.give(sent);
     }
 
+    /// The port fails in some way, or recovers.
+    fn port_changes(&mut self) {
+        let faults = [Fault::None, Fault::None, Fault::Full, Fault::Refuses, Fault::Fails];
+        self.outside.set(faults[self.random.below(5) as usize]);
+    }
+
     fn client_sends(&mut self) {
         let count = self.clients.len() as u64;
         if count < 2 {
@@ -281,14 +320,15 @@ impl World {
     }
 }
 
-/// Runs a world for so many rounds and returns what can be seen of it.
-fn run(seed: u64, rounds: u64) -> Vec<u8> {
+/// Runs a world for so many rounds and returns what can be seen of it, and how many frames each fault of the port cost.
+fn run(seed: u64, rounds: u64) -> (Vec<u8>, [u64; 3]) {
     let mut world = World::new(seed);
     for round in 0..rounds {
         match world.random.below(12) {
             0 if world.clients.len() < 5 => world.client_comes(),
             1 if world.clients.len() > 3 => world.client_goes(),
             2 => world.outside_sends(),
+            3 => world.port_changes(),
             _ => world.client_sends(),
         }
         if world.random.below(3) == 0 {
@@ -310,7 +350,12 @@ fn run(seed: u64, rounds: u64) -> Vec<u8> {
         assert_eq!((dropped, faults.total()), (0, 0), "seed {seed}, client {session}: {counters:?} {faults:?}");
     }
     assert!(world.switch.take_offenders().is_empty());
-    world.trace
+    // What a failing port cost is counted by reason, and cost nobody else a frame.
+    let counted = world.switch.ports().next().expect("one port").switch;
+    let lost = world.outside.0.lock().expect("nobody panicked").lost;
+    assert_eq!([counted.dropped_full, counted.dropped_refused, counted.dropped_failed], lost, "seed {seed}");
+    assert_eq!(world.switch.take_failures().len() as u64, lost[2], "seed {seed}");
+    (world.trace, lost)
 }
 
 /// Strikes a frame out that a station got; it must be the next of its flow, or from `dead`, whose flows may have holes.
@@ -334,9 +379,12 @@ fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: [u8; 6]) {
 
 #[test]
 fn every_frame_arrives_once_in_order_and_unchanged_whatever_the_seed() {
+    let mut lost = [0; 3];
     for seed in 1..20 {
-        run(seed, 400);
+        let (_, cost) = run(seed, 400);
+        lost.iter_mut().zip(cost).for_each(|(sum, cost)| *sum += cost);
     }
+    assert!(lost.iter().all(|&count| count > 0), "a fault cost nothing: {lost:?}");
 }
 
 #[test]
