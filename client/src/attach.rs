@@ -20,7 +20,8 @@ pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachEr
     // Refused here, before anybody is asked, with the reason.
     Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
     let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
-    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: options.name.clone() };
+    let extensions = Extensions(Extensions::NOTIFY | options.offloads.extensions());
+    let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
     say(&channel, &Message::Hello(hello))?;
     let (answer, _) = hear(&channel, options.patience, "its welcome")?;
     let Message::Welcome(welcome) = answer else { return Err(unexpected("a welcome", &answer)) };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use conic_fabric::{Address, Core};
 use conic_interface::burst::Packet;
+use conic_interface::metadata::Metadata;
 
 use crate::session::Region;
 
@@ -22,7 +23,7 @@ pub struct Buffer {
     at: Address,
     length: u16,
     capacity: u16,
-    metadata: u64,
+    metadata: Metadata,
     /// None once it was handed over.
     region: Option<Arc<Region>>,
 }
@@ -31,12 +32,18 @@ impl Buffer {
     pub(crate) fn new(region: &Arc<Region>, packet: Packet) -> Buffer {
         let at = packet.address();
         let capacity = u16::try_from(region.capacity_at(at)).unwrap_or(u16::MAX);
-        Buffer { at, length: packet.length(), capacity, metadata: packet.metadata, region: Some(Arc::clone(region)) }
+        Buffer {
+            at,
+            length: packet.length(),
+            capacity,
+            metadata: Metadata(packet.metadata),
+            region: Some(Arc::clone(region)),
+        }
     }
 
     /// The packet, for whoever takes it over from here; `None` for its region if that is another.
     pub(crate) fn packet(&self) -> Packet {
-        Packet::new(self.at, self.length).with_metadata(self.metadata)
+        Packet::new(self.at, self.length).with_metadata(self.metadata.0)
     }
 
     pub(crate) fn is_of(&self, region: &Arc<Region>) -> bool {
@@ -119,13 +126,13 @@ impl Buffer {
         assert!(fits, "{count} bytes at {at} do not lie in a packet of {} bytes", self.length);
     }
 
-    /// What the NIC said of the packet, or is told (offloads).
-    pub fn metadata(&self) -> u64 {
+    /// What the NIC said of the packet, or is told. See [`crate::Offloads`].
+    pub fn metadata(&self) -> Metadata {
         self.metadata
     }
 
-    /// Tells the NIC something of the packet.
-    pub fn set_metadata(&mut self, metadata: u64) {
+    /// Tells the NIC something of the packet, or asks it for something. See [`crate::Offloads`].
+    pub fn set_metadata(&mut self, metadata: Metadata) {
         self.metadata = metadata;
     }
 

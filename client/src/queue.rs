@@ -10,6 +10,7 @@ use conic_interface::ccnic::notify::PACKETS;
 use conic_interface::ccnic::{Host, HostFaults, PhaseCredit};
 use conic_native::{KeptCore, clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use crate::client::{Link, Shared};
@@ -37,6 +38,25 @@ pub struct QueueFaults {
     pub no_buffer: u64,
     /// Packets of another region that were sent by copying them.
     pub copied: u64,
+}
+
+/// Why [`Queue::wait_here`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// There is a packet.
+    Packets,
+    /// The time is over.
+    Time,
+    /// A handler of a signal has run.
+    Signal,
+    /// There is another region to move on to.
+    Stale,
+}
+
+/// So much time, in which a program does not live to see its end.
+fn span(duration: Duration) -> Time {
+    const LONGEST: Duration = Duration::from_secs(1 << 20);
+    Time::from_nanoseconds(duration.min(LONGEST).as_nanos() as u64)
 }
 
 /// A queue pair.
@@ -210,26 +230,48 @@ impl Queue {
     /// Waits until a packet has come, for `most` at the longest, and says whether one has: looks again for a while, then sleeps
     /// until the NIC rings.
     pub fn wait(&mut self, most: Duration) -> bool {
-        let begun = clock::now();
-        let span = |duration: Duration| Time::from_nanoseconds(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-        let (spin_until, until) = (begun + span(most.min(SPIN)), begun + span(most));
+        let until = clock::now() + span(most);
         loop {
             self.follow();
-            if !self.kept.is_empty() || self.host.has_packets() {
+            if !self.kept.is_empty() {
                 return true;
+            }
+            match self.wait_here(Duration::from_nanos(until.since(clock::now()).nanoseconds())) {
+                Woken::Packets => return true,
+                Woken::Time => return false,
+                Woken::Signal | Woken::Stale => {}
+            }
+        }
+    }
+
+    /// As [`Queue::wait`], for the calls on addresses: it stays in this region, and ends when there is another one to move on to
+    /// or when a handler of a signal has run.
+    pub fn wait_here(&mut self, most: Duration) -> Woken {
+        let begun = clock::now();
+        let (spin_until, until) = (begun + span(most.min(SPIN)), begun + span(most));
+        let mut interrupted = false;
+        loop {
+            if self.host.has_packets() {
+                return Woken::Packets;
+            }
+            if self.is_stale() {
+                return Woken::Stale;
+            }
+            if interrupted {
+                return Woken::Signal;
             }
             let now = clock::now();
             if now >= until {
-                return false;
+                return Woken::Time;
             }
             if now < spin_until {
                 self.host.core().spin();
                 continue;
             }
             if self.arm() {
-                return true;
+                return Woken::Packets;
             }
-            self.sleep(Duration::from_nanos(until.since(now).nanoseconds()));
+            interrupted = self.sleep(Duration::from_nanos(until.since(now).nanoseconds()));
             self.disarm();
         }
     }
@@ -245,13 +287,17 @@ impl Queue {
         false
     }
 
-    /// Takes back what [`Queue::arm`] asked for, and silences the bell.
+    /// Takes back what [`Queue::arm`] asked for, and silences the bell; looks after the connection where the daemon is gone.
     pub fn disarm(&mut self) {
         self.region.notices.wish_no_more(&self.region.core, self.index);
         let mut rung = [0; 16];
         // Nothing to read is as good as silence.
-        while matches!(recv(&self.region.bells[self.index], &mut rung, RecvFlags::DONTWAIT), Ok((count, _)) if count == 16)
-        {
+        loop {
+            match recv(&self.region.bells[self.index], &mut rung, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return self.shared.maintain(),
+                Ok((16, _)) => {}
+                _ => return,
+            }
         }
     }
 
@@ -261,8 +307,14 @@ impl Queue {
         self.region.bells[self.index].as_fd()
     }
 
-    /// Sleeps until the bell rings or the daemon is gone.
-    fn sleep(&mut self, most: Duration) {
+    /// Whether the NIC may miss that it is to ring, for want of a fence that reaches it: then a sleeper looks again after a
+    /// millisecond.
+    pub fn may_miss_bells(&self) -> bool {
+        !self.region.fences
+    }
+
+    /// Sleeps until the bell rings or the daemon is gone; whether a signal ended it.
+    fn sleep(&mut self, most: Duration) -> bool {
         // Without the heavy half a ring may be missed: then it is a nap.
         let most = if self.region.fences { most } else { most.min(NAP) };
         let stale = self.shared.generation() != self.generation;
@@ -270,11 +322,12 @@ impl Queue {
         let most = if stale { most.min(NAP) } else { most };
         let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
         let mut waited = [PollFd::from_borrowed_fd(self.bell(), PollFlags::IN)];
-        // Whatever wakes it, the caller looks at everything.
-        let _ = if stale { poll(&mut [], Some(&timeout)) } else { poll(&mut waited, Some(&timeout)) };
+        // Whatever else wakes it, the caller looks at everything.
+        let woken = if stale { poll(&mut [], Some(&timeout)) } else { poll(&mut waited, Some(&timeout)) };
         if stale || waited[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
             self.shared.maintain();
         }
+        woken == Err(Errno::INTR)
     }
 
     /// Which of the client's queues it is.

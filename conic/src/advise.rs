@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use conic_chart::{Align, Cell, Column, Table, TerminalStyle};
+use conic_fabric::Time;
+use conic_native::clock;
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::cxl_nic::advise::{Advice, Goal, Question, Reason, advise, described};
@@ -37,6 +39,9 @@ pub struct Options {
     /// The device has no memory of its own (type 1)
     #[arg(long)]
     no_device_memory: bool,
+    /// Ring pairs that share the load, each with a core of the host
+    #[arg(long, value_name = "RINGS", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=16))]
+    rings: u8,
     /// A platform of model cxl: its name, or a path to a .toml file
     #[arg(long, value_name = "NAME", default_value = "agilex7")]
     platform: String,
@@ -53,8 +58,9 @@ host stores packets, device-bias, batches. What each choice brings is shown by t
 
 Examples:
   conic advise                                     lowest latency for 64 and 1500 bytes
+  conic advise --size 64 --size 9000               each in less than a minute
   conic advise --size 256 --load 0.2               the same at 0.2 million packets a second
-  conic advise --goal throughput --size 1500
+  conic advise --goal throughput --size 1500 --rings 2
   conic advise --no-device-memory --set dcoh.cycle=1ns --set dcoh.miss=60ns";
 
 /// A load in millions a second.
@@ -86,6 +92,7 @@ fn run(options: &Options) -> Result<String, String> {
             load: options.load.map(|load| load * 1e6),
             goal,
             memory: !options.no_device_memory,
+            rings: options.rings.into(),
         };
         let shows = std::io::stderr().is_terminal();
         let mut told = |looked: usize| {
@@ -95,12 +102,14 @@ fn run(options: &Options) -> Result<String, String> {
                 let _ = std::io::stderr().flush();
             }
         };
+        let start = clock::now();
         let advice = advise(&question, &mut told).map_err(|failure| failure.to_string())?;
+        let took = clock::now().since(start);
         if shows {
             eprint!("\r\x1b[K");
         }
-        answers.push(as_json(bytes, goal, &advice));
-        text += &as_text(bytes, goal, &advice);
+        answers.push(as_json(bytes, goal, &advice, took));
+        text += &as_text(bytes, goal, &advice, took);
     }
     if options.json {
         return Ok(format!("{}\n", Value::Array(answers)));
@@ -113,16 +122,17 @@ fn unit(goal: Goal) -> &'static str {
     if goal == Goal::Latency { "ns" } else { "Gb/s" }
 }
 
-fn as_text(bytes: u16, goal: Goal, advice: &Advice) -> String {
+fn as_text(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> String {
     let numbers = |values: &[f64]| match (goal, values) {
         (Goal::Throughput, [to_host, from_host]) => format!("{to_host:.1} Gb/s to the host, {from_host:.1} from it"),
         (_, values) => values.iter().map(|value| format!("{value:.0} ns")).collect(),
     };
     let mut text = format!(
-        "{bytes} bytes: {}; the paper's configuration: {} ({} designs simulated)\n",
+        "{bytes} bytes: {}; the paper's configuration: {} ({} designs simulated in {:.1} s)\n",
         numbers(&advice.value),
         numbers(&advice.reference),
-        advice.looked_at
+        advice.looked_at,
+        took.seconds()
     );
     let worth = |what: &str| advice.reasons.iter().filter(move |reason| reason.what == what).collect::<Vec<_>>();
     let mut table = Table::new([
@@ -149,7 +159,7 @@ fn as_text(bytes: u16, goal: Goal, advice: &Advice) -> String {
     text
 }
 
-fn as_json(bytes: u16, goal: Goal, advice: &Advice) -> Value {
+fn as_json(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> Value {
     let design: serde_json::Map<String, Value> =
         described(&advice.design).into_iter().map(|(what, choice)| (what.to_owned(), json!(choice))).collect();
     let reason = |reason: &Reason| {
@@ -158,7 +168,7 @@ fn as_json(bytes: u16, goal: Goal, advice: &Advice) -> Value {
     };
     json!({
         "bytes": bytes, "unit": unit(goal), "value": advice.value, "paper": advice.reference, "design": design,
-        "receive_batch": advice.receive_batch, "designs": advice.looked_at,
+        "receive_batch": advice.receive_batch, "designs": advice.looked_at, "seconds": took.seconds(),
         "reasons": advice.reasons.iter().map(reason).collect::<Vec<_>>(),
     })
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use conic_client::Operator;
+use conic_nicd::switch::Pattern;
 use serde_json::{Value, json};
 
 use crate::value::grouped;
@@ -33,7 +34,12 @@ const EXAMPLES: &str = "Examples:
   conic ctl list --json                            all counters
   conic ctl limit 7 --rate 125000000               client 7 sends a gigabit a second at most
   conic ctl limit 7                                client 7 sends what it likes again
-  conic ctl detach 7                               client 7 is detached";
+  conic ctl detach 7                               client 7 is detached
+  conic ctl connect client:7 port:0                client 7 and the first port reach each other and nobody else
+  conic ctl disconnect client:7                    both reach everybody again
+  conic ctl pin 7 --queue 2 --match protocol=tcp,destination-port=80
+                                                   web traffic goes to queue 2 of client 7, whatever its address
+  conic ctl unpin 7                                client 7 gets what is addressed to it, spread over its queues";
 
 #[derive(Subcommand)]
 enum Command {
@@ -49,6 +55,41 @@ enum Command {
         /// Bytes that may be sent at once after a pause
         #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(1..))]
         burst: u64,
+    },
+    /// Connect two: all that one sends goes to the other, unchanged and whatever its address, and to nobody else
+    Connect {
+        /// One end: client:NUMBER or port:NUMBER, both from list; ports are counted from 0
+        near: String,
+        /// The other
+        far: String,
+        /// Their network [default: the NIC's first]
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
+    },
+    /// Undo a connection: both ends reach everybody again
+    Disconnect {
+        /// One of its ends, as for connect
+        end: String,
+        /// Its network [default: the NIC's first]
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
+    },
+    /// Give a flow to a client, or to one of its queues, whatever it is addressed to; the first pin that fits counts
+    Pin {
+        /// The client's number, from list
+        client: u64,
+        /// The queue, counted from 0 [default: spread over all by the flow's hash]
+        #[arg(long, value_name = "QUEUE")]
+        queue: Option<u32>,
+        /// Which frames, as KEY=VALUE separated by commas: destination-mac, source-mac, vlan, protocol (tcp, udp, ..., or a number),
+        /// source, destination (10.0.0.2, 10.0.0.0/24, fd00::/8), source-port, destination-port
+        #[arg(long = "match", value_name = "PATTERN")]
+        pattern: Pattern,
+    },
+    /// Take a client's pinned flows away
+    Unpin {
+        /// The client's number, from list
+        client: u64,
     },
     /// Detach a client; it may attach again
     Detach {
@@ -70,6 +111,14 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Limit { client, rate: None, .. } => json!({ "ask": "limit", "client": client }),
         Command::Detach { client } => json!({ "ask": "detach", "client": client }),
+        Command::Connect { near, far, network } => {
+            json!({ "ask": "connect", "network": network, "between": [near, far] })
+        }
+        Command::Disconnect { end, network } => json!({ "ask": "disconnect", "network": network, "end": end }),
+        Command::Pin { client, queue, pattern } => {
+            json!({ "ask": "pin", "client": client, "queue": queue, "match": pattern.to_string() })
+        }
+        Command::Unpin { client } => json!({ "ask": "unpin", "client": client }),
     };
     let answer = ask(&options.socket, &question)?;
     if options.json {
@@ -105,6 +154,14 @@ fn table(answer: &Value) -> String {
             let counters = &port["counters"];
             let (received, sent) = (count(&counters["received_frames"]), count(&counters["transmitted_frames"]));
             lines += &format!("  port {}: {received} frames in, {sent} out\n", text(&port["spec"]));
+        }
+        for circuit in network["circuits"].as_array().into_iter().flatten() {
+            let [near, far] = [&circuit["between"][0], &circuit["between"][1]].map(text);
+            lines += &format!("  connected {near} to {far}\n");
+        }
+        for pin in network["pins"].as_array().into_iter().flatten() {
+            let queue = pin["queue"].as_u64().map_or(String::new(), |queue| format!(", queue {queue}"));
+            lines += &format!("  pinned {} to client {}{queue}\n", text(&pin["match"]), pin["client"]);
         }
     }
     lines += &format!(

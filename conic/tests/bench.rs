@@ -144,6 +144,21 @@ fn a_line_pair_stands_beside_one_lines_round_trip() {
 }
 
 #[test]
+fn the_cxl_nics_request_types_stand_beside_loads_and_stores() {
+    let Some(_alone) = can_measure() else { return };
+    let report = json("bench cxl --size 200 --duration 20ms --json", 0);
+    assert_eq!(report["bytes"], 200);
+    let designs = report["placements"][0]["designs"].as_array().expect("there is a placement");
+    assert_eq!(designs.len(), 6);
+    for design in designs {
+        is_positive(&design["ns"]["median"], "ns");
+        is_positive(&design["ratio"]["median"], "ratio");
+    }
+    assert_eq!(designs[0]["ratio"]["median"], 1.0);
+    assert_eq!(designs[0]["visible"], false);
+}
+
+#[test]
 fn a_function_is_called_with_one_size_or_with_all() {
     let Some(_alone) = can_measure() else { return };
     for (function, bytes, response) in [("echo", 56, 56), ("bloom", 1000, 512), ("checksum", 65_536, 2)] {

@@ -319,6 +319,42 @@ fn idle_clients_cost_the_daemon_next_to_nothing() {
 }
 
 #[test]
+fn a_daemon_with_an_idle_peer_sleeps_and_is_woken_by_its_first_frame() {
+    use conic_port::{PortSpec, Receive, Transmit};
+    let folder = tempfile::tempdir().expect("a folder");
+    let memif = folder.path().join("memif.sock");
+    let nic = Nic::start(&["--port", &format!("memif:{},role=server", memif.display())]);
+    let (client, mut queues) = attach(&nic.socket(), &small(1));
+    let spec: PortSpec = format!("memif:{},role=client", memif.display()).parse().expect("a port");
+    let mut peer = spec.open().expect("a memif").remove(0);
+    let mut frame = vec![0; conic_port::MAX_FRAME];
+    wait_until("they are together", || {
+        let _ = peer.receive(clock::now(), &mut frame).expect("it goes on");
+        peer.is_up()
+    });
+    let mut quiet = false;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(50));
+        let before = nic.processor_time();
+        std::thread::sleep(Duration::from_millis(500));
+        quiet = nic.processor_time() - before < Duration::from_millis(25);
+        if quiet {
+            break;
+        }
+    }
+    assert!(quiet, "an idle memif keeps the daemon awake");
+    for round in 0..5 {
+        std::thread::sleep(Duration::from_millis(20));
+        let mut sent = vec![round; 100];
+        sent[..12].copy_from_slice(&[client.mac(), [2, 0, 0, 0, 0, 9]].concat());
+        wait_until("it is sent", || peer.transmit(clock::now(), &sent).expect("it goes on") == Transmit::Accepted);
+        peer.flush(clock::now()).expect("it goes on");
+        assert_eq!(receive(&mut queues[0]).to_vec(), sent, "round {round}");
+    }
+    assert!(matches!(peer.receive(clock::now(), &mut frame), Ok(Receive::None | Receive::Frame { .. })));
+}
+
+#[test]
 fn an_operator_lists_limits_and_detaches() {
     let nic = Nic::start(&[]);
     let socket = nic.socket();
@@ -355,6 +391,46 @@ fn an_operator_lists_limits_and_detaches() {
         a.detached().is_some()
     });
     assert_eq!(a.detached().map(|refused| refused.reason), Some(Reason::Operator));
+}
+
+#[test]
+fn an_operator_connects_clients_and_pins_flows() {
+    let nic = Nic::start(&[]);
+    let socket = nic.socket();
+    let ctl = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
+        let output = command.output().expect("conic runs");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), text)
+    };
+    let (a, mut of_a) = attach(&socket, &small(1));
+    let (b, mut of_b) = attach(&socket, &small(1));
+    let (c, mut of_c) = attach(&socket, &small(4));
+    let [one, two, three] = [&a, &b, &c].map(|client| client.attached().session);
+    assert_eq!(ctl(&format!("connect client:{one} client:{two}")), (true, String::new()));
+    // To the third, by its address, and it comes to the second.
+    let sent = frame(&mut of_a[0], a.mac(), c.mac(), 100, 1);
+    let expected = sent.to_vec();
+    send(&mut of_a[0], sent);
+    assert_eq!(receive(&mut of_b[0]).to_vec(), expected);
+    assert!(ctl("list").1.contains(&format!("connected client:{one} to client:{two}")), "{}", ctl("list").1);
+    assert_eq!(ctl(&format!("disconnect client:{two}")), (true, String::new()));
+    assert!(ctl(&format!("disconnect client:{two}")).1.contains("not connected"));
+    assert!(ctl(&format!("connect client:{one} port:0")).1.contains("no port:0"), "it has no ports");
+    assert!(ctl(&format!("connect client:{one} station:0")).1.contains("client:NUMBER or port:NUMBER"));
+    let from_a = a.mac().map(|byte| format!("{byte:02x}")).join(":");
+    assert_eq!(ctl(&format!("pin {three} --queue 3 --match source-mac={from_a}")), (true, String::new()));
+    assert!(ctl(&format!("pin {three} --queue 4 --match vlan=7")).1.contains("4 queues"));
+    assert!(ctl(&format!("pin {three} --match port=7")).1.contains("destination-port"));
+    let pinned = format!("pinned source-mac={from_a} to client {three}, queue 3");
+    assert!(ctl("list").1.contains(&pinned), "{}", ctl("list").1);
+    let sent = frame(&mut of_a[0], a.mac(), b.mac(), 100, 2);
+    let expected = sent.to_vec();
+    send(&mut of_a[0], sent);
+    assert_eq!(receive(&mut of_c[3]).to_vec(), expected);
+    assert_eq!(ctl(&format!("unpin {three}")), (true, String::new()));
+    assert!(!ctl("list").1.contains("pinned"));
 }
 
 #[test]

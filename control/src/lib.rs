@@ -38,8 +38,18 @@ pub struct Extensions(
 impl Extensions {
     /// The NIC sleeps when there is nothing to do, and is woken by a notify flag and a kick.
     pub const NOTIFY: u64 = 1;
+    /// What stands in packets' metadata is done, and packets come with metadata: their flow's hash, to begin with.
+    pub const OFFLOADS: u64 = 1 << 1;
+    /// Packets come with a word on their checksums. Only with `OFFLOADS`, as the next two.
+    pub const VERIFY: u64 = 1 << 2;
+    /// Packets come without their VLAN tag, which stands in the metadata.
+    pub const STRIP: u64 = 1 << 3;
+    /// Packets may come with a checksum that is only begun, and several as one.
+    pub const UNFINISHED: u64 = 1 << 4;
     /// What this program has.
-    pub const KNOWN: Extensions = Extensions(Extensions::NOTIFY);
+    pub const KNOWN: Extensions = Extensions(
+        Extensions::NOTIFY | Extensions::OFFLOADS | Extensions::VERIFY | Extensions::STRIP | Extensions::UNFINISHED,
+    );
 
     /// Those that both have.
     pub const fn both(self, other: Extensions) -> Extensions {

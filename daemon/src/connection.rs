@@ -9,6 +9,7 @@ use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::Memory;
 use conic_native::channel::{Channel, Peer};
 use conic_nicd::config::{Config, Limits};
+use conic_nicd::switch::Offloads;
 
 /// A connection and where it stands.
 pub(crate) struct Connection {
@@ -29,6 +30,8 @@ pub(crate) enum Step {
     Negotiated {
         /// What it calls itself.
         name: Name,
+        /// What it makes of metadata.
+        offloads: Offloads,
     },
     /// An operator, who asks questions.
     Asking,
@@ -82,6 +85,17 @@ pub(crate) fn welcome(hello: &Hello, peer: &Peer, config: &Config, own_user: u32
         most_descriptors: descriptors,
         most_bytes: mib_per_client << 20,
     })
+}
+
+/// What a client makes of metadata, as its first word says.
+pub(crate) fn offloads(hello: &Hello) -> Offloads {
+    let wished = |bit| Extensions::KNOWN.both(hello.extensions).has(Extensions::OFFLOADS | bit);
+    Offloads {
+        requests: wished(0),
+        verify: wished(Extensions::VERIFY),
+        strip: wished(Extensions::STRIP),
+        unfinished: wished(Extensions::UNFINISHED),
+    }
 }
 
 /// Says something to a client; it may be gone.

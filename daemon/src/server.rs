@@ -19,7 +19,7 @@ use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{Circuit, Mode, SwitchOptions, SwitchPort};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -27,7 +27,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use metrics::Metrics;
 
 use crate::bell::{Bell, Stop};
-use crate::connection::{Connection, Session, Step, refused, say, welcome};
+use crate::connection::{Connection, Session, Step, offloads, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::worker::{News, Worker, WorkerOptions};
 
@@ -95,6 +95,8 @@ pub struct Daemon {
     /// How often clients were refused or detached, by reason.
     refusals: BTreeMap<Reason, u64>,
     metrics: Option<Metrics>,
+    /// The number of the next circuit that an operator makes.
+    next_circuit: u64,
     /// Another daemon has taken over.
     ended: bool,
     log: Log,
@@ -133,7 +135,9 @@ impl Daemon {
         let mut networks = Vec::new();
         for (index, network) in config.networks.iter().enumerate() {
             let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-            let ports = network.ports.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+            let ports =
+                network.ports.iter().enumerate().map(|(port, config)| open(config, network.circuit_of_port(port)));
+            let ports = ports.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
             let worker = Worker::start(WorkerOptions {
                 network: index,
                 core: network.core,
@@ -172,6 +176,8 @@ impl Daemon {
             fences,
             refusals: BTreeMap::new(),
             metrics,
+            // Above those of any configuration, and those of a daemon before this one.
+            next_circuit: u64::from(std::process::id()) << 32,
             ended: false,
             log,
         };
@@ -295,7 +301,9 @@ impl Daemon {
             (Message::Hello(hello), Step::Connected) => {
                 match welcome(&hello, &connection.peer, &self.config, self.own_user) {
                     Ok(answer) => {
-                        self.go_on(number, Step::Negotiated { name: hello.name }, &Message::Welcome(answer));
+                        let offloads = offloads(&hello);
+                        let step = Step::Negotiated { name: hello.name, offloads };
+                        self.go_on(number, step, &Message::Welcome(answer));
                     }
                     Err(refusal) => self.refuse(number, refusal),
                 }
@@ -404,10 +412,10 @@ fn kind_of(message: &Message) -> &'static str {
 }
 
 /// Opens a port's queues; the error says which, and what to do.
-fn open(config: &PortConfig) -> Result<SwitchPort, String> {
+fn open(config: &PortConfig, circuit: Option<Circuit>) -> Result<SwitchPort, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
     let queues = spec.open().map_err(|error| error.to_string())?;
-    Ok(SwitchPort { queues, vlan: config.vlan })
+    Ok(SwitchPort { queues, vlan: config.vlan, circuit })
 }
 
 /// How long a queue has said nothing that is no longer looked at.

@@ -14,7 +14,8 @@ use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
 use conic_nicd::switch::{
-    MemberCounters, Offender, PortReport, RateLimit, Rules, Suspended, Switch, SwitchOptions, SwitchPort,
+    Circuit, MemberCounters, Offender, Party, Pin, PortReport, RateLimit, Rules, Suspended, Switch, SwitchOptions,
+    SwitchPort,
 };
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
@@ -87,6 +88,20 @@ pub(crate) enum Order {
         /// How much.
         limit: Option<RateLimit>,
     },
+    /// Somebody is an end of a circuit from here on, or of none.
+    Connect {
+        /// Who.
+        party: Party,
+        /// Which.
+        circuit: Option<Circuit>,
+    },
+    /// A client gets a flow in addition, or none any more but by its address.
+    Pin {
+        /// Its session.
+        session: u64,
+        /// Which flow.
+        pin: Option<Pin>,
+    },
     /// What is there?
     Report {
         /// Where the answer goes.
@@ -120,6 +135,10 @@ pub(crate) struct Report {
     pub clients: Vec<(u64, MemberCounters, NicFaults)>,
     /// Each port.
     pub ports: Vec<PortReport>,
+    /// Who is in a circuit, and with whom.
+    pub circuits: Vec<(Party, Circuit, Option<Party>)>,
+    /// Flows that clients get whatever they are addressed to.
+    pub pins: Vec<(u64, Pin)>,
 }
 
 /// The control thread's end of a network's thread.
@@ -191,6 +210,14 @@ impl Worker {
 
     pub(crate) fn limit(&self, session: u64, limit: Option<RateLimit>) {
         self.order(Order::Limit { session, limit });
+    }
+
+    pub(crate) fn connect(&self, party: Party, circuit: Option<Circuit>) {
+        self.order(Order::Connect { party, circuit });
+    }
+
+    pub(crate) fn pin(&self, session: u64, pin: Option<Pin>) {
+        self.order(Order::Pin { session, pin });
     }
 
     /// Stops serving; where each client stood.
@@ -323,6 +350,16 @@ impl Loop {
                     let _ = answer.send(gone);
                 }
                 Ok(Order::Limit { session, limit }) => self.switch.limit(clock::now(), session, limit),
+                // Whoever is gone meanwhile is in no circuit and has no flows.
+                Ok(Order::Connect { party, circuit }) => {
+                    let _ = self.switch.connect(party, circuit);
+                }
+                Ok(Order::Pin { session, pin }) => {
+                    let _ = match pin {
+                        Some(pin) => self.switch.pin(session, pin),
+                        None => self.switch.unpin(session),
+                    };
+                }
                 Ok(Order::Report { answer }) => {
                     let _ = answer.send(self.report());
                 }
@@ -342,15 +379,32 @@ impl Loop {
     }
 
     fn report(&self) -> Report {
-        Report { clients: self.switch.clients().collect(), ports: self.switch.ports().collect() }
+        Report {
+            clients: self.switch.clients().collect(),
+            ports: self.switch.ports().collect(),
+            circuits: self.switch.circuits().collect(),
+            pins: self.switch.pins().map(|(session, pin)| (session, pin.clone())).collect(),
+        }
     }
 
     /// Waits after a step without progress; false if there may be orders.
     fn rest(&mut self, now: Time) -> bool {
-        let resting = self.switch.is_resting();
-        let may_sleep = resting || now.since(self.active) >= PATIENCE;
+        let may_rest = self.switch.is_resting();
+        let may_sleep = may_rest || now.since(self.active) >= PATIENCE;
         if self.wait == WaitMode::Spin && !self.clients.is_empty() || !may_sleep {
             spin();
+            return true;
+        }
+        // A port's other end interrupts only who says that it sleeps; what came before it knew is found by another look.
+        self.switch.arm();
+        if self.switch.step(now) > 0 {
+            self.ring();
+            self.active = now;
+            return true;
+        }
+        let resting = self.switch.is_resting();
+        if !resting && may_rest {
+            // A host has called meanwhile.
             return true;
         }
         let due = self.switch.next_due().map(|due| due.since(now));

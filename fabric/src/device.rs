@@ -222,8 +222,8 @@ impl<D: DeviceMemory + ?Sized> DeviceMemory for &D {
     }
 }
 
-/// A core that plays a device: start is a prefetch, finish a load, a write a store; pushing to memory is a non-temporal
-/// store.
+/// A core that plays a device: start is a prefetch, finish a load, a write a store. An NC-write of whole lines is a non-temporal
+/// store, and what is pushed (NC-P) is stored and then demoted to the cache that the host shares.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayedByCore<C>(
     /// The core.
@@ -274,15 +274,25 @@ impl<C: Core> Device for PlayedByCore<C> {
             self.0.fence();
         } else {
             self.0.write_bytes(at, from);
+            if hint == StateHint::NonCacheablePush {
+                (0..lines_of(at.0 % LINE_BYTES + from.len() as u64))
+                    .for_each(|index| self.0.demote(at.line().lines(index)));
+            }
         }
     }
     #[inline(always)]
-    fn write_word(&self, at: Address, value: u64, _hint: StateHint) {
+    fn write_word(&self, at: Address, value: u64, hint: StateHint) {
         self.0.store_release(at, value);
+        if hint == StateHint::NonCacheablePush {
+            self.0.demote(at.line());
+        }
     }
     #[inline(always)]
-    fn publish_line(&self, at: Address, line: &Line, _hint: StateHint) {
+    fn publish_line(&self, at: Address, line: &Line, hint: StateHint) {
         self.0.publish_line(at, line);
+        if hint == StateHint::NonCacheablePush {
+            self.0.demote(at);
+        }
     }
     #[inline(always)]
     fn own_register(&self, at: Address) -> u64 {

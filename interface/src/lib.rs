@@ -5,6 +5,7 @@ pub mod cachable_queue;
 pub mod ccnic;
 pub mod cxl;
 pub mod fastforward;
+pub mod metadata;
 pub mod pcie_pio;
 pub mod pio;
 pub mod ring;

@@ -2,7 +2,8 @@
 //!
 //! [`conic_fabric::Core::work`] is nothing natively. The values are instruction counts of the compiled loops over three
 //! instructions a cycle, rounded; a platform scales all of them by one factor (`core.work_scale`), which is fitted to one
-//! single-thread figure. So only their ratios matter.
+//! single-thread figure. So only their ratios matter. How many instructions one of them is on a platform, `core.work_instructions`
+//! says: they fill its reorder buffer.
 
 /// Entering and leaving a burst call: its checks, loops and the caller's.
 pub const CALL: u32 = 10;

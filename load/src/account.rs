@@ -18,6 +18,8 @@ pub struct Account {
     lost: u64,
     corrupt: u64,
     pub(crate) latency: Latency,
+    /// The same from when packets were written, where that is not what `latency` counts from.
+    from_writing: Option<Box<Latency>>,
 }
 
 impl Account {
@@ -41,9 +43,24 @@ impl Account {
         &self.latency
     }
 
+    /// The latencies so far from when each packet was written, as the time stamp in it says. In a closed loop they are the
+    /// latencies; in an open loop they leave out for how long a packet that was due waited to be written, which a program
+    /// that reads no more than its packets' stamps cannot know.
+    pub fn latency_from_writing(&self) -> &Latency {
+        self.from_writing.as_deref().unwrap_or(&self.latency)
+    }
+
+    /// From now on latencies count from when packets are due.
+    pub(crate) fn counts_from_due(&mut self) {
+        self.from_writing = Some(Box::new(Latency::new()));
+    }
+
     /// Forgets the latencies so far, at the end of a warm-up.
     pub fn forget_latency(&mut self) {
         self.latency = Latency::new();
+        if let Some(latency) = &mut self.from_writing {
+            **latency = Latency::new();
+        }
     }
 
     /// Packets sent that have neither come back nor been given up.
@@ -83,6 +100,14 @@ impl Account {
     #[inline(always)]
     pub(crate) fn took(&mut self, stamp: u64, now: u64, count: u64) {
         self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), count);
+    }
+
+    /// Enters latencies of packets that were written at `stamp` and are there `now`, where the others count from when they
+    /// were due.
+    pub(crate) fn took_from_writing(&mut self, stamp: u64, now: u64, count: u64) {
+        if let Some(latency) = &mut self.from_writing {
+            latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), count);
+        }
     }
 
     /// Whether to stop waiting for what is in flight, since it is later than `deadline`: it is lost then.

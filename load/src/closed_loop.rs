@@ -47,7 +47,7 @@ impl Workload {
 ///
 /// A closed loop: a slow answer delays the next packet, as it would for a program that waits for answers. Latency is from
 /// just before a burst is written to just after the burst with its answer is received. [`Traffic::pace`] makes an open
-/// loop of it.
+/// loop of it, whose latency is from when a packet was due; [`Account::latency_from_writing`] has the other one too.
 #[derive(Debug)]
 pub struct ClosedLoop<Q> {
     queue: Q,
@@ -171,7 +171,6 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             core.work(WORK_A_PACKET);
             let sequence = self.account.sent;
             let word = pattern(sequence);
-            let now = self.pace.map_or(now, |pace| pace.due(sequence));
             core.write_line(at, &Line([now, sequence, word, word, word, word, word, word]));
             for index in 1..lines {
                 core.write_line(at.lines(index), &Line([word; 8]));
@@ -206,18 +205,30 @@ impl<Q: HostQueue> ClosedLoop<Q> {
                 self.account.spoilt();
             }
             if written != stamp {
-                self.account.took(stamp, now, same_stamp);
+                self.took(stamp, now, same_stamp);
                 (stamp, same_stamp) = (written, 0);
             }
             same_stamp += 1;
+            if let Some(pace) = self.pace {
+                self.account.took(pace.due_of(sequence, written), now, 1);
+            }
             self.burst.1[index] = packet.address();
         }
-        self.account.took(stamp, now, same_stamp);
+        self.took(stamp, now, same_stamp);
         if difference != Line::ZERO {
             self.count_corrupt(count);
         }
         self.queue.buf_free(&self.burst.1[..count]);
         count
+    }
+
+    /// Enters latencies of packets that were written at once.
+    #[inline(always)]
+    fn took(&mut self, written: u64, now: u64, count: u64) {
+        match self.pace {
+            None => self.account.took(written, now, count),
+            Some(_) => self.account.took_from_writing(written, now, count),
+        }
     }
 
     /// Reads a packet whole and returns its time stamp and sequence number. What its payload has other than it should is added to
@@ -266,6 +277,7 @@ impl<Q: HostQueue> Traffic for ClosedLoop<Q> {
         ClosedLoop::account_mut(self)
     }
     fn pace(&mut self, start: Time, interval: Time) {
+        self.account.counts_from_due();
         self.pace = Some(Pace::new(start, self.account.sent, interval));
     }
 }

@@ -24,6 +24,11 @@ impl Pace {
         self.start + sequence.saturating_sub(self.first) * self.interval
     }
 
+    /// When a packet that was written at a time was due; those from before the pace were so when they were written.
+    pub(crate) fn due_of(&self, sequence: u64, written: u64) -> u64 {
+        if sequence < self.first { written } else { self.due(sequence) }
+    }
+
     /// How many packets are due at a time, in picoseconds, where so many were sent.
     pub(crate) fn waiting(&self, sent: u64, now: u64) -> usize {
         let due = now.checked_sub(self.start).map_or(0, |since| since / self.interval + 1);

@@ -6,8 +6,8 @@ use conic_interface::pio::nic::NicLines;
 use conic_interface::pio::{Features, Shape};
 use conic_interface::{cachable_queue, fastforward, ring};
 use conic_load::message_loop::{
-    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, line_pair_ends,
-    message_lines, slots_of,
+    CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, ReceivePacket,
+    SendPacket, line_pair_ends, message_lines, slots_of,
 };
 use conic_load::{Account, ClosedLoop, Workload};
 use conic_native::{Memory, NativeCore, Pages, clock};
@@ -17,6 +17,33 @@ const SIZES: [u16; 7] = [16, 60, 61, 64, 65, 120, 1500];
 /// Long enough for anything that is still in flight.
 fn soon() -> Time {
     clock::now() + Time::from_nanoseconds(50_000_000)
+}
+
+/// A fresh region.
+fn region(layout: &Layout) -> Memory {
+    Memory::create(layout, Pages::Plain).expect("a small region")
+}
+
+/// A pair of FastForward queues, there and back.
+fn slots(slots: u64) -> ([fastforward::Queue; 2], Memory) {
+    let mut layout = Layout::new();
+    let shape = fastforward::Shape { slots, slip: None };
+    let queues = [Home::Host, Home::Nic].map(|home| shape.place(&mut layout, home).expect("a queue"));
+    (queues, region(&layout))
+}
+
+/// Steps both sides in turn; everything comes back.
+fn exchange(
+    mut application: MessageLoop<impl SendPacket, impl ReceivePacket>,
+    mut echo: Echo<impl SendPacket, impl ReceivePacket>,
+    rounds: usize,
+    size: u16,
+) {
+    for _ in 0..rounds {
+        application.step();
+        echo.turn_around();
+    }
+    all_came_back(application.account(), size);
 }
 
 /// More than a thousand packets of `size` bytes came back, each as it was sent.
@@ -32,39 +59,26 @@ fn packets_of_every_size_come_back_over_cachable_queues() {
         let mut layout = Layout::new();
         let there = shape.place(&mut layout, Home::Host, Home::Nic).expect("a queue");
         let back = shape.place(&mut layout, Home::Nic, Home::Host).expect("a queue");
-        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let memory = region(&layout);
         let core = || NativeCore::new(&memory);
-        let sender = CachableSender::new(there.sender(core()), size);
-        let mut application = MessageLoop::new(sender, CachableReceiver::new(back.receiver(core()), size), size, 20, 5);
-        let sender = CachableSender::new(back.sender(core()), size);
-        let mut echo = Echo::new(sender, CachableReceiver::new(there.receiver(core()), size), size);
-        for _ in 0..500 {
-            application.step();
-            echo.turn_around();
-        }
-        all_came_back(application.account(), size);
+        let (sender, receiver) = (there.sender(core()), back.receiver(core()));
+        let (sender, receiver) = (CachableSender::new(sender, size), CachableReceiver::new(receiver, size));
+        let application = MessageLoop::new(sender, receiver, size, 20, 5);
+        let (sender, receiver) = (back.sender(core()), there.receiver(core()));
+        let (sender, receiver) = (CachableSender::new(sender, size), CachableReceiver::new(receiver, size));
+        exchange(application, Echo::new(sender, receiver, size), 500, size);
     }
 }
 
 #[test]
 fn packets_of_every_size_come_back_over_fastforward_queues() {
     for size in SIZES {
-        let shape = fastforward::Shape { slots: (4 * slots_of(size)).next_power_of_two(), slip: None };
-        let mut layout = Layout::new();
-        let there = shape.place(&mut layout, Home::Host).expect("a queue");
-        let back = shape.place(&mut layout, Home::Nic).expect("a queue");
-        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let ([there, back], memory) = slots((4 * slots_of(size)).next_power_of_two());
         let core = || NativeCore::new(&memory);
-        let sender = FastForwardSender::new(there.sender(core()));
         let receiver = FastForwardReceiver::new(back.receiver(core()), size);
-        let mut application = MessageLoop::new(sender, receiver, size, 20, 5);
+        let application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, size, 20, 5);
         let receiver = FastForwardReceiver::new(there.receiver(core()), size);
-        let mut echo = Echo::new(FastForwardSender::new(back.sender(core())), receiver, size);
-        for _ in 0..2000 {
-            application.step();
-            echo.turn_around();
-        }
-        all_came_back(application.account(), size);
+        exchange(application, Echo::new(FastForwardSender::new(back.sender(core())), receiver, size), 2000, size);
     }
 }
 
@@ -74,7 +88,7 @@ fn packets_of_every_size_come_back_over_line_pairs() {
         let mut layout = Layout::new();
         let shape = Shape::frames(u64::from(size).next_multiple_of(8));
         let lines = NicLines::place(&shape, &mut layout, Home::Nic).expect("a NIC");
-        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let memory = region(&layout);
         let core = || NativeCore::new(&memory);
         let (sender, receiver) = line_pair_ends(&lines, [core(), core()], Features::PLAYED, size);
         let mut application = MessageLoop::new(sender, receiver, size, 20, 5);
@@ -93,7 +107,7 @@ fn a_packet_that_waits_for_room_is_the_last_that_a_drain_sends() {
     let shape = Shape::frames(64);
     let mut layout = Layout::new();
     let lines = NicLines::place(&shape, &mut layout, Home::Nic).expect("a NIC");
-    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let memory = region(&layout);
     let core = || NativeCore::new(&memory);
     let (sender, receiver) = line_pair_ends(&lines, [core(), core()], Features::PLAYED, 64);
     let mut application = MessageLoop::new(sender, receiver, 64, 20, 5);
@@ -108,11 +122,7 @@ fn a_packet_that_waits_for_room_is_the_last_that_a_drain_sends() {
 
 #[test]
 fn what_nobody_sends_back_is_lost() {
-    let shape = fastforward::Shape { slots: 64, slip: None };
-    let mut layout = Layout::new();
-    let there = shape.place(&mut layout, Home::Host).expect("a queue");
-    let back = shape.place(&mut layout, Home::Nic).expect("a queue");
-    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let ([there, back], memory) = slots(64);
     let core = || NativeCore::new(&memory);
     let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
     let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 3, 5);
@@ -123,11 +133,7 @@ fn what_nobody_sends_back_is_lost() {
 
 #[test]
 fn what_comes_back_changed_is_corrupt() {
-    let shape = fastforward::Shape { slots: 64, slip: None };
-    let mut layout = Layout::new();
-    let there = shape.place(&mut layout, Home::Host).expect("a queue");
-    let back = shape.place(&mut layout, Home::Nic).expect("a queue");
-    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let ([there, back], memory) = slots(64);
     let core = || NativeCore::new(&memory);
     let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
     let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 1, 1);
@@ -148,7 +154,7 @@ fn packets_of_every_size_come_back_over_the_ring() {
         let mut layout = Layout::new();
         let shape = ring::Shape { descriptors: 64, buffers: 256, ..Default::default() };
         let pair = shape.place(&mut layout).expect("a queue pair");
-        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let memory = region(&layout);
         let workload =
             Workload { packet_size: size, window: 50, transmit_burst: 40, receive_burst: 40, fetch_ahead: true };
         let mut application = ClosedLoop::new(pair.host(NativeCore::new(&memory)), workload);

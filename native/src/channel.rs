@@ -153,7 +153,9 @@ impl Channel {
     ///
     /// What the system said.
     pub fn wait(&self, most: Duration) -> io::Result<bool> {
-        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        // Some centuries are as good as what the kernel does not take.
+        let seconds = most.as_secs().min(1 << 34) as i64;
+        let timeout = Timespec { tv_sec: seconds, tv_nsec: most.subsec_nanos().into() };
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)) {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),
@@ -272,6 +274,13 @@ mod tests {
         assert!(one.is_closed());
         assert_eq!(one.receive().expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
         assert!(one.send(b"to nobody", &[]).is_err());
+    }
+
+    #[test]
+    fn there_is_no_time_too_long_to_wait() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        one.send(b"here", &[]).expect("there is room");
+        assert!(other.wait(Duration::MAX).expect("a time like any other"));
     }
 
     #[test]

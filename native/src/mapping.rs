@@ -178,6 +178,12 @@ impl Mapping {
     pub fn prefetch(&self, at: usize) {
         crate::line::prefetch_read(self.base.wrapping_add(at));
     }
+
+    /// Asks for the line at an offset in a state fit for writing; any offset will do.
+    #[inline(always)]
+    pub fn prefetch_write(&self, at: usize) {
+        crate::line::prefetch_write(self.base.wrapping_add(at));
+    }
 }
 
 impl Drop for Mapping {

@@ -24,7 +24,8 @@ pub enum Pages {
     /// a process that is not trusted: no seal keeps it from giving pages back to the system, and where no other huge page is
     /// free then, the next access to that place ends the process that makes it.
     HugeIfAvailable,
-    /// Plain pages.
+    /// Plain pages; where the system makes huge ones of them for who asks (`shmem_enabled` among the kernel's settings for
+    /// transparent huge pages), it is asked. A page that a peer gave back comes again, empty, at the next access.
     Plain,
 }
 
@@ -108,6 +109,8 @@ impl Memory {
         }
         let memory = Memory::map(descriptor, bytes, pages)?;
         memory.bind_homes(layout);
+        // Before what allocates without a look at this mapping's wish for huge pages.
+        memory.populate();
         about_to("allocate a region");
         // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
         // SAFETY: a call on a descriptor that is ours.
@@ -116,7 +119,6 @@ impl Memory {
             let error = io::Error::from_raw_os_error(failed);
             return Err(MemoryError::System { doing: "allocating a region's pages", error });
         }
-        memory.populate();
         about_to("seal a region");
         // SAFETY: a call on a descriptor that is ours.
         if unsafe { libc::fcntl(memory.descriptor.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } != 0 {
@@ -167,6 +169,11 @@ impl Memory {
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, protection, libc::MAP_SHARED, raw, 0) };
         if base == libc::MAP_FAILED {
             return Err(system("mapping a region"));
+        }
+        if pages == Pages::Plain && bytes >= HUGE_PAGE {
+            // SAFETY: the range is the new mapping; the advice changes no contents, and a system that does not take it
+            // leaves plain pages.
+            unsafe { libc::madvise(base, bytes as usize, libc::MADV_HUGEPAGE) };
         }
         Ok(Memory { base: base.cast(), bytes, descriptor, pages })
     }
@@ -271,6 +278,21 @@ mod tests {
         us.write_nontemporal(Address(4160), &[line]);
         us.fence();
         assert_eq!(them.load_acquire(Address(4160 + 56)), 8);
+    }
+
+    #[test]
+    fn plain_pages_are_huge_ones_where_the_system_makes_them_for_who_asks() {
+        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+        if !["[always]", "[advise]", "[within_size]"].iter().any(|setting| enabled.contains(setting)) {
+            println!("skipped: the system makes no transparent huge pages of shared memory: {}", enabled.trim());
+            return;
+        }
+        let memory = Memory::create(&layout(16 << 20), Pages::Plain).expect("a region");
+        let mappings = std::fs::read_to_string("/proc/self/smaps").expect("this process's mappings");
+        let start = format!("{:x}-", memory.base() as usize);
+        let mut lines = mappings.lines().skip_while(|line| !line.starts_with(&start));
+        let huge = lines.find(|line| line.starts_with("ShmemPmdMapped:")).expect("what the kernel says of it");
+        assert!(huge.contains(" 16384 kB"), "{huge}");
     }
 
     #[test]

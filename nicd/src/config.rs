@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use conic_port::{Kind, PortSpec, SpecError, TapOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::switch::{RateLimit, Rules};
+use crate::switch::{Offloads, RateLimit, Rules};
 
 /// The daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,6 +112,12 @@ pub struct NetworkConfig {
     /// What clients may do; the first that fits a client counts.
     #[serde(rename = "client")]
     pub clients: Vec<ClientConfig>,
+    /// Static cross-connects: pairs that reach each other and nobody else.
+    #[serde(rename = "connect", skip_serializing_if = "Vec::is_empty")]
+    pub connects: Vec<ConnectConfig>,
+    /// Flows that go to a client whatever the bridge has learned; the first that fits a frame counts.
+    #[serde(rename = "pin", skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinConfig>,
 }
 
 /// What clients of a name, or of a user, may do.
@@ -158,6 +164,8 @@ impl Default for NetworkConfig {
             address_age_s: 300,
             ports: Vec::new(),
             clients: Vec::new(),
+            connects: Vec::new(),
+            pins: Vec::new(),
         }
     }
 }
@@ -232,6 +240,10 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+mod wiring;
+
+pub use wiring::{ConnectConfig, EndConfig, PinConfig};
 
 impl Config {
     /// Reads a configuration and checks it.
@@ -308,7 +320,7 @@ fn refuse<T>(why: String) -> Result<T, ConfigError> {
 }
 
 impl NetworkConfig {
-    /// What a client may do that calls itself `name`, with an address.
+    /// What a client may do that calls itself `name`, with an address; what it makes of metadata is its own affair.
     pub fn rules_for(&self, name: &str, user: u32, mac: [u8; 6]) -> Rules {
         let rule = self.clients.iter().find(|rule| rule.fits(name, user)).cloned().unwrap_or_default();
         let limit = rule.bytes_per_second.map(|bytes_per_second| RateLimit {
@@ -316,7 +328,15 @@ impl NetworkConfig {
             burst_bytes: rule.burst_bytes.unwrap_or(DEFAULT_BURST),
         });
         let own_address_only = rule.own_address_only.unwrap_or(self.own_address_only);
-        Rules { mac, own_address_only, vlan: rule.vlan, limit }
+        Rules {
+            offloads: Offloads::default(),
+            mac,
+            own_address_only,
+            vlan: rule.vlan,
+            limit,
+            circuit: self.circuit_of_client(name),
+            pins: self.pins_of(name),
+        }
     }
 
     fn check_clients(&self) -> Result<(), ConfigError> {
@@ -326,8 +346,8 @@ impl NetworkConfig {
             if rule.bytes_per_second == Some(0) || rule.burst_bytes == Some(0) {
                 return refuse(format!("network \"{name}\": a client's rate and burst are at least 1 byte"));
             }
-            if self.mode == NetworkMode::Loopback && (rule.vlan.is_some() || rule.bytes_per_second.is_some()) {
-                return refuse(format!("network \"{name}\" is a loopback, which has no VLANs and no limits"));
+            if self.mode == NetworkMode::Loopback && rule.vlan.is_some() {
+                return refuse(format!("network \"{name}\" is a loopback, which has no VLANs"));
             }
         }
         Ok(())
@@ -348,6 +368,7 @@ impl NetworkConfig {
             return refuse(format!("network \"{name}\": address_age_s is at least 1"));
         }
         self.check_clients()?;
+        self.check_wiring()?;
         for port in &self.ports {
             let spec = port.spec().map_err(|error| ConfigError(format!("network \"{name}\": {error}")))?;
             if let Kind::Loopback { .. } = spec.kind() {
@@ -407,7 +428,11 @@ mod tests {
         assert_eq!((config.limits.clients_per_user, config.limits.clients), (4, Limits::default().clients));
         let rules = config.networks[0].rules_for("any", 1001, [2; 6]);
         let limit = RateLimit { bytes_per_second: 1000, burst_bytes: DEFAULT_BURST };
-        assert_eq!(rules, Rules { mac: [2; 6], own_address_only: true, vlan: Some(9), limit: Some(limit) });
+        let (circuit, pins, offloads) = (None, Vec::new(), Offloads::default());
+        assert_eq!(
+            rules,
+            Rules { mac: [2; 6], own_address_only: true, vlan: Some(9), limit: Some(limit), circuit, pins, offloads }
+        );
         assert_eq!(config.networks[0].rules_for("any", 1002, [2; 6]).vlan, None);
         assert_eq!(config.networks[1].mode, NetworkMode::Loopback);
         let written = toml::to_string(&config).expect("it can be written");

@@ -192,7 +192,7 @@ fn there_and_back(memory: &LoomMemory, map: &Arc<Map>, notices: Notices) {
     let thread = spawn(move || {
         let options = SwitchOptions { mode: Mode::Loopback, rest_after: Time::ZERO, ..SwitchOptions::default() };
         let mut switch: Switch<LoomCore> = Switch::new(options, Vec::new());
-        let rules = Rules { mac: [2; 6], own_address_only: false, vlan: None, limit: None };
+        let rules = Rules { mac: [2; 6], ..Rules::default() };
         let mut core = Some(nic_core);
         switch.attach(Time::ZERO, 1, rules, (&nic_map, notices), || core.take().expect("one queue"));
         let mut rings = Vec::new();

@@ -1,14 +1,15 @@
 //! The switch as a whole: clients, ports and faults from one seed. One thread plays everybody, and time is a number.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+#[path = "support/clients.rs"]
+mod clients;
 
+use std::collections::{BTreeMap, VecDeque};
+
+use clients::{Client, Fault, Outside, frame, mac, port, rules};
 use conic_fabric::{Address, Core, Time};
-use conic_interface::ccnic::notify::Notices;
-use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, PhaseCredit, prepare};
-use conic_native::{KeptCore, Memory, NativeCore, Pages};
-use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions, SwitchPort};
-use conic_port::{Counters, Port, PortError, Receive, Transmit};
+use conic_interface::ccnic::{Descriptor, Flags};
+use conic_native::KeptCore;
+use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions};
 
 /// Numbers from a seed (xorshift64*).
 struct Random(u64);
@@ -23,175 +24,6 @@ impl Random {
     fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
-}
-
-/// The other end of a port.
-#[derive(Clone, Default)]
-struct Outside(Arc<Mutex<Frames>>);
-
-/// What comes from outside, and what has gone there.
-#[derive(Default)]
-struct Frames {
-    coming: VecDeque<Vec<u8>>,
-    gone: Vec<Vec<u8>>,
-    fault: Fault,
-    /// Of those that are gone, how many each fault cost: full, refused, failed.
-    lost: [u64; 3],
-}
-
-/// What a port does with what it is to send.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Fault {
-    #[default]
-    None,
-    /// Its ring is full, as where the kernel says EBUSY or EAGAIN for long.
-    Full,
-    /// Nobody is at the other end, or it does not take such frames.
-    Refuses,
-    /// Each call is an error, as where the link is down.
-    Fails,
-}
-
-impl Outside {
-    fn give(&self, frame: Vec<u8>) {
-        self.0.lock().expect("nobody panicked").coming.push_back(frame);
-    }
-    fn set(&self, fault: Fault) {
-        self.0.lock().expect("nobody panicked").fault = fault;
-    }
-    fn take(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.0.lock().expect("nobody panicked").gone)
-    }
-}
-
-/// A port's error.
-fn down() -> PortError {
-    conic_port::CaptureReader::open(std::path::Path::new("/nonexistent/capture")).err().expect("there is none").into()
-}
-
-struct TestPort(Outside, Counters);
-
-impl Port for TestPort {
-    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
-        let Some(next) = self.0.0.lock().expect("nobody panicked").coming.pop_front() else { return Ok(Receive::None) };
-        frame[..next.len()].copy_from_slice(&next);
-        Ok(Receive::Frame { length: next.len(), captured: None })
-    }
-    fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        let mut frames = self.0.0.lock().expect("nobody panicked");
-        // Noted in any case, so that what was lost can be struck out where it would have come.
-        frames.gone.push(frame.to_vec());
-        let (which, outcome) = match frames.fault {
-            Fault::None => return Ok(Transmit::Accepted),
-            Fault::Full => (0, Ok(Transmit::Full)),
-            Fault::Refuses => (1, Ok(Transmit::Refused)),
-            Fault::Fails => (2, Err(down())),
-        };
-        frames.lost[which] += 1;
-        outcome
-    }
-    fn next_due(&self) -> Option<Time> {
-        None
-    }
-    fn counters(&self) -> &Counters {
-        &self.1
-    }
-}
-
-fn port(outside: &Outside, vlan: Option<u16>) -> SwitchPort {
-    SwitchPort { queues: vec![Box::new(TestPort(outside.clone(), Counters::default()))], vlan }
-}
-
-/// A client that plays by the rules, with what it got.
-struct Client {
-    session: u64,
-    mac: [u8; 6],
-    core: KeptCore,
-    map: Map,
-    notices: Notices,
-    hosts: Vec<Host<KeptCore, PhaseCredit>>,
-}
-
-fn rules(mac: [u8; 6]) -> Rules {
-    Rules { mac, own_address_only: true, vlan: None, limit: None }
-}
-
-impl Client {
-    fn attach(switch: &mut Switch<KeptCore>, now: Time, session: u64, queues: u32, rules: Rules) -> Client {
-        // Each queue pair keeps buffers on two stacks, a quarter of a class each at most.
-        let many = 128 * u64::from(queues.next_power_of_two());
-        let geometry = Geometry { queues, descriptors: 1024, buffers: [many, 4 * many, 32], object_bytes: 0 };
-        let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
-        let (map, notices) = Notices::in_map(map);
-        let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
-        prepare(&NativeCore::new(&memory), &map);
-        let core = KeptCore::new(Arc::new(memory));
-        let mac = rules.mac;
-        switch.attach(now, session, rules, (&map, notices), || core.clone());
-        let hosts = (0..queues as usize).map(|queue| Host::new(core.clone(), &map, queue)).collect();
-        Client { session, mac, core, map, notices, hosts }
-    }
-
-    /// Sends a frame, in as many segments as asked for; false if there was no room or no buffer.
-    fn send(&mut self, queue: usize, frame: &[u8], segments: usize) -> bool {
-        let host = &mut self.hosts[queue];
-        let mut packets = Vec::new();
-        for part in frame.chunks(frame.len().div_ceil(segments)) {
-            let mut at = [Address(0)];
-            if host.buf_alloc(part.len() as u64, &mut at) == 0 {
-                break;
-            }
-            self.core.write_bytes(at[0], part);
-            packets.push(Descriptor::new(at[0], part.len() as u16).with(Flags::NEXT));
-        }
-        let whole = packets.iter().map(|packet| usize::from(packet.length())).sum::<usize>() == frame.len();
-        if let Some(last) = packets.last_mut() {
-            *last = last.without(Flags::NEXT);
-        }
-        if whole && host.tx_burst(&packets) == packets.len() {
-            // Nobody sleeps here, so a call is all that is needed.
-            self.notices.call_if_resting(&self.core, queue);
-            return true;
-        }
-        packets.iter().for_each(|packet| host.buf_free(&[packet.address()]));
-        false
-    }
-
-    fn receive(&mut self) -> Vec<Vec<u8>> {
-        let mut all = Vec::new();
-        for host in &mut self.hosts {
-            let mut packets = [Descriptor::BLANK; 32];
-            loop {
-                let count = host.rx_burst(&mut packets);
-                for packet in &packets[..count] {
-                    let mut frame = vec![0; usize::from(packet.length())];
-                    self.core.read_bytes(packet.address(), &mut frame);
-                    all.push(frame);
-                    host.buf_free(&[packet.address()]);
-                }
-                if count == 0 {
-                    break;
-                }
-            }
-        }
-        all
-    }
-}
-
-fn mac(number: u64) -> [u8; 6] {
-    [2, 0, 0, 0, 0, number as u8]
-}
-
-/// An IPv4 frame with UDP: a flow by its port, and a number.
-fn frame(from: [u8; 6], to: [u8; 6], flow: u16, number: u64, length: usize) -> Vec<u8> {
-    let mut frame = [&to[..], &from, &[8, 0, 0x45, 0]].concat();
-    frame.extend((length as u16 - 14).to_be_bytes());
-    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, from[5], 10, 0, 0, to[5]]);
-    frame.extend(flow.to_be_bytes());
-    frame.extend([0, 7, 0, 0, 0, 0]);
-    frame.extend(number.to_be_bytes());
-    frame.extend((frame.len()..length).map(|index| (number as usize * 7 + index) as u8));
-    frame
 }
 
 /// Flow and number of such a frame.
@@ -352,7 +184,7 @@ fn run(seed: u64, rounds: u64) -> (Vec<u8>, [u64; 3]) {
     assert!(world.switch.take_offenders().is_empty());
     // What a failing port cost is counted by reason, and cost nobody else a frame.
     let counted = world.switch.ports().next().expect("one port").switch;
-    let lost = world.outside.0.lock().expect("nobody panicked").lost;
+    let lost = world.outside.lost();
     assert_eq!([counted.dropped_full, counted.dropped_refused, counted.dropped_failed], lost, "seed {seed}");
     assert_eq!(world.switch.take_failures().len() as u64, lost[2], "seed {seed}");
     (world.trace, lost)

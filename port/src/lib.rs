@@ -9,6 +9,7 @@ mod counters;
 mod dpdk;
 mod error;
 mod impair;
+mod lookout;
 mod loopback;
 mod memif;
 mod netdevice;

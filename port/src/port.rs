@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use conic_fabric::Time;
 
+use crate::offload::virtio::Metadata;
 use crate::{Counters, PortError, Timestamp};
 
 /// The shortest frame, in bytes without the frame check sequence (IEEE 802.3: 64 with it).
@@ -60,6 +61,37 @@ pub trait Port: Send {
     /// # Errors
     /// The destination is broken (a full disk) or gone (a device); the frame was not sent.
     fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError>;
+
+    /// Whether it takes and gives packets for which work is left: a checksum that is begun, or one that stands for several.
+    fn takes_unfinished(&self) -> bool {
+        false
+    }
+
+    /// [`Port::receive`], but leaves to the caller what `metadata` then says. A packet that stands for several has up to
+    /// [`crate::offload::segment::LONGEST`] bytes, for which `frame` should have room. Only where [`Port::takes_unfinished`].
+    ///
+    /// # Errors
+    /// As for [`Port::receive`].
+    fn receive_unfinished(
+        &mut self,
+        now: Time,
+        frame: &mut [u8],
+        metadata: &mut Metadata,
+    ) -> Result<Receive, PortError> {
+        *metadata = Metadata::NONE;
+        let room = frame.len().min(MAX_FRAME);
+        self.receive(now, &mut frame[..room])
+    }
+
+    /// [`Port::transmit`] of a packet for which is left what `metadata` says, checked by the caller. Only where
+    /// [`Port::takes_unfinished`].
+    ///
+    /// # Errors
+    /// As for [`Port::transmit`].
+    fn transmit_unfinished(&mut self, now: Time, packet: &[u8], metadata: Metadata) -> Result<Transmit, PortError> {
+        let _ = (now, packet, metadata);
+        Ok(Transmit::Refused)
+    }
 
     /// Lets leave what [`Port::transmit`] has accepted: called once after a burst, because telling the kernel or a peer
     /// costs more than a frame. A port for which that is not so does nothing here.
@@ -120,6 +152,23 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
         (**self).transmit(now, frame)
+    }
+
+    fn takes_unfinished(&self) -> bool {
+        (**self).takes_unfinished()
+    }
+
+    fn receive_unfinished(
+        &mut self,
+        now: Time,
+        frame: &mut [u8],
+        metadata: &mut Metadata,
+    ) -> Result<Receive, PortError> {
+        (**self).receive_unfinished(now, frame, metadata)
+    }
+
+    fn transmit_unfinished(&mut self, now: Time, packet: &[u8], metadata: Metadata) -> Result<Transmit, PortError> {
+        (**self).transmit_unfinished(now, packet, metadata)
     }
 
     fn flush(&mut self, now: Time) -> Result<(), PortError> {

@@ -14,7 +14,9 @@ use conic_fabric::Time;
 pub use error::{TapError, TapProblem};
 
 use crate::netdevice::{ETHERNET_HEADER, is_over_mtu};
+use crate::offload::Headers;
 use crate::offload::coalesce::{Coalescer, Joined};
+use crate::offload::segment::{LONGEST, Segments};
 use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
 use crate::vnet::{Cutter, Work, complete};
 use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
@@ -291,6 +293,47 @@ impl AsFd for Tap {
     }
 }
 
+impl Tap {
+    /// What a read that gave nothing means.
+    fn unread(&mut self, error: std::io::Error) -> Result<Receive, PortError> {
+        match error.raw_os_error() {
+            // EWOULDBLOCK is the same number.
+            Some(libc::EAGAIN | libc::EINTR) => Ok(Receive::None),
+            Some(libc::EIO | libc::ENOBUFS | libc::ENOMEM) => {
+                self.counters.receive_errors += 1;
+                Ok(Receive::None)
+            }
+            _ => Err(self.lost(error)),
+        }
+    }
+
+    /// Reads a packet with what is left to do for it; its length, or none if it means nothing here and was counted.
+    fn read_unfinished(&mut self, packet: &mut [u8], metadata: &mut Metadata) -> std::io::Result<Option<usize>> {
+        let mut header = [0; HEADER_BYTES];
+        let length = self.device.read(Some(&mut header), packet, &mut [0])?;
+        let known = Metadata::read(&header);
+        self.counters.skipped_malformed += u64::from(known.is_none());
+        let Some(known) = known else { return Ok(None) };
+        let most = if known.segmentation.is_some() { packet.len() } else { MAX_FRAME };
+        if length > most {
+            self.counters.skipped_oversized += 1;
+            return Ok(None);
+        }
+        *metadata = known;
+        Ok(Some(length))
+    }
+
+    /// Whether one of the frames that a packet stands for is longer than the interface sends.
+    fn cuts_over_mtu(&self, packet: &[u8], metadata: Metadata) -> bool {
+        let cut = metadata.segmentation.map(|segmentation| Segments::of(packet, segmentation));
+        match cut {
+            None => is_over_mtu(packet, self.mtu),
+            Some(None) => true,
+            Some(Some(cut)) => cut.longest() > self.mtu + ETHERNET_HEADER,
+        }
+    }
+}
+
 impl Port for Tap {
     fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
         if self.gone {
@@ -305,17 +348,63 @@ impl Port for Tap {
                 Some(length) => length,
                 None => return Ok(Receive::Skipped),
             },
-            Err(error) => match error.raw_os_error() {
-                // EWOULDBLOCK is the same number.
-                Some(libc::EAGAIN | libc::EINTR) => return Ok(Receive::None),
-                Some(libc::EIO | libc::ENOBUFS | libc::ENOMEM) => {
-                    self.counters.receive_errors += 1;
-                    return Ok(Receive::None);
-                }
-                _ => return Err(self.lost(error)),
-            },
+            Err(error) => return self.unread(error),
         };
         Ok(self.counters.receive_frame(frame, length))
+    }
+
+    fn takes_unfinished(&self) -> bool {
+        self.offload.is_some()
+    }
+
+    fn receive_unfinished(
+        &mut self,
+        now: Time,
+        frame: &mut [u8],
+        metadata: &mut Metadata,
+    ) -> Result<Receive, PortError> {
+        *metadata = Metadata::NONE;
+        // What was begun to be cut is given to its end first.
+        if self.gone || self.offload.as_ref().is_none_or(|offload| offload.cutter.is_busy()) {
+            let room = frame.len().min(MAX_FRAME);
+            return self.receive(now, &mut frame[..room]);
+        }
+        match self.read_unfinished(frame, metadata) {
+            Ok(Some(length)) => Ok(self.counters.receive_frame(frame, length)),
+            Ok(None) => Ok(Receive::Skipped),
+            Err(error) => self.unread(error),
+        }
+    }
+
+    fn transmit_unfinished(&mut self, _now: Time, packet: &[u8], metadata: Metadata) -> Result<Transmit, PortError> {
+        let headers = Headers::of(packet);
+        let (true, Some(headers)) = ((MIN_FRAME..=LONGEST).contains(&packet.len()), headers) else {
+            self.counters.refused_length += 1;
+            return Ok(Transmit::Refused);
+        };
+        if self.cuts_over_mtu(packet, metadata) {
+            self.counters.refused_over_mtu += 1;
+            return Ok(Transmit::Refused);
+        }
+        if self.gone {
+            self.counters.refused_by_kernel += 1;
+            return Ok(Transmit::Refused);
+        }
+        if self.write_held()? == Transmit::Full {
+            self.counters.transmit_full += 1;
+            return Ok(Transmit::Full);
+        }
+        let mut header = [0; HEADER_BYTES];
+        metadata.write(Some(&headers), &mut header);
+        set_header_length(&mut header, headers.transport + headers.transport_length(packet));
+        let result = self.device.write(Some(&header), packet);
+        let outcome = self.written(result)?;
+        match outcome {
+            Transmit::Accepted => self.counters.count_transmitted(packet.len()),
+            Transmit::Full => self.counters.transmit_full += 1,
+            Transmit::Refused => self.counters.refused_by_kernel += 1,
+        }
+        Ok(outcome)
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {

@@ -19,6 +19,9 @@ pub struct SimCore<'a> {
     ticks: Ticks,
 }
 
+/// The bytes of the three stores by which a line is published.
+const PUBLISHED: [u64; 3] = [0xffff_ffff << 32, 0xffff << 16, 0xffff];
+
 /// The bytes of a line that a word takes.
 fn word_bytes(at: Address) -> u64 {
     0xff << ((at.0 % LINE_BYTES) & !7)
@@ -253,11 +256,12 @@ impl Core for SimCore<'_> {
         self.write(line_of(at), WHOLE, line);
     }
     fn publish_line(&self, at: Address, line: &Line) {
-        // Three stores natively, which leave the store buffer one after the other; the first owns the line for all of them.
+        // Three stores natively, word 0's last: they leave the store buffer one after the other.
         let at = line_of(at);
-        self.write(at, 0xffff_ffff << 32, line);
-        self.write(at, 0xffff << 16, line);
-        self.write(at, 0xffff, line);
+        if !self.fiber.machine.borrow().stores_together(at, PUBLISHED.len()) {
+            return PUBLISHED.into_iter().for_each(|bytes| self.write(at, bytes, line));
+        }
+        self.until_done(|machine, agent, _| machine.store_parts(agent, at, PUBLISHED, line));
     }
     fn read_lines(&self, at: Address, into: &mut [Line]) {
         for (index, line) in into.iter_mut().enumerate() {

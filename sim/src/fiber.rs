@@ -17,6 +17,8 @@ const STACK_BYTES: usize = 512 << 10;
 pub(crate) trait Scheduled: 'static {
     /// What a program waits for.
     type Wait: Copy + Debug + PartialEq;
+    /// A point in time, and nothing else.
+    const TIME: Self::Wait;
     /// Nothing any more: the program has ended.
     const ENDED: Self::Wait;
 
@@ -65,6 +67,15 @@ impl<M> Clone for Fiber<'_, M> {
 impl<M> Copy for Fiber<'_, M> {}
 
 impl<M: Scheduled> Fiber<'_, M> {
+    /// Lets so much time pass, in picoseconds.
+    pub(crate) fn pass(&self, picoseconds: u64) {
+        if picoseconds > 0 {
+            let machine = self.machine.borrow_mut();
+            let until = machine.now() + picoseconds;
+            self.wait(machine, M::TIME, Some(until));
+        }
+    }
+
     /// Lets the others go on until what is waited for has come, or `until`. Events happen here, without a switch, until another
     /// agent can go on.
     #[inline(never)]

@@ -14,6 +14,7 @@
 //! | [`probe`] | counters, queues and traces |
 //! | [`setup`] | memory before a run begins |
 
+mod bytes;
 mod combined;
 mod copy_engine;
 pub mod core;

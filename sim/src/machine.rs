@@ -116,6 +116,7 @@ pub(crate) struct Timing {
     pub l1_hit: u64,
     pub l2_hit: u64,
     pub atomic: u64,
+    pub poll_exit: u64,
     pub core_to_home: u64,
     pub home_to_core: u64,
     pub home_lookup: u64,
@@ -209,7 +210,7 @@ impl Machine {
     /// If the region has more lines than the caches tell apart: 256 MiB for each set of the cache that has fewest.
     pub fn new(parameters: &Parameters, layout: &Layout, options: Options) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
-        tags::must_tell_apart(lines as u64, &parameters.cache);
+        tags::must_tell_apart(lines as u64, parameters.cache.sizes());
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as usize;
@@ -479,6 +480,7 @@ impl Timing {
             l1_hit: cycles(core.l1_hit_cycles),
             l2_hit: cycles(core.l2_hit_cycles),
             atomic: cycles(core.atomic_cycles),
+            poll_exit: cycles(core.poll_exit_cycles),
             core_to_home: node.core_to_home,
             home_to_core: node.home_to_core,
             home_lookup: node.home_lookup,

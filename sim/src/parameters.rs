@@ -51,6 +51,9 @@ pub struct CoreParameters {
     pub l2_hit_cycles: u32,
     /// Cycles of a locked instruction, once it owns the line.
     pub atomic_cycles: u32,
+    /// Cycles that it costs a core to leave a polling loop once a line that it polled has changed: loads of the line that it had
+    /// begun too early are done again, and the branch was foreseen wrong.
+    pub poll_exit_cycles: u32,
     /// Lines that may be on their way into the first-level cache at once.
     pub line_fill_buffers: u32,
     /// Requests for lines that wait for a line fill buffer without stopping the core (load buffer).
@@ -58,7 +61,7 @@ pub struct CoreParameters {
     /// Instructions that a core may have under way behind the oldest one that is not done (reorder buffer).
     pub reorder_buffer: u32,
     /// Instructions that one cycle of annotated work stands for: how much work the reorder buffer spans.
-    pub work_instructions: u32,
+    pub work_instructions: f64,
     /// Stores that wait to be performed.
     pub store_buffer: u32,
     /// Write-combining buffers, for write-combining memory and non-temporal stores.
@@ -292,10 +295,17 @@ pub struct EngineParameters {
     pub post: u64,
 }
 
+impl CacheParameters {
+    /// Bytes and ways of each level, first level first.
+    pub fn sizes(&self) -> [(u64, u32); 3] {
+        [(self.l1_bytes, self.l1_ways), (self.l2_bytes, self.l2_ways), (self.llc_bytes, self.llc_ways)]
+    }
+}
+
 impl CoreParameters {
     /// For how long a core works while it fills its reorder buffer, in picoseconds.
     pub fn reorder_span(&self) -> u64 {
-        let cycles = f64::from(self.reorder_buffer) / f64::from(self.work_instructions) * self.work_scale;
+        let cycles = f64::from(self.reorder_buffer) / self.work_instructions * self.work_scale;
         (cycles * 1e6 / f64::from(self.frequency_megahertz)) as u64
     }
 

@@ -61,6 +61,7 @@ pub struct Simulation {
 
 impl Scheduled for Machine {
     type Wait = Wait;
+    const TIME: Wait = Wait::Time;
     const ENDED: Wait = Wait::Ended;
 
     fn waits_for(&mut self, agent: usize, wait: Wait) -> Option<u64> {

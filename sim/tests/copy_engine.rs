@@ -16,11 +16,7 @@ const ENGINE: EngineParameters =
     EngineParameters { engines: 1, lines_in_flight: 16, line_time: 1_000, start_up: 50_000, post: 7_000 };
 
 fn quiet(engine: EngineParameters) -> Parameters {
-    let mut parameters = common::platform("spr");
-    let core = &mut parameters.core;
-    (core.prefetch_next_line, core.prefetch_adjacent, core.prefetch_stride) = (false, false, false);
-    parameters.engine = Some(engine);
-    parameters
+    Parameters { engine: Some(engine), ..common::without_prefetchers("spr") }
 }
 
 /// Where a test copies from and to, and the words that say that it is done.

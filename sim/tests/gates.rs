@@ -12,10 +12,8 @@ use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
 /// A platform without hardware prefetchers, and with memory that no access waits for.
 fn quiet(name: &str) -> Parameters {
-    let mut parameters = common::platform(name);
-    let core = &mut parameters.core;
-    (core.prefetch_next_line, core.prefetch_adjacent, core.prefetch_stride) = (false, false, false);
-    core.work_scale = 1.0;
+    let mut parameters = common::without_prefetchers(name);
+    parameters.core.work_scale = 1.0;
     (parameters.memory.channels, parameters.memory.line_time) = (64, 1);
     parameters
 }
@@ -349,7 +347,8 @@ fn a_core_works_behind_a_load_until_its_reorder_buffer_is_full_and_no_longer() {
         // A cycle is a whole number of picoseconds, and the buffer holds a whole number of cycles' work.
         p.core.frequency_megahertz = 2_000;
         let fits = 100;
-        p.core.reorder_buffer = p.core.work_instructions * fits;
+        p.core.work_instructions = 3.0;
+        p.core.reorder_buffer = 3 * fits;
         let s = Stages::of(&p);
         let span = u64::from(fits) * p.core.cycles(1);
         assert!(span < s.local_memory() && s.issue == p.core.cycles(1), "the load must come after the buffer is full");

@@ -13,9 +13,7 @@ const SERVICE: u64 = 7_000;
 
 /// A platform with one slice a node, without prefetchers, and with memory that no access waits for.
 fn one_slice() -> Parameters {
-    let mut parameters = common::platform("icx");
-    (parameters.core.prefetch_next_line, parameters.core.prefetch_adjacent) = (false, false);
-    parameters.core.prefetch_stride = false;
+    let mut parameters = common::without_prefetchers("icx");
     (parameters.memory.channels, parameters.memory.line_time) = (64, 1);
     (parameters.node.home_slices, parameters.node.home_service) = (1, SERVICE);
     parameters

@@ -17,10 +17,7 @@ fn lines(count: u64) -> (Layout, Vec<Address>) {
 }
 
 fn quiet() -> Parameters {
-    let mut parameters = common::platform("spr");
-    let core = &mut parameters.core;
-    (core.prefetch_next_line, core.prefetch_adjacent, core.prefetch_stride) = (false, false, false);
-    parameters
+    common::without_prefetchers("spr")
 }
 
 /// Runs a watcher on node 1 from the start, and another program on node 0 from 100 us on, when the watcher has settled.

@@ -119,6 +119,9 @@ pub struct LoopbackOutcome {
     pub bits_per_second: f64,
     /// Median round-trip latency, nanoseconds.
     pub median_nanoseconds: f64,
+    /// The same from when packets were written, as the stamps in them say: in an open loop without the time for which what was
+    /// due waited to be written.
+    pub median_from_writing_nanoseconds: f64,
     /// 99th percentile, nanoseconds.
     pub p99_nanoseconds: f64,
     /// The lowest, nanoseconds.

@@ -25,7 +25,11 @@ fn what_is_offered_is_carried_and_a_packet_takes_longer_than_alone() {
         let carried = outcome.packets_per_second / (2.0 * offered);
         assert!((carried - 1.0).abs() < 0.02, "{carried} of what was offered at {share}");
         assert!(outcome.median_nanoseconds >= alone.minimum_nanoseconds, "{outcome:?}");
+        let written = outcome.median_from_writing_nanoseconds;
+        assert!((alone.minimum_nanoseconds..=outcome.median_nanoseconds).contains(&written), "{outcome:?}");
     }
+    // A closed loop writes when it may: there is nothing to be late for.
+    assert_eq!(most.median_from_writing_nanoseconds, most.median_nanoseconds);
 }
 
 #[test]
@@ -34,4 +38,6 @@ fn more_than_can_be_carried_is_not() {
     let outcome = ask(128, Some(most.packets_per_second));
     assert!(outcome.packets_per_second < 1.1 * most.packets_per_second, "{outcome:?}");
     assert!(outcome.median_nanoseconds > 2.0 * most.median_nanoseconds, "what is late counts: {outcome:?}");
+    // Not from when it was written: by then the window is as full as the closed loop's.
+    assert!(outcome.median_from_writing_nanoseconds < 1.2 * most.median_nanoseconds, "{outcome:?}");
 }

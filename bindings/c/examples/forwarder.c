@@ -2,6 +2,7 @@
 #include "example.h"
 
 #include <getopt.h>
+#include <poll.h>
 
 #define BURST 32
 
@@ -47,6 +48,17 @@ static int forward(struct side *from, struct side *to)
     return got;
 }
 
+/* Sleeps until there is something for one of the two, or for a tenth of a second: so that a signal is seen that comes just
+   before the sleep. */
+static void sleep_on_both(struct side *a, struct side *b)
+{
+    struct pollfd waited[] = {{conic_get_fd(a->queue), POLLIN, 0}, {conic_get_fd(b->queue), POLLIN, 0}};
+    if (conic_arm(a->queue) == 0 && conic_arm(b->queue) == 0)
+        poll(waited, 2, 100);
+    conic_disarm(a->queue);
+    conic_disarm(b->queue);
+}
+
 static void join(struct side *side, const char *socket, const char *network)
 {
     side->client = attach(socket, "forwarder", network, &side->info);
@@ -84,8 +96,9 @@ int main(int argc, char **argv)
     join(&b, socket, to);
     stop_on_signals();
     while (!stopped) {
-        forward(&a, &b);
-        forward(&b, &a);
+        int got = forward(&a, &b) + forward(&b, &a);
+        if (got == 0)
+            sleep_on_both(&a, &b);
     }
     printf("%lu forwarded and %lu lost to %s, %lu forwarded and %lu lost to %s\n", b.forwarded, b.lost, to, a.forwarded, a.lost,
            from);

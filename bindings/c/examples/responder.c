@@ -98,6 +98,9 @@ static void serve(struct responder *responder, struct conic_queue *queue)
             }
         }
         responder->answered += send_all(queue, bufs, answers);
+        /* No longer than a tenth of a second, so that a signal is seen that comes just before the sleep. */
+        if (got == 0)
+            conic_wait(queue, 100000000);
     }
 }
 

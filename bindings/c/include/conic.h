@@ -13,6 +13,8 @@
  *         int got = conic_rx_burst(queue, bufs, 32);
  *         int sent = conic_tx_burst(queue, bufs, got);
  *         conic_buf_free(queue, bufs + sent, got - sent);
+ *         if (got == 0)
+ *             conic_wait(queue, -1);
  *     }
  *
  * Compile with `cc $(pkg-config --cflags conic) ... $(pkg-config --libs conic)`. conic(3) says the same as this file.
@@ -29,7 +31,20 @@
  * client that goes on. A packet whose bytes do not lie in a buffer of the client is refused.
  *
  * Errors. Functions that return an int return a number that is not negative, or one of enum conic_error. None of them ends
- * the process, blocks (but conic_attach and conic_link, for no longer than the options' patience), or sets errno.
+ * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link and conic_disarm, for no longer than
+ * the options' patience). errno is nothing that they speak by.
+ *
+ * Waiting. Polling conic_rx_burst is the fastest. conic_wait sleeps when there is nothing for a while; conic_get_fd, conic_arm
+ * and conic_disarm are for programs with an event loop:
+ *
+ *     struct pollfd waited = {conic_get_fd(queue), POLLIN, 0};
+ *     for (;;) {
+ *         if (conic_arm(queue) == 0)
+ *             poll(&waited, 1, -1);
+ *         conic_disarm(queue);
+ *         while ((got = conic_rx_burst(queue, bufs, 32)) > 0)
+ *             ...
+ *     }
  *
  * The daemon's death. conic_link is 0 from then on, nothing can be sent, what had been delivered is still received, and every
  * buffer keeps its contents. When a daemon listens at the socket again, the client attaches by itself, whenever a queue or
@@ -44,8 +59,53 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// In `offloads`: what packets' metadata asks for is done (checksums, segmentation, VLAN tags), and received packets have the hash
+// of their flow.
+#define CONIC_OFFLOAD_REQUESTS 1
+
+// In `offloads`: received packets have a word on their checksums, which costs the NIC a look at each byte.
+#define CONIC_OFFLOAD_VERIFY 2
+
+// In `offloads`: VLAN tags of type 0x8100 are taken out of received packets and stand in their metadata.
+#define CONIC_OFFLOAD_STRIP 4
+
+// In `offloads`: packets may be received whose checksum is only begun, and packets that stand for several, in chains of up to 4
+// parts and 64 KiB.
+#define CONIC_OFFLOAD_UNFINISHED 8
+
 // In a packet's `flags`: it goes on in the next one of the array. A chain has at most 4 parts.
 #define CONIC_BUF_NEXT 1
+
+// In `metadata`, to the NIC: complete TCP's or UDP's checksum, whose field holds the sum of the pseudo-header, not complemented.
+// From it: the checksum is not complete, and need not be. Bits 0 to 7 say where the transport header begins, in bytes from the
+// frame's beginning, and bits 8 to 15 where the checksum lies, in bytes from there.
+#define CONIC_META_BEGUN (1 << 48)
+
+// In `metadata`, to the NIC: fill in the checksum of the IPv4 header.
+#define CONIC_META_NETWORK (1 << 49)
+
+// In `metadata`, with `CONIC_META_BEGUN`: the packet is to be cut into several, or stands for several, each with as many bytes of
+// payload as bits 16 to 31 say. The sum of the pseudo-header is made anew.
+#define CONIC_META_LARGE (1 << 50)
+
+// In `metadata`: a VLAN tag is to be put in, or was taken out; bits 32 to 47 are its control information.
+#define CONIC_META_VLAN (1 << 51)
+
+// In `metadata` of a received packet without `CONIC_META_BEGUN`: bits 0 to 31 are the hash of its flow (Toeplitz, with the key of
+// Microsoft's verification suite).
+#define CONIC_META_HASH (1 << 52)
+
+// In `metadata` of a received packet: TCP's or UDP's checksum is right.
+#define CONIC_META_TRANSPORT_GOOD (1 << 53)
+
+// In `metadata` of a received packet: TCP's or UDP's checksum is wrong. Neither: there is none, or nobody looked.
+#define CONIC_META_TRANSPORT_BAD (1 << 54)
+
+// In `metadata` of a received packet: the IPv4 header's checksum is right.
+#define CONIC_META_NETWORK_GOOD (1 << 55)
+
+// In `metadata` of a received packet: the IPv4 header's checksum is wrong.
+#define CONIC_META_NETWORK_BAD (1 << 56)
 
 // What went wrong: calls that return an `int` return one of these, all of them negative.
 enum conic_error {
@@ -107,6 +167,10 @@ struct conic_options {
     uint8_t has_mac;
     // 1: attach again when the daemon was gone and is back; 0: stay down.
     uint8_t reconnect;
+    // What the program makes of `metadata`: 0, or `CONIC_OFFLOAD_REQUESTS` and others with it.
+    uint32_t offloads;
+    // Zero.
+    uint32_t reserved;
 };
 
 // What is known of a client.
@@ -147,7 +211,8 @@ struct conic_buf {
     uint32_t flags;
     // Zero.
     uint32_t reserved;
-    // What is carried beside the packet, and not looked at by the library.
+    // What the NIC is asked for, or says of the packet: `CONIC_META_` bits and what belongs to them. Zero in all parts of a
+    // chain but the first; zero and not looked at where the client has no `offloads`.
     uint64_t metadata;
 };
 
@@ -277,6 +342,36 @@ int conic_get_counters(struct conic_queue *queue,
 
 // What a status means, in a few words; never NULL. The text is constant and belongs to the library. Any thread.
 const char *conic_strerror(int status);
+
+// Waits until `conic_rx_burst` has a packet to give: looks again for 50 microseconds, then sleeps until the NIC rings. `timeout` is
+// how many nanoseconds at the most; 0 looks once, and a negative one waits for as long as it takes. While the daemon is gone
+// it waits for it to come back, and goes on. It also ends when a handler of a signal has run. One thread at a time.
+//
+// Returns 1 if there is a packet, 0 if there is none; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_wait(struct conic_queue *queue,
+               int64_t timeout);
+
+// A descriptor for `poll`, `epoll` or an event loop, by which a program waits for several queues, or for a queue and something
+// else. It is readable when the NIC has rung for this queue, after `conic_arm` asked for that; and now and then while the daemon
+// is gone. It is the same for as long as the queue lives, whatever becomes of the daemon. It belongs to the library: it is
+// neither read nor closed. One thread at a time.
+//
+// Returns the descriptor; `CONIC_ERROR_SYSTEM` if the kernel gives none; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_get_fd(struct conic_queue *queue);
+
+// Asks the NIC to ring at the next packet, before the program sleeps on the descriptor of `conic_get_fd`. When it has woken, for
+// whatever reason, it calls `conic_disarm`, then `conic_rx_burst` until that gives nothing, and then this again. One thread at a
+// time.
+//
+// Returns 0 if the program may sleep; 1 if there is a packet already, and nothing was asked for; `CONIC_ERROR_SYSTEM` if the
+// kernel has no descriptor to give; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_arm(struct conic_queue *queue);
+
+// Takes back what `conic_arm` asked for: the NIC does not ring, and the descriptor is not readable any more. Looks after the
+// connection where the daemon is gone, for no longer than the options' patience. One thread at a time.
+//
+// Returns 0; `CONIC_ERROR_SYSTEM` if the kernel refuses; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
+int conic_disarm(struct conic_queue *queue);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,13 +3,18 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
+use conic_client::{Link, Woken};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::{Flags, MAX_SEGMENTS};
-use conic_native::Memory;
+use conic_native::{Memory, clock};
+use rustix::io::Errno;
 
+use crate::alarm::Alarm;
 use crate::queue::{Buf, CONIC_BUF_NEXT, Counters};
 use crate::regions::Regions;
 
@@ -30,6 +35,8 @@ pub struct Queue {
     regions: Arc<Regions>,
     /// Received in a region that the queue has left.
     kept: VecDeque<Buf>,
+    /// What the program waits on, once it has asked for that.
+    alarm: Option<Alarm>,
     counters: Counters,
 }
 
@@ -56,7 +63,7 @@ impl Queue {
     pub(crate) fn new(inner: conic_client::Queue, regions: Arc<Regions>) -> Queue {
         let memory = Arc::clone(inner.core().memory());
         regions.enter(&memory);
-        Queue { inner, memory, lent: 0, regions, kept: VecDeque::new(), counters: Counters::default() }
+        Queue { inner, memory, lent: 0, regions, kept: VecDeque::new(), alarm: None, counters: Counters::default() }
     }
 
     /// Where a pointer of the program lies in the region, if it does.
@@ -302,6 +309,53 @@ impl Queue {
             self.regions.leave(&self.memory, self.lent);
             (self.memory, self.lent) = (memory, 0);
         }
+    }
+
+    /// Waits until there is a packet, no longer than `most`; whether there is one.
+    pub(crate) fn wait(&mut self, most: Duration) -> bool {
+        let begun = clock::now();
+        loop {
+            self.follow();
+            if !self.kept.is_empty() {
+                return true;
+            }
+            let passed = Duration::from_nanos(clock::now().since(begun).nanoseconds());
+            match self.inner.wait_here(most.saturating_sub(passed)) {
+                Woken::Packets => return true,
+                Woken::Time | Woken::Signal => return false,
+                Woken::Stale => {}
+            }
+        }
+    }
+
+    /// The descriptor to wait on.
+    pub(crate) fn descriptor(&mut self) -> Result<RawFd, Errno> {
+        match &mut self.alarm {
+            Some(alarm) => Ok(alarm.descriptor()),
+            none => Ok(none.insert(Alarm::new()?).descriptor()),
+        }
+    }
+
+    /// Asks for a wake-up at the next packet; whether there is one already, and nothing was asked for.
+    pub(crate) fn arm(&mut self) -> Result<bool, Errno> {
+        self.follow();
+        if !self.kept.is_empty() {
+            return Ok(true);
+        }
+        self.descriptor()?;
+        if let Some(alarm) = &mut self.alarm {
+            alarm.set(&self.inner)?;
+        }
+        Ok(self.inner.arm())
+    }
+
+    /// Takes that back, and makes the descriptor silent; looks after the connection where the daemon is gone.
+    pub(crate) fn disarm(&mut self) -> Result<(), Errno> {
+        self.inner.disarm();
+        if self.inner.link() == Link::Down {
+            self.inner.client().maintain();
+        }
+        self.alarm.as_mut().map_or(Ok(()), Alarm::clear)
     }
 
     /// What the queue has done.

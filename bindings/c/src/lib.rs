@@ -7,6 +7,8 @@
 //! | `client` | attaching, detaching, the link |
 //! | `queue` | the burst calls of CC-NIC's Figure 5, as C sees them |
 //! | `burst` | what lies behind them |
+//! | `wait` | waiting for packets, as C sees it |
+//! | `alarm` | the descriptor that a program waits on |
 //! | `regions` | regions of daemons that are gone, in which the program still holds buffers |
 //! | `memory` | reading what a C program points at, and writing there |
 //!
@@ -15,6 +17,7 @@
 // What each pointer must be stands in the functions' comments and in the header's introduction, for people who write C.
 #![allow(clippy::missing_safety_doc)]
 
+mod alarm;
 mod burst;
 mod client;
 mod memory;
@@ -22,3 +25,4 @@ mod options;
 mod queue;
 mod regions;
 mod status;
+mod wait;

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conic_client::Name;
+use conic_client::{Name, Offloads};
 use conic_interface::ccnic::Geometry;
 
 use crate::memory::{Plain, read_sized, text, write_sized};
@@ -43,12 +43,32 @@ pub struct Options {
     pub has_mac: u8,
     /// 1: attach again when the daemon was gone and is back; 0: stay down.
     pub reconnect: u8,
+    /// What the program makes of `metadata`: 0, or `CONIC_OFFLOAD_REQUESTS` and others with it.
+    pub offloads: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
-// SAFETY: integers and pointers; 8 + 3 * 8 + 6 * 4 + 8 bytes leave no padding.
+/// In `offloads`: what packets' metadata asks for is done (checksums, segmentation, VLAN tags), and received packets have the hash
+/// of their flow.
+pub const CONIC_OFFLOAD_REQUESTS: u32 = 1;
+/// In `offloads`: received packets have a word on their checksums, which costs the NIC a look at each byte.
+pub const CONIC_OFFLOAD_VERIFY: u32 = 2;
+/// In `offloads`: VLAN tags of type 0x8100 are taken out of received packets and stand in their metadata.
+pub const CONIC_OFFLOAD_STRIP: u32 = 4;
+/// In `offloads`: packets may be received whose checksum is only begun, and packets that stand for several, in chains of up to 4
+/// parts and 64 KiB.
+pub const CONIC_OFFLOAD_UNFINISHED: u32 = 8;
+
+const OFFLOADS: u32 = CONIC_OFFLOAD_REQUESTS | CONIC_OFFLOAD_VERIFY | CONIC_OFFLOAD_STRIP | CONIC_OFFLOAD_UNFINISHED;
+
+/// Bytes of the structure as it was at first.
+const FIRST: usize = 64;
+
+// SAFETY: integers and pointers; 8 + 3 * 8 + 6 * 4 + 8 + 2 * 4 bytes leave no padding.
 unsafe impl Plain for Options {}
 
-const _: () = assert!(size_of::<Options>() == 64);
+const _: () = assert!(size_of::<Options>() == FIRST + 8);
 
 const SOCKET: &str = "/run/conic/nic.sock";
 
@@ -70,6 +90,8 @@ impl Options {
             mac: [0; 6],
             has_mac: 0,
             reconnect: u8::from(defaults.reconnect),
+            offloads: 0,
+            reserved: 0,
         }
     }
 
@@ -88,7 +110,7 @@ impl Options {
         // SAFETY: the caller says so; the size is what it begins with.
         let size = unsafe { options.cast::<usize>().read() };
         // SAFETY: the caller says that as many bytes can be read.
-        let read = unsafe { read_sized(options, size, size_of::<Options>(), Options::new()) };
+        let read = unsafe { read_sized(options, size, FIRST, Options::new()) };
         read.ok_or_else(|| {
             format!(
                 "the options say that they have {size} bytes, or set what this library does not know: begin with \
@@ -115,6 +137,13 @@ impl Options {
             _ => Err(format!("{what} is 0 or 1 and not {value}")),
         };
         let has_mac = flag(self.has_mac, "has_mac")?;
+        let has = |bit| self.offloads & bit == bit;
+        if self.offloads & !OFFLOADS != 0 || self.offloads != 0 && !has(CONIC_OFFLOAD_REQUESTS) || self.reserved != 0 {
+            return Err(format!(
+                "offloads are 0, or CONIC_OFFLOAD_REQUESTS and other CONIC_OFFLOAD_ bits, and not {:#x}; reserved is 0",
+                self.offloads
+            ));
+        }
         let options = conic_client::Options {
             name: name(self.name, "the client's name")?,
             network: name(self.network, "the network's name")?,
@@ -125,6 +154,12 @@ impl Options {
                 object_bytes: 0,
             },
             mac: has_mac.then_some(self.mac),
+            offloads: Offloads {
+                requests: has(CONIC_OFFLOAD_REQUESTS),
+                verify: has(CONIC_OFFLOAD_VERIFY),
+                strip: has(CONIC_OFFLOAD_STRIP),
+                unfinished: has(CONIC_OFFLOAD_UNFINISHED),
+            },
             patience: Duration::from_millis(self.patience_ms.into()),
             reconnect: flag(self.reconnect, "reconnect")?,
             ..conic_client::Options::default()
@@ -145,6 +180,6 @@ pub unsafe extern "C" fn conic_options_init(options: *mut Options, size: usize) 
     }
     let defaults = Options { size, ..Options::new() };
     // SAFETY: the caller says that there is room for `size` bytes.
-    let written = unsafe { write_sized(options, size, size_of::<Options>(), defaults) };
+    let written = unsafe { write_sized(options, size, FIRST, defaults) };
     if written { 0 } else { Status::Argument as c_int }
 }

@@ -30,9 +30,44 @@ pub struct Buf {
     pub flags: u32,
     /// Zero.
     pub reserved: u32,
-    /// What is carried beside the packet, and not looked at by the library.
+    /// What the NIC is asked for, or says of the packet: `CONIC_META_` bits and what belongs to them. Zero in all parts of a
+    /// chain but the first; zero and not looked at where the client has no `offloads`.
     pub metadata: u64,
 }
+
+/// In `metadata`, to the NIC: complete TCP's or UDP's checksum, whose field holds the sum of the pseudo-header, not complemented.
+/// From it: the checksum is not complete, and need not be. Bits 0 to 7 say where the transport header begins, in bytes from the
+/// frame's beginning, and bits 8 to 15 where the checksum lies, in bytes from there.
+pub const CONIC_META_BEGUN: u64 = 1 << 48;
+/// In `metadata`, to the NIC: fill in the checksum of the IPv4 header.
+pub const CONIC_META_NETWORK: u64 = 1 << 49;
+/// In `metadata`, with `CONIC_META_BEGUN`: the packet is to be cut into several, or stands for several, each with as many bytes of
+/// payload as bits 16 to 31 say. The sum of the pseudo-header is made anew.
+pub const CONIC_META_LARGE: u64 = 1 << 50;
+/// In `metadata`: a VLAN tag is to be put in, or was taken out; bits 32 to 47 are its control information.
+pub const CONIC_META_VLAN: u64 = 1 << 51;
+/// In `metadata` of a received packet without `CONIC_META_BEGUN`: bits 0 to 31 are the hash of its flow (Toeplitz, with the key of
+/// Microsoft's verification suite).
+pub const CONIC_META_HASH: u64 = 1 << 52;
+/// In `metadata` of a received packet: TCP's or UDP's checksum is right.
+pub const CONIC_META_TRANSPORT_GOOD: u64 = 1 << 53;
+/// In `metadata` of a received packet: TCP's or UDP's checksum is wrong. Neither: there is none, or nobody looked.
+pub const CONIC_META_TRANSPORT_BAD: u64 = 1 << 54;
+/// In `metadata` of a received packet: the IPv4 header's checksum is right.
+pub const CONIC_META_NETWORK_GOOD: u64 = 1 << 55;
+/// In `metadata` of a received packet: the IPv4 header's checksum is wrong.
+pub const CONIC_META_NETWORK_BAD: u64 = 1 << 56;
+
+const _: () = {
+    use conic_client::Metadata;
+    assert!(CONIC_META_BEGUN == Metadata::BEGUN && CONIC_META_NETWORK == Metadata::NETWORK);
+    assert!(CONIC_META_LARGE == Metadata::LARGE && CONIC_META_VLAN == Metadata::VLAN);
+    assert!(CONIC_META_HASH == Metadata::HASH);
+    assert!(CONIC_META_TRANSPORT_GOOD == Metadata::TRANSPORT_GOOD);
+    assert!(CONIC_META_TRANSPORT_BAD == Metadata::TRANSPORT_BAD);
+    assert!(CONIC_META_NETWORK_GOOD == Metadata::NETWORK_GOOD);
+    assert!(CONIC_META_NETWORK_BAD == Metadata::NETWORK_BAD);
+};
 
 /// What one queue has done.
 #[repr(C)]

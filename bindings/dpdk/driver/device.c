@@ -149,6 +149,7 @@ void conic_watch_link(void *of)
 		bool is_up = dev->data->dev_link.link_status == RTE_ETH_LINK_UP;
 
 		device->link_downs += !is_up;
+		conic_interrupts_ring(device);
 		CONIC_LOG(NOTICE, "port %u: the daemon is %s\n", dev->data->port_id, is_up ? "back" : "gone");
 		rte_eth_dev_callback_process(dev, RTE_ETH_EVENT_INTR_LSC, NULL);
 	}

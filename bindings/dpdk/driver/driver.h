@@ -6,6 +6,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 #include <rte_spinlock.h>
+#include <rte_version.h>
 
 #include "port.h"
 
@@ -22,6 +23,15 @@
 #define RTE_MEMPOOL_HEADER_BYTES 64
 /* Lines by which successive mbufs are apart, beside their buffers' size, so that they do not meet in one set of a cache. */
 #define CONIC_PLACES 16
+
+/* Bytes of the key of the NIC's hash, and entries of its table from hashes to queues: entry `i` is queue `i` modulo their number. */
+#define CONIC_HASH_KEY_BYTES 40
+#define CONIC_INDIRECTIONS RTE_ETH_RSS_RETA_SIZE_512
+/* What is hashed. */
+#define CONIC_HASHED (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP)
+
+/* What a sent packet's flags may ask for. */
+#define CONIC_CHECKSUMS (RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_L4_MASK)
 
 /* Base-two logarithm of a large buffer's bytes. */
 #define CONIC_LARGE_SHIFT 12
@@ -64,6 +74,7 @@ struct transmit_counters {
 	uint64_t packets;
 	uint64_t bytes;
 	uint64_t direct;
+	uint64_t chained;
 	uint64_t copied;
 	uint64_t no_buffer;
 	uint64_t bad;
@@ -84,6 +95,13 @@ struct receive_queue {
 	uint16_t index;
 	uint16_t pool_count;
 	bool scatter;
+	/* Offloads that look into each packet. */
+	uint64_t wishes;
+	/* What the application waits for, and of it what the driver rings; both 0 where there are no interrupts. */
+	int interrupt;
+	int own_bell;
+	/* The region whose bell is waited for. */
+	const struct region *bell_of;
 	struct rte_mempool *pools[CONIC_MOST_POOLS];
 	uint16_t pool_rooms[CONIC_MOST_POOLS];
 	struct device *device;
@@ -147,8 +165,34 @@ void conic_region_give_up(struct region *region);
 struct region *conic_regions(void);
 struct rte_mbuf_ext_shared_info *conic_region_share(struct region *region, uint64_t address);
 
+/* offload.c */
+extern const uint8_t conic_hash_key[CONIC_HASH_KEY_BYTES];
+bool conic_offloads_are_known(uint64_t flags);
+bool conic_checksums_fill(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length);
+void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf);
+
+/* interrupt.c */
+int conic_interrupts_install(struct rte_eth_dev *dev);
+void conic_interrupts_remove(struct rte_eth_dev *dev);
+void conic_interrupts_ring(struct device *device);
+void conic_interrupt_forget(struct receive_queue *queue);
+int conic_interrupt_enable(struct rte_eth_dev *dev, uint16_t index);
+int conic_interrupt_disable(struct rte_eth_dev *dev, uint16_t index);
+
+/* hash.c */
+int conic_hash_configure(struct rte_eth_dev *dev);
+int conic_hash_update(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf);
+int conic_hash_get(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf);
+int conic_table_update(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *table, uint16_t size);
+int conic_table_get(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *table, uint16_t size);
+
 /* statistics.c */
+/* DPDK 25.11 has a queue's counters in a structure of their own. */
+#if RTE_VERSION >= RTE_VERSION_NUM(25, 11, 0, 0)
+int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats, struct eth_queue_stats *queues);
+#else
 int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);
+#endif
 int conic_stats_reset(struct rte_eth_dev *dev);
 int conic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *values, unsigned int count);
 int conic_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int count);

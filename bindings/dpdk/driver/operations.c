@@ -1,7 +1,6 @@
 /* What applications ask of the device. */
 #include <rte_alarm.h>
 #include <rte_malloc.h>
-#include <rte_version.h>
 
 #include "driver.h"
 
@@ -16,8 +15,7 @@ static struct device *device_of(struct rte_eth_dev *dev)
 
 static int configure(struct rte_eth_dev *dev)
 {
-	RTE_SET_USED(dev);
-	return 0;
+	return conic_hash_configure(dev);
 }
 
 static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
@@ -35,8 +33,12 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1 };
 	info->tx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1,
 						       .nb_seg_max = UINT16_MAX, .nb_mtu_seg_max = UINT16_MAX };
-	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
-	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_RSS_HASH;
+	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE |
+				RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+	info->flow_type_rss_offloads = CONIC_HASHED;
+	info->hash_key_size = CONIC_HASH_KEY_BYTES;
+	info->reta_size = CONIC_INDIRECTIONS;
 	info->rx_queue_offload_capa = info->rx_offload_capa;
 	info->tx_queue_offload_capa = info->tx_offload_capa;
 	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = device->descriptors,
@@ -62,6 +64,12 @@ static int start(struct rte_eth_dev *dev)
 	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++) {
 		conic_transmit_follow(device->transmit[i]);
 		dev->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
+	}
+	if (dev->data->dev_conf.intr_conf.rxq != 0) {
+		int failed = conic_interrupts_install(dev);
+
+		if (failed != 0)
+			return failed;
 	}
 	dev->data->dev_started = 1;
 	conic_link_update(dev, 0);
@@ -102,6 +110,7 @@ static int close_device(struct rte_eth_dev *dev)
 {
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
 		return 0;
+	conic_interrupts_remove(dev);
 	conic_close_queues(device_of(dev));
 	/* It lies within the private data. */
 	dev->data->mac_addrs = NULL;
@@ -118,6 +127,7 @@ static int receive_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descr
 {
 	struct device *device = device_of(dev);
 	struct receive_queue *queue = device->receive[index];
+	uint64_t offloads;
 
 	RTE_SET_USED(descriptors);
 	if (queue == NULL)
@@ -128,7 +138,9 @@ static int receive_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descr
 	queue->device = device;
 	queue->half = device->receivers[index];
 	queue->index = index;
-	queue->scatter = ((conf->offloads | dev->data->dev_conf.rxmode.offloads) & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+	offloads = conf->offloads | dev->data->dev_conf.rxmode.offloads;
+	queue->scatter = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+	queue->wishes = offloads & (RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_RSS_HASH);
 	queue->pool_count = 0;
 	if (pool != NULL)
 		queue->pools[queue->pool_count++] = pool;
@@ -188,13 +200,36 @@ static int set_mtu(struct rte_eth_dev *dev, uint16_t mtu)
 	return mtu + OVERHEAD <= LONGEST ? 0 : -EINVAL;
 }
 
-static const uint32_t *packet_types(struct rte_eth_dev *dev)
+/* Packet types are known where checksums or hashes are asked for: packets are looked into then. */
+static const uint32_t *packet_types_of(struct rte_eth_dev *dev, size_t *count)
 {
 	static const uint32_t none[] = { RTE_PTYPE_UNKNOWN };
+	static const uint32_t all[] = {
+		RTE_PTYPE_L2_ETHER, RTE_PTYPE_L2_ETHER_VLAN, RTE_PTYPE_L2_ETHER_QINQ, RTE_PTYPE_L3_IPV4, RTE_PTYPE_L3_IPV4_EXT,
+		RTE_PTYPE_L3_IPV6, RTE_PTYPE_L3_IPV6_EXT, RTE_PTYPE_L4_FRAG, RTE_PTYPE_L4_SCTP, RTE_PTYPE_L4_TCP,
+		RTE_PTYPE_L4_UDP, RTE_PTYPE_UNKNOWN,
+	};
+	uint64_t wishes = dev->data->dev_conf.rxmode.offloads;
+	bool is_looked_into = (wishes & (RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_RSS_HASH)) != 0;
 
-	RTE_SET_USED(dev);
-	return none;
+	*count = is_looked_into ? RTE_DIM(all) - 1 : 0;
+	return is_looked_into ? all : none;
 }
+
+/* Since DPDK 24.03 their number is told. */
+#if RTE_VERSION >= RTE_VERSION_NUM(24, 3, 0, 0)
+static const uint32_t *packet_types(struct rte_eth_dev *dev, size_t *count)
+{
+	return packet_types_of(dev, count);
+}
+#else
+static const uint32_t *packet_types(struct rte_eth_dev *dev)
+{
+	size_t count;
+
+	return packet_types_of(dev, &count);
+}
+#endif
 
 static int is_removed(struct rte_eth_dev *dev)
 {
@@ -218,6 +253,12 @@ const struct eth_dev_ops conic_operations = {
 	.allmulticast_enable = all_comes,
 	.allmulticast_disable = all_comes,
 	.mtu_set = set_mtu,
+	.rss_hash_update = conic_hash_update,
+	.rss_hash_conf_get = conic_hash_get,
+	.reta_update = conic_table_update,
+	.reta_query = conic_table_get,
+	.rx_queue_intr_enable = conic_interrupt_enable,
+	.rx_queue_intr_disable = conic_interrupt_disable,
 	.stats_get = conic_stats_get,
 	.stats_reset = conic_stats_reset,
 	.xstats_get = conic_xstats_get,

@@ -1,6 +1,6 @@
 /* What the driver links to: functions of the Rust crate beside it, whose documentation says what each does. */
-#ifndef CONIC_H
-#define CONIC_H
+#ifndef PORT_H
+#define PORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,6 +81,9 @@ void conic_half_free(struct conic_half *half, const uint64_t *buffers, uint32_t 
 bool conic_half_is_stale(const struct conic_half *half);
 bool conic_half_renew(struct conic_half *half);
 struct conic_memory *conic_half_memory(const struct conic_half *half);
+bool conic_half_arm(struct conic_half *half);
+void conic_half_disarm(struct conic_half *half);
+int conic_half_bell(const struct conic_half *half);
 void conic_half_faults(const struct conic_half *half, struct conic_half_faults *faults);
 
 void conic_memory_layout(const struct conic_memory *memory, struct conic_layout *layout);

@@ -29,8 +29,10 @@ void conic_receive_follow(struct receive_queue *queue)
 	struct region *region;
 
 	queue->idle = 0;
-	if (conic_half_is_stale(queue->half))
+	if (conic_half_is_stale(queue->half)) {
+		conic_interrupt_forget(queue);
 		conic_half_renew(queue->half);
+	}
 	region = conic_region_of(queue->half, false);
 	if (region != NULL)
 		queue->region = region;
@@ -180,6 +182,8 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 				if (mbuf == NULL)
 					continue;
 			}
+			if (unlikely(queue->wishes != 0))
+				conic_examine(queue, mbuf);
 			bytes += length;
 			mbufs[filled++] = mbuf;
 		}

@@ -1,6 +1,4 @@
 /* Counters. */
-#include <rte_version.h>
-
 #include "driver.h"
 
 static void add_receive(const struct receive_queue *queue, struct receive_counters *sum)
@@ -24,6 +22,7 @@ static void add_transmit(const struct transmit_queue *queue, struct transmit_cou
 	sum->packets += own->packets;
 	sum->bytes += own->bytes;
 	sum->direct += own->direct;
+	sum->chained += own->chained;
 	sum->copied += own->copied;
 	sum->no_buffer += own->no_buffer;
 	sum->bad += own->bad;
@@ -43,9 +42,8 @@ static void sums(struct rte_eth_dev *dev, struct receive_counters *receive, stru
 	}
 }
 
-int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
+static void totals(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 {
-	struct device *device = dev->data->dev_private;
 	struct receive_counters receive;
 	struct transmit_counters transmit;
 
@@ -57,19 +55,41 @@ int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 	stats->opackets = transmit.packets;
 	stats->obytes = transmit.bytes;
 	stats->oerrors = transmit.bad;
-	for (uint32_t i = 0; i < RTE_MIN(device->queues, (uint32_t)RTE_ETHDEV_QUEUE_STAT_CNTRS); i++) {
-		if (device->receive[i] != NULL) {
-			stats->q_ipackets[i] = device->receive[i]->counters.packets;
-			stats->q_ibytes[i] = device->receive[i]->counters.bytes;
-			stats->q_errors[i] = device->receive[i]->counters.too_long + device->receive[i]->counters.bad;
-		}
-		if (device->transmit[i] != NULL) {
-			stats->q_opackets[i] = device->transmit[i]->counters.packets;
-			stats->q_obytes[i] = device->transmit[i]->counters.bytes;
-		}
+}
+
+/* Each queue's, into a structure that has them: which one depends on DPDK's version. */
+#define QUEUE_COUNTERS(device, into)                                                                                 \
+	for (uint32_t i = 0; i < RTE_MIN((device)->queues, (uint32_t)RTE_ETHDEV_QUEUE_STAT_CNTRS); i++) {             \
+		const struct receive_queue *receive = (device)->receive[i];                                             \
+		const struct transmit_queue *transmit = (device)->transmit[i];                                          \
+                                                                                                                     \
+		(into)->q_ipackets[i] = receive != NULL ? receive->counters.packets : 0;                                \
+		(into)->q_ibytes[i] = receive != NULL ? receive->counters.bytes : 0;                                    \
+		(into)->q_errors[i] = receive != NULL ? receive->counters.too_long + receive->counters.bad : 0;         \
+		(into)->q_opackets[i] = transmit != NULL ? transmit->counters.packets : 0;                              \
+		(into)->q_obytes[i] = transmit != NULL ? transmit->counters.bytes : 0;                                  \
 	}
+
+#if RTE_VERSION >= RTE_VERSION_NUM(25, 11, 0, 0)
+int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats, struct eth_queue_stats *queues)
+{
+	struct device *device = dev->data->dev_private;
+
+	totals(dev, stats);
+	if (queues != NULL)
+		QUEUE_COUNTERS(device, queues)
 	return 0;
 }
+#else
+int conic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
+{
+	struct device *device = dev->data->dev_private;
+
+	totals(dev, stats);
+	QUEUE_COUNTERS(device, stats)
+	return 0;
+}
+#endif
 
 int conic_stats_reset(struct rte_eth_dev *dev)
 {
@@ -86,7 +106,7 @@ int conic_stats_reset(struct rte_eth_dev *dev)
 }
 
 static const char *const names[] = {
-	"rx_direct", "rx_attached", "rx_copied", "rx_too_long", "rx_bad", "tx_direct", "tx_copied", "tx_no_buffer", "tx_bad",
+	"rx_direct", "rx_attached", "rx_copied", "rx_too_long", "rx_bad", "tx_direct", "tx_chained", "tx_copied", "tx_no_buffer", "tx_bad",
 	"link_downs", "reconnects", "ring_faults", "buffers_refused",
 };
 
@@ -119,7 +139,7 @@ int conic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *into, unsign
 	}
 	const uint64_t values[] = {
 		receive.direct, receive.attached, receive.copied, receive.too_long, receive.bad, transmit.direct,
-		transmit.copied, transmit.no_buffer, transmit.bad, device->link_downs, device->reconnects, all.ring,
+		transmit.chained, transmit.copied, transmit.no_buffer, transmit.bad, device->link_downs, device->reconnects, all.ring,
 		all.not_a_buffer,
 	};
 	RTE_BUILD_BUG_ON(RTE_DIM(values) != RTE_DIM(names));

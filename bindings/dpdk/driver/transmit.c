@@ -19,13 +19,18 @@ void conic_transmit_follow(struct transmit_queue *queue)
 		queue->mbufs = queue->region->layout.classes[CONIC_LARGE];
 }
 
-/* Whether the mbuf can be handed over as it is: it lies in this region, nobody else refers to it, and it is whole. */
-static __rte_always_inline bool is_direct(const struct transmit_queue *queue, const struct rte_mbuf *mbuf)
+/* Whether an mbuf's buffer can be handed over: it lies in this region, and nobody else refers to it. */
+static __rte_always_inline bool is_own(const struct transmit_queue *queue, const struct rte_mbuf *mbuf)
 {
 	uint64_t at = (uint8_t *)(uintptr_t)mbuf - queue->base;
 
-	return at - queue->mbufs.start < queue->mbufs.bytes && mbuf->nb_segs == 1 && rte_mbuf_refcnt_read(mbuf) == 1 &&
-	       RTE_MBUF_DIRECT(mbuf) && mbuf->data_len > 0;
+	return at - queue->mbufs.start < queue->mbufs.bytes && rte_mbuf_refcnt_read(mbuf) == 1 && RTE_MBUF_DIRECT(mbuf) &&
+	       mbuf->data_len > 0;
+}
+
+static __rte_always_inline struct conic_packet packet_of(const struct transmit_queue *queue, const struct rte_mbuf *mbuf)
+{
+	return conic_packet_of((uint8_t *)mbuf->buf_addr - queue->base + mbuf->data_off, mbuf->data_len);
 }
 
 /* Copies a packet, of however many segments, into a buffer; false if there is none. */
@@ -62,7 +67,87 @@ static __rte_noinline void settle(struct transmit_queue *queue, struct rte_mbuf 
 	}
 }
 
-/* Sends up to CONIC_BURST packets from the front; gives how many were taken. One that can never be sent is freed, and counts. */
+/* Whether a packet's segments can all be handed over as they are. */
+static bool is_own_chain(const struct transmit_queue *queue, const struct rte_mbuf *mbuf)
+{
+	if (mbuf->nb_segs < 2 || mbuf->nb_segs > CONIC_MOST_SEGMENTS || (mbuf->ol_flags & CONIC_CHECKSUMS) != 0)
+		return false;
+	for (; mbuf != NULL; mbuf = mbuf->next)
+		if (!is_own(queue, mbuf))
+			return false;
+	return true;
+}
+
+/* Sends a packet of own segments; gives how many were taken: one, or none. */
+static uint16_t send_chain(struct transmit_queue *queue, struct rte_mbuf *mbuf)
+{
+	uint32_t count = 0, bytes = mbuf->pkt_len;
+	struct rte_mbuf *next;
+
+	for (const struct rte_mbuf *segment = mbuf; segment != NULL; segment = segment->next) {
+		queue->packets[count] = packet_of(queue, segment);
+		queue->packets[count++].word |= segment->next != NULL ? CONIC_NEXT : 0;
+	}
+	if (conic_half_send(queue->half, queue->packets, count) == 0)
+		return 0;
+	for (; mbuf != NULL; mbuf = next) {
+		/* Whoever receives into the buffer or allocates it next finds an mbuf by itself. */
+		next = mbuf->next;
+		mbuf->next = NULL;
+		mbuf->nb_segs = 1;
+	}
+	queue->counters.packets++;
+	queue->counters.bytes += bytes;
+	queue->counters.chained++;
+	return 1;
+}
+
+/* What becomes of an mbuf that needs more than to be handed over. */
+enum outcome {
+	/* Its packet stands among those to be sent. */
+	BUILT,
+	/* It has to wait: no buffer is free. */
+	WAITS,
+	/* It goes alone, by `send_alone`. */
+	ALONE,
+};
+
+static __rte_noinline enum outcome build(struct transmit_queue *queue, const struct rte_mbuf *mbuf, uint16_t index,
+					 uint64_t *copied)
+{
+	bool has_checksums = (mbuf->ol_flags & CONIC_CHECKSUMS) != 0;
+	uint64_t address;
+
+	if (mbuf->pkt_len == 0 || mbuf->pkt_len > queue->longest || is_own_chain(queue, mbuf))
+		return ALONE;
+	if (mbuf->nb_segs == 1 && is_own(queue, mbuf)) {
+		queue->packets[index] = packet_of(queue, mbuf);
+		address = conic_packet_address(&queue->packets[index]);
+		return conic_checksums_fill(mbuf, queue->base + address, mbuf->data_len) ? BUILT : ALONE;
+	}
+	if (!copy(queue, mbuf, &address))
+		return WAITS;
+	if (has_checksums && !conic_checksums_fill(mbuf, queue->base + address, mbuf->pkt_len)) {
+		conic_half_free(queue->half, &address, 1);
+		return ALONE;
+	}
+	*copied |= UINT64_C(1) << index;
+	queue->buffers[index] = address;
+	queue->packets[index] = conic_packet_of(address, mbuf->pkt_len);
+	return BUILT;
+}
+
+/* Sends a chain; one that can never be sent is freed, and counts as taken. */
+static __rte_noinline uint16_t send_alone(struct transmit_queue *queue, struct rte_mbuf *mbuf)
+{
+	if (mbuf->pkt_len > 0 && mbuf->pkt_len <= queue->longest && is_own_chain(queue, mbuf))
+		return send_chain(queue, mbuf);
+	queue->counters.bad++;
+	rte_pktmbuf_free(mbuf);
+	return 1;
+}
+
+/* Sends up to CONIC_BURST packets from the front; gives how many were taken. */
 static uint16_t send_some(struct transmit_queue *queue, struct rte_mbuf **mbufs, uint16_t count)
 {
 	uint64_t copied = 0, bytes = 0;
@@ -70,24 +155,17 @@ static uint16_t send_some(struct transmit_queue *queue, struct rte_mbuf **mbufs,
 
 	for (built = 0; built < count; built++) {
 		struct rte_mbuf *mbuf = mbufs[built];
-		uint64_t address;
+		enum outcome outcome;
 
-		if (likely(is_direct(queue, mbuf))) {
-			address = (uint8_t *)mbuf->buf_addr - queue->base + mbuf->data_off;
-			queue->packets[built] = conic_packet_of(address, mbuf->data_len);
+		if (likely(mbuf->nb_segs == 1 && (mbuf->ol_flags & CONIC_CHECKSUMS) == 0 && is_own(queue, mbuf))) {
+			queue->packets[built] = packet_of(queue, mbuf);
 			continue;
 		}
-		if (unlikely(mbuf->pkt_len == 0 || mbuf->pkt_len > queue->longest)) {
-			if (built > 0)
-				break;
-			queue->counters.bad++;
-			rte_pktmbuf_free(mbuf);
-			return 1;
-		}
-		if (!copy(queue, mbuf, &queue->buffers[built]))
+		outcome = build(queue, mbuf, built, &copied);
+		if (outcome == ALONE && built == 0)
+			return send_alone(queue, mbuf);
+		if (outcome != BUILT)
 			break;
-		copied |= UINT64_C(1) << built;
-		queue->packets[built] = conic_packet_of(queue->buffers[built], mbuf->pkt_len);
 	}
 	if (built == 0)
 		return 0;
@@ -129,6 +207,10 @@ uint16_t conic_transmit_prepare(void *of, struct rte_mbuf **mbufs, uint16_t coun
 	for (uint16_t i = 0; i < count; i++) {
 		if (mbufs[i]->pkt_len == 0 || mbufs[i]->pkt_len > queue->longest) {
 			rte_errno = EINVAL;
+			return i;
+		}
+		if (!conic_offloads_are_known(mbufs[i]->ol_flags)) {
+			rte_errno = ENOTSUP;
 			return i;
 		}
 	}

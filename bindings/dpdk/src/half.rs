@@ -1,5 +1,8 @@
 //! One direction of a queue pair.
 
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+
 use conic_client::{Queue, SharedMemory};
 use conic_fabric::Address;
 use conic_interface::burst::{HostQueue, Packet};
@@ -109,6 +112,40 @@ pub unsafe extern "C" fn conic_half_is_stale(half: *const Half) -> bool {
 pub unsafe extern "C" fn conic_half_renew(half: *mut Half) -> bool {
     // SAFETY: as this function's contract says.
     unsafe { &mut *half }.queue.renew()
+}
+
+/// Asks the NIC to ring the half's bell at the next packet; true, and it is not asked, if one is there already.
+///
+/// # Safety
+///
+/// `half` is a receiver of this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_half_arm(half: *mut Half) -> bool {
+    // SAFETY: as this function's contract says.
+    unsafe { &mut *half }.queue.arm()
+}
+
+/// Takes back what `conic_half_arm` asked for, and silences the bell.
+///
+/// # Safety
+///
+/// `half` is a receiver of this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_half_disarm(half: *mut Half) {
+    // SAFETY: as this function's contract says.
+    unsafe { &mut *half }.queue.disarm();
+}
+
+/// The descriptor that is readable when the NIC has rung, and when the daemon is gone. It is the half's, and another one after
+/// [`conic_half_renew`].
+///
+/// # Safety
+///
+/// `half` is of this thread's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_half_bell(half: *const Half) -> c_int {
+    // SAFETY: as this function's contract says.
+    unsafe { &*half }.queue.bell().as_raw_fd()
 }
 
 /// The region that a half is in; to be let go of by `conic_memory_close`.

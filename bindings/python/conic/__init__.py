@@ -7,6 +7,9 @@
         for frame in client.receive(timeout=1):  # bytes
             print(len(frame), "bytes for", client.mac)
 
+A program that has other things to wait for uses `asyncio` and `await client.receive_async()`, or gives a queue to its own event
+loop (`Queue.fileno`, `arm`, `disarm`). `conic.scapy` makes a queue a socket of scapy, for `sr1`, `sniff` and the like.
+
 Frames are copied into and out of the memory that is shared with the daemon, so that no buffer can be misused: this is for tests and
 tools, at some hundred thousand frames a second. libconic.so is found as other libraries are (LD_LIBRARY_PATH, ldconfig), or
 where the environment's CONIC_LIBRARY says.

@@ -1,6 +1,8 @@
 """Clients and queues."""
 
+import asyncio
 import ctypes
+import select
 import threading
 import time
 
@@ -9,11 +11,14 @@ from conic._library import Buf, Counters, Error, Info, Options, check, library
 # Frames that one call of the library moves at most.
 BURST = 32
 
-# How long is slept between two looks, in seconds, once looking again and again has found nothing.
+# Nanoseconds of looking again before the first sleep.
+SPIN = 50_000
+
+# Seconds between two attempts to send where there is no room.
 PAUSE = 0.0002
 
-# Looks before the first sleep.
-LOOKS = 200
+# Seconds of one sleep at most: another thread that receives from the same queue takes back what this one has asked for.
+PIECE = 0.05
 
 
 def attach(
@@ -151,6 +156,10 @@ class Client:
         """Receives on the first queue; see `Queue.receive`."""
         return self.queues[0].receive(count, timeout)
 
+    async def receive_async(self, count=None, timeout=None):
+        """Receives on the first queue; see `Queue.receive_async`."""
+        return await self.queues[0].receive_async(count, timeout)
+
 
 class Queue:
     """One queue pair of a client: `client.queues[index]`."""
@@ -173,14 +182,15 @@ class Queue:
             if not 1 <= len(frame) <= longest:
                 raise ValueError(f"a frame on this network has 1 to {longest} bytes, and not {len(frame)}")
         sent = 0
-        for _ in _rounds(timeout):
-            while sent < len(frames):
-                taken = self._send_some(frames[sent : sent + BURST])
-                sent += taken
-                if taken == 0:
+        until = _end(timeout)
+        while sent < len(frames):
+            taken = self._send_some(frames[sent : sent + BURST])
+            sent += taken
+            if taken == 0:
+                if _left(until) <= 0:
                     break
-            if sent == len(frames):
-                break
+                # Nobody rings when there is room again.
+                time.sleep(PAUSE)
         return sent
 
     def _send_some(self, frames):
@@ -199,19 +209,81 @@ class Queue:
         return check(taken)
 
     def receive(self, count=None, timeout=0.0):
-        """Receives frames, as a list of bytes. Waits up to `timeout` seconds for the first if `count` is None, and then takes what
-        there is; otherwise waits until there are `count`, and returns fewer only after the time.
+        """Receives frames, as a list of bytes. Waits up to `timeout` seconds (None: as long as it takes) for the first if `count` is
+        None, and then takes what there is; otherwise waits until there are `count`, and returns fewer only after the time.
         """
-        frames = []
-        for _ in _rounds(timeout):
-            while count is None or len(frames) < count:
-                got = self._receive_some(BURST if count is None else min(BURST, count - len(frames)))
-                frames += got
-                if not got:
-                    break
-            if frames if count is None else len(frames) == count:
-                break
+        frames, until = [], _end(timeout)
+        while not self._receive_into(frames, count) and _left(until) > 0:
+            self.wait(None if timeout is None else _left(until))
         return frames
+
+    async def receive_async(self, count=None, timeout=None):
+        """As `receive`, while other coroutines of the event loop go on; one coroutine for each queue."""
+        frames, until = [], _end(timeout)
+        while not self._receive_into(frames, count) and _left(until) > 0:
+            await self._ready(None if timeout is None else _left(until))
+        return frames
+
+    def wait(self, timeout=None):
+        """Waits until there is a frame to receive, `timeout` seconds at the most (None: as long as it takes); says whether there is."""
+        until, poll = _end(timeout), select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        while True:
+            left = _left(until)
+            with self._lock:
+                # A negative time would be as long as it takes.
+                if self._library(library.conic_wait, SPIN if left > SPIN / 1e9 else max(0, int(left * 1e9))):
+                    return True
+                if left <= 0:
+                    return False
+                if self._library(library.conic_arm):
+                    return True
+            # Other threads may use the queue meanwhile.
+            poll.poll(min(left, PIECE) * 1000)
+            with self._lock:
+                self._library(library.conic_disarm)
+
+    def fileno(self):
+        """The descriptor of conic_get_fd, as event loops ask for it. It is readable only for who has called `arm`."""
+        with self._lock:
+            return self._library(library.conic_get_fd)
+
+    def arm(self):
+        """conic_arm, for an event loop of one's own: True if there is a frame already, and the loop may not sleep."""
+        with self._lock:
+            return self._library(library.conic_arm) == 1
+
+    def disarm(self):
+        """conic_disarm: after the event loop has woken, before `receive`."""
+        with self._lock:
+            self._library(library.conic_disarm)
+
+    def _library(self, function, *arguments):
+        self._client._there()
+        return check(function(self._pointer, *arguments))
+
+    async def _ready(self, timeout):
+        if self.arm():
+            return
+        loop, ready, descriptor = asyncio.get_running_loop(), asyncio.Event(), self.fileno()
+        loop.add_reader(descriptor, ready.set)
+        try:
+            await asyncio.wait_for(ready.wait(), timeout)
+        except asyncio.TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(descriptor)
+            if not self._client._closed:
+                self.disarm()
+
+    def _receive_into(self, frames, count):
+        """Takes what there is, up to `count` in all; whether that is enough."""
+        while count is None or len(frames) < count:
+            got = self._receive_some(BURST if count is None else min(BURST, count - len(frames)))
+            frames += got
+            if not got:
+                break
+        return bool(frames) if count is None else len(frames) == count
 
     def _receive_some(self, most):
         bufs, parts, frames = (Buf * most)(), [], []
@@ -246,14 +318,9 @@ def _at(bufs, index):
     return ctypes.cast(ctypes.addressof(bufs) + offset, ctypes.POINTER(Buf))
 
 
-def _rounds(timeout):
-    """Rounds of looking: at least one, and then until the time is over, with sleeps in between."""
-    until = time.monotonic() + timeout
-    looks = 0
-    while True:
-        yield
-        if time.monotonic() >= until:
-            return
-        looks += 1
-        if looks > LOOKS:
-            time.sleep(PAUSE)
+def _end(timeout):
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _left(until):
+    return float("inf") if until is None else until - time.monotonic()

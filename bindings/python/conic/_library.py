@@ -3,7 +3,7 @@
 import ctypes
 import ctypes.util
 import os
-from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint8, c_uint32, c_uint64, c_void_p
 
 # The number of the soname: another one has other functions.
 SONAME = "libconic.so.0"
@@ -96,6 +96,10 @@ FUNCTIONS = {
     "conic_buf_free": (c_int, [c_void_p, POINTER(Buf), c_uint]),
     "conic_tx_burst": (c_int, [c_void_p, POINTER(Buf), c_uint]),
     "conic_rx_burst": (c_int, [c_void_p, POINTER(Buf), c_uint]),
+    "conic_wait": (c_int, [c_void_p, c_int64]),
+    "conic_get_fd": (c_int, [c_void_p]),
+    "conic_arm": (c_int, [c_void_p]),
+    "conic_disarm": (c_int, [c_void_p]),
     "conic_get_counters": (c_int, [c_void_p, POINTER(Counters), c_size_t]),
     "conic_strerror": (c_char_p, [c_int]),
 }

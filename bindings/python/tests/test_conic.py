@@ -4,11 +4,14 @@ CONIC_LIBRARY: libconic.so. CONIC_HEADER: the folder of conic.h. CONIC_LOOPBACK:
 CONIC_BRIDGE: that of one whose clients reach each other.
 """
 
+import asyncio
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import conic
@@ -92,6 +95,54 @@ class Loopback(unittest.TestCase):
                 thread.join()
             self.assertEqual(wrong, [])
 
+    def test_a_wait_ends_with_a_frame_or_its_time(self):
+        with conic.attach(LOOPBACK) as client:
+            queue, sent = client.queues[0], frame("02:00:00:00:00:01", client.mac, 60)
+            begun = time.monotonic()
+            self.assertFalse(queue.wait(0.02))
+            self.assertGreaterEqual(time.monotonic() - begun, 0.02)
+            self.assertFalse(queue.wait(0))
+            later = threading.Timer(0.1, queue.send, [sent])
+            later.start()
+            # No time is given: only the frame ends it, which another thread sends meanwhile.
+            self.assertTrue(queue.wait())
+            self.assertEqual(client.receive(1, timeout=None), [sent])
+            later.join()
+
+    def test_an_event_loop_of_ones_own(self):
+        with conic.attach(LOOPBACK) as client:
+            queue, sent = client.queues[0], frame("02:00:00:00:00:01", client.mac, 60)
+            for _ in range(10):
+                self.assertFalse(queue.arm())
+                self.assertEqual(select.select([queue], [], [], 0)[0], [])
+                queue.send(sent)
+                self.assertEqual(select.select([queue], [], [], 5)[0], [queue])
+                queue.disarm()
+                self.assertEqual(select.select([queue], [], [], 0)[0], [])
+                self.assertEqual(queue.receive(1, timeout=5), [sent])
+
+    def test_coroutines_wait_for_several_clients(self):
+        async def echo(client, count, ticks):
+            sent = [frame("02:00:00:00:00:01", client.mac, 60, number) for number in range(count)]
+            for one in sent:
+                await asyncio.sleep(0.002)
+                client.send(one)
+                got = await client.receive_async(1, timeout=5)
+                ticks.append(client.mac)
+                if got != [one]:
+                    raise AssertionError(f"{got} instead of {one}")
+            return await client.receive_async(1, timeout=0.01)
+
+        async def both(first, second, ticks):
+            return await asyncio.gather(echo(first, 20, ticks), echo(second, 20, ticks))
+
+        with conic.attach(LOOPBACK) as first, conic.attach(LOOPBACK) as second:
+            ticks = []
+            self.assertEqual(asyncio.run(both(first, second, ticks)), [[], []])
+            self.assertEqual(len(ticks), 40)
+            # Neither waited for the other's end.
+            self.assertEqual(set(ticks[:20]), {first.mac, second.mac})
+
     def test_wrong_arguments_are_told(self):
         with conic.attach(LOOPBACK) as client:
             with self.assertRaisesRegex(ValueError, "1 to [0-9]+ bytes, and not 0"):
@@ -121,14 +172,42 @@ class Bridge(unittest.TestCase):
             b.send(back)
             self.assertEqual(a.receive(timeout=5), [back])
 
-    def test_scapy_packets_pass(self):
+    def scapy_there(self):
         try:
-            from scapy.layers.inet import ICMP, IP
-            from scapy.layers.l2 import Ether
+            import scapy.layers.inet  # noqa: F401
         except ImportError:
             # The runner shows this line: a skip is a result of its own.
             print("skipped: scapy is not installed; its packets were not tried", file=sys.stderr)
             self.skipTest("scapy is not installed")
+
+    def test_scapy_asks_and_sniffs_over_a_queue(self):
+        self.scapy_there()
+        from conic.scapy import Socket
+        from scapy.layers.inet import ICMP, IP
+        from scapy.layers.l2 import Ether
+
+        def answer(request):
+            reply = Ether(src=request.dst, dst=request.src) / IP(src=request[IP].dst, dst=request[IP].src)
+            there.send(reply / ICMP(type=0, id=request[ICMP].id, seq=request[ICMP].seq) / bytes(request[ICMP].payload))
+
+        with conic.attach(BRIDGE) as a, conic.attach(BRIDGE) as b:
+            with Socket(a.queues[0]) as here, Socket(b.queues[0]) as there:
+                asked = Ether(src=a.mac, dst=b.mac) / IP(src="10.0.0.1", dst="10.0.0.2") / ICMP(id=7, seq=3) / (b"x" * 40)
+                heard = []
+                responder = threading.Thread(target=lambda: heard.extend(there.sniff(count=1, prn=answer, timeout=10)))
+                responder.start()
+                got = here.sr1(asked, timeout=10, verbose=False)
+                responder.join()
+            self.assertEqual([bytes(packet) for packet in heard], [bytes(asked)])
+            self.assertEqual((got[IP].src, got[ICMP].type, bytes(got[ICMP].payload)), ("10.0.0.2", 0, b"x" * 40))
+            # The queue goes on when its socket is closed, and nothing was left in it.
+            self.assertEqual((a.receive(), b.receive()), ([], []))
+
+    def test_scapy_packets_pass(self):
+        self.scapy_there()
+        from scapy.layers.inet import ICMP, IP
+        from scapy.layers.l2 import Ether
+
         with conic.attach(BRIDGE) as a, conic.attach(BRIDGE) as b:
             ping = Ether(src=a.mac, dst=b.mac) / IP(src="10.0.0.1", dst="10.0.0.2") / ICMP() / (b"x" * 40)
             self.assertEqual(a.send(ping), 1)

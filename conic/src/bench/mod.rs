@@ -4,6 +4,7 @@ mod ablations;
 pub mod arena;
 pub mod common;
 mod compare;
+mod cxl;
 mod daemon;
 pub mod draw;
 pub mod failure;
@@ -47,6 +48,7 @@ const EXAMPLES: &str = "Examples:
   conic bench peers                    against DPDK's memif, vhost-user and ring
   conic bench ports                    ports beside DPDK's drivers and the kernel's bridge
   conic bench pio                      a line pair's exchange beside one line's round trip
+  conic bench cxl                      the CXL NIC's rings, by how the core that plays the device writes
   conic bench sim                      how fast the simulator is
 
 Two threads are pinned to two cores and never idle. Everything is measured in short slices between probes of what one \
@@ -58,6 +60,7 @@ enum Command {
     Loopback(loopback::Arguments),
     Limits(limits::Arguments),
     Ablations(ablations::Arguments),
+    Cxl(cxl::Arguments),
     Daemon(daemon::Arguments),
     Peers(peers::Arguments),
     Pio(pio::Arguments),
@@ -72,6 +75,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         None => (tour::main(&arguments.tour), arguments.tour.common.json),
         Some(Command::Loopback(arguments)) => (loopback::main(arguments), arguments.common.json),
         Some(Command::Ablations(arguments)) => (ablations::main(arguments), arguments.common.json),
+        Some(Command::Cxl(arguments)) => (cxl::main(arguments), arguments.common.json),
         Some(Command::Daemon(arguments)) => (daemon::main(arguments), arguments.json),
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
         Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),

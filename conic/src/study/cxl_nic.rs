@@ -9,12 +9,13 @@ use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::comparison::{compare, parse, summary};
-use conic_study::cxl_nic::{Machines, chosen, findings, guesses};
+use conic_study::cxl_nic::{Machines, chosen, findings, guesses as orderings};
 use conic_study::experiment::Effort;
 use conic_study::report::{CXL_NIC, Report, json, results, summary_lines};
+use conic_study::sensitivity;
 use serde_json::json;
 
-use super::{Shown, output};
+use super::{Shown, guesses, output};
 use crate::bench::failure::Failure;
 
 /// Predict what the CXL-NIC paper (MICRO 2025) measured
@@ -36,7 +37,8 @@ pub struct Options {
     /// Replace a value of both platforms, as in link.crossing=60ns; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Instead: which of the paper's orderings do not hold with a guess of the platforms at an end of its range (a minute)
+    /// Instead: which of the paper's orderings a guess of the platforms turns over at an end of its range, and how far each moves the
+    /// headline results (two minutes)
     #[arg(long, conflicts_with_all = ["figures", "quick"])]
     guesses: bool,
 }
@@ -65,44 +67,63 @@ fn platforms(options: &Options) -> Result<[Platform<CxlParameters>; 2], String> 
     Ok([load("agilex7")?, load("bf3")?])
 }
 
-/// Says which orderings hold as it is, and which a guess turns over.
+/// What a guess at both ends of its range brings: the orderings, and the headline results.
+type Ends = [(Vec<bool>, Vec<Option<f64>>); 2];
+
+/// Says which orderings hold as it is, which a guess turns over, and how far the headline results move.
 fn guessed(options: &Options) -> Result<ExitCode, String> {
     let [agilex, bluefield] = platforms(options)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
-    let nominal = guesses::orderings(&machines).map_err(|failure| failure.to_string())?;
-    let varied = guesses::varied(&agilex, &bluefield).map_err(|error| error.to_string())?;
-    let (mut table, mut changes) = (Table::new(["ordering", "guess", "value", "holds"].map(Column::text)), Vec::new());
-    let holds = |holds: bool| if holds { "yes" } else { "no" };
-    for (name, one) in guesses::ORDERINGS.iter().zip(&nominal) {
-        table.row([*name, "as it is", "", holds(*one)].map(Cell::from));
-    }
-    for (done, one) in varied.iter().enumerate() {
+    let of = |machines: &Machines| {
+        let orderings = orderings::orderings(machines).map_err(|failure| failure.to_string())?;
+        Ok::<_, String>((orderings, orderings::headlines(machines)))
+    };
+    let nominal = of(&machines)?;
+    let varied = guesses::of_cxl_nic(&agilex, &bluefield)?;
+    let mut ends: Vec<Ends> = Vec::with_capacity(varied.len());
+    for (done, guess) in varied.iter().enumerate() {
         if std::io::stderr().is_terminal() {
-            eprint!("\r{done} of {} runs", varied.len());
+            eprint!("\r{done} of {} guesses", varied.len());
         }
-        let found = guesses::orderings(&one.machines).map_err(|failure| failure.to_string())?;
-        for ((name, now), before) in
-            guesses::ORDERINGS.iter().zip(&found).zip(&nominal).filter(|((_, now), before)| now != before)
-        {
-            table.row([*name, &one.key, &one.value, holds(*now)].map(Cell::from));
-            changes.push(
-                json!({ "ordering": name, "guess": one.key, "value": one.value, "holds": now, "as_it_is": before }),
-            );
-        }
+        let [low, high] = &guess.platforms;
+        ends.push([of(low)?, of(high)?]);
     }
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");
     }
+    let moved = sensitivity::moved(
+        &orderings::HEADLINES,
+        &nominal.1,
+        varied.iter().zip(ends.iter().map(|[low, high]| [&low.1, &high.1])),
+    );
+    let (mut table, mut changes) = (Table::new(["ordering", "guess", "value", "holds"].map(Column::text)), Vec::new());
+    let holds = |holds: bool| if holds { "yes" } else { "no" };
+    for (index, name) in orderings::ORDERINGS.iter().enumerate() {
+        table.row([*name, "as it is", "", holds(nominal.0[index])].map(Cell::from));
+        for (guess, ends) in varied.iter().zip(&ends) {
+            for (value, (found, _)) in guess.range.iter().zip(ends).filter(|(_, end)| end.0[index] != nominal.0[index])
+            {
+                table.row([*name, &guess.name, value, holds(found[index])].map(Cell::from));
+                changes.push(json!({ "ordering": name, "guess": guess.name, "value": value, "holds": found[index] }));
+            }
+        }
+    }
     if options.json {
-        let nominal: Vec<_> = guesses::ORDERINGS
+        let nominal: Vec<_> = orderings::ORDERINGS
             .iter()
-            .zip(&nominal)
+            .zip(&nominal.0)
             .map(|(name, holds)| json!({ "ordering": name, "holds": holds }))
             .collect();
-        println!("{}", json!({ "as_it_is": nominal, "changes": changes, "runs": varied.len() }));
+        let moved: serde_json::Value =
+            serde_json::from_str(&output::movements_json(&moved)).map_err(|error| error.to_string())?;
+        println!("{}", json!({ "as_it_is": nominal, "changes": changes, "guesses": varied.len(), "moved": moved }));
     } else {
         print!("{}", table.draw(TerminalStyle::default()));
-        println!("{} guesses' ends; every ordering that is not listed beside a guess is as it is.", varied.len());
+        println!(
+            "Both ends of {} guesses; every ordering that is not listed beside a guess is as it is.",
+            varied.len()
+        );
+        print!("\n{}", output::movements(&moved).draw(TerminalStyle::default()));
     }
     Ok(ExitCode::SUCCESS)
 }

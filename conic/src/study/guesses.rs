@@ -1,9 +1,11 @@
 //! The platforms of the study, and each of their guesses at the ends of its range.
 
 use conic_sim::Parameters;
+use conic_sim::cxl::CxlParameters;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::{Entry, ParameterSet, Platform, PlatformError, Value};
 use conic_study::coherent_pio::Machines;
+use conic_study::cxl_nic::Machines as CxlMachines;
 use conic_study::experiment::Platforms;
 use conic_study::sensitivity::Guess;
 
@@ -66,6 +68,31 @@ pub fn of_coherent_pio(
     Ok(guesses)
 }
 
+/// Each guess of the CXL-NIC's two hosts. One that both have alike is a guess about the host that they are, and changed in both.
+///
+/// # Errors
+///
+/// As for [`load`].
+pub fn of_cxl_nic(
+    agilex: &Platform<CxlParameters>,
+    bluefield: &Platform<CxlParameters>,
+) -> Result<Vec<Guess<CxlMachines>>, String> {
+    let is_shared = |key: &str| agilex.entry(key).is_some() && agilex.entry(key) == bluefield.entry(key);
+    let mut guesses = Vec::new();
+    for entry in agilex.guesses() {
+        guesses.extend(guess_of(agilex, entry, |value| {
+            let shared = is_shared(&entry.key);
+            let bluefield = if shared { bluefield.vary(&entry.key, value)? } else { bluefield.parameters().clone() };
+            Ok(CxlMachines { agilex: agilex.vary(&entry.key, value)?, bluefield })
+        })?);
+    }
+    for entry in bluefield.guesses().filter(|entry| !is_shared(&entry.key)) {
+        let with = |bluefield| CxlMachines { agilex: agilex.parameters().clone(), bluefield };
+        guesses.extend(guess(bluefield, entry, with)?);
+    }
+    Ok(guesses)
+}
+
 /// A guess at both ends of its range, in all platforms; none where the range has no width.
 fn guess<P: ParameterSet, S>(
     platform: &Platform<P>,
@@ -103,4 +130,25 @@ fn with(platforms: &Platforms, name: &str, parameters: Parameters) -> Platforms 
         _ => platforms.spr = parameters,
     }
     platforms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guess_about_the_cxl_nics_host_is_varied_in_both_platforms() {
+        let load = |name| Platform::<CxlParameters>::load_as(name).expect("a platform that comes with the simulator");
+        let (agilex, bluefield) = (load("agilex7"), load("bf3"));
+        let all = of_cxl_nic(&agilex, &bluefield).expect("every end of every guess can be");
+        let named = |name: &str| all.iter().find(|one| one.name == name).unwrap_or_else(|| panic!("{name}"));
+        let crossing = named("agilex7 link.crossing");
+        assert_eq!(crossing.platforms.each_ref().map(|machines| machines.agilex.link.crossing), [35_000, 55_000]);
+        assert_eq!(crossing.platforms[0].bluefield.link.crossing, 35_000);
+        let software = named("bf3 software.hit");
+        assert_eq!(&software.platforms[0].agilex, agilex.parameters());
+        assert!(all.iter().filter(|one| one.name.ends_with(" link.crossing")).count() == 1);
+        let own = bluefield.guesses().filter(|entry| agilex.entry(&entry.key) != Some(entry)).count();
+        assert_eq!(all.len(), agilex.guesses().count() + own);
+    }
 }

@@ -66,13 +66,13 @@ impl Daemon {
         let Some(connection) = self.connections.get(&number) else {
             return Err(refused(Reason::Malformed, "the connection is gone"));
         };
-        let Step::Negotiated { name, .. } = &connection.step else {
+        let Step::Negotiated { name, offloads } = &connection.step else {
             return Err(refused(Reason::Malformed, "nothing was negotiated"));
         };
-        let (user, name) = (connection.peer.user, name.clone());
+        let (user, name, offloads) = (connection.peer.user, name.clone(), *offloads);
         about_to("take a quota");
         self.quota.take(user, queues, bytes).map_err(|why| refused(Reason::Quota, why))?;
-        let rules = self.networks[network].config.rules_for(name.as_str(), user, mac);
+        let rules = Rules { offloads, ..self.networks[network].config.rules_for(name.as_str(), user, mac) };
         let session = self.next_session;
         let made = self.make_region(number, session, network, (map, notices), rules, wish);
         match made {
@@ -99,8 +99,8 @@ impl Daemon {
         wish: &Attach,
     ) -> Result<Made, Refused> {
         let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
-        // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access; where a
-        // huge one does not, that access would end the daemon.
+        // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access, as
+        // does a transparent huge one; where one of the reserved huge pages does not, that access would end the daemon.
         let memory = Memory::create(&map.layout, Pages::Plain).map_err(|error| resources("no memory", &error))?;
         prepare(&NativeCore::new(&memory), &map);
         let memory = Arc::new(memory);

@@ -5,13 +5,17 @@
 //! | `{"ask": "list"}` | networks, clients and ports with their counters |
 //! | `{"ask": "limit", "client": 7, "bytes_per_second": 1000000, "burst_bytes": 65536}` | `{"done": true}`; without a rate there is no limit |
 //! | `{"ask": "detach", "client": 7}` | `{"done": true}` |
+//! | `{"ask": "connect", "network": "lab", "between": ["client:7", "port:0"]}` | `{"done": true}`; a network that is not named is the first |
+//! | `{"ask": "disconnect", "network": "lab", "end": "client:7"}` | `{"done": true}`, and so is the other end |
+//! | `{"ask": "pin", "client": 7, "queue": 2, "match": "protocol=tcp,destination-port=80"}` | `{"done": true}`; without a queue the flow is spread |
+//! | `{"ask": "unpin", "client": 7}` | `{"done": true}`: none of its flows are pinned any more |
 //! | `{"ask": "adopt"}` | everything, to a daemon that takes over; see `adopt` |
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
 use conic_nicd::config::NetworkMode;
-use conic_nicd::switch::RateLimit;
+use conic_nicd::switch::{Circuit, Party, Pattern, Pin, RateLimit};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -39,6 +43,35 @@ enum Question {
         bytes_per_second: Option<u64>,
         /// Bytes that may be sent at once.
         burst_bytes: Option<u64>,
+    },
+    /// Two are to reach each other and nobody else.
+    Connect {
+        /// Their network; the first if it is not there.
+        network: Option<String>,
+        /// The two.
+        between: [String; 2],
+    },
+    /// Two that were connected are to reach everybody.
+    Disconnect {
+        /// Their network; the first if it is not there.
+        network: Option<String>,
+        /// One of them.
+        end: String,
+    },
+    /// A client is to get a flow.
+    Pin {
+        /// Its session.
+        client: u64,
+        /// Which of its queues.
+        queue: Option<u32>,
+        /// Which flow.
+        #[serde(rename = "match")]
+        pattern: Pattern,
+    },
+    /// A client is to get no flow but by its address.
+    Unpin {
+        /// Its session.
+        client: u64,
     },
     /// Another daemon takes over.
     Adopt,
@@ -74,6 +107,10 @@ impl Daemon {
                 self.limit(client, limit)
             }
             Ok(Question::Detach { client }) => self.detach(client),
+            Ok(Question::Connect { network, between }) => done(self.connect(network.as_deref(), &between)),
+            Ok(Question::Disconnect { network, end }) => done(self.disconnect(network.as_deref(), &end)),
+            Ok(Question::Pin { client, queue, pattern }) => done(self.pin(client, Some(Pin { pattern, queue }))),
+            Ok(Question::Unpin { client }) => done(self.pin(client, None)),
             Err(error) => json!({ "error": format!("that is no question this NIC knows: {error}") }),
         };
         let text = answer.to_string();
@@ -93,14 +130,83 @@ impl Daemon {
     }
 
     fn limit(&mut self, client: u64, limit: Option<RateLimit>) -> Value {
-        let network =
-            self.sessions().find(|(_, session)| session.session == client).map(|(_, session)| session.network);
-        let Some(network) = network else { return no_client(client) };
-        if self.networks[network].config.mode == NetworkMode::Loopback {
-            return json!({ "error": format!("client {client} is on a loopback network, which has no limits") });
-        }
+        let Some(network) = self.network_of_client(client) else { return no_client(client) };
         self.networks[network].worker.limit(client, limit);
         json!({ "done": true })
+    }
+
+    fn network_of_client(&self, client: u64) -> Option<usize> {
+        let (_, session) = self.sessions().find(|(_, session)| session.session == client)?;
+        Some(session.network)
+    }
+
+    /// A network by its name, the first if there is none, where frames go from one to another.
+    fn bridge_of(&self, name: Option<&str>) -> Result<usize, String> {
+        let named = |network: &super::Network| name.is_none_or(|name| network.config.name == name);
+        let found = self.networks.iter().position(named);
+        let network = found.ok_or_else(|| format!("there is no network {}", name.unwrap_or("at all")))?;
+        if self.networks[network].config.mode == NetworkMode::Loopback {
+            let name = &self.networks[network].config.name;
+            return Err(format!("network {name} is a loopback, where nobody reaches another"));
+        }
+        Ok(network)
+    }
+
+    /// Who an operator means by `client:NUMBER` or `port:NUMBER`.
+    fn party(&self, network: usize, text: &str) -> Result<Party, String> {
+        let wrong =
+            || format!("an end is client:NUMBER or port:NUMBER, as `conic ctl list` numbers them, and not {text:?}");
+        let (kind, number) = text.split_once(':').ok_or_else(wrong)?;
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        match kind {
+            "client" if self.network_of_client(number) == Some(network) => Ok(Party::Client(number)),
+            "port" if number < self.networks[network].config.ports.len() as u64 => Ok(Party::Port(number as usize)),
+            "client" | "port" => Err(format!("there is no {text} on network {}", self.networks[network].config.name)),
+            _ => Err(wrong()),
+        }
+    }
+
+    fn connect(&mut self, name: Option<&str>, between: &[String; 2]) -> Result<(), String> {
+        let network = self.bridge_of(name)?;
+        let [near, far] = [self.party(network, &between[0])?, self.party(network, &between[1])?];
+        if near == far {
+            return Err(format!("{} cannot be connected to itself", between[0]));
+        }
+        let number = self.next_circuit;
+        self.next_circuit += 1;
+        let worker = &self.networks[network].worker;
+        worker.connect(near, Some(Circuit { number, far: false }));
+        worker.connect(far, Some(Circuit { number, far: true }));
+        Ok(())
+    }
+
+    fn disconnect(&mut self, name: Option<&str>, end: &str) -> Result<(), String> {
+        let network = self.bridge_of(name)?;
+        let party = self.party(network, end)?;
+        let worker = &self.networks[network].worker;
+        let circuits = worker.report().circuits;
+        let own = circuits.iter().find(|(one, ..)| *one == party);
+        let Some((_, circuit, _)) = own else { return Err(format!("{end} is not connected to anybody")) };
+        for (one, _, _) in circuits.iter().filter(|(_, other, _)| other.number == circuit.number) {
+            worker.connect(*one, None);
+        }
+        Ok(())
+    }
+
+    fn pin(&self, client: u64, pin: Option<Pin>) -> Result<(), String> {
+        let network = self.network_of_client(client).ok_or_else(|| no_client_text(client))?;
+        if self.networks[network].config.mode == NetworkMode::Loopback {
+            return Err(format!("client {client} is on a loopback network, where each queue gets its own frames"));
+        }
+        let of_it = |(_, session): &(u32, &Session)| session.session == client;
+        let queues = self.sessions().find(of_it).map_or(0, |(_, session)| session.queues);
+        match pin.as_ref().and_then(|pin| pin.queue) {
+            Some(queue) if queue >= queues => Err(format!("client {client} has {queues} queues, counted from 0")),
+            _ => {
+                self.networks[network].worker.pin(client, pin);
+                Ok(())
+            }
+        }
     }
 
     fn detach(&mut self, client: u64) -> Value {
@@ -130,6 +236,8 @@ impl Daemon {
                 "mode": network.config.mode,
                 "clients": self.sessions().filter(|(_, session)| session.network == index).count(),
                 "ports": ports.collect::<Vec<_>>(),
+                "circuits": report.circuits.iter().filter(|(_, circuit, _)| !circuit.far).map(circuit).collect::<Vec<_>>(),
+                "pins": report.pins.iter().map(pin).collect::<Vec<_>>(),
             })
         });
         let networks: Vec<Value> = networks.collect();
@@ -163,7 +271,35 @@ impl Daemon {
 }
 
 fn no_client(client: u64) -> Value {
-    json!({ "error": format!("there is no client {client}; `conic ctl list` lists them") })
+    json!({ "error": no_client_text(client) })
+}
+
+fn no_client_text(client: u64) -> String {
+    format!("there is no client {client}; `conic ctl list` lists them")
+}
+
+/// The answer to what was done or could not be.
+fn done(result: Result<(), String>) -> Value {
+    match result {
+        Ok(()) => json!({ "done": true }),
+        Err(why) => json!({ "error": why }),
+    }
+}
+
+/// A circuit by its near end; the other is null where nobody is there.
+fn circuit((near, _, far): &(Party, Circuit, Option<Party>)) -> Value {
+    json!({ "between": [party_text(*near), far.map(party_text)] })
+}
+
+fn pin((client, Pin { pattern, queue }): &(u64, Pin)) -> Value {
+    json!({ "client": client, "queue": queue, "match": pattern.to_string() })
+}
+
+fn party_text(party: Party) -> String {
+    match party {
+        Party::Client(session) => format!("client:{session}"),
+        Party::Port(port) => format!("port:{port}"),
+    }
 }
 
 fn object(counters: &[(&'static str, u64)]) -> Map<String, Value> {

@@ -55,6 +55,20 @@ pub struct Wire<C, P> {
     /// Room for what is to be delivered; kept, because clearing it anew costs more than a packet.
     delivered: [Descriptor; ROUND],
     dropped: u64,
+    turned: Turned,
+}
+
+/// What a wire has returned to its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turned {
+    /// Frames that came from the host.
+    pub frames: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Frames that went back to it: the others found no buffer.
+    pub returned_frames: u64,
+    /// Bytes of these.
+    pub returned_bytes: u64,
 }
 
 impl<C: Core, P: Policy> Wire<C, P> {
@@ -67,6 +81,7 @@ impl<C: Core, P: Policy> Wire<C, P> {
             next: 0,
             delivered: [Descriptor::BLANK; ROUND],
             dropped: 0,
+            turned: Turned::default(),
         }
     }
 
@@ -84,6 +99,11 @@ impl<C: Core, P: Policy> Wire<C, P> {
     /// What the host did that it should not have.
     pub fn faults(&self) -> super::NicFaults {
         self.nic.faults()
+    }
+
+    /// What it has returned.
+    pub fn turned(&self) -> Turned {
+        self.turned
     }
 
     /// Enters that a packet was dropped.
@@ -200,6 +220,7 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
             return 0;
         }
         let (mut deliver, mut start) = (0, 0);
+        let mut turned = self.turned;
         while start < self.count {
             if self.nic.features().fetch_ahead
                 && let Some(next) = self.polled[..self.count].get(start + 1)
@@ -207,15 +228,24 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
                 fetch_ahead(self.nic.core(), next);
             }
             let (segments, received) = self.receive(start);
-            start += segments;
+            turned.frames += 1;
             match received {
                 Some(packet) => {
+                    turned.bytes += u64::from(packet.length());
+                    turned.returned_bytes += u64::from(packet.length());
                     self.delivered[deliver] = packet;
                     deliver += 1;
                 }
-                None => self.dropped += 1,
+                None => {
+                    let lost = &self.polled[start..start + segments];
+                    turned.bytes += lost.iter().map(|segment| u64::from(segment.length())).sum::<u64>();
+                    self.dropped += 1;
+                }
             }
+            start += segments;
         }
+        turned.returned_frames += deliver as u64;
+        self.turned = turned;
         let sent = self.nic.rx_burst(&self.delivered[..deliver]);
         debug_assert_eq!(sent, deliver, "room was asked for before");
         let count = std::mem::take(&mut self.count);

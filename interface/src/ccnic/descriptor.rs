@@ -36,7 +36,7 @@ impl Flags {
 /// | 0 | 0..40 | address of the first payload byte, from the start of the region |
 /// | 0 | 40..48 | [`Flags`] |
 /// | 0 | 48..64 | length in bytes |
-/// | 1 | 0..64 | metadata, which the queue carries and does not read (checksum, segmentation, RSS hash, VLAN) |
+/// | 1 | 0..64 | metadata, which the queue carries and does not read: [`crate::metadata`] |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Descriptor {

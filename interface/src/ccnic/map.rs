@@ -241,6 +241,10 @@ fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom) -> PoolMap
             class.room -= headroom.most();
             (class.headroom, class.places) = (headroom.bytes, headroom.places.saturating_sub(1));
         }
+        if count == 0 {
+            // Nobody looks for a buffer there: each look was a call, and there was one for each packet.
+            class.room = 0;
+        }
     }
     let objects = layout.add("objects", geometry.object_bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
     PoolMap { classes, objects, object_bytes: geometry.object_bytes }
@@ -249,6 +253,13 @@ fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom) -> PoolMap
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_without_buffers_has_room_for_nothing() {
+        let geometry = Geometry { queues: 1, descriptors: 256, buffers: [0, 512, 0], object_bytes: 0 };
+        let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+        assert_eq!(map.pool.classes.map(|class| class.room), [0, 4096, 0]);
+    }
 
     #[test]
     fn a_queue_pair_at_rest_takes_less_than_a_mebibyte() {

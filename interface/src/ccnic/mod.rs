@@ -65,7 +65,7 @@ mod recovery;
 mod retained;
 
 pub use bulk::{BulkWire, Completions, bulk_nic_queue};
-pub use burst::{Wire, host_queue, nic_queue};
+pub use burst::{Turned, Wire, host_queue, nic_queue};
 pub use descriptor::{Descriptor, Flags};
 pub use host::{Host, HostFaults};
 pub use inline::INLINE_BYTES;

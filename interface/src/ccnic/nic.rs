@@ -336,6 +336,12 @@ impl<C: Core, P: Policy> Nic<C, P> {
         }
     }
 
+    /// The most bytes that a buffer holds.
+    pub fn largest_room(&self) -> usize {
+        let classes = self.allocator.map().classes.iter().filter(|class| class.count > 0);
+        classes.map(|class| class.room).max().unwrap_or(0) as usize
+    }
+
     /// Gives back a receive buffer that was not delivered.
     #[inline(always)]
     pub fn rx_free(&mut self, at: Address) {

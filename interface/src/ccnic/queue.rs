@@ -349,6 +349,8 @@ pub struct Consumer<P> {
     /// Descriptors of the slot before `head` for which the caller had no room yet.
     stash: [Descriptor; MAX_SEGMENTS],
     stashed: usize,
+    /// Slots that the last call found full.
+    full_last_time: u64,
     inline: bool,
     fetch_ahead: bool,
     faults: QueueFaults,
@@ -367,6 +369,7 @@ impl<P: Policy> Consumer<P> {
             known_tail: 0,
             stash: [Descriptor::BLANK; MAX_SEGMENTS],
             stashed: 0,
+            full_last_time: 0,
             inline,
             fetch_ahead,
             faults: QueueFaults::default(),
@@ -396,6 +399,7 @@ impl<P: Policy> Consumer<P> {
         }
         let mut received = self.take_stash(out);
         self.look_ahead(core);
+        let begins = self.head;
         let mut goes_on = false;
         while out.len() - received >= P::PER_SLOT || received == 0 {
             let Some(at) = self.full_slot(core) else { break };
@@ -431,6 +435,7 @@ impl<P: Policy> Consumer<P> {
                 break;
             }
         }
+        self.full_last_time = self.head - begins;
         core.work(work::CALL);
         if received == 0 {
             self.idle(core);

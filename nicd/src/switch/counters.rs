@@ -19,6 +19,8 @@ pub struct MemberCounters {
     pub dropped_vlan: u64,
     /// Frames that it sent to itself, or back to where they would have come from.
     pub dropped_no_way: u64,
+    /// Frames of which it asked what cannot be done: they are not what their metadata says.
+    pub dropped_offload: u64,
     /// Frames for it that found its receive ring full.
     pub dropped_full: u64,
     /// Frames for it that found no free buffer.
@@ -27,7 +29,7 @@ pub struct MemberCounters {
 
 impl MemberCounters {
     /// Every counter with its name.
-    pub fn named(&self) -> [(&'static str, u64); 10] {
+    pub fn named(&self) -> [(&'static str, u64); 11] {
         [
             ("sent_frames", self.sent_frames),
             ("sent_bytes", self.sent_bytes),
@@ -37,6 +39,7 @@ impl MemberCounters {
             ("dropped_spoofed", self.dropped_spoofed),
             ("dropped_vlan", self.dropped_vlan),
             ("dropped_no_way", self.dropped_no_way),
+            ("dropped_offload", self.dropped_offload),
             ("dropped_full", self.dropped_full),
             ("dropped_no_buffer", self.dropped_no_buffer),
         ]
@@ -56,17 +59,20 @@ pub struct PortCounters {
     pub dropped_no_way: u64,
     /// Frames that it gave with a VLAN tag that it may not use.
     pub dropped_vlan: u64,
+    /// Packets that it gave unfinished and that are not what it says.
+    pub dropped_offload: u64,
 }
 
 impl PortCounters {
     /// Every counter with its name.
-    pub fn named(&self) -> [(&'static str, u64); 5] {
+    pub fn named(&self) -> [(&'static str, u64); 6] {
         [
             ("dropped_full", self.dropped_full),
             ("dropped_refused", self.dropped_refused),
             ("dropped_failed", self.dropped_failed),
             ("dropped_no_way", self.dropped_no_way),
             ("dropped_vlan", self.dropped_vlan),
+            ("dropped_offload", self.dropped_offload),
         ]
     }
 }

@@ -5,74 +5,22 @@ use conic_fabric::{Time, lines_of};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{PACKETS, ROOM as WAIT_ROOM};
 use conic_interface::ccnic::{Descriptor, Flags};
-use conic_port::offload::rss::{Ports, Toeplitz};
-use conic_port::offload::vlan::{TAG_BYTES, Tag, insert, strip};
-use conic_port::{MAX_FRAME, MIN_FRAME, Transmit};
+use conic_interface::metadata::Metadata;
+use conic_port::offload::vlan::Tag;
+use conic_port::{MAX_FRAME, MIN_FRAME};
 
+use super::deliver::{Form, Route, Tagging, Targets};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
-use super::member::{Lane, Member};
+use super::pin::Flow;
 use super::table::Place;
-use super::{BURST, Mode, Switch};
-
-/// Entries of a NIC's table from hashes to queues; here entry `i` is queue `i` modulo their number.
-const INDIRECTIONS: usize = 512;
-
-/// Where a frame goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    To(Place),
-    /// To all but where it came from.
-    Flood,
-    /// Nowhere; it was counted.
-    Drop,
-}
-
-/// Who gets a frame.
-enum Targets {
-    One(Place),
-    AllBut(Place),
-}
-
-impl Targets {
-    fn include(&self, place: Place) -> bool {
-        match *self {
-            Targets::One(one) => one == place,
-            Targets::AllBut(from) => from != place,
-        }
-    }
-}
-
-/// How a frame of a VLAN gets to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    AsItIs,
-    /// With its tag put in, or taken out.
-    Changed,
-    /// Not at all.
-    Never,
-}
-
-/// How a frame of VLAN `vlan`, which came with a tag or without, gets to a place that is a member of `own`, or passes tags.
-fn form(own: Option<u16>, vlan: u16, tag: Option<Tag>) -> Form {
-    match own {
-        Some(own) if own != vlan => Form::Never,
-        Some(_) => {
-            if tag.is_some() {
-                Form::Changed
-            } else {
-                Form::AsItIs
-            }
-        }
-        None if vlan != 0 && tag.is_none() => Form::Changed,
-        None => Form::AsItIs,
-    }
-}
+use super::{Mode, Switch};
 
 /// A frame on its way: its beginning, in private memory, and where the rest is.
 struct Passing<'frame> {
     lines: &'frame [Line; HEADER_LINES],
     header: &'frame Header,
     packet: Descriptor,
+    route: &'frame Route,
 }
 
 impl<C: Core> Switch<C> {
@@ -121,21 +69,30 @@ impl<C: Core> Switch<C> {
         let mut moved = 0;
         for index in 0..self.members[slot].as_ref().map_or(0, |member| member.awake.len()) {
             let Some(member) = &mut self.members[slot] else { break };
+            if !member.may_send(now) {
+                break;
+            }
             let queue = member.awake[index] as usize;
             let lane = &mut member.lanes[queue];
+            let before = lane.wire.turned().bytes;
             let turned = lane.wire.turn_around();
+            let bytes = lane.wire.turned().bytes - before;
             let idle = lane.note(now, turned);
             if turned > 0 {
                 moved += turned;
-                if member.notices.must_ring(lane.wire.core(), queue, PACKETS | WAIT_ROOM) {
+                member.has_sent(bytes);
+                if member.notices.must_ring(member.lanes[queue].wire.core(), queue, PACKETS | WAIT_ROOM) {
                     self.rings.push((member.session, queue as u32));
                 }
             }
             self.note_idle(now, slot, queue, idle);
         }
-        if let Some(member) = &mut self.members[slot] {
-            member.counters.sent_frames += moved as u64;
-            member.counters.received_frames += moved as u64;
+        if let Some(member) = &mut self.members[slot]
+            && moved > 0
+            && member.bucket.is_some()
+        {
+            // Who was not served within the limit is the first next time.
+            member.awake.rotate_left(1);
         }
         moved
     }
@@ -173,6 +130,10 @@ impl<C: Core> Switch<C> {
     /// Sends a client's packet on, given by its segments; its bytes.
     fn forward_packet(&mut self, now: Time, slot: usize, lane: usize, segments: &[Descriptor]) -> usize {
         let Some(member) = &mut self.members[slot] else { return 0 };
+        let request = Metadata(segments[0].metadata);
+        if request != Metadata::NONE && member.rules.offloads.requests {
+            return self.forward_request(now, slot, lane, segments, request);
+        }
         let length: usize = segments.iter().map(|segment| usize::from(segment.length())).sum();
         if !(ETHERNET_HEADER..=MAX_FRAME).contains(&length) {
             member.counters.dropped_length += 1;
@@ -181,9 +142,8 @@ impl<C: Core> Switch<C> {
         member.counters.sent_frames += 1;
         member.counters.sent_bytes += length as u64;
         let core = member.lanes[lane].wire.nic().core();
-        let packet = segments[0];
-        let in_one_piece = segments.len() == 1 && packet.address().is_line_aligned() && length >= MIN_FRAME;
-        if !in_one_piece || self.has_vlans {
+        let (from, packet) = (Place::Client(slot as u32), segments[0]);
+        if segments.len() > 1 || !packet.address().is_line_aligned() || length < MIN_FRAME {
             let mut at = 0;
             for segment in segments {
                 let bytes = usize::from(segment.length());
@@ -191,7 +151,7 @@ impl<C: Core> Switch<C> {
                 at += bytes;
             }
             self.frame[at..at.max(MIN_FRAME)].fill(0);
-            self.forward_frame(now, Place::Client(slot as u32), length.max(MIN_FRAME));
+            self.forward_frame(now, from, length.max(MIN_FRAME));
             return length;
         }
         let mut lines = [core.read_line(packet.address()), Line::ZERO];
@@ -199,47 +159,90 @@ impl<C: Core> Switch<C> {
             lines[1] = core.read_line(packet.address().lines(1));
         }
         let header = Header::of_lines(&lines, length);
-        let passing = Passing { lines: &lines, header: &header, packet };
-        match self.way_of(now, Place::Client(slot as u32), &header, 0) {
-            Way::To(Place::Client(to)) => self.pass(slot, lane, to as usize, &passing),
-            Way::To(Place::Port(to)) => self.leave(now, slot, lane, to as usize, &passing),
-            Way::Flood => {
-                for to in (0..self.members.len()).filter(|&to| to != slot) {
-                    self.pass(slot, lane, to, &passing);
+        let Some(route) = self.route(now, from, &header) else { return length };
+        let passing = Passing { lines: &lines, header: &header, packet, route: &route };
+        if self.is_changed_on(&route) || self.is_looked_at(&route) {
+            self.lay_out(slot, lane, &passing);
+            self.send_on(now, &route, &header, length);
+            return length;
+        }
+        match route.targets {
+            Targets::One(Place::Client(to)) => self.pass(slot, lane, to as usize, &passing),
+            Targets::One(Place::Port(to)) => self.leave(now, slot, lane, to as usize, &passing),
+            Targets::AllBut(_) => {
+                for to in 0..self.members.len() {
+                    if self.form_at(&route, Place::Client(to as u32)) == Form::AsItIs {
+                        self.pass(slot, lane, to, &passing);
+                    }
                 }
                 for to in 0..self.ports.len() {
-                    self.leave(now, slot, lane, to, &passing);
+                    if self.form_at(&route, Place::Port(to as u32)) == Form::AsItIs {
+                        self.leave(now, slot, lane, to, &passing);
+                    }
                 }
             }
-            Way::Drop => {}
         }
         length
     }
 
-    /// Where a frame goes; learns where its sender is.
-    fn way_of(&mut self, now: Time, from: Place, header: &Header, vlan: u16) -> Way {
+    /// Where a frame goes, and in which form; none if it goes nowhere, which is counted. Learns where its sender is.
+    pub(super) fn route(&mut self, now: Time, from: Place, header: &Header) -> Option<Route> {
         if let Place::Client(slot) = from
             && let Some(member) = &mut self.members[slot as usize]
             && member.rules.own_address_only
             && header.source() != member.rules.mac
         {
             member.counters.dropped_spoofed += 1;
-            return Way::Drop;
+            return None;
         }
+        if !self.wired.is_empty()
+            && let Some(other) = self.circuit_of(from)
+        {
+            if other.is_none() {
+                self.count_no_way(from);
+            }
+            return other.map(|other| Route::to(Targets::One(other), None, None));
+        }
+        let (vlan, tagging) = if self.has_vlans {
+            let tag = Tag::of(header.bytes());
+            let vlan = self.vlan_of(from, tag)?;
+            (vlan, Some(Tagging { vlan, tag }))
+        } else {
+            (0, None)
+        };
         if !header.is_from_multicast() {
             self.table.learn(now, header.from(vlan), from);
         }
+        let pinned = if self.has_pins { self.pin_of(header, vlan, from) } else { None };
         if header.is_multicast() {
-            return Way::Flood;
+            return Some(Route::to(Targets::AllBut(from), tagging, pinned));
         }
-        match self.table.find(now, header.to(vlan)) {
-            Some(place) if place == from => {
+        let place = match pinned {
+            Some((slot, _)) => Some(Place::Client(slot)),
+            None => self.table.find(now, header.to(vlan)),
+        };
+        match place {
+            Some(place) if place == from || !self.wired.is_empty() && self.circuit_of(place).is_some() => {
                 self.count_no_way(from);
-                Way::Drop
+                None
             }
-            Some(place) => Way::To(place),
-            None => Way::Flood,
+            Some(place) => Some(Route::to(Targets::One(place), tagging, pinned)),
+            None => Some(Route::to(Targets::AllBut(from), tagging, pinned)),
         }
+    }
+
+    /// The client that is to get a frame's flow, and the queue if that is said too.
+    fn pin_of(&self, header: &Header, vlan: u16, from: Place) -> Option<(u32, Option<u32>)> {
+        let flow = Flow::of(header, vlan);
+        let mut clients =
+            self.members.iter().enumerate().filter_map(|(slot, member)| Some((slot as u32, member.as_ref()?)));
+        clients.find_map(|(slot, member)| {
+            if Place::Client(slot) == from || member.rules.circuit.is_some() {
+                return None;
+            }
+            let pin = member.rules.pins.iter().find(|pin| flow.fits(&pin.pattern))?;
+            Some((slot, pin.queue))
+        })
     }
 
     fn count_no_way(&mut self, from: Place) {
@@ -257,7 +260,7 @@ impl<C: Core> Switch<C> {
     fn pass(&mut self, slot: usize, lane: usize, to: usize, passing: &Passing<'_>) {
         let Ok([Some(sender), Some(receiver)]) = self.members.get_disjoint_mut([slot, to]) else { return };
         let length = u64::from(passing.packet.length());
-        let queue = receiver.queue_of(passing.header, &self.toeplitz);
+        let (queue, hash) = receiver.queue_of(passing.header, passing.route.pinned_at(to), &self.toeplitz);
         let Some((target, first)) = receiver.make_room(queue, length, to, &mut self.dirty) else { return };
         let from = sender.lanes[lane].wire.nic().core();
         let into = target.wire.nic().core();
@@ -267,13 +270,14 @@ impl<C: Core> Switch<C> {
         for index in HEADER_LINES as u64..lines_of(length) {
             into.write_line(first.lines(index), &from.read_line(passing.packet.address().lines(index)));
         }
-        target.push(Descriptor::new(first, passing.packet.length()));
+        let metadata = hash.map_or(Metadata::NONE, |hash| Metadata::NONE.with_hash(hash));
+        target.push(Descriptor::new(first, passing.packet.length()).with_metadata(metadata.0));
         receiver.counters.received_frames += 1;
         receiver.counters.received_bytes += length;
     }
 
-    /// Copies a frame from a client's region out of a port.
-    fn leave(&mut self, now: Time, slot: usize, lane: usize, to: usize, passing: &Passing<'_>) {
+    /// Copies a frame from a client's region to here; its beginning is what was decided upon.
+    fn lay_out(&mut self, slot: usize, lane: usize, passing: &Passing<'_>) {
         let Some(sender) = &mut self.members[slot] else { return };
         let length = usize::from(passing.packet.length());
         let from = sender.lanes[lane].wire.nic().core();
@@ -282,86 +286,20 @@ impl<C: Core> Switch<C> {
         if length > head.len() {
             from.read_bytes(passing.packet.address() + head.len() as u64, &mut self.frame[head.len()..length]);
         }
-        self.send(now, to, length);
     }
 
-    /// Sends the frame that lies here out of a port: frames of one flow by one of its queues.
-    fn send(&mut self, now: Time, to: usize, length: usize) {
-        let end = &mut self.ports[to];
-        let queue = match end.queues.len() {
-            1 => 0,
-            queues => (crate::flow_hash(&self.frame[..length]) % queues.max(1) as u64) as usize,
-        };
-        let Some(queue) = end.queues.get_mut(queue) else { return };
-        end.unflushed = true;
-        match queue.transmit(now, &self.frame[..length]) {
-            Ok(Transmit::Accepted) => {}
-            Ok(Transmit::Full) => end.counters.dropped_full += 1,
-            Ok(Transmit::Refused) => end.counters.dropped_refused += 1,
-            Err(error) => {
-                end.counters.dropped_failed += 1;
-                end.failures.push(error);
-            }
-        }
+    /// Copies a frame from a client's region out of a port.
+    fn leave(&mut self, now: Time, slot: usize, lane: usize, to: usize, passing: &Passing<'_>) {
+        self.lay_out(slot, lane, passing);
+        self.send(now, to, usize::from(passing.packet.length()), None);
     }
 
     /// Sends the frame that lies here on.
     pub(super) fn forward_frame(&mut self, now: Time, from: Place, length: usize) {
         let header = Header::of_frame(&self.frame[..length]);
-        let tag = Tag::of(header.bytes());
-        let Some(vlan) = self.vlan_of(from, tag) else { return };
-        let targets = match self.way_of(now, from, &header, vlan) {
-            Way::To(place) => Targets::One(place),
-            Way::Flood => Targets::AllBut(from),
-            Way::Drop => return,
-        };
-        // First whoever gets it as it is, then, if there are any, those for whom it is changed.
-        let changed = self.send_to_those(now, &targets, &header, length, |own| form(own, vlan, tag) == Form::AsItIs);
-        if !changed {
-            return;
+        if let Some(route) = self.route(now, from, &header) {
+            self.send_on(now, &route, &header, length);
         }
-        let length = match tag {
-            Some(_) => strip(&mut self.frame[..length]).map(|_| length - TAG_BYTES),
-            None => insert(&mut self.frame[..], length, Tag::new(vlan)),
-        };
-        if let Some(length) = length {
-            self.frame[length..length.max(MIN_FRAME)].fill(0);
-            let length = length.max(MIN_FRAME);
-            let header = Header::of_frame(&self.frame[..length]);
-            self.send_to_those(now, &targets, &header, length, |own| form(own, vlan, tag) == Form::Changed);
-        }
-    }
-
-    /// Sends the frame that lies here to those of the targets whose VLAN is as asked; whether there are others.
-    fn send_to_those(
-        &mut self,
-        now: Time,
-        targets: &Targets,
-        header: &Header,
-        length: usize,
-        wanted: impl Fn(Option<u16>) -> bool,
-    ) -> bool {
-        let mut others = false;
-        for to in 0..self.members.len() {
-            let Some(member) = &self.members[to] else { continue };
-            if targets.include(Place::Client(to as u32)) {
-                if wanted(member.rules.vlan) {
-                    self.deliver(to, header, length);
-                } else {
-                    others = true;
-                }
-            }
-        }
-        for to in 0..self.ports.len() {
-            if targets.include(Place::Port(to as u32)) {
-                if wanted(self.ports[to].vlan) {
-                    self.send(now, to, length);
-                } else {
-                    others = true;
-                }
-            }
-        }
-        others
     }
 
     /// The VLAN that a frame belongs to, by where it comes from and its tag; none, and it is counted, if it may not come so.
@@ -382,103 +320,7 @@ impl<C: Core> Switch<C> {
                 *counter += 1;
                 None
             }
-            // Where nobody has a VLAN tags are payload.
-            (None, _) if !self.has_vlans => Some(0),
             (None, tag) => Some(tag.map_or(0, Tag::vlan)),
         }
-    }
-
-    /// Copies the frame that lies here into a client's region.
-    fn deliver(&mut self, to: usize, header: &Header, length: usize) {
-        let Some(receiver) = &mut self.members[to] else { return };
-        let queue = receiver.queue_of(header, &self.toeplitz);
-        let Some((target, at)) = receiver.make_room(queue, length as u64, to, &mut self.dirty) else { return };
-        target.wire.nic().core().write_bytes(at, &self.frame[..length]);
-        target.push(Descriptor::new(at, length as u16));
-        receiver.counters.received_frames += 1;
-        receiver.counters.received_bytes += length as u64;
-    }
-
-    /// Delivers what was copied, and lets ports send.
-    pub(super) fn flush(&mut self, now: Time) {
-        for (slot, queue) in self.dirty.drain(..) {
-            let Some(member) = &mut self.members[slot as usize] else { continue };
-            let lane = &mut member.lanes[queue as usize];
-            lane.flush();
-            if member.notices.must_ring(lane.wire.core(), queue as usize, PACKETS) {
-                self.rings.push((member.session, queue));
-            }
-        }
-        for end in &mut self.ports {
-            if !std::mem::take(&mut end.unflushed) {
-                continue;
-            }
-            for queue in &mut end.queues {
-                if let Err(error) = queue.flush(now) {
-                    end.failures.push(error);
-                }
-            }
-        }
-    }
-}
-
-impl<C: Core> Member<C> {
-    /// The queue that a frame for this client goes to.
-    #[inline(always)]
-    fn queue_of(&self, header: &Header, toeplitz: &Toeplitz) -> usize {
-        match self.lanes.len() {
-            1 => 0,
-            // What is no IP packet has no flow, and goes to the first.
-            lanes => {
-                toeplitz.hash_beginning(header.bytes(), header.whole(), Ports::default()).unwrap_or(0) as usize
-                    % INDIRECTIONS
-                    % lanes
-            }
-        }
-    }
-
-    /// A place in a queue's burst and a buffer for a frame; counts why there is none.
-    #[inline(always)]
-    fn make_room(
-        &mut self,
-        queue: usize,
-        length: u64,
-        slot: usize,
-        dirty: &mut Vec<(u32, u32)>,
-    ) -> Option<(&mut Lane<C>, conic_fabric::Address)> {
-        let lane = &mut self.lanes[queue];
-        if lane.waiting == BURST {
-            lane.flush();
-        }
-        if lane.wire.nic().rx_room(lane.waiting + 1) <= lane.waiting {
-            self.counters.dropped_full += 1;
-            return None;
-        }
-        let Some(at) = lane.wire.nic().rx_alloc(length) else {
-            self.counters.dropped_no_buffer += 1;
-            return None;
-        };
-        if lane.waiting == 0 {
-            dirty.push((slot as u32, queue as u32));
-        }
-        Some((lane, at))
-    }
-}
-
-impl<C: Core> Lane<C> {
-    #[inline(always)]
-    fn push(&mut self, packet: Descriptor) {
-        self.out[self.waiting] = packet;
-        self.waiting += 1;
-    }
-
-    /// Delivers what waits; room was asked for before.
-    pub(super) fn flush(&mut self) {
-        if self.waiting == 0 {
-            return;
-        }
-        let sent = self.wire.nic().rx_burst(&self.out[..self.waiting]);
-        debug_assert_eq!(sent, self.waiting, "room was asked for before");
-        self.waiting = 0;
     }
 }

@@ -7,11 +7,14 @@ use conic_interface::ccnic::{Descriptor, Map, Nic, NicFaults, NicPosition, Phase
 use serde::{Deserialize, Serialize};
 
 use super::BURST;
+use super::circuit::Circuit;
 use super::counters::MemberCounters;
 use super::limit::{Bucket, RateLimit};
+use super::offload::Offloads;
+use super::pin::Pin;
 
 /// What a client may do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Its address.
     pub mac: [u8; 6],
@@ -21,6 +24,12 @@ pub struct Rules {
     pub vlan: Option<u16>,
     /// How much it may send.
     pub limit: Option<RateLimit>,
+    /// The circuit that it is an end of: then it reaches nobody but the other end.
+    pub circuit: Option<Circuit>,
+    /// What it makes of metadata.
+    pub offloads: Offloads,
+    /// Flows that it gets whatever they are addressed to.
+    pub pins: Vec<Pin>,
 }
 
 /// A client that a switch has stopped serving, so that another goes on.
@@ -137,17 +146,31 @@ impl<C: Core> Member<C> {
     }
 
     pub fn counters(&self) -> MemberCounters {
-        let dropped: u64 = self.lanes.iter().map(|lane| lane.wire.dropped()).sum();
-        MemberCounters { dropped_no_buffer: self.counters.dropped_no_buffer + dropped, ..self.counters }
+        let mut sum = self.counters;
+        for lane in &self.lanes {
+            let turned = lane.wire.turned();
+            sum.sent_frames += turned.frames;
+            sum.sent_bytes += turned.bytes;
+            sum.received_frames += turned.returned_frames;
+            sum.received_bytes += turned.returned_bytes;
+            sum.dropped_no_buffer += lane.wire.dropped();
+        }
+        sum
     }
 
     pub fn faults(&self) -> NicFaults {
         self.lanes.iter().fold(NicFaults::default(), |sum, lane| sum.plus(&lane.wire.faults()))
     }
 
+    /// Whether its limit lets it send now.
+    #[inline(always)]
+    pub fn may_send(&mut self, now: Time) -> bool {
+        self.bucket.as_mut().is_none_or(|bucket| bucket.is_open(now))
+    }
+
     /// Whether it may send now; gives it its share of a turn.
     pub fn begins_turn(&mut self, now: Time) -> bool {
-        if self.bucket.as_mut().is_some_and(|bucket| !bucket.is_open(now)) {
+        if !self.may_send(now) {
             return false;
         }
         self.deficit = (self.deficit + QUANTUM).min(QUANTUM);

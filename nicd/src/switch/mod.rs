@@ -5,20 +5,28 @@
 //! | `limit` | how much a client may send |
 //! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
+//! | `offload` | what is left to do for a packet, and what receivers are told of it |
+//! | `pin` | flows that go to a client, or a queue of it, whatever was learned |
+//! | `circuit` | places that are connected to each other and to nobody else |
 //! | `header` | what a frame says of itself, read from a private copy |
 //! | `member` | a client with its queues; what it may do, and what it did |
 //! | `forward` | from where a frame goes on to where |
+//! | `deliver` | in which form, and into which queue |
 //!
 //! A client's memory is read once. The first lines of a frame are copied out, decided upon, and what is delivered is that copy; the
 //! rest is copied from the client's region to the other's without a look at it. What a client changes meanwhile is its own frame.
 //!
 //! It reads no clock and starts no thread: [`Switch::step`] is told the time.
 
+mod circuit;
 mod counters;
+mod deliver;
 mod forward;
 mod header;
 mod limit;
 mod member;
+mod offload;
+mod pin;
 mod rest;
 mod table;
 
@@ -28,22 +36,28 @@ use conic_fabric::{Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Map, NicFaults};
 use conic_port::offload::rss::Toeplitz;
+use conic_port::offload::segment::LONGEST;
+use conic_port::offload::virtio;
 use conic_port::offload::vlan::TAG_BYTES;
 use conic_port::{MAX_FRAME, Port, PortError, Receive};
 
+pub use circuit::{Circuit, Party};
 pub use counters::{MemberCounters, PortCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
 pub use member::{Rules, Suspended};
+pub use offload::Offloads;
+pub use pin::{Mac, Pattern, Pin, Prefix};
 pub use table::{Place, Station, Table};
 
+use circuit::Wired;
 use member::Member;
 
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
 
-/// Bytes of the longest frame and a VLAN tag.
-pub(crate) const ROOM: usize = MAX_FRAME + TAG_BYTES;
+/// Bytes of the longest packet, which may stand for several, and a VLAN tag.
+pub(crate) const ROOM: usize = LONGEST + TAG_BYTES;
 
 /// Steps between two looks at what clients did wrong.
 const STEPS_BETWEEN_AUDITS: u64 = 64;
@@ -57,6 +71,8 @@ pub struct SwitchPort {
     pub queues: Vec<Box<dyn Port>>,
     /// The VLAN that it is a member of, its frames without tags; tags pass as they are if there is none.
     pub vlan: Option<u16>,
+    /// The circuit that it is an end of.
+    pub circuit: Option<Circuit>,
 }
 
 /// How a network joins its members.
@@ -106,7 +122,9 @@ pub struct Switch<C> {
     steps: u64,
     polled: Vec<Descriptor>,
     /// A frame that cannot go from region to region in one piece, or comes from a port.
-    frame: Box<[u8; ROOM]>,
+    frame: Box<[u8]>,
+    /// One that is being cut.
+    packet: Box<[u8]>,
     /// Queues to which something waits to be delivered.
     dirty: Vec<(u32, u32)>,
     offenders: Vec<Offender>,
@@ -116,6 +134,14 @@ pub struct Switch<C> {
     rings: Vec<(u64, u32)>,
     /// Some member or port has a VLAN.
     has_vlans: bool,
+    /// Who is in a circuit.
+    wired: Vec<Wired>,
+    /// Some client gets flows whatever they are addressed to.
+    has_pins: bool,
+    /// Some client is told what needs a look at whole frames.
+    has_lookers: bool,
+    /// Somebody takes packets for which work is left.
+    has_unfinished: bool,
     toeplitz: Toeplitz,
 }
 
@@ -139,6 +165,9 @@ struct PortEnd {
     unflushed: bool,
     failures: Vec<PortError>,
     vlan: Option<u16>,
+    circuit: Option<Circuit>,
+    /// It takes packets for which work is left.
+    takes_unfinished: bool,
 }
 
 /// What a port is and did.
@@ -155,9 +184,10 @@ pub struct PortReport {
 }
 
 impl PortEnd {
-    fn new(SwitchPort { queues, vlan }: SwitchPort) -> PortEnd {
-        let ended = vec![false; queues.len()];
-        PortEnd { queues, counters: PortCounters::default(), ended, unflushed: false, failures: Vec::new(), vlan }
+    fn new(SwitchPort { queues, vlan, circuit }: SwitchPort) -> PortEnd {
+        let (ended, counters) = (vec![false; queues.len()], PortCounters::default());
+        let takes_unfinished = queues.iter().all(|queue| queue.takes_unfinished());
+        PortEnd { queues, counters, ended, unflushed: false, failures: Vec::new(), vlan, circuit, takes_unfinished }
     }
 
     fn report(&self) -> PortReport {
@@ -184,7 +214,7 @@ impl<C: Core> Switch<C> {
     pub fn new(options: SwitchOptions, ports: Vec<SwitchPort>) -> Switch<C> {
         let has_vlans = ports.iter().any(|port| port.vlan.is_some());
         let table = Table::new(options.stations, options.age);
-        Switch {
+        let mut switch = Switch {
             options,
             members: Vec::new(),
             ports: ports.into_iter().map(PortEnd::new).collect(),
@@ -192,14 +222,21 @@ impl<C: Core> Switch<C> {
             turn: 0,
             steps: 0,
             polled: vec![Descriptor::BLANK; BURST],
-            frame: Box::new([0; ROOM]),
+            frame: vec![0; ROOM].into_boxed_slice(),
+            packet: vec![0; ROOM].into_boxed_slice(),
             dirty: Vec::new(),
             offenders: Vec::new(),
             drowsy: Vec::new(),
             rings: Vec::new(),
             has_vlans,
+            wired: Vec::new(),
+            has_pins: false,
+            has_lookers: false,
+            has_unfinished: false,
             toeplitz: Toeplitz::default(),
-        }
+        };
+        switch.rewire();
+        switch
     }
 
     /// Lets a client in, whose region is ready: its queues are served from the next step on. `cores` gives a view of the region
@@ -218,6 +255,7 @@ impl<C: Core> Switch<C> {
         self.table.fix(now, station, Place::Client(slot as u32));
         self.has_vlans |= rules.vlan.is_some();
         self.members[slot] = Some(member);
+        self.rewire();
     }
 
     /// Goes on with a client that another switch has stopped serving; false if it cannot have stopped there.
@@ -259,6 +297,7 @@ impl<C: Core> Switch<C> {
         self.drowsy.retain(|&(client, _)| client as usize != slot);
         self.rings.retain(|&(client, _)| client != session);
         self.table.forget(Place::Client(slot as u32));
+        self.rewire();
         Some((member.counters(), member.faults()))
     }
 
@@ -299,8 +338,20 @@ impl<C: Core> Switch<C> {
             let mut taken = 0;
             while taken < BURST && !self.ports[index].ended[queue] {
                 let end = &mut self.ports[index];
-                match end.queues[queue].receive(now, &mut self.frame[..MAX_FRAME]) {
-                    Ok(Receive::Frame { length, .. }) => self.forward_frame(now, Place::Port(index as u32), length),
+                let (received, metadata) = if self.has_unfinished && end.takes_unfinished {
+                    let mut metadata = virtio::Metadata::NONE;
+                    (end.queues[queue].receive_unfinished(now, &mut self.frame[..LONGEST], &mut metadata), metadata)
+                } else {
+                    (end.queues[queue].receive(now, &mut self.frame[..MAX_FRAME]), virtio::Metadata::NONE)
+                };
+                match received {
+                    Ok(Receive::Frame { length, .. }) if metadata == virtio::Metadata::NONE => {
+                        self.forward_frame(now, Place::Port(index as u32), length);
+                    }
+                    Ok(Receive::Frame { length, .. }) => {
+                        let sound = self.forward_from_port(now, index as u32, length, metadata);
+                        self.ports[index].counters.dropped_offload += u64::from(!sound);
+                    }
                     Ok(Receive::Skipped) => {}
                     Ok(Receive::None) => break,
                     Ok(Receive::End) => end.ended[queue] = true,
@@ -362,6 +413,18 @@ impl<C: Core> Switch<C> {
         let ports = self.live_queues().filter_map(|queue| queue.next_due());
         let members = self.members.iter().flatten().filter(|member| !member.awake.is_empty());
         ports.chain(members.filter_map(|member| Some(member.bucket.as_ref()?.opens_at()))).min()
+    }
+
+    /// Says to the ports that their descriptors are about to be slept on. Behind it comes one more [`Switch::step`], and the sleep
+    /// only if that moved nothing.
+    pub fn arm(&mut self) {
+        for end in &mut self.ports {
+            for (queue, ended) in end.queues.iter_mut().zip(&end.ended) {
+                if !ended {
+                    queue.arm();
+                }
+            }
+        }
     }
 
     /// What is readable when a port may have something; see [`Port::descriptor`].

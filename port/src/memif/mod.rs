@@ -25,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 pub use error::{MemifError, MemifProblem};
 
+use crate::lookout::Lookout;
 use crate::offload::rss::{Ports, Toeplitz};
 use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 use channel::{Channel, Heard, Listener};
@@ -38,8 +39,8 @@ const NAME: &str = "conic";
 const STEP: Time = Time::from_nanoseconds(2_000_000_000);
 /// How long a client waits before it tries to connect again.
 const RETRY: Time = Time::from_nanoseconds(100_000_000);
-/// Looks between two at the control channel.
-const LOOKS: u32 = 1024;
+/// Milliseconds between two looks at the control channel of a session.
+const LOOK: u64 = 1;
 /// Slots that are read or filled before the other side is told.
 const BATCH: u16 = 32;
 /// Broken descriptors after which the other side is disconnected.
@@ -153,7 +154,7 @@ pub struct Memif {
     hash: Toeplitz,
     /// The ring to receive from next.
     turn: usize,
-    looks: u32,
+    lookout: Lookout,
     /// The other side has been asked for interrupts.
     armed: bool,
     /// Broken descriptors of this session.
@@ -187,7 +188,7 @@ impl Memif {
             state: State::Alone(Time::ZERO),
             hash: Toeplitz::default(),
             turn: 0,
-            looks: 0,
+            lookout: Lookout::every(LOOK),
             armed: false,
             strikes: 0,
             last_end: None,
@@ -337,7 +338,7 @@ impl Memif {
 
     /// Nothing was there in any ring: they have been given back by the look.
     fn idle(&mut self, now: Time) {
-        // Whoever is about to sleep looks once, and not a thousand times.
+        // Whoever is about to sleep looks once.
         if self.armed {
             self.attend(now);
         }
@@ -406,8 +407,7 @@ impl AsFd for Memif {
 
 impl Port for Memif {
     fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
-        self.looks = self.looks.wrapping_add(1);
-        if !self.is_connected() || self.looks.is_multiple_of(LOOKS) {
+        if !self.is_connected() || self.lookout.is_due(now) {
             self.attend(now);
             if !self.is_connected() {
                 return Ok(Receive::None);

@@ -26,6 +26,9 @@ const DESCRIPTOR: usize = 16;
 const NO_INTERRUPT: u16 = 1;
 const NEXT: u16 = 1;
 
+/// How many slots ahead a buffer's first line is asked for, which the other side's core has; descriptors twice as far.
+const AHEAD: u16 = 8;
+
 /// The most slots of a ring, as a power of two: its indexes must tell full from empty.
 pub(super) const MOST_LOG2_SLOTS: u8 = 14;
 
@@ -50,6 +53,7 @@ pub(super) struct Regions(pub(super) Vec<Mapping>);
 
 impl Regions {
     /// The region of a descriptor, if its bytes lie in it.
+    #[inline(always)]
     fn find(&self, descriptor: &Descriptor) -> Result<&Mapping, Fault> {
         let region = self.0.get(usize::from(descriptor.region)).ok_or(Fault::Region)?;
         let end = u64::from(descriptor.offset) + u64::from(descriptor.length);
@@ -121,6 +125,8 @@ pub(super) struct Ring {
     next: u16,
     /// Up to where the other side has been told.
     told: u16,
+    /// Up to where this side may go, as the other side's index said when it was last read.
+    limit: u16,
 }
 
 /// What taking a packet came to.
@@ -138,7 +144,7 @@ pub(super) enum Taken {
 
 impl Ring {
     pub(super) fn new(place: Place, side: Side) -> Ring {
-        Ring { place, side, slots: 1 << place.log2_slots, next: 0, told: 0 }
+        Ring { place, side, slots: 1 << place.log2_slots, next: 0, told: 0, limit: 0 }
     }
 
     /// Lays out a ring of this client in its zeroed memory: to receive with, where `receives`.
@@ -156,28 +162,31 @@ impl Ring {
         memory.store_release_u32(self.at(0), COOKIE);
     }
 
+    #[inline(always)]
     fn memory<'a>(&self, regions: &'a Regions) -> &'a Mapping {
         &regions.0[usize::from(self.place.region)]
     }
 
+    #[inline(always)]
     fn at(&self, field: usize) -> usize {
         self.place.offset as usize + field
     }
 
+    #[inline(always)]
     fn slot(&self, index: u16) -> usize {
         self.at(DESCRIPTORS) + usize::from(index & (self.slots - 1)) * DESCRIPTOR
     }
 
-    /// Reads a slot's descriptor. A client knows where its buffers are, and does not ask the other side.
+    /// Reads a slot's descriptor, each of its words once. A client knows where its buffers are, and does not ask the other side.
+    #[inline(always)]
     fn read(&self, memory: &Mapping, index: u16) -> Descriptor {
         let at = self.slot(index);
-        let (flags, length) = (memory.load_u16(at), memory.load_u32(at + 4));
+        let word = memory.load_u64(at);
+        let (flags, region, length) = (word as u16, (word >> 16) as u16, (word >> 32) as u32);
         match self.side {
-            Side::Server => {
-                Descriptor { flags, region: memory.load_u16(at + 2), length, offset: memory.load_u32(at + 8) }
-            }
-            Side::Client { buffers, buffer_bytes } => {
-                let offset = buffers + u32::from(index & (self.slots - 1)) * buffer_bytes;
+            Side::Server => Descriptor { flags, region, length, offset: memory.load_u32(at + 8) },
+            Side::Client { buffer_bytes, .. } => {
+                let offset = self.own_buffer(index);
                 // A length beyond the buffer must not reach the next one: it fails the region's bounds.
                 let length = if length <= buffer_bytes { length } else { u32::MAX };
                 Descriptor { flags, region: 0, length, offset }
@@ -185,34 +194,112 @@ impl Ring {
         }
     }
 
+    /// Writes flags, region and length of a slot's descriptor, in one word.
+    #[inline(always)]
+    fn write(&self, memory: &Mapping, index: u16, flags: u16, region: u16, length: u32) {
+        memory.store_u64(self.slot(index), u64::from(flags) | u64::from(region) << 16 | u64::from(length) << 32);
+    }
+
+    /// Looks how far this side may go: `limit` is then at most a ring's length ahead of `next`.
+    #[inline(always)]
+    fn look(&mut self, theirs: u16) -> Result<u16, Fault> {
+        let ahead = theirs.wrapping_sub(self.next);
+        if ahead > self.slots {
+            return Err(Fault::Index);
+        }
+        self.limit = theirs;
+        Ok(ahead)
+    }
+
     /// How many slots the other side has filled that have not been read.
-    fn filled(&self, regions: &Regions) -> Result<u16, Fault> {
+    #[inline(always)]
+    fn look_filled(&mut self, regions: &Regions) -> Result<u16, Fault> {
         let field = if self.side == Side::Server { HEAD } else { TAIL };
         // Acquire: pairs with the other side's release behind the descriptors and the payload.
         let theirs = self.memory(regions).load_acquire_u16(self.at(field));
-        let filled = theirs.wrapping_sub(self.next);
-        if filled > self.slots { Err(Fault::Index) } else { Ok(filled) }
+        self.look(theirs)
+    }
+
+    /// Where the buffer of a slot probably lies: a hint for a prefetch, and nothing else. What is read of a peer's descriptor here
+    /// is read again, and checked, when it is used.
+    #[inline(always)]
+    fn hint(&self, memory: &Mapping, index: u16) -> usize {
+        let offset = match self.side {
+            Side::Server => memory.load_u32(self.slot(index) + 8),
+            Side::Client { .. } => self.own_buffer(index),
+        };
+        offset as usize
+    }
+
+    /// Where the buffer of a client's slot lies.
+    #[inline(always)]
+    fn own_buffer(&self, index: u16) -> u32 {
+        match self.side {
+            Side::Server => 0,
+            Side::Client { buffers, buffer_bytes } => buffers + u32::from(index & (self.slots - 1)) * buffer_bytes,
+        }
+    }
+
+    /// Looks for packets, and asks for the first lines of the first ones.
+    #[inline(always)]
+    fn look_for_packets(&mut self, regions: &Regions) -> Result<u16, Fault> {
+        let filled = self.look_filled(regions)?;
+        let memory = self.memory(regions);
+        for ahead in 0..filled.min(AHEAD) {
+            // Most peers have one region; where it is another, nothing is lost but the hint.
+            memory.prefetch(self.hint(memory, self.next.wrapping_add(ahead)));
+        }
+        Ok(filled)
     }
 
     /// Takes the next packet.
+    #[inline]
     pub(super) fn take(&mut self, regions: &Regions, frame: &mut [u8]) -> Taken {
-        let filled = match self.filled(regions) {
-            Ok(0) => return Taken::None,
+        if self.limit == self.next {
+            // The other side's index is read again only when what it last said is used up: its line is that side's to write.
+            match self.look_for_packets(regions) {
+                Ok(0) => return Taken::None,
+                Ok(_) => {}
+                Err(fault) => return Taken::Refused(fault),
+            }
+        }
+        let memory = self.memory(regions);
+        let descriptor = self.read(memory, self.next);
+        if descriptor.flags != 0 {
+            return self.take_chain(regions, descriptor, frame);
+        }
+        let taken = match regions.find(&descriptor) {
+            Ok(region) => {
+                if self.limit.wrapping_sub(self.next) > AHEAD {
+                    region.prefetch(self.hint(memory, self.next.wrapping_add(AHEAD)));
+                }
+                match frame.get_mut(..descriptor.length as usize) {
+                    Some(into) => {
+                        region.read_bytes(descriptor.offset as usize, into);
+                        Taken::Packet(into.len())
+                    }
+                    None => Taken::TooLong,
+                }
+            }
+            Err(fault) => Taken::Refused(fault),
+        };
+        self.next = self.next.wrapping_add(1);
+        taken
+    }
+
+    /// Takes a packet of several buffers, whose first descriptor has been read; or one whose flags nobody knows.
+    #[cold]
+    fn take_chain(&mut self, regions: &Regions, first: Descriptor, frame: &mut [u8]) -> Taken {
+        // A packet is shown whole: all that is there is wanted, not what there was at the last look.
+        let filled = match self.look_filled(regions) {
+            // There was something a moment ago: an index has gone back.
+            Ok(0) => return Taken::Refused(Fault::Index),
             Ok(filled) => filled,
             Err(fault) => return Taken::Refused(fault),
         };
         let memory = self.memory(regions);
-        let (mut length, mut problem, mut used) = (0, Taken::None, 0);
+        let (mut length, mut problem, mut used, mut descriptor) = (0, Taken::None, 0, first);
         loop {
-            if used == filled {
-                // A packet is shown whole; in a full ring there is nothing to wait for.
-                if filled == self.slots {
-                    self.next = self.next.wrapping_add(used);
-                    return Taken::Refused(Fault::Chain);
-                }
-                return Taken::None;
-            }
-            let descriptor = self.read(memory, self.next.wrapping_add(used));
             used += 1;
             let known = if descriptor.flags & !NEXT == 0 { Ok(()) } else { Err(Fault::Flags) };
             match known.and_then(|()| regions.find(&descriptor)) {
@@ -230,6 +317,15 @@ impl Ring {
             if descriptor.flags & NEXT == 0 {
                 break;
             }
+            if used == filled {
+                // In a full ring there is nothing to wait for.
+                if filled == self.slots {
+                    self.next = self.next.wrapping_add(used);
+                    return Taken::Refused(Fault::Chain);
+                }
+                return Taken::None;
+            }
+            descriptor = self.read(memory, self.next.wrapping_add(used));
         }
         self.next = self.next.wrapping_add(used);
         if problem == Taken::None { Taken::Packet(length) } else { problem }
@@ -246,9 +342,7 @@ impl Ring {
             Side::Server => memory.store_release_u16(self.at(TAIL), self.next),
             Side::Client { buffer_bytes, .. } => {
                 while self.told != self.next {
-                    let at = self.slot(self.told);
-                    memory.store_u16(at, 0);
-                    memory.store_u32(at + 4, buffer_bytes);
+                    self.write(memory, self.told, 0, 0, buffer_bytes);
                     self.told = self.told.wrapping_add(1);
                 }
                 // Release: as above, and the buffers' lengths are there. All slots that are not full are empty buffers.
@@ -273,50 +367,75 @@ impl Ring {
     }
 
     /// How many slots there are to fill.
-    fn room(&self, regions: &Regions) -> Result<u16, Fault> {
+    #[inline(always)]
+    fn look_room(&mut self, regions: &Regions) -> Result<u16, Fault> {
         let memory = self.memory(regions);
         // Acquire: pairs with the other side's release when it was done with the buffers.
-        let room = match self.side {
-            Side::Server => memory.load_acquire_u16(self.at(HEAD)).wrapping_sub(self.next),
-            Side::Client { .. } => {
-                let used = self.next.wrapping_sub(memory.load_acquire_u16(self.at(TAIL)));
-                if used > self.slots {
-                    return Err(Fault::Index);
-                }
-                self.slots - used
-            }
+        let theirs = match self.side {
+            Side::Server => memory.load_acquire_u16(self.at(HEAD)),
+            Side::Client { .. } => memory.load_acquire_u16(self.at(TAIL)).wrapping_add(self.slots),
         };
-        if room > self.slots { Err(Fault::Index) } else { Ok(room) }
+        self.look(theirs)
+    }
+
+    /// Where a packet's next piece may be put.
+    #[inline(always)]
+    fn buffer(&self, memory: &Mapping, index: u16) -> Descriptor {
+        match self.side {
+            Side::Server => self.read(memory, index),
+            Side::Client { buffer_bytes, .. } => {
+                Descriptor { flags: 0, region: 0, length: buffer_bytes, offset: self.own_buffer(index) }
+            }
+        }
     }
 
     /// Puts a packet into as many slots as it takes; `false` where there are too few.
+    #[inline]
     pub(super) fn put(&mut self, regions: &Regions, frame: &[u8]) -> Result<bool, Fault> {
         debug_assert!(frame.len() <= MAX_FRAME);
-        let room = self.room(regions)?;
+        if self.limit == self.next && self.look_room(regions)? == 0 {
+            return Ok(false);
+        }
         let memory = self.memory(regions);
-        let (mut rest, mut used) = (frame, 0);
-        while !rest.is_empty() {
+        let buffer = self.buffer(memory, self.next);
+        if frame.len() > buffer.length as usize {
+            return self.put_chain(regions, buffer, frame);
+        }
+        let region = regions.find(&buffer)?;
+        if self.limit.wrapping_sub(self.next) > 2 * AHEAD {
+            memory.prefetch_write(self.slot(self.next.wrapping_add(2 * AHEAD)));
+            region.prefetch_write(self.hint(memory, self.next.wrapping_add(AHEAD)));
+        }
+        region.write_bytes(buffer.offset as usize, frame);
+        self.write(memory, self.next, 0, buffer.region, frame.len() as u32);
+        self.next = self.next.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// Puts a packet that is longer than the first buffer.
+    fn put_chain(&mut self, regions: &Regions, first: Descriptor, frame: &[u8]) -> Result<bool, Fault> {
+        let room = self.look_room(regions)?;
+        if room == 0 {
+            // There was room a moment ago: an index has gone back.
+            return Err(Fault::Index);
+        }
+        let memory = self.memory(regions);
+        let (mut rest, mut used, mut buffer) = (frame, 0, first);
+        loop {
+            let region = regions.find(&buffer)?;
+            let (piece, behind) = rest.split_at(rest.len().min(buffer.length as usize));
+            region.write_bytes(buffer.offset as usize, piece);
+            let flags = if behind.is_empty() { 0 } else { NEXT };
+            self.write(memory, self.next.wrapping_add(used), flags, buffer.region, piece.len() as u32);
+            rest = behind;
+            used += 1;
+            if rest.is_empty() {
+                break;
+            }
             if used == room {
                 return Ok(false);
             }
-            let index = self.next.wrapping_add(used);
-            let descriptor = match self.side {
-                Side::Server => self.read(memory, index),
-                Side::Client { buffers, buffer_bytes } => Descriptor {
-                    flags: 0,
-                    region: 0,
-                    length: buffer_bytes,
-                    offset: buffers + u32::from(index & (self.slots - 1)) * buffer_bytes,
-                },
-            };
-            let region = regions.find(&descriptor)?;
-            let (piece, behind) = rest.split_at(rest.len().min(descriptor.length as usize));
-            region.write_bytes(descriptor.offset as usize, piece);
-            let at = self.slot(index);
-            memory.store_u16(at, if behind.is_empty() { 0 } else { NEXT });
-            memory.store_u32(at + 4, piece.len() as u32);
-            rest = behind;
-            used += 1;
+            buffer = self.buffer(memory, self.next.wrapping_add(used));
         }
         self.next = self.next.wrapping_add(used);
         Ok(true)

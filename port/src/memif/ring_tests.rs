@@ -238,3 +238,26 @@ fn any_image_is_survived() {
     }
     assert!(outcomes.contains(&Some("Packet".to_owned())) && outcomes.len() >= 3, "{outcomes:?}");
 }
+
+/// A side that has seen what there is does not look again before that is used up: an index that goes back meanwhile is found, and
+/// never leads to a slot that the other side did not give.
+#[test]
+fn an_index_that_goes_back_ends_a_packet_of_several_buffers() {
+    let mut pair = pair();
+    let Pair { ours, theirs, up: (producer, consumer), .. } = &mut pair;
+    let mut buffer = [0; 2048];
+    for length in [60, 300] {
+        assert_eq!(producer.put(ours, &vec![5; length]), Ok(true));
+    }
+    producer.show(ours);
+    assert_eq!(consumer.take(theirs, &mut buffer), Taken::Packet(60));
+    // All slots say that the packet goes on, and the index that there is none.
+    (0..8).for_each(|slot| ours.0[0].store_u16(128 + 16 * slot, 1));
+    ours.0[0].store_u16(6, 1);
+    assert_eq!(consumer.take(theirs, &mut buffer), Taken::Refused(Fault::Index));
+
+    let Pair { ours, theirs, down: (producer, _), .. } = &mut pair;
+    assert_eq!(producer.put(theirs, &[5; 60]), Ok(true));
+    ours.0[0].store_u16(512 + 6, 1);
+    assert_eq!(producer.put(theirs, &[5; 300]), Err(Fault::Index));
+}

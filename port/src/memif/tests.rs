@@ -9,6 +9,9 @@ use super::channel::{Channel, Heard};
 use super::message::{AddRing, Init, Message, SECRET, Text, VERSION};
 use super::*;
 
+/// Looks at one time after which the control channel has been looked at.
+const LOOKS: u32 = crate::lookout::CALLS;
+
 fn milliseconds(count: u64) -> Time {
     Time::from_nanoseconds(1_000_000 * count)
 }

@@ -85,6 +85,15 @@ impl Headers {
         (!self.fragment && self.transport + header <= self.end).then_some(self.transport + within)
     }
 
+    /// Bytes of TCP's or UDP's header as it says itself; 0 for another protocol, or where the packet ends before.
+    pub fn transport_length(&self, frame: &[u8]) -> usize {
+        match (self.protocol, self.checksum_at()) {
+            (TCP, Some(_)) => 4 * usize::from(frame[self.transport + 12] >> 4),
+            (UDP, Some(_)) => 8,
+            _ => 0,
+        }
+    }
+
     /// Source and destination address, one behind the other: 8 or 32 bytes.
     pub fn addresses<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         match self.version {

@@ -36,11 +36,7 @@ impl Segments {
             return None;
         }
         headers.checksum_at()?;
-        let header = match headers.protocol {
-            TCP => 4 * usize::from(packet[headers.transport + 12] >> 4),
-            UDP => 8,
-            _ => return None,
-        };
+        let header = headers.transport_length(packet);
         let payload = headers.transport + header;
         if header < 8 || headers.protocol == TCP && header < 20 || payload >= headers.end {
             return None;

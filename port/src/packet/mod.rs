@@ -18,6 +18,7 @@ use conic_fabric::Time;
 
 pub use error::{PacketError, PacketProblem};
 
+use crate::lookout::Lookout;
 use crate::netdevice::{self, is_over_mtu};
 use crate::offload::segment::LONGEST;
 use crate::offload::vlan;
@@ -25,6 +26,9 @@ use crate::vnet::{Cutter, Work, complete};
 use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 use kernel::Socket;
 use ring::{Geometry, Rings, Slot};
+
+/// Milliseconds between two looks whether the interface is still there.
+const LOOK: u64 = 10;
 
 /// How a packet socket is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +70,7 @@ pub struct PacketSocket {
     index: u32,
     mtu: usize,
     gone: bool,
+    lookout: Lookout,
     /// Slots filled since the kernel was last told.
     filled: usize,
     cutter: Option<Cutter>,
@@ -130,6 +135,7 @@ impl PacketSocket {
             index,
             mtu,
             gone: false,
+            lookout: Lookout::every(LOOK),
             filled: 0,
             cutter: options.offload.then(Cutter::new),
             work: Work::default(),
@@ -227,7 +233,7 @@ impl AsFd for PacketSocket {
 }
 
 impl Port for PacketSocket {
-    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+    fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
         if self.gone {
             return Ok(Receive::End);
         }
@@ -239,7 +245,7 @@ impl Port for PacketSocket {
         }
         let Some(slot) = self.rings.received() else {
             // An interface that has been removed says the same on the socket as one that has been taken down, once.
-            if self.rings.is_quiet()
+            if self.lookout.is_due(now)
                 && let Err(error) = self.socket.error()
                 && netdevice::index(&self.interface).ok() != Some(self.index)
             {

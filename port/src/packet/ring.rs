@@ -98,15 +98,13 @@ pub(super) struct Rings {
     /// The slot that is filled next.
     transmit: usize,
     transmit_at: usize,
-    /// Looks in vain since something was received.
-    quiet: u32,
     malformed: u64,
 }
 
 impl Rings {
     pub(super) fn new(memory: Mapping, geometry: Geometry) -> Rings {
         let transmit_at = geometry.bytes();
-        Rings { memory, geometry, receive: 0, receive_at: 0, transmit: 0, transmit_at, quiet: 0, malformed: 0 }
+        Rings { memory, geometry, receive: 0, receive_at: 0, transmit: 0, transmit_at, malformed: 0 }
     }
 
     /// The next received frame; it stays until [`Rings::release`].
@@ -115,10 +113,8 @@ impl Rings {
         // Acquire: pairs with the kernel's release of the slot; what it says of the frame is read behind it.
         let status = self.memory.load_acquire_u32(base + STATUS);
         if status & USER == 0 {
-            self.quiet = self.quiet.wrapping_add(1);
             return None;
         }
-        self.quiet = 0;
         let data = usize::from(self.memory.load_u16(base + DATA));
         let captured = self.memory.load_u32(base + CAPTURED) as usize;
         let inside = data >= HEADER_BYTES && data + captured <= self.geometry.slot_bytes;
@@ -151,12 +147,6 @@ impl Rings {
             self.receive = 0;
         }
         self.receive_at = self.geometry.at(self.receive);
-    }
-
-    /// Whether it is time to look whether the interface is still there: now and then while nothing comes.
-    pub(super) fn is_quiet(&self) -> bool {
-        const LOOKS: u32 = 4096;
-        self.quiet % LOOKS == 1
     }
 
     /// Fills the next slot; `false` where the kernel still has it.

@@ -30,6 +30,7 @@ use conic_native::Mapping;
 
 pub use error::{XdpError, XdpProblem};
 
+use crate::lookout::Lookout;
 use crate::netdevice::{self, is_over_mtu};
 use crate::offload::checksum;
 use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
@@ -46,6 +47,9 @@ const AROUND: usize = 22;
 const BATCH: u32 = 16;
 /// Packets that one call lets the kernel send, at least, in copy mode.
 const SENT_AT_ONCE: u32 = 32;
+
+/// Milliseconds between two looks whether the interface is still there.
+const LOOK: u64 = 10;
 
 /// Whether frames are to pass without being copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,7 +131,7 @@ pub struct XdpSocket {
     spoilt: bool,
     /// The kernel was not yet told of all that is to be sent.
     unsent: bool,
-    quiet: u32,
+    lookout: Lookout,
     calls: u64,
     retries: u64,
     bind_retries: u32,
@@ -214,7 +218,7 @@ impl XdpSocket {
             gathered: Vec::with_capacity(MAX_FRAME),
             spoilt: false,
             unsent: false,
-            quiet: 0,
+            lookout: Lookout::every(LOOK),
             calls: 0,
             retries: 0,
             bind_retries,
@@ -301,15 +305,13 @@ impl XdpSocket {
     }
 
     /// There is nothing: shows the kernel what was taken, and looks now and then whether the interface is still there.
-    fn idle(&mut self) -> Result<Receive, PortError> {
-        const LOOKS: u32 = 4096;
+    fn idle(&mut self, now: Time) -> Result<Receive, PortError> {
         self.rings.receive.release();
         self.refill();
         if self.rings.fill.needs_wakeup() {
             self.socket.wake_receive();
         }
-        self.quiet = self.quiet.wrapping_add(1);
-        if self.quiet % LOOKS == 1
+        if self.lookout.is_due(now)
             && let Err(error) = netdevice::index(&self.interface).and_then(|index| match index == self.index {
                 true => Ok(()),
                 false => Err(std::io::Error::from_raw_os_error(libc::ENODEV)),
@@ -415,15 +417,14 @@ impl AsFd for XdpSocket {
 }
 
 impl Port for XdpSocket {
-    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+    fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
         if self.gone {
             return Ok(Receive::End);
         }
         let limit = frame.len().min(MAX_FRAME);
         let frame = &mut frame[..limit];
         loop {
-            let Some(descriptor) = self.rings.receive.take() else { return self.idle() };
-            self.quiet = 0;
+            let Some(descriptor) = self.rings.receive.take() else { return self.idle(now) };
             let whole = self.piece(descriptor, frame);
             if self.rings.receive.unreleased() >= BATCH {
                 self.rings.receive.release();

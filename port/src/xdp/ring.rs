@@ -56,13 +56,15 @@ pub(super) struct Producer {
     /// Up to where entries have been written; the kernel knows of those before `published`.
     next: u32,
     published: u32,
+    /// The kernel was shown something since it was last looked whether it sleeps.
+    unasked: bool,
     /// The consumer's index when it was last read.
     consumed: u32,
 }
 
 impl Producer {
     pub(super) fn new(memory: Mapping, offsets: Offsets, size: u32) -> Producer {
-        Producer { ring: Ring { memory, offsets, size }, next: 0, published: 0, consumed: 0 }
+        Producer { ring: Ring { memory, offsets, size }, next: 0, published: 0, unasked: false, consumed: 0 }
     }
 
     /// Whether `wanted` entries fit.
@@ -96,6 +98,7 @@ impl Producer {
             // Release: the entries, and the frames that they name, are there before the kernel may read them.
             self.ring.memory.store_release_u32(self.ring.offsets.producer, self.next);
             self.published = self.next;
+            self.unasked = true;
         }
         count
     }
@@ -105,10 +108,13 @@ impl Producer {
         self.next.wrapping_sub(self.published)
     }
 
-    /// Whether the kernel sleeps: to be asked behind [`Producer::publish`].
-    pub(super) fn needs_wakeup(&self) -> bool {
-        // Full: the index is shown before the flag is read, or both sides might wait for each other.
-        self.ring.memory.full_fence();
+    /// Whether the kernel sleeps, and must be told of what was published.
+    pub(super) fn needs_wakeup(&mut self) -> bool {
+        if self.unasked {
+            // Full: the index is shown before the flag is read, or both sides might wait for each other.
+            self.ring.memory.full_fence();
+            self.unasked = false;
+        }
         self.ring.needs_wakeup()
     }
 }

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
 use super::cores::Store;
-use super::dcoh::mask;
 use super::machine::{Machine, Wait};
+use crate::bytes::{line_bytes, parts};
 use crate::combined::Combined;
 use crate::fiber::Fiber;
 use crate::protocol::cxl::WHOLE;
@@ -24,6 +24,11 @@ fn line_of(at: Address) -> u32 {
 
 fn word_of(at: Address) -> usize {
     (at.0 % LINE_BYTES / 8) as usize
+}
+
+/// The bytes of a word in its line.
+fn word_bytes(at: Address) -> u64 {
+    line_bytes(at.0 % LINE_BYTES, 8)
 }
 
 /// A load that was begun: its data, or its number.
@@ -47,6 +52,18 @@ impl<'a> CxlCore<'a> {
         let machine = self.fiber.machine.borrow_mut();
         if machine.now() < time.picoseconds() {
             self.fiber.wait(machine, Wait::Time, Some(time.picoseconds()));
+        }
+    }
+
+    /// Waits until the device has interrupted this core since this was last called; the program slept meanwhile, and its wake-up is
+    /// part of [`super::parameters::HostParameters::interrupt`].
+    pub fn await_interrupt(&self) {
+        loop {
+            let mut machine = self.fiber.machine.borrow_mut();
+            if std::mem::take(&mut machine.cores[usize::from(self.core)].interrupted) {
+                return;
+            }
+            self.fiber.wait(machine, Wait::Interrupt, None);
         }
     }
 
@@ -140,8 +157,7 @@ impl<'a> CxlCore<'a> {
     fn put_word(&self, at: Address, value: u64) {
         let mut line = Line::ZERO;
         line.0[word_of(at)] = value;
-        let first = at.0 % LINE_BYTES;
-        self.put(line_of(at), mask(first, first + 8), line);
+        self.put(line_of(at), word_bytes(at), line);
     }
 
     /// Waits until all stores of this core are performed.
@@ -158,9 +174,8 @@ impl<'a> CxlCore<'a> {
     /// An atomic operation on a word: what it was.
     fn atomic(&self, at: Address, operation: Combined) -> u64 {
         self.drained();
-        let first = at.0 % LINE_BYTES;
         let atomic = Some((word_of(at), operation));
-        self.push(Store { line: line_of(at), bytes: mask(first, first + 8), data: Line::ZERO, atomic });
+        self.push(Store { line: line_of(at), bytes: word_bytes(at), data: Line::ZERO, atomic });
         self.drained();
         let time = self.with(|machine| machine.parameters.core.cycles(machine.parameters.core.atomic_cycles.into()));
         self.fiber.pass(time);
@@ -229,29 +244,17 @@ impl Core for CxlCore<'_> {
         }
     }
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
-        if into.is_empty() {
-            return;
-        }
-        let end = at + into.len() as u64;
-        let lines = line_of(at)..line_of(end + (LINE_BYTES - 1));
-        self.fetch_all(lines, |line, data| {
-            let start = u64::from(line) * LINE_BYTES;
-            let (from, to) = (at.0.max(start), end.0.min(start + LINE_BYTES));
-            into[(from - at.0) as usize..(to - at.0) as usize]
-                .copy_from_slice(&data.to_bytes()[(from - start) as usize..(to - start) as usize]);
+        let mut parts = parts(at.0, into.len() as u64);
+        let lines = line_of(at)..line_of(at + into.len() as u64 + (LINE_BYTES - 1));
+        self.fetch_all(lines, |_, data| {
+            if let Some(part) = parts.next() {
+                part.read(&data, into);
+            }
         });
     }
     fn write_bytes(&self, at: Address, from: &[u8]) {
-        let end = at.0 + from.len() as u64;
-        let mut here = at.0;
-        while here < end {
-            let start = here & !(LINE_BYTES - 1);
-            let stop = end.min(start + LINE_BYTES);
-            let mut bytes = [0; LINE_BYTES as usize];
-            bytes[(here - start) as usize..(stop - start) as usize]
-                .copy_from_slice(&from[(here - at.0) as usize..(stop - at.0) as usize]);
-            self.put(line_of(Address(here)), mask(here - start, stop - start), Line::from_bytes(&bytes));
-            here = stop;
+        for part in parts(at.0, from.len() as u64) {
+            self.put(part.line, part.bytes, part.line_of(from));
         }
     }
     fn write_nontemporal(&self, at: Address, from: &[Line]) {
@@ -300,7 +303,7 @@ impl Core for CxlCore<'_> {
             return self.load_acquire(at);
         }
         let mut machine = self.fiber.machine.borrow_mut();
-        machine.read_register(self.fiber.agent as u16, at.0);
+        machine.read_register(self.fiber.agent as u16);
         self.fiber.wait(machine, Wait::Register, None);
         self.with(|machine| machine.register_values.get(&at.0).copied().unwrap_or(0))
     }

@@ -6,9 +6,9 @@ use conic_fabric::Line;
 
 use super::home::{From, Job};
 use super::machine::{Machine, Wait};
-use super::parameters::HostCacheParameters;
 use crate::combined::Combined;
 use crate::machine::tags::Tags;
+use crate::parameters::CacheParameters;
 use crate::protocol::cxl::{Ask, Copy};
 
 /// A store that is not performed yet: bytes of one line.
@@ -48,10 +48,12 @@ pub(super) struct CoreState {
     pub(super) found: u64,
     /// One of them is gone since.
     pub(super) lost: bool,
+    /// An interrupt came that its program has not taken.
+    pub(super) interrupted: bool,
 }
 
 impl CoreState {
-    pub(super) fn new(agent: usize, cache: &HostCacheParameters) -> CoreState {
+    pub(super) fn new(agent: usize, cache: &CacheParameters) -> CoreState {
         CoreState {
             agent,
             l1: Tags::new(cache.l1_bytes, cache.l1_ways),
@@ -63,6 +65,7 @@ impl CoreState {
             polled: Vec::new(),
             found: 0,
             lost: false,
+            interrupted: false,
         }
     }
 

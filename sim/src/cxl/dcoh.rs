@@ -1,8 +1,9 @@
 //! The device's coherence engine: requests of its logic, its caches and memory, and what the host asks of it.
 
-use conic_fabric::{LINE_BYTES, Line, StateHint};
+use conic_fabric::{Line, StateHint};
 
 use super::machine::{Event, Machine, Message, Wait};
+use crate::bytes::{Part, parts};
 use crate::protocol::cxl::{Copy, Operation, Received, Side, Started, ToDevice, WHOLE};
 
 /// Whose an operation is.
@@ -35,42 +36,23 @@ pub(super) struct DeviceRead {
     pub(super) lines_left: u32,
 }
 
-/// The bits of the bytes from `first` to `last` of a line.
-pub(super) fn mask(first: u64, last: u64) -> u64 {
-    if last - first == LINE_BYTES { WHOLE } else { ((1 << (last - first)) - 1) << first }
-}
-
 impl Machine {
     /// Begins a read of the device's logic; its number.
     pub(super) fn start_read(&mut self, agent: usize, at: u64, bytes: u64, hint: StateHint) -> u32 {
-        let lines = at / LINE_BYTES..(at + bytes).div_ceil(LINE_BYTES);
-        let lines_left = (lines.end - lines.start) as u32;
+        let lines_left = parts(at, bytes).count() as u32;
         let read = DeviceRead { agent, at, buffer: vec![0; bytes as usize], lines_left };
         let read = self.reads.insert(read) as u32;
-        for line in lines {
+        for Part { line, .. } in parts(at, bytes) {
             let operation = Operation::Read(hint);
-            self.admit(DeviceOperation {
-                line: line as u32,
-                operation,
-                purpose: Purpose::Read(read),
-                value: Line::ZERO,
-            });
+            self.admit(DeviceOperation { line, operation, purpose: Purpose::Read(read), value: Line::ZERO });
         }
         read
     }
 
     /// Begins to write; `word`: after every write before it.
     pub(super) fn start_write(&mut self, agent: usize, at: u64, from: &[u8], hint: StateHint, word: bool) {
-        let end = at + from.len() as u64;
-        let mut here = at;
-        while here < end {
-            let line = here / LINE_BYTES;
-            let stop = end.min((line + 1) * LINE_BYTES);
-            let (first, last) = (here % LINE_BYTES, stop - line * LINE_BYTES);
-            let mut bytes = [0; LINE_BYTES as usize];
-            bytes[first as usize..last as usize].copy_from_slice(&from[(here - at) as usize..(stop - at) as usize]);
-            self.write_line(agent, line as u32, Line::from_bytes(&bytes), mask(first, last), hint, word);
-            here = stop;
+        for part in parts(at, from.len() as u64) {
+            self.write_line(agent, part.line, part.line_of(from), part.bytes, hint, word);
         }
     }
 
@@ -252,11 +234,8 @@ impl Machine {
             Purpose::Eviction => return,
             Purpose::Read(read) => {
                 let state = &mut self.reads[read as usize];
-                let start = u64::from(line) * LINE_BYTES;
-                let (from, to) = (state.at.max(start), (state.at + state.buffer.len() as u64).min(start + LINE_BYTES));
-                let bytes = value.to_bytes();
-                state.buffer[(from - state.at) as usize..(to - state.at) as usize]
-                    .copy_from_slice(&bytes[(from - start) as usize..(to - start) as usize]);
+                let part = parts(state.at, state.buffer.len() as u64).find(|part| part.line == line);
+                part.expect("the read is of this line").read(&value, &mut state.buffer);
                 state.lines_left -= 1;
                 let (agent, over) = (state.agent, state.lines_left == 0);
                 if over {

@@ -69,6 +69,16 @@ impl<'a> CxlDevice<'a> {
         }
     }
 
+    /// Interrupts a core, once everything that this engine wrote is done: CXL.io keeps no order with CXL.cache.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such core.
+    pub fn interrupt(&self, core: u16) {
+        self.await_writes();
+        self.with(|machine| machine.interrupt(core));
+    }
+
     /// Changes who is asked before the device touches its own lines. Towards device-bias the host's caches give them up first
     /// (`flush`), and software must see to it that the host keeps away until it is changed back.
     pub fn switch_bias(&self, at: Address, bytes: u64, bias: Bias, flush: bool) {

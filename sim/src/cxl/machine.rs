@@ -8,12 +8,13 @@ use slab::Slab;
 use super::cores::{CoreState, Loaded};
 use super::dcoh::DeviceOperation;
 use super::home::{Job, Running};
+use super::link::{Channel, Class, LayerCounters};
 use super::parameters::CxlParameters;
 use super::pcie::{DmaPiece, DmaRead};
 use crate::credits::Credits;
 use crate::engine::{EventQueue, Key};
-use crate::link::{Direction, mix};
-use crate::machine::tags::Tags;
+use crate::link::mix;
+use crate::machine::tags::{self, Tags};
 use crate::memory::Memory;
 use crate::pcie::PcieLink;
 use crate::protocol::cxl::{Bias, DeviceLine, HostLine, Side, ToDevice, ToHost};
@@ -37,6 +38,8 @@ pub enum Wait {
     News,
     /// A register's contents.
     Register,
+    /// An interrupt.
+    Interrupt,
     /// Nothing: its program has ended.
     Ended,
 }
@@ -56,13 +59,49 @@ pub(super) enum Message {
     ToDevice(u32, ToDevice<Line>),
 }
 
+impl Message {
+    fn line(&self) -> u32 {
+        match self {
+            Message::ToHost(line, _) | Message::ToDevice(line, _) => *line,
+        }
+    }
+
+    fn receiver(&self) -> Side {
+        match self {
+            Message::ToHost(..) => Side::Host,
+            Message::ToDevice(..) => Side::Device,
+        }
+    }
+
+    /// What the receiver must have room for.
+    fn class(&self) -> Class {
+        match self {
+            Message::ToHost(_, ToHost::Request(_)) | Message::ToDevice(_, ToDevice::Snoop(_)) => Class::Request,
+            Message::ToHost(_, ToHost::Snooped { data: None, .. })
+            | Message::ToDevice(_, ToDevice::Grant { data: None, .. } | ToDevice::Pull | ToDevice::Finished) => {
+                Class::Answer
+            }
+            Message::ToHost(_, ToHost::Snooped { data: Some(_), .. } | ToHost::Pulled { .. })
+            | Message::ToDevice(_, ToDevice::Grant { data: Some(_), .. } | ToDevice::Current(_)) => Class::Data,
+            Message::ToHost(_, ToHost::MemoryData { .. } | ToHost::MemoryDone)
+            | Message::ToDevice(_, ToDevice::MemoryRead(_) | ToDevice::MemoryWrite { .. } | ToDevice::MemoryForward) => {
+                Class::Memory
+            }
+        }
+    }
+}
+
 /// What happens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Resume(u16, u32),
-    /// A message is ready for its wire, and on the other side.
+    /// A message is ready for the link, and on the other side.
     Departs(u32),
     Arrives(u32),
+    /// The host's side, or the device's, hears that there is room for a message of a class.
+    Room(Side, Class),
+    /// An interrupt's message has reached a core's program.
+    Interrupts(u16),
     /// A message has passed the receiver's stage.
     Handled(u32),
     /// A job has been looked up by its home agent.
@@ -78,7 +117,7 @@ pub(super) enum Event {
     DmaDone(u32),
     /// A register's write is at the device, its read's answer at the core.
     RegisterWritten(u64, u64),
-    RegisterRead(u16, u64),
+    RegisterRead(u16),
 }
 
 /// A line, on both sides.
@@ -153,8 +192,8 @@ pub struct Machine {
     pub(super) running: BTreeMap<u32, Running>,
     // The link.
     pub(super) messages: Slab<Message>,
-    to_host: Direction,
-    to_device: Direction,
+    to_host: Channel,
+    to_device: Channel,
     // The device.
     pub(super) engines: BTreeMap<usize, Engine>,
     pub(super) operations: Slab<DeviceOperation>,
@@ -183,7 +222,9 @@ pub struct Machine {
 impl Machine {
     pub(super) fn new(parameters: &CxlParameters, layout: &Layout) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
-        assert!(lines < u32::MAX as usize, "a region of {lines} lines is too large");
+        let caches = &parameters.cache;
+        let (hmc, dmc) = (parameters.dcoh.hmc(), parameters.dcoh.dmc());
+        tags::must_tell_apart(lines as u64, caches.sizes().into_iter().chain([hmc, dmc]));
         let mut registers = BTreeSet::new();
         let mut homes = vec![Side::Host; lines];
         for segment in layout.segments() {
@@ -216,13 +257,13 @@ impl Machine {
             cores: Vec::new(),
             loads: Slab::new(),
             last_level: Tags::new(p.cache.llc_bytes, p.cache.llc_ways),
-            memory: Memory::new(&p.memory),
+            memory: Memory::new(&p.memory).refreshed(p.refresh.clone()),
             jobs: Slab::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             messages: Slab::new(),
-            to_host: Direction::new(&p.link.wires()),
-            to_device: Direction::new(&p.link.wires()),
+            to_host: Channel::new(&p.link, 1),
+            to_device: Channel::new(&p.link, 2),
             engines: BTreeMap::new(),
             operations: Slab::new(),
             reads: Slab::new(),
@@ -233,7 +274,7 @@ impl Machine {
             behind: BTreeMap::new(),
             hmc: Tags::new(p.dcoh.hmc_bytes, p.dcoh.hmc_ways),
             dmc: Tags::new(p.dcoh.dmc_bytes, p.dcoh.dmc_ways),
-            device_memory: Memory::new(&p.device_memory),
+            device_memory: Memory::new(&p.device_memory).refreshed(p.device_refresh.clone()),
             pcie: PcieLink::new(&p.pcie),
             dma_reads: Slab::new(),
             dma_pieces: Slab::new(),
@@ -256,7 +297,12 @@ impl Machine {
 
     /// What the link carried to the host, and to the device.
     pub fn link_busy(&self) -> [u64; 2] {
-        [self.to_host.counters().busy_picoseconds, self.to_device.counters().busy_picoseconds]
+        [self.to_host.busy_picoseconds(), self.to_device.busy_picoseconds()]
+    }
+
+    /// What the link's layer did to the host, and to the device.
+    pub fn link_layer(&self) -> [LayerCounters; 2] {
+        [self.to_host.counters, self.to_device.counters]
     }
 
     /// Sets who is asked before the device touches its own lines from `at` on. Nobody is told: software sees to what the host has.
@@ -322,6 +368,8 @@ impl Machine {
                     }
                 }
                 Event::Departs(message) => self.departs(message),
+                Event::Room(side, class) => self.has_room(side, class),
+                Event::Interrupts(agent) => self.interrupted(agent),
                 Event::Arrives(message) => self.arrives(message),
                 Event::Handled(message) => self.handled(message),
                 Event::AtHome(job) => self.at_home(job),
@@ -331,7 +379,7 @@ impl Machine {
                 Event::AtRoot(piece) => self.at_root(piece),
                 Event::DmaDone(piece) => self.dma_done(piece),
                 Event::RegisterWritten(at, value) => self.register_written(at, value),
-                Event::RegisterRead(agent, at) => self.register_read(agent, at),
+                Event::RegisterRead(agent) => self.register_read(agent),
             }
         }
     }
@@ -344,18 +392,37 @@ impl Machine {
 
     fn departs(&mut self, key: u32) {
         let message = self.messages[key as usize];
+        let (line, class, now) = (message.line(), message.class(), self.now);
+        if self.channel_to(message.receiver()).take_credit(key, line, class, now) {
+            self.sends(key);
+        }
+    }
+
+    /// Sends a message that has its credit.
+    fn sends(&mut self, key: u32) {
+        let message = self.messages[key as usize];
         let (name, quarters) = self.on_the_wire(&message);
         self.count(name);
-        let there = match message {
-            Message::ToHost(line, _) => self.to_host.send_flits(line.into(), self.now, quarters),
-            Message::ToDevice(line, _) => self.to_device.send_flits(line.into(), self.now, quarters),
-        };
+        let (link, now) = (self.parameters.link.clone(), self.now);
+        let there = self.channel_to(message.receiver()).send(message.line(), now, quarters, &link);
         self.at(there, Event::Arrives(key));
+    }
+
+    fn channel_to(&mut self, side: Side) -> &mut Channel {
+        if side == Side::Host { &mut self.to_host } else { &mut self.to_device }
+    }
+
+    /// A receiver has room for one more message of a class, and its sender has heard of it.
+    fn has_room(&mut self, receiver: Side, class: Class) {
+        let now = self.now;
+        for key in self.channel_to(receiver).give_back(class, now) {
+            self.sends(key);
+        }
     }
 
     /// How long a message to the host would wait for its wire now.
     pub(super) fn backlog_to_host(&self, line: u32) -> u64 {
-        self.to_host.wait(line.into(), self.now)
+        self.to_host.wait(line, self.now)
     }
 
     /// A message's name in the specification, and its quarters of slots.
@@ -409,7 +476,11 @@ impl Machine {
     }
 
     fn handled(&mut self, key: u32) {
-        match self.messages.remove(key as usize) {
+        let message = self.messages.remove(key as usize);
+        let p = &self.parameters.link;
+        let back = self.now + p.credit_return + p.crossing;
+        self.at(back, Event::Room(message.receiver(), message.class()));
+        match message {
             Message::ToHost(line, ToHost::Request(opcode)) => {
                 let ask = crate::protocol::cxl::Ask::Device(opcode);
                 self.looked_up_at_home(Job { line, ask, from: super::home::From::Device });

@@ -8,8 +8,9 @@
 //! | [`machine`] | state and events |
 //! | `cores.rs` | the cores' private caches, loads and stores |
 //! | `home.rs` | the home agents: a line's transactions in turn, last-level cache, memory |
+//! | `link.rs` | the link's credits and retries |
 //! | `dcoh.rs` | the device's coherence engine: its caches, its memory, requests in flight |
-//! | `pcie.rs` | registers, and DMA over PCIe |
+//! | `pcie.rs` | registers, interrupts, and DMA over PCIe |
 //! | [`parameters`] | what the machine is made of |
 //!
 //! What host and device do with a line is [`crate::protocol::cxl`], the functions that the exploration runs; event queue, wires,
@@ -17,8 +18,7 @@
 //!
 //! # What it leaves out
 //!
-//! Credits of the link's channels (the device's requests in flight bound them), retries, interrupts, address translation,
-//! hardware prefetchers, and branches guessed wrong. A core goes on behind loads of one call, not behind a word that missed.
+//! Address translation, hardware prefetchers, and branches guessed wrong. A core goes on behind loads of one call, not behind a word that missed.
 //! The home agents' look-ups have no limit of their own. A copy changes when a home agent has decided, and the time that the
 //! snoop of a core takes is charged to whoever asked.
 
@@ -28,6 +28,7 @@ mod dcoh;
 pub mod device;
 pub mod dma;
 mod home;
+mod link;
 pub mod machine;
 pub mod parameters;
 mod pcie;
@@ -36,6 +37,7 @@ pub mod simulation;
 pub use core::CxlCore;
 pub use device::CxlDevice;
 pub use dma::DmaDevice;
+pub use link::LayerCounters;
 pub use machine::{Counters, Machine};
 pub use parameters::CxlParameters;
 pub use simulation::CxlSimulation;

@@ -2,7 +2,7 @@
 //!
 //! The values come from a platform file, where each has its provenance. Times are integer picoseconds, capacities are bytes.
 
-use crate::parameters::{InterconnectParameters, MemoryParameters, PcieParameters};
+use crate::parameters::{CacheParameters, InterconnectParameters, MemoryParameters, PcieParameters, RefreshParameters};
 
 /// A host, and a device behind a CXL or a PCIe link.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,17 +12,21 @@ pub struct CxlParameters {
     /// The host's cores.
     pub core: HostCoreParameters,
     /// Their caches.
-    pub cache: HostCacheParameters,
+    pub cache: CacheParameters,
     /// The way from a core to the home agents and back.
     pub host: HostParameters,
     /// The host's memory.
     pub memory: MemoryParameters,
+    /// Its refresh; none: it is part of other values.
+    pub refresh: Option<RefreshParameters>,
     /// The CXL link.
     pub link: CxlLinkParameters,
     /// The device's coherence engine.
     pub dcoh: DcohParameters,
     /// The device's own memory.
     pub device_memory: MemoryParameters,
+    /// Its refresh; none: it is part of other values.
+    pub device_refresh: Option<RefreshParameters>,
     /// The device's logic: a NIC.
     pub device: CxlDeviceParameters,
     /// The PCIe link, on which registers and a DMA engine are.
@@ -58,25 +62,6 @@ pub struct HostCoreParameters {
     pub work_scale: f64,
 }
 
-/// The host's caches: sizes and ways.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostCacheParameters {
-    /// First level, data, of each core.
-    pub l1_bytes: u64,
-    /// Its ways.
-    pub l1_ways: u32,
-    /// Second level, of each core.
-    pub l2_bytes: u64,
-    /// Its ways.
-    pub l2_ways: u32,
-    /// Last level.
-    pub llc_bytes: u64,
-    /// Its ways.
-    pub llc_ways: u32,
-    /// Ways of the last level that a device's writes may allocate: DMA (DDIO) and pushes alike.
-    pub device_write_ways: u32,
-}
-
 /// Between cores and home agents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostParameters {
@@ -90,6 +75,8 @@ pub struct HostParameters {
     pub llc_read: u64,
     /// A snooped core's look into its private caches.
     pub snoop_lookup: u64,
+    /// From an interrupt's message at the home agents until the program that waited for it goes on.
+    pub interrupt: u64,
 }
 
 /// The CXL link. Messages are counted in quarters of a slot: the finest that the packing rules tell apart.
@@ -111,6 +98,24 @@ pub struct CxlLinkParameters {
     pub answer_quarters: u32,
     /// Quarters of a request of the host (CXL.mem).
     pub memory_request_quarters: u32,
+    /// Quarters of a flit.
+    pub flit_quarters: u32,
+    /// The part of the flits that arrive damaged, below 1.
+    pub flit_error_rate: f64,
+    /// Flits that a sender keeps until they are acknowledged.
+    pub retry_flits: u32,
+    /// From a flit's arrival until its acknowledgement, or the request to send it again, is on the link.
+    pub acknowledge: u64,
+    /// From a message's arrival at its receiver until the credit for another is on the link.
+    pub credit_return: u64,
+    /// CXL.cache requests, or snoops, that a receiver has room for.
+    pub request_credits: u32,
+    /// Its answers without data.
+    pub answer_credits: u32,
+    /// Its lines of data.
+    pub data_credits: u32,
+    /// Messages of CXL.mem that a receiver has room for.
+    pub memory_credits: u32,
 }
 
 impl CxlLinkParameters {
@@ -212,6 +217,18 @@ pub struct SoftwareParameters {
     pub rdma_read: u64,
     /// The same of a write.
     pub rdma_write: u64,
+}
+
+impl DcohParameters {
+    /// Bytes and ways of the cache of host lines.
+    pub fn hmc(&self) -> (u64, u32) {
+        (self.hmc_bytes, self.hmc_ways)
+    }
+
+    /// Bytes and ways of the cache of the device's lines.
+    pub fn dmc(&self) -> (u64, u32) {
+        (self.dmc_bytes, self.dmc_ways)
+    }
 }
 
 impl CxlParameters {

@@ -1,9 +1,10 @@
 //! What goes over PCIe: registers, and DMA of the host's memory.
 
-use conic_fabric::{LINE_BYTES, Line};
+use conic_fabric::Line;
 
 use super::home::{From, Job};
 use super::machine::{Event, Machine, Wait};
+use crate::bytes::parts;
 use crate::pcie::{Sent, Tlps};
 use crate::protocol::cxl::Ask;
 
@@ -32,6 +33,8 @@ enum What {
     Read(u32),
     /// The data, and the engine's number of the write if this is its last piece.
     Write(Vec<u8>, Option<(usize, u64)>),
+    /// An interrupt's message for a core.
+    Interrupt(u16),
 }
 
 impl Machine {
@@ -48,7 +51,7 @@ impl Machine {
         let read = DmaRead { agent, at, buffer: vec![0; bytes as usize], pieces_left: pieces.len() as u32 };
         let read = self.dma_reads.insert(read) as u32;
         for (at, bytes) in pieces {
-            let lines = (at + bytes).div_ceil(LINE_BYTES) - at / LINE_BYTES;
+            let lines = parts(at, bytes).count() as u64;
             let start = self.engine_turn(set_up + self.parameters.dma.engine_read, lines);
             let piece =
                 DmaPiece { at, bytes, lines_left: lines as u32, lines_to_begin: lines as u32, what: What::Read(read) };
@@ -67,7 +70,7 @@ impl Machine {
         let pieces: Vec<(u64, u64)> = self.pcie.tlps().writes(at, from.len() as u64).collect();
         let end = at + from.len() as u64;
         for (piece, bytes) in pieces {
-            let lines = (piece + bytes).div_ceil(LINE_BYTES) - piece / LINE_BYTES;
+            let lines = parts(piece, bytes).count() as u64;
             let start = self.engine_turn(set_up + self.parameters.dma.engine_write, lines);
             let data = from[(piece - at) as usize..][..bytes as usize].to_vec();
             let last = (piece + bytes == end).then_some((agent, number));
@@ -89,6 +92,11 @@ impl Machine {
         match piece.what {
             What::Write(..) => {
                 self.count("MWr");
+                let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.now);
+                self.sent(key, sent);
+            }
+            What::Interrupt(_) => {
+                self.count("MSI");
                 let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.now);
                 self.sent(key, sent);
             }
@@ -122,27 +130,23 @@ impl Machine {
     /// A piece is at the home agents.
     pub(super) fn at_root(&mut self, key: u32) {
         let piece = self.dma_pieces[key as usize].clone();
-        if matches!(piece.what, What::Write(..)) {
-            self.dma_order.push_back(key);
+        match piece.what {
+            What::Write(..) => self.dma_order.push_back(key),
+            What::Read(_) => {}
+            What::Interrupt(core) => {
+                self.dma_pieces.remove(key as usize);
+                self.at(self.now + self.parameters.host.interrupt, Event::Interrupts(core));
+                return self.give_write_credit();
+            }
         }
-        let end = piece.at + piece.bytes;
-        let mut here = piece.at;
-        while here < end {
-            let line = here / LINE_BYTES;
-            let stop = end.min((line + 1) * LINE_BYTES);
-            let (first, last) = (here % LINE_BYTES, stop - line * LINE_BYTES);
+        let allocate = self.parameters.cache.device_write_ways > 0;
+        for part in parts(piece.at, piece.bytes) {
             let ask = match &piece.what {
                 What::Read(_) => Ask::DmaRead,
-                What::Write(from, _) => {
-                    let mut bytes = [0; LINE_BYTES as usize];
-                    let range = (here - piece.at) as usize..(stop - piece.at) as usize;
-                    bytes[first as usize..last as usize].copy_from_slice(&from[range]);
-                    let data = Line::from_bytes(&bytes);
-                    Ask::DmaWrite { data, bytes: super::dcoh::mask(first, last), allocate: true }
-                }
+                What::Write(from, _) => Ask::DmaWrite { data: part.line_of(from), bytes: part.bytes, allocate },
+                What::Interrupt(_) => return,
             };
-            self.ask_home(Job { line: line as u32, ask, from: From::Dma(key) }, 0);
-            here = stop;
+            self.ask_home(Job { line: part.line, ask, from: From::Dma(key) }, 0);
         }
     }
 
@@ -155,7 +159,7 @@ impl Machine {
     pub(super) fn dma_line_begins(&mut self, key: u32) {
         let piece = &mut self.dma_pieces[key as usize];
         piece.lines_to_begin -= 1;
-        if piece.lines_to_begin > 0 || matches!(piece.what, What::Read(_)) {
+        if piece.lines_to_begin > 0 || !matches!(piece.what, What::Write(..)) {
             return;
         }
         self.dma_order.pop_front();
@@ -177,14 +181,12 @@ impl Machine {
         let (at, bytes, over) = (piece.at, piece.bytes, piece.lines_left == 0);
         let read = match &piece.what {
             What::Read(read) => Some(*read),
-            What::Write(..) => None,
+            What::Write(..) | What::Interrupt(_) => None,
         };
         if let (Some(read), Some(value)) = (read, value) {
             let state = &mut self.dma_reads[read as usize];
-            let start = u64::from(line) * LINE_BYTES;
-            let (from, to) = (at.max(start), (at + bytes).min(start + LINE_BYTES));
-            state.buffer[(from - state.at) as usize..(to - state.at) as usize]
-                .copy_from_slice(&value.to_bytes()[(from - start) as usize..(to - start) as usize]);
+            let part = parts(at, bytes).find(|part| part.line == line).expect("the piece has this line");
+            part.read(&value, &mut state.buffer[(at - state.at) as usize..]);
         }
         match (over, read) {
             (false, _) => {}
@@ -199,12 +201,17 @@ impl Machine {
                     self.engines.get_mut(&agent).expect("it wrote").writes.remove(&number);
                     self.news(agent);
                 }
-                let mut sent = Vec::new();
-                self.pcie.give_write_credit(self.now, |id, there| sent.push((id, there)));
-                for (id, there) in sent {
-                    self.sent(id, Sent::Arrives(there));
-                }
+                self.give_write_credit();
             }
+        }
+    }
+
+    /// The root port has passed a posted write on.
+    fn give_write_credit(&mut self) {
+        let mut sent = Vec::new();
+        self.pcie.give_write_credit(self.now, |id, there| sent.push((id, there)));
+        for (id, there) in sent {
+            self.sent(id, Sent::Arrives(there));
         }
     }
 
@@ -216,6 +223,27 @@ impl Machine {
         self.at(there + self.parameters.device.doorbell, Event::RegisterWritten(at, value));
     }
 
+    /// The device sends an interrupt's message (MSI-X) to a core: a posted write on CXL.io, behind those before it, and in no order
+    /// with anything of CXL.cache.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such core.
+    pub(super) fn interrupt(&mut self, core: u16) {
+        assert!(usize::from(core) < self.cores.len(), "there is no core {core}");
+        let what = What::Interrupt(core);
+        let key = self.dma_pieces.insert(DmaPiece { at: 0, bytes: 4, lines_left: 0, lines_to_begin: 0, what }) as u32;
+        self.at(self.now, Event::DmaDone(key));
+    }
+
+    /// A core's program hears of an interrupt.
+    pub(super) fn interrupted(&mut self, core: u16) {
+        let state = &mut self.cores[usize::from(core)];
+        state.interrupted = true;
+        let agent = state.agent;
+        self.wake(agent, Wait::Interrupt, self.now);
+    }
+
     pub(super) fn register_written(&mut self, at: u64, value: u64) {
         self.register_values.insert(at, value);
         let engines: Vec<usize> = self.engines.keys().copied().collect();
@@ -225,16 +253,16 @@ impl Machine {
     }
 
     /// A core reads a register; it goes on when the answer is there.
-    pub(super) fn read_register(&mut self, agent: u16, at: u64) {
+    pub(super) fn read_register(&mut self, agent: u16) {
         self.count("MMIO read");
         let p = self.parameters.pcie.clone();
         let there = self.pcie.request_register_read(self.now + p.core_to_root) + p.register_read;
         // The answer's way is as long as that of the device's other packets; those are not told apart here.
-        let wire = self.pcie.wire_time(LINE_BYTES + u64::from(p.completion_overhead));
-        self.at(there + wire + p.crossing + p.core_to_root, Event::RegisterRead(agent, at));
+        let wire = self.pcie.wire_time(u64::from(p.access_bytes + p.completion_overhead));
+        self.at(there + wire + p.crossing + p.core_to_root, Event::RegisterRead(agent));
     }
 
-    pub(super) fn register_read(&mut self, agent: u16, _at: u64) {
+    pub(super) fn register_read(&mut self, agent: u16) {
         self.wake(agent.into(), Wait::Register, self.now);
     }
 }

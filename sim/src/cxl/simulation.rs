@@ -20,6 +20,7 @@ pub struct CxlSimulation {
 
 impl Scheduled for Machine {
     type Wait = Wait;
+    const TIME: Wait = Wait::Time;
     const ENDED: Wait = Wait::Ended;
 
     fn waits_for(&mut self, agent: usize, wait: Wait) -> Option<u64> {
@@ -43,17 +44,6 @@ impl Scheduled for Machine {
     }
     fn stuck(&self) -> Vec<String> {
         Machine::stuck(self)
-    }
-}
-
-impl Fiber<'_, Machine> {
-    /// Lets time pass.
-    pub(super) fn pass(&self, picoseconds: u64) {
-        if picoseconds > 0 {
-            let machine = self.machine.borrow_mut();
-            let until = machine.now + picoseconds;
-            self.wait(machine, Wait::Time, Some(until));
-        }
     }
 }
 

@@ -11,8 +11,7 @@ use super::queues::Queue;
 use super::uncached::Kind;
 use super::{Machine, Wait as W};
 
-/// All bytes of a line.
-pub(crate) const WHOLE: u64 = u64::MAX;
+pub(crate) use crate::bytes::{WHOLE, merge};
 
 /// A step of a program: done, or not before something else.
 pub(crate) type Step<T> = Result<T, Wait>;
@@ -77,6 +76,9 @@ impl Machine {
         agent.counters.accesses.loads += 1;
         if waited {
             // The way to the core was part of what it waited for.
+            if how == Use::Dependent && std::mem::take(&mut agent.spinning.polled) {
+                agent.time += timing.poll_exit;
+            }
         } else if place.in_first {
             agent.time += if how == Use::Dependent { timing.l1_hit } else { timing.issue };
             agent.counters.accesses.l1_hits += 1;
@@ -131,6 +133,24 @@ impl Machine {
     /// Stores bytes of a line.
     #[inline]
     pub(crate) fn store(&mut self, id: usize, line: u32, bytes: u64, data: &Line) -> Step<()> {
+        self.store_parts(id, line, [bytes], data)
+    }
+
+    /// Whether so many stores to a line may be in the store buffer together: the line is cached, and there is room for them.
+    pub(crate) fn stores_together(&self, line: u32, parts: usize) -> bool {
+        self.kind(line) == Kind::WriteBack && self.parameters.core.store_buffer as usize >= parts
+    }
+
+    /// Stores parts of a line, one after the other, by instructions that stand together: the request for the line leaves once
+    /// all of them are in the store buffer, and so asks for what they write together.
+    #[inline]
+    pub(crate) fn store_parts<const PARTS: usize>(
+        &mut self,
+        id: usize,
+        line: u32,
+        parts: [u64; PARTS],
+        data: &Line,
+    ) -> Step<()> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
@@ -146,33 +166,39 @@ impl Machine {
             && let Some(place) = agent.caches.find(line)
             && agent.caches.held(place.second).copy >= Copy::Exclusive
         {
-            agent.time += timing.issue;
-            agent.operations += 1;
-            agent.counters.accesses.stores += 1;
+            agent.time += timing.issue * PARTS as u64;
+            agent.operations += PARTS as u64;
+            agent.counters.accesses.stores += PARTS as u64;
             if place.in_first {
-                agent.counters.accesses.l1_hits += 1;
+                agent.counters.accesses.l1_hits += PARTS as u64;
             } else {
                 agent.counters.accesses.l2_hits += 1;
+                agent.counters.accesses.l1_hits += PARTS as u64 - 1;
                 agent.caches.promote(line, place.second);
             }
-            self.perform(id, line, place.second, bytes, data);
+            self.perform(id, line, place.second, parts.into_iter().fold(0, |all, part| all | part), data);
             return Ok(());
         }
         if !self.kinds.is_empty() && self.kind(line) != Kind::WriteBack {
-            return self.store_past_caches(id, line, bytes, data);
+            debug_assert!(PARTS == 1, "what is not cached is stored part by part");
+            return self.store_past_caches(id, line, parts[0], data);
         }
         let agent = &mut self.agents[id];
-        if agent.stores.len() >= agent.store_limit {
+        if agent.stores.len() + PARTS > agent.store_limit {
             return Err(W::StoreRoom);
         }
         let after = agent.reorder.last();
-        agent.stores.push_back(Store { line, bytes, data: *data, after });
-        agent.time += timing.issue;
-        agent.operations += 1;
-        agent.counters.accesses.stores += 1;
+        let begins = agent.time;
+        for bytes in parts {
+            self.agents[id].stores.push_back(Store { line, bytes, data: *data, after });
+            // From when the first instruction began: the line may come before that ends.
+            self.enters(Queue::StoreBuffer(id as u16), 0, begins);
+        }
+        let agent = &mut self.agents[id];
+        agent.time += timing.issue * PARTS as u64;
+        agent.operations += PARTS as u64;
+        agent.counters.accesses.stores += PARTS as u64;
         let time = agent.time;
-        // From when its instruction began: its line may come before that ends.
-        self.enters(Queue::StoreBuffer(id as u16), 0, time - timing.issue);
         self.ask_for_stores(id, time);
         Ok(())
     }
@@ -300,6 +326,7 @@ impl Machine {
             present: Round::default(),
             before: agent.spinning.pure.then_some(round),
             pure: true,
+            polled: true,
         };
         if !fast_forward || !same || agent.time >= until {
             return Ok(());
@@ -326,22 +353,5 @@ impl Machine {
             held.version,
             held.copy
         );
-    }
-}
-
-/// Writes the bytes of `data` that `bytes` names.
-pub(crate) fn merge(line: &mut Line, bytes: u64, data: &Line) {
-    if bytes == WHOLE {
-        *line = *data;
-        return;
-    }
-    for (word, (old, new)) in line.0.iter_mut().zip(data.0).enumerate() {
-        let byte_mask = (bytes >> (8 * word)) as u8;
-        let mask = match byte_mask {
-            0 => continue,
-            0xff => u64::MAX,
-            some => (0..8).filter(|byte| some >> byte & 1 == 1).fold(0, |mask, byte| mask | 0xff << (8 * byte)),
-        };
-        *old = *old & !mask | new & mask;
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Spinning {
     pub pure: bool,
     /// The round before, if it was pure.
     pub before: Option<Round>,
+    /// Whether it has polled since it last waited for a line: the next such wait ends the loop.
+    pub polled: bool,
 }
 
 /// A core.

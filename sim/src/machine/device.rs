@@ -4,15 +4,16 @@
 //! link, others use too; so it always finds what has come by then. It waits for news: a register that it looks at was
 //! written, or a read of its own has all its data.
 
-use conic_fabric::{LINE_BYTES, Line};
+use conic_fabric::LINE_BYTES;
 
 use crate::parameters::{CacheParameters, Parameters};
 
 use super::access::{Step, merge};
 use super::agent::Agent;
-use super::pcie::{PcieEvent, Read, Tlp, Withheld, lines_of};
+use super::pcie::{PcieEvent, Read, Tlp, Withheld};
 use super::queues::Queue;
 use super::{Machine, Wait as W};
+use crate::bytes::parts;
 
 impl Machine {
     /// Adds a device behind the PCIe link of node 0 and returns its number as an agent.
@@ -128,8 +129,8 @@ impl Machine {
         if !self.is_present(id) {
             return Err(W::Time);
         }
-        for (line, _, first, from, count) in lines_of(at, into.len() as u64) {
-            into[from..from + count].copy_from_slice(&self.data[line as usize].to_bytes()[first..first + count]);
+        for part in parts(at, into.len() as u64) {
+            part.read(&self.data[part.line as usize], into);
         }
         Ok(())
     }
@@ -139,10 +140,8 @@ impl Machine {
         if !self.is_present(id) {
             return Err(W::Time);
         }
-        for (line, mask, first, from, count) in lines_of(at, bytes.len() as u64) {
-            let mut new = [0; LINE_BYTES as usize];
-            new[first..first + count].copy_from_slice(&bytes[from..from + count]);
-            merge(&mut self.data[line as usize], mask, &Line::from_bytes(&new));
+        for part in parts(at, bytes.len() as u64) {
+            merge(&mut self.data[part.line as usize], part.bytes, &part.line_of(bytes));
         }
         Ok(())
     }

@@ -119,7 +119,7 @@ impl Machine {
                 if !agent.is_on_its_way(store.line) {
                     if agent.fills.len() < agent.fill_limit {
                         let now = self.now;
-                        self.fetch(id, store.line, self.ask_of_store(id, store.bytes), now);
+                        self.fetch(id, store.line, self.ask_of_stores(id, 0), now);
                     } else {
                         agent.requested = 0;
                     }
@@ -143,9 +143,16 @@ impl Machine {
         }
     }
 
-    fn ask_of_store(&self, id: usize, bytes: u64) -> Ask {
-        let without_data = self.agents[id].is_engine || self.parameters.protocol.full_line_store_without_data;
-        let whole = bytes == super::access::WHOLE && without_data;
+    /// What is asked for a store in the store buffer and those behind it to the same line: where they write all of it together,
+    /// its old data may be left out.
+    fn ask_of_stores(&self, id: usize, first: usize) -> Ask {
+        let agent = &self.agents[id];
+        if !agent.is_engine && !self.parameters.protocol.full_line_store_without_data {
+            return Ask::Own;
+        }
+        let line = agent.stores[first].line;
+        let to_it = agent.stores.range(first..).take_while(|store| store.line == line);
+        let whole = to_it.fold(0, |bytes, store| bytes | store.bytes) == super::access::WHOLE;
         if whole { Ask::OwnWhole } else { Ask::Own }
     }
 
@@ -165,7 +172,7 @@ impl Machine {
                 if agent.fills.len() >= agent.fill_limit {
                     return;
                 }
-                let ask = self.ask_of_store(id, store.bytes);
+                let ask = self.ask_of_stores(id, self.agents[id].requested);
                 self.fetch(id, store.line, ask, time);
             }
             self.agents[id].requested += 1;

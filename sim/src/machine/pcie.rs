@@ -20,8 +20,8 @@ use crate::protocol::{Ask, Asker, ToHome};
 
 use super::access::merge;
 use super::queues::Queue;
-use super::uncached::line_bytes;
 use super::{Event, Machine};
+use crate::bytes::{Part, parts};
 
 /// A TLP on its way, by the number of its [`Tlp`].
 #[derive(Clone, Copy, Debug)]
@@ -136,17 +136,6 @@ impl RootPort {
         let edge = |time: u64| time.next_multiple_of(self.device_cycle);
         (edge(arrived) + self.register_read).max(edge(now) + self.register_read / 2)
     }
-}
-
-/// The lines of a span: line, the bytes of it, and where the span's bytes begin in the line and in the span, and how many.
-pub(super) fn lines_of(at: u64, length: u64) -> impl Iterator<Item = (u32, u64, usize, usize, usize)> {
-    let end = at + length;
-    (at / LINE_BYTES..end.div_ceil(LINE_BYTES)).map(move |line| {
-        let start = at.max(line * LINE_BYTES);
-        let count = end.min((line + 1) * LINE_BYTES) - start;
-        let first = start % LINE_BYTES;
-        (line as u32, line_bytes(first, count), first as usize, (start - at) as usize, count as usize)
-    })
 }
 
 impl Machine {
@@ -336,7 +325,7 @@ impl Machine {
             }
         };
         let ask = if port.device_writes_to_cache { Ask::WriteCache } else { Ask::WriteMemory };
-        for (line, ..) in lines_of(at, length) {
+        for Part { line, .. } in parts(at, length) {
             let write = self.new_past(Past::DeviceWrite { tlp, ready: false });
             self.port().order.push_back(Ordered::Write { request: write, line });
             self.enters(Queue::RootPort, 0, self.now);
@@ -387,7 +376,7 @@ impl Machine {
 
     fn ask_for_piece(&mut self, tlp: u32) {
         let Tlp::Read { at, length, .. } = self.port().tlps[tlp as usize] else { return };
-        for (line, ..) in lines_of(at, length) {
+        for Part { line, .. } in parts(at, length) {
             let request = self.new_past(Past::DeviceRead { tlp });
             let asker = Asker::Device(request as u16);
             self.ask_from_port(line, ToHome::Request { asker, ask: Ask::ReadCurrent, has_data: false, write: 0 });
@@ -418,11 +407,8 @@ impl Machine {
     fn device_has_written(&mut self, line: u32, tlp: u32) {
         let port = self.port.as_mut().expect("the machine has a PCIe link");
         let Tlp::Write { at, data, lines_left } = &mut port.tlps[tlp as usize] else { return };
-        let part = lines_of(*at, data.len() as u64).find(|part| part.0 == line);
-        if let Some((_, bytes, first, from, count)) = part {
-            let mut new = [0; LINE_BYTES as usize];
-            new[first..first + count].copy_from_slice(&data[from..from + count]);
-            merge(&mut self.data[line as usize], bytes, &Line::from_bytes(&new));
+        if let Some(part) = parts(*at, data.len() as u64).find(|part| part.line == line) {
+            merge(&mut self.data[line as usize], part.bytes, &part.line_of(data));
         }
         *lines_left -= 1;
         if *lines_left == 0 {
@@ -439,12 +425,11 @@ impl Machine {
         let Past::DeviceRead { tlp } = past else { return };
         let now = self.now;
         let port = self.port.as_mut().expect("the machine has a PCIe link");
-        let data = port.found.remove(&line).unwrap_or(self.data[line as usize]).to_bytes();
+        let data = port.found.remove(&line).unwrap_or(self.data[line as usize]);
         let Tlp::Read { read, at, length, lines_left } = &mut port.tlps[tlp as usize] else { return };
         let into = &mut port.reads[*read as usize];
-        if let Some((_, _, first, from, count)) = lines_of(*at, *length).find(|part| part.0 == line) {
-            let from = from + (*at - into.at) as usize;
-            into.data[from..from + count].copy_from_slice(&data[first..first + count]);
+        if let Some(part) = parts(*at, *length).find(|part| part.line == line) {
+            part.read(&data, &mut into.data[(*at - into.at) as usize..]);
         }
         *lines_left -= 1;
         let (arrives, all) = (now + port.root_to_home, *lines_left == 0);

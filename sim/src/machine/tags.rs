@@ -12,7 +12,6 @@
 use wide::u32x16;
 
 use crate::engine::ahead::prefetch;
-use crate::parameters::CacheParameters;
 
 /// Ways that are compared at once.
 const LANES: usize = 16;
@@ -34,14 +33,13 @@ fn sets(bytes: u64, ways: u32) -> u64 {
     (bytes / 64 / u64::from(ways.max(1))).max(1)
 }
 
-/// Stops where a region has more lines than the tags of one of these caches tell apart.
+/// Stops where a region has more lines than the tags of one of these caches, by bytes and ways, tell apart.
 ///
 /// # Panics
 ///
 /// If it has.
-pub fn must_tell_apart(lines: u64, caches: &CacheParameters) {
-    let c = caches;
-    for (bytes, ways) in [(c.l1_bytes, c.l1_ways), (c.l2_bytes, c.l2_ways), (c.llc_bytes, c.llc_ways)] {
+pub fn must_tell_apart(lines: u64, caches: impl IntoIterator<Item = (u64, u32)>) {
+    for (bytes, ways) in caches {
         let most = sets(bytes, ways) * MOST_TAGS;
         assert!(
             lines <= most,
@@ -275,6 +273,7 @@ impl Tags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parameters::CacheParameters;
 
     #[test]
     fn the_line_that_was_not_used_for_longest_goes_first() {
@@ -388,8 +387,8 @@ mod tests {
     fn a_region_with_more_lines_than_tags_is_refused() {
         let platform = crate::platform::Platform::load("icx").expect("a platform that comes with the crate");
         let small = CacheParameters { l1_bytes: 64 * 12, ..platform.parameters().cache.clone() };
-        must_tell_apart(MOST_TAGS, &small);
-        must_tell_apart(MOST_TAGS + 1, &small);
+        must_tell_apart(MOST_TAGS, small.sizes());
+        must_tell_apart(MOST_TAGS + 1, small.sizes());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::agent::Store;
 use super::pcie::{Past, PcieEvent, Tlp};
 use super::queues::Queue;
 use super::{Event, Machine, Wait as W};
+use crate::bytes::line_bytes;
 
 /// What a line is to the cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,11 +151,6 @@ impl PastCaches {
     pub fn is_answered(&self) -> bool {
         self.unanswered.is_empty()
     }
-}
-
-/// `count` bytes of a line from `first` on, a bit each.
-pub(crate) fn line_bytes(first: u64, count: u64) -> u64 {
-    (WHOLE >> (LINE_BYTES - count)) << first
 }
 
 /// The runs of neighbouring bytes in a mask: the first one, and how many.

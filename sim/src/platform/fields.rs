@@ -154,10 +154,11 @@ sections! {
         l1_hit_cycles: Cycles, 0.0;
         l2_hit_cycles: Cycles, 0.0;
         atomic_cycles: Cycles, 0.0;
+        poll_exit_cycles: Cycles, 0.0;
         line_fill_buffers: Count("lines"), 1.0;
         load_buffer: Count("loads"), 1.0;
         reorder_buffer: Count("instructions"), 1.0;
-        work_instructions: Count("instructions"), 1.0;
+        work_instructions: Ratio, 0.1;
         store_buffer: Count("stores"), 1.0;
         write_combining_buffers: Count("buffers"), 1.0;
         work_scale: Ratio, 0.001;
@@ -408,29 +409,63 @@ fn tell_of(
     }
 }
 
-/// Values that cannot be together, by the key to change.
-fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
-    let mut found = Vec::new();
-    let cache = &parameters.cache;
-    for (key, bytes, ways) in [
-        ("cache.l1_bytes", cache.l1_bytes, cache.l1_ways),
-        ("cache.l2_bytes", cache.l2_bytes, cache.l2_ways),
-        ("cache.llc_bytes", cache.llc_bytes, cache.llc_ways),
-    ] {
-        if !bytes.is_multiple_of(64 * u64::from(ways)) {
-            found.push((key, format!("{bytes} bytes are no whole number of sets of {ways} lines of 64 bytes")));
-        }
+/// Why a cache of so many bytes and ways cannot be.
+fn fault_of_cache(bytes: u64, ways: u32) -> Option<String> {
+    if ways > MOST_WAYS {
+        return Some(format!("the simulator's caches have {MOST_WAYS} ways at most, not {ways}"));
     }
-    for (key, ways) in
-        [("cache.l1_ways", cache.l1_ways), ("cache.l2_ways", cache.l2_ways), ("cache.llc_ways", cache.llc_ways)]
-    {
-        if ways > MOST_WAYS {
-            found.push((key, format!("the simulator's caches have {MOST_WAYS} ways at most, not {ways}")));
-        }
+    (!bytes.is_multiple_of(64 * u64::from(ways)))
+        .then(|| format!("{bytes} bytes are no whole number of sets of {ways} lines of 64 bytes"))
+}
+
+/// Values of a host's caches that cannot be together.
+fn contradictions_of_cache(cache: &CacheParameters, found: &mut Vec<(&'static str, String)>) {
+    let keys = [
+        ("cache.l1_bytes", "cache.l1_ways"),
+        ("cache.l2_bytes", "cache.l2_ways"),
+        ("cache.llc_bytes", "cache.llc_ways"),
+    ];
+    for ((of_bytes, of_ways), (bytes, ways)) in keys.into_iter().zip(cache.sizes()) {
+        let key = if ways > MOST_WAYS { of_ways } else { of_bytes };
+        found.extend(fault_of_cache(bytes, ways).map(|fault| (key, fault)));
     }
     if cache.device_write_ways > cache.llc_ways {
         found.push(("cache.device_write_ways", format!("there are only {} ways (cache.llc_ways)", cache.llc_ways)));
     }
+}
+
+/// Why something cannot take `span` of every `interval`, in picoseconds.
+fn fault_of_span(interval: u64, span: u64) -> Option<String> {
+    (span >= interval).then(|| format!("nothing is left of an interval of {interval} ps; give less"))
+}
+
+/// A refresh that leaves nothing of its memory.
+fn contradictions_of_refresh(
+    key: &'static str,
+    refresh: Option<&RefreshParameters>,
+    found: &mut Vec<(&'static str, String)>,
+) {
+    found.extend(refresh.and_then(|one| fault_of_span(one.interval, one.span)).map(|fault| (key, fault)));
+}
+
+/// Values of a PCIe link that cannot be together.
+fn contradictions_of_pcie(pcie: &PcieParameters, found: &mut Vec<(&'static str, String)>) {
+    if !pcie.access_bytes.is_power_of_two() || pcie.access_bytes > 64 {
+        found.push(("pcie.access_bytes", "an access has 8, 16, 32 or 64 bytes".to_string()));
+    }
+    if pcie.link_layer_permille >= 1000 {
+        found.push(("pcie.link_layer_permille", "nothing of the link is left for data; give less".to_string()));
+    }
+    if !pcie.max_payload.is_multiple_of(pcie.read_completion_boundary) {
+        let message = format!("{} bytes are no multiple of pcie.read_completion_boundary", pcie.max_payload);
+        found.push(("pcie.max_payload", message));
+    }
+}
+
+/// Values that cannot be together, by the key to change.
+fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    contradictions_of_cache(&parameters.cache, &mut found);
     if parameters.node.home_slices > MOST_PARTS {
         found.push(("node.home_slices", format!("lines are shared out to at most {MOST_PARTS} slices")));
     }
@@ -444,28 +479,12 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
         let message = format!("a flit has only {} slots (interconnect.flit_slots)", link.flit_slots);
         found.push(("interconnect.header_slots", message));
     }
-    for (key, interval, span) in [
-        ("refresh.span", parameters.refresh.as_ref().map(|one| (one.interval, one.span))),
-        ("timer.span", parameters.timer.as_ref().map(|one| (one.interval, one.span))),
-    ]
-    .into_iter()
-    .filter_map(|(key, both)| both.map(|(interval, span)| (key, interval, span)))
-    {
-        if span >= interval {
-            found.push((key, format!("nothing is left of an interval of {interval} ps; give less")));
-        }
+    contradictions_of_refresh("refresh.span", parameters.refresh.as_ref(), &mut found);
+    if let Some(TimerParameters { interval, span }) = parameters.timer {
+        found.extend(fault_of_span(interval, span).map(|fault| ("timer.span", fault)));
     }
     if let Some(pcie) = &parameters.pcie {
-        if !pcie.access_bytes.is_power_of_two() || pcie.access_bytes > 64 {
-            found.push(("pcie.access_bytes", "an access has 8, 16, 32 or 64 bytes".to_string()));
-        }
-        if pcie.link_layer_permille >= 1000 {
-            found.push(("pcie.link_layer_permille", "nothing of the link is left for data; give less".to_string()));
-        }
-        if !pcie.max_payload.is_multiple_of(pcie.read_completion_boundary) {
-            let message = format!("{} bytes are no multiple of pcie.read_completion_boundary", pcie.max_payload);
-            found.push(("pcie.max_payload", message));
-        }
+        contradictions_of_pcie(pcie, &mut found);
     } else if parameters.nic.is_some() {
         found.push(("nic.packets_per_second", "a NIC stands behind a PCIe link: add a [pcie] table".to_string()));
     }

@@ -240,8 +240,7 @@ fn a_register_and_a_loopback_take_as_long_as_they_were_measured() {
     let whole = (2 * (link.core_to_root + link.crossing) + link.register_read) as f64 + wire;
     assert!((whole - 982_000.0).abs() < 1.0, "{whole}");
     // The last is what a run takes beyond the stages; the study's tests run it.
-    for (name, nanoseconds, packets, beyond) in
-        [("icx-cx6", 2116, 76_000_000, 104), ("icx-e810", 3809, 192_000_000, 97)]
+    for (name, nanoseconds, packets, beyond) in [("icx-cx6", 2116, 76_000_000, 93), ("icx-e810", 3809, 192_000_000, 91)]
     {
         let parameters = load(name).parameters;
         let (link, node) = (pcie(&parameters), &parameters.node);
@@ -264,7 +263,7 @@ fn the_published_sizes_are_there() {
     assert_eq!((icx.cache.l1_bytes, icx.cache.l2_bytes, icx.cache.llc_bytes), (48 << 10, 5 << 18, 36 << 20));
     assert_eq!((icx.core.line_fill_buffers, icx.core.load_buffer, icx.core.store_buffer), (12, 128, 72));
     assert_eq!(icx.core.write_combining_buffers, 24);
-    assert_eq!((icx.core.reorder_buffer, icx.core.work_instructions), (352, 3));
+    assert_eq!(icx.core.reorder_buffer, 352);
     let spr = load("spr").parameters;
     assert_eq!((spr.core.cores, spr.core.frequency_megahertz), (56, 3000));
     assert_eq!((spr.cache.l1_bytes, spr.cache.l2_bytes, spr.cache.llc_bytes), (48 << 10, 2 << 20, 105 << 20));

@@ -89,7 +89,6 @@ pub(super) const COUNTED: &[&str] = &[
     "descriptors",
     "agents",
     "words",
-    "slices",
     "units",
     "engines",
 ];

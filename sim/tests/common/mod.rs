@@ -39,6 +39,14 @@ pub fn platform(name: &str) -> Parameters {
     Platform::load(name).expect("a platform that comes with the crate").parameters().clone()
 }
 
+/// The same without its prefetchers, so that accesses are those of the program.
+pub fn without_prefetchers(name: &str) -> Parameters {
+    let mut parameters = platform(name);
+    let core = &mut parameters.core;
+    (core.prefetch_next_line, core.prefetch_adjacent, core.prefetch_stride) = (false, false, false);
+    parameters
+}
+
 /// A platform with caches of a few lines, few buffers, and choices of the protocol drawn from the seed.
 pub fn tiny(name: &str, seed: u64) -> Parameters {
     let mut random = Random::new(seed, 99);

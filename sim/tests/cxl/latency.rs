@@ -7,7 +7,7 @@ use conic_fabric::{Core, Device, Line, StateHint, Time};
 use conic_sim::Role;
 use conic_sim::cxl::{CxlCore, CxlParameters, CxlSimulation};
 
-use super::{machine, places, run};
+use super::{between_refreshes, machine, places, run};
 
 /// How long a read of a line takes the device, in nanoseconds, after `before`.
 fn device_read(parameters: &CxlParameters, of_device: bool, hint: StateHint, before: Option<StateHint>) -> f64 {
@@ -35,7 +35,7 @@ fn near(found: f64, wanted: f64) {
 
 #[test]
 fn an_nc_read_and_a_hit_are_calibrated() {
-    let p = machine("agilex7");
+    let p = between_refreshes("agilex7");
     near(device_read(&p, false, StateHint::NonCacheable, None), 406.0);
     near(device_read(&p, false, StateHint::NonCacheable, Some(StateHint::CacheableShared)), 406.0 / 3.3);
     // A copy that may be read may not be written: the host is asked, and its answer carries a grant beside the data.
@@ -45,7 +45,7 @@ fn an_nc_read_and_a_hit_are_calibrated() {
 
 #[test]
 fn host_bias_costs_a_round_trip_and_device_bias_none() {
-    let p = machine("agilex7");
+    let p = between_refreshes("agilex7");
     let by_host = device_read(&p, true, StateHint::NonCacheable, None);
     let free = run(
         &p,
@@ -81,7 +81,7 @@ fn core_takes(parameters: &CxlParameters, what: impl Fn(&CxlCore<'_>, super::Pla
 
 #[test]
 fn loads_of_device_memory_and_of_registers_are_calibrated() {
-    let p = machine("agilex7");
+    let p = between_refreshes("agilex7");
     near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.host), Default::default())), 117.0);
     near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.device), Default::default())), 375.0);
     near(
@@ -97,7 +97,7 @@ fn loads_of_device_memory_and_of_registers_are_calibrated() {
 
 #[test]
 fn dma_takes_what_the_paper_says() {
-    let p = machine("agilex7");
+    let p = between_refreshes("agilex7");
     let taken = run(
         &p,
         8,
@@ -110,7 +110,7 @@ fn dma_takes_what_the_paper_says() {
         },
     );
     near(taken, 3.125 * 406.0);
-    let p = machine("bf3");
+    let p = between_refreshes("bf3");
     for (software, wanted) in [(false, 1000.0), (true, 406.0 / 0.19)] {
         let taken = run(
             &p,
@@ -132,7 +132,32 @@ fn dma_takes_what_the_paper_says() {
 
 #[test]
 fn a_device_in_silicon_is_faster_and_its_platforms_load() {
-    let read = |name: &str| device_read(&machine(name), false, StateHint::NonCacheable, None);
+    let read = |name: &str| device_read(&between_refreshes(name), false, StateHint::NonCacheable, None);
     let (board, silicon, faster_link) = (read("agilex7"), read("cxl-asic"), read("cxl3-asic"));
     assert!(faster_link < silicon && silicon < 0.6 * board, "{board}, {silicon}, {faster_link} ns");
+}
+
+#[test]
+fn a_read_that_meets_a_refresh_waits_until_it_is_over() {
+    let p = machine("agilex7");
+    let refresh = p.refresh.clone().expect("its memory is refreshed");
+    let slowest = (0..32).map(|start| {
+        run(
+            &p,
+            8,
+            |_, _| (),
+            move |device, places| {
+                device.wait_until(Time::from_nanoseconds(1_000 + start * 3_900 / 32));
+                let start = device.now();
+                device.read(places.host, &mut [0; 64], StateHint::NonCacheable);
+                device.now().since(start).picoseconds()
+            },
+        )
+    });
+    let found: Vec<u64> = slowest.collect();
+    let met = found.iter().filter(|taken| **taken > 406_010).count();
+    // A channel stands still for 295 of 3900 ns: for two or three of these 32 moments.
+    assert!((2..=3).contains(&met), "{met} of 32 reads met a refresh");
+    assert!(found.iter().all(|taken| *taken <= 406_010 + refresh.span), "{found:?}");
+    near(found.iter().copied().min().expect("there are reads") as f64 / 1000.0, 406.0);
 }

@@ -1,7 +1,9 @@
 //! The modelled host with a device behind CXL: unloaded latencies as the platform's relations have them, streams against slot
 //! arithmetic, ordering, capacity, and random programs whose every value is checked.
 
+mod interrupt;
 mod latency;
+mod link;
 mod order;
 mod random;
 mod stream;
@@ -17,6 +19,11 @@ use conic_sim::platform::Platform;
 /// A platform that comes with the simulator.
 fn machine(name: &str) -> CxlParameters {
     Platform::<CxlParameters>::load_as(name).unwrap_or_else(|error| panic!("{error}")).parameters().clone()
+}
+
+/// The same, whose memories stand still for no refresh: what is calibrated is what most accesses find.
+fn between_refreshes(name: &str) -> CxlParameters {
+    CxlParameters { refresh: None, device_refresh: None, ..machine(name) }
 }
 
 /// Lines of the host, lines of the device, and a register.

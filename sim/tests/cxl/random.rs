@@ -82,7 +82,7 @@ fn device_program(device: &impl Device, places: super::Places, writer: usize, se
     }
 }
 
-fn random_run(parameters: &CxlParameters, seed: u64) {
+pub(super) fn random_run(parameters: &CxlParameters, seed: u64) -> CxlSimulation {
     let (layout, places) = places(LINES);
     let mut simulation = CxlSimulation::new(parameters, &layout);
     simulation.machine().borrow_mut().disturb(seed, 100_000);
@@ -96,6 +96,7 @@ fn random_run(parameters: &CxlParameters, seed: u64) {
         });
     }
     simulation.run().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    simulation
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use conic_fabric::{Device, ReadTag, StateHint};
 use conic_sim::cxl::CxlParameters;
 
-use super::{machine, run};
+use super::{between_refreshes, run};
 
 /// Gigabytes a second of a stream of reads, or of writes.
-fn stream(parameters: &CxlParameters, write: bool, hint: StateHint) -> f64 {
+pub(super) fn stream(parameters: &CxlParameters, write: bool, hint: StateHint) -> f64 {
     let lines = 8_000;
     run(
         parameters,
@@ -34,7 +34,7 @@ fn stream(parameters: &CxlParameters, write: bool, hint: StateHint) -> f64 {
 
 #[test]
 fn one_port_passes_a_line_a_cycle() {
-    let p = machine("agilex7");
+    let p = between_refreshes("agilex7");
     let rate = stream(&p, false, StateHint::NonCacheable);
     // 400 MHz x 64 bytes, less the latency of the first at this length.
     assert!((0.95..=1.0).contains(&(rate / 25.6)), "{rate} GB/s");
@@ -42,7 +42,7 @@ fn one_port_passes_a_line_a_cycle() {
 
 #[test]
 fn two_ports_fill_the_slots_of_the_link() {
-    let mut p = machine("agilex7");
+    let mut p = between_refreshes("agilex7");
     (p.dcoh.ports, p.dcoh.requests_in_flight) = (4, 2_000);
     let line = |quarters: u32| 64.0 / (f64::from(quarters) * p.link.quarter_time as f64 / 1000.0);
     let wire = p.link.line_quarters + p.link.data_header_quarters;
@@ -57,7 +57,7 @@ fn two_ports_fill_the_slots_of_the_link() {
 
 #[test]
 fn lines_enter_the_devices_cache_one_after_the_other() {
-    let p = machine("agilex7");
+    let p = between_refreshes("agilex7");
     let rate = stream(&p, false, StateHint::CacheableShared);
     let gate = 64.0 / (p.dcoh.install_interval as f64 / 1000.0);
     assert!((0.97..=1.0).contains(&(rate / gate)), "{rate} of {gate} GB/s");
@@ -65,7 +65,7 @@ fn lines_enter_the_devices_cache_one_after_the_other() {
 
 #[test]
 fn requests_in_flight_bound_the_rate_as_little_has_it() {
-    let mut p = machine("agilex7");
+    let mut p = between_refreshes("agilex7");
     p.dcoh.requests_in_flight = 32;
     let rate = stream(&p, false, StateHint::NonCacheable);
     let bound = 32.0 * 64.0 / 406.0;

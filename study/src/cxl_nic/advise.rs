@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use conic_fabric::{Home, StateHint, Time};
-use conic_interface::cxl::{Homes, Requests, Signal, Store};
+use conic_interface::cxl::{Requests, Signal, Store};
 use conic_sim::Failure;
 use conic_sim::cxl::CxlParameters;
 
@@ -33,6 +33,8 @@ pub struct Question {
     pub goal: Goal,
     /// The device has memory of its own.
     pub memory: bool,
+    /// Ring pairs that share the load, each with a core of its own.
+    pub rings: usize,
 }
 
 /// What one choice of the advice brings.
@@ -80,55 +82,48 @@ pub fn hint_name(hint: StateHint) -> &'static str {
     }
 }
 
+/// Which half of a NIC a choice belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Half {
+    Receive,
+    Transmit,
+}
+
 /// One thing that may be chosen: its name, what a design has of it, and how a design takes it from another.
 struct Choice {
     what: &'static str,
+    half: Half,
     of: fn(&Design) -> String,
     take: fn(&mut Design, &Design),
 }
 
-fn home_name(home: Home) -> String {
-    if home == Home::Host { "host memory" } else { "device memory" }.to_owned()
+fn home_name(home: Home) -> &'static str {
+    if home == Home::Host { "host memory" } else { "device memory" }
+}
+
+/// A [`Choice`] of a request type, or of a structure's home: the field of a design that it is.
+macro_rules! choice {
+    ($half:ident, $what:literal, $name:path, $($field:ident).+) => {
+        Choice {
+            what: $what,
+            half: Half::$half,
+            of: |design| $name(design.$($field).+).to_owned(),
+            take: |design, from| design.$($field).+ = from.$($field).+,
+        }
+    };
 }
 
 const CHOICES: &[Choice] = &[
-    Choice {
-        what: "receive packet",
-        of: |design| hint_name(design.requests.rx_packet).to_owned(),
-        take: |design, from| design.requests.rx_packet = from.requests.rx_packet,
-    },
-    Choice {
-        what: "receive completion",
-        of: |design| hint_name(design.requests.rx_completion).to_owned(),
-        take: |design, from| design.requests.rx_completion = from.requests.rx_completion,
-    },
-    Choice {
-        what: "polling for packets to transmit",
-        of: |design| hint_name(design.requests.tx_poll).to_owned(),
-        take: |design, from| design.requests.tx_poll = from.requests.tx_poll,
-    },
-    Choice {
-        what: "transmit packet",
-        of: |design| hint_name(design.requests.tx_packet).to_owned(),
-        take: |design, from| design.requests.tx_packet = from.requests.tx_packet,
-    },
-    Choice {
-        what: "receive ring",
-        of: |design| home_name(design.homes.rx_ring),
-        take: |design, from| design.homes.rx_ring = from.homes.rx_ring,
-    },
-    Choice {
-        what: "receive buffers",
-        of: |design| home_name(design.homes.rx_buffers),
-        take: |design, from| design.homes.rx_buffers = from.homes.rx_buffers,
-    },
-    Choice {
-        what: "transmit ring",
-        of: |design| home_name(design.homes.tx_ring),
-        take: |design, from| design.homes.tx_ring = from.homes.tx_ring,
-    },
+    choice!(Receive, "receive packet", hint_name, requests.rx_packet),
+    choice!(Receive, "receive completion", hint_name, requests.rx_completion),
+    choice!(Receive, "receive ring", home_name, homes.rx_ring),
+    choice!(Receive, "receive buffers", home_name, homes.rx_buffers),
+    choice!(Transmit, "polling for packets to transmit", hint_name, requests.tx_poll),
+    choice!(Transmit, "transmit packet", hint_name, requests.tx_packet),
+    choice!(Transmit, "transmit ring", home_name, homes.tx_ring),
     Choice {
         what: "transmit buffers, and how the host stores",
+        half: Half::Transmit,
         of: |design| {
             let store = if design.store == Store::Cached { "cached stores" } else { "non-temporal stores" };
             let bias = if design.device_bias { ", device-bias" } else { "" };
@@ -139,7 +134,12 @@ const CHOICES: &[Choice] = &[
             (design.store, design.device_bias) = (from.store, from.device_bias);
         },
     },
-    Choice { what: "batch", of: |design| design.batch.to_string(), take: |design, from| design.batch = from.batch },
+    Choice {
+        what: "batch",
+        half: Half::Transmit,
+        of: |design| design.batch.to_string(),
+        take: |design, from| design.batch = from.batch,
+    },
 ];
 
 /// Homes that a structure may have.
@@ -161,60 +161,56 @@ fn transmit_buffers(memory: bool) -> Vec<(Home, Store, bool)> {
     all
 }
 
-/// Designs of the receive half, the other half as in `base`.
-fn receive_halves(base: Design, memory: bool, batches: &[usize]) -> Vec<Design> {
-    let mut all = Vec::new();
-    for rx_packet in [NC, PUSH, OWNED] {
-        for rx_completion in [NC, PUSH, OWNED] {
-            for rx_ring in homes(memory) {
-                for rx_buffers in homes(memory) {
-                    for &batch in batches {
-                        let requests = Requests { rx_packet, rx_completion, ..base.requests };
-                        let homes = Homes { rx_ring, rx_buffers, ..base.homes };
-                        all.push(Design { requests, homes, batch, ..base });
-                    }
-                }
-            }
+/// Designs of one half, the other half as in `base`.
+fn halves(half: Half, base: Design, memory: bool, batches: &[usize]) -> Vec<Design> {
+    let mut all = vec![base];
+    match half {
+        Half::Receive => {
+            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_packet = *hint);
+            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_completion = *hint);
+            all = each(&all, &homes(memory), |design, home| design.homes.rx_ring = *home);
+            all = each(&all, &homes(memory), |design, home| design.homes.rx_buffers = *home);
+        }
+        Half::Transmit => {
+            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_poll = *hint);
+            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_packet = *hint);
+            all = each(&all, &homes(memory), |design, home| design.homes.tx_ring = *home);
+            all = each(&all, &transmit_buffers(memory), |design, (home, store, device_bias)| {
+                design.homes.tx_buffers = *home;
+                (design.store, design.device_bias) = (*store, *device_bias);
+            });
         }
     }
-    all
+    each(&all, batches, |design, batch| design.batch = *batch)
 }
 
-/// Designs of the transmit half, the other half as in `base`.
-fn transmit_halves(base: Design, memory: bool, batches: &[usize]) -> Vec<Design> {
-    let mut all = Vec::new();
-    for tx_poll in [NC, SHARED, OWNED] {
-        for tx_packet in [NC, SHARED, OWNED] {
-            for tx_ring in homes(memory) {
-                for (tx_buffers, store, device_bias) in transmit_buffers(memory) {
-                    for &batch in batches {
-                        let requests = Requests { tx_poll, tx_packet, tx_signal: Signal::Descriptor, ..base.requests };
-                        let homes = Homes { tx_ring, tx_buffers, ..base.homes };
-                        all.push(Design { requests, homes, store, device_bias, batch, ..base });
-                    }
-                }
-            }
-        }
-    }
-    all
+/// Each of some designs with each of some values.
+fn each<T>(designs: &[Design], values: &[T], set: impl Fn(&mut Design, &T)) -> Vec<Design> {
+    let with = |design: &Design, value: &T| {
+        let mut design = *design;
+        set(&mut design, value);
+        design
+    };
+    designs.iter().flat_map(|design| values.iter().map(|value| with(design, value)).collect::<Vec<_>>()).collect()
 }
 
 /// A design with the receive half of one and the transmit half of another.
 fn joined(receive: &Design, transmit: &Design) -> Design {
     let mut design = *transmit;
-    for choice in CHOICES.iter().filter(|choice| choice.what.starts_with("receive")) {
+    for choice in CHOICES.iter().filter(|choice| choice.half == Half::Receive) {
         (choice.take)(&mut design, receive);
     }
     design
 }
 
-/// The paper's configuration: section 7.2's with memory, combination 0 without.
-fn reference(question: &Question) -> Design {
+/// The paper's configuration for a question: section 7.2's with memory, combination 0 without.
+pub fn reference(question: &Question) -> Design {
     let design = if question.memory { super::optimal() } else { Design::combination(0) };
     let batch = if question.goal == Goal::Throughput { 16 } else { 1 };
     // Section 7.1 takes CO-read to poll where throughput counts.
     let tx_poll = if question.goal == Goal::Throughput { OWNED } else { design.requests.tx_poll };
-    Design { batch, requests: Requests { tx_poll, ..design.requests }, ..design }
+    let requests = Requests { tx_poll, tx_signal: Signal::Descriptor, ..design.requests };
+    Design { batch, requests, rings: question.rings, ..design }
 }
 
 /// Runs of the search.
@@ -236,32 +232,40 @@ impl Search<'_> {
         Ok((percentile(&outcome.latencies, 0.5), messages.collect()))
     }
 
-    fn rate(&mut self, design: Design, to_host: bool, packets: u64) -> Result<f64, Failure> {
+    fn rate(&mut self, design: Design, half: Half, packets: u64) -> Result<f64, Failure> {
         self.looked_at += 1;
         (self.told)(self.looked_at);
         let machine = self.question.machine.clone();
         let asked = Throughput { machine, design, bytes: self.question.bytes, packets };
-        if to_host { receive(&asked) } else { transmit(&asked) }
+        match half {
+            Half::Receive => receive(&asked),
+            Half::Transmit => transmit(&asked),
+        }
     }
 
-    /// The best few of some designs by a short look, and of those the best by a longer one.
+    /// The best of some designs, the first among them, which is what there was before: the best few by a short look, and of those and
+    /// the first the best by a longer one. So what is found is never worse than what there was.
     fn best(
         &mut self,
-        designs: Vec<Design>,
+        first: Design,
+        others: Vec<Design>,
         mut look: impl FnMut(&mut Self, Design, bool) -> Result<f64, Failure>,
     ) -> Result<Design, Failure> {
         const FINALISTS: usize = 12;
-        let mut ranked = Vec::with_capacity(designs.len());
-        for design in designs {
+        let mut ranked = Vec::with_capacity(others.len());
+        for design in others {
             ranked.push((look(self, design, false)?, design));
         }
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let mut finalists = Vec::new();
-        for (_, design) in ranked.into_iter().take(FINALISTS) {
-            finalists.push((look(self, design, true)?, design));
+        let finalists = ranked.into_iter().map(|(_, design)| design).filter(|design| *design != first).take(FINALISTS);
+        let mut best = (look(self, first, true)?, first);
+        for design in finalists.collect::<Vec<Design>>() {
+            let found = look(self, design, true)?;
+            if found < best.0 {
+                best = (found, design);
+            }
         }
-        finalists.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Ok(finalists.first().map_or_else(|| reference(self.question), |best| best.1))
+        Ok(best.1)
     }
 
     /// The lowest latency: the halves in turn, each with the other's best, until neither gets better.
@@ -273,27 +277,25 @@ impl Search<'_> {
         let start = reference(self.question);
         let memory = self.question.memory;
         let mut design = start;
-        for _ in 0..2 {
-            let mut halves = receive_halves(design, memory, &[1]);
-            halves.push(design);
-            design = self.best(halves, look)?;
-            let mut halves = transmit_halves(design, memory, &[1]);
-            halves.push(design);
-            design = self.best(halves, look)?;
+        loop {
+            let before = design;
+            for half in [Half::Receive, Half::Transmit] {
+                design = self.best(design, halves(half, design, memory, &[1]), look)?;
+            }
+            if design == before {
+                break;
+            }
         }
         let (found, messages) = self.run(design, LONG)?;
         let (of_reference, _) = self.run(start, LONG)?;
-        let (design, found, messages) =
-            if found <= of_reference { (design, found, messages) } else { (start, of_reference, messages) };
         let mut reasons = Vec::new();
         for (choice, other) in differences(&design, &start) {
             let (without, others) = self.run(other, LONG)?;
-            let worth = without - found;
             let kinds = messages.keys().chain(others.keys()).copied();
             let at = |of: &BTreeMap<&'static str, f64>, kind| of.get(kind).copied().unwrap_or(0.0);
             let saved = kinds.map(|kind| (kind, at(&others, kind) - at(&messages, kind)));
-            let messages = saved.filter(|(_, count)| count.abs() > 0.05).collect();
-            reasons.push(reason(choice, &design, &start, worth, messages));
+            let saved = saved.filter(|(_, count)| count.abs() > 0.05).collect();
+            reasons.push(reason(choice, &design, &start, without - found, saved));
         }
         let (value, reference) = (vec![found], vec![of_reference]);
         Ok(Advice { design, receive_batch: design.batch, value, reference, looked_at: self.looked_at, reasons })
@@ -304,32 +306,23 @@ impl Search<'_> {
         const SHORT: u64 = 100;
         const LONG: u64 = 600;
         let start = reference(self.question);
-        let memory = self.question.memory;
-        let batches = [8, 24];
-        let mut found = Vec::new();
-        for to_host in [true, false] {
-            let mut halves = if to_host {
-                receive_halves(start, memory, &batches)
-            } else {
-                transmit_halves(start, memory, &[24, 96])
+        let (mut found, mut value, mut of_reference, mut reasons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (half, batches) in [(Half::Receive, [8, 24]), (Half::Transmit, [24, 96])] {
+            let all = halves(half, start, self.question.memory, &batches);
+            let look = |search: &mut Self, design, long| {
+                search.rate(design, half, if long { LONG } else { SHORT }).map(|rate| -rate)
             };
-            halves.push(start);
-            let best = self.best(halves, |search, design, long| {
-                search.rate(design, to_host, if long { LONG } else { SHORT }).map(|rate| -rate)
-            })?;
+            let best = self.best(start, all, look)?;
+            let rate = self.rate(best, half, LONG)?;
+            of_reference.push(self.rate(start, half, LONG)?);
+            for (choice, other) in differences(&best, &start) {
+                let worth = rate - self.rate(other, half, LONG)?;
+                reasons.push(reason(choice, &best, &start, worth, BTreeMap::new()));
+            }
+            value.push(rate);
             found.push(best);
         }
         let design = joined(&found[0], &found[1]);
-        let (mut value, mut of_reference, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-        for (half, to_host) in found.iter().zip([true, false]) {
-            let rate = self.rate(*half, to_host, LONG)?;
-            of_reference.push(self.rate(start, to_host, LONG)?);
-            for (choice, other) in differences(half, &start) {
-                let worth = rate - self.rate(other, to_host, LONG)?;
-                reasons.push(reason(choice, half, &start, worth, BTreeMap::new()));
-            }
-            value.push(rate);
-        }
         let (receive_batch, looked_at) = (found[0].batch, self.looked_at);
         Ok(Advice { design, receive_batch, value, reference: of_reference, looked_at, reasons })
     }

@@ -1,12 +1,12 @@
-//! The paper's orderings with each guess of the platforms at the ends of its range.
+//! What the guesses of the platforms may decide: the paper's orderings, and the headline results.
 
 use conic_fabric::{StateHint, Time};
 use conic_interface::cxl::Requests;
 use conic_sim::Failure;
 use conic_sim::cxl::CxlParameters;
-use conic_sim::platform::{Platform, PlatformError};
 
 use super::loopback::{Design, Loopback, loopback};
+use super::operations::{self, Through};
 use super::throughput::{Throughput, receive, transmit};
 use super::{Machines, layout, percentile};
 
@@ -21,10 +21,15 @@ pub const ORDERINGS: &[&str] = &[
     "Figure 13: layout 1 is lowest, 1500 bytes",
 ];
 
+/// The latency below which a part of an unloaded loopback's packets lies.
+fn latency(machine: &CxlParameters, design: Design, bytes: usize, part: f64) -> Result<f64, Failure> {
+    let (gap, packets) = (Time::from_nanoseconds(20_000), (8, if part > 0.5 { 200 } else { 40 }));
+    let found = loopback(&Loopback { machine: machine.clone(), design, bytes, gap, packets })?;
+    Ok(percentile(&found.latencies, part))
+}
+
 fn median(machine: &CxlParameters, design: Design, bytes: usize) -> Result<f64, Failure> {
-    let gap = Time::from_nanoseconds(20_000);
-    let found = loopback(&Loopback { machine: machine.clone(), design, bytes, gap, packets: (8, 40) })?;
-    Ok(percentile(&found.latencies, 0.5))
+    latency(machine, design, bytes, 0.5)
 }
 
 /// Whether each of [`ORDERINGS`] holds on these machines.
@@ -57,42 +62,38 @@ pub fn orderings(machines: &Machines) -> Result<Vec<bool>, Failure> {
     Ok(vec![below, lowest[0], lowest[1], writes, reads, host_lowest[0], host_lowest[1]])
 }
 
-/// A guess at one end of its range.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Varied {
-    /// The platforms' key.
-    pub key: String,
-    /// Its value there, with its unit.
-    pub value: String,
-    /// The machines with it.
-    pub machines: Machines,
-}
+/// The results that the sensitivity report is about, with their units.
+pub const HEADLINES: [(&str, &str); 6] = [
+    ("cxl.fig10.median_64", "fraction"),
+    ("cxl.fig10.median_1500", "fraction"),
+    ("cxl.fig10.p99_64", "fraction"),
+    ("cxl.fig4.nc_read_growth", "ratio"),
+    ("cxl.fig4.nc_write_growth", "ratio"),
+    ("cxl.fig4.completion", "fraction"),
+];
 
-/// Every guess of the two platforms at both ends of its range, with what follows from it. One that both have is changed in both. A
-/// value that leaves another without one that can be is left out.
-///
-/// # Errors
-///
-/// What is wrong with the platforms.
-pub fn varied(
-    agilex: &Platform<CxlParameters>,
-    bluefield: &Platform<CxlParameters>,
-) -> Result<Vec<Varied>, PlatformError> {
-    let mut all = Vec::new();
-    for (platform, only_own) in [(agilex, false), (bluefield, true)] {
-        for guess in platform.guesses() {
-            let shared = agilex.entry(&guess.key).is_some_and(|entry| bluefield.entry(&guess.key) == Some(entry));
-            let Some((low, high)) = guess.range.filter(|_| !(only_own && shared)) else { continue };
-            for value in [low, high] {
-                let changed = |other: &Platform<CxlParameters>| {
-                    let same = shared || other.name() == platform.name();
-                    if same { other.vary(&guess.key, value).ok() } else { Some(other.parameters().clone()) }
-                };
-                let (Some(agilex), Some(bluefield)) = (changed(agilex), changed(bluefield)) else { continue };
-                let value = format!("{value} {}", guess.unit);
-                all.push(Varied { key: guess.key.clone(), value, machines: Machines { agilex, bluefield } });
-            }
-        }
-    }
-    Ok(all)
+/// The headline results on these machines, with little effort; none where a run fails.
+pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
+    let found = |result: Result<f64, Failure>| result.ok();
+    let less = |part: f64, bytes: usize| -> Result<f64, Failure> {
+        let pcie = latency(&machines.bluefield, Design::pcie(), bytes, part)?;
+        Ok(1.0 - latency(&machines.agilex, Design::combination(0), bytes, part)? / pcie)
+    };
+    let nc = Through::Cxl(StateHint::NonCacheable);
+    let growth = |operation: fn(&CxlParameters, Through, usize) -> Result<f64, Failure>| -> Result<f64, Failure> {
+        Ok(operation(&machines.agilex, nc, 9000)? / operation(&machines.agilex, nc, 64)?)
+    };
+    let completion = || -> Result<f64, Failure> {
+        let doca = operations::complete(&machines.bluefield, Through::SoftwareDma)?;
+        Ok(1.0 - operations::complete(&machines.agilex, nc)? / doca)
+    };
+    let all = [
+        less(0.5, 64),
+        less(0.5, 1500),
+        less(0.99, 64),
+        growth(operations::read),
+        growth(operations::write),
+        completion(),
+    ];
+    all.into_iter().map(found).collect()
 }

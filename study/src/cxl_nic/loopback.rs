@@ -34,6 +34,10 @@ pub struct Design {
     pub device_bias: bool,
     /// Packets that one completion speaks for at most.
     pub batch: usize,
+    /// Ring pairs, each with engines of the device and a core of its own.
+    pub rings: usize,
+    /// The host sleeps until the device interrupts it, instead of polling.
+    pub interrupts: bool,
 }
 
 impl Design {
@@ -46,6 +50,8 @@ impl Design {
             store: Store::Cached,
             device_bias: false,
             batch: 1,
+            rings: 1,
+            interrupts: false,
         }
     }
 
@@ -99,12 +105,21 @@ fn word(frame: &[u8], place: usize) -> u64 {
     u64::from_le_bytes(frame[8 * place..8 * place + 8].try_into().expect("eight bytes"))
 }
 
-/// Queues of a design in a layout of their own.
-pub(super) fn place(design: &Design, bytes: usize) -> (Layout, Queues) {
+/// A design's queue pairs, one a ring, in a layout of their own.
+pub(super) fn place(design: &Design, bytes: usize) -> (Layout, Vec<Queues>) {
     let mut layout = Layout::new();
     let shape = Shape { homes: design.homes, ..Shape::for_packets(bytes as u64) };
-    let queues = shape.place(&mut layout).expect("a shape of packets that fit");
+    let place = |_| shape.place(&mut layout).expect("a shape of packets that fit");
+    let queues = (0..design.rings).map(place).collect();
     (layout, queues)
+}
+
+/// One ring's part of a question about all: its packets, and the time between them.
+fn of_ring(question: &Loopback) -> Loopback {
+    let rings = question.design.rings as u64;
+    let part = |packets: u64| packets.div_ceil(rings);
+    let gap = Time::from_picoseconds(question.gap.picoseconds() * rings);
+    Loopback { gap, packets: (part(question.packets.0), part(question.packets.1)), ..question.clone() }
 }
 
 /// Runs a loopback.
@@ -120,53 +135,75 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
     let outcome = Rc::new(RefCell::new(LoopbackOutcome::default()));
-    let (asked, into) = (question.clone(), Rc::clone(&outcome));
-    simulation.core("host", Role::Service, move |core| serve(core, queues, &asked, &into));
-    let asked = question.clone();
-    simulation.device("receive side", Role::Service, move |device| match asked.design.attachment {
-        Attachment::Cxl => generate(*device, device, queues, &asked),
-        Attachment::Dma => generate(device.dma(), device, queues, &asked),
-    });
-    let (asked, into) = (question.clone(), Rc::clone(&outcome));
-    simulation.device("transmit side", Role::Main, move |device| match asked.design.attachment {
-        Attachment::Cxl => take_back(*device, device, queues, &asked, &into),
-        Attachment::Dma => take_back(device.dma(), device, queues, &asked, &into),
-    });
+    let each = of_ring(question);
+    for (ring, queues) in queues.into_iter().enumerate() {
+        let (asked, into) = (each.clone(), Rc::clone(&outcome));
+        simulation.core("host", Role::Service, move |core| serve(core, queues, &asked, &into));
+        let asked = each.clone();
+        simulation.device("receive side", Role::Service, move |device| match asked.design.attachment {
+            Attachment::Cxl => generate(*device, device, ring, queues, &asked),
+            Attachment::Dma => generate(device.dma(), device, ring, queues, &asked),
+        });
+        let (asked, into) = (each.clone(), Rc::clone(&outcome));
+        simulation.device("transmit side", Role::Main, move |device| match asked.design.attachment {
+            Attachment::Cxl => take_back(*device, device, queues, &asked, &into),
+            Attachment::Dma => take_back(device.dma(), device, queues, &asked, &into),
+        });
+    }
     simulation.run()?;
     drop(simulation);
     Ok(outcome.take())
 }
 
-/// The host: copies each packet into a transmit buffer and sends it.
+/// The host: copies each packet of a burst into a transmit buffer, and sends the burst at once.
 fn serve(core: &CxlCore<'_>, queues: Queues, question: &Loopback, outcome: &RefCell<LoopbackOutcome>) {
     let mut host = Host::new(queues, *core, question.design.requests.tx_signal);
     let mut packets = [Packet::BLANK; BURST];
-    let mut copy = vec![0; question.bytes];
+    let (mut copy, mut to) = (vec![0; question.bytes], [Address(0); BURST]);
     loop {
         let count = host.rx_burst(&mut packets);
         if count == 0 {
-            core.spin();
+            if question.design.interrupts {
+                core.await_interrupt();
+            } else {
+                core.spin();
+            }
             continue;
         }
         let received = core.now();
-        for packet in &packets[..count] {
-            let mut to = [Address(0)];
-            assert_eq!(host.buf_alloc(question.bytes as u64, &mut to), 1, "there are twice as many as descriptors");
-            core.read_bytes(packet.address(), &mut copy[..packet.length().into()]);
-            host.write_packet(to[0], &copy[..packet.length().into()], question.design.store);
-            let number = word(&copy, 0);
-            if (question.packets.0..).contains(&number) {
-                let had = core.now().since(received).picoseconds();
-                outcome.borrow_mut().at_host.push(had);
+        let mut free = 0;
+        while free < count {
+            let more = host.buf_alloc(question.bytes as u64, &mut to[free..count]);
+            free += more;
+            if more == 0 {
+                // The device still reads the others.
+                core.spin();
             }
-            assert_eq!(host.tx_burst(&[Packet::new(to[0], packet.length())]), 1, "the ring is not full");
-            host.buf_free(&[packet.address()]);
         }
+        let mut counting = 0;
+        for (packet, to) in packets[..count].iter().zip(&to) {
+            core.read_bytes(packet.address(), &mut copy[..packet.length().into()]);
+            host.write_packet(*to, &copy[..packet.length().into()], question.design.store);
+            counting += usize::from(word(&copy, 0) >= question.packets.0);
+        }
+        let had = core.now().since(received).picoseconds();
+        outcome.borrow_mut().at_host.extend(std::iter::repeat_n(had, counting));
+        let copies: Vec<Packet> =
+            packets[..count].iter().zip(&to).map(|(packet, to)| Packet::new(*to, packet.length())).collect();
+        let mut sent = 0;
+        while sent < count {
+            let more = host.tx_burst(&copies[sent..]);
+            sent += more;
+            if more == 0 {
+                core.spin();
+            }
+        }
+        host.buf_free(&packets[..count].iter().map(|packet| packet.address()).collect::<Vec<Address>>());
     }
 }
 
 /// The generator and the device's receive side: packets at times without a period.
-fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, question: &Loopback) {
+fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Queues, question: &Loopback) {
     let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.receive_stage);
     let mut receiver = Receiver::new(queues, face, question.design.requests, AHEAD);
     let mut frame = vec![0; question.bytes];
@@ -179,6 +216,8 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, question
     engine.wait_until(begin);
     receiver.prefetch();
     let gap = question.gap.picoseconds();
+    // The rings' packets come one after the other.
+    let begin = begin + Time::from_picoseconds(gap / question.design.rings as u64 * ring as u64);
     for number in 0..question.packets.0 + question.packets.1 {
         // A golden ratio's multiples fall evenly into every phase.
         let phase = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % (gap / 4).max(1);
@@ -188,6 +227,9 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, question
         engine.wait_until(made + stage);
         while receiver.deliver(&[&frame]) == 0 {
             receiver.device().spin();
+        }
+        if question.design.interrupts {
+            engine.interrupt(ring as u16);
         }
         receiver.prefetch();
     }

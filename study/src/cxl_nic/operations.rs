@@ -5,7 +5,10 @@ use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Device, Home, Layout, Line, MemoryType, StateHint, SynchronisingWords, Time};
 use conic_sim::cxl::{CxlCore, CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
+
+use super::percentile;
 
 /// How a device reaches the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,41 +31,73 @@ struct Places {
 
 /// Most bytes that an operation moves.
 const MOST: u64 = 16 << 10;
+/// Times that an operation is done: memory's refresh meets some of them.
+const ROUNDS: u64 = 11;
 
 fn simulation(machine: &CxlParameters) -> (CxlSimulation, Places) {
     let mut layout = Layout::new();
-    let host = layout.add("host", 4 * MOST, 64, Home::Host, SynchronisingWords::ALL);
-    let device = layout.add("device", 4 * MOST, 64, Home::Nic, SynchronisingWords::ALL);
+    let host = layout.add("host", ROUNDS * MOST, 64, Home::Host, SynchronisingWords::ALL);
+    let device = layout.add("device", ROUNDS * MOST, 64, Home::Nic, SynchronisingWords::ALL);
     let register = layout.add_registers("register", 64, Home::Nic, MemoryType::Uncached);
     (CxlSimulation::new(machine, &layout), Places { host, device, register })
 }
 
-/// Runs one program of the device; its result.
-fn of_device<T: 'static>(
-    machine: &CxlParameters,
-    program: impl Fn(&CxlDevice<'_>, Places) -> T + 'static,
-) -> Result<T, Failure> {
-    let (mut simulation, places) = simulation(machine);
-    let result = Rc::new(RefCell::new(None));
-    let into = Rc::clone(&result);
-    simulation.device("device", Role::Main, move |device| *into.borrow_mut() = Some(program(device, places)));
-    simulation.run()?;
-    drop(simulation);
-    Ok(result.take().expect("the program ended"))
+impl Places {
+    /// The places of a round, which no round before has touched.
+    fn of(self, round: u64) -> Places {
+        Places { host: self.host + round * MOST, device: self.device + round * MOST, ..self }
+    }
 }
 
-/// Runs one program of a core; its result.
-fn of_core<T: 'static>(
+/// When a round begins: at moments that no period of the machine's has.
+fn begin(round: u64) -> Time {
+    Time::from_nanoseconds(20_000 * (round + 1) + round * 389)
+}
+
+/// The median of an operation of the device that is done again and again, each time from idle, in nanoseconds.
+fn of_device(machine: &CxlParameters, operation: impl Fn(&CxlDevice<'_>, Places) + 'static) -> Result<f64, Failure> {
+    of_device_after(machine, |_, _| (), operation)
+}
+
+/// The same of an operation that something goes before, whose time does not count.
+fn of_device_after(
     machine: &CxlParameters,
-    program: impl Fn(&CxlCore<'_>, Places) -> T + 'static,
-) -> Result<T, Failure> {
+    before: impl Fn(&CxlDevice<'_>, Places) + 'static,
+    operation: impl Fn(&CxlDevice<'_>, Places) + 'static,
+) -> Result<f64, Failure> {
     let (mut simulation, places) = simulation(machine);
-    let result = Rc::new(RefCell::new(None));
-    let into = Rc::clone(&result);
-    simulation.core("host", Role::Main, move |core| *into.borrow_mut() = Some(program(core, places)));
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let into = Rc::clone(&taken);
+    simulation.device("device", Role::Main, move |device| {
+        for round in 0..ROUNDS {
+            before(device, places.of(round));
+            device.wait_until(begin(round));
+            let start = device.now();
+            operation(device, places.of(round));
+            into.borrow_mut().push(device.now().since(start).picoseconds());
+        }
+    });
     simulation.run()?;
-    drop(simulation);
-    Ok(result.take().expect("the program ended"))
+    let taken = taken.take();
+    Ok(percentile(&taken, 0.5))
+}
+
+/// The same of an operation of a core.
+fn of_core(machine: &CxlParameters, operation: impl Fn(&CxlCore<'_>, Places) + 'static) -> Result<f64, Failure> {
+    let (mut simulation, places) = simulation(machine);
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let into = Rc::clone(&taken);
+    simulation.core("host", Role::Main, move |core| {
+        for round in 0..ROUNDS {
+            core.wait_until(begin(round));
+            let start = core.now();
+            operation(core, places.of(round));
+            into.borrow_mut().push(core.now().since(start).picoseconds());
+        }
+    });
+    simulation.run()?;
+    let taken = taken.take();
+    Ok(percentile(&taken, 0.5))
 }
 
 fn nanoseconds(time: Time) -> f64 {
@@ -77,7 +112,6 @@ fn nanoseconds(time: Time) -> f64 {
 pub fn read(machine: &CxlParameters, through: Through, bytes: usize) -> Result<f64, Failure> {
     of_device(machine, move |device, places| {
         let mut into = vec![0; bytes];
-        let start = device.now();
         match through {
             Through::Cxl(hint) => device.read(places.host, &mut into, hint),
             Through::Dma => device.dma().read(places.host, &mut into, StateHint::NonCacheable),
@@ -87,7 +121,6 @@ pub fn read(machine: &CxlParameters, through: Through, bytes: usize) -> Result<f
                 dma.read(places.host, &mut into, StateHint::NonCacheable);
             }
         }
-        nanoseconds(device.now().since(start))
     })
 }
 
@@ -98,11 +131,8 @@ pub fn read(machine: &CxlParameters, through: Through, bytes: usize) -> Result<f
 /// The simulator's.
 pub fn write(machine: &CxlParameters, through: Through, bytes: usize) -> Result<f64, Failure> {
     of_device(machine, move |device, places| {
-        let from = vec![1; bytes];
-        let start = device.now();
-        put(device, through, places.host, &from);
+        put(device, through, places.host, &vec![1; bytes]);
         device.await_writes();
-        nanoseconds(device.now().since(start))
     })
 }
 
@@ -125,48 +155,67 @@ fn put(device: &CxlDevice<'_>, through: Through, at: Address, from: &[u8]) {
 /// The simulator's.
 pub fn complete(machine: &CxlParameters, through: Through) -> Result<f64, Failure> {
     let (mut simulation, places) = simulation(machine);
-    let (begun, taken) = (Rc::new(Cell::new(Time::ZERO)), Rc::new(Cell::new(0.0)));
+    let (begun, taken) = (Rc::new(Cell::new(Time::ZERO)), Rc::new(RefCell::new(Vec::new())));
     let (start, into) = (Rc::clone(&begun), Rc::clone(&taken));
     simulation.core("host", Role::Main, move |core| {
-        while core.load_acquire(places.host) == 0 {
-            core.spin();
+        for round in 0..ROUNDS {
+            while core.load_acquire(places.of(round).host) == 0 {
+                core.spin();
+            }
+            into.borrow_mut().push(core.now().since(start.get()).picoseconds());
         }
-        into.set(nanoseconds(core.now().since(start.get())));
     });
     simulation.device("device", Role::Service, move |device| {
-        device.wait_until(Time::from_nanoseconds(5_000));
-        begun.set(device.now());
-        put(device, through, places.host, &[1; 64]);
-        device.await_writes();
+        for round in 0..ROUNDS {
+            device.wait_until(begin(round));
+            begun.set(device.now());
+            put(device, through, places.of(round).host, &[1; 64]);
+            device.await_writes();
+        }
     });
     simulation.run()?;
-    Ok(taken.get())
+    let taken = taken.take();
+    Ok(percentile(&taken, 0.5))
 }
 
-/// From a core's store until a device that polls it has it, in nanoseconds: the mean over the moments at which the core may store.
+/// From a core's store until a device that polls it has it, in nanoseconds: the mean over the moments between two looks at which the
+/// core may store.
 ///
 /// # Errors
 ///
 /// The simulator's.
 pub fn signal_by_polling(machine: &CxlParameters, hint: StateHint) -> Result<f64, Failure> {
-    const ROUNDS: u64 = 64;
+    const STORES: u64 = 512;
     let (mut simulation, places) = simulation(machine);
-    let (begun, taken) = (Rc::new(Cell::new(Time::ZERO)), Rc::new(Cell::new(0.0)));
-    let start = Rc::clone(&begun);
+    let (begun, period) = (Rc::new(Cell::new(Time::ZERO)), Rc::new(Cell::new(0)));
+    let taken = Rc::new(Cell::new(0.0));
+    let (start, looks) = (Rc::clone(&begun), Rc::clone(&period));
     simulation.core("host", Role::Main, move |core| {
-        for round in 1..=ROUNDS {
-            // Any phase of the polling, in an order that follows no period.
-            core.wait_until(Time::from_nanoseconds(round * 10_000 + round * 389 % 1_000));
+        core.store_release(places.host, 0);
+        core.wait_until(Time::from_nanoseconds(50_000));
+        // The device looks at the line all the time: each store comes at another part of the time between two looks.
+        let (idle, period) = (core.now().picoseconds(), looks.get());
+        let apart = Time::from_nanoseconds(10_000).picoseconds().div_ceil(period) * period;
+        for store in 1..=STORES {
+            let at = idle + store * apart + (2 * store - 1) * period / (2 * STORES);
+            core.wait_until(Time::from_picoseconds(at));
             start.set(core.now());
-            core.store_release(places.host, round);
+            core.store_release(places.host, store);
         }
         core.wait_until(core.now() + Time::from_nanoseconds(10_000));
     });
     let into = Rc::clone(&taken);
     simulation.device("device", Role::Service, move |device| {
-        for round in 1..=ROUNDS {
-            while device.read_word(places.host, hint) < round {}
-            into.set(into.get() + nanoseconds(device.now().since(begun.get())) / ROUNDS as f64);
+        let mut store = 1;
+        loop {
+            let looked = device.now();
+            let found = device.read_word(places.host, hint);
+            if found == store {
+                into.set(into.get() + nanoseconds(device.now().since(begun.get())) / STORES as f64);
+                store += 1;
+            } else {
+                period.set(device.now().since(looked).picoseconds());
+            }
         }
     });
     simulation.run()?;
@@ -204,11 +253,7 @@ pub fn signal_by_register(machine: &CxlParameters) -> Result<f64, Failure> {
 ///
 /// The simulator's.
 pub fn load(machine: &CxlParameters, bytes: usize) -> Result<f64, Failure> {
-    of_core(machine, move |core, places| {
-        let start = core.now();
-        core.read_bytes(places.device, &mut vec![0; bytes]);
-        nanoseconds(core.now().since(start))
-    })
+    of_core(machine, move |core, places| core.read_bytes(places.device, &mut vec![0; bytes]))
 }
 
 /// The same of stores, until they are performed.
@@ -218,25 +263,22 @@ pub fn load(machine: &CxlParameters, bytes: usize) -> Result<f64, Failure> {
 /// The simulator's.
 pub fn store(machine: &CxlParameters, bytes: usize) -> Result<f64, Failure> {
     of_core(machine, move |core, places| {
-        let start = core.now();
         core.write_lines(places.device, &vec![Line::ZERO; bytes.div_ceil(64)]);
         core.full_fence();
-        nanoseconds(core.now().since(start))
     })
 }
 
-/// The same over MMIO, 64 bytes at a time: one access is on its way.
+/// The same over MMIO: one access of a vector register is on its way.
 ///
 /// # Errors
 ///
 /// The simulator's.
 pub fn load_registers(machine: &CxlParameters, bytes: usize) -> Result<f64, Failure> {
+    let accesses = bytes.div_ceil(machine.pcie.access_bytes as usize);
     of_core(machine, move |core, places| {
-        let start = core.now();
-        for _ in 0..bytes.div_ceil(64) {
+        for _ in 0..accesses {
             core.register_read(places.register);
         }
-        nanoseconds(core.now().since(start))
     })
 }
 
@@ -246,12 +288,11 @@ pub fn load_registers(machine: &CxlParameters, bytes: usize) -> Result<f64, Fail
 ///
 /// The simulator's.
 pub fn store_registers(machine: &CxlParameters, bytes: usize) -> Result<f64, Failure> {
+    let accesses = bytes.div_ceil(machine.pcie.access_bytes as usize);
     of_core(machine, move |core, places| {
-        let start = core.now();
-        for _ in 0..bytes.div_ceil(64) {
+        for _ in 0..accesses {
             core.register_write(places.register, 1);
         }
-        nanoseconds(core.now().since(start))
     })
 }
 
@@ -261,14 +302,12 @@ pub fn store_registers(machine: &CxlParameters, bytes: usize) -> Result<f64, Fai
 ///
 /// The simulator's.
 pub fn read_own(machine: &CxlParameters, device_bias: bool) -> Result<f64, Failure> {
-    of_device(machine, move |device, places| {
-        if device_bias {
-            device.switch_bias(places.device, 64, conic_sim::protocol::cxl::Bias::Device, true);
-        }
-        let start = device.now();
-        device.read(places.device, &mut [0; 64], StateHint::NonCacheable);
-        nanoseconds(device.now().since(start))
-    })
+    let bias = if device_bias { Bias::Device } else { Bias::Host };
+    of_device_after(
+        machine,
+        move |device, places| device.switch_bias(places.device, 64, bias, true),
+        |device, places| device.read(places.device, &mut [0; 64], StateHint::NonCacheable),
+    )
 }
 
 /// How long a core's load takes of a line that the device has pushed into the host's cache, in nanoseconds.
@@ -299,10 +338,8 @@ pub fn load_pushed(machine: &CxlParameters) -> Result<f64, Failure> {
 ///
 /// The simulator's.
 pub fn read_again(machine: &CxlParameters) -> Result<f64, Failure> {
-    of_device(machine, |device, places| {
+    let read = |device: &CxlDevice<'_>, places: Places| {
         device.read(places.host, &mut [0; 64], StateHint::CacheableShared);
-        let start = device.now();
-        device.read(places.host, &mut [0; 64], StateHint::CacheableShared);
-        nanoseconds(device.now().since(start))
-    })
+    };
+    of_device_after(machine, read, read)
 }

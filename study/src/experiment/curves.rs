@@ -18,7 +18,8 @@ const LOADED: f64 = 0.8;
 pub(super) struct Curve {
     /// One packet in flight, nanoseconds.
     pub minimum: Option<f64>,
-    /// At 80% of the highest rate, nanoseconds.
+    /// At 80% of the highest rate, nanoseconds, from the stamps in the packets: the paper's generator "writes full, timestamped
+    /// payloads for each TX packet burst" (section 5.1), and so does not see how long a packet waited to be written.
     pub loaded: Option<f64>,
     /// The highest rate.
     pub peak: Option<LoopbackOutcome>,
@@ -37,7 +38,10 @@ impl Curve {
 
     /// The curve in a plot: megapackets or gigabits a second against the median in nanoseconds.
     pub(super) fn series(&self, name: &str, rate: fn(&LoopbackOutcome) -> f64) -> Series {
-        Series::line(name, self.outcomes.iter().map(|outcome| Point::new(rate(outcome), outcome.median_nanoseconds)))
+        Series::line(
+            name,
+            self.outcomes.iter().map(|outcome| Point::new(rate(outcome), outcome.median_from_writing_nanoseconds)),
+        )
     }
 }
 
@@ -52,7 +56,7 @@ pub(super) fn curve(ask: &mut Ask<'_>, setting: &Setting, question: &Loopback) -
     for &share in setting.pick(&[0.1, 0.3, 0.5, 0.7, LOADED, 0.9, 0.95][..], &[0.4, LOADED][..]) {
         let outcome = at_load(ask, setting, question, &peak, share);
         if share == LOADED {
-            found.loaded = outcome.as_ref().map(|outcome| outcome.median_nanoseconds);
+            found.loaded = outcome.as_ref().map(|outcome| outcome.median_from_writing_nanoseconds);
         }
         found.outcomes.extend(outcome);
     }

@@ -21,6 +21,7 @@ pub(super) struct Measured {
     packets: u64,
     span: Time,
     latency: Latency,
+    from_writing: Latency,
     host: AgentAccesses,
     nic: AgentAccesses,
     wrong: u64,
@@ -179,6 +180,7 @@ pub(super) fn measure(
         packets: account.received() - received,
         span: ends.since(begins),
         latency: account.latency().clone(),
+        from_writing: account.latency_from_writing().clone(),
         host: after.0.since(&before.0),
         nic: after.1.since(&before.1),
         wrong: account.lost() + account.corrupt(),
@@ -200,11 +202,12 @@ pub(super) fn outcome(
     events: u64,
     end: u64,
 ) -> LoopbackOutcome {
-    let mut latency = Latency::new();
+    let (mut latency, mut from_writing) = (Latency::new(), Latency::new());
     let (mut rate, mut packets, mut wrong) = (0.0, 0, 0);
     let (mut host, mut nic) = (AgentAccesses::default(), AgentAccesses::default());
     for thread in &results.threads {
         latency.add(&thread.latency);
+        from_writing.add(&thread.from_writing);
         rate += thread.packets as f64 / thread.span.seconds();
         packets += thread.packets;
         wrong += thread.wrong;
@@ -223,6 +226,7 @@ pub(super) fn outcome(
         packets_per_second: rate,
         bits_per_second: rate * f64::from(question.packet_size) * 8.0,
         median_nanoseconds: nanoseconds(latency.quantile(0.5)),
+        median_from_writing_nanoseconds: nanoseconds(from_writing.quantile(0.5)),
         p99_nanoseconds: nanoseconds(latency.quantile(0.99)),
         minimum_nanoseconds: nanoseconds(latency.minimum()),
         nic: each(&nic),

@@ -98,5 +98,13 @@ fn the_interface_keeps_what_the_header_promises() {
     let nic = Nic::start_in(folder, "[[network]]\nmode = \"loopback\"");
     assert_eq!(survivor.line(), "link up");
     assert_eq!(survivor.line(), "old buffers came back");
+
+    let mut sleeper = Background::start(examples.run("interface", &nic).arg("sleeps"));
+    assert_eq!(sleeper.line(), "attached");
+    let folder = nic.end();
+    assert_eq!(sleeper.line(), "link down");
+    let nic = Nic::start_in(folder, "[[network]]\nmode = \"loopback\"");
+    assert_eq!(sleeper.line(), "link up");
+    assert_eq!(sleeper.line(), "woken");
     drop(nic);
 }

@@ -1,9 +1,12 @@
-/* What conic.h promises, checked from C: `interface --socket PATH checks`, and `survives` for the daemon's death. */
+/* What conic.h promises, checked from C: `interface --socket PATH checks`; `survives` and `sleeps` for the daemon's death. */
 #include <conic.h>
 
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 
 #define CHECK(what)                                                        \
@@ -75,6 +78,10 @@ static void nothing_is_an_error(const char *socket)
     CHECK(conic_tx_burst(NULL, &buf, 1) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_rx_burst(NULL, &buf, 1) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_get_counters(NULL, NULL, 0) == CONIC_ERROR_ARGUMENT);
+    CHECK(conic_wait(NULL, 0) == CONIC_ERROR_ARGUMENT);
+    CHECK(conic_get_fd(NULL) == CONIC_ERROR_ARGUMENT);
+    CHECK(conic_arm(NULL) == CONIC_ERROR_ARGUMENT);
+    CHECK(conic_disarm(NULL) == CONIC_ERROR_ARGUMENT);
     CHECK(strcmp(conic_strerror(CONIC_ERROR_TIMEOUT), conic_strerror(CONIC_ERROR_PEER)) != 0);
 }
 
@@ -183,6 +190,79 @@ static void chains_are_one_packet(struct conic_queue *queue)
     CHECK(conic_buf_free(queue, &whole, 1) == 0);
 }
 
+static double now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int readable(int descriptor, int milliseconds)
+{
+    struct pollfd waited = {descriptor, POLLIN, 0};
+    return poll(&waited, 1, milliseconds);
+}
+
+static void send_one(struct conic_queue *queue, char content)
+{
+    struct conic_buf buf;
+    CHECK(conic_buf_alloc(queue, 60, &buf, 1) == 1);
+    memset(buf.data, content, 60);
+    while (conic_tx_burst(queue, &buf, 1) == 0)
+        ;
+}
+
+static void receive_one(struct conic_queue *queue, char content)
+{
+    struct conic_buf buf;
+    CHECK(conic_rx_burst(queue, &buf, 1) == 1 && *(char *)buf.data == content);
+    CHECK(conic_buf_free(queue, &buf, 1) == 0);
+}
+
+static void ignore(int signal)
+{
+    (void)signal;
+}
+
+/* A wait ends with a packet, with its time, or with a signal. */
+static void waits_end(struct conic_queue *queue)
+{
+    struct itimerval soon = {{0, 0}, {0, 50000}};
+    struct sigaction action;
+    double begun = now();
+
+    CHECK(conic_wait(queue, 0) == 0 && conic_wait(queue, 20000000) == 0);
+    CHECK(now() - begun >= 0.02);
+    for (char round = 0; round < 20; round++) {
+        send_one(queue, round);
+        CHECK(conic_wait(queue, 5000000000) == 1 && conic_wait(queue, 0) == 1 && conic_wait(queue, -1) == 1);
+        receive_one(queue, round);
+    }
+    memset(&action, 0, sizeof action);
+    action.sa_handler = ignore;
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    begun = now();
+    CHECK(conic_wait(queue, -1) == 0);
+    CHECK(now() - begun < 5);
+}
+
+/* The descriptor is readable when a packet comes after it was asked for that, and only then. */
+static void the_descriptor_wakes(struct conic_queue *queue)
+{
+    int descriptor = conic_get_fd(queue);
+    CHECK(descriptor >= 0 && conic_get_fd(queue) == descriptor);
+    for (char round = 0; round < 20; round++) {
+        CHECK(conic_arm(queue) == 0 && readable(descriptor, 0) == 0);
+        send_one(queue, round);
+        CHECK(readable(descriptor, 5000) == 1);
+        CHECK(conic_disarm(queue) == 0 && readable(descriptor, 0) == 0);
+        CHECK(conic_wait(queue, 5000000000) == 1 && conic_arm(queue) == 1);
+        CHECK(conic_disarm(queue) == 0);
+        receive_one(queue, round);
+    }
+}
+
 static void queues_share_buffers(struct conic_client *client)
 {
     struct conic_queue *first = conic_get_queue(client, 0), *second = conic_get_queue(client, 1);
@@ -210,6 +290,41 @@ static void wait_for_link(struct conic_client *client, struct conic_queue *queue
     }
     puts(wanted ? "link up" : "link down");
     fflush(stdout);
+}
+
+/* Waits by the descriptor alone until the link is as wanted. */
+static void sleep_until_link(struct conic_client *client, struct conic_queue *queue, int descriptor, uint32_t wanted)
+{
+    struct conic_info info;
+    do {
+        CHECK(conic_get_fd(queue) == descriptor && conic_arm(queue) == 0);
+        CHECK(readable(descriptor, 10000) == 1);
+        CHECK(conic_disarm(queue) == 0);
+        CHECK(conic_get_info(client, &info, sizeof info) == 0);
+    } while (info.link != wanted);
+    puts(wanted ? "link up" : "link down");
+    fflush(stdout);
+}
+
+/* A program that only sleeps on the descriptor learns of the daemon's death, attaches again and is woken by packets again. */
+static void sleeps(const char *socket)
+{
+    struct conic_client *client = attach(socket, 1);
+    struct conic_queue *queue = conic_get_queue(client, 0);
+    int descriptor = conic_get_fd(queue);
+
+    CHECK(conic_arm(queue) == 0 && conic_disarm(queue) == 0);
+    puts("attached");
+    fflush(stdout);
+    sleep_until_link(client, queue, descriptor, 0);
+    sleep_until_link(client, queue, descriptor, 1);
+    CHECK(conic_arm(queue) == 0 && readable(descriptor, 0) == 0);
+    send_one(queue, 'z');
+    CHECK(readable(descriptor, 5000) == 1 && conic_disarm(queue) == 0);
+    CHECK(conic_wait(queue, 5000000000) == 1);
+    receive_one(queue, 'z');
+    puts("woken");
+    conic_detach(client);
 }
 
 /* Buffers of a daemon that is gone are sent to the next one, and freed. */
@@ -253,12 +368,18 @@ int main(int argc, char **argv)
         survives(argv[2]);
         return 0;
     }
+    if (strcmp(argv[3], "sleeps") == 0) {
+        sleeps(argv[2]);
+        return 0;
+    }
     nothing_is_an_error(argv[2]);
     client = attach(argv[2], 2);
     queues_share_buffers(client);
     bad_packets_are_refused(conic_get_queue(client, 1));
     frames_come_back(conic_get_queue(client, 0));
     chains_are_one_packet(conic_get_queue(client, 1));
+    waits_end(conic_get_queue(client, 1));
+    the_descriptor_wakes(conic_get_queue(client, 0));
     conic_detach(client);
     puts("all as promised");
     return 0;

@@ -20,6 +20,7 @@ impl<P: Policy> Consumer<P> {
     /// on. Behind a register nothing is known of the ring before the register says so.
     #[inline(always)]
     pub(super) fn look_ahead<C: Core>(&mut self, core: &C) {
+        self.expects(core, 0);
         let announced = if P::SIGNAL == Signal::Register {
             if self.head == self.known_tail {
                 self.see_doorbell(core);
@@ -44,6 +45,21 @@ impl<P: Policy> Consumer<P> {
             _ => slot_address::<P>(&self.map, self.head),
         };
         core.will_read(at, BETWEEN_CALLS);
+        self.expects(core, BETWEEN_CALLS);
+    }
+
+    /// Declares that a core foresees the branches on which a call goes on from slot to slot as they went the last time, and so
+    /// has begun the loads of as many slots, whose addresses depend on nothing, while the first one's is under way. `cycles`:
+    /// how much work lies before the first.
+    #[inline(always)]
+    fn expects<C: Core>(&self, core: &C, cycles: u32) {
+        if P::SIGNAL == Signal::Register {
+            return;
+        }
+        let each = work::DESCRIPTOR * P::PER_SLOT as u32;
+        for ahead in 1..self.full_last_time.min(MOST_BEGUN as u64) {
+            core.will_read(slot_address::<P>(&self.map, self.head + ahead), cycles + each * ahead as u32);
+        }
     }
 
     /// Declares that a core which has found a slot full goes on to the next ones while there is room for them.

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Bytes, Count, Cycles, Entry, Faults, Field, MEMORY, Megahertz, Model, PCIE, ParameterSet, Picoseconds, Ratio,
-    Section, Taking, memory, pcie,
+    Bytes, CACHE, Count, Cycles, Entry, Faults, Field, MEMORY, Megahertz, Model, PCIE, ParameterSet, Picoseconds,
+    REFRESH, Ratio, Section, Taking, cache, contradictions_of_cache, contradictions_of_pcie, contradictions_of_refresh,
+    fault_of_cache, memory, pcie, refresh, tell_of,
 };
 use crate::cxl::CxlParameters;
 use crate::cxl::parameters::{
-    CxlDeviceParameters, CxlLinkParameters, DcohParameters, DmaParameters, HostCacheParameters, HostCoreParameters,
-    HostParameters, SoftwareParameters,
+    CxlDeviceParameters, CxlLinkParameters, DcohParameters, DmaParameters, HostCoreParameters, HostParameters,
+    SoftwareParameters,
 };
-use crate::machine::tags::MOST_WAYS;
-use crate::parameters::MemoryParameters;
+use crate::parameters::{MemoryParameters, RefreshParameters};
 
 sections! {
     CORE core "core" HostCoreParameters {
@@ -27,21 +27,13 @@ sections! {
         write_combining_buffers: Count("buffers"), 1.0;
         work_scale: Ratio, 0.001;
     }
-    CACHE cache "cache" HostCacheParameters {
-        l1_bytes: Bytes, 64.0;
-        l1_ways: Count("ways"), 1.0;
-        l2_bytes: Bytes, 64.0;
-        l2_ways: Count("ways"), 1.0;
-        llc_bytes: Bytes, 64.0;
-        llc_ways: Count("ways"), 1.0;
-        device_write_ways: Count("ways"), 1.0;
-    }
     HOST host "host" HostParameters {
         core_to_home: Picoseconds, 0.0;
         home_to_core: Picoseconds, 1.0;
         home_lookup: Picoseconds, 0.0;
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
+        interrupt: Picoseconds, 0.0;
     }
     LINK link "link" CxlLinkParameters {
         crossing: Picoseconds, 1.0;
@@ -52,6 +44,15 @@ sections! {
         snoop_quarters: Count("slots"), 1.0;
         answer_quarters: Count("slots"), 1.0;
         memory_request_quarters: Count("slots"), 1.0;
+        flit_quarters: Count("slots"), 1.0;
+        flit_error_rate: Ratio, 0.0;
+        retry_flits: Count("flits"), 1.0;
+        acknowledge: Picoseconds, 0.0;
+        credit_return: Picoseconds, 0.0;
+        request_credits: Count("requests"), 1.0;
+        answer_credits: Count("requests"), 1.0;
+        data_credits: Count("lines"), 1.0;
+        memory_credits: Count("requests"), 1.0;
     }
     DCOH dcoh "dcoh" DcohParameters {
         cycle: Picoseconds, 1.0;
@@ -73,6 +74,10 @@ sections! {
         latency: Picoseconds, 0.0;
         channels: Count("channels"), 1.0;
         line_time: Picoseconds, 1.0;
+    }
+    DEVICE_REFRESH device_refresh "device_refresh" RefreshParameters {
+        interval: Picoseconds, 1.0;
+        span: Picoseconds, 0.0;
     }
     DEVICE device "device" CxlDeviceParameters {
         cycle: Picoseconds, 1.0;
@@ -112,9 +117,11 @@ pub const CXL: &Model = &Model {
         section("cache", CACHE),
         section("host", HOST),
         section("memory", MEMORY),
+        Section { name: "refresh", fields: REFRESH, optional: true },
         section("link", LINK),
         section("dcoh", DCOH),
         section("device_memory", DEVICE_MEMORY),
+        Section { name: "device_refresh", fields: DEVICE_REFRESH, optional: true },
         section("device", DEVICE),
         section("pcie", PCIE),
         section("dma", DMA),
@@ -128,66 +135,64 @@ impl ParameterSet for CxlParameters {
     const MODEL: &'static Model = CXL;
 
     fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> Option<CxlParameters> {
-        let has_software = entries.keys().any(|key| key.starts_with("software."));
+        let has = |section: &str| entries.keys().any(|key| key.starts_with(section));
+        let (has_software, has_refresh, has_device_refresh) =
+            (has("software."), has("refresh."), has("device_refresh."));
         let mut taking = Taking { entries, faults };
         let (core, cache, host) = (core(&mut taking), cache(&mut taking), host(&mut taking));
         let (memory, link, dcoh) = (memory(&mut taking), link(&mut taking), dcoh(&mut taking));
         let (device_memory, device) = (device_memory(&mut taking), device(&mut taking));
         let (pcie, dma) = (pcie(&mut taking), dma(&mut taking));
         let software = if has_software { Some(software(&mut taking)?) } else { None };
+        let refresh = if has_refresh { Some(refresh(&mut taking)?) } else { None };
+        let device_refresh = if has_device_refresh { Some(device_refresh(&mut taking)?) } else { None };
         let parameters = CxlParameters {
             name: name.to_string(),
             core: core?,
             cache: cache?,
             host: host?,
             memory: memory?,
+            refresh,
             link: link?,
             dcoh: dcoh?,
             device_memory: device_memory?,
+            device_refresh,
             device: device?,
             pcie: pcie?,
             dma: dma?,
             software,
         };
-        for (key, message) in contradictions(&parameters) {
-            let entry = entries.get(key);
-            let (file, line) = entry.map_or((name, None), |entry| (entry.file.as_str(), entry.line));
-            faults.add(file, line, Some(key), message);
-        }
+        tell_of(contradictions(&parameters), name, entries, faults);
         Some(parameters)
     }
 }
 
 /// Values that cannot be together, by the key to change.
 fn contradictions(parameters: &CxlParameters) -> Vec<(&'static str, String)> {
-    let (cache, dcoh) = (&parameters.cache, &parameters.dcoh);
-    let caches = [
-        ("cache.l1_ways", cache.l1_bytes, cache.l1_ways),
-        ("cache.l2_ways", cache.l2_bytes, cache.l2_ways),
-        ("cache.llc_ways", cache.llc_bytes, cache.llc_ways),
-        ("dcoh.hmc_ways", dcoh.hmc_bytes, dcoh.hmc_ways),
-        ("dcoh.dmc_ways", dcoh.dmc_bytes, dcoh.dmc_ways),
-    ];
     let mut found = Vec::new();
-    for (key, bytes, ways) in caches {
-        if ways > MOST_WAYS {
-            found.push((key, format!("the simulator's caches have {MOST_WAYS} ways at most, not {ways}")));
-        } else if !bytes.is_multiple_of(64 * u64::from(ways)) {
-            found.push((key, format!("{bytes} bytes are no whole number of sets of {ways} lines of 64 bytes")));
-        }
+    contradictions_of_cache(&parameters.cache, &mut found);
+    contradictions_of_pcie(&parameters.pcie, &mut found);
+    for (key, (bytes, ways)) in [("dcoh.hmc_ways", parameters.dcoh.hmc()), ("dcoh.dmc_ways", parameters.dcoh.dmc())] {
+        found.extend(fault_of_cache(bytes, ways).map(|fault| (key, fault)));
+    }
+    contradictions_of_refresh("refresh.span", parameters.refresh.as_ref(), &mut found);
+    contradictions_of_refresh("device_refresh.span", parameters.device_refresh.as_ref(), &mut found);
+    let link = &parameters.link;
+    if link.flit_error_rate >= 1.0 {
+        found.push(("link.flit_error_rate", "no flit would ever arrive: give less than 1".to_string()));
+    }
+    // The largest message: a line with its header, and a request or an answer.
+    let largest =
+        link.line_quarters + 2 * link.data_header_quarters + link.memory_request_quarters.max(link.answer_quarters);
+    if link.retry_flits * link.flit_quarters < largest {
+        let message = format!("a message of {largest} quarters of a slot would never fit into the retry buffer");
+        found.push(("link.retry_flits", message));
+    }
+    if parameters.cache.device_write_ways == 0 {
+        found.push(("cache.device_write_ways", "a push needs a way of the last-level cache".to_string()));
     }
     if parameters.software.as_ref().is_some_and(|software| software.memory < software.hit) {
         found.push(("software.memory", "memory is nearer than the caches (software.hit)".to_string()));
-    }
-    if cache.device_write_ways > cache.llc_ways {
-        found.push(("cache.device_write_ways", format!("there are only {} ways (cache.llc_ways)", cache.llc_ways)));
-    }
-    if parameters.pcie.link_layer_permille >= 1000 {
-        found.push(("pcie.link_layer_permille", "nothing of the link is left for data; give less".to_string()));
-    }
-    if !parameters.pcie.max_payload.is_multiple_of(parameters.pcie.read_completion_boundary) {
-        let bytes = parameters.pcie.max_payload;
-        found.push(("pcie.max_payload", format!("{bytes} bytes are no multiple of pcie.read_completion_boundary")));
     }
     if parameters.core.cores > 64 {
         found.push(("core.cores", "a host has 64 cores at most: the snoop filter has a bit for each".to_string()));

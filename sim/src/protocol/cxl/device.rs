@@ -5,7 +5,7 @@ use conic_fabric::StateHint as Hint;
 use super::{Bias, Contents, Copy, Opcode, Side, Snoop, ToDevice, ToHost, WHOLE};
 
 /// What the device's logic, or its cache, wants of a line.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation<V> {
     /// Read it.
     Read(Hint),
@@ -25,7 +25,7 @@ pub enum Operation<V> {
 }
 
 /// A line as the device has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceLine<V> {
     /// Whose memory it lives in.
     pub home: Side,

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use conic_check::Visited;
 use conic_fabric::StateHint as Hint;
 
 use super::{
@@ -47,7 +48,7 @@ pub(super) enum Switching {
     Careful,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum HostOperation {
     Load,
     Store,
@@ -55,7 +56,7 @@ enum HostOperation {
     Evict,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     host: HostLine<u8>,
     device: DeviceLine<u8>,
@@ -109,78 +110,90 @@ pub(super) fn explore(question: &Question) -> Found {
         careful: false,
     };
     let mut found = Found::default();
-    let mut known = BTreeSet::from([start.clone()]);
-    let mut open = vec![start];
-    while let Some(state) = open.pop() {
-        let mut step = Step { question, found: &mut found, next: Vec::new() };
+    let mut visited = Visited::new(start);
+    let mut at = 0;
+    while let Some(state) = visited.take() {
+        let mut step = Step { question, doing: "", found: &mut found, fault: None, next: Vec::new() };
         step.all(&state);
-        let next = std::mem::take(&mut step.next);
+        let Step { fault, next, .. } = step;
         let over = state.asked.is_none() && state.device.pending.is_none() && !state.host.is_busy();
-        if next.is_empty() && !(over && state.left == [0, 0]) {
-            found.fault.get_or_insert_with(|| format!("nothing can happen any more: {state:?}"));
-        }
-        for state in next {
-            check(&state, question, &mut found);
-            if known.insert(state.clone()) {
-                open.push(state);
-            }
+        let stuck = next.is_empty() && !(over && state.left == [0, 0]);
+        let fault = fault.or_else(|| stuck.then(|| "nothing can happen any more".to_owned()));
+        found.fault = fault.map(|fault| visited.tell(at, None, &fault, &state));
+        for (doing, state) in next {
+            let fault = fault_of(&state, question).map(|fault| visited.tell(at, Some(doing), fault, &state));
+            found.fault = found.fault.or(fault);
+            visited.visit(state, at, doing);
         }
         if found.fault.is_some() {
             break;
         }
+        at += 1;
     }
-    found.states = known.len();
+    found.states = visited.states();
     found
 }
 
-/// What must hold in every state.
-fn check(state: &State, question: &Question, found: &mut Found) {
+/// What must hold in every state, and does not.
+fn fault_of(state: &State, question: &Question) -> Option<&'static str> {
     let (host, device) = (&state.host, &state.device);
     // With changes of bias that nobody is told of, only staleness is of interest.
     if question.switching == Switching::Raw {
-        return;
+        return None;
     }
-    let mut fault = |what: &str| {
-        found.fault.get_or_insert_with(|| format!("{what}: {state:?}"));
-    };
     let alone = host.copy.is_alone() && device.copy != Copy::Invalid;
     if alone || device.copy.is_alone() && host.copy != Copy::Invalid {
-        fault("a copy that may be written is not alone");
+        return Some("a copy that may be written is not alone");
     }
     if host.copy != Copy::Invalid && host.data != state.current {
-        fault("the host's copy is old");
+        return Some("the host's copy is old");
     }
     if device.copy != Copy::Invalid && device.data != state.current {
-        fault("the device's copy is old");
+        return Some("the device's copy is old");
     }
     let modified = host.copy == Copy::Modified || device.copy == Copy::Modified;
     if !modified && state.asked.is_none() && device.pending.is_none() && !host.is_busy() {
         let memory = if question.home == Side::Host { host.memory } else { device.memory };
         // A grant without data leaves memory old until the device has written the line.
         if memory != state.current && host.device != Tracked::Owned {
-            fault("memory is old");
+            return Some("memory is old");
         }
     }
+    None
 }
 
 struct Step<'a> {
     question: &'a Question,
+    /// What the states that are found next are reached by.
+    doing: &'static str,
     found: &'a mut Found,
-    next: Vec<State>,
+    fault: Option<String>,
+    next: Vec<(&'static str, State)>,
 }
 
 impl Step<'_> {
+    fn reached(&mut self, state: State) {
+        self.next.push((self.doing, state));
+    }
+
     fn all(&mut self, state: &State) {
+        self.doing = "the core begins";
         self.core_begins(state);
+        self.doing = "the core's request is looked up";
         self.core_is_looked_up(state);
+        self.doing = "the device begins";
         self.device_begins(state);
+        self.doing = "the device's request is looked up";
         self.request_is_looked_up(state);
+        self.doing = "the device's answer arrives";
         if !state.answers.is_empty() {
             let mut state = state.clone();
             let answer = state.answers.pop_front().expect("it is not empty");
             self.answered(state, answer);
         }
+        self.doing = "a message of CXL.cache arrives";
         self.cache_message(state);
+        self.doing = "a message of CXL.mem arrives";
         let waits = self.question.mutation == Mutation::MemoryWaitsForCache && state.device.pending.is_some();
         let forward = state.memory.front() == Some(&ToDevice::MemoryForward);
         if !state.memory.is_empty() && (!waits || forward) {
@@ -199,7 +212,7 @@ impl Step<'_> {
             state.left[0] -= 1;
             state.asked = Some((operation, false));
             state.seen[0] = BTreeSet::from([state.current]);
-            self.next.push(state);
+            self.reached(state);
         }
     }
 
@@ -260,7 +273,7 @@ impl Step<'_> {
             (Switching::Raw, bias) if self.question.home == Side::Device => {
                 let mut state = state.clone();
                 state.device.bias = if bias == Bias::Host { Bias::Device } else { Bias::Host };
-                self.next.push(state);
+                self.reached(state);
             }
             // The host keeps away first, then its caches are flushed, then the bias changes.
             (Switching::Careful, Bias::Host) if !state.careful && state.asked.is_none() => {
@@ -271,12 +284,12 @@ impl Step<'_> {
             (Switching::Careful, Bias::Host) if state.careful => {
                 let mut state = state.clone();
                 state.device.bias = Bias::Device;
-                self.next.push(state);
+                self.reached(state);
             }
             (Switching::Careful, Bias::Device) => {
                 let mut state = state.clone();
                 (state.device.bias, state.careful) = (Bias::Host, false);
-                self.next.push(state);
+                self.reached(state);
             }
             _ => {}
         }
@@ -298,7 +311,7 @@ impl Step<'_> {
                 _ => {}
             },
         }
-        self.next.push(state);
+        self.reached(state);
     }
 
     fn read(&mut self, state: &State, who: usize, value: u8) {
@@ -307,7 +320,9 @@ impl Step<'_> {
         }
         self.found.stale = true;
         if self.question.switching != Switching::Raw {
-            self.found.fault.get_or_insert_with(|| format!("a read returned {value}: {state:?}"));
+            self.fault.get_or_insert_with(|| {
+                format!("a read returned {value}, and the line was one of {:?}", state.seen[who])
+            });
         }
     }
 
@@ -358,7 +373,7 @@ impl Step<'_> {
                 _ => {}
             }
         }
-        self.next.push(state);
+        self.reached(state);
     }
 
     fn core_done(&mut self, state: &mut State) {
@@ -415,7 +430,7 @@ impl Step<'_> {
         if let Some(reply) = received.reply {
             state.answers.push_back(reply);
         }
-        self.next.push(state);
+        self.reached(state);
     }
 }
 

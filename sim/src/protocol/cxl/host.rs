@@ -3,7 +3,7 @@
 use super::{Contents, Copy, Opcode, Side, Snoop, ToDevice, ToHost, WHOLE};
 
 /// What the home agent knows of the device's copy of a line of the host; it may be less by now, never more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tracked {
     /// There is none.
     #[default]
@@ -15,7 +15,7 @@ pub enum Tracked {
 }
 
 /// What is asked of the home agent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ask<V> {
     /// A core loads.
     Load,
@@ -48,7 +48,7 @@ pub enum Ask<V> {
 }
 
 /// What has to be done, in this order.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect<V> {
     /// A message goes to the device.
     Send(ToDevice<V>),
@@ -69,7 +69,7 @@ pub enum Effect<V> {
 }
 
 /// What the home agent waits for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Active<V> {
     /// A snoop's answer, for this.
     Snoop(Ask<V>),
@@ -82,7 +82,7 @@ enum Active<V> {
 }
 
 /// A line as the host has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostLine<V> {
     /// Whose memory it lives in.
     pub home: Side,

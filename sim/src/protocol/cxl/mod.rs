@@ -45,13 +45,14 @@ mod device;
 mod explore;
 mod host;
 #[cfg(test)]
+mod table;
+#[cfg(test)]
 mod tests;
 
 pub use device::{DeviceLine, Operation, Received, Started};
 pub use host::{Ask, Effect, HostLine, Tracked};
 
-/// All bytes of a line, a bit each.
-pub const WHOLE: u64 = u64::MAX;
+pub use crate::bytes::WHOLE;
 
 /// A line's contents: of which bytes may be replaced.
 pub trait Contents: Clone {
@@ -61,20 +62,12 @@ pub trait Contents: Clone {
 
 impl Contents for conic_fabric::Line {
     fn merge(&mut self, from: &Self, bytes: u64) {
-        if bytes == WHOLE {
-            *self = *from;
-            return;
-        }
-        let (mut mine, theirs) = (self.to_bytes(), from.to_bytes());
-        for (place, byte) in mine.iter_mut().enumerate().filter(|(place, _)| bytes >> place & 1 == 1) {
-            *byte = theirs[place];
-        }
-        *self = conic_fabric::Line::from_bytes(&mine);
+        crate::bytes::merge(self, bytes, from);
     }
 }
 
 /// What a cache has of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Copy {
     /// Nothing.
     #[default]
@@ -95,7 +88,7 @@ impl Copy {
 }
 
 /// Whose memory a line lives in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// The host's.
     Host,
@@ -104,7 +97,7 @@ pub enum Side {
 }
 
 /// Who must be asked before a device touches its own memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bias {
     /// The host.
     Host,
@@ -113,7 +106,7 @@ pub enum Bias {
 }
 
 /// What a device asks of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Opcode {
     /// `RdCurr`
     ReadCurrent,
@@ -139,7 +132,7 @@ pub enum Opcode {
 }
 
 /// How a snoop leaves the copy that it finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Snoop {
     /// Unchanged (`SnpCur`).
     Current,
@@ -150,7 +143,7 @@ pub enum Snoop {
 }
 
 /// A message to the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToHost<V> {
     /// A request of the device.
     Request(Opcode),
@@ -182,7 +175,7 @@ pub enum ToHost<V> {
 }
 
 /// A message to the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToDevice<V> {
     /// Give up a copy of a line of the host.
     Snoop(Snoop),

@@ -1,18 +1,34 @@
 //! Figures 3 and 10 to 12: the datapath of a NIC without memory of its own, against PCIe.
 
 use conic_chart::Axis;
-use conic_fabric::StateHint;
+use conic_fabric::{StateHint, Time};
 use conic_interface::cxl::Requests;
 use conic_sim::Failure;
 
 use super::single::less;
 use super::{LARGE, Run, SMALL, lines};
-use crate::cxl_nic::loopback::Design;
+use crate::cxl_nic::loopback::{Design, Loopback, loopback};
 use crate::cxl_nic::percentile;
 use crate::cxl_nic::throughput::{Throughput, receive, transmit};
 use crate::experiment::{Effort, Findings};
 
-/// Figure 3, its left half.
+/// Rings of the PCIe NIC under load, each with a core of the host's 32.
+const RINGS: usize = 16;
+/// Descriptors that it fetches at once under load.
+const FETCHED: usize = 64;
+
+/// The part of a packet's time that it is not at the host, 64-byte packets at a rate in Gb/s.
+fn share_at(run: &mut Run<'_>, rate: f64) -> Result<f64, Failure> {
+    let packets = if run.effort == Effort::Quick { 1_600 } else { 8_000 };
+    let gap = Time::from_picoseconds((8_000.0 * SMALL as f64 / rate) as u64);
+    let design = Design { rings: RINGS, batch: FETCHED, ..Design::pcie() };
+    run.asked += 1;
+    let machine = run.machines.bluefield.clone();
+    let outcome = loopback(&Loopback { machine, design, bytes: SMALL, gap, packets: (packets / 2, packets) })?;
+    Ok(1.0 - percentile(&outcome.at_host, 0.5) / percentile(&outcome.latencies, 0.5))
+}
+
+/// Figure 3.
 pub(super) fn shares(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut points = Vec::new();
     for bytes in [SMALL, 256, 512, 1024, LARGE] {
@@ -34,6 +50,21 @@ pub(super) fn shares(run: &mut Run<'_>) -> Result<Findings, Failure> {
         [("PCIe NIC", shares)],
     );
     findings.plot("fig3", chart);
+    let mut by_rate = Vec::new();
+    for rate in [1.0, 4.0, 16.0, 32.0, 64.0] {
+        by_rate.push((rate, share_at(run, rate)?));
+    }
+    let (slowest, fastest) = (by_rate[0].1, by_rate[by_rate.len() - 1].1);
+    findings.number("cxl.fig3.share_at_1gbps", "fraction", Some(slowest));
+    findings.number("cxl.fig3.share_at_64gbps", "fraction", Some(fastest));
+    findings.holds("cxl.fig3.share_falls_with_rate", Some(fastest < slowest));
+    let chart = lines(
+        "What is not the host's",
+        Axis::log("Rate", "Gb/s"),
+        Axis::linear("Part of the latency", ""),
+        [("PCIe NIC, 64 bytes", by_rate)],
+    );
+    findings.plot("fig3-rate", chart);
     Ok(findings)
 }
 
@@ -61,6 +92,8 @@ pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.list("cxl.fig10.comb2_over_1", "fraction", Some(more(2, 1)));
     let lowest = results.iter().all(|(_, all)| all.iter().all(|one| all[0].0 <= one.0 && all[0].1 <= one.1));
     findings.holds("cxl.fig10.comb0_lowest", Some(lowest));
+    let asleep = Design { interrupts: true, ..Design::combination(0) };
+    findings.number("cxl.unpublished.loopback_64_interrupts", "ns", Some(run.latency(asleep, SMALL)?.0));
     findings.number("cxl.unpublished.loopback_64", "ns", results.first().map(|(_, all)| all[0].0));
     findings.number("cxl.unpublished.loopback_64_pcie", "ns", results.first().map(|(pcie, _)| pcie.0));
     let relative = |index: usize| {
@@ -83,22 +116,18 @@ fn limit(run: &Run<'_>) -> f64 {
     8.0 * 64.0 * f64::from(p.ports) * 1_000.0 / p.cycle as f64
 }
 
-fn throughput(run: &mut Run<'_>, requests: Requests, batch: usize) -> Throughput {
+fn throughput(run: &mut Run<'_>, design: Design, batch: usize) -> Throughput {
     run.asked += 1;
     let packets = if run.effort == Effort::Quick { 300 } else { 1_500 };
-    let design = Design { requests, batch, ..Design::combination(0) };
-    Throughput { machine: run.machines.agilex.clone(), design, bytes: LARGE, packets }
+    let design = Design { batch, ..design };
+    Throughput { machine: run.machine(&design), design, bytes: LARGE, packets }
 }
 
 /// The best over batch sizes.
-fn best(
-    run: &mut Run<'_>,
-    requests: Requests,
-    direction: fn(&Throughput) -> Result<f64, Failure>,
-) -> Result<f64, Failure> {
+fn best(run: &mut Run<'_>, design: Design, direction: fn(&Throughput) -> Result<f64, Failure>) -> Result<f64, Failure> {
     let mut best: f64 = 0.0;
     for batch in [16, 24, 64, 128] {
-        let question = throughput(run, requests, batch);
+        let question = throughput(run, design, batch);
         best = best.max(direction(&question)?);
     }
     Ok(best)
@@ -107,18 +136,25 @@ fn best(
 /// Figure 11.
 pub(super) fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let limit = limit(run);
+    let with = |requests| Design { requests, ..Design::combination(0) };
     let mut rx = Vec::new();
     for hint in [StateHint::NonCacheable, StateHint::CacheableOwned, StateHint::NonCacheablePush] {
-        rx.push(best(run, Requests { rx_packet: hint, ..Requests::EVENT_DRIVEN }, receive)? / limit);
+        rx.push(best(run, with(Requests { rx_packet: hint, ..Requests::EVENT_DRIVEN }), receive)? / limit);
     }
     let mut tx = Vec::new();
     for hint in [StateHint::NonCacheable, StateHint::CacheableOwned, StateHint::CacheableShared] {
-        tx.push(best(run, Requests { tx_packet: hint, ..Requests::EVENT_DRIVEN }, transmit)? / limit);
+        tx.push(best(run, with(Requests { tx_packet: hint, ..Requests::EVENT_DRIVEN }), transmit)? / limit);
     }
     let mut findings = Findings::default();
     findings.number("cxl.fig11.limit", "Gb/s", Some(limit));
     findings.list("cxl.fig11.rx", "fraction", Some(rx[..2].to_vec()));
     findings.list("cxl.fig11.tx", "fraction", Some(tx[..2].to_vec()));
+    let two = Design { rings: 2, ..with(Requests::EVENT_DRIVEN) };
+    let of_two = [best(run, two, receive)? / limit, best(run, two, transmit)? / limit];
+    findings.holds("cxl.sec7.second_ring_gains_little", Some(of_two[0] < 1.1 * rx[0] && of_two[1] < 1.1 * tx[0]));
+    findings.list("cxl.unpublished.two_rings", "fraction", Some(of_two.to_vec()));
+    let over_pcie = vec![best(run, Design::pcie(), receive)?, best(run, Design::pcie(), transmit)?];
+    findings.list("cxl.unpublished.pcie_throughput", "Gb/s", Some(over_pcie));
     findings.number("cxl.unpublished.rx_push", "fraction", Some(rx[2]));
     findings.number("cxl.unpublished.tx_cs_read", "fraction", Some(tx[2]));
     let numbered = |values: Vec<f64>| (1..).map(f64::from).zip(values).collect();
@@ -134,11 +170,11 @@ pub(super) fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
 
 /// Figure 12.
 pub(super) fn batches(run: &mut Run<'_>) -> Result<Findings, Failure> {
-    let rx_most = best(run, Requests::EVENT_DRIVEN, receive)?;
-    let tx_most = best(run, Requests::EVENT_DRIVEN, transmit)?;
+    let design = Design { requests: Requests::EVENT_DRIVEN, ..Design::combination(0) };
+    let (rx_most, tx_most) = (best(run, design, receive)?, best(run, design, transmit)?);
     let (mut rx, mut tx) = (Vec::new(), Vec::new());
     for batch in [1, 2, 4, 8, 16, 24, 32] {
-        let question = throughput(run, Requests::EVENT_DRIVEN, batch);
+        let question = throughput(run, design, batch);
         if batch <= conic_interface::cxl::MOST_IN_A_BATCH {
             rx.push((batch as f64, receive(&question)? / rx_most));
         }

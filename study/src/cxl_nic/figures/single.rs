@@ -46,7 +46,6 @@ pub(super) fn operations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.number("cxl.fig4.doca_read_growth", "ratio", Some(growth[3]));
     let completed = operations::complete(agilex, NC)?;
     let completed_doca = operations::complete(bluefield, Through::SoftwareDma)?;
-    findings.number("cxl.fig4.descriptor_read", "fraction", Some(less(nc_read, doca_read)));
     findings.number("cxl.fig4.completion", "fraction", Some(less(completed, completed_doca)));
     let polled = operations::signal_by_polling(agilex, StateHint::NonCacheable)?;
     let rung = operations::signal_by_register(bluefield)?;
@@ -98,7 +97,6 @@ pub(super) fn device_memory(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.number("cxl.fig7.store_speedup", "ratio", Some(first[3] / first[1]));
     let half_kilobyte = curves[2][3].1;
     findings.number("cxl.sec1.mmio_512", "ns", Some(half_kilobyte));
-    findings.number("cxl.sec1.mmio_rate", "GB/s", Some(512.0 / half_kilobyte));
     let (host_bias, device_bias) = (operations::read_own(machine, false)?, operations::read_own(machine, true)?);
     findings.number("cxl.unpublished.d2d_host_bias", "ns", Some(host_bias));
     findings.number("cxl.unpublished.d2d_device_bias", "ns", Some(device_bias));

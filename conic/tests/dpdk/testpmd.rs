@@ -1,10 +1,9 @@
-//! DPDK's driver: stock testpmd on a daemon, traffic driven through it by a client and checked.
-//!
-//! Skipped, visibly, where DPDK or its drivers' headers cannot be had.
+//! DPDK's driver, the daemon and testpmd, for the tests: started, spoken to, and driven with frames that are compared.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conic_client::{Client, Name, Options, Queue};
 use conic_fabric::Time;
@@ -13,10 +12,21 @@ use conic_native::{clock, yield_core};
 use tempfile::TempDir;
 
 /// The device's address.
-const DEVICE: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
+pub const DEVICE: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 
-/// The driver, built once for this test; none, with the reason on stderr, where it cannot be.
-fn driver() -> Option<PathBuf> {
+/// Programs of DPDK poll two cores: one test at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The driver, built once for these tests; none, with the reason on stderr, where it cannot be.
+pub fn driver() -> Option<PathBuf> {
+    static DRIVER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    DRIVER.get_or_init(build_driver).clone()
+}
+
+fn build_driver() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dpdk");
     let mut build = Command::new(root.join("bindings/dpdk/build"));
@@ -36,7 +46,7 @@ fn driver() -> Option<PathBuf> {
 }
 
 /// A process that is killed when it is dropped.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -46,7 +56,7 @@ impl Drop for Running {
     }
 }
 
-fn daemon(folder: &Path, arguments: &[&str]) -> Running {
+pub fn daemon(folder: &Path, arguments: &[&str]) -> Running {
     let socket = folder.join("nic.sock");
     let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
     command.arg("nic").arg("--socket").arg(&socket).args(arguments).stdout(Stdio::null());
@@ -55,12 +65,12 @@ fn daemon(folder: &Path, arguments: &[&str]) -> Running {
     nic
 }
 
-fn options() -> Options {
+pub fn options() -> Options {
     let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
     Options { geometry, name: Name::new("test").expect("a name"), ..Options::default() }
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = clock::now();
     while !done() {
         assert!(clock::now().since(begun).seconds() < 40.0, "waited too long: {what}");
@@ -69,14 +79,14 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// testpmd with one device; it ends when it is told so.
-struct Testpmd {
+pub struct Testpmd {
     process: Running,
     commands: ChildStdin,
     log: PathBuf,
 }
 
 impl Testpmd {
-    fn start(driver: &Path, folder: &Path, eal: &[&str], more: &str, arguments: &[&str]) -> Testpmd {
+    pub fn start(driver: &Path, folder: &Path, eal: &[&str], more: &str, arguments: &[&str]) -> Testpmd {
         let log = folder.join("testpmd.log");
         let written = std::fs::File::create(&log).expect("a file");
         let mac = DEVICE.map(|byte| format!("{byte:02x}")).join(":");
@@ -92,16 +102,16 @@ impl Testpmd {
         Testpmd { process, commands, log }
     }
 
-    fn say(&mut self, command: &str) {
+    pub fn say(&mut self, command: &str) {
         writeln!(self.commands, "{command}").expect("testpmd listens");
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("a log")
     }
 
     /// Ends it, and gives its log.
-    fn end(mut self) -> String {
+    pub fn end(mut self) -> String {
         self.say("stop");
         self.say("show port xstats 0");
         self.say("quit");
@@ -117,13 +127,13 @@ impl Testpmd {
 }
 
 /// A counter of testpmd's log, where it stood last.
-fn counter(log: &str, name: &str) -> u64 {
+pub fn counter(log: &str, name: &str) -> u64 {
     let found = log.lines().filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':')).next_back();
     let found = found.and_then(|value| value.trim().parse().ok());
     found.unwrap_or_else(|| panic!("no {name} in {log}"))
 }
 
-fn frame(from: [u8; 6], length: usize, number: u64) -> Vec<u8> {
+pub fn frame(from: [u8; 6], length: usize, number: u64) -> Vec<u8> {
     let mut bytes = vec![0; length];
     bytes[..6].copy_from_slice(&DEVICE);
     bytes[6..12].copy_from_slice(&from);
@@ -134,7 +144,7 @@ fn frame(from: [u8; 6], length: usize, number: u64) -> Vec<u8> {
     bytes
 }
 
-fn send(queue: &mut Queue, frame: &[u8]) {
+pub fn send(queue: &mut Queue, frame: &[u8]) {
     let mut outgoing = Vec::new();
     wait_until("there is room to send", || {
         outgoing.extend(queue.allocate(frame.len()).filter(|_| outgoing.is_empty()));
@@ -143,18 +153,21 @@ fn send(queue: &mut Queue, frame: &[u8]) {
     });
 }
 
-/// Sends frames to testpmd, which swaps their addresses, and checks what comes back; `true` if all did within a time.
-fn exchange(queue: &mut Queue, own: [u8; 6], frames: &[Vec<u8>], patience: Time) -> bool {
+/// Swaps the addresses of a frame, as testpmd's `macswap` does.
+pub fn swapped(frame: &[u8]) -> Vec<u8> {
+    [&frame[6..12], &frame[..6], &frame[12..]].concat()
+}
+
+/// Sends frames, and checks that each comes back as `expected` makes it; `true` if all did within a time.
+pub fn exchange(queue: &mut Queue, frames: &[Vec<u8>], expected: fn(&[u8]) -> Vec<u8>, patience: Time) -> bool {
     frames.iter().for_each(|frame| send(queue, frame));
     let (mut back, mut incoming) = (0, Vec::new());
     let until = clock::now() + patience;
     while back < frames.len() && clock::now() < until {
         queue.receive(&mut incoming, 32);
         for buffer in incoming.drain(..) {
-            let mut expected = frames[back].clone();
-            expected[..6].copy_from_slice(&own);
-            expected[6..12].copy_from_slice(&DEVICE);
-            assert_eq!(buffer.to_vec(), expected, "frame {back} of {} bytes", expected.len());
+            let sent = &frames[back];
+            assert_eq!(buffer.to_vec(), expected(sent), "frame {back} of {} bytes", sent.len());
             back += 1;
         }
         yield_core();
@@ -162,84 +175,32 @@ fn exchange(queue: &mut Queue, own: [u8; 6], frames: &[Vec<u8>], patience: Time)
     back == frames.len()
 }
 
-/// Waits until testpmd sends back.
-fn wait_for_echo(queue: &mut Queue, own: [u8; 6], testpmd: &Testpmd) {
-    let first = vec![frame(own, 60, 0)];
+/// Waits until a frame comes back as it should; what comes back otherwise is from before.
+pub fn wait_for_echo(queue: &mut Queue, first: &[u8], expected: fn(&[u8]) -> Vec<u8>, testpmd: &Testpmd) {
     let begun = clock::now();
-    // A frame that came too early was dropped; those that come late are taken here.
-    while !exchange(queue, own, &first, Time::from_nanoseconds(300_000_000)) {
+    let wanted = expected(first);
+    let mut found = false;
+    while !found {
         assert!(clock::now().since(begun).seconds() < 40.0, "no echo: {}", testpmd.log());
+        send(queue, first);
+        found = receive_for(queue, Time::from_nanoseconds(200_000_000)).contains(&wanted);
     }
-    let mut late = Vec::new();
-    let until = clock::now() + Time::from_nanoseconds(200_000_000);
+    // Those that come late.
+    receive_for(queue, Time::from_nanoseconds(200_000_000));
+}
+
+/// What comes within a time.
+pub fn receive_for(queue: &mut Queue, patience: Time) -> Vec<Vec<u8>> {
+    let (mut all, mut incoming) = (Vec::new(), Vec::new());
+    let until = clock::now() + patience;
     while clock::now() < until {
-        queue.receive(&mut late, 32);
-        late.clear();
+        queue.receive(&mut incoming, 32);
+        all.extend(incoming.drain(..).map(|buffer| buffer.to_vec()));
+        yield_core();
     }
+    all
 }
 
-/// Frames of all lengths, sent through testpmd in bursts of each size and compared.
-fn echo_everything(driver: &Path, eal: &[&str], more: &str, direct: bool) {
-    let folder = folder();
-    let _nic = daemon(folder.path(), &[]);
-    let (client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &options()).expect("a NIC");
-    let mut testpmd = Testpmd::start(driver, folder.path(), eal, more, &["--forward-mode=macswap"]);
-    testpmd.say("start");
-    wait_for_echo(&mut queues[0], client.mac(), &testpmd);
-    let lengths: Vec<usize> = (60..=2048).step_by(37).chain([60, 64, 65, 128, 1514, 2048, 3000, 9000, 9600]).collect();
-    for (round, burst) in [1, 7, 16].into_iter().enumerate() {
-        for (number, some) in lengths.chunks(burst).enumerate() {
-            let frames: Vec<Vec<u8>> = some
-                .iter()
-                .enumerate()
-                .map(|(index, &length)| frame(client.mac(), length, (round * 10_000 + number * 100 + index) as u64))
-                .collect();
-            let patience = Time::from_nanoseconds(20_000_000_000);
-            let all = exchange(&mut queues[0], client.mac(), &frames, patience);
-            assert!(all, "frames of {some:?} bytes were lost: {}", testpmd.end());
-        }
-    }
-    let log = testpmd.end();
-    assert_eq!((counter(&log, "ring_faults"), counter(&log, "buffers_refused"), counter(&log, "rx_bad")), (0, 0, 0));
-    let (in_place, copied) = (counter(&log, "rx_direct"), counter(&log, "rx_copied"));
-    if direct {
-        assert!(in_place > 100 && copied == 0, "{log}");
-        assert!(counter(&log, "tx_direct") > 100, "{log}");
-    } else {
-        assert!(in_place == 0 && copied > 10 && counter(&log, "rx_attached") > 100, "{log}");
-    }
-}
-
-fn folder() -> TempDir {
+pub fn folder() -> TempDir {
     tempfile::tempdir().expect("a folder")
-}
-
-#[test]
-fn stock_testpmd_sends_back_what_it_gets_through_copies_and_in_place() {
-    let Some(driver) = driver() else { return };
-    echo_everything(&driver, &[], "", false);
-    echo_everything(&driver, &["--mbuf-pool-ops-name=conic"], "", true);
-    echo_everything(&driver, &[], ",zero-copy=1", true);
-    goes_on_when_the_daemon_comes_back(&driver);
-}
-
-fn goes_on_when_the_daemon_comes_back(driver: &Path) {
-    let folder = folder();
-    let socket = folder.path().join("nic.sock");
-    let nic = daemon(folder.path(), &[]);
-    let eal = ["--mbuf-pool-ops-name=conic"];
-    let mut testpmd = Testpmd::start(driver, folder.path(), &eal, "", &["--forward-mode=macswap"]);
-    testpmd.say("start");
-    let (client, mut queues) = Client::attach(&socket, &options()).expect("a NIC");
-    wait_for_echo(&mut queues[0], client.mac(), &testpmd);
-    drop((client, queues, nic));
-    wait_until("testpmd hears that the daemon is gone", || testpmd.log().contains("the daemon is gone"));
-    let _nic = daemon(folder.path(), &[]);
-    wait_until("testpmd hears that it is back", || testpmd.log().contains("the daemon is back"));
-    let (client, mut queues) = Client::attach(&socket, &options()).expect("a NIC");
-    wait_for_echo(&mut queues[0], client.mac(), &testpmd);
-    let frames: Vec<Vec<u8>> = (0..10).map(|index| frame(client.mac(), 60 + 200 * index, index as u64)).collect();
-    assert!(exchange(&mut queues[0], client.mac(), &frames, Time::from_nanoseconds(20_000_000_000)));
-    let log = testpmd.end();
-    assert_eq!((counter(&log, "reconnects"), counter(&log, "link_downs")), (1, 1));
 }

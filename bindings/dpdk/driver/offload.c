@@ -1,0 +1,172 @@
+/*
+ * Offloads, in software on the application's core: checksums of packets that are sent, and of packets that are received
+ * checksums, packet type and RSS hash. What nobody asked for costs nothing: a queue's wishes are looked at once a burst.
+ */
+#include <rte_ip.h>
+#include <rte_net.h>
+#include <rte_tcp.h>
+#include <rte_thash.h>
+#include <rte_udp.h>
+
+#include "driver.h"
+
+/* The key of the NIC's hash: that of Microsoft's verification suite ("Verifying the RSS hash calculation"). */
+const uint8_t conic_hash_key[CONIC_HASH_KEY_BYTES] = {
+	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
+	0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+};
+
+/* Whether a packet's flags ask for something that is not done here. */
+bool conic_offloads_are_known(uint64_t flags)
+{
+	const uint64_t without_work = RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IPV6;
+	uint64_t asked = flags & RTE_MBUF_F_TX_OFFLOAD_MASK & ~without_work;
+
+	if ((flags & RTE_MBUF_F_TX_L4_MASK) == RTE_MBUF_F_TX_SCTP_CKSUM)
+		return false;
+	return (asked & ~CONIC_CHECKSUMS) == 0;
+}
+
+static uint16_t checksum_of(bool is_four, const void *network, const void *transport)
+{
+	return is_four ? rte_ipv4_udptcp_cksum(network, transport) : rte_ipv6_udptcp_cksum(network, transport);
+}
+
+/* Fills in a TCP or UDP checksum; `room` are the bytes from the IP header to the packet's end. */
+static bool fill_transport(uint64_t flags, uint8_t *network, uint32_t header, uint32_t room)
+{
+	bool is_four = (flags & RTE_MBUF_F_TX_IPV6) == 0, is_tcp = (flags & RTE_MBUF_F_TX_L4_MASK) == RTE_MBUF_F_TX_TCP_CKSUM;
+	uint8_t *transport = network + header;
+	uint32_t end, least = header + (is_tcp ? sizeof(struct rte_tcp_hdr) : sizeof(struct rte_udp_hdr));
+
+	if (is_four)
+		end = rte_be_to_cpu_16(((struct rte_ipv4_hdr *)network)->total_length);
+	else
+		end = sizeof(struct rte_ipv6_hdr) + rte_be_to_cpu_16(((struct rte_ipv6_hdr *)network)->payload_len);
+	if (end < least || end > room)
+		return false;
+	if (is_tcp) {
+		struct rte_tcp_hdr *tcp = (struct rte_tcp_hdr *)transport;
+
+		tcp->cksum = 0;
+		tcp->cksum = checksum_of(is_four, network, tcp);
+	} else {
+		struct rte_udp_hdr *udp = (struct rte_udp_hdr *)transport;
+
+		udp->dgram_cksum = 0;
+		udp->dgram_cksum = checksum_of(is_four, network, udp);
+	}
+	return true;
+}
+
+/*
+ * Fills in the checksums that an mbuf's flags ask for, in its packet's bytes, which lie in one piece; false, and nothing is filled
+ * in, if its lengths are not those of the packet.
+ */
+bool conic_checksums_fill(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length)
+{
+	uint64_t flags = mbuf->ol_flags;
+	uint32_t header = mbuf->l3_len, room = length - mbuf->l2_len;
+	uint8_t *network = bytes + mbuf->l2_len;
+	bool is_four = (flags & RTE_MBUF_F_TX_IPV6) == 0;
+
+	if (!conic_offloads_are_known(flags) || mbuf->l2_len > length || header > room)
+		return false;
+	if (header < (is_four ? sizeof(struct rte_ipv4_hdr) : sizeof(struct rte_ipv6_hdr)))
+		return false;
+	/* DPDK's functions go by what the headers say. */
+	if (is_four ? rte_ipv4_hdr_len((struct rte_ipv4_hdr *)network) != header : header != sizeof(struct rte_ipv6_hdr))
+		return false;
+	if ((flags & RTE_MBUF_F_TX_L4_MASK) != 0 && !fill_transport(flags, network, header, room))
+		return false;
+	if (is_four && (flags & RTE_MBUF_F_TX_IP_CKSUM) != 0) {
+		struct rte_ipv4_hdr *ip = (struct rte_ipv4_hdr *)network;
+
+		ip->hdr_checksum = 0;
+		ip->hdr_checksum = rte_ipv4_cksum(ip);
+	}
+	return true;
+}
+
+/* What is known of a TCP or UDP checksum: whether it is right, or nothing where there is none. */
+static uint64_t transport_flags(const struct rte_mbuf *mbuf, const struct rte_net_hdr_lens *lengths)
+{
+	uint32_t network = lengths->l2_len, transport = network + lengths->l3_len;
+	bool is_four = RTE_ETH_IS_IPV4_HDR(mbuf->packet_type), is_udp = (mbuf->packet_type & RTE_PTYPE_L4_MASK) == RTE_PTYPE_L4_UDP;
+	const uint8_t *header = rte_pktmbuf_mtod_offset(mbuf, const uint8_t *, network);
+	uint32_t bytes;
+	bool is_right;
+
+	/* Headers of a packet in several mbufs lie in the first: received pieces are filled. */
+	if (transport + lengths->l4_len > mbuf->data_len)
+		return 0;
+	if (is_four)
+		bytes = rte_be_to_cpu_16(((const struct rte_ipv4_hdr *)header)->total_length) - lengths->l3_len;
+	else
+		bytes = rte_be_to_cpu_16(((const struct rte_ipv6_hdr *)header)->payload_len) -
+			(lengths->l3_len - sizeof(struct rte_ipv6_hdr));
+	if (bytes < lengths->l4_len || bytes > mbuf->pkt_len - transport)
+		return RTE_MBUF_F_RX_L4_CKSUM_BAD;
+	if (is_udp && ((const struct rte_udp_hdr *)(header + lengths->l3_len))->dgram_cksum == 0)
+		return 0;
+	if (!is_four && lengths->l3_len != sizeof(struct rte_ipv6_hdr))
+		/* Behind extension headers: the pseudo header's length is not the header's. */
+		return 0;
+	is_right = is_four ? rte_ipv4_udptcp_cksum_mbuf_verify(mbuf, (const void *)header, transport) == 0
+			   : rte_ipv6_udptcp_cksum_mbuf_verify(mbuf, (const void *)header, transport) == 0;
+	return is_right ? RTE_MBUF_F_RX_L4_CKSUM_GOOD : RTE_MBUF_F_RX_L4_CKSUM_BAD;
+}
+
+static uint64_t checksum_flags(const struct rte_mbuf *mbuf, const struct rte_net_hdr_lens *lengths)
+{
+	uint32_t transport = mbuf->packet_type & RTE_PTYPE_L4_MASK;
+	uint64_t flags = 0;
+
+	if (RTE_ETH_IS_IPV4_HDR(mbuf->packet_type) && lengths->l2_len + lengths->l3_len <= mbuf->data_len) {
+		const void *header = rte_pktmbuf_mtod_offset(mbuf, const void *, lengths->l2_len);
+
+		flags |= rte_raw_cksum(header, lengths->l3_len) == 0xffff ? RTE_MBUF_F_RX_IP_CKSUM_GOOD
+									   : RTE_MBUF_F_RX_IP_CKSUM_BAD;
+	}
+	if (transport == RTE_PTYPE_L4_TCP || transport == RTE_PTYPE_L4_UDP)
+		flags |= transport_flags(mbuf, lengths);
+	return flags;
+}
+
+/* The NIC's hash of a packet's flow: of its addresses, and of its ports if it is a whole TCP or UDP packet; false for others. */
+static bool hash(const struct rte_mbuf *mbuf, const struct rte_net_hdr_lens *lengths, uint32_t *value)
+{
+	uint32_t words[9], count, transport = mbuf->packet_type & RTE_PTYPE_L4_MASK;
+	bool is_four = RTE_ETH_IS_IPV4_HDR(mbuf->packet_type);
+	uint32_t addresses = lengths->l2_len + (is_four ? offsetof(struct rte_ipv4_hdr, src_addr)
+							: offsetof(struct rte_ipv6_hdr, src_addr));
+	uint32_t ports = lengths->l2_len + lengths->l3_len;
+
+	if (!is_four && !RTE_ETH_IS_IPV6_HDR(mbuf->packet_type))
+		return false;
+	count = is_four ? 2 : 8;
+	if (addresses + count * sizeof(words[0]) > mbuf->data_len)
+		return false;
+	memcpy(words, rte_pktmbuf_mtod_offset(mbuf, const uint8_t *, addresses), count * sizeof(words[0]));
+	if ((transport == RTE_PTYPE_L4_TCP || transport == RTE_PTYPE_L4_UDP) && ports + sizeof(words[0]) <= mbuf->data_len)
+		memcpy(&words[count++], rte_pktmbuf_mtod_offset(mbuf, const uint8_t *, ports), sizeof(words[0]));
+	for (uint32_t i = 0; i < count; i++)
+		words[i] = rte_be_to_cpu_32(words[i]);
+	*value = rte_softrss(words, count, conic_hash_key);
+	return true;
+}
+
+/* Looks into a received packet for what its queue was asked to say of it. */
+void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf)
+{
+	struct rte_net_hdr_lens lengths = { 0 };
+	uint32_t value;
+
+	mbuf->packet_type = rte_net_get_ptype(mbuf, &lengths, RTE_PTYPE_L2_MASK | RTE_PTYPE_L3_MASK | RTE_PTYPE_L4_MASK);
+	if ((queue->wishes & RTE_ETH_RX_OFFLOAD_CHECKSUM) != 0)
+		mbuf->ol_flags |= checksum_flags(mbuf, &lengths);
+	if ((queue->wishes & RTE_ETH_RX_OFFLOAD_RSS_HASH) != 0 && hash(mbuf, &lengths, &value)) {
+		mbuf->hash.rss = value;
+		mbuf->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
+	}
+}

@@ -1,0 +1,80 @@
+//! DPDK's driver: stock testpmd, and DPDK's stock examples, on a daemon; traffic driven through them by a client and checked.
+//!
+//! Skipped, visibly, where DPDK or its drivers' headers cannot be had.
+
+mod examples;
+mod modes;
+mod testpmd;
+
+use std::path::Path;
+
+use conic_client::Client;
+use conic_fabric::Time;
+use testpmd::{
+    Testpmd, alone, counter, daemon, driver, exchange, folder, frame, options, swapped, wait_for_echo, wait_until,
+};
+
+/// Frames of all lengths, sent through testpmd in bursts of each size and compared.
+fn echo_everything(driver: &Path, eal: &[&str], more: &str, direct: bool) {
+    let folder = folder();
+    let _nic = daemon(folder.path(), &[]);
+    let (client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &options()).expect("a NIC");
+    let mut testpmd = Testpmd::start(driver, folder.path(), eal, more, &["--forward-mode=macswap"]);
+    testpmd.say("start");
+    wait_for_echo(&mut queues[0], &frame(client.mac(), 60, 0), swapped, &testpmd);
+    let lengths: Vec<usize> = (60..=2048).step_by(37).chain([60, 64, 65, 128, 1514, 2048, 3000, 9000, 9600]).collect();
+    for (round, burst) in [1, 7, 16].into_iter().enumerate() {
+        for (number, some) in lengths.chunks(burst).enumerate() {
+            let frames: Vec<Vec<u8>> = some
+                .iter()
+                .enumerate()
+                .map(|(index, &length)| frame(client.mac(), length, (round * 10_000 + number * 100 + index) as u64))
+                .collect();
+            let patience = Time::from_nanoseconds(20_000_000_000);
+            let all = exchange(&mut queues[0], &frames, swapped, patience);
+            assert!(all, "frames of {some:?} bytes were lost: {}", testpmd.end());
+        }
+    }
+    let log = testpmd.end();
+    assert_eq!((counter(&log, "ring_faults"), counter(&log, "buffers_refused"), counter(&log, "rx_bad")), (0, 0, 0));
+    let (in_place, copied) = (counter(&log, "rx_direct"), counter(&log, "rx_copied"));
+    if direct {
+        assert!(in_place > 100 && copied == 0, "{log}");
+        assert!(counter(&log, "tx_direct") > 100, "{log}");
+    } else {
+        assert!(in_place == 0 && copied > 10 && counter(&log, "rx_attached") > 100, "{log}");
+    }
+}
+
+#[test]
+fn stock_testpmd_sends_back_what_it_gets_through_copies_and_in_place() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    echo_everything(&driver, &[], "", false);
+    echo_everything(&driver, &["--mbuf-pool-ops-name=conic"], "", true);
+    echo_everything(&driver, &[], ",zero-copy=1", true);
+}
+
+#[test]
+fn testpmd_goes_on_when_the_daemon_comes_back() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let socket = folder.path().join("nic.sock");
+    let nic = daemon(folder.path(), &[]);
+    let eal = ["--mbuf-pool-ops-name=conic"];
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &eal, "", &["--forward-mode=macswap"]);
+    testpmd.say("start");
+    let (client, mut queues) = Client::attach(&socket, &options()).expect("a NIC");
+    wait_for_echo(&mut queues[0], &frame(client.mac(), 60, 0), swapped, &testpmd);
+    drop((client, queues, nic));
+    wait_until("testpmd hears that the daemon is gone", || testpmd.log().contains("the daemon is gone"));
+    let _nic = daemon(folder.path(), &[]);
+    wait_until("testpmd hears that it is back", || testpmd.log().contains("the daemon is back"));
+    let (client, mut queues) = Client::attach(&socket, &options()).expect("a NIC");
+    wait_for_echo(&mut queues[0], &frame(client.mac(), 60, 0), swapped, &testpmd);
+    let frames: Vec<Vec<u8>> = (0..10).map(|index| frame(client.mac(), 60 + 200 * index, index as u64)).collect();
+    assert!(exchange(&mut queues[0], &frames, swapped, Time::from_nanoseconds(20_000_000_000)));
+    let log = testpmd.end();
+    assert_eq!((counter(&log, "reconnects"), counter(&log, "link_downs")), (1, 1));
+}

@@ -1,0 +1,174 @@
+//! Who is connected to whom, and whose flows are whose, as a configuration says it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, NetworkConfig, NetworkMode, refuse};
+use crate::switch::{Circuit, Pattern, Pin};
+
+/// Two that reach each other and nobody else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectConfig {
+    /// The two: `["port:0", "client:web"]`.
+    pub between: [EndConfig; 2],
+}
+
+/// One end of a cross-connect: `client:NAME`, or `port:NUMBER`, ports being counted from 0 in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum EndConfig {
+    /// Whoever calls itself so; of several the one that came first.
+    Client(String),
+    /// A port of the network.
+    Port(usize),
+}
+
+impl FromStr for EndConfig {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<EndConfig, String> {
+        let wrong = || format!("an end of a connection is client:NAME or port:NUMBER, and not {text:?}");
+        match text.split_once(':') {
+            Some(("client", name)) if !name.is_empty() => Ok(EndConfig::Client(name.to_owned())),
+            Some(("port", number)) => number.parse().map(EndConfig::Port).map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl TryFrom<String> for EndConfig {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<EndConfig, String> {
+        text.parse()
+    }
+}
+
+impl From<EndConfig> for String {
+    fn from(end: EndConfig) -> String {
+        end.to_string()
+    }
+}
+
+impl fmt::Display for EndConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndConfig::Client(name) => write!(f, "client:{name}"),
+            EndConfig::Port(number) => write!(f, "port:{number}"),
+        }
+    }
+}
+
+/// A flow that goes to a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinConfig {
+    /// Who gets it: whoever calls itself so.
+    pub client: String,
+    /// Which of its queues; spread over all if it is not there, or if the client has fewer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u32>,
+    /// Which frames: `"protocol=tcp,destination=10.0.0.2,destination-port=80"`.
+    #[serde(rename = "match")]
+    pub pattern: Pattern,
+}
+
+impl NetworkConfig {
+    fn circuit_of(&self, wanted: impl Fn(&EndConfig) -> bool) -> Option<Circuit> {
+        self.connects.iter().zip(0..).find_map(|(ConnectConfig { between: [near, far] }, number)| {
+            let is_far = wanted(far);
+            (is_far || wanted(near)).then_some(Circuit { number, far: is_far })
+        })
+    }
+
+    /// The circuit that clients of a name are an end of.
+    pub fn circuit_of_client(&self, name: &str) -> Option<Circuit> {
+        self.circuit_of(|end| matches!(end, EndConfig::Client(own) if own == name))
+    }
+
+    /// The circuit that a port is an end of.
+    pub fn circuit_of_port(&self, port: usize) -> Option<Circuit> {
+        self.circuit_of(|end| *end == EndConfig::Port(port))
+    }
+
+    /// The flows that clients of a name get.
+    pub fn pins_of(&self, name: &str) -> Vec<Pin> {
+        let own = self.pins.iter().filter(|pin| pin.client == name);
+        own.map(|PinConfig { queue, pattern, .. }| Pin { queue: *queue, pattern: pattern.clone() }).collect()
+    }
+
+    pub(super) fn check_wiring(&self) -> Result<(), ConfigError> {
+        let name = &self.name;
+        if self.mode == NetworkMode::Loopback && !(self.connects.is_empty() && self.pins.is_empty()) {
+            return refuse(format!("network \"{name}\" is a loopback, which connects nobody and pins no flows"));
+        }
+        let mut ends = BTreeSet::new();
+        for end in self.connects.iter().flat_map(|connect| &connect.between) {
+            if !ends.insert(end) {
+                return refuse(format!("network \"{name}\": {end} is an end of two connections: it can be of one"));
+            }
+            if let EndConfig::Port(number) = end
+                && *number >= self.ports.len()
+            {
+                let count = self.ports.len();
+                return refuse(format!("network \"{name}\" has no {end}: its {count} ports are counted from 0"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::switch::Circuit;
+
+    const TEXT: &str = r#"
+        [[network]]
+        [[network.port]]
+        spec = "tap:a"
+        [[network.connect]]
+        between = ["client:left", "client:right"]
+        [[network.connect]]
+        between = ["port:0", "client:web"]
+        [[network.pin]]
+        client = "db"
+        queue = 2
+        match = "protocol=tcp,destination-port=80"
+    "#;
+
+    #[test]
+    fn connections_and_pins_are_read_and_become_rules() {
+        let config = Config::read(TEXT).expect("a sound file");
+        let network = &config.networks[0];
+        assert_eq!(network.circuit_of_client("right"), Some(Circuit { number: 0, far: true }));
+        assert_eq!(network.rules_for("web", 0, [2; 6]).circuit, Some(Circuit { number: 1, far: true }));
+        assert_eq!(network.circuit_of_port(0), Some(Circuit { number: 1, far: false }));
+        assert_eq!((network.circuit_of_client("db"), network.pins_of("web").len()), (None, 0));
+        let pins = network.rules_for("db", 0, [2; 6]).pins;
+        assert_eq!((pins.len(), pins[0].queue), (1, Some(2)));
+        let written = toml::to_string(&config).expect("it can be written");
+        assert_eq!(Config::read(&written), Ok(config));
+    }
+
+    #[test]
+    fn what_cannot_be_connected_or_pinned_is_refused() {
+        for (from, to, reason) in [
+            ("port:0", "port:1", "no port:1: its 1 ports"),
+            ("client:web", "client:left", "two connections"),
+            ("client:web", "station:web", "client:NAME or port:NUMBER"),
+            ("queue = 2", "queues = 2", "unknown field `queues`"),
+            ("destination-port=80", "port=80", "there are destination-mac"),
+            ("between = [\"client:left\", \"client:right\"]", "between = [\"client:left\"]", "length"),
+        ] {
+            let error = Config::read(&TEXT.replace(from, to)).expect_err(to).to_string();
+            assert!(error.contains(reason), "{to}: {error}");
+        }
+        let loopback = "[[network]]\nmode = \"loopback\"\n[[network.pin]]\nclient = \"a\"\nmatch = \"vlan=7\"";
+        assert!(Config::read(loopback).expect_err("a loopback").to_string().contains("pins no flows"));
+    }
+}

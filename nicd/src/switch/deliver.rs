@@ -1,0 +1,390 @@
+//! How a frame gets to whom it goes: in which form, into which queue.
+
+use conic_fabric::{Core, Time};
+use conic_interface::ccnic::notify::PACKETS;
+use conic_interface::ccnic::{Descriptor, Flags, MAX_SEGMENTS};
+use conic_interface::metadata::Metadata;
+use conic_port::offload::rss::{Ports, Toeplitz};
+use conic_port::offload::vlan::{TAG_BYTES, Tag, insert, strip};
+use conic_port::{MAX_FRAME, MIN_FRAME, Transmit};
+
+use super::header::Header;
+use super::member::{Lane, Member};
+use super::offload::Work;
+use super::table::Place;
+use super::{BURST, Switch};
+
+/// Entries of a NIC's table from hashes to queues; here entry `i` is queue `i` modulo their number.
+const INDIRECTIONS: usize = 512;
+
+/// Bytes of a frame's two addresses, behind which a tag stands.
+const ADDRESSES: usize = 12;
+
+/// Who gets a frame.
+#[derive(Clone, Copy)]
+pub(super) enum Targets {
+    One(Place),
+    AllBut(Place),
+}
+
+impl Targets {
+    fn include(&self, place: Place) -> bool {
+        match *self {
+            Targets::One(one) => one == place,
+            Targets::AllBut(from) => from != place,
+        }
+    }
+}
+
+/// A frame's VLAN, and the tag that it came with.
+#[derive(Clone, Copy)]
+pub(super) struct Tagging {
+    pub vlan: u16,
+    pub tag: Option<Tag>,
+}
+
+/// Where a frame goes.
+#[derive(Clone, Copy)]
+pub(super) struct Route {
+    pub targets: Targets,
+    /// Its VLAN, where there are some; without, everybody gets it as it is.
+    pub tagging: Option<Tagging>,
+    /// A client and the queue that this flow is to go to there.
+    pub pinned: Option<(u32, Option<u32>)>,
+    /// What is known of it.
+    pub known: Metadata,
+    /// What is left to do for it: it goes to whoever takes it so.
+    pub work: Option<Work>,
+    /// Whoever takes it unfinished has it already.
+    pub served: bool,
+}
+
+impl Route {
+    /// To these, of a frame that is finished and of which nothing is known.
+    pub fn to(targets: Targets, tagging: Option<Tagging>, pinned: Option<(u32, Option<u32>)>) -> Route {
+        Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false }
+    }
+
+    /// The queue of a client that the flow is pinned to.
+    #[inline(always)]
+    pub fn pinned_at(&self, slot: usize) -> Option<u32> {
+        self.pinned.filter(|(pinned, _)| *pinned as usize == slot).and_then(|(_, queue)| queue)
+    }
+}
+
+/// How a frame of a VLAN gets to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    AsItIs,
+    /// With its tag put in, or taken out.
+    Changed,
+    /// Not at all.
+    Never,
+}
+
+/// How a frame of VLAN `vlan`, which came with a tag or without, gets to a place that is a member of `own`, or passes tags.
+fn form(own: Option<u16>, vlan: u16, tag: Option<Tag>) -> Form {
+    match own {
+        Some(own) if own != vlan => Form::Never,
+        Some(_) => {
+            if tag.is_some() {
+                Form::Changed
+            } else {
+                Form::AsItIs
+            }
+        }
+        None if vlan != 0 && tag.is_none() => Form::Changed,
+        None => Form::AsItIs,
+    }
+}
+
+impl<C: Core> Switch<C> {
+    /// In which form a frame gets to a place.
+    #[inline(always)]
+    pub(super) fn form_at(&self, route: &Route, place: Place) -> Form {
+        if !route.targets.include(place) {
+            return Form::Never;
+        }
+        let flooded = matches!(route.targets, Targets::AllBut(_));
+        if flooded && !self.wired.is_empty() && self.circuit_of(place).is_some() {
+            return Form::Never;
+        }
+        let form = self.form_of_tags(route, place);
+        if !route.served && route.work.is_none() {
+            return form;
+        }
+        let takes = form == Form::AsItIs && self.takes_unfinished(place);
+        match route.served {
+            true if takes => Form::Never,
+            false if !takes => Form::Never,
+            _ => form,
+        }
+    }
+
+    #[inline(always)]
+    fn form_of_tags(&self, route: &Route, place: Place) -> Form {
+        let Some(Tagging { vlan, tag }) = route.tagging else { return Form::AsItIs };
+        let own = match place {
+            Place::Client(slot) => match &self.members[slot as usize] {
+                Some(member) => member.rules.vlan,
+                None => return Form::Never,
+            },
+            Place::Port(port) => self.ports[port as usize].vlan,
+        };
+        form(own, vlan, tag)
+    }
+
+    /// Whether somebody gets a frame otherwise than it is, or nobody does, who was asked for.
+    #[inline(always)]
+    pub(super) fn is_changed_on(&self, route: &Route) -> bool {
+        if route.tagging.is_none() {
+            return false;
+        }
+        match route.targets {
+            Targets::One(place) => self.form_at(route, place) != Form::AsItIs,
+            Targets::AllBut(_) => self.places().any(|place| self.form_at(route, place) == Form::Changed),
+        }
+    }
+
+    /// Every place that there is.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<C> {
+        let clients = (0..self.members.len() as u32).map(Place::Client);
+        clients.chain((0..self.ports.len() as u32).map(Place::Port))
+    }
+
+    /// Sends the frame that lies here out of a port, with what is left to do for it: frames of one flow by one of its queues.
+    pub(super) fn send(&mut self, now: Time, to: usize, length: usize, work: Option<&Work>) {
+        let end = &mut self.ports[to];
+        let queue = match end.queues.len() {
+            1 => 0,
+            queues => (crate::flow_hash(&self.frame[..length]) % queues.max(1) as u64) as usize,
+        };
+        let Some(queue) = end.queues.get_mut(queue) else { return };
+        end.unflushed = true;
+        let sent = match work {
+            None => queue.transmit(now, &self.frame[..length]),
+            Some(work) => queue.transmit_unfinished(now, &self.frame[..length], work.for_port()),
+        };
+        match sent {
+            Ok(Transmit::Accepted) => {}
+            Ok(Transmit::Full) => end.counters.dropped_full += 1,
+            Ok(Transmit::Refused) => end.counters.dropped_refused += 1,
+            Err(error) => {
+                end.counters.dropped_failed += 1;
+                end.failures.push(error);
+            }
+        }
+    }
+
+    /// Sends the frame that lies here where it goes: first to whoever gets it as it is, then to those for whom it is changed.
+    pub(super) fn send_on(&mut self, now: Time, route: &Route, header: &Header, length: usize) {
+        let changed = self.send_in_form(now, route, header, length, Form::AsItIs);
+        let Some(Tagging { vlan, tag }) = route.tagging.filter(|_| changed) else { return };
+        let length = match tag {
+            Some(_) => strip(&mut self.frame[..length]).map(|_| length - TAG_BYTES),
+            None => insert(&mut self.frame[..], length, Tag::new(vlan)),
+        };
+        if let Some(length) = length {
+            self.frame[length..length.max(MIN_FRAME)].fill(0);
+            let length = length.max(MIN_FRAME);
+            let header = Header::of_frame(&self.frame[..length]);
+            self.send_in_form(now, route, &header, length, Form::Changed);
+        }
+    }
+
+    /// Sends the frame that lies here to those who get it in this form; whether there are some who get it changed.
+    pub(super) fn send_in_form(
+        &mut self,
+        now: Time,
+        route: &Route,
+        header: &Header,
+        length: usize,
+        wanted: Form,
+    ) -> bool {
+        if let Targets::One(place) = route.targets {
+            return self.send_to(now, route, place, header, length, wanted);
+        }
+        let mut changed = false;
+        for place in self.places() {
+            changed |= self.send_to(now, route, place, header, length, wanted);
+        }
+        changed
+    }
+
+    #[inline(always)]
+    fn send_to(
+        &mut self,
+        now: Time,
+        route: &Route,
+        place: Place,
+        header: &Header,
+        length: usize,
+        wanted: Form,
+    ) -> bool {
+        let form = self.form_at(route, place);
+        if form == wanted {
+            match place {
+                Place::Client(to) => self.deliver(to as usize, route, header, length),
+                Place::Port(to) => self.send(now, to as usize, length, route.work.as_ref()),
+            }
+        }
+        form == Form::Changed
+    }
+
+    /// Copies the frame that lies here into a client's region, with what the client is told of it.
+    fn deliver(&mut self, to: usize, route: &Route, header: &Header, length: usize) {
+        let Some(receiver) = &mut self.members[to] else { return };
+        let (queue, hash) = receiver.queue_of(header, route.pinned_at(to), &self.toeplitz);
+        let (offloads, frame) = (receiver.rules.offloads, &self.frame[..length]);
+        let tag = if offloads.strip { Tag::of(frame).filter(|tag| tag.kind == Tag::new(0).kind) } else { None };
+        let mut metadata = Metadata::NONE;
+        if offloads.requests {
+            metadata = offloads.describe(frame, route.known, tag);
+            metadata = hash.map_or(metadata, |hash| metadata.with_hash(hash));
+        }
+        let left = if tag.is_some() { length - TAG_BYTES } else { length };
+        if left > MAX_FRAME + TAG_BYTES {
+            return self.deliver_in_pieces(to, queue, length, tag.is_some(), metadata);
+        }
+        let Some((target, at)) = receiver.make_room(queue, left.max(MIN_FRAME) as u64, to, &mut self.dirty) else {
+            return;
+        };
+        let core = target.wire.nic().core();
+        if tag.is_some() {
+            core.write_bytes(at, &frame[..ADDRESSES]);
+            core.write_bytes(at + ADDRESSES as u64, &frame[ADDRESSES + TAG_BYTES..]);
+            let padding = MIN_FRAME.saturating_sub(left);
+            core.write_bytes(at + left as u64, &[0; TAG_BYTES][..padding]);
+        } else {
+            core.write_bytes(at, frame);
+        }
+        let bytes = left.max(MIN_FRAME);
+        target.push(Descriptor::new(at, bytes as u16).with_metadata(metadata.0));
+        receiver.counters.received_frames += 1;
+        receiver.counters.received_bytes += bytes as u64;
+    }
+
+    /// The same of a packet that no buffer holds, in a chain of them. `tagged`: without its tag.
+    fn deliver_in_pieces(&mut self, to: usize, queue: usize, length: usize, tagged: bool, metadata: Metadata) {
+        let Some(receiver) = &mut self.members[to] else { return };
+        if tagged {
+            // Work is left for it, so that nobody else gets what lies here.
+            strip(&mut self.frame[..length]);
+        }
+        let packet = &self.frame[..if tagged { length - TAG_BYTES } else { length }];
+        let lane = &mut receiver.lanes[queue];
+        // Alone at the front of a burst, so that the chain is in one slot.
+        lane.flush();
+        let nic = lane.wire.nic();
+        let room = nic.largest_room().min(packet.len());
+        if nic.rx_room(MAX_SEGMENTS) < MAX_SEGMENTS {
+            receiver.counters.dropped_full += 1;
+            return;
+        }
+        let pieces = packet.len().div_ceil(room.max(1));
+        let mut chain = [Descriptor::BLANK; MAX_SEGMENTS];
+        let mut filled = 0;
+        for (piece, out) in packet.chunks(room.max(1)).zip(&mut chain) {
+            let Some(at) = nic.rx_alloc(piece.len() as u64) else { break };
+            nic.core().write_bytes(at, piece);
+            *out = Descriptor::new(at, piece.len() as u16).with(Flags::NEXT);
+            filled += 1;
+        }
+        if filled < pieces {
+            chain[..filled].iter().for_each(|piece| nic.rx_free(piece.address()));
+            receiver.counters.dropped_no_buffer += 1;
+            return;
+        }
+        chain[0] = chain[0].with_metadata(metadata.0);
+        chain[filled - 1] = chain[filled - 1].without(Flags::NEXT);
+        self.dirty.push((to as u32, queue as u32));
+        chain[..filled].iter().for_each(|&piece| lane.push(piece));
+        receiver.counters.received_frames += 1;
+        receiver.counters.received_bytes += packet.len() as u64;
+    }
+
+    /// Delivers what was copied, and lets ports send.
+    pub(super) fn flush(&mut self, now: Time) {
+        for (slot, queue) in self.dirty.drain(..) {
+            let Some(member) = &mut self.members[slot as usize] else { continue };
+            let lane = &mut member.lanes[queue as usize];
+            lane.flush();
+            if member.notices.must_ring(lane.wire.core(), queue as usize, PACKETS) {
+                self.rings.push((member.session, queue));
+            }
+        }
+        for end in &mut self.ports {
+            if !std::mem::take(&mut end.unflushed) {
+                continue;
+            }
+            for queue in &mut end.queues {
+                if let Err(error) = queue.flush(now) {
+                    end.failures.push(error);
+                }
+            }
+        }
+    }
+}
+
+impl<C: Core> Member<C> {
+    /// The queue that a frame for this client goes to, and the hash of its flow if the client is told that.
+    #[inline(always)]
+    pub(super) fn queue_of(&self, header: &Header, pinned: Option<u32>, toeplitz: &Toeplitz) -> (usize, Option<u32>) {
+        let (lanes, told) = (self.lanes.len(), self.rules.offloads.requests);
+        if lanes == 1 && !told {
+            return (0, None);
+        }
+        let hash = toeplitz.hash_beginning(header.bytes(), header.whole(), Ports::default());
+        let queue = match pinned {
+            Some(queue) if (queue as usize) < lanes => queue as usize,
+            // What is no IP packet has no flow, and goes to the first.
+            _ => hash.unwrap_or(0) as usize % INDIRECTIONS % lanes,
+        };
+        (queue, hash.filter(|_| told))
+    }
+
+    /// A place in a queue's burst and a buffer for a frame; counts why there is none.
+    #[inline(always)]
+    pub(super) fn make_room(
+        &mut self,
+        queue: usize,
+        length: u64,
+        slot: usize,
+        dirty: &mut Vec<(u32, u32)>,
+    ) -> Option<(&mut Lane<C>, conic_fabric::Address)> {
+        let lane = &mut self.lanes[queue];
+        if lane.waiting == BURST {
+            lane.flush();
+        }
+        if lane.wire.nic().rx_room(lane.waiting + 1) <= lane.waiting {
+            self.counters.dropped_full += 1;
+            return None;
+        }
+        let Some(at) = lane.wire.nic().rx_alloc(length) else {
+            self.counters.dropped_no_buffer += 1;
+            return None;
+        };
+        if lane.waiting == 0 {
+            dirty.push((slot as u32, queue as u32));
+        }
+        Some((lane, at))
+    }
+}
+
+impl<C: Core> Lane<C> {
+    #[inline(always)]
+    pub(super) fn push(&mut self, packet: Descriptor) {
+        self.out[self.waiting] = packet;
+        self.waiting += 1;
+    }
+
+    /// Delivers what waits; room was asked for before.
+    pub(super) fn flush(&mut self) {
+        if self.waiting == 0 {
+            return;
+        }
+        let sent = self.wire.nic().rx_burst(&self.out[..self.waiting]);
+        debug_assert_eq!(sent, self.waiting, "room was asked for before");
+        self.waiting = 0;
+    }
+}

@@ -1,0 +1,285 @@
+//! What a sender has left for the NIC to do, and what a receiver wants to be told: [`conic_interface::metadata`] in the switch.
+//!
+//! | what | who may take it as it is | done here for the others |
+//! |---|---|---|
+//! | a begun checksum | clients with [`Offloads::unfinished`], ports that say so | it is completed |
+//! | a packet that stands for several | the same | it is cut |
+//! | a VLAN tag beside the frame | - | it is put in, and is then a tag like any other |
+//! | the IPv4 header's checksum | - | it is filled in |
+//!
+//! A packet that does not fit what is said of it is dropped and counted, and nothing of it goes anywhere.
+
+use conic_fabric::{Core, Time};
+use conic_interface::ccnic::Descriptor;
+use conic_interface::metadata::{Begun, Metadata};
+use conic_port::offload::checksum::{Verdict, complete, fill_network, verify};
+use conic_port::offload::segment::{LONGEST, Segments};
+use conic_port::offload::virtio::{Checksum, Segmentation};
+use conic_port::offload::vlan::{TAG_BYTES, Tag, insert};
+use conic_port::offload::{Headers, Network, virtio};
+use conic_port::{MAX_FRAME, MIN_FRAME};
+use serde::{Deserialize, Serialize};
+
+use super::Switch;
+use super::deliver::{Form, Route};
+use super::header::{ETHERNET_HEADER, Header};
+use super::table::Place;
+
+/// What a client makes of metadata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offloads {
+    /// What it asks for is done, and it is told the hash of each packet's flow. Otherwise its metadata is not looked at, and what
+    /// it gets is zero.
+    pub requests: bool,
+    /// It is told whether checksums are right.
+    pub verify: bool,
+    /// VLAN tags are taken out of its frames, and it is told them.
+    pub strip: bool,
+    /// It takes packets whose checksum is only begun, and packets that stand for several.
+    pub unfinished: bool,
+}
+
+impl Offloads {
+    /// Whether what it is told needs a look at the whole frame.
+    #[inline(always)]
+    pub(super) fn need_a_look(&self) -> bool {
+        self.verify || self.strip
+    }
+}
+
+/// What is left to do for a packet, checked against it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    headers: Headers,
+    begun: Begun,
+    cut: Option<Segments>,
+    size: u16,
+}
+
+impl Work {
+    /// As receivers are told it.
+    fn metadata(&self) -> Metadata {
+        let metadata = Metadata::NONE.with_begun(self.begun);
+        if self.cut.is_some() { metadata.with_large(self.size) } else { metadata }
+    }
+
+    /// As ports are told it.
+    pub(super) fn for_port(&self) -> virtio::Metadata {
+        let (start, offset) = (u16::from(self.begun.start), u16::from(self.begun.offset));
+        virtio::Metadata {
+            checksum: Checksum::Partial { start, offset },
+            segmentation: self.cut.map(|_| Segmentation { size: self.size, protocol: self.headers.protocol }),
+        }
+    }
+
+    /// What is left to do for a packet, if it is as the sender says: its outermost TCP or UDP packet is meant.
+    fn of(packet: &[u8], start: usize, offset: usize, size: Option<u16>) -> Option<Work> {
+        let headers = Headers::of(packet)?;
+        if headers.transport != start || headers.checksum_at() != Some(start + offset) {
+            return None;
+        }
+        let begun = Begun { start: u8::try_from(start).ok()?, offset: u8::try_from(offset).ok()? };
+        let cut = match size {
+            None => None,
+            Some(size) => Some(Segments::of(packet, Segmentation { size, protocol: headers.protocol })?),
+        };
+        // One that would be one frame is one already.
+        let cut = cut.filter(|cut| cut.longest() < headers.end);
+        if cut.is_some_and(|cut| cut.longest() > MAX_FRAME) || cut.is_none() && packet.len() > MAX_FRAME {
+            return None;
+        }
+        Some(Work { headers, begun, cut, size: size.unwrap_or(0) })
+    }
+}
+
+impl<C: Core> Switch<C> {
+    /// Sends on a client's packet for which something is to be done, given by its segments; its bytes.
+    pub(super) fn forward_request(
+        &mut self,
+        now: Time,
+        slot: usize,
+        lane: usize,
+        segments: &[Descriptor],
+        request: Metadata,
+    ) -> usize {
+        let Some(member) = &mut self.members[slot] else { return 0 };
+        let length: usize = segments.iter().map(|segment| usize::from(segment.length())).sum();
+        let most = if request.has(Metadata::LARGE) { LONGEST } else { MAX_FRAME };
+        if !(ETHERNET_HEADER..=most).contains(&length) {
+            member.counters.dropped_length += 1;
+            return length;
+        }
+        member.counters.sent_frames += 1;
+        member.counters.sent_bytes += length as u64;
+        let core = member.lanes[lane].wire.nic().core();
+        let mut at = 0;
+        for segment in segments {
+            let bytes = usize::from(segment.length());
+            core.read_bytes(segment.address(), &mut self.frame[at..at + bytes]);
+            at += bytes;
+        }
+        self.frame[at..at.max(MIN_FRAME)].fill(0);
+        match self.prepare(length.max(MIN_FRAME), request) {
+            Some((length, work)) => {
+                self.forward_unfinished(now, Place::Client(slot as u32), length, work, Metadata::NONE)
+            }
+            None => {
+                if let Some(member) = &mut self.members[slot] {
+                    member.counters.dropped_offload += 1;
+                }
+            }
+        }
+        length
+    }
+
+    /// Does to the packet that lies here what everybody needs done; its length then, and what is left. None if it is not what the
+    /// request says.
+    fn prepare(&mut self, length: usize, request: Metadata) -> Option<(usize, Option<Work>)> {
+        if !request.is_request() {
+            return None;
+        }
+        let (mut length, mut moved) = (length, 0);
+        if let Some(control) = request.vlan() {
+            length = insert(&mut self.frame, length, Tag { control, ..Tag::new(0) })?;
+            moved = TAG_BYTES;
+        }
+        let packet = &mut self.frame[..length];
+        if request.has(Metadata::NETWORK) {
+            let headers = Headers::of(packet).filter(|headers| headers.version == Network::Four)?;
+            fill_network(packet, &headers);
+        }
+        let Some(Begun { start, offset }) = request.begun() else {
+            return (length <= MAX_FRAME + TAG_BYTES).then_some((length, None));
+        };
+        let work = Work::of(packet, usize::from(start) + moved, usize::from(offset), request.large())?;
+        Some((length, Some(work)))
+    }
+
+    /// Sends the packet that lies here on, for which work is left: first as it is to whoever takes it so, then finished to the
+    /// others.
+    pub(super) fn forward_unfinished(
+        &mut self,
+        now: Time,
+        from: Place,
+        length: usize,
+        work: Option<Work>,
+        known: Metadata,
+    ) {
+        let header = Header::of_frame(&self.frame[..length]);
+        let Some(route) = self.route(now, from, &header) else { return };
+        let Some(work) = work else {
+            return self.send_on(now, &Route { known, ..route }, &header, length);
+        };
+        let unfinished = Route { known: work.metadata(), work: Some(work), ..route };
+        self.send_in_form(now, &unfinished, &header, length, Form::AsItIs);
+        let finished = Route { known: Metadata::NONE.with(Metadata::TRANSPORT_GOOD), served: true, ..route };
+        if !self.places().any(|place| self.form_at(&finished, place) != Form::Never) {
+            return;
+        }
+        match work.cut {
+            None => {
+                let Begun { start, offset } = work.begun;
+                // It fits: the work was checked against the packet.
+                if complete(&mut self.frame[..length], start.into(), offset.into()) {
+                    self.send_on(now, &finished, &header, length);
+                }
+            }
+            Some(mut cut) => {
+                std::mem::swap(&mut self.frame, &mut self.packet);
+                while let Some(piece) = cut.next(&self.packet[..length], &mut self.frame[..MAX_FRAME]) {
+                    self.frame[piece..piece.max(MIN_FRAME)].fill(0);
+                    let header = Header::of_frame(&self.frame[..piece.max(MIN_FRAME)]);
+                    self.send_on(now, &finished, &header, piece.max(MIN_FRAME));
+                }
+            }
+        }
+    }
+
+    /// Sends on the packet that a port gave, with what the port knows of it; false if it is not what the port says.
+    pub(super) fn forward_from_port(
+        &mut self,
+        now: Time,
+        port: u32,
+        length: usize,
+        metadata: virtio::Metadata,
+    ) -> bool {
+        let known = match metadata.checksum {
+            Checksum::Valid => Metadata::NONE.with(Metadata::TRANSPORT_GOOD),
+            _ => Metadata::NONE,
+        };
+        let work = match metadata.checksum {
+            Checksum::Partial { start, offset } => {
+                let size = metadata.segmentation.map(|segmentation| segmentation.size);
+                match Work::of(&self.frame[..length], start.into(), offset.into(), size) {
+                    Some(work) => Some(work),
+                    // A checksum of what is not known here: it is completed as the port says.
+                    None if size.is_none()
+                        && length <= MAX_FRAME
+                        && complete(&mut self.frame[..length], start.into(), offset.into()) =>
+                    {
+                        None
+                    }
+                    None => return false,
+                }
+            }
+            _ if metadata.segmentation.is_some() || length > MAX_FRAME => return false,
+            _ => None,
+        };
+        self.forward_unfinished(now, Place::Port(port), length, work, known);
+        true
+    }
+
+    /// Whether a place takes packets for which work is left.
+    #[inline(always)]
+    pub(super) fn takes_unfinished(&self, place: Place) -> bool {
+        match place {
+            Place::Client(slot) => {
+                self.members[slot as usize].as_ref().is_some_and(|member| member.rules.offloads.unfinished)
+            }
+            Place::Port(port) => self.ports[port as usize].takes_unfinished,
+        }
+    }
+
+    /// Whether somebody who gets a frame is told what needs a look at all of it.
+    #[inline(always)]
+    pub(super) fn is_looked_at(&self, route: &Route) -> bool {
+        self.has_lookers
+            && self.places().any(|place| match place {
+                Place::Client(slot) => {
+                    let member = self.members[slot as usize].as_ref();
+                    member.is_some_and(|member| member.rules.offloads.need_a_look())
+                        && self.form_at(route, place) != Form::Never
+                }
+                Place::Port(_) => false,
+            })
+    }
+}
+
+impl Offloads {
+    /// What a client is told of a frame that is whole, of which something is known already. `tag` was taken out of it.
+    pub(super) fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata {
+        let mut told = known;
+        if let Some(tag) = tag {
+            told = told.with_vlan(tag.control);
+            if let Some(Begun { start, offset }) = told.begun() {
+                told = told.with_begun(Begun { start: start.saturating_sub(TAG_BYTES as u8), offset });
+            }
+        }
+        if !self.verify {
+            return told;
+        }
+        let verdicts = verify(frame);
+        if !told.has(Metadata::BEGUN) && !told.has(Metadata::TRANSPORT_GOOD) {
+            told = told.with(flag(verdicts.transport, Metadata::TRANSPORT_GOOD, Metadata::TRANSPORT_BAD));
+        }
+        told.with(flag(verdicts.network, Metadata::NETWORK_GOOD, Metadata::NETWORK_BAD))
+    }
+}
+
+fn flag(verdict: Verdict, good: u64, bad: u64) -> u64 {
+    match verdict {
+        Verdict::Good => good,
+        Verdict::Bad => bad,
+        Verdict::Absent => 0,
+    }
+}

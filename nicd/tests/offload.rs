@@ -1,0 +1,299 @@
+//! What a sender leaves to the NIC is done for whoever does not take it as it is, and receivers are told what they asked for.
+
+#[path = "support/clients.rs"]
+#[allow(dead_code, reason = "each test crate reads its part of a client")]
+mod clients;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use clients::{Client, Outside, mac, port, rules};
+use conic_fabric::{Core, Time};
+use conic_interface::ccnic::{Descriptor, Flags};
+use conic_interface::metadata::{Begun, Metadata};
+use conic_native::KeptCore;
+use conic_nicd::switch::{Offloads, Rules, Switch, SwitchOptions, SwitchPort};
+use conic_port::offload::checksum::{Verdict, fill, verify};
+use conic_port::offload::virtio::{self, Checksum};
+use conic_port::{Counters, Port, PortError, Receive, Transmit};
+
+const ALL: Offloads = Offloads { requests: true, verify: true, strip: true, unfinished: true };
+const PLAIN: Offloads = Offloads { requests: true, verify: false, strip: false, unfinished: false };
+
+/// TCP from one station to another, with `payload` bytes; its checksum is begun.
+fn tcp(from: u8, to: u8, payload: usize) -> Vec<u8> {
+    let mut frame = [&mac(to.into())[..], &mac(from.into()), &[8, 0, 0x45, 0]].concat();
+    frame.extend((40 + payload as u16).to_be_bytes());
+    frame.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, from, 10, 0, 0, to]);
+    frame.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0]);
+    // The pseudo-header: addresses, protocol, length.
+    let sum = 2 * 0x0a00 + u32::from(from) + u32::from(to) + 6 + 20 + payload as u32;
+    frame.extend(((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend((0..payload).map(|at| (at * 7 + at / 256) as u8));
+    frame
+}
+
+fn finished(mut frame: Vec<u8>) -> Vec<u8> {
+    fill(&mut frame);
+    frame
+}
+
+const BEGUN: Metadata = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 });
+const REQUEST: Metadata = BEGUN.with(Metadata::NETWORK);
+
+impl Client {
+    fn ask(&mut self, frame: &[u8], request: Metadata) {
+        let mut packets = Vec::new();
+        for part in frame.chunks(16_384) {
+            let mut at = [conic_fabric::Address(0)];
+            assert_eq!(self.hosts[0].buf_alloc(part.len() as u64, &mut at), 1);
+            self.core.write_bytes(at[0], part);
+            packets.push(Descriptor::new(at[0], part.len() as u16).with(Flags::NEXT));
+        }
+        packets[0] = packets[0].with_metadata(request.0);
+        let last = packets.len() - 1;
+        packets[last] = packets[last].without(Flags::NEXT);
+        assert_eq!(self.hosts[0].tx_burst(&packets), packets.len());
+    }
+
+    /// Packets with what was said of them.
+    fn hear(&mut self) -> Vec<(Vec<u8>, Metadata)> {
+        let mut all: Vec<(Vec<u8>, Metadata)> = Vec::new();
+        let mut packets = [Descriptor::BLANK; 32];
+        let mut goes_on = false;
+        loop {
+            let count = self.hosts[0].rx_burst(&mut packets);
+            for packet in &packets[..count] {
+                let mut bytes = vec![0; usize::from(packet.length())];
+                self.core.read_bytes(packet.address(), &mut bytes);
+                match all.last_mut() {
+                    Some((whole, _)) if goes_on => whole.extend(bytes),
+                    _ => all.push((bytes, Metadata(packet.metadata))),
+                }
+                goes_on = packet.has(Flags::NEXT);
+                self.hosts[0].buf_free(&[packet.address()]);
+            }
+            if count == 0 {
+                return all;
+            }
+        }
+    }
+}
+
+fn attach(switch: &mut Switch<KeptCore>, number: u64, offloads: Offloads) -> Client {
+    Client::attach(switch, Time::ZERO, number, 1, Rules { offloads, ..rules(mac(number)) })
+}
+
+/// Steps until whoever has sent more than its share has paid it back.
+fn settle(switch: &mut Switch<KeptCore>) {
+    for _ in 0..8 {
+        switch.step(Time::ZERO);
+    }
+}
+
+fn dropped(switch: &Switch<KeptCore>, session: u64) -> u64 {
+    switch.clients().find(|(own, ..)| *own == session).expect("a client").1.dropped_offload
+}
+
+#[test]
+fn a_begun_checksum_is_completed_for_who_wants_it_whole_and_kept_for_who_does_not() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut whole = attach(&mut switch, 2, Offloads { verify: true, ..PLAIN });
+    let mut begun = attach(&mut switch, 3, ALL);
+    let mut old = attach(&mut switch, 4, Offloads::default());
+    for payload in [6, 100, 1460, 8000] {
+        for to in [2, 3, 4, 200] {
+            sender.ask(&tcp(1, to, payload), REQUEST);
+        }
+        switch.step(Time::ZERO);
+        let good = Metadata::NONE.with(Metadata::TRANSPORT_GOOD | Metadata::NETWORK_GOOD);
+        // Station 200 is not known: what is for it goes to everybody, to each in its form.
+        let [(got, told), (flood, _)] = &whole.hear()[..] else { panic!("two frames of {payload} bytes of payload") };
+        assert_eq!(flood, &finished(tcp(1, 200, payload)));
+        assert_eq!((got, told.has(good.0)), (&finished(tcp(1, 2, payload)), true));
+        assert!(told.hash().is_some());
+        let [(got, told), (flood, _)] = &begun.hear()[..] else { panic!("two frames") };
+        assert_eq!(flood[34..], tcp(1, 200, payload)[34..]);
+        assert_eq!(told.begun(), BEGUN.begun());
+        assert_eq!(got[34..], tcp(1, 3, payload)[34..], "the checksum is left begun");
+        let [(got, told), _] = &old.hear()[..] else { panic!("two frames") };
+        assert_eq!((got, *told), (&finished(tcp(1, 4, payload)), Metadata::NONE));
+        assert_eq!(outside.take(), [finished(tcp(1, 200, payload))]);
+    }
+    assert_eq!(dropped(&switch, 1), 0);
+}
+
+#[test]
+fn a_large_packet_is_cut_for_who_wants_frames_and_passed_whole_to_who_takes_it() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut frames = attach(&mut switch, 2, PLAIN);
+    let mut whole = attach(&mut switch, 3, ALL);
+    for payload in [3000, 20_000, 60_000] {
+        let request = REQUEST.with_large(1448);
+        sender.ask(&tcp(1, 2, payload), request);
+        settle(&mut switch);
+        let got = frames.hear();
+        assert_eq!(got.len(), payload.div_ceil(1448), "{payload}");
+        let mut joined = Vec::new();
+        for (frame, _) in &got {
+            assert_eq!((verify(frame).network, verify(frame).transport), (Verdict::Good, Verdict::Good));
+            joined.extend_from_slice(&frame[54..]);
+        }
+        assert_eq!(joined, tcp(1, 2, payload)[54..]);
+        sender.ask(&tcp(1, 3, payload), request);
+        settle(&mut switch);
+        let heard = whole.hear();
+        let [(got, told)] = &heard[..] else { panic!("{} packets of {payload} bytes", heard.len()) };
+        assert_eq!((told.large(), told.begun()), (Some(1448), BEGUN.begun()));
+        assert_eq!(got[34..], tcp(1, 3, payload)[34..]);
+    }
+    // What would be one frame is one.
+    sender.ask(&tcp(1, 3, 1000), REQUEST.with_large(1448));
+    settle(&mut switch);
+    let [(_, told)] = &whole.hear()[..] else { panic!("one frame") };
+    assert_eq!((told.large(), told.begun()), (None, BEGUN.begun()));
+}
+
+#[test]
+fn a_tag_is_put_in_and_taken_out() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut strips = attach(&mut switch, 2, Offloads { strip: true, ..PLAIN });
+    let mut begun = attach(&mut switch, 3, ALL);
+    let tagged = |to, payload| {
+        let frame = finished(tcp(1, to, payload));
+        [&frame[..12], &[0x81, 0, 0x60, 7], &frame[12..]].concat()
+    };
+    for payload in [6, 7, 500] {
+        for to in [2, 3, 200] {
+            sender.ask(&tcp(1, to, payload), REQUEST.with_vlan(0x6007));
+        }
+        switch.step(Time::ZERO);
+        assert_eq!(outside.take(), [tagged(200, payload)]);
+        let got = strips.hear();
+        assert_eq!((&got[0].0, got[0].1.vlan()), (&finished(tcp(1, 2, payload)), Some(0x6007)), "{payload}");
+        let got = begun.hear();
+        assert_eq!((got[0].1.vlan(), got[0].1.begun()), (Some(0x6007), BEGUN.begun()), "{payload}");
+        assert_eq!(got[0].0[34..], tcp(1, 3, payload)[34..]);
+    }
+}
+
+#[test]
+fn what_a_packet_is_not_is_dropped_and_counted() {
+    let mut switch = Switch::<KeptCore>::new(SwitchOptions::default(), Vec::new());
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut receiver = attach(&mut switch, 2, ALL);
+    let frame = tcp(1, 2, 100);
+    let mut six = frame.clone();
+    six[12..14].copy_from_slice(&[0x86, 0xdd]);
+    let begun = |start, offset| Metadata::NONE.with_begun(Begun { start, offset });
+    let wrong: [(&[u8], Metadata); 8] = [
+        (&frame, begun(35, 16)),
+        (&frame, begun(34, 6)),
+        (&frame, begun(255, 255)),
+        (&frame, Metadata(1 << 60)),
+        (&frame, Metadata(7)),
+        (&frame, BEGUN.with_large(0)),
+        (&six, REQUEST),
+        (&six, Metadata::NONE.with(Metadata::NETWORK)),
+    ];
+    for (count, (frame, request)) in wrong.into_iter().enumerate() {
+        sender.ask(frame, request);
+        switch.step(Time::ZERO);
+        assert_eq!((receiver.hear().len(), dropped(&switch, 1)), (0, count as u64 + 1), "{request:x?}");
+    }
+    // Who did not say that it asks is not listened to.
+    let mut old = attach(&mut switch, 3, Offloads::default());
+    old.ask(&tcp(3, 2, 100), Metadata(u64::MAX));
+    switch.step(Time::ZERO);
+    assert!(receiver.hear()[0].1.has(Metadata::TRANSPORT_BAD), "the checksum is only begun, and nobody said so");
+}
+
+/// A port that gives and takes packets with work left, as a TAP interface with offloads does.
+struct Unfinished(Arc<Mutex<VecDeque<Packet>>>, Arc<Mutex<Vec<Packet>>>, Counters);
+
+type Packet = (Vec<u8>, virtio::Metadata);
+
+impl Port for Unfinished {
+    fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+        Ok(Receive::None)
+    }
+    fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        self.1.lock().expect("nobody panicked").push((frame.to_vec(), virtio::Metadata::NONE));
+        Ok(Transmit::Accepted)
+    }
+    fn takes_unfinished(&self) -> bool {
+        true
+    }
+    fn receive_unfinished(
+        &mut self,
+        _now: Time,
+        frame: &mut [u8],
+        metadata: &mut virtio::Metadata,
+    ) -> Result<Receive, PortError> {
+        let Some((packet, work)) = self.0.lock().expect("nobody panicked").pop_front() else {
+            return Ok(Receive::None);
+        };
+        frame[..packet.len()].copy_from_slice(&packet);
+        *metadata = work;
+        Ok(Receive::Frame { length: packet.len(), captured: None })
+    }
+    fn transmit_unfinished(
+        &mut self,
+        _now: Time,
+        packet: &[u8],
+        metadata: virtio::Metadata,
+    ) -> Result<Transmit, PortError> {
+        self.1.lock().expect("nobody panicked").push((packet.to_vec(), metadata));
+        Ok(Transmit::Accepted)
+    }
+    fn next_due(&self) -> Option<Time> {
+        None
+    }
+    fn counters(&self) -> &Counters {
+        &self.2
+    }
+}
+
+#[test]
+fn work_crosses_to_and_from_a_port_that_takes_it() {
+    let (coming, gone) = (Arc::new(Mutex::new(VecDeque::new())), Arc::new(Mutex::new(Vec::new())));
+    let queue = Box::new(Unfinished(Arc::clone(&coming), Arc::clone(&gone), Counters::default()));
+    let mut switch =
+        Switch::new(SwitchOptions::default(), vec![SwitchPort { queues: vec![queue], vlan: None, circuit: None }]);
+    let mut plain = attach(&mut switch, 1, PLAIN);
+    let mut whole = attach(&mut switch, 2, ALL);
+    plain.ask(&tcp(1, 200, 30_000), REQUEST.with_large(1448));
+    plain.ask(&tcp(1, 200, 100), REQUEST);
+    switch.step(Time::ZERO);
+    let sent = std::mem::take(&mut *gone.lock().expect("nobody panicked"));
+    let sizes: Vec<_> =
+        sent.iter().map(|(packet, work)| (packet.len(), work.segmentation.map(|one| one.size))).collect();
+    assert_eq!(sizes, [(30_054, Some(1448)), (154, None)], "one packet for the kernel, and not twenty-one");
+    assert!(sent.iter().all(|(_, work)| work.checksum == Checksum::Partial { start: 34, offset: 16 }));
+    whole.hear();
+    // Back, to one that takes it whole and to one that does not; and one of which the kernel says that it is right.
+    let segmentation = Some(virtio::Segmentation { size: 1448, protocol: 6 });
+    let work = virtio::Metadata { checksum: Checksum::Partial { start: 34, offset: 16 }, segmentation };
+    let valid = virtio::Metadata { checksum: Checksum::Valid, segmentation: None };
+    for (packet, work) in [
+        (tcp(200, 1, 30_000), work),
+        (tcp(200, 2, 30_000), work),
+        (tcp(200, 2, 100), valid),
+        (tcp(200, 2, 100), virtio::Metadata { segmentation, ..valid }),
+    ] {
+        coming.lock().expect("nobody panicked").push_back((packet, work));
+    }
+    switch.step(Time::ZERO);
+    assert_eq!(plain.hear().len(), 30_000_usize.div_ceil(1448));
+    let got = whole.hear();
+    assert_eq!((got[0].0.len(), got[0].1.large()), (30_054, Some(1448)));
+    assert!(got.len() == 2 && got[1].1.has(Metadata::TRANSPORT_GOOD), "the kernel knows");
+    assert_eq!(switch.ports().next().expect("it").switch.dropped_offload, 1);
+}

@@ -1,0 +1,193 @@
+//! Clients and ports of a switch, played by a test.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use conic_fabric::{Address, Core, Time};
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, PhaseCredit, prepare};
+use conic_native::{KeptCore, Memory, NativeCore, Pages};
+use conic_nicd::switch::{Offloads, Rules, Switch, SwitchPort};
+use conic_port::{Counters, Port, PortError, Receive, Transmit};
+
+/// The other end of a port.
+#[derive(Clone, Default)]
+pub struct Outside(Arc<Mutex<Frames>>);
+
+/// What comes from outside, and what has gone there.
+#[derive(Default)]
+pub struct Frames {
+    pub coming: VecDeque<Vec<u8>>,
+    pub gone: Vec<Vec<u8>>,
+    fault: Fault,
+    /// Of those that are gone, how many each fault cost: full, refused, failed.
+    lost: [u64; 3],
+}
+
+/// What a port does with what it is to send.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fault {
+    #[default]
+    None,
+    /// Its ring is full, as where the kernel says EBUSY or EAGAIN for long.
+    Full,
+    /// Nobody is at the other end, or it does not take such frames.
+    Refuses,
+    /// Each call is an error, as where the link is down.
+    Fails,
+}
+
+impl Outside {
+    pub fn give(&self, frame: Vec<u8>) {
+        self.0.lock().expect("nobody panicked").coming.push_back(frame);
+    }
+    pub fn set(&self, fault: Fault) {
+        self.0.lock().expect("nobody panicked").fault = fault;
+    }
+    /// How many frames each fault cost: full, refused, failed.
+    pub fn lost(&self) -> [u64; 3] {
+        self.0.lock().expect("nobody panicked").lost
+    }
+    pub fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.0.lock().expect("nobody panicked").gone)
+    }
+}
+
+/// A port's error.
+fn down() -> PortError {
+    conic_port::CaptureReader::open(std::path::Path::new("/nonexistent/capture")).err().expect("there is none").into()
+}
+
+pub struct TestPort(Outside, Counters);
+
+impl Port for TestPort {
+    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+        let Some(next) = self.0.0.lock().expect("nobody panicked").coming.pop_front() else { return Ok(Receive::None) };
+        frame[..next.len()].copy_from_slice(&next);
+        Ok(Receive::Frame { length: next.len(), captured: None })
+    }
+    fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        let mut frames = self.0.0.lock().expect("nobody panicked");
+        // Noted in any case, so that what was lost can be struck out where it would have come.
+        frames.gone.push(frame.to_vec());
+        let (which, outcome) = match frames.fault {
+            Fault::None => return Ok(Transmit::Accepted),
+            Fault::Full => (0, Ok(Transmit::Full)),
+            Fault::Refuses => (1, Ok(Transmit::Refused)),
+            Fault::Fails => (2, Err(down())),
+        };
+        frames.lost[which] += 1;
+        outcome
+    }
+    fn next_due(&self) -> Option<Time> {
+        None
+    }
+    fn counters(&self) -> &Counters {
+        &self.1
+    }
+}
+
+pub fn port(outside: &Outside, vlan: Option<u16>) -> SwitchPort {
+    SwitchPort { queues: vec![Box::new(TestPort(outside.clone(), Counters::default()))], vlan, circuit: None }
+}
+
+/// A client that plays by the rules, with what it got.
+pub struct Client {
+    pub session: u64,
+    pub mac: [u8; 6],
+    pub core: KeptCore,
+    pub map: Map,
+    pub notices: Notices,
+    pub hosts: Vec<Host<KeptCore, PhaseCredit>>,
+}
+
+pub fn rules(mac: [u8; 6]) -> Rules {
+    Rules {
+        mac,
+        own_address_only: true,
+        vlan: None,
+        limit: None,
+        circuit: None,
+        pins: Vec::new(),
+        offloads: Offloads::default(),
+    }
+}
+
+impl Client {
+    pub fn attach(switch: &mut Switch<KeptCore>, now: Time, session: u64, queues: u32, rules: Rules) -> Client {
+        // Each queue pair keeps buffers on two stacks, a quarter of a class each at most.
+        let many = 128 * u64::from(queues.next_power_of_two());
+        let geometry = Geometry { queues, descriptors: 1024, buffers: [many, 4 * many, 32], object_bytes: 0 };
+        let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+        let (map, notices) = Notices::in_map(map);
+        let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+        prepare(&NativeCore::new(&memory), &map);
+        let core = KeptCore::new(Arc::new(memory));
+        let mac = rules.mac;
+        switch.attach(now, session, rules, (&map, notices), || core.clone());
+        let hosts = (0..queues as usize).map(|queue| Host::new(core.clone(), &map, queue)).collect();
+        Client { session, mac, core, map, notices, hosts }
+    }
+
+    /// Sends a frame, in as many segments as asked for; false if there was no room or no buffer.
+    pub fn send(&mut self, queue: usize, frame: &[u8], segments: usize) -> bool {
+        let host = &mut self.hosts[queue];
+        let mut packets = Vec::new();
+        for part in frame.chunks(frame.len().div_ceil(segments)) {
+            let mut at = [Address(0)];
+            if host.buf_alloc(part.len() as u64, &mut at) == 0 {
+                break;
+            }
+            self.core.write_bytes(at[0], part);
+            packets.push(Descriptor::new(at[0], part.len() as u16).with(Flags::NEXT));
+        }
+        let whole = packets.iter().map(|packet| usize::from(packet.length())).sum::<usize>() == frame.len();
+        if let Some(last) = packets.last_mut() {
+            *last = last.without(Flags::NEXT);
+        }
+        if whole && host.tx_burst(&packets) == packets.len() {
+            // Nobody sleeps here, so a call is all that is needed.
+            self.notices.call_if_resting(&self.core, queue);
+            return true;
+        }
+        packets.iter().for_each(|packet| host.buf_free(&[packet.address()]));
+        false
+    }
+
+    pub fn receive(&mut self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for host in &mut self.hosts {
+            let mut packets = [Descriptor::BLANK; 32];
+            loop {
+                let count = host.rx_burst(&mut packets);
+                for packet in &packets[..count] {
+                    let mut frame = vec![0; usize::from(packet.length())];
+                    self.core.read_bytes(packet.address(), &mut frame);
+                    all.push(frame);
+                    host.buf_free(&[packet.address()]);
+                }
+                if count == 0 {
+                    break;
+                }
+            }
+        }
+        all
+    }
+}
+
+pub fn mac(number: u64) -> [u8; 6] {
+    [2, 0, 0, 0, 0, number as u8]
+}
+
+/// An IPv4 frame with UDP: a flow by its port, and a number.
+pub fn frame(from: [u8; 6], to: [u8; 6], flow: u16, number: u64, length: usize) -> Vec<u8> {
+    let mut frame = [&to[..], &from, &[8, 0, 0x45, 0]].concat();
+    frame.extend((length as u16 - 14).to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, from[5], 10, 0, 0, to[5]]);
+    frame.extend(flow.to_be_bytes());
+    frame.extend([0, 7, 0, 0, 0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.extend((frame.len()..length).map(|index| (number as usize * 7 + index) as u8));
+    frame
+}

@@ -1,0 +1,187 @@
+//! What an operator joins: cross-connects, pinned flows, limits and loopbacks; and ports that are told before a sleep.
+
+#[path = "support/clients.rs"]
+#[allow(dead_code, reason = "each test crate reads its part of a client")]
+mod clients;
+
+use std::sync::Arc;
+
+use clients::{Client, Outside, frame, mac, port, rules};
+use conic_fabric::Time;
+use conic_native::{Flag, KeptCore};
+use conic_nicd::switch::{
+    Circuit, MemberCounters, Mode, Party, Pin, RateLimit, Rules, Switch, SwitchOptions, SwitchPort,
+};
+use conic_port::{Counters, Port, PortError, Receive, Transmit};
+
+fn bridge(ports: Vec<SwitchPort>) -> Switch<KeptCore> {
+    Switch::new(SwitchOptions::default(), ports)
+}
+
+fn end(number: u64, far: bool) -> Option<Circuit> {
+    Some(Circuit { number, far })
+}
+
+fn counters(switch: &Switch<KeptCore>, session: u64) -> MemberCounters {
+    switch.clients().find(|(own, ..)| *own == session).expect("a client").1
+}
+
+const EVERYBODY: [u8; 6] = [0xff; 6];
+
+#[test]
+fn a_circuit_carries_everything_between_its_ends_and_nothing_else() {
+    let (cable, outside) = (Outside::default(), Outside::default());
+    let wired = SwitchPort { circuit: end(3, false), ..port(&cable, Some(9)) };
+    let mut switch = bridge(vec![wired, port(&outside, None)]);
+    let far = Rules { circuit: end(3, true), ..rules(mac(1)) };
+    let mut one = Client::attach(&mut switch, Time::ZERO, 1, 1, far.clone());
+    let mut second = Client::attach(&mut switch, Time::ZERO, 2, 1, Rules { mac: mac(2), ..far });
+    let mut free = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    // Whatever its address says, and with its tags, though the port is a member of a VLAN.
+    let sent = frame(mac(1), mac(3), 1, 1, 100);
+    let tagged = [&sent[..12], &[0x81, 0, 0, 5], &sent[12..]].concat();
+    assert!(one.send(0, &sent, 1) && one.send(0, &tagged, 2));
+    assert!(one.send(0, &frame(mac(1), EVERYBODY, 1, 2, 90), 1));
+    switch.step(Time::ZERO);
+    assert_eq!(cable.take(), [sent, tagged.clone(), frame(mac(1), EVERYBODY, 1, 2, 90)]);
+    assert_eq!((free.receive().len(), second.receive().len(), outside.take().len()), (0, 0, 0));
+    cable.give(tagged.clone());
+    switch.step(Time::ZERO);
+    assert_eq!((one.receive(), free.receive().len(), outside.take().len()), (vec![tagged], 0, 0));
+    // Who does not belong to it reaches it neither by its address nor by a flood.
+    assert!(free.send(0, &frame(mac(3), mac(1), 1, 3, 100), 1));
+    assert!(free.send(0, &frame(mac(3), EVERYBODY, 1, 4, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((one.receive().len(), cable.take().len(), outside.take().len()), (0, 0, 1));
+    assert_eq!(counters(&switch, 3).dropped_no_way, 1);
+    // The second has the end when the first is gone; until then what it sends is counted.
+    assert!(second.send(0, &frame(mac(2), mac(9), 1, 5, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((cable.take().len(), counters(&switch, 2).dropped_no_way), (0, 1));
+    assert!(switch.detach(1).is_some());
+    assert!(second.send(0, &frame(mac(2), mac(9), 1, 6, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!(cable.take(), [frame(mac(2), mac(9), 1, 6, 100)]);
+    assert_eq!(switch.circuits().find(|(party, ..)| *party == Party::Client(2)).expect("it").2, Some(Party::Port(0)));
+}
+
+#[test]
+fn an_operator_connects_and_disconnects_while_frames_flow() {
+    let outside = Outside::default();
+    let mut switch = bridge(vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    assert!(switch.connect(Party::Client(1), end(0, false)) && switch.connect(Party::Client(2), end(0, true)));
+    assert!(!switch.connect(Party::Client(9), None) && !switch.connect(Party::Port(1), None));
+    assert!(a.send(0, &frame(mac(1), mac(200), 1, 1, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((b.receive().len(), outside.take().len()), (1, 0));
+    assert!(switch.connect(Party::Client(1), None) && switch.connect(Party::Client(2), None));
+    assert!(a.send(0, &frame(mac(1), mac(200), 1, 2, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((b.receive().len(), outside.take().len()), (1, 1), "the bridge looks for the station everywhere");
+    // A sender that is connected has its own address all the same.
+    assert!(switch.connect(Party::Client(1), end(0, false)) && switch.connect(Party::Client(2), end(0, true)));
+    assert!(a.send(0, &frame(mac(7), mac(200), 1, 3, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((b.receive().len(), counters(&switch, 1).dropped_spoofed), (0, 1));
+}
+
+fn pin(text: &str, queue: Option<u32>) -> Pin {
+    Pin { pattern: text.parse().expect(text), queue }
+}
+
+#[test]
+fn a_pinned_flow_goes_to_its_client_and_queue_and_no_other_does() {
+    let outside = Outside::default();
+    let mut switch = bridge(vec![port(&outside, None)]);
+    let pins = vec![pin("source-port=5", Some(2)), pin("source-port=6", None), pin("source-port=7", Some(40))];
+    let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 4, Rules { pins, ..rules(mac(1)) });
+    let mut other = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let mut queue_of = |switch: &mut Switch<KeptCore>, frame: Vec<u8>| -> Option<usize> {
+        outside.give(frame);
+        switch.step(Time::ZERO);
+        let found = (0..4).find(|&queue| pinned.hosts[queue].has_packets());
+        pinned.receive();
+        found
+    };
+    let usual: Vec<_> = (0..4).map(|flow| queue_of(&mut switch, frame(mac(200), mac(1), flow, 1, 100))).collect();
+    assert!(usual.iter().any(|queue| *queue != Some(2)), "{usual:?}");
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(1), 5, 1, 100)), Some(2));
+    // Also if it is for another, or for a station that nobody knows.
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 5, 1, 100)), Some(2));
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(99), 5, 1, 100)), Some(2));
+    assert!(queue_of(&mut switch, frame(mac(200), mac(2), 6, 1, 100)).is_some());
+    assert!(queue_of(&mut switch, frame(mac(200), mac(2), 7, 1, 100)).is_some(), "spread: it has no such queue");
+    assert_eq!(other.receive().len(), 0);
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 4, 1, 100)), None);
+    assert_eq!(other.receive().len(), 1);
+    // A broadcast goes to all, and to the queue.
+    assert_eq!(queue_of(&mut switch, frame(mac(200), EVERYBODY, 5, 1, 100)), Some(2));
+    assert_eq!(other.receive().len(), 1);
+    assert!(switch.unpin(1) && switch.pin(1, pin("source-port=1", Some(3))));
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 5, 1, 100)), None);
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 1, 1, 100)), Some(3));
+    assert_eq!(switch.pins().count(), 1);
+}
+
+#[test]
+fn a_loopback_counts_bytes_and_keeps_limits() {
+    let options = SwitchOptions { mode: Mode::Loopback, ..SwitchOptions::default() };
+    let mut switch = Switch::new(options, Vec::new());
+    let limit = RateLimit { bytes_per_second: 1_000_000, burst_bytes: 10_000 };
+    let mut slow = Client::attach(&mut switch, Time::ZERO, 1, 2, Rules { limit: Some(limit), ..rules(mac(1)) });
+    let mut fast = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let (mut bytes, mut others) = ([0; 2], 0);
+    for step in 0..20_000u64 {
+        for queue in 0..2 {
+            while slow.send(queue, &frame(mac(1), mac(9), queue as u16, step, 500), 1 + (step % 2) as usize) {}
+        }
+        others += u64::from(fast.send(0, &frame(mac(2), mac(9), 1, step, 60), 1));
+        switch.step(Time::from_nanoseconds(50_000 * step));
+        for got in slow.receive() {
+            bytes[usize::from(got[35])] += got.len();
+        }
+        fast.receive();
+    }
+    // A second's worth, what may be sent at once, and a burst of the ring that was begun.
+    let sum = bytes[0] + bytes[1];
+    assert!((1_000_000..1_000_000 + 10_000 + 20_000).contains(&sum), "{bytes:?} bytes in a second");
+    assert!(bytes.iter().all(|&one| one > sum / 3), "{bytes:?}: both queues have a share");
+    let counted = counters(&switch, 2);
+    assert_eq!((counted.sent_frames, counted.sent_bytes), (others, 60 * others));
+    assert_eq!((counted.received_frames, counted.received_bytes), (others, 60 * others));
+}
+
+/// A port whose other end wakes only who has asked for it, as a peer over shared memory does.
+struct Sleeper(Arc<Flag>, Counters);
+
+impl Port for Sleeper {
+    fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+        Ok(Receive::None)
+    }
+    fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+        Ok(Transmit::Accepted)
+    }
+    fn next_due(&self) -> Option<Time> {
+        // As `memif` does: until somebody asks to be woken it wants to be looked at.
+        (!self.0.is_up()).then_some(Time::ZERO)
+    }
+    fn counters(&self) -> &Counters {
+        &self.1
+    }
+    fn arm(&mut self) {
+        self.0.raise();
+    }
+}
+
+#[test]
+fn ports_are_told_before_a_sleep() {
+    let armed = Arc::new(Flag::new());
+    let queue = Box::new(Sleeper(Arc::clone(&armed), Counters::default()));
+    let mut switch = bridge(vec![SwitchPort { queues: vec![queue], vlan: None, circuit: None }]);
+    assert_eq!(switch.next_due(), Some(Time::ZERO), "not to be slept on yet");
+    switch.arm();
+    assert!(armed.is_up());
+    assert_eq!(switch.next_due(), None);
+}
