@@ -41,7 +41,7 @@ impl Buffer {
         }
     }
 
-    /// The packet, for whoever takes it over from here; `None` for its region if that is another.
+    /// The packet, for whoever takes it over from here. Its address means something in its own region alone.
     pub(crate) fn packet(&self) -> Packet {
         Packet::new(self.at, self.length).with_metadata(self.metadata.0)
     }

@@ -39,6 +39,8 @@ const EXAMPLES: &str = "Examples:
   conic ctl disconnect client:7                    both reach everybody again
   conic ctl pin 7 --queue 2 --match protocol=tcp,destination-port=80
                                                    web traffic goes to queue 2 of client 7, whatever its address
+  conic ctl mirror client:7 seven.pcapng           copy what client 7 sends and gets to a file, 64 MiB at most
+  conic ctl mirror client:7                        end that
   conic ctl unpin 7                                client 7 gets what is addressed to it, spread over its queues";
 
 #[derive(Subcommand)]
@@ -86,6 +88,20 @@ enum Command {
         #[arg(long = "match", value_name = "PATTERN")]
         pattern: Pattern,
     },
+    /// Copy what a client or port sends and gets to a new capture file that the NIC writes, or end that. The NIC never waits for the
+    /// file: what cannot be written at once is left out and counted, in list
+    Mirror {
+        /// Whose frames: client:NUMBER or port:NUMBER, both from list
+        end: String,
+        /// The file, .pcapng or .pcap; without it the copying ends
+        file: Option<PathBuf>,
+        /// Bytes of frames that the file takes
+        #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+        limit: u64,
+        /// Its network [default: the NIC's first]
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
+    },
     /// Take a client's pinned flows away
     Unpin {
         /// The client's number, from list
@@ -117,6 +133,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         Command::Disconnect { end, network } => json!({ "ask": "disconnect", "network": network, "end": end }),
         Command::Pin { client, queue, pattern } => {
             json!({ "ask": "pin", "client": client, "queue": queue, "match": pattern.to_string() })
+        }
+        Command::Mirror { end, file, limit, network } => {
+            // The NIC has another working directory.
+            let file = file.as_deref().map(std::path::absolute).transpose()?;
+            json!({ "ask": "mirror", "network": network, "end": end, "file": file, "most_bytes": limit })
         }
         Command::Unpin { client } => json!({ "ask": "unpin", "client": client }),
     };
@@ -158,6 +179,10 @@ fn table(answer: &Value) -> String {
         for circuit in network["circuits"].as_array().into_iter().flatten() {
             let [near, far] = [&circuit["between"][0], &circuit["between"][1]].map(text);
             lines += &format!("  connected {near} to {far}\n");
+        }
+        for mirror in network["mirrors"].as_array().into_iter().flatten() {
+            let [frames, dropped] = [&mirror["frames"], &mirror["dropped"]].map(count);
+            lines += &format!("  mirrored {}: {frames} frames copied, {dropped} left out\n", text(&mirror["end"]));
         }
         for pin in network["pins"].as_array().into_iter().flatten() {
             let queue = pin["queue"].as_u64().map_or(String::new(), |queue| format!(", queue {queue}"));

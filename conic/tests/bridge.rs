@@ -181,28 +181,21 @@ fn a_tap_with_offloads_joins_and_cuts_what_tcp_sends() {
     }
 }
 
-#[test]
-fn a_capture_sent_by_tcpreplay_arrives_as_tshark_sees_it() {
-    if let Some(obstacle) = obstacle() {
-        eprintln!("skipped: conic bridge: {obstacle}");
-        return;
-    }
-    if !there("tcpreplay") || !there("tshark") {
-        return;
-    }
+/// What tshark sees of a capture that tcpreplay sends on an interface of a namespace and that leaves the bridge at `b1`; what it
+/// sees of the capture itself; and what the bridge said.
+fn replayed(net: &Net, (place, interface): (usize, &str), ports: [&str; 2]) -> [String; 3] {
     let directory = tempfile::tempdir().expect("a directory");
     let (sent, came) = (directory.path().join("sent.pcap"), directory.path().join("came.pcap"));
     let (sent, came) = (sent.to_str().expect("text"), came.to_str().expect("text"));
     let sample = Command::new(env!("CARGO_BIN_EXE_conic")).args(["sample", sent]).output().expect("the program");
     assert!(sample.status.success(), "{}", text(&sample));
-    let net = Net::new("replay");
     for (namespace, link) in [(0, "a0"), (2, "a1"), (2, "b1"), (1, "b0")] {
-        ip(&["-n", &net.names[namespace], "link", "set", link, "mtu", "9586"]);
-        ip(&["-n", &net.names[namespace], "link", "set", link, "arp", "off"]);
-        let off = format!("net.ipv6.conf.{link}.disable_ipv6=1");
-        net.command(namespace, "sysctl", &["-q", &off]).output().expect("ip was there");
+        quiet(net, namespace, link);
     }
-    let bridge = net.bridge(["af-xdp:a1,frames=4096", "af-packet:b1,frames=1024"], &[]);
+    // An interface that the bridge makes is up before anything else can be said of it.
+    net.command(2, "sysctl", &["-q", "net.ipv6.conf.default.disable_ipv6=1"]).output().expect("ip was there");
+    let bridge = net.bridge(ports, &[]);
+    quiet(net, place, interface);
     let record = format!("capture:record={came}");
     let mut recorder = net
         .command(1, env!("CARGO_BIN_EXE_conic"), &["bridge", "--port", "af-packet:b0,frames=4096", "--port", &record])
@@ -211,8 +204,9 @@ fn a_capture_sent_by_tcpreplay_arrives_as_tshark_sees_it() {
         .expect("ip was there");
     let mut lines = BufReader::new(recorder.stdout.take().expect("a pipe")).lines();
     lines.by_ref().map_while(Result::ok).find(|line| line.contains("Ctrl-C")).expect("it has begun");
-    let replayed = net.command(0, "tcpreplay", &["-q", "-i", "a0", "--mbps", "50", sent]).output().expect("as above");
-    assert!(replayed.status.success(), "{}", text(&replayed));
+    let arguments = ["-q", "-i", interface, "--mbps", "50", sent];
+    let output = net.command(place, "tcpreplay", &arguments).output().expect("as above");
+    assert!(output.status.success(), "{}", text(&output));
     std::thread::sleep(std::time::Duration::from_millis(500));
     let pid = rustix::process::Pid::from_child(&recorder);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a process");
@@ -224,10 +218,41 @@ fn a_capture_sent_by_tcpreplay_arrives_as_tshark_sees_it() {
         let output = Command::new("tshark").args(arguments).output().expect("it is there");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let (expected, got) = (frames(sent), frames(came));
-    assert!(expected.lines().count() > 10);
-    let differs = got.lines().zip(expected.lines()).position(|(got, expected)| got != expected);
-    assert_eq!((got.lines().count(), differs), (expected.lines().count(), None), "{said}");
+    [frames(sent), frames(came), said]
+}
+
+/// Lets an interface carry jumbo frames, and send nothing by itself.
+fn quiet(net: &Net, namespace: usize, link: &str) {
+    ip(&["-n", &net.names[namespace], "link", "set", link, "mtu", "9586"]);
+    ip(&["-n", &net.names[namespace], "link", "set", link, "arp", "off"]);
+    let off = format!("net.ipv6.conf.{link}.disable_ipv6=1");
+    net.command(namespace, "sysctl", &["-q", &off]).output().expect("ip was there");
+}
+
+#[test]
+fn a_capture_sent_by_tcpreplay_arrives_as_tshark_sees_it() {
+    if let Some(obstacle) = obstacle() {
+        eprintln!("skipped: conic bridge: {obstacle}");
+        return;
+    }
+    if !there("tcpreplay") || !there("tshark") {
+        return;
+    }
+    for (name, from, ports) in [
+        ("xdp", (0, "a0"), ["af-xdp:a1,frames=4096", "af-packet:b1,frames=1024"]),
+        // The TAP interface is in the bridge's own namespace, and so is who sends on it.
+        ("tap", (2, "t0"), ["tap:t0,mtu=9586", "af-packet:b1,frames=1024"]),
+    ] {
+        if name == "tap" && std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
+            eprintln!("skipped: tcpreplay over a TAP interface: /dev/net/tun cannot be opened");
+            continue;
+        }
+        let net = Net::new(&format!("replay-{name}"));
+        let [expected, got, said] = replayed(&net, from, ports);
+        assert!(expected.lines().count() > 10);
+        let differs = got.lines().zip(expected.lines()).position(|(got, expected)| got != expected);
+        assert_eq!((got.lines().count(), differs), (expected.lines().count(), None), "{name}: {said}");
+    }
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn refusals_say_why() {
     let network = Options { network: Name::new("nowhere").expect("a name"), ..small(1) };
     assert_eq!(refused(&network), (Reason::Network, "there is no network nowhere; there are default".to_owned()));
     assert_eq!(refused(&Options { mac: Some([1, 0, 0, 0, 0, 0]), ..small(1) }).0, Reason::Mac);
-    let many = Options { geometry: Geometry { queues: 100_000, ..small(1).geometry }, ..small(1) };
+    let many = Options { geometry: Geometry { queues: 1000, ..small(1).geometry }, ..small(1) };
     assert_eq!(refused(&many).0, Reason::Quota);
     let (first, _queues) = attach(&nic.socket(), &small(1));
     let same = Options { mac: Some(first.mac()), ..small(1) };
@@ -431,6 +431,44 @@ fn an_operator_connects_clients_and_pins_flows() {
     assert_eq!(receive(&mut of_c[3]).to_vec(), expected);
     assert_eq!(ctl(&format!("unpin {three}")), (true, String::new()));
     assert!(!ctl("list").1.contains("pinned"));
+}
+
+#[test]
+fn an_operator_has_a_clients_frames_copied_to_a_file() {
+    let nic = Nic::start(&[]);
+    let (a, mut of_a) = attach(&nic.socket(), &small(1));
+    let (b, mut of_b) = attach(&nic.socket(), &small(1));
+    let file = nic.folder.path().join("a.pcapng");
+    let mirror = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        let end = format!("client:{}", a.attached().session);
+        command.args(["ctl", "--socket"]).arg(nic.socket()).args(["mirror", &end]).args(more);
+        let output = command.output().expect("conic runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let path = file.to_str().expect("text");
+    assert_eq!(mirror(&[path, "--limit", "650"]), (true, String::new()));
+    let mut expected = Vec::new();
+    for number in 0..10 {
+        let sent = frame(&mut of_a[0], a.mac(), b.mac(), 100 + number, number as u64);
+        expected.push(sent.to_vec());
+        send(&mut of_a[0], sent);
+        receive(&mut of_b[0]);
+    }
+    assert!(mirror(&[path]).1.contains("is there already"));
+    assert_eq!(mirror(&[]), (true, String::new()));
+    assert!(mirror(&[]).1.contains("not mirrored"));
+    // 100 to 105 bytes are 615; the next does not fit, and nothing behind it is let through.
+    let mut found = Vec::new();
+    wait_until("the file is written out", || {
+        found.clear();
+        let Ok(mut reader) = conic_port::CaptureReader::open(&file) else { return false };
+        while let Ok(Some(_)) = reader.next_record() {
+            found.push(reader.data().to_vec());
+        }
+        found.len() == 6
+    });
+    assert_eq!(found, expected[..6]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! | `server` | the control thread: the socket, sessions, quotas; who attaches and who is gone |
 //! | `connection` | one client's connection, from its first word to its queues |
 //! | `worker` | a network's thread: the switch, stepped |
+//! | `capture` | a mirror that writes a capture file |
 //! | `event` | what happened, for logs |
 //! | `bell` | descriptors that wake threads |
 //!
@@ -14,6 +15,7 @@
 //! looked at again.
 
 mod bell;
+mod capture;
 mod connection;
 mod event;
 mod server;

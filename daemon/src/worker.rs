@@ -14,8 +14,8 @@ use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
 use conic_nicd::switch::{
-    Circuit, MemberCounters, Offender, Party, Pin, PortReport, RateLimit, Rules, Suspended, Switch, SwitchOptions,
-    SwitchPort,
+    Circuit, MemberCounters, Mirror, MirrorCounters, Offender, Party, Pin, PortReport, RateLimit, Rules, Suspended,
+    Switch, SwitchOptions, SwitchPort,
 };
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
@@ -102,6 +102,13 @@ pub(crate) enum Order {
         /// Which flow.
         pin: Option<Pin>,
     },
+    /// Copies of what somebody sends and gets go somewhere from here on, or nowhere any more.
+    Mirror {
+        /// Who.
+        party: Party,
+        /// Where they go.
+        mirror: Option<Box<dyn Mirror>>,
+    },
     /// What is there?
     Report {
         /// Where the answer goes.
@@ -139,6 +146,8 @@ pub(crate) struct Report {
     pub circuits: Vec<(Party, Circuit, Option<Party>)>,
     /// Flows that clients get whatever they are addressed to.
     pub pins: Vec<(u64, Pin)>,
+    /// Who is looked into, and what was seen.
+    pub mirrors: Vec<(Party, MirrorCounters)>,
 }
 
 /// The control thread's end of a network's thread.
@@ -218,6 +227,10 @@ impl Worker {
 
     pub(crate) fn pin(&self, session: u64, pin: Option<Pin>) {
         self.order(Order::Pin { session, pin });
+    }
+
+    pub(crate) fn mirror(&self, party: Party, mirror: Option<Box<dyn Mirror>>) {
+        self.order(Order::Mirror { party, mirror });
     }
 
     /// Stops serving; where each client stood.
@@ -360,6 +373,10 @@ impl Loop {
                         None => self.switch.unpin(session),
                     };
                 }
+                Ok(Order::Mirror { party, mirror: Some(mirror) }) => self.switch.mirror(party, mirror),
+                Ok(Order::Mirror { party, mirror: None }) => {
+                    let _ = self.switch.unmirror(party);
+                }
                 Ok(Order::Report { answer }) => {
                     let _ = answer.send(self.report());
                 }
@@ -383,6 +400,7 @@ impl Loop {
             clients: self.switch.clients().collect(),
             ports: self.switch.ports().collect(),
             circuits: self.switch.circuits().collect(),
+            mirrors: self.switch.mirrors().collect(),
             pins: self.switch.pins().map(|(session, pin)| (session, pin.clone())).collect(),
         }
     }

@@ -4,13 +4,13 @@
 #[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use clients::{Client, Outside, frame, mac, port, rules};
 use conic_fabric::Time;
 use conic_native::{Flag, KeptCore};
 use conic_nicd::switch::{
-    Circuit, MemberCounters, Mode, Party, Pin, RateLimit, Rules, Switch, SwitchOptions, SwitchPort,
+    Circuit, MemberCounters, Mirror, Mode, Party, Pin, RateLimit, Rules, Switch, SwitchOptions, SwitchPort,
 };
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
@@ -151,6 +151,53 @@ fn a_loopback_counts_bytes_and_keeps_limits() {
     let counted = counters(&switch, 2);
     assert_eq!((counted.sent_frames, counted.sent_bytes), (others, 60 * others));
     assert_eq!((counted.received_frames, counted.received_bytes), (others, 60 * others));
+}
+
+/// Takes so many copies.
+struct Few(Arc<Mutex<Vec<Vec<u8>>>>, usize);
+
+impl Mirror for Few {
+    fn copy(&mut self, _now: Time, frame: &[u8]) -> bool {
+        let mut all = self.0.lock().expect("nobody panicked");
+        let room = all.len() < self.1;
+        if room {
+            all.push(frame.to_vec());
+        }
+        room
+    }
+}
+
+#[test]
+fn a_mirror_has_what_one_sends_and_gets_and_nothing_waits_for_it() {
+    let (outside, copies) = (Outside::default(), Arc::new(Mutex::new(Vec::new())));
+    let mut switch = bridge(vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    switch.mirror(Party::Client(1), Box::new(Few(Arc::clone(&copies), 3)));
+    let sent: Vec<Vec<u8>> = [100, 1500, 9600].map(|length| frame(mac(1), mac(2), 1, 1, length)).into();
+    let back: Vec<Vec<u8>> = [90, 200].map(|length| frame(mac(2), mac(1), 1, 2, length)).into();
+    assert!(a.send(0, &sent[0], 1) && a.send(0, &sent[1], 2) && b.send(0, &back[0], 1));
+    // Of others, and so not seen.
+    assert!(b.send(0, &frame(mac(2), mac(200), 1, 3, 100), 1));
+    outside.give(frame(mac(200), mac(2), 1, 4, 100));
+    switch.step(Time::ZERO);
+    let seen = copies.lock().expect("nobody panicked").clone();
+    assert_eq!(seen.len(), 3, "two that it sent, one that it got");
+    assert!(seen.contains(&sent[0]) && seen.contains(&sent[1]) && seen.contains(&back[0]));
+    // There is no room for more, and they arrive all the same.
+    assert!(a.send(0, &sent[2], 1) && b.send(0, &back[1], 1));
+    switch.step(Time::ZERO);
+    switch.step(Time::ZERO);
+    assert_eq!(a.receive(), back);
+    let got = b.receive();
+    assert!(sent.iter().all(|one| got.contains(one)), "{} frames", got.len());
+    let counters = switch.mirrors().next().expect("it").1;
+    assert_eq!((counters.frames, counters.dropped), (3, 2));
+    assert!(switch.unmirror(Party::Client(1)).is_some() && switch.unmirror(Party::Client(1)).is_none());
+    // It goes with its client.
+    switch.mirror(Party::Client(2), Box::new(Few(copies, 3)));
+    assert!(switch.detach(2).is_some());
+    assert_eq!(switch.mirrors().count(), 0);
 }
 
 /// A port whose other end wakes only who has asked for it, as a peer over shared memory does.

@@ -1,6 +1,7 @@
 //! What a port counts.
 
-use crate::{MIN_FRAME, Receive};
+use crate::netdevice::is_over_mtu;
+use crate::{MAX_FRAME, MIN_FRAME, Receive};
 
 /// Bytes of an Ethernet header: what is shorter is no frame.
 const ETHERNET_HEADER: usize = 14;
@@ -100,6 +101,26 @@ impl Counters {
         let length = length.max(MIN_FRAME);
         self.count_received(length);
         Receive::Frame { length, captured: None }
+    }
+
+    /// Counts a frame that no port sends, because it is shorter than 60 or longer than 9600 bytes; whether it is one.
+    #[inline]
+    pub(crate) fn refuse_length(&mut self, frame: &[u8]) -> bool {
+        let refused = !(MIN_FRAME..=MAX_FRAME).contains(&frame.len());
+        self.refused_length += u64::from(refused);
+        refused
+    }
+
+    /// Counts a frame that an interface of the kernel with this MTU does not send, or that is `gone`; whether it is one.
+    #[inline]
+    pub(crate) fn refuse(&mut self, frame: &[u8], mtu: usize, gone: bool) -> bool {
+        if self.refuse_length(frame) {
+            return true;
+        }
+        let over = is_over_mtu(frame, mtu);
+        self.refused_over_mtu += u64::from(over);
+        self.refused_by_kernel += u64::from(gone && !over);
+        over || gone
     }
 
     pub(crate) fn count_transmitted(&mut self, length: usize) {

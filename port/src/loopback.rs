@@ -2,7 +2,7 @@
 
 use conic_fabric::Time;
 
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
 
 /// A bounded first-in first-out queue of frames. Its memory is fixed when it is made: 9600 bytes a frame, which the
 /// kernel backs with pages only as they are first written.
@@ -69,8 +69,7 @@ impl Port for Loopback {
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
+        if self.counters.refuse_length(frame) {
             return Ok(Transmit::Refused);
         }
         let slots = self.lengths.len();

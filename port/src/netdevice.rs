@@ -61,6 +61,17 @@ pub(crate) fn index(name: &str) -> io::Result<u32> {
     u32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
 }
 
+/// Whether the interface of this name is the one that had this index; an error if it is another, or there is none.
+pub(crate) fn is_still(name: &str, index: u32) -> io::Result<()> {
+    if self::index(name)? == index { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ENODEV)) }
+}
+
+/// Whether the interface is up and has a carrier.
+pub(crate) fn is_running(name: &str) -> bool {
+    let running = libc::IFF_UP | libc::IFF_RUNNING;
+    flags(name).is_ok_and(|flags| flags & running == running)
+}
+
 /// Gives the interface an IPv4 address.
 pub(crate) fn set_address(name: &str, address: Ipv4Addr, mask: Ipv4Addr) -> io::Result<()> {
     // The mask belongs to the address that is there, so the address is set first.

@@ -408,16 +408,7 @@ impl Port for Tap {
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
-            return Ok(Transmit::Refused);
-        }
-        if is_over_mtu(frame, self.mtu) {
-            self.counters.refused_over_mtu += 1;
-            return Ok(Transmit::Refused);
-        }
-        if self.gone {
-            self.counters.refused_by_kernel += 1;
+        if self.counters.refuse(frame, self.mtu, self.gone) {
             return Ok(Transmit::Refused);
         }
         let outcome = self.give(frame)?;

@@ -161,7 +161,8 @@ fn a_socket_that_another_listens_at_is_named_and_one_left_behind_is_replaced() {
 /// `dpdk-testpmd` on one memif device, sending back what comes; killed when dropped.
 struct Testpmd {
     child: Child,
-    folder: tempfile::TempDir,
+    /// What DPDK writes there goes with it.
+    _folder: tempfile::TempDir,
 }
 
 impl Testpmd {
@@ -183,7 +184,7 @@ impl Testpmd {
                     return None;
                 }
                 std::thread::spawn(move || lines.for_each(drop));
-                Some(Testpmd { child, folder })
+                Some(Testpmd { child, _folder: folder })
             }
             Err(error) => {
                 skipped(&format!("there is no dpdk-testpmd here ({error})"));
@@ -197,7 +198,6 @@ impl Drop for Testpmd {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = self.folder.path();
     }
 }
 

@@ -8,23 +8,30 @@
 //! | `{"ask": "connect", "network": "lab", "between": ["client:7", "port:0"]}` | `{"done": true}`; a network that is not named is the first |
 //! | `{"ask": "disconnect", "network": "lab", "end": "client:7"}` | `{"done": true}`, and so is the other end |
 //! | `{"ask": "pin", "client": 7, "queue": 2, "match": "protocol=tcp,destination-port=80"}` | `{"done": true}`; without a queue the flow is spread |
+//! | `{"ask": "mirror", "network": "lab", "end": "client:7", "file": "/tmp/a.pcapng", "most_bytes": 1000000}` | `{"done": true}`; without a file the mirror ends |
 //! | `{"ask": "unpin", "client": 7}` | `{"done": true}`: none of its flows are pinned any more |
 //! | `{"ask": "adopt"}` | everything, to a daemon that takes over; see `adopt` |
+
+use std::path::PathBuf;
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
 use conic_nicd::config::NetworkMode;
-use conic_nicd::switch::{Circuit, Party, Pattern, Pin, RateLimit};
+use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Daemon;
+use crate::capture::Capture;
 use crate::connection::{Session, Step, mac_text, refused};
 use crate::worker::Report;
 
 /// Bytes that may be sent at once where nobody says how many.
 const DEFAULT_BURST: u64 = 65_536;
+
+/// Bytes of frames that a mirror's file takes where nobody says how many.
+const MIRROR_BYTES: u64 = 64 << 20;
 
 /// Bytes of a piece of an answer, less than a message holds.
 const PIECE: usize = LONGEST_MESSAGE / 2;
@@ -73,6 +80,17 @@ enum Question {
         /// Its session.
         client: u64,
     },
+    /// What somebody sends and gets is to be copied to a file.
+    Mirror {
+        /// Its network; the first if it is not there.
+        network: Option<String>,
+        /// Who.
+        end: String,
+        /// The file, by its whole path; the copying ends if it is not there.
+        file: Option<PathBuf>,
+        /// Bytes of frames that the file takes.
+        most_bytes: Option<u64>,
+    },
     /// Another daemon takes over.
     Adopt,
     /// A client is to go.
@@ -110,6 +128,10 @@ impl Daemon {
             Ok(Question::Connect { network, between }) => done(self.connect(network.as_deref(), &between)),
             Ok(Question::Disconnect { network, end }) => done(self.disconnect(network.as_deref(), &end)),
             Ok(Question::Pin { client, queue, pattern }) => done(self.pin(client, Some(Pin { pattern, queue }))),
+            Ok(Question::Mirror { network, end, file, most_bytes }) => {
+                let most_bytes = most_bytes.unwrap_or(MIRROR_BYTES);
+                done(self.mirror(network.as_deref(), &end, file, most_bytes))
+            }
             Ok(Question::Unpin { client }) => done(self.pin(client, None)),
             Err(error) => json!({ "error": format!("that is no question this NIC knows: {error}") }),
         };
@@ -193,6 +215,24 @@ impl Daemon {
         Ok(())
     }
 
+    fn mirror(&self, name: Option<&str>, end: &str, file: Option<PathBuf>, most_bytes: u64) -> Result<(), String> {
+        let network = self.bridge_of(name)?;
+        let party = self.party(network, end)?;
+        let worker = &self.networks[network].worker;
+        let Some(file) = file else {
+            if !worker.report().mirrors.iter().any(|(one, _)| *one == party) {
+                return Err(format!("{end} is not mirrored"));
+            }
+            worker.mirror(party, None);
+            return Ok(());
+        };
+        if !file.is_absolute() {
+            return Err(format!("the file is named by its whole path, and not {}", file.display()));
+        }
+        worker.mirror(party, Some(Box::new(Capture::start(file, most_bytes)?)));
+        Ok(())
+    }
+
     fn pin(&self, client: u64, pin: Option<Pin>) -> Result<(), String> {
         let network = self.network_of_client(client).ok_or_else(|| no_client_text(client))?;
         if self.networks[network].config.mode == NetworkMode::Loopback {
@@ -238,6 +278,7 @@ impl Daemon {
                 "ports": ports.collect::<Vec<_>>(),
                 "circuits": report.circuits.iter().filter(|(_, circuit, _)| !circuit.far).map(circuit).collect::<Vec<_>>(),
                 "pins": report.pins.iter().map(pin).collect::<Vec<_>>(),
+                "mirrors": report.mirrors.iter().map(mirror).collect::<Vec<_>>(),
             })
         });
         let networks: Vec<Value> = networks.collect();
@@ -293,6 +334,11 @@ fn circuit((near, _, far): &(Party, Circuit, Option<Party>)) -> Value {
 
 fn pin((client, Pin { pattern, queue }): &(u64, Pin)) -> Value {
     json!({ "client": client, "queue": queue, "match": pattern.to_string() })
+}
+
+fn mirror((party, counters): &(Party, MirrorCounters)) -> Value {
+    let MirrorCounters { frames, bytes, dropped } = counters;
+    json!({ "end": party_text(*party), "frames": frames, "bytes": bytes, "dropped": dropped })
 }
 
 fn party_text(party: Party) -> String {

@@ -85,7 +85,7 @@ impl<C: Core> Switch<C> {
         clients.flat_map(|member| member.rules.pins.iter().map(|pin| (member.session, pin)))
     }
 
-    fn party(&self, place: Place) -> Option<Party> {
+    pub(super) fn party(&self, place: Place) -> Option<Party> {
         match place {
             Place::Client(slot) => Some(Party::Client(self.members[slot as usize].as_ref()?.session)),
             Place::Port(port) => Some(Party::Port(port as usize)),

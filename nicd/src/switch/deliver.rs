@@ -223,6 +223,7 @@ impl<C: Core> Switch<C> {
     ) -> bool {
         let form = self.form_at(route, place);
         if form == wanted {
+            self.show(now, place, length);
             match place {
                 Place::Client(to) => self.deliver(to as usize, route, header, length),
                 Place::Port(to) => self.send(now, to as usize, length, route.work.as_ref()),

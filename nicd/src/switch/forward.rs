@@ -143,7 +143,8 @@ impl<C: Core> Switch<C> {
         member.counters.sent_bytes += length as u64;
         let core = member.lanes[lane].wire.nic().core();
         let (from, packet) = (Place::Client(slot as u32), segments[0]);
-        if segments.len() > 1 || !packet.address().is_line_aligned() || length < MIN_FRAME {
+        let in_one_piece = segments.len() == 1 && packet.address().is_line_aligned() && length >= MIN_FRAME;
+        if !in_one_piece || !self.mirrors.is_empty() {
             let mut at = 0;
             for segment in segments {
                 let bytes = usize::from(segment.length());
@@ -296,6 +297,7 @@ impl<C: Core> Switch<C> {
 
     /// Sends the frame that lies here on.
     pub(super) fn forward_frame(&mut self, now: Time, from: Place, length: usize) {
+        self.show(now, from, length);
         let header = Header::of_frame(&self.frame[..length]);
         if let Some(route) = self.route(now, from, &header) {
             self.send_on(now, &route, &header, length);

@@ -5,6 +5,7 @@
 //! | `limit` | how much a client may send |
 //! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
+//! | `mirror` | copies of what somebody sends and gets |
 //! | `offload` | what is left to do for a packet, and what receivers are told of it |
 //! | `pin` | flows that go to a client, or a queue of it, whatever was learned |
 //! | `circuit` | places that are connected to each other and to nobody else |
@@ -25,6 +26,7 @@ mod forward;
 mod header;
 mod limit;
 mod member;
+mod mirror;
 mod offload;
 mod pin;
 mod rest;
@@ -46,12 +48,14 @@ pub use counters::{MemberCounters, PortCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
 pub use member::{Rules, Suspended};
+pub use mirror::{Mirror, MirrorCounters};
 pub use offload::Offloads;
 pub use pin::{Mac, Pattern, Pin, Prefix};
 pub use table::{Place, Station, Table};
 
 use circuit::Wired;
 use member::Member;
+use mirror::Mirrored;
 
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
@@ -136,6 +140,8 @@ pub struct Switch<C> {
     has_vlans: bool,
     /// Who is in a circuit.
     wired: Vec<Wired>,
+    /// Who is looked into.
+    mirrors: Vec<Mirrored>,
     /// Some client gets flows whatever they are addressed to.
     has_pins: bool,
     /// Some client is told what needs a look at whole frames.
@@ -230,6 +236,7 @@ impl<C: Core> Switch<C> {
             rings: Vec::new(),
             has_vlans,
             wired: Vec::new(),
+            mirrors: Vec::new(),
             has_pins: false,
             has_lookers: false,
             has_unfinished: false,
@@ -293,6 +300,7 @@ impl<C: Core> Switch<C> {
     pub fn detach(&mut self, session: u64) -> Option<(MemberCounters, NicFaults)> {
         let slot = self.slot_of(session)?;
         let member = self.members[slot].take()?;
+        self.unmirror(Party::Client(session));
         self.dirty.retain(|&(client, _)| client as usize != slot);
         self.drowsy.retain(|&(client, _)| client as usize != slot);
         self.rings.retain(|&(client, _)| client != session);

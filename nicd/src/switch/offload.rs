@@ -165,6 +165,7 @@ impl<C: Core> Switch<C> {
         work: Option<Work>,
         known: Metadata,
     ) {
+        self.show(now, from, length);
         let header = Header::of_frame(&self.frame[..length]);
         let Some(route) = self.route(now, from, &header) else { return };
         let Some(work) = work else {

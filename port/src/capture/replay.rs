@@ -190,8 +190,7 @@ impl<R: Read + Seek + Send> Port for CapturePort<R> {
     }
 
     fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
+        if self.counters.refuse_length(frame) {
             return Ok(Transmit::Refused);
         }
         if let Some(Output { writer, epoch }) = &mut self.output {

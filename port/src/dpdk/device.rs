@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use conic_fabric::Time;
 
 use super::{DpdkError, DpdkOptions, DpdkProblem};
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
 
 /// A queue, as `shim.c` has it.
 #[repr(C)]
@@ -119,8 +119,7 @@ impl Port for Dpdk {
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
+        if self.counters.refuse_length(frame) {
             return Ok(Transmit::Refused);
         }
         // SAFETY: the queue is ours; the frame is read during the call only.

@@ -27,7 +27,7 @@ pub use error::{MemifError, MemifProblem};
 
 use crate::lookout::Lookout;
 use crate::offload::rss::{Ports, Toeplitz};
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
 use channel::{Channel, Heard, Listener};
 use message::{MESSAGE, Message};
 use ring::{Fault, Taken};
@@ -444,8 +444,7 @@ impl Port for Memif {
     }
 
     fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
+        if self.counters.refuse_length(frame) {
             return Ok(Transmit::Refused);
         }
         let State::Together { session, .. } = &mut self.state else {

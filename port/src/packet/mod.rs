@@ -19,11 +19,11 @@ use conic_fabric::Time;
 pub use error::{PacketError, PacketProblem};
 
 use crate::lookout::Lookout;
-use crate::netdevice::{self, is_over_mtu};
+use crate::netdevice;
 use crate::offload::segment::LONGEST;
 use crate::offload::vlan;
 use crate::vnet::{Cutter, Work, complete};
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
 use kernel::Socket;
 use ring::{Geometry, Rings, Slot};
 
@@ -247,7 +247,7 @@ impl Port for PacketSocket {
             // An interface that has been removed says the same on the socket as one that has been taken down, once.
             if self.lookout.is_due(now)
                 && let Err(error) = self.socket.error()
-                && netdevice::index(&self.interface).ok() != Some(self.index)
+                && netdevice::is_still(&self.interface, self.index).is_err()
             {
                 return Err(self.lost(error));
             }
@@ -270,16 +270,7 @@ impl Port for PacketSocket {
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
-            return Ok(Transmit::Refused);
-        }
-        if is_over_mtu(frame, self.mtu) {
-            self.counters.refused_over_mtu += 1;
-            return Ok(Transmit::Refused);
-        }
-        if self.gone {
-            self.counters.refused_by_kernel += 1;
+        if self.counters.refuse(frame, self.mtu, self.gone) {
             return Ok(Transmit::Refused);
         }
         if !self.rings.fill(frame) {
@@ -317,8 +308,7 @@ impl Port for PacketSocket {
     }
 
     fn is_up(&self) -> bool {
-        let running = libc::IFF_UP | libc::IFF_RUNNING;
-        !self.gone && netdevice::flags(&self.interface).is_ok_and(|flags| flags & running == running)
+        !self.gone && netdevice::is_running(&self.interface)
     }
 
     fn description(&self) -> String {

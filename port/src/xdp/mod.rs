@@ -31,9 +31,9 @@ use conic_native::Mapping;
 pub use error::{XdpError, XdpProblem};
 
 use crate::lookout::Lookout;
-use crate::netdevice::{self, is_over_mtu};
+use crate::netdevice;
 use crate::offload::checksum;
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
 use frames::Frames;
 use kernel::{Rings, Socket, patiently};
 use program::{Attachment, Program};
@@ -312,10 +312,7 @@ impl XdpSocket {
             self.socket.wake_receive();
         }
         if self.lookout.is_due(now)
-            && let Err(error) = netdevice::index(&self.interface).and_then(|index| match index == self.index {
-                true => Ok(()),
-                false => Err(std::io::Error::from_raw_os_error(libc::ENODEV)),
-            })
+            && let Err(error) = netdevice::is_still(&self.interface, self.index)
         {
             return Err(self.lost(error));
         }
@@ -444,16 +441,7 @@ impl Port for XdpSocket {
     }
 
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        if !(MIN_FRAME..=MAX_FRAME).contains(&frame.len()) {
-            self.counters.refused_length += 1;
-            return Ok(Transmit::Refused);
-        }
-        if is_over_mtu(frame, self.mtu) {
-            self.counters.refused_over_mtu += 1;
-            return Ok(Transmit::Refused);
-        }
-        if self.gone {
-            self.counters.refused_by_kernel += 1;
+        if self.counters.refuse(frame, self.mtu, self.gone) {
             return Ok(Transmit::Refused);
         }
         if !self.put(frame) {
@@ -503,8 +491,7 @@ impl Port for XdpSocket {
     }
 
     fn is_up(&self) -> bool {
-        let running = libc::IFF_UP | libc::IFF_RUNNING;
-        !self.gone && netdevice::flags(&self.interface).is_ok_and(|flags| flags & running == running)
+        !self.gone && netdevice::is_running(&self.interface)
     }
 
     fn description(&self) -> String {

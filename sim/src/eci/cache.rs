@@ -208,16 +208,21 @@ impl Machine {
 
     /// Takes a store into its core's buffer, which has room.
     pub(super) fn push_store(&mut self, core: u16, store: Store) {
-        self.cores[usize::from(core)].stores.push_back(store);
-        self.drain_at(core, self.now + self.parameters.cache.core_to_l2);
+        let there = self.now + self.parameters.cache.core_to_l2;
+        self.cores[usize::from(core)].stores.push_back(Store { there, ..store });
+        self.drain_at(core, there);
     }
 
+    /// Lets the next store reach the second level at a time, or as soon after it as it can be there.
     fn drain_at(&mut self, core: u16, time: u64) {
         let state = &mut self.cores[usize::from(core)];
         let waits = state.stores.iter().enumerate().find(|(_, store)| !store.issued);
-        let may = waits.is_some_and(|(place, store)| !store.release || place == 0);
-        if may && !std::mem::replace(&mut state.draining, true) {
-            self.at(time, Event::Drain(core));
+        let Some(there) = waits.filter(|(place, store)| !store.release || *place == 0).map(|(_, store)| store.there)
+        else {
+            return;
+        };
+        if !std::mem::replace(&mut state.draining, true) {
+            self.at(time.max(there), Event::Drain(core));
         }
     }
 

@@ -117,6 +117,7 @@ impl<'a> EciCore<'a> {
             word: self.word_of(at) as u8,
             count: words.len() as u8,
             values,
+            there: 0,
             release,
             issued: false,
         };

@@ -15,6 +15,8 @@ pub(super) struct Store {
     pub(super) word: u8,
     pub(super) count: u8,
     pub(super) values: [u64; 8],
+    /// When it can be at the second level at the soonest.
+    pub(super) there: u64,
     /// Earlier stores must be done before.
     pub(super) release: bool,
     /// The second level was asked, and waits for the line.

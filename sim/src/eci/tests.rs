@@ -149,6 +149,21 @@ fn a_store_to_a_shared_line_pays_a_round_trip_and_to_an_exclusive_one_none() {
 }
 
 #[test]
+fn a_store_that_follows_another_takes_as_long_to_the_second_level() {
+    let times = timed(&parameters(), Grant::Exclusive, |core, step| {
+        core.load(Address(0));
+        step();
+        core.store(Address(0), 7);
+        // The second is issued just before the first is there.
+        core.work(16);
+        core.store(Address(8), 7);
+        core.full_fence();
+        step();
+    });
+    assert_eq!(times[1], (1_000 + 8_000 + 1_000) + 10_000 + 11_000);
+}
+
+#[test]
 fn lines_of_one_link_wait_for_each_other_and_of_the_other_do_not() {
     // The last of two prefetched lines: on one link, the second line waits for the first one's wire, longer than for its slice.
     let mut one = parameters();

@@ -1,0 +1,77 @@
+//! A mirror that writes a capture file: copies go through a queue of fixed length to a thread that writes.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use conic_fabric::Time;
+use conic_native::clock;
+use conic_nicd::switch::Mirror;
+use conic_port::{CaptureFormat, CaptureWriter, Timestamp};
+
+/// Frames that wait to be written, at most: beyond, they are dropped and counted.
+const MOST_WAITING: usize = 1024;
+
+/// A frame on its way to the file.
+type Copied = (Timestamp, Vec<u8>);
+
+/// The end of it that a network's thread has. When it is dropped the file is written out and closed.
+pub(crate) struct Capture {
+    queue: SyncSender<Copied>,
+    /// Nanoseconds of the wall clock at the time 0 of the machine's.
+    epoch: u64,
+    /// Bytes of frames that may still be written.
+    left: u64,
+}
+
+impl Capture {
+    /// Makes a file, pcap or pcapng by its extension, that takes so many bytes of frames. Nothing that is there is replaced.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, is there, or has another extension; the text says which.
+    pub(crate) fn start(path: PathBuf, most_bytes: u64) -> Result<Capture, String> {
+        let format = CaptureFormat::of_path(&path)
+            .ok_or_else(|| format!("{}: a capture file ends in .pcap or .pcapng", path.display()))?;
+        // Follows no link and replaces nothing, whoever may write to the folder.
+        let made = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = made.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => format!("{} is there already: name a new file", path.display()),
+            _ => format!("{}: {error}", path.display()),
+        })?;
+        let writer = CaptureWriter::new(file, format, path);
+        let (queue, copies) = sync_channel(MOST_WAITING);
+        let thread = std::thread::Builder::new().name("mirror".to_owned());
+        thread.spawn(move || write(writer, &copies)).map_err(|error| format!("a thread to write: {error}"))?;
+        Ok(Capture { queue, epoch: clock::epoch_nanoseconds(), left: most_bytes })
+    }
+}
+
+/// Writes what comes, until nothing comes any more or the file takes no more; then whoever copies is refused.
+fn write(mut writer: CaptureWriter<File>, copies: &Receiver<Copied>) {
+    for (captured, frame) in copies {
+        if writer.write(captured, &frame).is_err() {
+            return;
+        }
+    }
+    // There is nobody left to tell of a disk that is full.
+    let _ = writer.finish();
+}
+
+impl Mirror for Capture {
+    fn copy(&mut self, now: Time, frame: &[u8]) -> bool {
+        let bytes = frame.len() as u64;
+        if bytes > self.left {
+            // No shorter one is let through behind it: the file ends here.
+            self.left = 0;
+            return false;
+        }
+        let captured = Timestamp::from_nanoseconds(self.epoch + now.nanoseconds());
+        let taken = self.queue.try_send((captured, frame.to_vec())).is_ok();
+        if taken {
+            self.left -= bytes;
+        }
+        taken
+    }
+}
