@@ -90,8 +90,8 @@ impl Mutator {
     fn put_an_edge(&mut self, input: &mut [u8], at: usize) {
         let value = EDGES[self.below(EDGES.len())];
         let width = 1 << self.below(4);
-        let bytes = if self.next() % 2 == 0 { value.to_le_bytes() } else { value.to_be_bytes() };
-        let bytes = if self.next() % 2 == 0 { &bytes[..width] } else { &bytes[8 - width..] };
+        let bytes = if self.next().is_multiple_of(2) { value.to_le_bytes() } else { value.to_be_bytes() };
+        let bytes = if self.next().is_multiple_of(2) { &bytes[..width] } else { &bytes[8 - width..] };
         let room = input.len().saturating_sub(at).min(width);
         input[at..at + room].copy_from_slice(&bytes[..room]);
     }

@@ -46,9 +46,9 @@ impl Random {
             3 => self.below(bytes),
             4 => bytes + self.below(1 << 20),
             // A descriptor: an address in the low half, a length and flags above it.
-            5 => self.below(bytes) / 64 * 64 | self.next() << 40,
+            5 => (self.below(bytes) / 64 * 64) | (self.next() << 40),
             6 => self.below(1024),
-            _ => self.next() << 33 | self.next(),
+            _ => (self.next() << 33) | self.next(),
         }
     }
 }
@@ -127,7 +127,7 @@ fn scribble(socket: &Path, seed: u64) -> bool {
         let value = match seed / 4 % 3 {
             0 => random.value(bytes),
             // One bit of what is there.
-            1 => core.load_acquire(at) ^ 1 << random.below(64),
+            1 => core.load_acquire(at) ^ (1 << random.below(64)),
             // What is there somewhere else: sound by itself, and wrong where it is.
             _ => core.load_acquire(Address(random.below(bytes / 8) * 8)),
         };

@@ -134,7 +134,7 @@ fn soak(socket: &Path, cycles: u64, seed: u64) -> Seen {
     let begun = clock::now();
     let mut told = begun;
     for number in 1..=cycles {
-        let long = number % CYCLES_FOR_A_LONG_BURST == 0;
+        let long = number.is_multiple_of(CYCLES_FOR_A_LONG_BURST);
         let burst = 1 + random.below(if long { LONGEST_BURST } else { SHORT_BURST });
         cycle(socket, &mut random, &mut seen, if number == CYCLES_FOR_A_LONG_BURST { LONGEST_BURST } else { burst });
         let now = clock::now();

@@ -1,5 +1,4 @@
 //! Clients and ports of a switch, played by a test.
-#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
