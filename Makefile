@@ -9,8 +9,10 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # What `make run` gives the program: `make run ARGS="bench limits"`.
 ARGS ?= bench
-# How many processes `make crash` kills, and the seed of its choices.
+# How many processes `make crash` kills, and the seed of its choices and those of `make soak`.
 KILLS ?= 10000
+# How many clients `make soak` lets come and go.
+CYCLES ?= 1000000
 SEED ?= 2026
 # Where `make install` puts things, below DESTDIR.
 PREFIX ?= /usr/local
@@ -20,7 +22,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test lint format docs sanitize smoke crash install package deb dpdk ci peers clean
+.PHONY: help setup run build test lint format docs sanitize smoke crash soak install package deb dpdk ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -55,6 +57,9 @@ sanitize: setup ## run the tests of what shares memory under AddressSanitizer an
 
 crash: setup ## kill clients and the daemon ten thousand times, at each of their steps (some ten minutes); KILLS=10000 SEED=2026
 	$(CARGO) test --locked -p conic-daemon --test crash_matrix -- --kills $(KILLS) --seed $(SEED)
+
+soak: setup ## attach and detach CYCLES clients, with frames of every size in bursts of every length
+	$(CARGO) test --locked -p conic-daemon --test soak -- --cycles $(CYCLES) --seed $(SEED)
 
 smoke: build ## run a short main job, and check what it prints
 	@.ci/smoke

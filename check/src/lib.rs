@@ -7,6 +7,7 @@
 mod crash;
 mod death;
 mod explore;
+mod fuzz;
 mod loom_core;
 mod loom_memory;
 mod rendezvous;
@@ -16,6 +17,7 @@ mod words;
 pub use crash::{CrashCore, CrashMemory};
 pub use death::{Death, Operation, Outcome, for_every_death, run_until_death};
 pub use explore::{Caught, Exploration, catches, explore, spawn};
+pub use fuzz::fuzz;
 /// The model checker, so that a room that writes a check spawns its threads without a dependency of its own.
 pub use loom;
 pub use loom_core::LoomCore;

@@ -151,3 +151,34 @@ proptest! {
         }
     }
 }
+
+/// Where the kept inputs are: each kind of message, and what was once read wrongly.
+fn corpus() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+#[test]
+fn the_corpus_has_every_message() {
+    for (number, message) in messages().iter().enumerate() {
+        let path = corpus().join(format!("message-{number:02}.bin"));
+        // One that cannot be read holds nothing.
+        let kept = std::fs::read(&path).unwrap_or_default();
+        let digits: String = message.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(kept, message.encode(), "{} is to hold {message:?}: {digits}", path.display());
+    }
+}
+
+#[test]
+fn what_is_nearly_a_message_is_read_as_what_it_says_or_refused() {
+    let mut read = 0u64;
+    let inputs = conic_check::fuzz(&corpus(), 2026, 200_000, |bytes| {
+        for descriptors in [0, 2, 5, 16] {
+            if let Ok(message) = Message::decode(bytes, descriptors) {
+                assert_eq!(message.descriptors(), descriptors, "{message:?}");
+                assert_eq!(Message::decode(&message.encode(), descriptors).as_ref(), Ok(&message));
+                read += 1;
+            }
+        }
+    });
+    assert!(read > inputs / 100, "{read} of {inputs} inputs were messages: the mutations are too coarse");
+}

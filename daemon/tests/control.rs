@@ -1,5 +1,7 @@
 //! The daemon against what comes over its socket: any bytes, any descriptors, any order; and nothing is left behind.
 
+mod support;
+
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, MOST_DESCRIPTORS};
 use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, Limits, NetworkConfig};
+use support::{held, settled};
 use tempfile::TempDir;
 
 /// The tests count this process's descriptors and mappings, so they take turns.
@@ -57,13 +60,6 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
         yield_core();
     }
-}
-
-/// Descriptors and regions of this process, which is both sides.
-fn left() -> (usize, usize) {
-    let descriptors = std::fs::read_dir("/proc/self/fd").expect("they can be listed").count();
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("they can be listed");
-    (descriptors, maps.lines().filter(|line| line.contains("memfd:conic")).count())
 }
 
 fn geometry() -> Geometry {
@@ -125,12 +121,12 @@ fn greet(socket: &Path) -> Channel {
 }
 
 #[test]
-fn whatever_comes_is_refused_or_served_and_nothing_is_left() {
+fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
     let _turn = TURN.lock();
     let running = Running::start(|_| ());
     let (client, queues) = Client::attach(&running.socket(), &options()).expect("a client of the good kind");
     let descriptors = kinds();
-    let baseline = left();
+    let baseline = settled();
     let mut seed = 77u64;
     let mut random = move || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -174,7 +170,7 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_left() {
             assert_eq!(client.maintain(), Link::Up);
         }
     }
-    wait_until("all is closed", || left() == baseline);
+    wait_until("all is closed", || held() == baseline);
     assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
     drop(queues);
 }
@@ -191,7 +187,7 @@ fn descriptors_that_a_client_passes_are_refused_and_closed() {
     let running = Running::start(|_| ());
     let descriptors = kinds();
     let some: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-    let baseline = left();
+    let baseline = settled();
     for _ in 0..50 {
         let channel = Channel::connect(&running.socket()).expect("it listens");
         channel.send(&hello(), &some).expect("there is room");
@@ -202,7 +198,7 @@ fn descriptors_that_a_client_passes_are_refused_and_closed() {
         channel.send(&bytes, &some).expect("there is room");
         assert_eq!(reason(&channel), Some(Reason::Malformed));
     }
-    wait_until("all is closed", || left() == baseline);
+    wait_until("all is closed", || held() == baseline);
 }
 
 #[test]
@@ -261,12 +257,12 @@ fn attaching_and_detaching_leaves_nothing() {
         config.networks = vec![NetworkConfig { ports: Vec::new(), ..NetworkConfig::default() }];
     });
     drop(Client::attach(&running.socket(), &options()).expect("a first client"));
-    wait_until("it is gone", || left().1 == 0);
-    let baseline = left();
+    wait_until("it is gone", || held().1 == 0);
+    let baseline = settled();
     for _ in 0..400 {
         drop(Client::attach(&running.socket(), &options()).expect("a client"));
     }
-    wait_until("all is closed", || left() == baseline);
+    wait_until("all is closed", || held() == baseline);
 }
 
 /// Free huge pages while it lives; needs root.

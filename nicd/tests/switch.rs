@@ -5,7 +5,7 @@ mod clients;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, Fault, Outside, frame, mac, port, rules};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_native::KeptCore;
@@ -114,6 +114,12 @@ impl World {
         self.outside.give(sent);
     }
 
+    /// The port fails in some way, or recovers.
+    fn port_changes(&mut self) {
+        let faults = [Fault::None, Fault::None, Fault::Full, Fault::Refuses, Fault::Fails];
+        self.outside.set(faults[self.random.below(5) as usize]);
+    }
+
     fn client_sends(&mut self) {
         let count = self.clients.len() as u64;
         if count < 2 {
@@ -146,14 +152,15 @@ impl World {
     }
 }
 
-/// Runs a world for so many rounds and returns what can be seen of it.
-fn run(seed: u64, rounds: u64) -> Vec<u8> {
+/// Runs a world for so many rounds and returns what can be seen of it, and how many frames each fault of the port cost.
+fn run(seed: u64, rounds: u64) -> (Vec<u8>, [u64; 3]) {
     let mut world = World::new(seed);
     for round in 0..rounds {
         match world.random.below(12) {
             0 if world.clients.len() < 5 => world.client_comes(),
             1 if world.clients.len() > 3 => world.client_goes(),
             2 => world.outside_sends(),
+            3 => world.port_changes(),
             _ => world.client_sends(),
         }
         if world.random.below(3) == 0 {
@@ -175,7 +182,12 @@ fn run(seed: u64, rounds: u64) -> Vec<u8> {
         assert_eq!((dropped, faults.total()), (0, 0), "seed {seed}, client {session}: {counters:?} {faults:?}");
     }
     assert!(world.switch.take_offenders().is_empty());
-    world.trace
+    // What a failing port cost is counted by reason, and cost nobody else a frame.
+    let counted = world.switch.ports().next().expect("one port").switch;
+    let lost = world.outside.lost();
+    assert_eq!([counted.dropped_full, counted.dropped_refused, counted.dropped_failed], lost, "seed {seed}");
+    assert_eq!(world.switch.take_failures().len() as u64, lost[2], "seed {seed}");
+    (world.trace, lost)
 }
 
 /// Strikes a frame out that a station got; it must be the next of its flow, or from `dead`, whose flows may have holes.
@@ -199,9 +211,12 @@ fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: [u8; 6]) {
 
 #[test]
 fn every_frame_arrives_once_in_order_and_unchanged_whatever_the_seed() {
+    let mut lost = [0; 3];
     for seed in 1..20 {
-        run(seed, 400);
+        let (_, cost) = run(seed, 400);
+        lost.iter_mut().zip(cost).for_each(|(sum, cost)| *sum += cost);
     }
+    assert!(lost.iter().all(|&count| count > 0), "a fault cost nothing: {lost:?}");
 }
 
 #[test]

@@ -15,12 +15,13 @@
 //! `cargo test -p conic-daemon --test crash_matrix` goes through all steps once; `... -- --kills 10000` (`make crash`) goes on until so many
 //! processes were killed; `... -- --returned 200 --mib 64` measures how long the memory of clients under load takes to be back. `--seed` chooses how often a step is passed before the one that counts.
 
-mod bystanders;
 mod matrix;
 mod returned;
 mod roles;
 mod served;
 mod stops;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,8 @@ impl Random {
 struct Arguments {
     /// Kills in all; none: each step once.
     kills: Option<u64>,
+    /// Of daemons alone, so many.
+    daemons: Option<u64>,
     /// Clients under load to kill, to measure how long their memory takes to come back, and nothing else.
     returned: Option<u64>,
     /// MiB of their regions.
@@ -72,12 +75,13 @@ struct Arguments {
 impl Arguments {
     /// None where the harness asks for tests of another name.
     fn of(words: &[String]) -> Option<Arguments> {
-        let mut arguments = Arguments { kills: None, returned: None, mebibytes: 8, seed: 2026 };
+        let mut arguments = Arguments { kills: None, daemons: None, returned: None, mebibytes: 8, seed: 2026 };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut number = || words.next().and_then(|word| word.parse().ok());
             match word.as_str() {
                 "--kills" => arguments.kills = Some(number().expect("--kills NUMBER")),
+                "--daemons" => arguments.daemons = Some(number().expect("--daemons NUMBER")),
                 "--returned" => arguments.returned = Some(number().expect("--returned NUMBER")),
                 "--mib" => arguments.mebibytes = number().expect("--mib NUMBER"),
                 "--seed" => arguments.seed = number().expect("--seed NUMBER"),
@@ -104,10 +108,14 @@ fn main() -> ExitCode {
     let begun = clock::now();
     println!("crash matrix, seed {}", arguments.seed);
     let mut random = Random(arguments.seed);
-    let wanted = arguments.kills.unwrap_or(0);
-    let (clients, frames) = stop_clients(&mut random, wanted - wanted / KILLS_FOR_A_DAEMON);
-    show("a client, at", "back", &clients);
-    let daemons = stop_daemons(&mut random, wanted / KILLS_FOR_A_DAEMON);
+    let wanted = arguments.daemons.or(arguments.kills).unwrap_or(0);
+    let of_daemons = arguments.daemons.unwrap_or(wanted / KILLS_FOR_A_DAEMON);
+    let (mut clients, mut frames) = (Table::new(), 0);
+    if arguments.daemons.is_none() {
+        (clients, frames) = stop_clients(&mut random, wanted - of_daemons);
+        show("a client, at", "back", &clients);
+    }
+    let daemons = stop_daemons(&mut random, of_daemons);
     show("the daemon, at", "again", &daemons);
     let sum = |count: fn(&Row) -> u64| clients.values().chain(daemons.values()).map(count).sum::<u64>();
     let (kills, stops, missed) = (sum(|row| row.kills), sum(|row| row.stops), sum(|row| row.missed));

@@ -11,10 +11,11 @@ use conic_fabric::Time;
 use conic_native::{Count, Flag, clock};
 use tempfile::TempDir;
 
-use crate::bystanders::Bystanders;
-use crate::roles::{ECHO, REFUSED, STEP_TIMEOUT, VICTIM, options, write_frame};
+use crate::roles::{REFUSED, STEP_TIMEOUT};
 use crate::served::{Fate, Player, held_by, wait_until};
 use crate::stops::{Blow, Plan, Step};
+use crate::support::bystanders::Bystanders;
+use crate::support::{ECHO, VICTIM, options, write_frame};
 
 /// What became of the stops at one step.
 #[derive(Clone, Debug, Default)]

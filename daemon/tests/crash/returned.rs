@@ -9,8 +9,9 @@ use conic_interface::ccnic::Geometry;
 use conic_native::clock;
 
 use crate::matrix::Clients;
-use crate::roles::{ECHO, Failure, REFUSED, VICTIM, options, write_frame};
+use crate::roles::{Failure, REFUSED};
 use crate::served::Player;
+use crate::support::{ECHO, VICTIM, options, write_frame};
 
 /// Frames that the client has on their way, so that it never stops.
 const WINDOW: usize = 16;

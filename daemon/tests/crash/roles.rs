@@ -5,19 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use conic_client::{Buffer, Client, Options, Queue};
+use conic_client::{Buffer, Client, Queue};
 use conic_daemon::{Daemon, Event, Stop};
 use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, Limits};
 
 use crate::returned;
-use crate::stops::{Plan, Step, Stops, geometry};
-
-/// The addresses of the stations.
-pub const ONE: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
-pub const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
-pub const ECHO: [u8; 6] = [2, 0, 0, 0, 0, 0x0c];
-pub const VICTIM: [u8; 6] = [2, 0, 0, 0, 0, 0x0d];
+use crate::stops::{Plan, Step, Stops};
+use crate::support::{ECHO, VICTIM, options, write_frame};
 
 /// How many clients the daemon has room for: the bystanders and the victim.
 pub const CLIENTS: u32 = 4;
@@ -30,27 +25,6 @@ pub const SAYS: &str = "the daemon: ";
 
 /// A client that was not let in, or lost its place.
 pub const REFUSED: u8 = 4;
-
-pub fn options(mac: [u8; 6]) -> Options {
-    Options { geometry: geometry(), mac: Some(mac), ..Options::default() }
-}
-
-/// A frame between two stations with `number` in it, and content that follows from both.
-pub fn write_frame(frame: &mut Buffer, from: [u8; 6], to: [u8; 6], number: u64) {
-    let mut bytes = vec![0; frame.len()];
-    bytes[..6].copy_from_slice(&to);
-    bytes[6..12].copy_from_slice(&from);
-    bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
-    bytes[14..22].copy_from_slice(&number.to_le_bytes());
-    for (index, byte) in bytes[22..].iter_mut().enumerate() {
-        *byte = content(number, index);
-    }
-    frame.write(0, &bytes);
-}
-
-pub fn content(number: u64, index: usize) -> u8 {
-    (number as usize).wrapping_mul(31).wrapping_add(index) as u8
-}
 
 /// Plays a part that `arguments` name; none if they name none.
 pub fn play(arguments: &[String]) -> Option<ExitCode> {

@@ -7,9 +7,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use conic_native::{clock, yield_core};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
-use crate::bystanders::Bystanders;
 use crate::roles::SAYS;
 use crate::stops::{Plan, Step};
+use crate::support::bystanders::Bystanders;
 
 /// A process that plays a part. It is killed when it is dropped.
 pub struct Player {

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conic_fabric::Address;
-use conic_interface::ccnic::notify::Notices;
-use conic_interface::ccnic::{Features, Geometry, Map};
 use conic_native::watch;
 use rustix::process::{Signal, getpid, kill_process};
+
+use crate::support::layout;
 
 /// A step: what the process is at, what it does, and in which part of a region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,20 +56,13 @@ impl Plan {
     }
 }
 
-/// What the roles' regions are laid out for: small, so that they are made quickly.
-pub fn geometry() -> Geometry {
-    Geometry { queues: 2, descriptors: 128, buffers: [256, 128, 16], object_bytes: 0 }
-}
-
 /// The parts of a region: first byte, end, name.
 fn places() -> Vec<(u64, u64, String)> {
-    let map = Map::new(geometry(), Features::best()).expect("a geometry that can be");
-    let (map, _) = Notices::in_map(map);
     let part = |name: &str| match name.strip_prefix("queue ") {
         Some(rest) => rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).trim_start().to_owned(),
         None => name.to_owned(),
     };
-    map.layout.segments().iter().map(|segment| (segment.start.0, segment.end().0, part(&segment.name))).collect()
+    layout().segments().iter().map(|segment| (segment.start.0, segment.end().0, part(&segment.name))).collect()
 }
 
 /// Watches this process's steps.

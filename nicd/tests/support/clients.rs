@@ -19,15 +19,43 @@ pub struct Outside(Arc<Mutex<Frames>>);
 pub struct Frames {
     pub coming: VecDeque<Vec<u8>>,
     pub gone: Vec<Vec<u8>>,
+    fault: Fault,
+    /// Of those that are gone, how many each fault cost: full, refused, failed.
+    lost: [u64; 3],
+}
+
+/// What a port does with what it is to send.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fault {
+    #[default]
+    None,
+    /// Its ring is full, as where the kernel says EBUSY or EAGAIN for long.
+    Full,
+    /// Nobody is at the other end, or it does not take such frames.
+    Refuses,
+    /// Each call is an error, as where the link is down.
+    Fails,
 }
 
 impl Outside {
     pub fn give(&self, frame: Vec<u8>) {
         self.0.lock().expect("nobody panicked").coming.push_back(frame);
     }
+    pub fn set(&self, fault: Fault) {
+        self.0.lock().expect("nobody panicked").fault = fault;
+    }
+    /// How many frames each fault cost: full, refused, failed.
+    pub fn lost(&self) -> [u64; 3] {
+        self.0.lock().expect("nobody panicked").lost
+    }
     pub fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.0.lock().expect("nobody panicked").gone)
     }
+}
+
+/// A port's error.
+fn down() -> PortError {
+    conic_port::CaptureReader::open(std::path::Path::new("/nonexistent/capture")).err().expect("there is none").into()
 }
 
 pub struct TestPort(Outside, Counters);
@@ -39,8 +67,17 @@ impl Port for TestPort {
         Ok(Receive::Frame { length: next.len(), captured: None })
     }
     fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-        self.0.0.lock().expect("nobody panicked").gone.push(frame.to_vec());
-        Ok(Transmit::Accepted)
+        let mut frames = self.0.0.lock().expect("nobody panicked");
+        // Noted in any case, so that what was lost can be struck out where it would have come.
+        frames.gone.push(frame.to_vec());
+        let (which, outcome) = match frames.fault {
+            Fault::None => return Ok(Transmit::Accepted),
+            Fault::Full => (0, Ok(Transmit::Full)),
+            Fault::Refuses => (1, Ok(Transmit::Refused)),
+            Fault::Fails => (2, Err(down())),
+        };
+        frames.lost[which] += 1;
+        outcome
     }
     fn next_due(&self) -> Option<Time> {
         None

@@ -378,3 +378,17 @@ fn a_thousand_sessions_leave_no_descriptor_behind() {
     }
     assert!(descriptors() < before + 500, "{before}, now {}", descriptors());
 }
+
+#[test]
+fn what_is_nearly_a_message_is_read_as_what_it_says_or_refused() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/memif");
+    let mut read = 0u64;
+    let inputs = conic_check::fuzz(&corpus, 2026, 200_000, |bytes| {
+        if let Ok(message) = Message::read(bytes) {
+            // Texts and flags come back as they were; what lies behind the last field does not.
+            assert_eq!(Message::read(&message.write()), Ok(message));
+            read += 1;
+        }
+    });
+    assert!(read > inputs / 100, "{read} of {inputs} inputs were messages: the mutations are too coarse");
+}

@@ -8,7 +8,7 @@ use conic_client::{AttachError, Buffer, Client, Link, Queue};
 use conic_fabric::Time;
 use conic_native::clock;
 
-use crate::roles::{ECHO, ONE, OTHER, content, options, write_frame};
+use super::{ECHO, ONE, OTHER, content, options, write_frame};
 
 /// Frames on their way from one to the other at most: fewer than a ring and a pool hold, so that none is dropped.
 const WINDOW: u64 = 24;

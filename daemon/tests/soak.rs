@@ -1,0 +1,205 @@
+//! Clients that come and go for ever: attaching, a burst of every size through a loopback, detaching, beside bystanders of a bridge.
+//!
+//! Each cycle has 1 to 8 queue pairs; a burst of 1 to 1024 frames (mostly few), of all sizes from 60 to 9600 in turn, is sent on one
+//! of them and must come back whole, in order and unchanged. At the end descriptors and mappings are what they were, no bystander has
+//! lost a frame, and every size and every power of two of a burst was there.
+//!
+//! `cargo test -p conic-daemon --test soak` runs for some seconds; `... -- --cycles 1000000` (`make soak CYCLES=1000000`) as long as it
+//! takes. `--seed` chooses queues and bursts.
+
+mod support;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use conic_client::{Buffer, Client, Name, Options};
+use conic_daemon::{Daemon, Stop};
+use conic_interface::ccnic::Geometry;
+use conic_native::{Count, Flag, clock, yield_core};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
+
+use support::bystanders::Bystanders;
+use support::{ONE, OTHER, content, held, settled, write_frame};
+
+/// Cycles where the command line does not say.
+const CYCLES: u64 = 1000;
+
+/// The shortest and the longest frame.
+const SIZES: std::ops::RangeInclusive<u64> = 60..=9600;
+
+/// One cycle in so many has a burst of any length up to the longest, of frames up to a page; the others have few frames of any size.
+const CYCLES_FOR_A_LONG_BURST: u64 = 64;
+const LONGEST_BURST: u64 = 1024;
+const SHORT_BURST: u64 = 24;
+
+/// A linear congruential generator (Knuth's constants), its high bits.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// What was there.
+#[derive(Default)]
+struct Seen {
+    frames: u64,
+    /// The size of the next frame, and how often all were there.
+    size: u64,
+    sizes_complete: u64,
+    /// By the logarithm of its length.
+    bursts: [u64; 11],
+    queues: [u64; 9],
+}
+
+impl Seen {
+    fn next_size(&mut self) -> usize {
+        let size = SIZES.start() + self.size;
+        self.size += 1;
+        if size == *SIZES.end() {
+            (self.size, self.sizes_complete) = (0, self.sizes_complete + 1);
+        }
+        size as usize
+    }
+}
+
+fn main() -> ExitCode {
+    let Some((cycles, seed)) = arguments() else { return ExitCode::SUCCESS };
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let stop = Stop::new().expect("a descriptor");
+    let daemon = Daemon::start(config(&socket), stop.clone(), Box::new(|_| {})).expect("it starts");
+    let daemon = std::thread::spawn(move || daemon.run());
+    let (ended, received) = (Arc::new(Flag::new()), Arc::new(Count::new(0)));
+    let (own_end, own_count, own_socket) = (Arc::clone(&ended), Arc::clone(&received), socket.clone());
+    let mut all = Bystanders::attach(&own_socket, false).expect("the bystanders attach");
+    let bystanders = std::thread::spawn(move || {
+        while !own_end.is_up() {
+            all.step();
+            own_count.set(all.received());
+        }
+        (all.lost(), all.sessions(), all.received())
+    });
+    let seen = soak(&socket, cycles, seed);
+    ended.raise();
+    let bystanders = bystanders.join().expect("the bystanders end");
+    stop.raise();
+    daemon.join().expect("the daemon's thread").expect("the daemon ends in order");
+    assert_eq!((bystanders.0, bystanders.1), (0, [0; 3]), "the bystanders lost frames, or their sessions");
+    println!("  {} frames came back, all {} sizes {} times over", seen.frames, 9541, seen.sizes_complete);
+    println!(
+        "  bursts by length, 1, 2 to 3, 4 to 7, ... 1024: {:?}; clients by queue pairs: {:?}",
+        seen.bursts,
+        &seen.queues[1..]
+    );
+    println!("  bystanders exchanged {} frames and lost none", bystanders.2);
+    ExitCode::SUCCESS
+}
+
+/// Cycles and seed; none where the harness asks for tests of another name.
+fn arguments() -> Option<(u64, u64)> {
+    let (mut cycles, mut seed) = (CYCLES, 2026);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|word| word.parse().ok());
+        match word.as_str() {
+            "--cycles" => cycles = number().expect("--cycles NUMBER"),
+            "--seed" => seed = number().expect("--seed NUMBER"),
+            "--list" => return None,
+            other if other.starts_with('-') => {}
+            filter if !"soak".contains(filter) => return None,
+            _ => {}
+        }
+    }
+    Some((cycles, seed))
+}
+
+fn config(socket: &Path) -> Config {
+    let bridge = NetworkConfig::default();
+    let mode = NetworkMode::Loopback;
+    let loopback = NetworkConfig { name: "loop".to_owned(), mode, ..NetworkConfig::default() };
+    let config = Config { socket: socket.to_owned(), networks: vec![bridge, loopback], ..Config::default() };
+    config.checked().expect("a sound configuration")
+}
+
+fn soak(socket: &Path, cycles: u64, seed: u64) -> Seen {
+    let (mut random, mut seen) = (Random(seed), Seen::default());
+    // What is passed at the first time stays: a place for the network's name, and so on.
+    cycle(socket, &mut random, &mut seen, 1);
+    wait_until("the first is gone", || held().1 == held_by_bystanders());
+    let before = settled();
+    let begun = clock::now();
+    let mut told = begun;
+    for number in 1..=cycles {
+        let long = number.is_multiple_of(CYCLES_FOR_A_LONG_BURST);
+        let burst = 1 + random.below(if long { LONGEST_BURST } else { SHORT_BURST });
+        cycle(socket, &mut random, &mut seen, if number == CYCLES_FOR_A_LONG_BURST { LONGEST_BURST } else { burst });
+        let now = clock::now();
+        if now.since(told).seconds() > 60.0 {
+            told = now;
+            println!("  {number} cycles, {:.0} a second", number as f64 / now.since(begun).seconds());
+        }
+    }
+    let seconds = clock::now().since(begun).seconds();
+    let after = settled();
+    assert_eq!(after, before, "descriptors and mappings after and before");
+    println!("soak, seed {seed}: {cycles} cycles in {seconds:.1} s, {:.0} a second", cycles as f64 / seconds);
+    seen
+}
+
+/// Attaches, sends a burst, gets it back, and detaches.
+fn cycle(socket: &Path, random: &mut Random, seen: &mut Seen, burst: u64) {
+    let long = burst > SHORT_BURST;
+    let queues = 1 + random.below(if long { 2 } else { 8 }) as u32;
+    // What is on its way both ways, and what idle queue pairs keep.
+    let (descriptors, buffers) = if long { (2048, [4096, 8192, 0]) } else { (256, [256, 256, 128]) };
+    let geometry = Geometry { queues, descriptors, buffers, object_bytes: 0 };
+    let network = Name::new("loop").expect("a name");
+    let (client, mut all) =
+        Client::attach(socket, &Options { geometry, network, ..Options::default() }).expect("the daemon lets it in");
+    let queue = &mut all[random.below(queues.into()) as usize];
+    let (mut sent, mut came): (u64, u64) = (0, 0);
+    let mut lengths = std::collections::VecDeque::new();
+    let mut outgoing: Vec<Buffer> = Vec::new();
+    wait_until("the burst comes back", || {
+        while sent + (outgoing.len() as u64) < burst {
+            let length = if long { 60 + lengths.len() * 3 } else { seen.next_size() };
+            let mut frame = queue.allocate(length).expect("buffers for all of them");
+            write_frame(&mut frame, ONE, OTHER, sent + outgoing.len() as u64);
+            lengths.push_back(length);
+            outgoing.push(frame);
+        }
+        sent += queue.transmit(&mut outgoing) as u64;
+        let mut incoming = Vec::new();
+        queue.receive(&mut incoming, 32);
+        for frame in incoming {
+            let bytes = frame.to_vec();
+            let number = u64::from_le_bytes(bytes[14..22].try_into().expect("eight bytes"));
+            assert_eq!((number, Some(bytes.len())), (came, lengths.pop_front()), "a frame was lost, or came twice");
+            let sound = bytes[22..].iter().enumerate().all(|(index, &byte)| byte == content(number, index));
+            assert!(sound, "frame {number} of {} bytes was changed", bytes.len());
+            came += 1;
+        }
+        came == burst
+    });
+    seen.frames += burst;
+    seen.bursts[burst.ilog2() as usize] += 1;
+    seen.queues[queues as usize] += 1;
+    drop((all, client));
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !done() {
+        assert!(clock::now().since(begun).seconds() < 60.0, "waited too long: {what}");
+        yield_core();
+    }
+}
+
+/// Mappings of the bystanders' regions: their own and the daemon's.
+const fn held_by_bystanders() -> usize {
+    2 * 3
+}

@@ -1,0 +1,67 @@
+//! Stations with addresses, frames that tell what they must contain, and clients that exchange them.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+pub mod bystanders;
+
+use conic_client::{Buffer, Options};
+use conic_fabric::Layout;
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Features, Geometry, Map};
+use conic_native::{clock, yield_core};
+
+/// The addresses of the stations.
+pub const ONE: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+pub const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
+pub const ECHO: [u8; 6] = [2, 0, 0, 0, 0, 0x0c];
+pub const VICTIM: [u8; 6] = [2, 0, 0, 0, 0, 0x0d];
+
+/// What the stations' regions are laid out for: small, so that they are made quickly.
+pub fn geometry() -> Geometry {
+    Geometry { queues: 2, descriptors: 128, buffers: [256, 128, 16], object_bytes: 0 }
+}
+
+/// Where everything lies in their regions.
+pub fn layout() -> Layout {
+    let map = Map::new(geometry(), Features::best()).expect("a geometry that can be");
+    let (map, _) = Notices::in_map(map);
+    map.layout
+}
+
+pub fn options(mac: [u8; 6]) -> Options {
+    Options { geometry: geometry(), mac: Some(mac), ..Options::default() }
+}
+
+/// A frame between two stations with `number` in it, and content that follows from both.
+pub fn write_frame(frame: &mut Buffer, from: [u8; 6], to: [u8; 6], number: u64) {
+    let mut bytes = vec![0; frame.len()];
+    bytes[..6].copy_from_slice(&to);
+    bytes[6..12].copy_from_slice(&from);
+    bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
+    bytes[14..22].copy_from_slice(&number.to_le_bytes());
+    for (index, byte) in bytes[22..].iter_mut().enumerate() {
+        *byte = content(number, index);
+    }
+    frame.write(0, &bytes);
+}
+
+pub fn content(number: u64, index: usize) -> u8 {
+    (number as usize).wrapping_mul(31).wrapping_add(index) as u8
+}
+
+/// What is held once all that was passed or given back is closed.
+pub fn settled() -> (usize, usize) {
+    let begun = clock::now();
+    let mut least = held();
+    while clock::now().since(begun).seconds() < 0.3 {
+        least = least.min(held());
+        yield_core();
+    }
+    least
+}
+
+/// Descriptors and regions of this process, which is both sides.
+pub fn held() -> (usize, usize) {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("they can be listed").count();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("they can be listed");
+    (descriptors, maps.lines().filter(|line| line.contains("memfd:conic")).count())
+}
