@@ -62,7 +62,7 @@ pub const CONIC_OFFLOAD_UNFINISHED: u32 = 8;
 
 const OFFLOADS: u32 = CONIC_OFFLOAD_REQUESTS | CONIC_OFFLOAD_VERIFY | CONIC_OFFLOAD_STRIP | CONIC_OFFLOAD_UNFINISHED;
 
-/// Bytes of the structure as it was at first.
+/// Bytes of the structure as it was at first, and as programs of that time say.
 const FIRST: usize = 64;
 
 // SAFETY: integers and pointers; 8 + 3 * 8 + 6 * 4 + 8 + 2 * 4 bytes leave no padding.
