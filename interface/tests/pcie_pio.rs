@@ -253,7 +253,7 @@ fn frames(memory: &LoomMemory, window: NicWindow) {
 }
 
 #[test]
-fn calls_and_frames_keep_their_bytes_under_every_schedule() {
+fn calls_and_frames_keep_their_bytes_under_loom() {
     let (window, layout) = call_of(72);
     let executions = explore(&layout, Exploration::full(), move |memory| calls(memory, window));
     let (window, layout) = nic_of(1, 64);
@@ -266,7 +266,7 @@ fn mutation(weaken: Weaken, segment: &str, by: &str) -> Mutation {
 }
 
 #[test]
-fn each_ordering_of_a_call_is_needed() {
+fn each_ordering_of_a_call_is_needed_under_loom() {
     for mutation in [
         mutation(Weaken::RelaxedPublish, "request", "host"),
         mutation(Weaken::SignalFirst, "request", "host"),
@@ -281,7 +281,7 @@ fn each_ordering_of_a_call_is_needed() {
 }
 
 #[test]
-fn each_ordering_of_a_frame_is_needed() {
+fn each_ordering_of_a_frame_is_needed_under_loom() {
     for mutation in [
         mutation(Weaken::RelaxedStore, "transmit descriptors", "host"),
         mutation(Weaken::RelaxedLoad, "transmit descriptors", "device"),

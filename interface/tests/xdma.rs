@@ -187,7 +187,7 @@ fn transfers(memory: &LoomMemory, channels: [Channel; 2], completion: Completion
 }
 
 #[test]
-fn messages_keep_their_bytes_under_every_schedule() {
+fn messages_keep_their_bytes_under_loom() {
     for completion in COMPLETIONS {
         let (channels, layout) = place(64);
         let executions =
@@ -197,7 +197,7 @@ fn messages_keep_their_bytes_under_every_schedule() {
 }
 
 #[test]
-fn each_ordering_of_a_transfer_is_needed() {
+fn each_ordering_of_a_transfer_is_needed_under_loom() {
     for (weaken, segment, by) in [
         (Weaken::RelaxedStore, "xdma run register", "host"),
         (Weaken::RelaxedLoad, "xdma run register", "device"),

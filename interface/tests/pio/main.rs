@@ -7,14 +7,14 @@
 //! | `messages` | the halves over coherence messages: lines given up at any moment, prefetches in any order, time-outs |
 //! | `crash` | a death at every memory operation of either side, and who takes over |
 //! | `hostile` | a peer that writes anything |
-//! | `model_checked` | every schedule and ordering, and that each edge is needed |
+//! | `loom_exchange` | every schedule and ordering, and that each edge is needed |
 //! | `threads` | many frames and calls between threads on real memory |
 //!
 //! What is easy to get wrong, and what then fails (a name in capitals is a planted mistake, which the exploration must find):
 //!
 //! | mistake | where it shows |
 //! |---|---|
-//! | no fence between request and signal, or between control and data | `NoFence`, `DataBeforeControl`; `model_checked` on memory |
+//! | no fence between request and signal, or between control and data | `NoFence`, `DataBeforeControl`; `loom_exchange` on memory |
 //! | the line is not changed after "try again"; the two sides count differently | `TurnsOnlyOnResponse`; successors in `calls` and `crash` |
 //! | "try again" is recalled when it is answered | `RecallsTryAgainAtOnce` |
 //! | a packet that comes at the time-out is lost, or comes twice | `LosesResponseAtTimeOut`, `RespondsTwice` |
@@ -40,6 +40,6 @@ mod calls;
 mod crash;
 mod explore;
 mod hostile;
+mod loom_exchange;
 mod messages;
-mod model_checked;
 mod threads;
