@@ -145,13 +145,7 @@ impl<C: Core> Switch<C> {
         let (from, packet) = (Place::Client(slot as u32), segments[0]);
         let in_one_piece = segments.len() == 1 && packet.address().is_line_aligned() && length >= MIN_FRAME;
         if !in_one_piece || !self.mirrors.is_empty() {
-            let mut at = 0;
-            for segment in segments {
-                let bytes = usize::from(segment.length());
-                core.read_bytes(segment.address(), &mut self.frame[at..at + bytes]);
-                at += bytes;
-            }
-            self.frame[at..at.max(MIN_FRAME)].fill(0);
+            gather(core, segments, &mut self.frame);
             self.forward_frame(now, from, length.max(MIN_FRAME));
             return length;
         }
@@ -325,4 +319,15 @@ impl<C: Core> Switch<C> {
             (None, tag) => Some(tag.map_or(0, Tag::vlan)),
         }
     }
+}
+
+/// Copies a packet out of its segments, whose lengths together were checked, and fills it up to the shortest frame.
+pub(super) fn gather(core: &impl Core, segments: &[Descriptor], frame: &mut [u8]) {
+    let mut at = 0;
+    for segment in segments {
+        let bytes = usize::from(segment.length());
+        core.read_bytes(segment.address(), &mut frame[at..at + bytes]);
+        at += bytes;
+    }
+    frame[at..at.max(MIN_FRAME)].fill(0);
 }

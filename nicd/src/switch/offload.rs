@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Switch;
 use super::deliver::{Form, Route};
+use super::forward::gather;
 use super::header::{ETHERNET_HEADER, Header};
 use super::table::Place;
 
@@ -112,13 +113,7 @@ impl<C: Core> Switch<C> {
         member.counters.sent_frames += 1;
         member.counters.sent_bytes += length as u64;
         let core = member.lanes[lane].wire.nic().core();
-        let mut at = 0;
-        for segment in segments {
-            let bytes = usize::from(segment.length());
-            core.read_bytes(segment.address(), &mut self.frame[at..at + bytes]);
-            at += bytes;
-        }
-        self.frame[at..at.max(MIN_FRAME)].fill(0);
+        gather(core, segments, &mut self.frame);
         match self.prepare(length.max(MIN_FRAME), request) {
             Some((length, work)) => {
                 self.forward_unfinished(now, Place::Client(slot as u32), length, work, Metadata::NONE)
