@@ -232,3 +232,20 @@ fn ports_are_told_before_a_sleep() {
     assert!(armed.is_up());
     assert_eq!(switch.next_due(), None);
 }
+
+#[test]
+fn a_short_frame_is_filled_up_with_zeroes_and_not_with_what_another_sent() {
+    let mut switch = bridge(Vec::new());
+    let mut clients = [1, 2, 3].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, rules(mac(number))));
+    // In two pieces, so that it is put together in the switch's own memory, where the next one will be.
+    assert!(clients[0].send(0, &[&mac(2)[..], &mac(1), &[0x5e; 88]].concat(), 2));
+    switch.step(Time::ZERO);
+    assert_eq!(clients[1].receive().len(), 1);
+    let short = [&mac(2)[..], &mac(3), &[8, 0, 1, 2, 3]].concat();
+    for segments in [1, 2] {
+        assert!(clients[2].send(0, &short, segments));
+        switch.step(Time::ZERO);
+        let filled = [&short[..], &[0; 60][short.len()..]].concat();
+        assert_eq!(clients[1].receive(), [filled], "in {segments} pieces");
+    }
+}
