@@ -127,6 +127,33 @@ fn a_begun_checksum_is_completed_for_who_wants_it_whole_and_kept_for_who_does_no
 }
 
 #[test]
+fn a_large_packet_for_which_buffers_run_out_is_dropped_whole_and_takes_none_with_it() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut whole = attach(&mut switch, 2, ALL);
+    let lost = |switch: &Switch<KeptCore>| {
+        switch.clients().find(|(session, ..)| *session == 2).expect("it is there").1.dropped_no_buffer
+    };
+    let mut held = Vec::new();
+    let mut at = [conic_fabric::Address(0)];
+    // All but two or three of the buffers that such a packet needs four of.
+    while whole.hosts[0].buf_alloc(16_000, &mut at) == 1 {
+        held.push(at[0]);
+    }
+    whole.hosts[0].buf_free(&held.split_off(held.len() - 2));
+    for round in 1..100 {
+        sender.ask(&tcp(1, 2, 60_000), REQUEST.with_large(1448));
+        settle(&mut switch);
+        assert_eq!((whole.hear().len(), lost(&switch)), (0, round));
+    }
+    whole.hosts[0].buf_free(&held);
+    sender.ask(&tcp(1, 2, 60_000), REQUEST.with_large(1448));
+    settle(&mut switch);
+    let [(got, _)] = &whole.hear()[..] else { panic!("a packet") };
+    assert_eq!(got[34..], tcp(1, 2, 60_000)[34..]);
+}
+
+#[test]
 fn a_large_packet_is_cut_for_who_wants_frames_and_passed_whole_to_who_takes_it() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
