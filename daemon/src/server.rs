@@ -4,6 +4,7 @@ mod adopt;
 mod attach;
 mod metrics;
 mod operator;
+pub(crate) mod region;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
-use conic_control::{Message, Reason, Refused};
+use conic_control::{Attach, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
@@ -25,6 +26,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use metrics::Metrics;
+use region::{Leaving, Reports, Taken};
 
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, offloads, refused, say, welcome};
@@ -90,6 +92,12 @@ pub struct Daemon {
     stop: Stop,
     news: Receiver<News>,
     bell: Bell,
+    /// For threads that make regions or give them back.
+    reports: Reports,
+    /// The users of regions that are on their way back, one entry a region.
+    returning: Vec<u32>,
+    /// Clients' wishes that wait for one of those.
+    postponed: Vec<(u64, Attach)>,
     /// Heavy fences reach the clients' cores.
     fences: bool,
     /// How often clients were refused or detached, by reason.
@@ -172,7 +180,10 @@ impl Daemon {
             epoll,
             stop,
             news,
+            reports: Reports { news: send, bell: bell.clone() },
             bell,
+            returning: Vec::new(),
+            postponed: Vec::new(),
             fences,
             refusals: BTreeMap::new(),
             metrics,
@@ -342,7 +353,7 @@ impl Daemon {
         self.let_go(number, reason);
     }
 
-    /// Takes everything back that a client had. When this returns its region is unmapped and nothing of it is left.
+    /// Takes everything back that a client had. When this returns nobody here touches its region, which is unmapped meanwhile.
     fn let_go(&mut self, number: u64, why: &'static str) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
@@ -350,15 +361,15 @@ impl Daemon {
         // Descriptors that are closed leave the epoll by themselves only when no copy of them is left anywhere.
         let _ = epoll::delete(&self.epoll, &channel);
         let _ = epoll::delete(&self.epoll, &process);
-        if let Step::Attached(session) = step {
+        if let Step::Making(_) = step {
+            // It comes, finds nobody, and goes.
+            self.returning.push(peer.user);
+        } else if let Step::Attached(session) = step {
             let Session { session, name, network, queues, bytes, memory, .. } = *session;
             about_to("take a client's queues back");
             let faults = self.networks[network].worker.detach(session).map_or(0, |(_, faults)| faults.total());
-            drop(memory);
-            about_to("give a quota back");
-            self.quota.give_back(peer.user, queues, bytes);
-            let microseconds = clock::now().since(begun).nanoseconds() / 1000;
-            (self.log)(&Event::Detached { session, name: name.to_string(), why, faults, microseconds });
+            let leaving = Leaving { session, name: name.to_string(), why, faults, noticed: begun };
+            self.give_region_back(memory, Taken { user: peer.user, queues, bytes }, Some(leaving));
         }
     }
 
@@ -375,27 +386,32 @@ impl Daemon {
     fn hear_news(&mut self) {
         self.bell.silence();
         while let Ok(news) = self.news.try_recv() {
-            match news {
-                News::Offender { offender } => {
-                    let of =
-                        |one: &Connection| matches!(&one.step, Step::Attached(own) if own.session == offender.session);
-                    let number = self.connections.iter().find(|(_, one)| of(one)).map(|(&number, _)| number);
-                    let told: Vec<String> = offender
-                        .faults
-                        .named()
-                        .iter()
-                        .filter(|(_, count)| *count > 0)
-                        .map(|(name, count)| format!("{name} {count}"))
-                        .collect();
-                    let text = format!("it broke the rules of its queues too often: {}", told.join(", "));
-                    if let Some(number) = number {
-                        self.refuse(number, refused(Reason::Faults, text));
-                    }
+            self.act_on(news);
+        }
+    }
+
+    fn act_on(&mut self, news: News) {
+        match news {
+            News::Made(made) => self.finish_session(*made),
+            News::Returned(back) => self.region_is_back(back),
+            News::Offender { offender } => {
+                let of = |one: &Connection| matches!(&one.step, Step::Attached(own) if own.session == offender.session);
+                let number = self.connections.iter().find(|(_, one)| of(one)).map(|(&number, _)| number);
+                let told: Vec<String> = offender
+                    .faults
+                    .named()
+                    .iter()
+                    .filter(|(_, count)| *count > 0)
+                    .map(|(name, count)| format!("{name} {count}"))
+                    .collect();
+                let text = format!("it broke the rules of its queues too often: {}", told.join(", "));
+                if let Some(number) = number {
+                    self.refuse(number, refused(Reason::Faults, text));
                 }
-                News::PortFailed { network, text } => {
-                    let network = self.networks[network].config.name.clone();
-                    (self.log)(&Event::PortFailed { network, text });
-                }
+            }
+            News::PortFailed { network, text } => {
+                let network = self.networks[network].config.name.clone();
+                (self.log)(&Event::PortFailed { network, text });
             }
         }
     }
