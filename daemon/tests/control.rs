@@ -324,14 +324,13 @@ fn want_of_descriptors_keeps_those_who_wait_waiting_and_no_core_busy() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).expect("a lower limit");
     let mut all: Vec<File> = std::iter::from_fn(|| plenty.try_clone().ok()).collect();
     drop(all.pop());
-    let client = Channel::connect(&running.socket());
+    let client = Channel::connect(&running.socket()).expect("it listens");
     let before = processor_time();
-    std::thread::sleep(Duration::from_millis(500));
+    client.wait(Duration::from_millis(500)).expect("a socket");
     let used = processor_time() - before;
     drop(all);
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("the limit that there was");
     assert!(used < 0.2, "busy for {used} of 0.5 seconds");
-    let client = client.expect("it listens");
     client.send(&hello(), &[]).expect("there is room");
     assert!(matches!(hear(&client), Some(Message::Welcome(_))), "whoever waited is let in");
 }
