@@ -2,6 +2,7 @@
 
 mod adopt;
 mod attach;
+mod door;
 mod metrics;
 mod operator;
 pub(crate) mod region;
@@ -23,7 +24,6 @@ use conic_nicd::quota::Quota;
 use conic_nicd::switch::{Circuit, Mode, SwitchOptions, SwitchPort};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use metrics::Metrics;
 use region::{Leaving, Reports, Taken};
@@ -32,9 +32,6 @@ use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, offloads, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::worker::{News, Worker, WorkerOptions};
-
-/// Connections that have not attached yet, at most: a flood of them holds no more descriptors than this.
-const MOST_WAITING: usize = 64;
 
 /// What an epoll event is of: the lowest bit tells a connection's socket from its process.
 const LISTENER: u64 = u64::MAX;
@@ -103,6 +100,10 @@ pub struct Daemon {
     /// How often clients were refused or detached, by reason.
     refusals: BTreeMap<Reason, u64>,
     metrics: Option<Metrics>,
+    /// Until when nobody is let in, for want of descriptors.
+    shut_until: Option<Time>,
+    /// Nobody came in since then.
+    crowded: bool,
     /// The number of the next circuit that an operator makes.
     next_circuit: u64,
     /// Another daemon has taken over.
@@ -187,6 +188,8 @@ impl Daemon {
             fences,
             refusals: BTreeMap::new(),
             metrics,
+            shut_until: None,
+            crowded: false,
             // Above those of any configuration, and those of a daemon before this one.
             next_circuit: u64::from(std::process::id()) << 32,
             ended: false,
@@ -195,12 +198,9 @@ impl Daemon {
         if let Some(elder) = elder {
             daemon.take_over(&elder)?;
         }
-        daemon.watch(daemon.listener.as_fd(), LISTENER)?;
+        daemon.open_door()?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
-        if let Some(metrics) = &daemon.metrics {
-            daemon.watch(metrics.listener.as_fd(), METRICS)?;
-        }
         let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
         let socket = daemon.config.socket.display().to_string();
         (daemon.log)(&Event::Listening { socket, networks });
@@ -243,6 +243,9 @@ impl Daemon {
                 return Ok(());
             }
             self.give_up_on_the_slow();
+            if self.shut_until.is_some_and(|until| until <= clock::now()) {
+                self.open_door()?;
+            }
         }
     }
 
@@ -255,37 +258,13 @@ impl Daemon {
     }
 
     fn until_next_deadline(&self) -> Option<Timespec> {
-        let next = self.connections.values().map(|connection| connection.deadline).min()?;
+        let next = self.connections.values().map(|connection| connection.deadline).chain(self.shut_until).min()?;
         if next == Time::NEVER {
             return None;
         }
         // A little late rather than a little early, which would come round for nothing.
         let left = next.since(clock::now()).nanoseconds() + 1_000_000;
         Some(Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 })
-    }
-
-    fn accept(&mut self) {
-        // An error here is the system's want of descriptors; who waits is accepted when others have gone.
-        let Ok(Some(channel)) = self.listener.accept() else { return };
-        let waiting = self.connections.values().filter(|one| !matches!(one.step, Step::Attached(_))).count();
-        if waiting >= MOST_WAITING {
-            let text = format!("{waiting} clients are attaching at this moment: try again");
-            say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-            return;
-        }
-        let Ok(peer) = channel.peer() else { return };
-        let process = Pid::from_raw(peer.process).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
-        // A process that has ended already wants nothing.
-        let Some(process) = process else { return };
-        let number = self.next;
-        self.next += 1;
-        let watched =
-            self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
-        if watched.is_err() {
-            return;
-        }
-        let deadline = clock::now() + self.step_timeout();
-        self.connections.insert(number, Connection { channel, peer, process, step: Step::Connected, deadline });
     }
 
     fn step_timeout(&self) -> Time {

@@ -30,9 +30,20 @@ pub fn small() -> Options {
     Options { geometry, ..Options::default() }
 }
 
+/// A process that ends with its owner.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A daemon that ends with this program, and what it says.
 pub struct Nic {
-    child: Child,
+    program: Program,
     said: Receiver<(Time, Value)>,
     folder: PathBuf,
     core: usize,
@@ -46,8 +57,8 @@ impl Nic {
     /// It does not start.
     pub fn start(core: usize) -> Result<Nic, Failure> {
         let folder = private_folder("conic-service")?;
-        let (child, said) = spawn(&folder.join("nic.sock"), core, &[])?;
-        let nic = Nic { child, said, folder, core };
+        let (program, said) = spawn(&folder.join("nic.sock"), core, &[])?;
+        let nic = Nic { program, said, folder, core };
         nic.hear("listening", |_| true)?;
         Ok(nic)
     }
@@ -85,7 +96,7 @@ impl Nic {
     pub fn processor_time(&self) -> Result<Duration, Failure> {
         let gone = |error: std::io::Error| Failure::failed(format!("reading the NIC's processor time: {error}"));
         let mut sum = 0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).map_err(gone)? {
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.program.0.id())).map_err(gone)? {
             let text = std::fs::read_to_string(task.map_err(gone)?.path().join("schedstat")).map_err(gone)?;
             sum += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         }
@@ -98,8 +109,8 @@ impl Nic {
     ///
     /// It does not take over.
     pub fn upgrade(&mut self, mut meanwhile: impl FnMut()) -> Result<Value, Failure> {
-        let (child, said) = spawn(&self.socket(), self.core, &["--adopt"])?;
-        let mut elder = std::mem::replace(&mut self.child, child);
+        let (program, said) = spawn(&self.socket(), self.core, &["--adopt"])?;
+        let mut elder = std::mem::replace(&mut self.program, program);
         self.said = said;
         let until = clock::now() + Time::from_nanoseconds(PATIENCE.as_nanos() as u64);
         let adopted = loop {
@@ -111,7 +122,7 @@ impl Nic {
             }
         };
         // It ends by itself, and may have done so.
-        let ended = elder.wait().map_err(|error| Failure::failed(format!("the old NIC: {error}")))?;
+        let ended = elder.0.wait().map_err(|error| Failure::failed(format!("the old NIC: {error}")))?;
         if !ended.success() {
             return Err(Failure::failed(format!("the old NIC ended with {ended}")));
         }
@@ -121,16 +132,14 @@ impl Nic {
 
 impl Drop for Nic {
     fn drop(&mut self) {
-        // It may be gone already, and so may the folder.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // It may be gone already. The NIC, which is dropped behind it, needs it no more.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 type Said = Receiver<(Time, Value)>;
 
-fn spawn(socket: &Path, core: usize, more: &[&str]) -> Result<(Child, Said), Failure> {
+fn spawn(socket: &Path, core: usize, more: &[&str]) -> Result<(Program, Said), Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     let program = std::env::current_exe().map_err(|error| failed("finding this program", error))?;
     let mut command = Command::new(program);
@@ -147,7 +156,7 @@ fn spawn(socket: &Path, core: usize, more: &[&str]) -> Result<(Child, Said), Fai
             }
         }
     });
-    Ok((child, said))
+    Ok((Program(child), said))
 }
 
 /// A frame from one to another with a number in it, if a buffer is free.
