@@ -34,9 +34,17 @@ pub(crate) enum Step {
         offloads: Offloads,
     },
     /// An operator, who asks questions.
-    Asking,
+    Asking(Unsaid),
     /// It has its queues.
     Attached(Box<Session>),
+}
+
+/// What there is still to say of an answer, to an operator whose socket is full.
+#[derive(Default)]
+pub(crate) struct Unsaid {
+    pub text: String,
+    /// From here on.
+    pub at: usize,
 }
 
 /// What a client has.
