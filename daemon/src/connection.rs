@@ -36,7 +36,7 @@ pub(crate) enum Step {
     /// Its region is being made.
     Making(Box<Making>),
     /// An operator, who asks questions.
-    Asking,
+    Asking(Unsaid),
     /// It has its queues.
     Attached(Box<Session>),
 }
@@ -50,6 +50,14 @@ pub(crate) struct Making {
     pub geometry: Geometry,
     pub headroom: Headroom,
     pub rules: Rules,
+}
+
+/// What there is still to say of an answer, to an operator whose socket is full.
+#[derive(Default)]
+pub(crate) struct Unsaid {
+    pub text: String,
+    /// From here on.
+    pub at: usize,
 }
 
 /// What a client has.

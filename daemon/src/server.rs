@@ -274,6 +274,9 @@ impl Daemon {
     /// Takes one message of a client.
     fn hear(&mut self, number: u64) {
         let Some(connection) = self.connections.get(&number) else { return };
+        if matches!(&connection.step, Step::Asking(unsaid) if !unsaid.text.is_empty()) {
+            return self.go_on_answering(number);
+        }
         let received = match connection.channel.receive() {
             Ok(Some(received)) => received,
             Ok(None) => return,
@@ -300,7 +303,7 @@ impl Daemon {
             }
             (Message::Attach(wish), Step::Negotiated { .. }) => self.attach(number, &wish),
             (Message::Detach, Step::Attached(_)) => self.let_go(number, "asked"),
-            (Message::Query(question), Step::Negotiated { .. } | Step::Asking) => self.answer(number, &question),
+            (Message::Query(question), Step::Negotiated { .. } | Step::Asking(_)) => self.answer(number, &question),
             (other, _) => {
                 let text = format!("{} does not belong at this step", kind_of(&other));
                 self.refuse(number, refused(Reason::Malformed, text));

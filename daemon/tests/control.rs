@@ -358,3 +358,32 @@ fn connections_that_say_nothing_take_the_place_of_no_other_user() {
     own.send(&hello(), &[]).expect("there is room");
     assert!(matches!(hear(&own), Some(Message::Welcome(_))), "it is let in beside them");
 }
+
+#[test]
+fn an_operator_who_listens_late_hears_of_all_clients_and_holds_nobody_up() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, most).expect("as many as there may be");
+    let running = Running::start(|config| {
+        let Limits { clients, queues_per_user, mib_per_user, .. } = config.limits;
+        let (clients_per_user, queues_per_user, mib_per_user) = (clients, 4 * queues_per_user, 4 * mib_per_user);
+        config.limits = Limits { clients_per_user, queues_per_user, mib_per_user, ..config.limits };
+        config.networks = vec![NetworkConfig { wait: WaitMode::Interrupt, ..NetworkConfig::default() }];
+    });
+    let attach = || Client::attach(&running.socket(), &options()).expect("a client");
+    let clients: Vec<_> = (0..900).map(|_| attach()).collect();
+    let late = greet(&running.socket());
+    late.send(&Message::Query("{\"ask\":\"list\"}".to_owned()).encode(), &[]).expect("there is room");
+    drop(attach());
+    let mut answer = String::new();
+    loop {
+        match hear(&late) {
+            Some(Message::Answer(piece)) if piece.is_empty() => break,
+            Some(Message::Answer(piece)) => answer += &piece,
+            other => panic!("{other:?} behind {} bytes", answer.len()),
+        }
+    }
+    let listed = answer.matches("\"session\":").count();
+    assert_eq!(listed, clients.len(), "{} bytes", answer.len());
+}
