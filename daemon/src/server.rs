@@ -25,6 +25,7 @@ use conic_nicd::switch::{Circuit, Mode, SwitchOptions, SwitchPort};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
+use adopt::Inheritance;
 use metrics::Metrics;
 use region::{Leaving, Reports, Taken};
 
@@ -115,6 +116,8 @@ pub struct Daemon {
 struct Network {
     config: NetworkConfig,
     worker: Worker,
+    /// For each port the descriptors of its queues, if another daemon can go on with them.
+    heirlooms: Vec<Vec<OwnedFd>>,
 }
 
 impl Daemon {
@@ -127,8 +130,9 @@ impl Daemon {
         Daemon::make(config, stop, log, false)
     }
 
-    /// Takes over from the daemon that listens at the configuration's socket, with its clients. Its own networks begin before that
-    /// one is asked to stop, and so cannot open what that one has open alone, such as a TAP interface.
+    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP interfaces where
+    /// the same port is on the same network here. What else one process alone may open, such as the socket of a memif server or
+    /// an AF_XDP queue, cannot be had while that one runs.
     ///
     /// # Errors
     ///
@@ -142,31 +146,35 @@ impl Daemon {
         let bell = Bell::new().map_err(system("making a bell"))?;
         let (send, news) = channel();
         let mut networks = Vec::new();
+        let (listener, mut inheritance) = if adopt {
+            let inheritance = Inheritance::ask(connect(&config.socket)?)?;
+            // Replaced by the other's own as soon as that has ended.
+            (Listener::unbound().map_err(system("making a socket"))?, Some(inheritance))
+        } else {
+            (listen(&config)?, None)
+        };
         for (index, network) in config.networks.iter().enumerate() {
             let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-            let ports =
-                network.ports.iter().enumerate().map(|(port, config)| open(config, network.circuit_of_port(port)));
-            let ports = ports.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+            let (mut ports, mut heirlooms) = (Vec::new(), Vec::new());
+            for (number, port) in network.ports.iter().enumerate() {
+                let inherited = inheritance.as_mut().and_then(|one| one.port(&network.name, &port.spec));
+                let opened = open(port, network.circuit_of_port(number), inherited).map_err(cannot)?;
+                heirlooms.push(heirloom(port, &opened).map_err(|error| cannot(error.to_string()))?);
+                ports.push(opened);
+            }
             let worker = Worker::start(WorkerOptions {
                 network: index,
                 core: network.core,
                 wait: network.wait,
                 switch: switch_options(network, config.most_faults),
                 ports,
+                held_back: adopt,
                 news: send.clone(),
                 bell: bell.clone(),
             });
             let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
-            networks.push(Network { config: network.clone(), worker });
+            networks.push(Network { config: network.clone(), worker, heirlooms });
         }
-        let (listener, elder) = if adopt {
-            let elder = connect(&config.socket)?;
-            adopt::ask_to_adopt(&elder)?;
-            // Replaced by the other's own as soon as that has come.
-            (Listener::unbound().map_err(system("making a socket"))?, Some(elder))
-        } else {
-            (listen(&config)?, None)
-        };
         let metrics = config.metrics.map(listen_for_metrics).transpose()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
         let mut daemon = Daemon {
@@ -195,8 +203,8 @@ impl Daemon {
             ended: false,
             log,
         };
-        if let Some(elder) = elder {
-            daemon.take_over(&elder)?;
+        if let Some(inheritance) = inheritance {
+            daemon.take_over(inheritance)?;
         }
         daemon.open_door()?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
@@ -409,11 +417,22 @@ fn kind_of(message: &Message) -> &'static str {
     }
 }
 
-/// Opens a port's queues; the error says which, and what to do.
-fn open(config: &PortConfig, circuit: Option<Circuit>) -> Result<SwitchPort, String> {
+/// Opens a port's queues, or goes on with another daemon's; the error says which, and what to do.
+fn open(config: &PortConfig, circuit: Option<Circuit>, inherited: Option<Vec<OwnedFd>>) -> Result<SwitchPort, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
-    let queues = spec.open().map_err(|error| error.to_string())?;
-    Ok(SwitchPort { queues, vlan: config.vlan, circuit })
+    let queues = match inherited {
+        Some(descriptors) => spec.resume(descriptors),
+        None => spec.open(),
+    };
+    Ok(SwitchPort { queues: queues.map_err(|error| error.to_string())?, vlan: config.vlan, circuit })
+}
+
+/// What another daemon needs to go on with a port, if it can.
+fn heirloom(config: &PortConfig, port: &SwitchPort) -> io::Result<Vec<OwnedFd>> {
+    if !config.spec().is_ok_and(|spec| spec.can_be_resumed()) {
+        return Ok(Vec::new());
+    }
+    port.queues.iter().filter_map(|queue| queue.descriptor()).map(|one| one.try_clone_to_owned()).collect()
 }
 
 /// How long a queue has said nothing that is no longer looked at.
@@ -459,9 +478,15 @@ fn listen_for_metrics(address: SocketAddr) -> Result<Metrics, DaemonError> {
 fn listen(config: &Config) -> Result<Listener, DaemonError> {
     let path = &config.socket;
     let cannot = |why: String| DaemonError::Cannot { what: format!("socket {}", path.display()), why };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let made = std::fs::create_dir_all(folder);
-        made.map_err(|error| cannot(format!("its folder cannot be made: {error}; name another with --socket")))?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        // The folder where everybody looks may be gone with the last boot. Any other that is not there is more likely
+        // misspelt than wanted, and what clients are told to look for must not be made by accident.
+        if *path != Config::default().socket {
+            let folder = folder.display();
+            return Err(cannot(format!("there is no folder {folder}: make it, or name another socket with --socket")));
+        }
+        std::fs::create_dir_all(folder)
+            .map_err(|error| cannot(format!("its folder cannot be made: {error}; name another with --socket")))?;
     }
     let bound = match Listener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path) => {

@@ -115,6 +115,8 @@ pub(crate) enum Order {
         /// Where the answer goes.
         answer: Sender<Report>,
     },
+    /// A thread that was held back begins.
+    Begin,
     /// The end.
     Stop,
 }
@@ -168,6 +170,8 @@ pub(crate) struct WorkerOptions {
     pub wait: WaitMode,
     pub switch: SwitchOptions,
     pub ports: Vec<SwitchPort>,
+    /// It touches no port before it is told to begin: another daemon has them until then.
+    pub held_back: bool,
     pub news: Sender<News>,
     /// Rung when there is news.
     pub bell: Bell,
@@ -186,12 +190,15 @@ impl Worker {
         let own = wake.clone();
         let thread = std::thread::Builder::new().name(format!("nic-{}", options.network)).spawn(move || {
             let bound = options.core.map_or(Ok(()), pin);
+            let held_back = options.held_back;
             let made = bound.and_then(|()| Loop::new(options, taken, own));
             // Who waits for it is still there: it waits below.
             match made {
                 Ok(mut made) => {
                     let _ = begun.send(Ok(()));
-                    made.run();
+                    if !held_back || made.waits_to_begin() {
+                        made.run();
+                    }
                 }
                 Err(error) => drop(begun.send(Err(error))),
             }
@@ -219,6 +226,11 @@ impl Worker {
         let (answer, answered) = channel();
         self.order(Order::Detach { session, answer });
         answered.recv().ok().flatten()
+    }
+
+    /// Lets a thread begin that was held back.
+    pub(crate) fn begin(&self) {
+        self.order(Order::Begin);
     }
 
     pub(crate) fn limit(&self, session: u64, limit: Option<RateLimit>) {
@@ -306,6 +318,12 @@ impl Loop {
         })
     }
 
+    /// Waits until it is told to begin; false if it never is to.
+    fn waits_to_begin(&self) -> bool {
+        // Nothing else is ordered before.
+        matches!(self.orders.recv(), Ok(Order::Begin))
+    }
+
     fn run(&mut self) {
         loop {
             if !self.obey() {
@@ -358,7 +376,10 @@ impl Loop {
                     // Who was about to be rung is rung once too often.
                     self.ring();
                     let _ = answer.send(suspended);
+                    // The ports are another daemon's now: a frame that was taken here would be lost.
+                    return false;
                 }
+                Ok(Order::Begin) => {}
                 Ok(Order::Detach { session, answer }) => {
                     let gone = self.switch.detach(session);
                     if let Some((kick, _)) = self.clients.remove(&session) {

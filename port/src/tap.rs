@@ -6,7 +6,7 @@ mod error;
 mod kernel;
 
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 
 use conic_fabric::Time;
@@ -155,16 +155,30 @@ impl Tap {
         if options.up {
             devices[0].bring_up()?;
         }
-        let mtu = devices[0].mtu()?;
+        Tap::of(devices, options.offload)
+    }
+
+    /// Goes on with queues that another process has opened with the same options and passed, as they are.
+    ///
+    /// # Errors
+    /// The descriptors are not of a TAP interface, or it was opened with other options.
+    pub fn resume_queues(options: &TapOptions, descriptors: Vec<OwnedFd>) -> Result<Vec<Tap>, PortError> {
+        let resume = |descriptor| kernel::Device::resume(descriptor, options.queues > 1, options.offload);
+        let devices = descriptors.into_iter().map(resume).collect::<Result<Vec<_>, _>>()?;
+        if devices.len() != options.queues {
+            let name = options.name.clone().unwrap_or_default();
+            return Err(TapError { name, problem: TapProblem::NotTap }.into());
+        }
+        Tap::of(devices, options.offload)
+    }
+
+    fn of(devices: Vec<kernel::Device>, offload: bool) -> Result<Vec<Tap>, PortError> {
+        let mtu = devices.first().map_or(Ok(0), kernel::Device::mtu)?;
         let queue = |device| Tap {
             device,
             mtu,
             gone: false,
-            offload: options.offload.then(|| Offload {
-                cutter: Cutter::new(),
-                held: Coalescer::new(),
-                work: Work::default(),
-            }),
+            offload: offload.then(|| Offload { cutter: Cutter::new(), held: Coalescer::new(), work: Work::default() }),
             counters: Counters::default(),
         };
         Ok(devices.into_iter().map(queue).collect())

@@ -3,9 +3,9 @@
 //! | step | the old one | the new one |
 //! |---|---|---|
 //! | 1 | | connects, says who it is, asks `{"ask": "adopt"}` |
-//! | 2 | ends what attaching it has begun; passes its listening socket, and for each client its region, connection, process, kick and bells | maps the regions |
+//! | 2 | ends what attaching it has begun; passes its listening socket, the queues of its TAP interfaces, and for each client its region, connection, process, kick and bells | maps the regions |
 //! | 3 | | says that it is ready, its threads and ports with it |
-//! | 4 | stops its networks' threads, says where each queue stood, ends | goes on from there |
+//! | 4 | ends its networks' threads, which have had the ports until then, says where each queue stood, ends | begins with its own, and goes on from there |
 //!
 //! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4.
 
@@ -114,14 +114,58 @@ impl Link<'_> {
     }
 }
 
+/// What comes before the clients.
+pub(super) struct Inheritance {
+    channel: Channel,
+    listener: OwnedFd,
+    next_session: u64,
+    clients: u64,
+    /// Ports by network and description, with the descriptors of their queues.
+    ports: Vec<(String, String, Vec<OwnedFd>)>,
+}
+
+impl Inheritance {
+    /// Asks the daemon at the other end to be adopted, and takes what it has beside clients.
+    pub(super) fn ask(channel: Channel) -> Result<Inheritance, DaemonError> {
+        ask_to_adopt(&channel)?;
+        let link = Link(&channel);
+        let hear = || link.hear().map_err(system("taking over"));
+        let (head, mut descriptors) = hear()?;
+        let listener = descriptors.pop().ok_or_else(|| cannot("the other NIC passed no socket"))?;
+        let number = |key: &str| head[key].as_u64().unwrap_or(0);
+        let mut ports = Vec::new();
+        for _ in 0..number("ports") {
+            let (port, _) = hear()?;
+            let mut queues = Vec::new();
+            while (queues.len() as u64) < port["queues"].as_u64().unwrap_or(0) {
+                let (_, more) = hear()?;
+                if more.is_empty() {
+                    return Err(cannot("a port's queues are missing"));
+                }
+                queues.extend(more);
+            }
+            let text = |key: &str| port[key].as_str().unwrap_or_default().to_owned();
+            ports.push((text("network"), text("port"), queues));
+        }
+        let (next_session, clients) = (number("next_session").max(1), number("clients"));
+        Ok(Inheritance { channel, listener, next_session, clients, ports })
+    }
+
+    /// The descriptors of a port's queues, given once.
+    pub(super) fn port(&mut self, network: &str, spec: &str) -> Option<Vec<OwnedFd>> {
+        let index = self.ports.iter().position(|(of, text, _)| of == network && text == spec)?;
+        Some(self.ports.swap_remove(index).2)
+    }
+}
+
 impl Daemon {
     /// The old one's half; true if the new one has everything and this one is to end.
-    pub(super) fn give_over(&mut self, number: u64) -> bool {
+    pub(super) fn give_over(&mut self, number: u64, ports: bool) -> bool {
         self.finish_what_is_begun();
         let Some(Connection { channel, .. }) = self.connections.get(&number) else { return false };
         let link = Link(channel);
         // A new one that fails until here is let go, and nothing has changed.
-        let ready = self.pass_everything(&link).and_then(|()| link.hear());
+        let ready = self.pass_everything(&link, ports).and_then(|()| link.hear());
         if !ready.is_ok_and(|(word, _)| word == json!("ready")) {
             self.let_go(number, "closed");
             return false;
@@ -146,9 +190,22 @@ impl Daemon {
         }
     }
 
-    fn pass_everything(&self, link: &Link<'_>) -> io::Result<()> {
+    fn pass_everything(&self, link: &Link<'_>, with_ports: bool) -> io::Result<()> {
         let next = self.next_session;
-        link.say(&json!({ "next_session": next, "clients": self.sessions().count() }), &[self.listener.as_fd()])?;
+        let ports = self.networks.iter().flat_map(|network| {
+            let ports = network.config.ports.iter().zip(&network.heirlooms);
+            ports.filter(|(_, queues)| !queues.is_empty()).map(|(port, queues)| (&network.config.name, port, queues))
+        });
+        let ports: Vec<_> = ports.filter(|_| with_ports).collect();
+        let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": ports.len() });
+        link.say(&head, &[self.listener.as_fd()])?;
+        for (network, port, queues) in ports {
+            link.say(&json!({ "network": network, "port": port.spec, "queues": queues.len() }), &[])?;
+            for some in queues.chunks(BELLS) {
+                let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+                link.say(&json!("queues"), &some)?;
+            }
+        }
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
             let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
@@ -182,19 +239,21 @@ impl Daemon {
     }
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
-    pub(super) fn take_over(&mut self, channel: &Channel) -> Result<(), DaemonError> {
-        let link = Link(channel);
-        let (head, mut descriptors) = link.hear().map_err(system("taking over"))?;
-        let listener = descriptors.pop().ok_or_else(|| cannot("the other NIC passed no socket"))?;
-        let count = head["clients"].as_u64().unwrap_or(0);
-        let arriving = (0..count).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
+    pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
+        let Inheritance { channel, listener, next_session, clients, .. } = inheritance;
+        let link = Link(&channel);
+        let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         link.say(&json!("ready"), &[]).map_err(system("taking over"))?;
-        let begun = clock::now();
+        let (begun, mut has_begun) = (clock::now(), false);
         self.listener = Listener::of_descriptor(listener);
-        self.next_session = head["next_session"].as_u64().unwrap_or(1);
+        self.next_session = next_session;
         let mut arriving: Vec<Option<Arriving>> = arriving.into_iter().map(Some).collect();
         loop {
             let (word, _) = link.hear().map_err(system("taking over"))?;
+            if !std::mem::replace(&mut has_begun, true) {
+                // Whatever it says now, its threads have ended.
+                self.networks.iter().for_each(|network| network.worker.begin());
+            }
             if word == json!("done") {
                 break;
             }
@@ -295,7 +354,7 @@ fn cannot(why: &str) -> DaemonError {
 }
 
 /// Asks the daemon that listens at a socket to be adopted.
-pub(super) fn ask_to_adopt(channel: &Channel) -> Result<(), DaemonError> {
+fn ask_to_adopt(channel: &Channel) -> Result<(), DaemonError> {
     let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() };
     channel.send(&Message::Hello(hello).encode(), &[]).map_err(system("speaking to the other NIC"))?;
     let until = clock::now() + PATIENCE;
@@ -312,6 +371,6 @@ pub(super) fn ask_to_adopt(channel: &Channel) -> Result<(), DaemonError> {
         Ok(Message::Welcome(_)) => {}
         other => return Err(cannot(&format!("the other NIC said {other:?}"))),
     }
-    let question = Message::Query("{\"ask\":\"adopt\"}".to_owned());
+    let question = Message::Query("{\"ask\":\"adopt\",\"ports\":true}".to_owned());
     channel.send(&question.encode(), &[]).map_err(system("speaking to the other NIC"))
 }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conic_control::REASONS;
+use conic_nicd::switch::MirrorCounters;
 
-use super::Daemon;
+use super::operator::party_text;
+use super::{Daemon, Network};
 use crate::connection::mac_text;
 use crate::worker::Report;
 
@@ -60,8 +62,6 @@ impl Daemon {
     pub(super) fn metrics_text(&self) -> String {
         let reports: Vec<Report> = self.networks.iter().map(|network| network.worker.report()).collect();
         let mut text = String::new();
-        let head =
-            |name: &str, kind: &str, help: &str| format!("# HELP conic_{name} {help}\n# TYPE conic_{name} {kind}\n");
         text += &head("clients", "gauge", "Clients that are attached.");
         for (index, network) in self.networks.iter().enumerate() {
             let count = self.sessions().filter(|(_, session)| session.network == index).count();
@@ -101,8 +101,45 @@ impl Daemon {
                 }
             }
         }
-        text + &clients + &faults + &ports
+        text + &clients + &faults + &ports + &self.wiring_text(&reports)
     }
+
+    /// Who is connected to whom, who has flows pinned, who is looked into.
+    fn wiring_text(&self, reports: &[Report]) -> String {
+        let mut circuits = head("circuit", "gauge", "Cross-connects: 1 with both ends there, 0 with one.");
+        let mut pins = head("pinned_flows", "gauge", "Flows that are pinned to a client.");
+        let mut mirrors = head("mirror_total", "counter", "What was copied of a client's or a port's frames.");
+        for (Network { config, .. }, report) in self.networks.iter().zip(reports) {
+            let network = &config.name;
+            for (near, circuit, other) in &report.circuits {
+                // With both ends there it stands there twice.
+                if circuit.far && other.is_some() {
+                    continue;
+                }
+                let (near, far) = (party_text(*near), other.map(party_text));
+                let (far, whole) = (far.as_deref().unwrap_or(""), u8::from(far.is_some()));
+                let ends = if circuit.far { [far, near.as_str()] } else { [near.as_str(), far] };
+                let label = format!("network=\"{network}\",near=\"{}\",far=\"{}\"", ends[0], ends[1]);
+                let _ = writeln!(circuits, "conic_circuit{{{label}}} {whole}");
+            }
+            for (session, ..) in &report.clients {
+                let count = report.pins.iter().filter(|(own, _)| own == session).count();
+                let _ = writeln!(pins, "conic_pinned_flows{{network=\"{network}\",session=\"{session}\"}} {count}");
+            }
+            for (party, MirrorCounters { frames, bytes, dropped }) in &report.mirrors {
+                let label = format!("network=\"{network}\",end=\"{}\"", party_text(*party));
+                for (what, count) in [("frames", frames), ("bytes", bytes), ("dropped", dropped)] {
+                    let _ = writeln!(mirrors, "conic_mirror_total{{{label},what=\"{what}\"}} {count}");
+                }
+            }
+        }
+        circuits + &pins + &mirrors
+    }
+}
+
+/// What stands before a metric.
+fn head(name: &str, kind: &str, help: &str) -> String {
+    format!("# HELP conic_{name} {help}\n# TYPE conic_{name} {kind}\n")
 }
 
 /// Reads a request and answers it.

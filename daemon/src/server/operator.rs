@@ -10,7 +10,7 @@
 //! | `{"ask": "pin", "client": 7, "queue": 2, "match": "protocol=tcp,destination-port=80"}` | `{"done": true}`; without a queue the flow is spread |
 //! | `{"ask": "mirror", "network": "lab", "end": "client:7", "file": "/tmp/a.pcapng", "most_bytes": 1000000}` | `{"done": true}`; without a file the mirror ends |
 //! | `{"ask": "unpin", "client": 7}` | `{"done": true}`: none of its flows are pinned any more |
-//! | `{"ask": "adopt"}` | everything, to a daemon that takes over; see `adopt` |
+//! | `{"ask": "adopt", "ports": true}` | everything, to a daemon that takes over; see `adopt` |
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -95,7 +95,11 @@ enum Question {
         most_bytes: Option<u64>,
     },
     /// Another daemon takes over.
-    Adopt,
+    Adopt {
+        /// It goes on with ports that one process alone may have.
+        #[serde(default)]
+        ports: bool,
+    },
     /// A client is to go.
     Detach {
         /// Its session.
@@ -115,8 +119,8 @@ impl Daemon {
         connection.step = Step::Asking(Unsaid::default());
         connection.deadline = Time::NEVER;
         let answer = match serde_json::from_str(question) {
-            Ok(Question::Adopt) => {
-                self.ended = self.give_over(number);
+            Ok(Question::Adopt { ports }) => {
+                self.ended = self.give_over(number, ports);
                 return;
             }
             Ok(Question::List) => self.list(),
@@ -181,11 +185,16 @@ impl Daemon {
         Some(session.network)
     }
 
-    /// A network by its name, the first if there is none, where frames go from one to another.
-    fn bridge_of(&self, name: Option<&str>) -> Result<usize, String> {
+    /// A network by its name, the first if there is none.
+    fn network_named(&self, name: Option<&str>) -> Result<usize, String> {
         let named = |network: &super::Network| name.is_none_or(|name| network.config.name == name);
         let found = self.networks.iter().position(named);
-        let network = found.ok_or_else(|| format!("there is no network {}", name.unwrap_or("at all")))?;
+        found.ok_or_else(|| format!("there is no network {}", name.unwrap_or("at all")))
+    }
+
+    /// The same, where frames go from one to another.
+    fn bridge_of(&self, name: Option<&str>) -> Result<usize, String> {
+        let network = self.network_named(name)?;
         if self.networks[network].config.mode == NetworkMode::Loopback {
             let name = &self.networks[network].config.name;
             return Err(format!("network {name} is a loopback, where nobody reaches another"));
@@ -235,7 +244,7 @@ impl Daemon {
     }
 
     fn mirror(&self, name: Option<&str>, end: &str, file: Option<PathBuf>, most_bytes: u64) -> Result<(), String> {
-        let network = self.bridge_of(name)?;
+        let network = self.network_named(name)?;
         let party = self.party(network, end)?;
         let worker = &self.networks[network].worker;
         let Some(file) = file else {
@@ -360,7 +369,7 @@ fn mirror((party, counters): &(Party, MirrorCounters)) -> Value {
     json!({ "end": party_text(*party), "frames": frames, "bytes": bytes, "dropped": dropped })
 }
 
-fn party_text(party: Party) -> String {
+pub(super) fn party_text(party: Party) -> String {
     match party {
         Party::Client(session) => format!("client:{session}"),
         Party::Port(port) => format!("port:{port}"),

@@ -6,6 +6,7 @@ mod arguments;
 mod kinds;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -132,13 +133,7 @@ impl PortSpec {
     /// The kind's.
     pub fn open(&self) -> Result<Vec<Box<dyn Port>>, PortError> {
         match &self.kind {
-            Kind::Impaired(impairment, below) => {
-                let impaired = |(queue, port)| {
-                    let seed = impairment.seed.wrapping_add(queue as u64);
-                    Box::new(Impaired::new(port, Impairment { seed, ..*impairment })) as Box<dyn Port>
-                };
-                Ok(below.open()?.into_iter().enumerate().map(impaired).collect())
-            }
+            Kind::Impaired(impairment, below) => Ok(impaired(impairment, below.open()?)),
             Kind::Loopback { frames } => Ok(vec![Box::new(Loopback::new(*frames))]),
             Kind::Tap(options) => Ok(boxed(Tap::open_queues(options)?)),
             Kind::Packet(options) => Ok(boxed(PacketSocket::open_queues(options)?)),
@@ -155,6 +150,37 @@ impl PortSpec {
             Kind::Record { file } => Ok(vec![Box::new(CapturePort::record(file, Timestamp::default())?)]),
         }
     }
+
+    /// Whether another process may go on with the port's queues, given their descriptors ([`Port::descriptor`]): of what one
+    /// process alone may open, TAP interfaces.
+    pub fn can_be_resumed(&self) -> bool {
+        match &self.kind {
+            Kind::Impaired(_, below) => below.can_be_resumed(),
+            kind => matches!(kind, Kind::Tap(_)),
+        }
+    }
+
+    /// Goes on with the queues of the same port of another process, by their descriptors in order; none of its settings is
+    /// touched.
+    ///
+    /// # Errors
+    /// It cannot be gone on with, or the descriptors are not of such a port; then they are closed.
+    pub fn resume(&self, descriptors: Vec<OwnedFd>) -> Result<Vec<Box<dyn Port>>, PortError> {
+        match &self.kind {
+            Kind::Impaired(impairment, below) => Ok(impaired(impairment, below.resume(descriptors)?)),
+            Kind::Tap(options) => Ok(boxed(Tap::resume_queues(options, descriptors)?)),
+            // Nobody asks for what cannot be: it is opened.
+            _ => self.open(),
+        }
+    }
+}
+
+fn impaired(impairment: &Impairment, queues: Vec<Box<dyn Port>>) -> Vec<Box<dyn Port>> {
+    let queues = queues.into_iter().enumerate().map(|(queue, port)| {
+        let seed = impairment.seed.wrapping_add(queue as u64);
+        Box::new(Impaired::new(port, Impairment { seed, ..*impairment })) as Box<dyn Port>
+    });
+    queues.collect()
 }
 
 fn boxed<P: Port + 'static>(queues: Vec<P>) -> Vec<Box<dyn Port>> {

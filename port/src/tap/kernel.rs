@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::error::{TapError, TapProblem};
@@ -61,9 +61,24 @@ impl Device {
                 return Err(failed(TapProblem::Driver(io::Error::last_os_error())));
             }
         }
-        let name = request.ifr_name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
-        let name = String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned();
-        Ok(Device { file, name })
+        Ok(Device { file, name: name_of(&request) })
+    }
+
+    /// Goes on with a queue that another process has opened and passed; the settings must be those that it was opened with.
+    pub(super) fn resume(descriptor: OwnedFd, multiple: bool, offload: bool) -> Result<Device, TapError> {
+        let file = File::from(descriptor);
+        let mut request = request("");
+        ioctl(file.as_fd(), libc::TUNGETIFF, &mut request)
+            .map_err(|error| TapError { name: String::new(), problem: TapProblem::Driver(error) })?;
+        // SAFETY: the call just filled in this member of the union.
+        let flags = libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        let device = Device { file, name: name_of(&request) };
+        let has = |flag: libc::c_int| flags & flag != 0;
+        let same = has(libc::IFF_TAP) && has(libc::IFF_NO_PI);
+        if !same || has(libc::IFF_MULTI_QUEUE) != multiple || has(libc::IFF_VNET_HDR) != offload {
+            return Err(TapError { name: device.name, problem: TapProblem::NotTap });
+        }
+        Ok(device)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -125,4 +140,9 @@ impl Device {
     fn refused(&self, what: &'static str, command: &'static str, error: io::Error) -> TapError {
         TapError { name: self.name.clone(), problem: TapProblem::Setting { what, command, error } }
     }
+}
+
+fn name_of(request: &libc::ifreq) -> String {
+    let name = request.ifr_name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
+    String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned()
 }

@@ -1,0 +1,175 @@
+//! A daemon with a TAP interface is replaced, and the kernel's pings go on.
+//!
+//! In a network namespace of its own; without the right to make one, the test says that it is skipped.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+
+use conic_client::{Client, Link, Options};
+use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_interface::ccnic::Geometry;
+use conic_native::{clock, yield_core};
+use conic_nicd::config::{Config, NetworkConfig, PortConfig};
+use rustix::thread::UnshareFlags;
+
+/// The station that answers: a client of the daemon.
+const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+
+/// Echo requests, one a millisecond.
+const PINGS: usize = 2000;
+
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+fn config(socket: &Path, spec: &str) -> Config {
+    let ports = vec![PortConfig { spec: spec.to_owned(), vlan: None }];
+    let networks = vec![NetworkConfig { ports, ..NetworkConfig::default() }];
+    Config { socket: socket.to_owned(), networks, ..Config::default() }.checked().expect("a sound configuration")
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !done() {
+        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
+        yield_core();
+    }
+}
+
+/// Makes the answer of an echo request (RFC 792); false if it is none.
+fn answer(frame: &mut [u8]) -> bool {
+    // EtherType IPv4, protocol ICMP, type 8.
+    if frame.len() < 42 || frame[12..14] != [8, 0] || frame[23] != 1 || frame[34] != 8 {
+        return false;
+    }
+    let (there, back) = frame.split_at_mut(6);
+    there.swap_with_slice(&mut back[..6]);
+    let (there, back) = frame.split_at_mut(30);
+    there[26..].swap_with_slice(&mut back[..4]);
+    frame[34] = 0;
+    // The type's 8 is gone from the sum, whose complement stands in the header (RFC 1624).
+    let sum = u32::from(u16::from_be_bytes([frame[36], frame[37]])) + 0x0800;
+    let sum = (sum & 0xffff) + (sum >> 16);
+    frame[36..38].copy_from_slice(&(sum as u16).to_be_bytes());
+    true
+}
+
+fn run(arguments: &[&str]) -> bool {
+    Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
+}
+
+fn adopt(socket: &Path, spec: &str) -> (Stop, JoinHandle<Result<(), DaemonError>>, std::sync::mpsc::Receiver<usize>) {
+    let stop = Stop::new().expect("a descriptor");
+    let (configuration, raised) = (config(socket, spec), stop.clone());
+    let (tell, told) = std::sync::mpsc::channel();
+    let log = Box::new(move |event: &Event| {
+        if let Event::Adopted { clients, .. } = event {
+            // The test waits for it.
+            let _ = tell.send(*clients);
+        }
+    });
+    let thread = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
+    (stop, thread, told)
+}
+
+fn ping_goes_on_across_take_overs(spec: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut stop = Stop::new().expect("a descriptor");
+    let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
+    let mut thread = std::thread::spawn(move || daemon.run());
+    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
+    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
+    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let queue = &mut queues[0];
+    assert!(run(&["neighbour", "replace", "10.9.7.2", "lladdr", "02:00:00:00:00:0a", "dev", "t0"]));
+    let mut ping = Command::new("ping");
+    ping.args(["-q", "-i", "0.001", "-c", &PINGS.to_string(), "10.9.7.2"]).stdout(Stdio::piped());
+    let mut ping = ping.spawn().expect("there is ping");
+    let (mut answered, mut incoming) = (0, Vec::new());
+    let mut serve = || {
+        queue.receive(&mut incoming, 32);
+        let mut outgoing = Vec::new();
+        for mut frame in incoming.drain(..) {
+            let mut bytes = frame.to_vec();
+            if answer(&mut bytes) {
+                frame.write(0, &bytes);
+                outgoing.push(frame);
+            } else {
+                queue.free(&mut vec![frame]);
+            }
+        }
+        while !outgoing.is_empty() {
+            answered += queue.transmit(&mut outgoing);
+        }
+        answered
+    };
+    for round in 1..=5 {
+        let before = serve();
+        wait_until("pings come", || serve() > before + 100);
+        let (next, new, told) = adopt(&socket, spec);
+        let mut adopted = None;
+        wait_until("it has taken over", || {
+            serve();
+            adopted = told.try_recv().ok();
+            adopted.is_some() || new.is_finished()
+        });
+        if adopted != Some(1) {
+            panic!("round {round}: {:?}", new.join());
+        }
+        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
+        (stop, thread) = (next, new);
+        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+    }
+    wait_until("ping has ended", || {
+        serve();
+        ping.try_wait().expect("it can be asked").is_some()
+    });
+    let output = ping.wait_with_output().expect("it ended");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains(&format!("{PINGS} packets transmitted, {PINGS} received")), "{text}");
+    stop.raise();
+    assert!(matches!(thread.join(), Ok(Ok(()))));
+    // It vanishes with the last of its queues: no descriptor of it is left anywhere.
+    assert!(!run(&["link", "show", "t0"]), "the interface is still there");
+}
+
+#[test]
+fn pings_go_on_while_the_daemon_is_replaced() {
+    if !Path::new("/dev/net/tun").exists() {
+        return skipped("there is no /dev/net/tun");
+    }
+    // SAFETY: only this thread's network namespace changes; the descriptors are shared with the process's other threads as before.
+    let alone = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+    if let Err(error) = alone {
+        return skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
+    }
+    if Command::new("ping").arg("-V").output().is_err() {
+        return skipped("there is no ping");
+    }
+    for spec in
+        ["tap:t0,address=10.9.7.1/24", "tap:t0,address=10.9.7.1/24,offload", "tap:t0,address=10.9.7.1/24,queues=2"]
+    {
+        ping_goes_on_across_take_overs(spec);
+    }
+    // A port that is not the same on both is not passed, and the take-over fails.
+    ping_is_not_disturbed_by_another_port();
+}
+
+fn ping_is_not_disturbed_by_another_port() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let stop = Stop::new().expect("a descriptor");
+    let spec = "tap:t0,address=10.9.7.1/24";
+    let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
+    let thread = std::thread::spawn(move || daemon.run());
+    let other = config(&socket, "tap:t0,address=10.9.7.1/24,mtu=1400");
+    let refused = Daemon::adopt(other, Stop::new().expect("a descriptor"), Box::new(|_| {}));
+    let why = refused.err().expect("the interface is the other's").to_string();
+    assert!(why.contains("in use by another process"), "{why}");
+    assert!(run(&["link", "show", "t0"]), "the interface is still there");
+    stop.raise();
+    assert!(matches!(thread.join(), Ok(Ok(()))));
+}
