@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use conic_daemon::{Daemon, Event, Stop};
-use conic_nicd::config::{AllowedUsers, Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
+use conic_nicd::config::{
+    AllowedUsers, Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig, PortConfig, WaitMode,
+};
 use conic_port::PortSpec;
 
 /// Serve queues of a software NIC to other processes.
@@ -21,7 +23,7 @@ pub struct Options {
     /// A file that says all of it, in TOML; see --print-config. Flags change what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The socket at which processes attach [default: /run/conic/nic.sock]
+    /// The socket at which processes attach, in a folder that is there [default: /run/conic/nic.sock, whose folder is made]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// A user, by number, who may attach beside root and the one who started the NIC; may be given several times
@@ -39,6 +41,14 @@ pub struct Options {
     /// A port of the first network, as KIND:ARGUMENTS (see below); may be given several times
     #[arg(long, value_name = "PORT")]
     port: Vec<PortSpec>,
+    /// Two ends on the first network that reach each other and nobody else, as END,END; an end is client:NAME or port:NUMBER, ports
+    /// being counted from 0 in the order of --port; may be given several times
+    #[arg(long, value_name = "END,END")]
+    connect: Vec<ConnectConfig>,
+    /// A flow on the first network that goes to a client whatever it is addressed to, as CLIENT,MATCH or CLIENT,queue=NUMBER,MATCH;
+    /// matches are those of `conic ctl pin`; may be given several times
+    #[arg(long, value_name = "CLIENT,MATCH")]
+    pin: Vec<PinConfig>,
     /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -65,6 +75,7 @@ const EXAMPLES: &str = "Examples:
   conic nic --socket /tmp/nic.sock                        a bridge between the processes that attach
   conic nic --socket /tmp/nic.sock --mode loopback        each process gets its own frames back
   sudo conic nic --port tap:lab0,address=10.9.0.1/24      the same bridge with the kernel on it
+  conic nic --port tap:lab0 --connect port:0,client:web   a wire between the kernel and the client that calls itself web
   conic nic --config nic.toml --adopt                     a new version takes over, and no client is lost
   conic nic --config nic.toml --check                     is the file sound?
   conic nic --port tap:lab0 --print-config > nic.toml     a file to start from";
@@ -120,6 +131,8 @@ impl Options {
         }
         first.core = self.core.or(first.core);
         first.ports.extend(self.port.iter().map(|spec| PortConfig { spec: spec.to_string(), vlan: None }));
+        first.connects.extend_from_slice(&self.connect);
+        first.pins.extend_from_slice(&self.pin);
         Ok(config.checked()?)
     }
 }

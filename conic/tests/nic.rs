@@ -14,6 +14,8 @@ use tempfile::TempDir;
 /// A daemon that is killed when it is dropped.
 struct Nic {
     child: Child,
+    /// Where it says its counters.
+    metrics: String,
     folder: TempDir,
 }
 
@@ -25,9 +27,11 @@ impl Nic {
     fn start_in(folder: TempDir, arguments: &[&str]) -> Nic {
         let socket = folder.path().join("nic.sock");
         let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
-        command.arg("nic").arg("--socket").arg(&socket).args(arguments).stdout(Stdio::null());
+        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port");
+        let metrics = port.to_string();
+        command.args(["nic", "--metrics", &metrics, "--socket"]).arg(&socket).args(arguments).stdout(Stdio::null());
         let child = command.spawn().expect("conic starts");
-        let nic = Nic { child, folder };
+        let nic = Nic { child, metrics, folder };
         wait_until("the NIC listens", || Client::attach(&socket, &small(1)).is_ok());
         nic
     }
@@ -68,6 +72,16 @@ impl Drop for Nic {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What Prometheus reads.
+fn metrics_of(nic: &Nic) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(&nic.metrics).expect("it listens");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
@@ -217,6 +231,17 @@ fn frame_of(contents: &[u8], queue: &mut Queue) -> Buffer {
 }
 
 #[test]
+fn a_socket_in_a_folder_that_is_not_there_is_refused_and_none_is_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("misspelt/nic.sock");
+    let output = Command::new(env!("CARGO_BIN_EXE_conic")).args(["nic", "--socket"]).arg(&socket).output();
+    let output = output.expect("conic runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("there is no folder") && text.contains("--socket"), "{text}");
+    assert!(!folder.path().join("misspelt").exists());
+}
+
+#[test]
 fn refusals_say_why() {
     let nic = Nic::start(&[]);
     let refused = |options: &Options| match Client::attach(&nic.socket(), options) {
@@ -306,7 +331,7 @@ fn a_daemon_takes_as_many_descriptors_as_it_may_have() {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -S -n 40; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_conic"), "nic", "--socket"]);
     let child = shell.arg(&socket).stdout(Stdio::null()).spawn().expect("a shell");
-    let nic = Nic { child, folder };
+    let nic = Nic { child, metrics: String::new(), folder };
     wait_until("the NIC listens", || Client::attach(&socket, &small(1)).is_ok());
     let clients: Vec<_> = (0..20).map(|_| attach(&socket, &small(2))).collect();
     assert!(nic.descriptors() > 60, "{} descriptors of {} clients", nic.descriptors(), clients.len());
@@ -486,11 +511,81 @@ fn an_operator_has_a_clients_frames_copied_to_a_file() {
 }
 
 #[test]
+fn a_loopback_networks_frames_are_copied_to_a_file_too() {
+    let nic = Nic::start(&["--mode", "loopback"]);
+    let (client, mut queues) = attach(&nic.socket(), &small(2));
+    let (_other, mut of_other) = attach(&nic.socket(), &small(1));
+    let file = nic.folder.path().join("a.pcap");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let end = format!("client:{}", client.attached().session);
+    command.args(["ctl", "--socket"]).arg(nic.socket()).args(["mirror", &end]).arg(&file);
+    assert!(command.status().expect("conic runs").success());
+    let mut expected = Vec::new();
+    for number in 0..10 {
+        let queue = &mut queues[number % 2];
+        let sent = frame(queue, client.mac(), client.mac(), 60 + 700 * number, number as u64);
+        expected.push(sent.to_vec());
+        send(queue, sent);
+        receive(queue);
+        let not_copied = frame(&mut of_other[0], client.mac(), client.mac(), 90, 99);
+        send(&mut of_other[0], not_copied);
+        receive(&mut of_other[0]);
+    }
+    let text = metrics_of(&nic);
+    assert!(
+        text.contains(&format!("conic_mirror_total{{network=\"default\",end=\"{end}\",what=\"frames\"}} 10\n")),
+        "{text}"
+    );
+    drop((client, queues));
+    let mut found = Vec::new();
+    wait_until("the file is written out", || {
+        found.clear();
+        let Ok(mut reader) = conic_port::CaptureReader::open(&file) else { return false };
+        while let Ok(Some(_)) = reader.next_record() {
+            found.push(reader.data().to_vec());
+        }
+        found.len() == 10
+    });
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn flags_connect_and_pin_and_metrics_say_so() {
+    let nic = Nic::start(&[
+        "--connect",
+        "client:left,client:right",
+        "--connect",
+        "client:test,client:nobody",
+        "--pin",
+        "web,queue=0,destination-mac=02:00:00:00:00:09",
+    ]);
+    let named = |name: &str| Options { name: Name::new(name).expect("a name"), ..small(1) };
+    let (left, mut of_left) = attach(&nic.socket(), &named("left"));
+    let (right, mut of_right) = attach(&nic.socket(), &named("right"));
+    let (web, mut of_web) = attach(&nic.socket(), &named("web"));
+    let (other, mut of_other) = attach(&nic.socket(), &named("other"));
+    let (_alone, _queues) = attach(&nic.socket(), &small(1));
+    // Over the wire whatever it is addressed to, and by the pin whatever it is addressed to.
+    let over = frame(&mut of_left[0], left.mac(), other.mac(), 100, 1);
+    let by_pin = frame(&mut of_other[0], other.mac(), [2, 0, 0, 0, 0, 9], 100, 2);
+    let expected = [over.to_vec(), by_pin.to_vec()];
+    send(&mut of_left[0], over);
+    send(&mut of_other[0], by_pin);
+    assert_eq!([receive(&mut of_right[0]).to_vec(), receive(&mut of_web[0]).to_vec()], expected);
+    let text = metrics_of(&nic);
+    let ends = [left, right].map(|client| format!("client:{}", client.attached().session));
+    let whole = format!("conic_circuit{{network=\"default\",near=\"{}\",far=\"{}\"}} 1\n", ends[0], ends[1]);
+    assert_eq!(text.matches(&whole).count(), 1, "{text}");
+    assert!(text.contains(",far=\"\"} 0\n") && text.matches("conic_circuit{").count() == 2, "{text}");
+    let pins = format!("conic_pinned_flows{{network=\"default\",session=\"{}\"}} 1\n", web.attached().session);
+    assert!(text.contains(&pins) && text.matches("conic_pinned_flows{").count() == 5, "{text}");
+}
+
+#[test]
 fn metrics_are_text_over_http() {
     use std::io::{Read, Write};
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port").port();
-    let address = format!("127.0.0.1:{port}");
-    let nic = Nic::start(&["--metrics", &address]);
+    let nic = Nic::start(&[]);
+    let address = nic.metrics.clone();
     let (client, _queues) = attach(&nic.socket(), &small(1));
     let get = |path: &str| {
         let mut stream = std::net::TcpStream::connect(&address).expect("it listens");

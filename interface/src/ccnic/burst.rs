@@ -141,6 +141,54 @@ impl<C: Core, P: Policy> Wire<C, P> {
         (segments, gather(&mut self.nic, segments_of))
     }
 
+    /// As [`NicQueue::turn_around`]; each frame that goes back is shown before, where it lies then.
+    #[inline(always)]
+    pub fn turn_around_shown(&mut self, mut show: impl FnMut(&C, &Descriptor)) -> usize {
+        let room = self.nic.rx_room(ROUND).min(ROUND);
+        if room < MAX_SEGMENTS {
+            return 0;
+        }
+        self.count = self.nic.poll_tx(&mut self.polled[..room]);
+        if self.count == 0 {
+            // Packets may have been refused; their slots go back.
+            self.nic.complete_tx(&[]);
+            return 0;
+        }
+        let (mut deliver, mut start) = (0, 0);
+        let mut turned = self.turned;
+        while start < self.count {
+            if self.nic.features().fetch_ahead
+                && let Some(next) = self.polled[..self.count].get(start + 1)
+            {
+                fetch_ahead(self.nic.core(), next);
+            }
+            let (segments, received) = self.receive(start);
+            turned.frames += 1;
+            match received {
+                Some(packet) => {
+                    turned.bytes += u64::from(packet.length());
+                    turned.returned_bytes += u64::from(packet.length());
+                    show(self.nic.core(), &packet);
+                    self.delivered[deliver] = packet;
+                    deliver += 1;
+                }
+                None => {
+                    let lost = &self.polled[start..start + segments];
+                    turned.bytes += lost.iter().map(|segment| u64::from(segment.length())).sum::<u64>();
+                    self.dropped += 1;
+                }
+            }
+            start += segments;
+        }
+        turned.returned_frames += deliver as u64;
+        self.turned = turned;
+        let sent = self.nic.rx_burst(&self.delivered[..deliver]);
+        debug_assert_eq!(sent, deliver, "room was asked for before");
+        let count = std::mem::take(&mut self.count);
+        self.nic.complete_tx(&self.polled[..count]);
+        count
+    }
+
     /// Delivers up to [`ROUND`] frames in one burst; how many, from the front, were delivered or dropped.
     fn deliver_each<'f>(&mut self, frames: impl ExactSizeIterator<Item = &'f [u8]>) -> usize {
         let room = self.nic.rx_room(frames.len()).min(ROUND);
@@ -209,48 +257,7 @@ pub(super) fn gather<C: Core, P: Policy>(nic: &mut Nic<C, P>, segments: &[Descri
 impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
     #[inline(always)]
     fn turn_around(&mut self) -> usize {
-        let room = self.nic.rx_room(ROUND).min(ROUND);
-        if room < MAX_SEGMENTS {
-            return 0;
-        }
-        self.count = self.nic.poll_tx(&mut self.polled[..room]);
-        if self.count == 0 {
-            // Packets may have been refused; their slots go back.
-            self.nic.complete_tx(&[]);
-            return 0;
-        }
-        let (mut deliver, mut start) = (0, 0);
-        let mut turned = self.turned;
-        while start < self.count {
-            if self.nic.features().fetch_ahead
-                && let Some(next) = self.polled[..self.count].get(start + 1)
-            {
-                fetch_ahead(self.nic.core(), next);
-            }
-            let (segments, received) = self.receive(start);
-            turned.frames += 1;
-            match received {
-                Some(packet) => {
-                    turned.bytes += u64::from(packet.length());
-                    turned.returned_bytes += u64::from(packet.length());
-                    self.delivered[deliver] = packet;
-                    deliver += 1;
-                }
-                None => {
-                    let lost = &self.polled[start..start + segments];
-                    turned.bytes += lost.iter().map(|segment| u64::from(segment.length())).sum::<u64>();
-                    self.dropped += 1;
-                }
-            }
-            start += segments;
-        }
-        turned.returned_frames += deliver as u64;
-        self.turned = turned;
-        let sent = self.nic.rx_burst(&self.delivered[..deliver]);
-        debug_assert_eq!(sent, deliver, "room was asked for before");
-        let count = std::mem::take(&mut self.count);
-        self.nic.complete_tx(&self.polled[..count]);
-        count
+        self.turn_around_shown(|_, _| {})
     }
 
     fn awaited(&mut self) -> Option<Address> {

@@ -77,6 +77,37 @@ pub struct PinConfig {
     pub pattern: Pattern,
 }
 
+impl FromStr for ConnectConfig {
+    type Err = String;
+
+    /// `END,END`, such as `port:0,client:web`.
+    fn from_str(text: &str) -> Result<ConnectConfig, String> {
+        let two = text.split_once(',');
+        let (near, far) = two.ok_or("a connection is two ends, such as port:0,client:web")?;
+        Ok(ConnectConfig { between: [near.parse()?, far.parse()?] })
+    }
+}
+
+impl FromStr for PinConfig {
+    type Err = String;
+
+    /// `CLIENT,MATCH` or `CLIENT,queue=NUMBER,MATCH`, such as `web,queue=2,protocol=tcp,destination-port=80`.
+    fn from_str(text: &str) -> Result<PinConfig, String> {
+        const WRONG: &str = "a pin is a client and its frames, such as web,protocol=tcp,destination-port=80";
+        let (client, rest) = text.split_once(',').filter(|(client, _)| !client.is_empty()).ok_or(WRONG)?;
+        let (queue, pattern) = match rest.strip_prefix("queue=") {
+            Some(queue) => {
+                let (queue, pattern) = queue.split_once(',').ok_or(WRONG)?;
+                let number = queue.parse().map_err(|_| format!("queue={queue}: queues are numbers, from 0"))?;
+                (Some(number), pattern)
+            }
+            None => (None, rest),
+        };
+        let pattern = pattern.parse()?;
+        Ok(PinConfig { client: client.to_owned(), queue, pattern })
+    }
+}
+
 impl NetworkConfig {
     fn circuit_of(&self, wanted: impl Fn(&EndConfig) -> bool) -> Option<Circuit> {
         self.connects.iter().zip(0..).find_map(|(ConnectConfig { between: [near, far] }, number)| {
@@ -124,6 +155,7 @@ impl NetworkConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::{ConnectConfig, PinConfig};
     use crate::config::Config;
     use crate::switch::Circuit;
 
@@ -153,6 +185,30 @@ mod tests {
         assert_eq!((pins.len(), pins[0].queue), (1, Some(2)));
         let written = toml::to_string(&config).expect("it can be written");
         assert_eq!(Config::read(&written), Ok(config));
+    }
+
+    #[test]
+    fn flags_say_what_the_file_says() {
+        let network = &Config::read(TEXT).expect("a sound file").networks[0];
+        assert_eq!(
+            ["client:left,client:right".parse(), "port:0,client:web".parse()].map(Result::ok),
+            [Some(network.connects[0].clone()), Some(network.connects[1].clone())]
+        );
+        assert_eq!("db,queue=2,protocol=tcp,destination-port=80".parse(), Ok(network.pins[0].clone()));
+        let spread: PinConfig = "db,protocol=tcp".parse().expect("a pin");
+        assert_eq!((spread.client.as_str(), spread.queue), ("db", None));
+        for (text, reason) in [("port:0", "two ends"), ("port:x,client:a", "client:NAME or port:NUMBER")] {
+            assert!(text.parse::<ConnectConfig>().expect_err(text).contains(reason), "{text}");
+        }
+        for (text, reason) in [
+            ("web", "a client and its frames"),
+            (",vlan=7", "a client and its frames"),
+            ("web,queue=x,vlan=7", "queue=x: queues are numbers"),
+            ("web,queue=1", "a client and its frames"),
+            ("web,port=80", "there are destination-mac"),
+        ] {
+            assert!(text.parse::<PinConfig>().expect_err(text).contains(reason), "{text}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use conic_interface::metadata::Metadata;
 use conic_port::offload::vlan::Tag;
 use conic_port::{MAX_FRAME, MIN_FRAME};
 
+use super::circuit::Party;
 use super::deliver::{Form, Route, Tagging, Targets};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
 use super::pin::Flow;
@@ -75,7 +76,17 @@ impl<C: Core> Switch<C> {
             let queue = member.awake[index] as usize;
             let lane = &mut member.lanes[queue];
             let before = lane.wire.turned().bytes;
-            let turned = lane.wire.turn_around();
+            let turned = match self.mirrors.iter_mut().find(|one| one.is_of(Party::Client(member.session))) {
+                None => lane.wire.turn_around(),
+                Some(mirror) => {
+                    let frame = &mut self.frame;
+                    lane.wire.turn_around_shown(|core, packet| {
+                        let frame = &mut frame[..usize::from(packet.length())];
+                        core.read_bytes(packet.address(), frame);
+                        mirror.offer(now, frame);
+                    })
+                }
+            };
             let bytes = lane.wire.turned().bytes - before;
             let idle = lane.note(now, turned);
             if turned > 0 {

@@ -1,7 +1,8 @@
 //! Copies of what a client or a port sends and gets, for whoever looks into it.
 //!
 //! A copy is offered, and never waited for: one that is not taken is counted, and the frame goes its way. While a network has a
-//! mirror its frames are laid out here on their way, which costs a second copy of each; without one it costs a test.
+//! mirror its frames are laid out here on their way, which costs a second copy of each; without one it costs a test. On a loopback
+//! network a frame that comes back is the one that was sent, and is shown once.
 
 use conic_fabric::{Core, Time};
 
@@ -31,6 +32,21 @@ pub(super) struct Mirrored {
     party: Party,
     mirror: Box<dyn Mirror>,
     counters: MirrorCounters,
+}
+
+impl Mirrored {
+    pub(super) fn is_of(&self, party: Party) -> bool {
+        self.party == party
+    }
+
+    pub(super) fn offer(&mut self, now: Time, frame: &[u8]) {
+        if self.mirror.copy(now, frame) {
+            self.counters.frames += 1;
+            self.counters.bytes += frame.len() as u64;
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
 }
 
 impl<C: Core> Switch<C> {
@@ -63,11 +79,6 @@ impl<C: Core> Switch<C> {
     fn offer(&mut self, now: Time, place: Place, length: usize) {
         let Some(party) = self.party(place) else { return };
         let Some(one) = self.mirrors.iter_mut().find(|one| one.party == party) else { return };
-        if one.mirror.copy(now, &self.frame[..length]) {
-            one.counters.frames += 1;
-            one.counters.bytes += length as u64;
-        } else {
-            one.counters.dropped += 1;
-        }
+        one.offer(now, &self.frame[..length]);
     }
 }
