@@ -100,6 +100,11 @@ impl Run<'_> {
 
     /// A loopback without load.
     fn unloaded(&mut self, design: Design, bytes: usize) -> Result<LoopbackOutcome, SimFailure> {
+        self.seeded(design, bytes, 0)
+    }
+
+    /// The same at other moments.
+    fn seeded(&mut self, design: Design, bytes: usize, seed: u64) -> Result<LoopbackOutcome, SimFailure> {
         self.asked += 1;
         let packets = match self.effort {
             Effort::Quick => (8, 100),
@@ -107,7 +112,7 @@ impl Run<'_> {
             Effort::Full => (512, 1_000),
         };
         let machine = self.machine(&design);
-        loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), packets })
+        loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), packets, seed })
     }
 
     /// Median and 99th percentile, in nanoseconds.
