@@ -6,7 +6,7 @@ use conic_interface::cxl::Requests;
 use conic_sim::Failure;
 
 use super::single::less;
-use super::{LARGE, Run, SMALL, lines};
+use super::{LARGE, Run, SEEDS, SMALL, lines};
 use crate::cxl_nic::loopback::{Design, Loopback, loopback};
 use crate::cxl_nic::percentile;
 use crate::cxl_nic::throughput::{Throughput, receive, transmit};
@@ -75,8 +75,8 @@ pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     type BySize = ((f64, f64), Vec<(f64, f64)>);
     let mut results: Vec<BySize> = Vec::new();
     for bytes in [SMALL, LARGE] {
-        let pcie = run.latency(Design::pcie(), bytes)?;
-        let all: Result<Vec<_>, _> = (0..8).map(|number| run.latency(Design::combination(number), bytes)).collect();
+        let pcie = run.tail(Design::pcie(), bytes)?;
+        let all: Result<Vec<_>, _> = (0..8).map(|number| run.tail(Design::combination(number), bytes)).collect();
         results.push((pcie, all?));
     }
     let of = |pick: &dyn Fn(&BySize) -> f64| results.iter().map(pick).collect::<Vec<f64>>();
@@ -119,7 +119,7 @@ pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
 /// By how much the 99th percentiles of combination 0 differ at most between runs whose packets come at other moments.
 fn p99_spread(run: &mut Run<'_>, bytes: usize) -> Result<f64, Failure> {
     let p99 = |seed| Ok(percentile(&run.seeded(Design::combination(0), bytes, seed)?.latencies, 0.99));
-    let all: Vec<f64> = (0..5).map(p99).collect::<Result<_, Failure>>()?;
+    let all: Vec<f64> = (0..SEEDS).map(p99).collect::<Result<_, Failure>>()?;
     let (least, most) = all.iter().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(*one), most.max(*one)));
     Ok(most / least - 1.0)
 }
