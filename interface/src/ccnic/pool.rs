@@ -36,6 +36,7 @@ mod map;
 
 use conic_fabric::{Address, Core};
 
+use super::descriptor::Descriptor;
 use super::ledger::Ledger;
 use crate::work;
 
@@ -166,11 +167,34 @@ impl Allocator {
         }
     }
 
-    /// Strikes a buffer out that was sent to the peer, or that comes back as if from it.
+    /// Checks packets that the peer sent and enters their buffers, from the front, up to the first that has other segments, is retained,
+    /// does not lie in one buffer, or names what this side holds; how many.
+    #[inline(always)]
+    pub(crate) fn accept_packets(&mut self, packets: &[Descriptor]) -> usize {
+        match &mut self.ledger {
+            Some(ledger) => ledger.take_packets(&self.map, packets),
+            None => {
+                let is_good = |packet: &&Descriptor| {
+                    self.map.check(packet.address_if_plain(), packet.length(), false).is_ok()
+                };
+                packets.iter().take_while(is_good).count()
+            }
+        }
+    }
+
+    /// Strikes a buffer out that comes back as if from the peer.
     #[inline(always)]
     pub(crate) fn lend(&mut self, at: Address) {
         if let (Some(ledger), Some(class)) = (&mut self.ledger, self.map.class_of(at)) {
             ledger.give(&self.map, class, at);
+        }
+    }
+
+    /// Strikes the buffers of packets out that were sent to the peer.
+    #[inline(always)]
+    pub(crate) fn lend_packets(&mut self, packets: &[Descriptor]) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.give_packets(&self.map, packets);
         }
     }
 
