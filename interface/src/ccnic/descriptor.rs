@@ -93,6 +93,12 @@ impl Descriptor {
         Address(self.word & (ADDRESS_MASK | flag_bit(Flags::NEXT | Flags::RETAIN)))
     }
 
+    /// Whether it is a packet of one segment that begins with a line.
+    #[inline(always)]
+    pub(crate) const fn is_of_whole_lines(self) -> bool {
+        self.word & (LINE_BYTES - 1 | flag_bit(Flags::NEXT)) == 0
+    }
+
     /// How many bytes it has.
     #[inline(always)]
     pub const fn length(self) -> u16 {

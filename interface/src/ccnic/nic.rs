@@ -289,6 +289,19 @@ impl<C: Core, P: Policy> Nic<C, P> {
         }
     }
 
+    /// Takes receive buffers for these packets, from the front, as long as they are of one segment that begins with a line and this side
+    /// has buffers at hand; how many. The caller's; each is used behind [`Nic::uses_ready`].
+    #[inline(always)]
+    pub(super) fn rx_ready(&mut self, packets: &[Descriptor], out: &mut [Address]) -> usize {
+        if self.blanks.is_some() { 0 } else { self.allocator.pop_for(packets, out) }
+    }
+
+    /// Says that a buffer of [`Nic::rx_ready`] is used.
+    #[inline(always)]
+    pub(super) fn uses_ready(&self) {
+        self.allocator.count_popped(&self.core);
+    }
+
     #[inline(never)]
     fn take_blank(&mut self, bytes: u64) -> Option<Address> {
         self.fetch_blanks();

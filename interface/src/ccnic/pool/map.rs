@@ -59,7 +59,7 @@ impl ClassMap {
 
     /// Whether an address lies in one of its buffers.
     #[inline(always)]
-    const fn contains(&self, at: Address) -> bool {
+    pub(super) const fn contains(&self, at: Address) -> bool {
         at.0.wrapping_sub(self.start.0) < self.bytes
     }
 
