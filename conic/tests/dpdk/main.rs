@@ -4,6 +4,7 @@
 
 mod examples;
 mod modes;
+mod offloads;
 mod testpmd;
 
 use std::path::Path;
