@@ -5,6 +5,8 @@
 mod examples;
 mod modes;
 mod offloads;
+mod queues;
+mod soak;
 mod testpmd;
 
 use std::path::Path;

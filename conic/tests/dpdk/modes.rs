@@ -20,7 +20,7 @@ const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0, 7];
 const FLOWGEN: [[u8; 6]; 2] = [[0, 1, 2, 3, 4, 1], [0, 1, 2, 3, 4, 0]];
 
 /// A frame with a UDP packet, or with a TCP segment where the number is odd, with all checksums right.
-fn packet(from: [u8; 6], to: [u8; 6], length: usize, number: usize) -> Vec<u8> {
+pub fn packet(from: [u8; 6], to: [u8; 6], length: usize, number: usize) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..length).map(|index| (number * 31 + index * 7) as u8).collect();
     frame[..6].copy_from_slice(&to);
     frame[6..12].copy_from_slice(&from);
@@ -96,7 +96,7 @@ fn corrected(frame: &[u8]) -> Vec<u8> {
 }
 
 /// The same with a wrong IP checksum and a wrong transport checksum.
-fn spoilt(mut frame: Vec<u8>) -> Vec<u8> {
+pub fn spoilt(mut frame: Vec<u8>) -> Vec<u8> {
     frame[24] ^= 0x55;
     let transport = if frame[23] == 6 { 50 } else { 40 };
     frame[transport] ^= 0x33;
