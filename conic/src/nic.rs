@@ -141,6 +141,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         println!("sound: {networks} networks, {ports} ports, socket {}", config.socket.display());
         return Ok(ExitCode::SUCCESS);
     }
+    allow_descriptors();
     let stop = Stop::new()?;
     let raised = stop.clone();
     ctrlc::set_handler(move || raised.raise())?;
@@ -149,6 +150,14 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let daemon = if options.adopt { Daemon::adopt(config, stop, log)? } else { Daemon::start(config, stop, log)? };
     daemon.run()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes as many descriptors as this process may have: each client's region, bells and process take some.
+fn allow_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // With those that there are the NIC serves too, and says when they run out.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Prints what happened.
@@ -174,6 +183,9 @@ fn text_of(event: &Event) -> String {
             format!(
                 "client {session} detached: {name}, {why}, {faults} faults; its memory was back in {microseconds} us"
             )
+        }
+        Event::Crowded { clients, text } => {
+            format!("nobody can be let in beside {clients} clients: {text}; a higher `ulimit -n` lets more in")
         }
         Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
         Event::Adopted { clients, microseconds } => {

@@ -24,6 +24,23 @@ fn can_measure() -> Option<MutexGuard<'static, ()>> {
 }
 
 #[test]
+fn the_service_has_each_figure_and_loses_nothing() {
+    let Some(_alone) = can_measure() else { return };
+    let report = json("bench service --clients 3 --rounds 4 --mib 2,8 --duration 100ms --json", 0);
+    assert_eq!([&report["packets_lost_in_upgrades"], &report["sessions_lost_in_upgrades"]], [0, 0]);
+    assert_eq!([&report["clients"], &report["upgrades"]], [3, 1]);
+    for key in ["wake_up", "first_packet", "first_packet_both_asleep", "attach", "attach_beside"] {
+        is_positive(&report["figures"][key]["spread"]["median"], key);
+        assert_eq!(report["figures"][key]["rounds"], 4, "{key}");
+    }
+    for key in ["upgrade_blackout", "upgrade_gap", "usual_gap", "killed_2_mib", "killed_8_mib"] {
+        is_positive(&report["figures"][key]["spread"]["median"], key);
+    }
+    // A share of a core; none at all is what is wanted.
+    assert!(report["figures"]["at_rest"]["spread"]["median"].as_f64().is_some_and(|share| (0.0..2.0).contains(&share)));
+}
+
+#[test]
 fn loopback_prints_what_it_promises_over_each_interface() {
     let Some(_alone) = can_measure() else { return };
     for interface in ["ccnic", "ring", "cachable-queue", "fastforward", "pio"] {
@@ -90,6 +107,7 @@ fn what_cannot_be_is_one_json_object_with_its_reason() {
         ("bench loopback --interface cachable-queue --packet-size 9600 --duration 1ms --json", "lines"),
         ("bench nonsense --json", "nonsense"),
         ("bench daemon --cores 0 --json", "two core numbers"),
+        ("bench service --mib 1 --json", "2..=512"),
         ("replay /does/not/exist.pcap --json", "cannot be opened"),
         ("bridge --port capture:replay=/does/not/exist.pcap --json", "cannot be opened"),
         ("sample /does/not/exist.pcap --json", "cannot be opened"),

@@ -298,6 +298,20 @@ fn a_queue_that_waits_finds_its_daemon_dead() {
     assert!(clock::now().since(begun).seconds() < 10.0);
 }
 
+/// Shells start programs with 1024 descriptors, which some hundred clients with a few queues each would use up.
+#[test]
+fn a_daemon_takes_as_many_descriptors_as_it_may_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -S -n 40; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_conic"), "nic", "--socket"]);
+    let child = shell.arg(&socket).stdout(Stdio::null()).spawn().expect("a shell");
+    let nic = Nic { child, folder };
+    wait_until("the NIC listens", || Client::attach(&socket, &small(1)).is_ok());
+    let clients: Vec<_> = (0..20).map(|_| attach(&socket, &small(2))).collect();
+    assert!(nic.descriptors() > 60, "{} descriptors of {} clients", nic.descriptors(), clients.len());
+}
+
 #[test]
 fn idle_clients_cost_the_daemon_next_to_nothing() {
     let nic = Nic::start(&[]);

@@ -9,7 +9,7 @@ use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::Memory;
 use conic_native::channel::{Channel, Peer};
 use conic_nicd::config::{Config, Limits};
-use conic_nicd::switch::Offloads;
+use conic_nicd::switch::{Offloads, Rules};
 
 /// A connection and where it stands.
 pub(crate) struct Connection {
@@ -33,10 +33,31 @@ pub(crate) enum Step {
         /// What it makes of metadata.
         offloads: Offloads,
     },
+    /// Its region is being made.
+    Making(Box<Making>),
     /// An operator, who asks questions.
-    Asking,
+    Asking(Unsaid),
     /// It has its queues.
     Attached(Box<Session>),
+}
+
+/// What a client is to have whose region is being made.
+pub(crate) struct Making {
+    pub session: u64,
+    pub name: Name,
+    pub network: usize,
+    pub mac: [u8; 6],
+    pub geometry: Geometry,
+    pub headroom: Headroom,
+    pub rules: Rules,
+}
+
+/// What there is still to say of an answer, to an operator whose socket is full.
+#[derive(Default)]
+pub(crate) struct Unsaid {
+    pub text: String,
+    /// From here on.
+    pub at: usize,
 }
 
 /// What a client has.
@@ -95,6 +116,7 @@ pub(crate) fn offloads(hello: &Hello) -> Offloads {
         verify: wished(Extensions::VERIFY),
         strip: wished(Extensions::STRIP),
         unfinished: wished(Extensions::UNFINISHED),
+        no_hash: wished(Extensions::NO_HASH),
     }
 }
 

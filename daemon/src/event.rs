@@ -43,6 +43,13 @@ pub enum Event {
         /// Why.
         text: String,
     },
+    /// Nobody can be let in for want of descriptors or memory; who waits is let in when there are some again.
+    Crowded {
+        /// Clients that are attached.
+        clients: usize,
+        /// The system's reason.
+        text: String,
+    },
     /// A client is detached, and its memory returned.
     Detached {
         /// Its session.

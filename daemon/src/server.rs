@@ -2,8 +2,10 @@
 
 mod adopt;
 mod attach;
+mod door;
 mod metrics;
 mod operator;
+pub(crate) mod region;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
-use conic_control::{Message, Reason, Refused};
+use conic_control::{Attach, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
@@ -22,17 +24,14 @@ use conic_nicd::quota::Quota;
 use conic_nicd::switch::{Circuit, Mode, SwitchOptions, SwitchPort};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use metrics::Metrics;
+use region::{Leaving, Reports, Taken};
 
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, offloads, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::worker::{News, Worker, WorkerOptions};
-
-/// Connections that have not attached yet, at most: a flood of them holds no more descriptors than this.
-const MOST_WAITING: usize = 64;
 
 /// What an epoll event is of: the lowest bit tells a connection's socket from its process.
 const LISTENER: u64 = u64::MAX;
@@ -90,11 +89,21 @@ pub struct Daemon {
     stop: Stop,
     news: Receiver<News>,
     bell: Bell,
+    /// For threads that make regions or give them back.
+    reports: Reports,
+    /// The users of regions that are on their way back, one entry a region.
+    returning: Vec<u32>,
+    /// Clients' wishes that wait for one of those.
+    postponed: Vec<(u64, Attach)>,
     /// Heavy fences reach the clients' cores.
     fences: bool,
     /// How often clients were refused or detached, by reason.
     refusals: BTreeMap<Reason, u64>,
     metrics: Option<Metrics>,
+    /// Until when nobody is let in, for want of descriptors.
+    shut_until: Option<Time>,
+    /// Nobody came in since then.
+    crowded: bool,
     /// The number of the next circuit that an operator makes.
     next_circuit: u64,
     /// Another daemon has taken over.
@@ -172,10 +181,15 @@ impl Daemon {
             epoll,
             stop,
             news,
+            reports: Reports { news: send, bell: bell.clone() },
             bell,
+            returning: Vec::new(),
+            postponed: Vec::new(),
             fences,
             refusals: BTreeMap::new(),
             metrics,
+            shut_until: None,
+            crowded: false,
             // Above those of any configuration, and those of a daemon before this one.
             next_circuit: u64::from(std::process::id()) << 32,
             ended: false,
@@ -184,12 +198,9 @@ impl Daemon {
         if let Some(elder) = elder {
             daemon.take_over(&elder)?;
         }
-        daemon.watch(daemon.listener.as_fd(), LISTENER)?;
+        daemon.open_door()?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
-        if let Some(metrics) = &daemon.metrics {
-            daemon.watch(metrics.listener.as_fd(), METRICS)?;
-        }
         let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
         let socket = daemon.config.socket.display().to_string();
         (daemon.log)(&Event::Listening { socket, networks });
@@ -232,6 +243,9 @@ impl Daemon {
                 return Ok(());
             }
             self.give_up_on_the_slow();
+            if self.shut_until.is_some_and(|until| until <= clock::now()) {
+                self.open_door()?;
+            }
         }
     }
 
@@ -244,37 +258,13 @@ impl Daemon {
     }
 
     fn until_next_deadline(&self) -> Option<Timespec> {
-        let next = self.connections.values().map(|connection| connection.deadline).min()?;
+        let next = self.connections.values().map(|connection| connection.deadline).chain(self.shut_until).min()?;
         if next == Time::NEVER {
             return None;
         }
         // A little late rather than a little early, which would come round for nothing.
         let left = next.since(clock::now()).nanoseconds() + 1_000_000;
         Some(Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 })
-    }
-
-    fn accept(&mut self) {
-        // An error here is the system's want of descriptors; who waits is accepted when others have gone.
-        let Ok(Some(channel)) = self.listener.accept() else { return };
-        let waiting = self.connections.values().filter(|one| !matches!(one.step, Step::Attached(_))).count();
-        if waiting >= MOST_WAITING {
-            let text = format!("{waiting} clients are attaching at this moment: try again");
-            say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-            return;
-        }
-        let Ok(peer) = channel.peer() else { return };
-        let process = Pid::from_raw(peer.process).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
-        // A process that has ended already wants nothing.
-        let Some(process) = process else { return };
-        let number = self.next;
-        self.next += 1;
-        let watched =
-            self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
-        if watched.is_err() {
-            return;
-        }
-        let deadline = clock::now() + self.step_timeout();
-        self.connections.insert(number, Connection { channel, peer, process, step: Step::Connected, deadline });
     }
 
     fn step_timeout(&self) -> Time {
@@ -284,6 +274,9 @@ impl Daemon {
     /// Takes one message of a client.
     fn hear(&mut self, number: u64) {
         let Some(connection) = self.connections.get(&number) else { return };
+        if matches!(&connection.step, Step::Asking(unsaid) if !unsaid.text.is_empty()) {
+            return self.go_on_answering(number);
+        }
         let received = match connection.channel.receive() {
             Ok(Some(received)) => received,
             Ok(None) => return,
@@ -310,7 +303,7 @@ impl Daemon {
             }
             (Message::Attach(wish), Step::Negotiated { .. }) => self.attach(number, &wish),
             (Message::Detach, Step::Attached(_)) => self.let_go(number, "asked"),
-            (Message::Query(question), Step::Negotiated { .. } | Step::Asking) => self.answer(number, &question),
+            (Message::Query(question), Step::Negotiated { .. } | Step::Asking(_)) => self.answer(number, &question),
             (other, _) => {
                 let text = format!("{} does not belong at this step", kind_of(&other));
                 self.refuse(number, refused(Reason::Malformed, text));
@@ -342,7 +335,7 @@ impl Daemon {
         self.let_go(number, reason);
     }
 
-    /// Takes everything back that a client had. When this returns its region is unmapped and nothing of it is left.
+    /// Takes everything back that a client had. When this returns nobody here touches its region, which is unmapped meanwhile.
     fn let_go(&mut self, number: u64, why: &'static str) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
@@ -350,15 +343,15 @@ impl Daemon {
         // Descriptors that are closed leave the epoll by themselves only when no copy of them is left anywhere.
         let _ = epoll::delete(&self.epoll, &channel);
         let _ = epoll::delete(&self.epoll, &process);
-        if let Step::Attached(session) = step {
+        if let Step::Making(_) = step {
+            // It comes, finds nobody, and goes.
+            self.returning.push(peer.user);
+        } else if let Step::Attached(session) = step {
             let Session { session, name, network, queues, bytes, memory, .. } = *session;
             about_to("take a client's queues back");
             let faults = self.networks[network].worker.detach(session).map_or(0, |(_, faults)| faults.total());
-            drop(memory);
-            about_to("give a quota back");
-            self.quota.give_back(peer.user, queues, bytes);
-            let microseconds = clock::now().since(begun).nanoseconds() / 1000;
-            (self.log)(&Event::Detached { session, name: name.to_string(), why, faults, microseconds });
+            let leaving = Leaving { session, name: name.to_string(), why, faults, noticed: begun };
+            self.give_region_back(memory, Taken { user: peer.user, queues, bytes }, Some(leaving));
         }
     }
 
@@ -375,27 +368,32 @@ impl Daemon {
     fn hear_news(&mut self) {
         self.bell.silence();
         while let Ok(news) = self.news.try_recv() {
-            match news {
-                News::Offender { offender } => {
-                    let of =
-                        |one: &Connection| matches!(&one.step, Step::Attached(own) if own.session == offender.session);
-                    let number = self.connections.iter().find(|(_, one)| of(one)).map(|(&number, _)| number);
-                    let told: Vec<String> = offender
-                        .faults
-                        .named()
-                        .iter()
-                        .filter(|(_, count)| *count > 0)
-                        .map(|(name, count)| format!("{name} {count}"))
-                        .collect();
-                    let text = format!("it broke the rules of its queues too often: {}", told.join(", "));
-                    if let Some(number) = number {
-                        self.refuse(number, refused(Reason::Faults, text));
-                    }
+            self.act_on(news);
+        }
+    }
+
+    fn act_on(&mut self, news: News) {
+        match news {
+            News::Made(made) => self.finish_session(*made),
+            News::Returned(back) => self.region_is_back(back),
+            News::Offender { offender } => {
+                let of = |one: &Connection| matches!(&one.step, Step::Attached(own) if own.session == offender.session);
+                let number = self.connections.iter().find(|(_, one)| of(one)).map(|(&number, _)| number);
+                let told: Vec<String> = offender
+                    .faults
+                    .named()
+                    .iter()
+                    .filter(|(_, count)| *count > 0)
+                    .map(|(name, count)| format!("{name} {count}"))
+                    .collect();
+                let text = format!("it broke the rules of its queues too often: {}", told.join(", "));
+                if let Some(number) = number {
+                    self.refuse(number, refused(Reason::Faults, text));
                 }
-                News::PortFailed { network, text } => {
-                    let network = self.networks[network].config.name.clone();
-                    (self.log)(&Event::PortFailed { network, text });
-                }
+            }
+            News::PortFailed { network, text } => {
+                let network = self.networks[network].config.name.clone();
+                (self.log)(&Event::PortFailed { network, text });
             }
         }
     }

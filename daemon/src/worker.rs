@@ -21,6 +21,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
 use crate::bell::Bell;
+use crate::server::region::{Made, Returned};
 
 /// Steps between two looks at what the control thread wants.
 const STEPS_BETWEEN_ORDERS: u32 = 32;
@@ -119,8 +120,11 @@ pub(crate) enum Order {
 }
 
 /// What the control thread must know.
-#[derive(Debug)]
 pub(crate) enum News {
+    /// A client's region is made, or cannot be.
+    Made(Box<Made>),
+    /// Nothing is left of a region.
+    Returned(Returned),
     /// A client broke the rules too often.
     Offender {
         /// Who, and what it did.

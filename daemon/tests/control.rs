@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use conic_client::{Client, Link, Options};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
@@ -14,7 +15,7 @@ use conic_daemon::{Daemon, DaemonError, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, MOST_DESCRIPTORS};
 use conic_native::{clock, yield_core};
-use conic_nicd::config::{Config, Limits, NetworkConfig};
+use conic_nicd::config::{Config, Limits, NetworkConfig, WaitMode};
 use support::{held, settled};
 use tempfile::TempDir;
 
@@ -302,4 +303,87 @@ fn a_clients_region_has_no_pages_that_a_client_could_take_from_the_daemon() {
     let huge = maps.lines().filter(|line| line.starts_with("KernelPageSize:") && line.contains(" 2048 kB")).count();
     assert_eq!(huge, 0, "a hole in these pages ends the daemon by SIGBUS");
     drop(attached);
+}
+
+/// Processor time of this process so far, in seconds.
+fn processor_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[test]
+fn want_of_descriptors_keeps_those_who_wait_waiting_and_no_core_busy() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let running = Running::start(|config| {
+        config.networks = vec![NetworkConfig { wait: WaitMode::Interrupt, ..NetworkConfig::default() }];
+    });
+    // Daemon and client share this process's descriptors: one is left, and the client's socket takes it.
+    let plenty = File::open("/dev/null").expect("a device");
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let few = rustix::process::Rlimit { current: Some(256), ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).expect("a lower limit");
+    let mut all: Vec<File> = std::iter::from_fn(|| plenty.try_clone().ok()).collect();
+    drop(all.pop());
+    let client = Channel::connect(&running.socket()).expect("it listens");
+    let before = processor_time();
+    client.wait(Duration::from_millis(500)).expect("a socket");
+    let used = processor_time() - before;
+    drop(all);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("the limit that there was");
+    assert!(used < 0.2, "busy for {used} of 0.5 seconds");
+    client.send(&hello(), &[]).expect("there is room");
+    assert!(matches!(hear(&client), Some(Message::Welcome(_))), "whoever waited is let in");
+}
+
+#[test]
+fn connections_that_say_nothing_take_the_place_of_no_other_user() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: connecting as another user, which needs root");
+        return;
+    }
+    let running = Running::start(|config| config.socket_mode = "0666".to_owned());
+    let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(running.folder.path(), anyone).expect("a folder of ours");
+    let socket = running.socket();
+    let silent = std::thread::spawn(move || {
+        // Of this thread alone: the system call knows nothing of processes.
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+        (0..100).map(|_| Channel::connect(&socket)).collect::<Vec<_>>()
+    });
+    let silent = silent.join().expect("it connects");
+    assert!(silent.iter().filter(|one| one.is_ok()).count() >= 64, "so many wait");
+    let own = (Channel::connect(&running.socket())).expect("it listens");
+    own.send(&hello(), &[]).expect("there is room");
+    assert!(matches!(hear(&own), Some(Message::Welcome(_))), "it is let in beside them");
+}
+
+#[test]
+fn an_operator_who_listens_late_hears_of_all_clients_and_holds_nobody_up() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, most).expect("as many as there may be");
+    let running = Running::start(|config| {
+        let Limits { clients, queues_per_user, mib_per_user, .. } = config.limits;
+        let (clients_per_user, queues_per_user, mib_per_user) = (clients, 4 * queues_per_user, 4 * mib_per_user);
+        config.limits = Limits { clients_per_user, queues_per_user, mib_per_user, ..config.limits };
+        config.networks = vec![NetworkConfig { wait: WaitMode::Interrupt, ..NetworkConfig::default() }];
+    });
+    let attach = || Client::attach(&running.socket(), &options()).expect("a client");
+    let clients: Vec<_> = (0..900).map(|_| attach()).collect();
+    let late = greet(&running.socket());
+    late.send(&Message::Query("{\"ask\":\"list\"}".to_owned()).encode(), &[]).expect("there is room");
+    drop(attach());
+    let mut answer = String::new();
+    loop {
+        match hear(&late) {
+            Some(Message::Answer(piece)) if piece.is_empty() => break,
+            Some(Message::Answer(piece)) => answer += &piece,
+            other => panic!("{other:?} behind {} bytes", answer.len()),
+        }
+    }
+    let listed = answer.matches("\"session\":").count();
+    assert_eq!(listed, clients.len(), "{} bytes", answer.len());
 }

@@ -75,6 +75,15 @@ impl Mapping {
         Mapping::map(bytes, libc::MAP_SHARED | libc::MAP_POPULATE, raw, offset as libc::off_t)
     }
 
+    /// The same without a page made present: each comes when it is first touched. For memory that another process brings, whose
+    /// size is what that process says and would otherwise be what this thread waits for.
+    ///
+    /// # Errors
+    /// As [`Mapping::of`].
+    pub fn on_demand(descriptor: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
+        Mapping::map(bytes, libc::MAP_SHARED, descriptor.as_raw_fd(), 0)
+    }
+
     /// Memory of this process alone, zeroed and present, at a page boundary: for what the kernel is to be told of.
     ///
     /// # Errors

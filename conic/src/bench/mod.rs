@@ -17,6 +17,7 @@ pub mod placement;
 mod ports;
 pub mod progress;
 pub mod rounds;
+mod service;
 mod simulator;
 pub mod sweep;
 mod tour;
@@ -45,6 +46,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback --window 1      the unloaded latency of CC-NIC
   conic bench loopback --sweep         its throughput-latency curve
   conic bench daemon                   between two processes, through the NIC's daemon
+  conic bench service                  that daemon at rest, at arrivals, deaths and upgrades
   conic bench peers                    against DPDK's memif, vhost-user and ring
   conic bench ports                    ports beside DPDK's drivers and the kernel's bridge
   conic bench pio                      a line pair's exchange beside one line's round trip
@@ -65,6 +67,7 @@ enum Command {
     Peers(peers::Arguments),
     Pio(pio::Arguments),
     Ports(ports::Arguments),
+    Service(service::Arguments),
     #[command(name = "sim")]
     Simulator(simulator::Arguments),
 }
@@ -80,6 +83,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
         Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),
         Some(Command::Ports(arguments)) => (ports::main(arguments), arguments.json),
+        Some(Command::Service(arguments)) => (service::main(arguments), arguments.json),
         Some(Command::Simulator(arguments)) => (simulator::main(arguments), arguments.json),
         Some(Command::Limits(arguments)) => (limits::main(arguments), arguments.common.json),
     };

@@ -3,7 +3,7 @@
 //! | step | the old one | the new one |
 //! |---|---|---|
 //! | 1 | | connects, says who it is, asks `{"ask": "adopt"}` |
-//! | 2 | passes its listening socket, and for each client its region, connection, process, kick and bells | maps the regions |
+//! | 2 | ends what attaching it has begun; passes its listening socket, and for each client its region, connection, process, kick and bells | maps the regions |
 //! | 3 | | says that it is ready, its threads and ports with it |
 //! | 4 | stops its networks' threads, says where each queue stood, ends | goes on from there |
 //!
@@ -117,6 +117,7 @@ impl Link<'_> {
 impl Daemon {
     /// The old one's half; true if the new one has everything and this one is to end.
     pub(super) fn give_over(&mut self, number: u64) -> bool {
+        self.finish_what_is_begun();
         let Some(Connection { channel, .. }) = self.connections.get(&number) else { return false };
         let link = Link(channel);
         // A new one that fails until here is let go, and nothing has changed.
@@ -134,6 +135,15 @@ impl Daemon {
         let _ = link.say(&json!("done"), &[]);
         (self.log)(&Event::Ended);
         true
+    }
+
+    /// Waits for regions that are being made, so that their clients are passed with the others.
+    fn finish_what_is_begun(&mut self) {
+        let being_made = |one: &Connection| matches!(one.step, Step::Making(_));
+        while self.connections.values().any(being_made) {
+            let Ok(news) = self.news.recv_timeout(Duration::from_nanos(PATIENCE.nanoseconds())) else { return };
+            self.act_on(news);
+        }
     }
 
     fn pass_everything(&self, link: &Link<'_>) -> io::Result<()> {

@@ -6,58 +6,36 @@ use std::sync::Arc;
 use conic_control::{Attach, Attached, Bells, MOST_BELLS, Message, Name, Reason, Refused, Wait};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
-use conic_interface::ccnic::{Features, Geometry, Headroom, Map, prepare};
+use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::Channel;
-use conic_native::{Memory, NativeCore, Pages, about_to};
+use conic_native::{Memory, about_to};
 use conic_nicd::config::WaitMode;
 use conic_nicd::switch::Rules;
 use conic_port::MAX_FRAME;
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::Daemon;
-use crate::connection::{Session, Step, mac_text, refused};
+use super::region::{self, Leaving, Made, Region, Returned, Taken};
+use crate::connection::{Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::worker::Order;
 
-/// What was made for a client: its region, its kick, this side's ends of its bells.
-type Made = (Arc<Memory>, Arc<OwnedFd>, Arc<Vec<OwnedFd>>);
-
-/// What is passed to a client, and what stays here of it.
-struct Passed {
-    kick: OwnedFd,
-    /// Both ends of a bell for each queue.
-    ours: Vec<OwnedFd>,
-    theirs: Vec<OwnedFd>,
-}
-
 impl Daemon {
-    /// Gives a client what it asks for, or says why not.
+    /// Begins to give a client what it asks for, or says why not.
     pub(super) fn attach(&mut self, number: u64, wish: &Attach) {
-        match self.make_session(number, wish) {
-            Ok(session) => {
+        match self.begin_session(number, wish) {
+            Ok(Some(making)) => {
                 let Some(connection) = self.connections.get_mut(&number) else { return };
-                let (process, user) = (connection.peer.process, connection.peer.user);
-                let event = Event::Attached {
-                    session: session.session,
-                    name: session.name.to_string(),
-                    process,
-                    user,
-                    network: self.networks[session.network].config.name.clone(),
-                    queues: session.queues,
-                    bytes: session.bytes,
-                    mac: mac_text(session.mac),
-                };
-                about_to("enter a session");
-                connection.step = Step::Attached(Box::new(session));
+                connection.step = Step::Making(Box::new(making));
+                // What is waited for now is this side's.
                 connection.deadline = Time::NEVER;
-                (self.log)(&event);
             }
+            Ok(None) => self.postponed.push((number, wish.clone())),
             Err(refusal) => self.refuse(number, refusal),
         }
     }
 
-    fn make_session(&mut self, number: u64, wish: &Attach) -> Result<Session, Refused> {
+    /// Checks a client's wish and has its region made; none if that must wait until one of its user's is given back.
+    fn begin_session(&mut self, number: u64, wish: &Attach) -> Result<Option<Making>, Refused> {
         let network = self.network_of(&wish.network)?;
         let (map, notices) = self.map_of(&wish.geometry, wish.headroom)?;
         let mac = self.mac_for(network, wish.mac)?;
@@ -71,77 +49,129 @@ impl Daemon {
         };
         let (user, name, offloads) = (connection.peer.user, name.clone(), *offloads);
         about_to("take a quota");
-        self.quota.take(user, queues, bytes).map_err(|why| refused(Reason::Quota, why))?;
+        if let Err(why) = self.quota.take(user, queues, bytes) {
+            // A region that is on its way back may be all that stands against it.
+            return if self.returning.contains(&user) { Ok(None) } else { Err(refused(Reason::Quota, why)) };
+        }
         let rules = Rules { offloads, ..self.networks[network].config.rules_for(name.as_str(), user, mac) };
         let session = self.next_session;
-        let made = self.make_region(number, session, network, (map, notices), rules, wish);
-        match made {
-            Ok((memory, kick, bells)) => {
-                self.next_session += 1;
-                let (geometry, headroom) = (wish.geometry, wish.headroom);
-                Ok(Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells })
+        self.next_session += 1;
+        region::make(number, Taken { user, queues, bytes }, (map, notices), &self.reports);
+        let (geometry, headroom) = (wish.geometry, wish.headroom);
+        Ok(Some(Making { session, name, network, mac, geometry, headroom, rules }))
+    }
+
+    /// Goes on with a client whose region is made, or cannot be; it may be gone.
+    pub(super) fn finish_session(&mut self, made: Made) {
+        let Made { connection: number, taken, region } = made;
+        let connection = self.connections.get_mut(&number);
+        let step = connection.map(|connection| std::mem::replace(&mut connection.step, Step::Connected));
+        let (making, region) = match (step, region) {
+            (Some(Step::Making(making)), Ok(region)) => (*making, region),
+            (Some(Step::Making(_)), Err(refusal)) => {
+                self.give_back_quota(taken);
+                return self.refuse(number, refusal);
             }
+            // Numbers of connections do not come again: who this was for is gone.
+            (_, region) => {
+                self.expect_no_more(taken.user);
+                return match region {
+                    Ok(region) => self.give_region_back(region.memory, taken, None),
+                    Err(_) => self.give_back_quota(taken),
+                };
+            }
+        };
+        let memory = Arc::clone(&region.memory);
+        match self.enter(number, making, taken, region) {
+            Ok(event) => (self.log)(&event),
             Err(refusal) => {
-                self.quota.give_back(user, queues, bytes);
-                Err(refusal)
+                self.give_region_back(memory, taken, None);
+                self.refuse(number, refusal);
             }
         }
     }
 
-    /// Makes the region, gives it to the network's thread, and passes it to the client.
-    fn make_region(
-        &mut self,
-        number: u64,
-        session: u64,
-        network: usize,
-        (map, notices): (Arc<Map>, Notices),
-        rules: Rules,
-        wish: &Attach,
-    ) -> Result<Made, Refused> {
-        let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
-        // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access, as
-        // does a transparent huge one; where one of the reserved huge pages does not, that access would end the daemon.
-        let memory = Memory::create(&map.layout, Pages::Plain).map_err(|error| resources("no memory", &error))?;
-        prepare(&NativeCore::new(&memory), &map);
-        let memory = Arc::new(memory);
-        about_to("make bells");
-        let passed = Passed::new(wish.geometry.queues).map_err(|error| resources("no descriptors", &error))?;
+    /// Gives the region to the network's thread, and passes it to the client.
+    fn enter(&mut self, number: u64, making: Making, taken: Taken, region: Region) -> Result<Event, Refused> {
+        let gone = || refused(Reason::Malformed, "the connection is gone");
+        let Making { session, name, network, mac, geometry, headroom, rules } = making;
+        let Region { memory, map, notices, kick, bells, theirs } = region;
         let config = &self.networks[network].config;
         let attached = Attached {
             session,
-            geometry: wish.geometry,
+            geometry,
             features: map.features,
             bytes: map.layout.bytes(),
-            mac: rules.mac,
+            mac,
             longest_frame: MAX_FRAME as u32,
             wait: if config.wait == WaitMode::Spin { Wait::Spin } else { Wait::Notify },
             fences: self.fences,
             network: Name::new(&config.name).unwrap_or_default(),
-            bells: passed.theirs.len().min(MOST_BELLS) as u16,
+            bells: theirs.len().min(MOST_BELLS) as u16,
         };
         let worker = &self.networks[network].worker;
-        let Passed { kick, theirs, ours } = passed;
-        let (kick, bells) = (Arc::new(kick), Arc::new(ours));
-        let (map, memory_too) = (Arc::clone(&map), Arc::clone(&memory));
-        let (its_kick, its_bells) = (Arc::clone(&kick), Arc::clone(&bells));
         about_to("order a client's service");
         worker.attach(Order::Attach {
             session,
             rules,
             map,
             notices,
-            memory: memory_too,
-            kick: its_kick,
-            bells: its_bells,
+            memory: Arc::clone(&memory),
+            kick: Arc::clone(&kick),
+            bells: Arc::clone(&bells),
         });
-        let Some(connection) = self.connections.get(&number) else {
-            return Err(refused(Reason::Malformed, "the connection is gone"));
-        };
+        let connection = self.connections.get_mut(&number).ok_or_else(gone)?;
         if let Err(error) = pass(&connection.channel, &memory, &kick, &theirs, attached) {
             worker.detach(session);
-            return Err(resources("the queues could not be passed", &error));
+            return Err(refused(Reason::Resources, format!("the queues could not be passed: {error}")));
         }
-        Ok((memory, kick, bells))
+        let event = Event::Attached {
+            session,
+            name: name.to_string(),
+            process: connection.peer.process,
+            user: taken.user,
+            network: config.name.clone(),
+            queues: taken.queues,
+            bytes: taken.bytes,
+            mac: mac_text(mac),
+        };
+        let Taken { queues, bytes, .. } = taken;
+        about_to("enter a session");
+        let session = Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells };
+        connection.step = Step::Attached(Box::new(session));
+        Ok(event)
+    }
+
+    /// Has a region unmapped; its quota is given back behind it.
+    pub(super) fn give_region_back(&mut self, memory: Arc<Memory>, taken: Taken, leaving: Option<Leaving>) {
+        self.returning.push(taken.user);
+        region::give_back(memory, taken, leaving, &self.reports);
+    }
+
+    /// Nothing is left of a region: whoever waits for its place may have it.
+    pub(super) fn region_is_back(&mut self, back: Returned) {
+        let Returned { taken, leaving, at } = back;
+        self.expect_no_more(taken.user);
+        if let Some(Leaving { session, name, why, faults, noticed }) = leaving {
+            let microseconds = at.since(noticed).nanoseconds() / 1000;
+            (self.log)(&Event::Detached { session, name, why, faults, microseconds });
+        }
+        self.give_back_quota(taken);
+    }
+
+    /// One of a user's regions is no longer on its way back.
+    fn expect_no_more(&mut self, user: u32) {
+        if let Some(position) = self.returning.iter().position(|&one| one == user) {
+            self.returning.swap_remove(position);
+        }
+    }
+
+    fn give_back_quota(&mut self, Taken { user, queues, bytes }: Taken) {
+        about_to("give a quota back");
+        self.quota.give_back(user, queues, bytes);
+        for (number, wish) in std::mem::take(&mut self.postponed) {
+            self.attach(number, &wish);
+        }
     }
 
     fn network_of(&self, name: &Name) -> Result<usize, Refused> {
@@ -177,11 +207,11 @@ impl Daemon {
     /// A client's address: what it wants, if nobody else has it, or one made of its session's number.
     fn mac_for(&self, network: usize, wanted: Option<[u8; 6]>) -> Result<[u8; 6], Refused> {
         let taken = |mac: [u8; 6]| {
-            let sessions = self.connections.values().filter_map(|one| match &one.step {
-                Step::Attached(session) => Some(session),
-                _ => None,
-            });
-            sessions.into_iter().any(|session| session.network == network && session.mac == mac)
+            self.connections.values().any(|one| match &one.step {
+                Step::Attached(session) => session.network == network && session.mac == mac,
+                Step::Making(making) => making.network == network && making.mac == mac,
+                _ => false,
+            })
         };
         if let Some(mac) = wanted {
             if mac[0] & 1 == 1 || mac == [0; 6] {
@@ -198,22 +228,6 @@ impl Daemon {
             [0x02, 0xc0, a, b, c, d]
         });
         Ok(made.into_iter().find(|&mac| !taken(mac)).unwrap_or([0x02, 0xc0, 0, 0, 0, 0]))
-    }
-}
-
-impl Passed {
-    fn new(queues: u32) -> rustix::io::Result<Passed> {
-        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for _ in 0..queues {
-            // Sockets and not eventfds: their sender can say with each call that it does not wait, while the flag of an eventfd
-            // is the client's too, who could fill it, clear the flag, and so stop this side at its next ring.
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let (own, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            ours.push(own);
-            theirs.push(other);
-        }
-        Ok(Passed { kick, ours, theirs })
     }
 }
 

@@ -38,7 +38,11 @@ impl Daemon {
     /// Answers one reader, on a thread of its own, so that one who is slow holds nobody up.
     pub(super) fn serve_metrics(&mut self) {
         let Some(metrics) = &self.metrics else { return };
-        let Ok((stream, _)) = metrics.listener.accept() else { return };
+        let stream = match metrics.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(error) => return self.shut_door(&error),
+        };
         if Arc::strong_count(&metrics.readers) > MOST_READERS {
             return;
         }

@@ -12,19 +12,22 @@
 //! | `{"ask": "unpin", "client": 7}` | `{"done": true}`: none of its flows are pinned any more |
 //! | `{"ask": "adopt"}` | everything, to a daemon that takes over; see `adopt` |
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
+use conic_native::clock;
 use conic_nicd::config::NetworkMode;
 use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit};
+use rustix::event::epoll;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Daemon;
 use crate::capture::Capture;
-use crate::connection::{Session, Step, mac_text, refused};
+use crate::connection::{Session, Step, Unsaid, mac_text, refused};
 use crate::worker::Report;
 
 /// Bytes that may be sent at once where nobody says how many.
@@ -109,7 +112,7 @@ impl Daemon {
             let text = format!("user {user} may not ask: root and the NIC's own user may");
             return self.refuse(number, refused(Reason::NotAllowed, text));
         }
-        connection.step = Step::Asking;
+        connection.step = Step::Asking(Unsaid::default());
         connection.deadline = Time::NEVER;
         let answer = match serde_json::from_str(question) {
             Ok(Question::Adopt) => {
@@ -135,19 +138,35 @@ impl Daemon {
             Ok(Question::Unpin { client }) => done(self.pin(client, None)),
             Err(error) => json!({ "error": format!("that is no question this NIC knows: {error}") }),
         };
-        let text = answer.to_string();
-        let Some(connection) = self.connections.get(&number) else { return };
-        let mut rest = text.as_str();
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.step = Step::Asking(Unsaid { text: answer.to_string(), at: 0 });
+        self.go_on_answering(number);
+    }
+
+    /// Says as much of an answer as the operator's socket takes, and the rest when it takes more.
+    pub(super) fn go_on_answering(&mut self, number: u64) {
+        let late = clock::now() + self.step_timeout();
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Step::Asking(unsaid) = &mut connection.step else { return };
+        let event = epoll::EventData::new_u64(number << 1);
         loop {
-            let (piece, more) = rest.split_at(rest.floor_char_boundary(PIECE.min(rest.len())));
-            let sent = connection.channel.send(&Message::Answer(piece.to_owned()).encode(), &[]);
-            if sent.is_err() {
-                return self.let_go(number, "closed");
+            let rest = &unsaid.text[unsaid.at..];
+            let piece = &rest[..rest.floor_char_boundary(PIECE.min(rest.len()))];
+            match connection.channel.send(&Message::Answer(piece.to_owned()).encode(), &[]) {
+                Ok(()) if piece.is_empty() => {
+                    (*unsaid, connection.deadline) = (Unsaid::default(), Time::NEVER);
+                    let _ = epoll::modify(&self.epoll, &connection.channel, event, epoll::EventFlags::IN);
+                    return;
+                }
+                Ok(()) => unsaid.at += piece.len(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    connection.deadline = late;
+                    // It is not heard before it has listened: until then, what it says stays in its socket.
+                    let _ = epoll::modify(&self.epoll, &connection.channel, event, epoll::EventFlags::OUT);
+                    return;
+                }
+                Err(_) => return self.let_go(number, "closed"),
             }
-            if piece.is_empty() {
-                return;
-            }
-            rest = more;
         }
     }
 

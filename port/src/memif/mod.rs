@@ -87,7 +87,8 @@ pub struct MemifOptions {
     pub buffer_bytes: u32,
     /// As server: bytes of memory that a client may bring.
     pub most_bytes: u64,
-    /// As server: whether memory is taken that the client can cut, which ends this process.
+    /// As server: whether memory is taken that the client can cut, or on reserved huge pages that it can give back: either ends
+    /// this process.
     pub unsealed: bool,
     /// As server: whether clients of other users are served.
     pub any_user: bool,

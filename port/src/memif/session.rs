@@ -19,6 +19,9 @@ pub(super) const MOST_REGIONS: usize = 16;
 /// Rings in each direction at most.
 pub(super) const MOST_RINGS: usize = 16;
 
+/// The file system of files on reserved huge pages (statfs(2)).
+const HUGE_PAGES: rustix::fs::FsWord = 0x9584_58f6;
+
 /// A ring and the descriptor that says that there is something in it.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -143,7 +146,12 @@ impl Acceptance {
         if !sealed && !options.unsealed {
             return Err("the region is not sealed against shrinking");
         }
-        let mapping = Mapping::of(memory.as_fd(), bytes as usize, 0).map_err(|_| "the region cannot be mapped")?;
+        // No seal keeps a client from giving reserved huge pages back, after which an access ends this process too.
+        let status = rustix::fs::fstatfs(memory).map_err(|_| "the region cannot be looked at")?;
+        if status.f_type == HUGE_PAGES && !options.unsealed {
+            return Err("the region lies on reserved huge pages, which its owner can take away");
+        }
+        let mapping = Mapping::on_demand(memory.as_fd(), bytes as usize).map_err(|_| "the region cannot be mapped")?;
         self.regions.0.push(mapping);
         Ok(())
     }

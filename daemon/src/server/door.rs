@@ -1,0 +1,82 @@
+//! Who comes in: connections are accepted as long as there are descriptors for them.
+
+use std::os::fd::AsFd;
+
+use conic_control::{Message, Reason};
+use conic_fabric::Time;
+use conic_native::clock;
+use rustix::event::epoll;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::{Daemon, DaemonError, LISTENER, METRICS};
+use crate::connection::{Connection, Step, refused, say};
+use crate::event::Event;
+
+/// Connections of one user that are attaching at one time: whoever says nothing takes the place of nobody else.
+const MOST_WAITING: usize = 64;
+
+/// For how long nobody is let in when descriptors have run out.
+const SHUT: Time = Time::from_nanoseconds(100_000_000);
+
+impl Daemon {
+    /// Lets people in, from now on.
+    pub(super) fn open_door(&mut self) -> Result<(), DaemonError> {
+        self.shut_until = None;
+        self.watch(self.listener.as_fd(), LISTENER)?;
+        if let Some(metrics) = &self.metrics {
+            self.watch(metrics.listener.as_fd(), METRICS)?;
+        }
+        Ok(())
+    }
+
+    /// Lets nobody in for a while: who waits would otherwise be spoken of again and again, and this thread never sleep.
+    pub(super) fn shut_door(&mut self, error: &std::io::Error) {
+        let _ = epoll::delete(&self.epoll, self.listener.as_fd());
+        if let Some(metrics) = &self.metrics {
+            let _ = epoll::delete(&self.epoll, metrics.listener.as_fd());
+        }
+        self.shut_until = Some(clock::now() + SHUT);
+        if !std::mem::replace(&mut self.crowded, true) {
+            let clients = self.sessions().count();
+            (self.log)(&Event::Crowded { clients, text: error.to_string() });
+        }
+    }
+
+    /// Takes one connection in.
+    pub(super) fn accept(&mut self) {
+        let channel = match self.listener.accept() {
+            Ok(Some(channel)) => channel,
+            Ok(None) => return,
+            Err(error) => return self.shut_door(&error),
+        };
+        let Ok(peer) = channel.peer() else { return };
+        let is_waiting = |one: &&Connection| !matches!(one.step, Step::Attached(_)) && one.peer.user == peer.user;
+        let waiting = self.connections.values().filter(is_waiting).count();
+        if waiting >= MOST_WAITING {
+            let text = format!("{waiting} programs of user {} are attaching at this moment: try again", peer.user);
+            say(&channel, &Message::Refused(refused(Reason::Resources, text)));
+            return;
+        }
+        let process = Pid::from_raw(peer.process).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
+        let process = match process {
+            Some(Ok(process)) => process,
+            Some(Err(error)) if error != rustix::io::Errno::SRCH => {
+                let text = format!("the NIC cannot watch one process more: {error}: try again");
+                say(&channel, &Message::Refused(refused(Reason::Resources, text)));
+                return self.shut_door(&error.into());
+            }
+            // A process that has ended already wants nothing.
+            _ => return,
+        };
+        let number = self.next;
+        self.next += 1;
+        let watched =
+            self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
+        if watched.is_err() {
+            return;
+        }
+        let deadline = clock::now() + self.step_timeout();
+        self.crowded = false;
+        self.connections.insert(number, Connection { channel, peer, process, step: Step::Connected, deadline });
+    }
+}

@@ -1,0 +1,142 @@
+//! What takes long with a region, and waits for nobody: to make one, which touches each of its pages, and to give one back. A thread
+//! of its own does it, so that the control thread goes on with all others.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use conic_control::{Reason, Refused};
+use conic_fabric::Time;
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Map, prepare};
+use conic_native::{Memory, NativeCore, Pages, about_to, clock};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::bell::Bell;
+use crate::connection::refused;
+use crate::worker::News;
+
+/// What a client has of its user's quota.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub user: u32,
+    pub queues: u32,
+    pub bytes: u64,
+}
+
+/// A region with all that is passed to a client, and what stays here of it.
+pub(crate) struct Region {
+    pub memory: Arc<Memory>,
+    pub map: Arc<Map>,
+    pub notices: Notices,
+    pub kick: Arc<OwnedFd>,
+    /// This side's end of a bell for each queue, and the client's.
+    pub bells: Arc<Vec<OwnedFd>>,
+    pub theirs: Vec<OwnedFd>,
+}
+
+/// A region is made, or cannot be.
+pub(crate) struct Made {
+    /// The connection that it was made for.
+    pub connection: u64,
+    pub taken: Taken,
+    pub region: Result<Region, Refused>,
+}
+
+/// A client whose region goes, for the log.
+pub(crate) struct Leaving {
+    pub session: u64,
+    pub name: String,
+    pub why: &'static str,
+    pub faults: u64,
+    /// When its end was noticed.
+    pub noticed: Time,
+}
+
+/// Nothing is left of a region.
+pub(crate) struct Returned {
+    pub taken: Taken,
+    /// Whose it was; none if nobody has ever got it.
+    pub leaving: Option<Leaving>,
+    /// When that was.
+    pub at: Time,
+}
+
+/// Where threads tell the control thread what they have done.
+#[derive(Clone)]
+pub(crate) struct Reports {
+    pub news: Sender<News>,
+    pub bell: Bell,
+}
+
+impl Reports {
+    fn tell(&self, news: News) {
+        // A daemon that has ended asks no more; what was made for it goes with the message.
+        let _ = self.news.send(news);
+        self.bell.ring();
+    }
+}
+
+/// Has a region made for a connection.
+pub(super) fn make(connection: u64, taken: Taken, (map, notices): (Arc<Map>, Notices), reports: &Reports) {
+    let own = reports.clone();
+    let begun = aside(move || {
+        let region = Region::new(map, notices, taken.queues);
+        own.tell(News::Made(Box::new(Made { connection, taken, region })));
+    });
+    if !begun {
+        let region = Err(refused(Reason::Resources, "no thread to make the region: try again"));
+        reports.tell(News::Made(Box::new(Made { connection, taken, region })));
+    }
+}
+
+/// Has a region unmapped, of which nobody else here has anything any more.
+pub(super) fn give_back(memory: Arc<Memory>, taken: Taken, leaving: Option<Leaving>, reports: &Reports) {
+    let own = reports.clone();
+    // One of the two says that it is done.
+    let leaving = Arc::new(std::sync::Mutex::new(leaving));
+    let its = Arc::clone(&leaving);
+    let begun = aside(move || {
+        drop(memory);
+        own.tell(returned(taken, &its));
+    });
+    // A thread that does not begin lets go of the region at once.
+    if !begun {
+        reports.tell(returned(taken, &leaving));
+    }
+}
+
+fn returned(taken: Taken, leaving: &std::sync::Mutex<Option<Leaving>>) -> News {
+    let leaving = leaving.lock().ok().and_then(|mut leaving| leaving.take());
+    News::Returned(Returned { taken, leaving, at: clock::now() })
+}
+
+/// Runs work in a thread of its own; false if the system gives none, and the work is dropped.
+fn aside(work: impl FnOnce() + Send + 'static) -> bool {
+    std::thread::Builder::new().name("nic-region".to_owned()).spawn(work).is_ok()
+}
+
+impl Region {
+    fn new(map: Arc<Map>, notices: Notices, queues: u32) -> Result<Region, Refused> {
+        let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
+        // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access, as
+        // does a transparent huge one; where one of the reserved huge pages does not, that access would end the daemon.
+        let memory = Memory::create(&map.layout, Pages::Plain).map_err(|error| resources("no memory", &error))?;
+        prepare(&NativeCore::new(&memory), &map);
+        about_to("make bells");
+        let no_descriptors = |error| resources("no descriptors", &error);
+        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_descriptors)?;
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..queues {
+            // Sockets and not eventfds: their sender can say with each call that it does not wait, while the flag of an eventfd
+            // is the client's too, who could fill it, clear the flag, and so stop this side at its next ring.
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let (own, other) =
+                socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(no_descriptors)?;
+            ours.push(own);
+            theirs.push(other);
+        }
+        Ok(Region { memory: Arc::new(memory), map, notices, kick: Arc::new(kick), bells: Arc::new(ours), theirs })
+    }
+}
