@@ -96,7 +96,7 @@ impl Descriptor {
     /// Whether it is a packet of one segment that begins with a line.
     #[inline(always)]
     pub(crate) const fn is_of_whole_lines(self) -> bool {
-        self.word & (LINE_BYTES - 1 | flag_bit(Flags::NEXT)) == 0
+        self.word & ((LINE_BYTES - 1) | flag_bit(Flags::NEXT)) == 0
     }
 
     /// How many bytes it has.
