@@ -518,6 +518,16 @@ impl LineRecord {
         self.home_slice_and_completion >> 9
     }
 
+    /// Whether something is under way in a node: an acknowledgement that has come by `now` is not, though nobody noted that.
+    #[inline(always)]
+    pub fn is_busy(&self, node: usize, now: u64) -> bool {
+        match self.active[node] {
+            0 => false,
+            COMPLETING => self.completion() > now,
+            _ => true,
+        }
+    }
+
     /// Leaves nothing under way in a node but an acknowledgement.
     pub fn complete_at(&mut self, node: usize, time: u64) {
         self.active[node] = COMPLETING;

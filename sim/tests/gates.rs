@@ -341,6 +341,26 @@ fn loads_of_bulk_data_overlap_and_what_depends_on_one_waits_for_it() {
 }
 
 #[test]
+fn a_store_asks_for_its_line_while_a_load_before_it_is_under_way_and_not_before_its_address_is_known() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let behind = |address_depends: bool| {
+            takes(&p, move |core, at| {
+                core.read_line(at);
+                if address_depends {
+                    core.depends_on(at);
+                }
+                core.store(at.lines(1), 1);
+                core.full_fence();
+            })
+        };
+        assert_eq!(behind(false), 2 * s.issue + s.local_memory(), "{name}: both were on their way at once");
+        assert_eq!(behind(true), s.local_memory() + s.issue + s.local_memory(), "{name}");
+    }
+}
+
+#[test]
 fn a_core_works_behind_a_load_until_its_reorder_buffer_is_full_and_no_longer() {
     for name in ["icx", "spr"] {
         let mut p = quiet(name);

@@ -49,7 +49,7 @@ fn the_same_study_comes_out_the_same() {
 
 fn question(design: Design, bytes: usize) -> Loopback {
     let packets = (64, 100);
-    Loopback { machine: machine("agilex7"), design, bytes, gap: Time::from_nanoseconds(20_000), packets }
+    Loopback { machine: machine("agilex7"), design, bytes, gap: Time::from_nanoseconds(20_000), packets, seed: 0 }
 }
 
 #[test]
@@ -69,6 +69,57 @@ fn packets_come_back_in_every_design() {
     }
     let pcie = Loopback { machine: machine("bf3"), ..question(Design::pcie(), 1500) };
     assert_eq!(loopback(&pcie).expect("it ends").latencies.len(), 100);
+}
+
+#[test]
+fn the_host_has_a_packet_from_its_completion_until_the_doorbell() {
+    let machine = machine("bf3");
+    let p = &machine.host;
+    let load = p.core_to_home + p.home_lookup + p.llc_read + p.home_to_core;
+    // The completion and the packet come out of the last-level cache, one after the other; a doorbell's own time does not count.
+    let work = machine.core.work(100);
+    assert!(work < machine.pcie.uncached_store);
+    // Every buffer has been used before.
+    let outcome = loopback(&Loopback { machine, packets: (520, 50), ..question(Design::pcie(), 64) }).expect("it ends");
+    assert_eq!(outcome.at_host.len(), outcome.latencies.len());
+    let mut all = outcome.at_host;
+    all.sort_unstable();
+    // For one in 32 the buffers of those before it are taken back.
+    for had in &all[..all.len() - 2] {
+        assert!((2 * load..2 * load + work).contains(had), "{had} ps, two loads take {}", 2 * load);
+    }
+}
+
+#[test]
+fn no_packet_waits_until_a_whole_rings_buffers_are_taken_back() {
+    for (name, design) in [("agilex7", Design::combination(0)), ("bf3", Design::pcie())] {
+        let asked = Loopback { machine: machine(name), packets: (512, 600), ..question(design, 64) };
+        let latencies = loopback(&asked).expect("it ends").latencies;
+        let (median, slowest) = (percentile(&latencies, 0.5), percentile(&latencies, 1.0));
+        // Thirty-two lines side by side; one after the other they would be 2 to 4 us, and a ring's 13 to 35.
+        assert!(slowest < median + 1_500.0, "{name}: {slowest} ns, the median is {median}");
+    }
+}
+
+#[test]
+fn a_descriptor_comes_out_of_the_core_that_wrote_it_and_a_stream_of_requests_does_not_wait() {
+    use conic_study::cxl_nic::operations::{Through, read, read_descriptor, read_request, write, write_request};
+    let machine = machine("agilex7");
+    let nc = StateHint::NonCacheable;
+    let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 0.01, "{found} instead of {wanted} ns");
+    let (of_memory, of_core) = (machine.memory.latency, {
+        let p = &machine.host;
+        p.home_to_core + p.snoop_lookup + p.core_to_home
+    });
+    let packet = read(&machine, Through::Cxl(nc), 64).expect("it ends");
+    let descriptor = read_descriptor(&machine, Through::Cxl(nc)).expect("it ends");
+    near(packet - descriptor, (of_memory as f64 - of_core as f64) / 1000.0);
+    // One line is one request; a transfer takes a cycle more for each line behind the first, its requests no more than one.
+    near(read_request(&machine, nc, 64).expect("it ends"), packet);
+    near(write_request(&machine, nc, 64).expect("it ends"), write(&machine, Through::Cxl(nc), 64).expect("it ends"));
+    let cycles = 140.0 * machine.dcoh.cycle as f64 / 1000.0;
+    assert!(read(&machine, Through::Cxl(nc), 9000).expect("it ends") > packet + cycles);
+    assert!(read_request(&machine, nc, 9000).expect("it ends") < 1.1 * packet);
 }
 
 /// Messages of a packet, by kind, but for those of polling.

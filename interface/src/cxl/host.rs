@@ -16,6 +16,13 @@ pub enum Store {
     Nontemporal,
 }
 
+/// Sent packets that are taken back at a time. DPDK's drivers do so by default (`tx_free_thresh` of Intel's, the completions that
+/// mlx5 asks for): all that are there would hold one packet in 256 up for 35 us on a modelled CXL NIC.
+const TAKEN_BACK: u64 = 32;
+
+/// Of those, lines that are asked for before the first of them is looked at: a core has about so many line fill buffers.
+const TAKEN_BACK_AHEAD: u64 = 16;
+
 /// What the host's half refused or lacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStatistics {
@@ -121,9 +128,17 @@ impl<C: Core> Host<C> {
         }
     }
 
-    /// Takes sent packets' buffers back.
+    /// Takes sent packets' buffers back, so many at most: whoever sends next waits for it.
     fn reclaim(&mut self) {
-        while self.tx_next < self.tx_end {
+        let end = self.tx_end.min(self.tx_next + TAKEN_BACK);
+        let mut asked = self.tx_next;
+        while self.tx_next < end {
+            // The lines come side by side, not one after the other.
+            asked = asked.max(self.tx_next);
+            while asked < end.min(self.tx_next + TAKEN_BACK_AHEAD) {
+                self.core.prefetch_read(self.queues.descriptor(self.queues.tx_ring, asked));
+                asked += 1;
+            }
             let at = self.queues.descriptor(self.queues.tx_ring, self.tx_next);
             // Acquire: the device has read the packets before it said so.
             let word = self.core.load_acquire(at);

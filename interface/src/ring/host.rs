@@ -60,7 +60,7 @@ impl<C: Core> Host<C> {
         let mut host = Host {
             core,
             queues,
-            pool: Pool::full(queues.buffers.0, shape.buffers, shape.buffer_bytes),
+            pool: Pool::full(queues.buffers.0, shape.buffers, shape.buffer_bytes, shape.pool_order),
             tx_buffers: none(),
             tx_tail: 0,
             tx_reclaimed: 0,

@@ -73,6 +73,7 @@ mod pool;
 pub use burst::Wire;
 pub use device::{Nic, NoBuffer, Refusals};
 pub use host::{Buffer, Host, HostStatistics};
+pub use pool::PoolOrder;
 
 use std::fmt;
 
@@ -107,6 +108,8 @@ pub struct Shape {
     pub buffers: u64,
     /// Bytes of a buffer, a multiple of 64: the largest packet.
     pub buffer_bytes: u64,
+    /// In which order the host takes free buffers.
+    pub pool_order: PoolOrder,
     /// The host looks for sent packets when fewer TX descriptors than this are free.
     pub tx_reclaim_threshold: u64,
     /// The host posts blank buffers when this many are missing.
@@ -164,6 +167,7 @@ impl Default for Shape {
             descriptors: 256,
             buffers: 768,
             buffer_bytes: 2048,
+            pool_order: PoolOrder::LastFirst,
             tx_reclaim_threshold: 32,
             rx_refill_threshold: 32,
             rx_signal: RxSignal::Register,

@@ -1,31 +1,65 @@
 //! The host's free buffers.
 
-/// A last-in, first-out list of the addresses of free buffers, private to the host.
+/// In which order free buffers are taken again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PoolOrder {
+    /// The one that was returned last first: its lines are likely to be in a cache. What drivers do that keep a few free buffers
+    /// to each core, and a part of what CC-NIC adds (section 3.3).
+    LastFirst,
+    /// The one that has been free for longest first: "typically a queue" (CC-NIC section 2.1).
+    FirstFirst,
+}
+
+/// The addresses of free buffers, private to the host.
 #[derive(Debug)]
 pub(super) struct Pool {
+    /// A ring: `count` free ones from `first` on.
     free: Box<[u64]>,
+    first: usize,
     count: usize,
+    order: PoolOrder,
 }
 
 impl Pool {
-    /// A pool that holds every buffer.
-    pub(super) fn full(start: u64, buffers: u64, buffer_bytes: u64) -> Pool {
-        let free: Box<[u64]> = (0..buffers).rev().map(|index| start + index * buffer_bytes).collect();
-        Pool { count: free.len(), free }
+    /// A pool that holds every buffer; the one with the lowest address is taken first.
+    pub(super) fn full(start: u64, buffers: u64, buffer_bytes: u64, order: PoolOrder) -> Pool {
+        let mut free: Box<[u64]> = (0..buffers).map(|index| start + index * buffer_bytes).collect();
+        if order == PoolOrder::LastFirst {
+            free.reverse();
+        }
+        Pool { count: free.len(), first: 0, free, order }
     }
 
-    /// Takes the buffer that was returned last.
+    /// The place so many after the first.
+    #[inline(always)]
+    fn place(&self, after: usize) -> usize {
+        let place = self.first + after;
+        if place < self.free.len() { place } else { place - self.free.len() }
+    }
+
+    /// Takes the buffer whose turn it is.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<u64> {
         self.count = self.count.checked_sub(1)?;
-        self.free.get(self.count).copied()
+        match self.order {
+            PoolOrder::LastFirst => self.free.get(self.count).copied(),
+            PoolOrder::FirstFirst => {
+                let taken = self.free.get(self.first).copied();
+                self.first = self.place(1);
+                taken
+            }
+        }
     }
 
     /// Returns a buffer, or returns false if there cannot be another: one was returned twice.
     #[inline(always)]
     pub(super) fn give_back(&mut self, address: u64) -> bool {
-        let Some(place) = self.free.get_mut(self.count) else { return false };
-        *place = address;
+        if self.count == self.free.len() {
+            return false;
+        }
+        // `first` stays at 0 where the last one is taken first.
+        let place = self.place(self.count);
+        self.free[place] = address;
         self.count += 1;
         true
     }
@@ -33,5 +67,34 @@ impl Pool {
     /// How many buffers are free.
     pub(super) fn len(&self) -> usize {
         self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_taken_in_the_order_that_was_asked_for_and_none_is_kept_twice() {
+        for (order, expected) in
+            [(PoolOrder::LastFirst, [0, 64, 64, 128, 192]), (PoolOrder::FirstFirst, [0, 64, 128, 192, 64])]
+        {
+            let mut pool = Pool::full(0, 4, 64, order);
+            assert!(!pool.give_back(0), "{order:?}: all are there");
+            let first = [pool.take(), pool.take()].map(|at| at.expect("four are free"));
+            assert!(pool.give_back(first[1]), "{order:?}: one is missing");
+            let taken = [first[0], first[1]].into_iter().chain(std::iter::from_fn(|| pool.take()));
+            assert_eq!(taken.collect::<Vec<_>>(), expected, "{order:?}");
+            assert_eq!((pool.len(), pool.take()), (0, None));
+            // All of them come back, wherever in the ring the first one was.
+            for _ in 0..3 {
+                assert!((0..4).all(|index| pool.give_back(index * 64)) && !pool.give_back(0), "{order:?}");
+                let mut taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+                if order == PoolOrder::LastFirst {
+                    taken.reverse();
+                }
+                assert_eq!(taken, [0, 64, 128, 192], "{order:?}");
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use conic_fabric::{Core, LINE_BYTES, Line};
 use conic_fabric::{Time, lines_of};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{PACKETS, ROOM as WAIT_ROOM};
-use conic_interface::ccnic::{Descriptor, Flags};
+use conic_interface::ccnic::{Descriptor, Flags, PhaseCredit, Wire};
 use conic_interface::metadata::Metadata;
 use conic_port::offload::vlan::Tag;
 use conic_port::{MAX_FRAME, MIN_FRAME};
@@ -12,6 +12,7 @@ use conic_port::{MAX_FRAME, MIN_FRAME};
 use super::circuit::Party;
 use super::deliver::{Form, Route, Tagging, Targets};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
+use super::mirror::Mirrored;
 use super::pin::Flow;
 use super::table::Place;
 use super::{Mode, Switch};
@@ -22,6 +23,21 @@ struct Passing<'frame> {
     header: &'frame Header,
     packet: Descriptor,
     route: &'frame Route,
+}
+
+/// Sends a queue's frames back to it, and offers copies. Not inlined: nothing of it is to be in the way of those without a mirror.
+#[inline(never)]
+fn turn_around_mirrored<C: Core>(
+    now: Time,
+    wire: &mut Wire<C, PhaseCredit>,
+    mirror: &mut Mirrored,
+    frame: &mut [u8],
+) -> usize {
+    wire.turn_around_shown(|core, packet| {
+        let frame = &mut frame[..usize::from(packet.length())];
+        core.read_bytes(packet.address(), frame);
+        mirror.offer(now, frame);
+    })
 }
 
 impl<C: Core> Switch<C> {
@@ -78,14 +94,7 @@ impl<C: Core> Switch<C> {
             let before = lane.wire.turned().bytes;
             let turned = match self.mirrors.iter_mut().find(|one| one.is_of(Party::Client(member.session))) {
                 None => lane.wire.turn_around(),
-                Some(mirror) => {
-                    let frame = &mut self.frame;
-                    lane.wire.turn_around_shown(|core, packet| {
-                        let frame = &mut frame[..usize::from(packet.length())];
-                        core.read_bytes(packet.address(), frame);
-                        mirror.offer(now, frame);
-                    })
-                }
+                Some(mirror) => turn_around_mirrored(now, &mut lane.wire, mirror, &mut self.frame),
             };
             let bytes = lane.wire.turned().bytes - before;
             let idle = lane.note(now, turned);

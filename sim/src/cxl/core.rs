@@ -67,6 +67,11 @@ impl<'a> CxlCore<'a> {
         }
     }
 
+    /// When this core last began to write a register.
+    pub fn last_register_write(&self) -> Time {
+        Time::from_picoseconds(self.with(|machine| machine.cores[usize::from(self.core)].rang))
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
         change(&mut self.fiber.machine.borrow_mut())
     }
@@ -312,7 +317,9 @@ impl Core for CxlCore<'_> {
             return self.store_release(at, value);
         }
         self.drained();
+        let core = usize::from(self.core);
         let time = self.with(|machine| {
+            machine.cores[core].rang = machine.now;
             machine.write_register(at.0, value);
             machine.parameters.pcie.uncached_store
         });

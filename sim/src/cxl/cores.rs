@@ -48,6 +48,8 @@ pub(super) struct CoreState {
     pub(super) found: u64,
     /// One of them is gone since.
     pub(super) lost: bool,
+    /// When it last wrote a register.
+    pub(super) rang: u64,
     /// An interrupt came that its program has not taken.
     pub(super) interrupted: bool,
 }
@@ -65,6 +67,7 @@ impl CoreState {
             polled: Vec::new(),
             found: 0,
             lost: false,
+            rang: 0,
             interrupted: false,
         }
     }

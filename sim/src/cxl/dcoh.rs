@@ -207,6 +207,7 @@ impl Machine {
             // Lines enter the device's cache one after the other.
             time = time.max(self.installed_until);
             self.installed_until = time + p.install_interval;
+            time += p.install;
         }
         self.at(time + p.completion, Event::DeviceDone(key));
         self.next_of_line(line);

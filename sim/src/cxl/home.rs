@@ -3,7 +3,7 @@
 use conic_fabric::Line;
 
 use super::machine::{Event, Machine, Message};
-use crate::protocol::cxl::{Ask, Copy, Effect, ToHost};
+use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, ToHost};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(super) struct Running {
     memory_ready: u64,
     /// What a DMA engine reads.
     value: Option<Line>,
+    /// The device writes the line into the host's memory or cache.
+    writes: bool,
 }
 
 impl Machine {
@@ -82,7 +84,12 @@ impl Machine {
 
     fn begin(&mut self, job: Job) {
         let Job { line, ask, from } = job;
-        self.running.insert(line, Running { from, memory_ready: 0, value: None });
+        let writes = match &ask {
+            Ask::DmaWrite { .. } => true,
+            Ask::Device(opcode) => matches!(opcode, Opcode::WriteInvalidate { .. } | Opcode::WritePush),
+            _ => false,
+        };
+        self.running.insert(line, Running { from, memory_ready: 0, value: None, writes });
         let effects = self.lines[line as usize].host.begin(ask);
         self.perform(line, effects, true);
         if let From::Dma(piece) = from {
@@ -220,7 +227,10 @@ impl Machine {
 
     /// A transaction is over, and whoever asked has what it asked for; the next may begin.
     pub(super) fn finishes(&mut self, line: u32) {
-        let Running { from, value, .. } = self.running.remove(&line).expect("it was under way");
+        let Running { from, value, writes, .. } = self.running.remove(&line).expect("it was under way");
+        if writes {
+            self.note_landing(line);
+        }
         match from {
             From::Load(core, load) => self.load_arrived(core, load, line),
             From::Own(core) => self.owned(core, line),

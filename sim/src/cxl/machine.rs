@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType};
+use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType, Time};
 use slab::Slab;
 
 use super::cores::{CoreState, Loaded};
@@ -215,6 +215,8 @@ pub struct Machine {
     /// Posted writes at the root port, in order, and lines of those that are not first.
     pub(super) dma_order: VecDeque<u32>,
     pub(super) dma_parked: Vec<u32>,
+    /// Lines whose last write by the device is noted, and when it was over.
+    watched: BTreeMap<u32, u64>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -281,6 +283,7 @@ impl Machine {
             engine_free: 0,
             dma_order: VecDeque::new(),
             dma_parked: Vec::new(),
+            watched: BTreeMap::new(),
             counters: Counters::default(),
         }
     }
@@ -293,6 +296,27 @@ impl Machine {
     /// What it is made of.
     pub fn parameters(&self) -> &CxlParameters {
         &self.parameters
+    }
+
+    /// From now on notes when the host can have what the device writes into so many lines.
+    pub fn watch(&mut self, from: Address, lines: u64) {
+        let first = (from.0 / LINE_BYTES) as u32;
+        self.watched.extend((first..first + lines as u32).map(|line| (line, 0)));
+    }
+
+    /// When the device's last write of a line that is watched was over at its home agent.
+    ///
+    /// # Panics
+    ///
+    /// If the line is not watched.
+    pub fn landed(&self, at: Address) -> Time {
+        Time::from_picoseconds(self.watched[&((at.0 / LINE_BYTES) as u32)])
+    }
+
+    pub(super) fn note_landing(&mut self, line: u32) {
+        if let Some(time) = self.watched.get_mut(&line) {
+            *time = self.now;
+        }
     }
 
     /// What the link carried to the host, and to the device.

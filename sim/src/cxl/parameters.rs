@@ -156,6 +156,8 @@ pub struct DcohParameters {
     pub snoop: u64,
     /// From the arrival of the host's request for the device's memory to the memory, and from there to the link.
     pub memory_pass: u64,
+    /// What an answer takes longer whose line is put into the device's cache.
+    pub install: u64,
     /// Time between two lines that are put into the device's cache.
     pub install_interval: u64,
     /// Bytes of the cache of host lines.
@@ -239,7 +241,7 @@ impl CxlParameters {
         seen.dcoh.hit = software.hit;
         seen.dcoh.miss = software.hit / 2;
         seen.dcoh.completion = 0;
-        seen.dcoh.install_interval = 0;
+        (seen.dcoh.install, seen.dcoh.install_interval) = (0, 0);
         (seen.dcoh.dmc_bytes, seen.dcoh.dmc_ways) = (software.cache_bytes, software.cache_ways);
         seen.device_memory.latency = software.memory - software.hit / 2;
         Some(seen)

@@ -76,9 +76,9 @@ impl Machine {
             return;
         }
         let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
-        let lines = &self.lines;
+        let (lines, now) = (&self.lines, self.now);
         let inserted =
-            this.last_level.insert_within(ways, line, |candidate| lines[candidate as usize].active[node] == 0);
+            this.last_level.insert_within(ways, line, |candidate| !lines[candidate as usize].is_busy(node, now));
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
         let Some((_, Some(victim))) = inserted else { return };
         let is_home = self.home_of(victim) == node;

@@ -6,7 +6,15 @@
 //! | any other load that misses | the program waits: what follows depends on it |
 //! | what may be issued | what lies within the reorder buffer's instructions of the oldest load that has not come |
 //! | a store | leaves the store buffer after every load before it has come (it retires in order) |
+//! | a store's request for its line | leaves at once, once its address is known, whatever loads before it are under way |
 //! | atomic, full fence, access past the caches | after every load before it has come |
+//!
+//! The store's request is measured, because Intel's optimisation manual says of older cores that reading for ownership comes after
+//! retirement. On Sapphire Rapids, with every line modified in another core's cache (cycles of 2.6 GHz, medians of 51,200, three
+//! runs): a load 270, a store with a fence 268, two loads 366, a load and a store behind it 366, two stores 368, and a store whose
+//! address depends on the load 532. Up to ten stores to lines of their own overlap as loads do, however closely they stand; of more
+//! that stand within some 20 cycles of each other, half as many as of loads are under way at once, which is not modelled: no
+//! program here stores so densely.
 //!
 //! Instructions are counted by the time that a core works: annotated work states its own (`core.work_instructions`). A load's
 //! value is the line's at the moment of issue, or as much later as another core may be simulated ahead: a moment before it

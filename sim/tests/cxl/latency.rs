@@ -161,3 +161,45 @@ fn a_read_that_meets_a_refresh_waits_until_it_is_over() {
     assert!(found.iter().all(|taken| *taken <= 406_010 + refresh.span), "{found:?}");
     near(found.iter().copied().min().expect("there are reads") as f64 / 1000.0, 406.0);
 }
+
+#[test]
+fn a_line_that_is_put_into_the_devices_cache_takes_longer_whether_it_had_a_copy_or_not() {
+    let p = between_refreshes("agilex7");
+    // A core has modified the line: its cache is read instead of memory, and the device keeps a copy.
+    let (layout, places) = places(8);
+    let mut simulation = CxlSimulation::new(&p, &layout);
+    let taken = Rc::new(RefCell::new(Time::ZERO));
+    simulation.core("host", Role::Main, move |core| core.write_line(places.host, &Line([1; 8])));
+    let into = Rc::clone(&taken);
+    simulation.device("device", Role::Main, move |device| {
+        device.wait_until(Time::from_nanoseconds(10_000));
+        let start = device.now();
+        device.read(places.host, &mut [0; 64], StateHint::CacheableShared);
+        *into.borrow_mut() = device.now().since(start);
+    });
+    simulation.run().expect("it ends");
+    near(taken.borrow().picoseconds() as f64 / 1000.0, 477.0);
+    // Owning a line to write it takes the same whether it was shared before: what is written is put there.
+    let write = |before: bool| {
+        run(
+            &p,
+            8,
+            |_, _| (),
+            move |device, places| {
+                if before {
+                    device.read(places.host, &mut [0; 64], StateHint::CacheableShared);
+                }
+                let start = device.now();
+                device.write(places.host, &[1; 64], StateHint::CacheableOwned);
+                device.await_writes();
+                device.now().since(start).picoseconds() as f64 / 1000.0
+            },
+        )
+    };
+    let wire = u64::from(p.link.device_request_quarters + p.link.answer_quarters) * p.link.quarter_time;
+    let asked = p.dcoh.miss + 2 * p.link.crossing + wire + p.host.home_lookup + p.dcoh.completion;
+    for before in [false, true] {
+        near(write(before), (asked + p.dcoh.install) as f64 / 1000.0);
+    }
+    assert!(p.dcoh.install > 30_000, "the stage of the fill alone takes 30 ns: {}", p.dcoh.install);
+}

@@ -86,6 +86,9 @@ struct Run<'a> {
     asked: usize,
 }
 
+/// Runs whose packets come at other moments.
+const SEEDS: u64 = 4;
+
 /// Packets of the smallest and of the largest size.
 const SMALL: usize = 64;
 const LARGE: usize = 1500;
@@ -100,6 +103,11 @@ impl Run<'_> {
 
     /// A loopback without load.
     fn unloaded(&mut self, design: Design, bytes: usize) -> Result<LoopbackOutcome, SimFailure> {
+        self.seeded(design, bytes, 0)
+    }
+
+    /// The same at other moments.
+    fn seeded(&mut self, design: Design, bytes: usize, seed: u64) -> Result<LoopbackOutcome, SimFailure> {
         self.asked += 1;
         let packets = match self.effort {
             Effort::Quick => (8, 100),
@@ -107,7 +115,18 @@ impl Run<'_> {
             Effort::Full => (512, 1_000),
         };
         let machine = self.machine(&design);
-        loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), packets })
+        loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), packets, seed })
+    }
+
+    /// Median and 99th percentile over packets at the moments of several seeds, in nanoseconds: of one, the 99th percentile is the
+    /// tenth packet's, which is now among those that wait for the host's buffers to be taken back and now is not.
+    fn tail(&mut self, design: Design, bytes: usize) -> Result<(f64, f64), SimFailure> {
+        let seeds = if self.effort == Effort::Quick { 1 } else { SEEDS };
+        let mut latencies = Vec::new();
+        for seed in 0..seeds {
+            latencies.extend(self.seeded(design, bytes, seed)?.latencies);
+        }
+        Ok((percentile(&latencies, 0.5), percentile(&latencies, 0.99)))
     }
 
     /// Median and 99th percentile, in nanoseconds.

@@ -24,7 +24,7 @@ pub const ORDERINGS: &[&str] = &[
 /// The latency below which a part of an unloaded loopback's packets lies.
 fn latency(machine: &CxlParameters, design: Design, bytes: usize, part: f64) -> Result<f64, Failure> {
     let (gap, packets) = (Time::from_nanoseconds(20_000), (8, if part > 0.5 { 200 } else { 40 }));
-    let found = loopback(&Loopback { machine: machine.clone(), design, bytes, gap, packets })?;
+    let found = loopback(&Loopback { machine: machine.clone(), design, bytes, gap, packets, seed: 0 })?;
     Ok(percentile(&found.latencies, part))
 }
 
@@ -80,8 +80,9 @@ pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
         Ok(1.0 - latency(&machines.agilex, Design::combination(0), bytes, part)? / pcie)
     };
     let nc = Through::Cxl(StateHint::NonCacheable);
-    let growth = |operation: fn(&CxlParameters, Through, usize) -> Result<f64, Failure>| -> Result<f64, Failure> {
-        Ok(operation(&machines.agilex, nc, 9000)? / operation(&machines.agilex, nc, 64)?)
+    let growth = |request: fn(&CxlParameters, StateHint, usize) -> Result<f64, Failure>| -> Result<f64, Failure> {
+        let taken = |bytes| request(&machines.agilex, StateHint::NonCacheable, bytes);
+        Ok(taken(9000)? / taken(64)?)
     };
     let completion = || -> Result<f64, Failure> {
         let doca = operations::complete(&machines.bluefield, Through::SoftwareDma)?;
@@ -91,8 +92,8 @@ pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
         less(0.5, 64),
         less(0.5, 1500),
         less(0.99, 64),
-        growth(operations::read),
-        growth(operations::write),
+        growth(operations::read_request),
+        growth(operations::write_request),
         completion(),
     ];
     all.into_iter().map(found).collect()

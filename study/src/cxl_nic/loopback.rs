@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Device, Layout, Time};
 use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::cxl::{Homes, Host, Queues, Receiver, Requests, Shape, Store, Transmitter};
+use conic_interface::cxl::{Homes, Host, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter};
 use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
@@ -74,6 +74,8 @@ pub struct Loopback {
     pub gap: Time,
     /// Packets before the first that counts, and those that count.
     pub packets: (u64, u64),
+    /// Which of many sequences of moments the packets are made at.
+    pub seed: u64,
 }
 
 /// What was found.
@@ -81,7 +83,8 @@ pub struct Loopback {
 pub struct LoopbackOutcome {
     /// Each packet that counts, from its generation to its return, in picoseconds.
     pub latencies: Vec<u64>,
-    /// Of those, how long the host had the packet: from its receive call's return to its transmit call.
+    /// Of those, how long the host had the packet, in picoseconds: from when its completion was in the host's memory until the host
+    /// began to ring the doorbell for it; without a doorbell, until its transmit call was over.
     pub at_host: Vec<u64>,
     /// What crossed the links while they were under way.
     pub counters: Counters,
@@ -158,6 +161,8 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
 /// The host: copies each packet of a burst into a transmit buffer, and sends the burst at once.
 fn serve(core: &CxlCore<'_>, queues: Queues, question: &Loopback, outcome: &RefCell<LoopbackOutcome>) {
     let mut host = Host::new(queues, *core, question.design.requests.tx_signal);
+    core.machine().borrow_mut().watch(queues.rx_ring, queues.shape.descriptors);
+    let mut seen = 0;
     let mut packets = [Packet::BLANK; BURST];
     let (mut copy, mut to) = (vec![0; question.bytes], [Address(0); BURST]);
     loop {
@@ -170,7 +175,11 @@ fn serve(core: &CxlCore<'_>, queues: Queues, question: &Loopback, outcome: &RefC
             }
             continue;
         }
-        let received = core.now();
+        // When the packets of this burst, and of none after it, were there.
+        let landed: Vec<Time> = (seen..seen + count as u64)
+            .map(|position| core.machine().borrow().landed(queues.rx_ring.lines(position % queues.shape.descriptors)))
+            .collect();
+        seen += count as u64;
         let mut free = 0;
         while free < count {
             let more = host.buf_alloc(question.bytes as u64, &mut to[free..count]);
@@ -180,19 +189,24 @@ fn serve(core: &CxlCore<'_>, queues: Queues, question: &Loopback, outcome: &RefC
                 core.spin();
             }
         }
-        let mut counting = 0;
+        let mut counting = Vec::with_capacity(count);
         for (packet, to) in packets[..count].iter().zip(&to) {
             core.read_bytes(packet.address(), &mut copy[..packet.length().into()]);
             host.write_packet(*to, &copy[..packet.length().into()], question.design.store);
-            counting += usize::from(word(&copy, 0) >= question.packets.0);
+            counting.push(word(&copy, 0) >= question.packets.0);
         }
-        let had = core.now().since(received).picoseconds();
-        outcome.borrow_mut().at_host.extend(std::iter::repeat_n(had, counting));
         let copies: Vec<Packet> =
             packets[..count].iter().zip(&to).map(|(packet, to)| Packet::new(*to, packet.length())).collect();
         let mut sent = 0;
         while sent < count {
             let more = host.tx_burst(&copies[sent..]);
+            let began = match question.design.requests.tx_signal {
+                Signal::Doorbell => core.last_register_write(),
+                Signal::Descriptor | Signal::Tail => core.now(),
+            };
+            let counted = (sent..sent + more).filter(|place| counting[*place]);
+            let had = counted.map(|place| began.since(landed[place]).picoseconds());
+            outcome.borrow_mut().at_host.extend(had);
             sent += more;
             if more == 0 {
                 core.spin();
@@ -220,7 +234,8 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Que
     let begin = begin + Time::from_picoseconds(gap / question.design.rings as u64 * ring as u64);
     for number in 0..question.packets.0 + question.packets.1 {
         // A golden ratio's multiples fall evenly into every phase.
-        let phase = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % (gap / 4).max(1);
+        let turn = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(conic_sim::link::mix(question.seed));
+        let phase = (turn >> 40) % (gap / 4).max(1);
         // A packet is made when it is due, even where the one before it still waits for a descriptor.
         let made = begin + Time::from_picoseconds((number + 1) * gap + phase);
         fill(&mut frame, number, made);

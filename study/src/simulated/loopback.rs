@@ -112,7 +112,10 @@ fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<Loopback
     let shape = ring::Shape {
         descriptors: 1024,
         buffers: window + 2048,
-        // The baseline as published speaks of the processors' own prefetchers alone.
+        // The baseline as published is "without CC-NIC's locality-oriented buffer pool optimizations" (section 5.8): that recently
+        // freed buffers are taken first is one of them (section 3.3), and a pool is "typically a queue" (section 2.1).
+        pool_order: ring::PoolOrder::FirstFirst,
+        // And it speaks of the processors' own prefetchers alone.
         fetch_ahead: false,
         read_ahead_bytes: 0,
         ..ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?

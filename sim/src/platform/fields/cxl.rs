@@ -64,6 +64,7 @@ sections! {
         pull: Picoseconds, 0.0;
         snoop: Picoseconds, 0.0;
         memory_pass: Picoseconds, 0.0;
+        install: Picoseconds, 0.0;
         install_interval: Picoseconds, 0.0;
         hmc_bytes: Bytes, 64.0;
         hmc_ways: Count("ways"), 1.0;

@@ -68,7 +68,7 @@ pub struct Received<V> {
     pub read_memory: bool,
     /// The device's memory was written.
     pub wrote_memory: bool,
-    /// The device's cache has a copy that it had not.
+    /// The device's cache has a copy that it had not, or could not write.
     pub installed: bool,
 }
 
@@ -244,7 +244,7 @@ impl<V: Contents> DeviceLine<V> {
     }
 
     fn granted(&mut self, copy: Copy, data: Option<V>) -> Received<V> {
-        let installed = self.copy == Copy::Invalid;
+        let mut installed = self.copy == Copy::Invalid;
         self.copy = copy;
         if let Some(data) = data {
             self.data = data;
@@ -252,6 +252,8 @@ impl<V: Contents> DeviceLine<V> {
         if let Operation::Write { data, bytes, .. } = self.take() {
             self.data.merge(&data, bytes);
             self.copy = Copy::Modified;
+            // A copy that the device had could only be read: its data are put into the cache as a new line's are.
+            installed = true;
         }
         Received { done: Some(self.data.clone()), installed, ..Received::default() }
     }
