@@ -317,11 +317,13 @@ fn what_one_kernel_leaves_to_be_done_another_takes_as_it_is() {
         return;
     }
     let (hand_over, taps) = channel();
+    let (listens, heard) = channel();
     std::thread::scope(|scope| {
         let to_second = hand_over.clone();
         let first = scope.spawn(move || {
-            station("conicone", "10.9.0.1/24", &hand_over, || {
+            station("conicone", "10.9.0.1/24", &hand_over, move || {
                 let listener = TcpListener::bind("10.9.0.1:5001").unwrap();
+                listens.send(()).unwrap();
                 // Nobody may ever come.
                 network::wait_for(&listener, 20_000);
                 listener.set_nonblocking(true).unwrap();
@@ -335,14 +337,10 @@ fn what_one_kernel_leaves_to_be_done_another_takes_as_it_is() {
         });
         let mut one = taps.recv().unwrap();
         let second = scope.spawn(move || {
-            station("conictwo", "10.9.0.2/24", &to_second, || {
+            station("conictwo", "10.9.0.2/24", &to_second, move || {
                 let address = "10.9.0.1:5001".parse().unwrap();
-                // The other may not listen yet.
-                let attempts = (0..20).find_map(|_| {
-                    std::thread::sleep(Duration::from_millis(20));
-                    TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()
-                });
-                let mut stream = patient(attempts.expect("the other listens"));
+                heard.recv_timeout(Duration::from_secs(20)).unwrap();
+                let mut stream = patient(TcpStream::connect_timeout(&address, Duration::from_secs(10)).unwrap());
                 stream.write_all(&bytes(5)).unwrap();
                 let mut heard = vec![0; 4 << 20];
                 stream.read_exact(&mut heard).unwrap();
