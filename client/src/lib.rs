@@ -69,6 +69,8 @@ pub struct Offloads {
     /// It takes packets whose checksum is only begun, and packets that stand for several, of up to 64 KiB in chains of buffers.
     /// What comes from another client or a TAP interface need then not be finished at all.
     pub unfinished: bool,
+    /// It does without the flow's hash, which then costs nothing where it has one queue.
+    pub no_hash: bool,
 }
 
 impl Offloads {
@@ -78,6 +80,7 @@ impl Offloads {
             | bit(self.verify, Extensions::VERIFY)
             | bit(self.strip, Extensions::STRIP)
             | bit(self.unfinished, Extensions::UNFINISHED)
+            | bit(self.no_hash, Extensions::NO_HASH)
     }
 }
 

@@ -46,9 +46,16 @@ impl Extensions {
     pub const STRIP: u64 = 1 << 3;
     /// Packets may come with a checksum that is only begun, and several as one.
     pub const UNFINISHED: u64 = 1 << 4;
+    /// The flow's hash is not wanted, which is then not computed where no queue has to be chosen either. Only with `OFFLOADS`.
+    pub const NO_HASH: u64 = 1 << 5;
     /// What this program has.
     pub const KNOWN: Extensions = Extensions(
-        Extensions::NOTIFY | Extensions::OFFLOADS | Extensions::VERIFY | Extensions::STRIP | Extensions::UNFINISHED,
+        Extensions::NOTIFY
+            | Extensions::OFFLOADS
+            | Extensions::VERIFY
+            | Extensions::STRIP
+            | Extensions::UNFINISHED
+            | Extensions::NO_HASH,
     );
 
     /// Those that both have.

@@ -116,6 +116,7 @@ pub(crate) fn offloads(hello: &Hello) -> Offloads {
         verify: wished(Extensions::VERIFY),
         strip: wished(Extensions::STRIP),
         unfinished: wished(Extensions::UNFINISHED),
+        no_hash: wished(Extensions::NO_HASH),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use conic_fabric::{Address, Core};
 use conic_interface::ccnic::notify::{Notices, PACKETS};
-use conic_interface::ccnic::{Descriptor, Features, Geometry, Host, Map, Nic, PhaseCredit, prepare};
+use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, Nic, PhaseCredit, prepare};
 use conic_native::{Memory, NativeCore, Pages};
 
 const FEATURES: Features = Features { inline_payload: false, ..Features::best() };
@@ -110,4 +110,57 @@ fn a_rest_and_a_call_meet() {
     assert!(!notices.must_ring(&core, 0, PACKETS));
     notices.wish_for(&core, 0, PACKETS);
     assert_eq!((notices.must_ring(&core, 0, PACKETS), notices.must_ring(&core, 0, PACKETS)), (true, false));
+}
+
+/// Sends a burst of every kind of good packet with a bad one behind so many of them, to a NIC of its own: the good ones arrive, in
+/// order, and one fault is counted.
+fn send_among_good_ones(front: usize, bad: impl FnOnce(&[Descriptor; 8], Address) -> Descriptor) {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 4096 };
+    let map = Map::new(geometry, FEATURES).expect("a geometry that can be");
+    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+    let core = NativeCore::new(&memory);
+    prepare(&core, &map);
+    let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
+    let mut nic = Nic::<_, PhaseCredit>::new(core, &map, 0);
+    let (mut small, mut large) = ([Address(0); 4], [Address(0); 3]);
+    assert_eq!((host.buf_alloc(60, &mut small), host.buf_alloc(1500, &mut large)), (4, 3));
+    let object = map.pool.objects;
+    let good = [
+        Descriptor::new(small[0], 128),
+        Descriptor::new(large[0] + 4000, 96),
+        Descriptor::new(object, 4096).with(Flags::RETAIN),
+        Descriptor::new(small[1] + 127, 1),
+        Descriptor::new(small[2], 60).with(Flags::RETAIN),
+        Descriptor::new(large[1], 60).with(Flags::NEXT),
+        Descriptor::new(object + 4095, 1).with(Flags::RETAIN),
+        Descriptor::new(large[2], 60),
+    ];
+    let bad = bad(&good, small[3]);
+    let burst: Vec<Descriptor> = good[..front].iter().chain([&bad]).chain(&good[front..]).copied().collect();
+    assert_eq!(host.tx_burst(&burst), burst.len());
+    assert_eq!(poll(&mut nic), good, "{bad:?} behind {front}");
+    assert_eq!(nic.faults().total(), 1, "{bad:?} behind {front}");
+}
+
+#[test]
+fn what_is_bad_in_a_burst_costs_its_good_packets_nothing() {
+    // None of them is in a chain: whatever is wrong with a segment is wrong with its packet.
+    for front in [0, 1, 2, 3, 4, 5, 7, 8] {
+        send_among_good_ones(front, |_, spare| Descriptor::new(spare, 129));
+        send_among_good_ones(front, |_, spare| Descriptor::new(spare + 64, 65));
+        send_among_good_ones(front, |_, spare| Descriptor::new(spare + 64, 0));
+        send_among_good_ones(front, |good, _| Descriptor::new(good[2].address(), 60));
+        send_among_good_ones(front, |good, _| Descriptor::new(good[6].address(), 2).with(Flags::RETAIN));
+        send_among_good_ones(front, |good, _| Descriptor::new(good[6].address() + 1, 1).with(Flags::RETAIN));
+        send_among_good_ones(front, |_, _| Descriptor::new(Address((1 << 40) - 64), 60));
+    }
+}
+
+#[test]
+fn a_buffer_is_sent_twice_by_whatever_address_in_it_and_whatever_packet() {
+    for index in [0, 1, 3, 7] {
+        send_among_good_ones(8, |good, _| Descriptor::new(Address(good[index].address().0 & !127), 1));
+    }
+    // As a segment of a packet of two it is refused likewise.
+    send_among_good_ones(8, |good, _| good[5].without(Flags::NEXT));
 }

@@ -17,8 +17,8 @@ use conic_port::offload::checksum::{Verdict, fill, verify};
 use conic_port::offload::virtio::{self, Checksum};
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
-const ALL: Offloads = Offloads { requests: true, verify: true, strip: true, unfinished: true };
-const PLAIN: Offloads = Offloads { requests: true, verify: false, strip: false, unfinished: false };
+const ALL: Offloads = Offloads { requests: true, verify: true, strip: true, unfinished: true, no_hash: false };
+const PLAIN: Offloads = Offloads { requests: true, verify: false, strip: false, unfinished: false, no_hash: false };
 
 /// TCP from one station to another, with `payload` bytes; its checksum is begun.
 fn tcp(from: u8, to: u8, payload: usize) -> Vec<u8> {
@@ -104,8 +104,9 @@ fn a_begun_checksum_is_completed_for_who_wants_it_whole_and_kept_for_who_does_no
     let mut whole = attach(&mut switch, 2, Offloads { verify: true, ..PLAIN });
     let mut begun = attach(&mut switch, 3, ALL);
     let mut old = attach(&mut switch, 4, Offloads::default());
+    let mut without_hash = attach(&mut switch, 5, Offloads { no_hash: true, ..PLAIN });
     for payload in [6, 100, 1460, 8000] {
-        for to in [2, 3, 4, 200] {
+        for to in [2, 3, 4, 5, 200] {
             sender.ask(&tcp(1, to, payload), REQUEST);
         }
         switch.step(Time::ZERO);
@@ -121,6 +122,8 @@ fn a_begun_checksum_is_completed_for_who_wants_it_whole_and_kept_for_who_does_no
         assert_eq!(got[34..], tcp(1, 3, payload)[34..], "the checksum is left begun");
         let [(got, told), _] = &old.hear()[..] else { panic!("two frames") };
         assert_eq!((got, *told), (&finished(tcp(1, 4, payload)), Metadata::NONE));
+        let [(got, told), _] = &without_hash.hear()[..] else { panic!("two frames") };
+        assert_eq!((got, *told), (&finished(tcp(1, 5, payload)), Metadata::NONE.with(Metadata::TRANSPORT_GOOD)));
         assert_eq!(outside.take(), [finished(tcp(1, 200, payload))]);
     }
     assert_eq!(dropped(&switch, 1), 0);

@@ -159,6 +159,7 @@ impl Options {
                 verify: has(CONIC_OFFLOAD_VERIFY),
                 strip: has(CONIC_OFFLOAD_STRIP),
                 unfinished: has(CONIC_OFFLOAD_UNFINISHED),
+                no_hash: false,
             },
             patience: Duration::from_millis(self.patience_ms.into()),
             reconnect: flag(self.reconnect, "reconnect")?,

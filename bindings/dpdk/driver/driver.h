@@ -32,6 +32,14 @@
 
 /* What a sent packet's flags may ask for. */
 #define CONIC_CHECKSUMS (RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_L4_MASK)
+#define CONIC_REQUESTS (CONIC_CHECKSUMS | RTE_MBUF_F_TX_VLAN | RTE_MBUF_F_TX_TCP_SEG)
+
+/* What a received packet is looked into for. */
+#define CONIC_WISHES (RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_RSS_HASH | RTE_ETH_RX_OFFLOAD_VLAN_STRIP)
+
+/* The longest frame, and the longest packet that the NIC cuts: IP's longest, behind an Ethernet header. */
+#define CONIC_LONGEST 9600
+#define CONIC_LONGEST_LARGE ((uint32_t)UINT16_MAX + RTE_ETHER_HDR_LEN)
 
 /* Base-two logarithm of a large buffer's bytes. */
 #define CONIC_LARGE_SHIFT 12
@@ -115,6 +123,10 @@ struct transmit_queue {
 	uint8_t *base;
 	struct conic_class mbufs;
 	uint32_t longest;
+	/* The same of packets that the NIC cuts. */
+	uint32_t longest_large;
+	/* Bytes that one buffer has room for at most. */
+	uint32_t largest;
 	uint16_t index;
 	struct device *device;
 	struct transmit_counters counters;
@@ -168,8 +180,9 @@ struct rte_mbuf_ext_shared_info *conic_region_share(struct region *region, uint6
 /* offload.c */
 extern const uint8_t conic_hash_key[CONIC_HASH_KEY_BYTES];
 bool conic_offloads_are_known(uint64_t flags);
-bool conic_checksums_fill(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length);
-void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf);
+bool conic_requests_prepare(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length, uint64_t *metadata);
+void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf, uint64_t metadata);
+int conic_vlan_offload(struct rte_eth_dev *dev, int mask);
 
 /* interrupt.c */
 int conic_interrupts_install(struct rte_eth_dev *dev);

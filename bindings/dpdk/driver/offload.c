@@ -1,7 +1,9 @@
 /*
- * Offloads, in software on the application's core: checksums of packets that are sent, and of packets that are received
- * checksums, packet type and RSS hash. What nobody asked for costs nothing: a queue's wishes are looked at once a burst.
+ * Offloads. On the application's core: checksums of packets that are sent, and of packets that are received checksums, packet type,
+ * RSS hash where the NIC does not tell it, and VLAN tags taken out. Left to the NIC by metadata: VLAN tags put in, and TCP packets cut.
+ * What nobody asked for costs nothing: a queue's wishes are looked at once a packet, together with what the NIC said of it.
  */
+#include <rte_ether.h>
 #include <rte_ip.h>
 #include <rte_net.h>
 #include <rte_tcp.h>
@@ -19,12 +21,13 @@ const uint8_t conic_hash_key[CONIC_HASH_KEY_BYTES] = {
 /* Whether a packet's flags ask for something that is not done here. */
 bool conic_offloads_are_known(uint64_t flags)
 {
+	/* The flags without work say what the packet is. */
 	const uint64_t without_work = RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IPV6;
 	uint64_t asked = flags & RTE_MBUF_F_TX_OFFLOAD_MASK & ~without_work;
 
 	if ((flags & RTE_MBUF_F_TX_L4_MASK) == RTE_MBUF_F_TX_SCTP_CKSUM)
 		return false;
-	return (asked & ~CONIC_CHECKSUMS) == 0;
+	return (asked & ~CONIC_REQUESTS) == 0;
 }
 
 static uint16_t checksum_of(bool is_four, const void *network, const void *transport)
@@ -59,33 +62,87 @@ static bool fill_transport(uint64_t flags, uint8_t *network, uint32_t header, ui
 	return true;
 }
 
-/*
- * Fills in the checksums that an mbuf's flags ask for, in its packet's bytes, which lie in one piece; false, and nothing is filled
- * in, if its lengths are not those of the packet.
- */
-bool conic_checksums_fill(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length)
+static void fill_network(uint8_t *network)
+{
+	struct rte_ipv4_hdr *ip = (struct rte_ipv4_hdr *)network;
+
+	ip->hdr_checksum = 0;
+	ip->hdr_checksum = rte_ipv4_cksum(ip);
+}
+
+/* Whether the network's header, of which `room` bytes and more behind it are there, is as long as the mbuf says. */
+static bool is_as_long(const struct rte_mbuf *mbuf, const uint8_t *network, uint32_t room)
+{
+	uint32_t header = mbuf->l3_len;
+
+	/* DPDK's functions go by what the headers say. */
+	if ((mbuf->ol_flags & RTE_MBUF_F_TX_IPV6) != 0)
+		return header <= room && header == sizeof(struct rte_ipv6_hdr);
+	return header <= room && header >= sizeof(struct rte_ipv4_hdr) &&
+	       rte_ipv4_hdr_len((const struct rte_ipv4_hdr *)network) == header;
+}
+
+/* Fills in the checksums that an mbuf's flags ask for; `length` are its packet's bytes, all of them. */
+static bool fill_checksums(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length)
 {
 	uint64_t flags = mbuf->ol_flags;
-	uint32_t header = mbuf->l3_len, room = length - mbuf->l2_len;
+	uint32_t room = length - mbuf->l2_len;
 	uint8_t *network = bytes + mbuf->l2_len;
-	bool is_four = (flags & RTE_MBUF_F_TX_IPV6) == 0;
 
-	if (!conic_offloads_are_known(flags) || mbuf->l2_len > length || header > room)
+	if (mbuf->l2_len > length || !is_as_long(mbuf, network, room))
 		return false;
-	if (header < (is_four ? sizeof(struct rte_ipv4_hdr) : sizeof(struct rte_ipv6_hdr)))
+	if ((flags & RTE_MBUF_F_TX_L4_MASK) != 0 && !fill_transport(flags, network, mbuf->l3_len, room))
 		return false;
-	/* DPDK's functions go by what the headers say. */
-	if (is_four ? rte_ipv4_hdr_len((struct rte_ipv4_hdr *)network) != header : header != sizeof(struct rte_ipv6_hdr))
-		return false;
-	if ((flags & RTE_MBUF_F_TX_L4_MASK) != 0 && !fill_transport(flags, network, header, room))
-		return false;
-	if (is_four && (flags & RTE_MBUF_F_TX_IP_CKSUM) != 0) {
-		struct rte_ipv4_hdr *ip = (struct rte_ipv4_hdr *)network;
-
-		ip->hdr_checksum = 0;
-		ip->hdr_checksum = rte_ipv4_cksum(ip);
-	}
+	if ((flags & RTE_MBUF_F_TX_IPV6) == 0 && (flags & RTE_MBUF_F_TX_IP_CKSUM) != 0)
+		fill_network(network);
 	return true;
+}
+
+/* Begins the checksum of a TCP packet that the NIC is to cut, of which at least the headers lie in the `length` bytes. */
+static bool begin_large(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length, uint64_t *metadata)
+{
+	bool is_four = (mbuf->ol_flags & RTE_MBUF_F_TX_IPV6) == 0;
+	uint32_t start = mbuf->l2_len + mbuf->l3_len, headers = start + mbuf->l4_len, end;
+	uint8_t *network = bytes + mbuf->l2_len;
+	struct rte_tcp_hdr *tcp = (struct rte_tcp_hdr *)(bytes + start);
+
+	if (headers > length || start > UINT8_MAX || mbuf->tso_segsz == 0 || !is_as_long(mbuf, network, length - mbuf->l2_len))
+		return false;
+	if (mbuf->l4_len < sizeof(*tcp) || (tcp->data_off >> 4) * 4 != mbuf->l4_len)
+		return false;
+	if (is_four)
+		end = rte_be_to_cpu_16(((struct rte_ipv4_hdr *)network)->total_length);
+	else
+		end = sizeof(struct rte_ipv6_hdr) + rte_be_to_cpu_16(((struct rte_ipv6_hdr *)network)->payload_len);
+	end += mbuf->l2_len;
+	if (end <= headers || end > mbuf->pkt_len)
+		return false;
+	/* The sum of the pseudo-header with the whole length, whatever the application has left there. */
+	tcp->cksum = is_four ? rte_ipv4_phdr_cksum((struct rte_ipv4_hdr *)network, 0)
+			     : rte_ipv6_phdr_cksum((struct rte_ipv6_hdr *)network, 0);
+	if (is_four)
+		fill_network(network);
+	*metadata |= conic_metadata_of_large(start, offsetof(struct rte_tcp_hdr, cksum), mbuf->tso_segsz);
+	return true;
+}
+
+/*
+ * Does what an mbuf's flags ask for, in its packet's first `length` bytes, or says in `metadata` what is left to the NIC. The bytes are
+ * all of the packet, or at least the headers of one that the NIC is to cut. False, and nothing is done, if the mbuf's lengths are not
+ * those of the packet.
+ */
+bool conic_requests_prepare(const struct rte_mbuf *mbuf, uint8_t *bytes, uint32_t length, uint64_t *metadata)
+{
+	uint64_t flags = mbuf->ol_flags;
+
+	*metadata = 0;
+	if (!conic_offloads_are_known(flags))
+		return false;
+	if ((flags & RTE_MBUF_F_TX_VLAN) != 0)
+		*metadata = conic_metadata_with_vlan(0, mbuf->vlan_tci);
+	if ((flags & RTE_MBUF_F_TX_TCP_SEG) != 0)
+		return begin_large(mbuf, bytes, length, metadata);
+	return (flags & CONIC_CHECKSUMS) == 0 || fill_checksums(mbuf, bytes, length);
 }
 
 /* What is known of a TCP or UDP checksum: whether it is right, or nothing where there is none. */
@@ -117,7 +174,7 @@ static uint64_t transport_flags(const struct rte_mbuf *mbuf, const struct rte_ne
 	return is_right ? RTE_MBUF_F_RX_L4_CKSUM_GOOD : RTE_MBUF_F_RX_L4_CKSUM_BAD;
 }
 
-static uint64_t checksum_flags(const struct rte_mbuf *mbuf, const struct rte_net_hdr_lens *lengths)
+static uint64_t checksum_flags(const struct rte_mbuf *mbuf, const struct rte_net_hdr_lens *lengths, uint64_t metadata)
 {
 	uint32_t transport = mbuf->packet_type & RTE_PTYPE_L4_MASK;
 	uint64_t flags = 0;
@@ -128,7 +185,9 @@ static uint64_t checksum_flags(const struct rte_mbuf *mbuf, const struct rte_net
 		flags |= rte_raw_cksum(header, lengths->l3_len) == 0xffff ? RTE_MBUF_F_RX_IP_CKSUM_GOOD
 									   : RTE_MBUF_F_RX_IP_CKSUM_BAD;
 	}
-	if (transport == RTE_PTYPE_L4_TCP || transport == RTE_PTYPE_L4_UDP)
+	if ((metadata & CONIC_METADATA_TRANSPORT_GOOD) != 0)
+		flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
+	else if (transport == RTE_PTYPE_L4_TCP || transport == RTE_PTYPE_L4_UDP)
 		flags |= transport_flags(mbuf, lengths);
 	return flags;
 }
@@ -156,17 +215,51 @@ static bool hash(const struct rte_mbuf *mbuf, const struct rte_net_hdr_lens *len
 	return true;
 }
 
-/* Looks into a received packet for what its queue was asked to say of it. */
-void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf)
+/* Takes a VLAN tag out, or takes it over from where the NIC says it. */
+static void take_tag(const struct receive_queue *queue, struct rte_mbuf *mbuf, uint64_t metadata)
+{
+	if ((metadata & CONIC_METADATA_VLAN) != 0) {
+		mbuf->vlan_tci = conic_metadata_vlan(metadata);
+		mbuf->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+	} else if ((queue->wishes & RTE_ETH_RX_OFFLOAD_VLAN_STRIP) != 0 && mbuf->data_len >= RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN) {
+		/* Without a tag it says no, and nothing is done. */
+		rte_vlan_strip(mbuf);
+	}
+}
+
+/* Looks into a received packet for what its queue was asked to say of it; `metadata` is what the NIC said. */
+void conic_examine(const struct receive_queue *queue, struct rte_mbuf *mbuf, uint64_t metadata)
 {
 	struct rte_net_hdr_lens lengths = { 0 };
 	uint32_t value;
 
+	take_tag(queue, mbuf, metadata);
+	if ((queue->wishes & (RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_RSS_HASH)) == 0)
+		return;
 	mbuf->packet_type = rte_net_get_ptype(mbuf, &lengths, RTE_PTYPE_L2_MASK | RTE_PTYPE_L3_MASK | RTE_PTYPE_L4_MASK);
 	if ((queue->wishes & RTE_ETH_RX_OFFLOAD_CHECKSUM) != 0)
-		mbuf->ol_flags |= checksum_flags(mbuf, &lengths);
-	if ((queue->wishes & RTE_ETH_RX_OFFLOAD_RSS_HASH) != 0 && hash(mbuf, &lengths, &value)) {
-		mbuf->hash.rss = value;
-		mbuf->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
+		mbuf->ol_flags |= checksum_flags(mbuf, &lengths, metadata);
+	if ((queue->wishes & RTE_ETH_RX_OFFLOAD_RSS_HASH) == 0)
+		return;
+	if ((metadata & CONIC_METADATA_HASH) != 0)
+		value = metadata;
+	else if (!hash(mbuf, &lengths, &value))
+		return;
+	mbuf->hash.rss = value;
+	mbuf->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
+}
+
+/* Takes over whether tags are taken out, of all queues, from the device's configuration; also while it runs. */
+int conic_vlan_offload(struct rte_eth_dev *dev, int mask)
+{
+	struct device *device = dev->data->dev_private;
+	uint64_t strip = dev->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+
+	for (uint16_t i = 0; (mask & RTE_ETH_VLAN_STRIP_MASK) != 0 && i < dev->data->nb_rx_queues; i++) {
+		struct receive_queue *queue = device->receive[i];
+
+		if (queue != NULL)
+			queue->wishes = (queue->wishes & ~RTE_ETH_RX_OFFLOAD_VLAN_STRIP) | strip;
 	}
+	return 0;
 }

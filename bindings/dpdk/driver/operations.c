@@ -6,7 +6,6 @@
 
 /* What a frame's header and tag take beside its payload. */
 #define OVERHEAD (RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN)
-#define LONGEST 9600
 
 static struct device *device_of(struct rte_eth_dev *dev)
 {
@@ -26,16 +25,18 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->max_tx_queues = device->queues;
 	info->max_mac_addrs = 1;
 	info->min_rx_bufsize = RTE_ETHER_MIN_LEN;
-	info->max_rx_pktlen = LONGEST;
+	info->max_rx_pktlen = CONIC_LONGEST;
 	info->min_mtu = RTE_ETHER_MIN_MTU;
-	info->max_mtu = LONGEST - OVERHEAD;
+	info->max_mtu = CONIC_LONGEST - OVERHEAD;
 	info->max_rx_mempools = CONIC_MOST_POOLS;
 	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1 };
 	info->tx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1,
 						       .nb_seg_max = UINT16_MAX, .nb_mtu_seg_max = UINT16_MAX };
-	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_RSS_HASH;
+	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER | CONIC_WISHES;
 	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE |
-				RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+				RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM |
+				RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_TSO |
+				RTE_ETH_TX_OFFLOAD_VLAN_INSERT;
 	info->flow_type_rss_offloads = CONIC_HASHED;
 	info->hash_key_size = CONIC_HASH_KEY_BYTES;
 	info->reta_size = CONIC_INDIRECTIONS;
@@ -140,7 +141,7 @@ static int receive_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descr
 	queue->index = index;
 	offloads = conf->offloads | dev->data->dev_conf.rxmode.offloads;
 	queue->scatter = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
-	queue->wishes = offloads & (RTE_ETH_RX_OFFLOAD_CHECKSUM | RTE_ETH_RX_OFFLOAD_RSS_HASH);
+	queue->wishes = offloads & CONIC_WISHES;
 	queue->pool_count = 0;
 	if (pool != NULL)
 		queue->pools[queue->pool_count++] = pool;
@@ -175,7 +176,6 @@ static int transmit_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t desc
 	queue->device = device;
 	queue->half = device->senders[index];
 	queue->index = index;
-	queue->longest = LONGEST;
 	dev->data->tx_queues[index] = queue;
 	return 0;
 }
@@ -197,7 +197,7 @@ static int all_comes(struct rte_eth_dev *dev)
 static int set_mtu(struct rte_eth_dev *dev, uint16_t mtu)
 {
 	RTE_SET_USED(dev);
-	return mtu + OVERHEAD <= LONGEST ? 0 : -EINVAL;
+	return mtu + OVERHEAD <= CONIC_LONGEST ? 0 : -EINVAL;
 }
 
 /* Packet types are known where checksums or hashes are asked for: packets are looked into then. */
@@ -253,6 +253,7 @@ const struct eth_dev_ops conic_operations = {
 	.allmulticast_enable = all_comes,
 	.allmulticast_disable = all_comes,
 	.mtu_set = set_mtu,
+	.vlan_offload_set = conic_vlan_offload,
 	.rss_hash_update = conic_hash_update,
 	.rss_hash_conf_get = conic_hash_get,
 	.reta_update = conic_table_update,

@@ -28,6 +28,13 @@ struct conic_packet {
 #define CONIC_VALID (UINT64_C(1) << 40)
 #define CONIC_NEXT (UINT64_C(1) << 42)
 
+/* Bits of a packet's metadata, which stands in its first segment; `conic_interface::metadata` says what each means. */
+#define CONIC_METADATA_BEGUN (UINT64_C(1) << 48)
+#define CONIC_METADATA_LARGE (UINT64_C(1) << 50)
+#define CONIC_METADATA_VLAN (UINT64_C(1) << 51)
+#define CONIC_METADATA_HASH (UINT64_C(1) << 52)
+#define CONIC_METADATA_TRANSPORT_GOOD (UINT64_C(1) << 53)
+
 struct conic_wishes {
 	const char *path;
 	const char *network;
@@ -101,6 +108,23 @@ static inline uint64_t conic_packet_address(const struct conic_packet *packet)
 static inline uint16_t conic_packet_length(const struct conic_packet *packet)
 {
 	return packet->word >> 48;
+}
+
+/* The same with a VLAN tag's control information. */
+static inline uint64_t conic_metadata_with_vlan(uint64_t metadata, uint16_t control)
+{
+	return metadata | CONIC_METADATA_VLAN | (uint64_t)control << 32;
+}
+
+static inline uint16_t conic_metadata_vlan(uint64_t metadata)
+{
+	return metadata >> 32;
+}
+
+/* A packet that stands for several of `size` bytes of payload, with its checksum begun: that lies `offset` bytes from `start`. */
+static inline uint64_t conic_metadata_of_large(uint8_t start, uint8_t offset, uint16_t size)
+{
+	return start | (uint64_t)offset << 8 | (uint64_t)size << 16 | CONIC_METADATA_BEGUN | CONIC_METADATA_LARGE;
 }
 
 static inline struct conic_packet conic_packet_of(uint64_t address, uint16_t length)

@@ -182,8 +182,8 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 				if (mbuf == NULL)
 					continue;
 			}
-			if (unlikely(queue->wishes != 0))
-				conic_examine(queue, mbuf);
+			if (unlikely((queue->wishes | (packet->metadata & CONIC_METADATA_VLAN)) != 0))
+				conic_examine(queue, mbuf, packet->metadata);
 			bytes += length;
 			mbufs[filled++] = mbuf;
 		}

@@ -17,6 +17,12 @@ void conic_transmit_follow(struct transmit_queue *queue)
 	memset(&queue->mbufs, 0, sizeof(queue->mbufs));
 	if (queue->region->mbufs > 0)
 		queue->mbufs = queue->region->layout.classes[CONIC_LARGE];
+	queue->largest = 0;
+	for (int i = 0; i < CONIC_CLASSES; i++)
+		if (queue->region->layout.classes[i].count > 0)
+			queue->largest = queue->region->layout.classes[i].room;
+	queue->longest = RTE_MIN((uint32_t)CONIC_LONGEST, CONIC_MOST_SEGMENTS * queue->largest);
+	queue->longest_large = RTE_MIN(CONIC_LONGEST_LARGE, CONIC_MOST_SEGMENTS * queue->largest);
 }
 
 /* Whether an mbuf's buffer can be handed over: it lies in this region, and nobody else refers to it. */
@@ -33,19 +39,32 @@ static __rte_always_inline struct conic_packet packet_of(const struct transmit_q
 	return conic_packet_of((uint8_t *)mbuf->buf_addr - queue->base + mbuf->data_off, mbuf->data_len);
 }
 
-/* Copies a packet, of however many segments, into a buffer; false if there is none. */
-static __rte_noinline bool copy(struct transmit_queue *queue, const struct rte_mbuf *mbuf, uint64_t *address)
+/* The most bytes that a packet with these flags may have. */
+static __rte_always_inline uint32_t longest_of(const struct transmit_queue *queue, const struct rte_mbuf *mbuf)
 {
-	uint8_t *to;
+	return (mbuf->ol_flags & RTE_MBUF_F_TX_TCP_SEG) != 0 ? queue->longest_large : queue->longest;
+}
 
-	if (conic_half_allocate(queue->half, mbuf->pkt_len, address, 1) == 0) {
+/*
+ * Copies a packet, of however many segments, into `count` buffers, of which all but the last are filled with `piece` bytes each;
+ * false if there are not as many.
+ */
+static __rte_noinline bool copy(struct transmit_queue *queue, const struct rte_mbuf *mbuf, uint64_t *addresses, uint32_t count,
+				uint32_t piece)
+{
+	uint32_t got = conic_half_allocate(queue->half, RTE_MIN(piece, mbuf->pkt_len), addresses, count), filled = 0;
+
+	if (got < count) {
+		conic_half_free(queue->half, addresses, got);
 		queue->counters.no_buffer++;
 		return false;
 	}
-	to = queue->base + *address;
 	for (; mbuf != NULL; mbuf = mbuf->next) {
-		rte_memcpy(to, rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len);
-		to += mbuf->data_len;
+		for (uint32_t done = 0, some; done < mbuf->data_len; done += some, filled += some) {
+			some = RTE_MIN(mbuf->data_len - done, piece - filled % piece);
+			rte_memcpy(queue->base + addresses[filled / piece] + filled % piece,
+				   rte_pktmbuf_mtod_offset(mbuf, const void *, done), some);
+		}
 	}
 	return true;
 }
@@ -70,7 +89,12 @@ static __rte_noinline void settle(struct transmit_queue *queue, struct rte_mbuf 
 /* Whether a packet's segments can all be handed over as they are. */
 static bool is_own_chain(const struct transmit_queue *queue, const struct rte_mbuf *mbuf)
 {
-	if (mbuf->nb_segs < 2 || mbuf->nb_segs > CONIC_MOST_SEGMENTS || (mbuf->ol_flags & CONIC_CHECKSUMS) != 0)
+	bool is_large = (mbuf->ol_flags & RTE_MBUF_F_TX_TCP_SEG) != 0;
+
+	if (mbuf->nb_segs < 2 || mbuf->nb_segs > CONIC_MOST_SEGMENTS)
+		return false;
+	/* Checksums are filled in where a packet lies in one piece; of one that the NIC cuts only the headers are looked at. */
+	if (is_large ? mbuf->l2_len + mbuf->l3_len + mbuf->l4_len > mbuf->data_len : (mbuf->ol_flags & CONIC_CHECKSUMS) != 0)
 		return false;
 	for (; mbuf != NULL; mbuf = mbuf->next)
 		if (!is_own(queue, mbuf))
@@ -78,8 +102,15 @@ static bool is_own_chain(const struct transmit_queue *queue, const struct rte_mb
 	return true;
 }
 
+/* Counts a packet that went alone. */
+static void count_alone(struct transmit_queue *queue, uint32_t bytes)
+{
+	queue->counters.packets++;
+	queue->counters.bytes += bytes;
+}
+
 /* Sends a packet of own segments; gives how many were taken: one, or none. */
-static uint16_t send_chain(struct transmit_queue *queue, struct rte_mbuf *mbuf)
+static uint16_t send_chain(struct transmit_queue *queue, struct rte_mbuf *mbuf, uint64_t metadata)
 {
 	uint32_t count = 0, bytes = mbuf->pkt_len;
 	struct rte_mbuf *next;
@@ -88,6 +119,7 @@ static uint16_t send_chain(struct transmit_queue *queue, struct rte_mbuf *mbuf)
 		queue->packets[count] = packet_of(queue, segment);
 		queue->packets[count++].word |= segment->next != NULL ? CONIC_NEXT : 0;
 	}
+	queue->packets[0].metadata = metadata;
 	if (conic_half_send(queue->half, queue->packets, count) == 0)
 		return 0;
 	for (; mbuf != NULL; mbuf = next) {
@@ -96,9 +128,37 @@ static uint16_t send_chain(struct transmit_queue *queue, struct rte_mbuf *mbuf)
 		mbuf->next = NULL;
 		mbuf->nb_segs = 1;
 	}
-	queue->counters.packets++;
-	queue->counters.bytes += bytes;
+	count_alone(queue, bytes);
 	queue->counters.chained++;
+	return 1;
+}
+
+/* Sends a packet for which one buffer has no room, copied into several; gives how many were taken: one, or none. */
+static uint16_t send_in_pieces(struct transmit_queue *queue, struct rte_mbuf *mbuf)
+{
+	uint32_t count = (mbuf->pkt_len + queue->largest - 1) / queue->largest, left = mbuf->pkt_len;
+	uint64_t addresses[CONIC_MOST_SEGMENTS], metadata;
+
+	if (!copy(queue, mbuf, addresses, count, queue->largest))
+		return 0;
+	if (!conic_requests_prepare(mbuf, queue->base + addresses[0], RTE_MIN(left, queue->largest), &metadata)) {
+		conic_half_free(queue->half, addresses, count);
+		queue->counters.bad++;
+		rte_pktmbuf_free(mbuf);
+		return 1;
+	}
+	for (uint32_t i = 0; i < count; i++, left -= RTE_MIN(left, queue->largest)) {
+		queue->packets[i] = conic_packet_of(addresses[i], RTE_MIN(left, queue->largest));
+		queue->packets[i].word |= i + 1 < count ? CONIC_NEXT : 0;
+	}
+	queue->packets[0].metadata = metadata;
+	if (conic_half_send(queue->half, queue->packets, count) == 0) {
+		conic_half_free(queue->half, addresses, count);
+		return 0;
+	}
+	count_alone(queue, mbuf->pkt_len);
+	queue->counters.copied++;
+	rte_pktmbuf_free(mbuf);
 	return 1;
 }
 
@@ -115,33 +175,47 @@ enum outcome {
 static __rte_noinline enum outcome build(struct transmit_queue *queue, const struct rte_mbuf *mbuf, uint16_t index,
 					 uint64_t *copied)
 {
-	bool has_checksums = (mbuf->ol_flags & CONIC_CHECKSUMS) != 0;
-	uint64_t address;
+	uint64_t address, metadata;
+	bool is_in_place = mbuf->nb_segs == 1 && is_own(queue, mbuf);
 
-	if (mbuf->pkt_len == 0 || mbuf->pkt_len > queue->longest || is_own_chain(queue, mbuf))
+	if (mbuf->pkt_len == 0 || mbuf->pkt_len > longest_of(queue, mbuf) || is_own_chain(queue, mbuf) ||
+	    (!is_in_place && mbuf->pkt_len > queue->largest))
 		return ALONE;
-	if (mbuf->nb_segs == 1 && is_own(queue, mbuf)) {
+	if (is_in_place) {
 		queue->packets[index] = packet_of(queue, mbuf);
 		address = conic_packet_address(&queue->packets[index]);
-		return conic_checksums_fill(mbuf, queue->base + address, mbuf->data_len) ? BUILT : ALONE;
+		if (!conic_requests_prepare(mbuf, queue->base + address, mbuf->data_len, &metadata))
+			return ALONE;
+		queue->packets[index].metadata = metadata;
+		return BUILT;
 	}
-	if (!copy(queue, mbuf, &address))
+	if (!copy(queue, mbuf, &address, 1, mbuf->pkt_len))
 		return WAITS;
-	if (has_checksums && !conic_checksums_fill(mbuf, queue->base + address, mbuf->pkt_len)) {
+	if (!conic_requests_prepare(mbuf, queue->base + address, mbuf->pkt_len, &metadata)) {
 		conic_half_free(queue->half, &address, 1);
 		return ALONE;
 	}
 	*copied |= UINT64_C(1) << index;
 	queue->buffers[index] = address;
 	queue->packets[index] = conic_packet_of(address, mbuf->pkt_len);
+	queue->packets[index].metadata = metadata;
 	return BUILT;
 }
 
-/* Sends a chain; one that can never be sent is freed, and counts as taken. */
+/* Sends a packet of several buffers; one that can never be sent is freed, and counts as taken. */
 static __rte_noinline uint16_t send_alone(struct transmit_queue *queue, struct rte_mbuf *mbuf)
 {
-	if (mbuf->pkt_len > 0 && mbuf->pkt_len <= queue->longest && is_own_chain(queue, mbuf))
-		return send_chain(queue, mbuf);
+	uint32_t bytes = mbuf->pkt_len;
+	uint64_t metadata;
+
+	if (bytes > 0 && bytes <= longest_of(queue, mbuf)) {
+		if (is_own_chain(queue, mbuf)) {
+			if (conic_requests_prepare(mbuf, rte_pktmbuf_mtod(mbuf, uint8_t *), mbuf->data_len, &metadata))
+				return send_chain(queue, mbuf, metadata);
+		} else if (bytes > queue->largest) {
+			return send_in_pieces(queue, mbuf);
+		}
+	}
 	queue->counters.bad++;
 	rte_pktmbuf_free(mbuf);
 	return 1;
@@ -157,7 +231,7 @@ static uint16_t send_some(struct transmit_queue *queue, struct rte_mbuf **mbufs,
 		struct rte_mbuf *mbuf = mbufs[built];
 		enum outcome outcome;
 
-		if (likely(mbuf->nb_segs == 1 && (mbuf->ol_flags & CONIC_CHECKSUMS) == 0 && is_own(queue, mbuf))) {
+		if (likely(mbuf->nb_segs == 1 && (mbuf->ol_flags & CONIC_REQUESTS) == 0 && is_own(queue, mbuf))) {
 			queue->packets[built] = packet_of(queue, mbuf);
 			continue;
 		}
@@ -205,7 +279,7 @@ uint16_t conic_transmit_prepare(void *of, struct rte_mbuf **mbufs, uint16_t coun
 	const struct transmit_queue *queue = of;
 
 	for (uint16_t i = 0; i < count; i++) {
-		if (mbufs[i]->pkt_len == 0 || mbufs[i]->pkt_len > queue->longest) {
+		if (mbufs[i]->pkt_len == 0 || mbufs[i]->pkt_len > longest_of(queue, mbufs[i])) {
 			rte_errno = EINVAL;
 			return i;
 		}

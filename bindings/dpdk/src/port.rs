@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use conic_client::{Client, Link, Name, Options};
+use conic_client::{Client, Link, Name, Offloads, Options};
 use conic_interface::ccnic::{CLASSES, Geometry, Headroom};
 
 use crate::Half;
@@ -111,6 +111,8 @@ unsafe fn options_of(wishes: &Wishes) -> Result<(&OsStr, Options), String> {
         },
         headroom: Headroom { bytes: wishes.headroom, places: wishes.places },
         mac: Some(wishes.mac),
+        // With one queue the NIC needs no hash; who asks the driver for it gets it from there.
+        offloads: Offloads { requests: true, no_hash: wishes.queues == 1, ..Offloads::default() },
         ..Options::default()
     };
     Ok((path, options))

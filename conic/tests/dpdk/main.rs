@@ -4,6 +4,9 @@
 
 mod examples;
 mod modes;
+mod offloads;
+mod queues;
+mod soak;
 mod testpmd;
 
 use std::path::Path;

@@ -11,7 +11,7 @@ use crate::testpmd::{
 };
 
 /// The client's address, which testpmd is told as its peer's.
-const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
+pub const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 0x11];
 
 /// A group that testpmd gets frames of, and the client gets them back by.
 const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0, 7];
@@ -20,7 +20,7 @@ const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0, 7];
 const FLOWGEN: [[u8; 6]; 2] = [[0, 1, 2, 3, 4, 1], [0, 1, 2, 3, 4, 0]];
 
 /// A frame with a UDP packet, or with a TCP segment where the number is odd, with all checksums right.
-fn packet(from: [u8; 6], to: [u8; 6], length: usize, number: usize) -> Vec<u8> {
+pub fn packet(from: [u8; 6], to: [u8; 6], length: usize, number: usize) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..length).map(|index| (number * 31 + index * 7) as u8).collect();
     frame[..6].copy_from_slice(&to);
     frame[6..12].copy_from_slice(&from);
@@ -77,7 +77,7 @@ pub fn sent_on_to(station: [u8; 6], frame: &[u8]) -> Vec<u8> {
 }
 
 /// To the peer, from the device.
-fn sent_on(frame: &[u8]) -> Vec<u8> {
+pub fn sent_on(frame: &[u8]) -> Vec<u8> {
     sent_on_to(CLIENT, frame)
 }
 
@@ -96,7 +96,7 @@ fn corrected(frame: &[u8]) -> Vec<u8> {
 }
 
 /// The same with a wrong IP checksum and a wrong transport checksum.
-fn spoilt(mut frame: Vec<u8>) -> Vec<u8> {
+pub fn spoilt(mut frame: Vec<u8>) -> Vec<u8> {
     frame[24] ^= 0x55;
     let transport = if frame[23] == 6 { 50 } else { 40 };
     frame[transport] ^= 0x33;
@@ -105,13 +105,19 @@ fn spoilt(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 /// A daemon whose clients may send from any address: testpmd sends some frames on as they came.
-fn open_daemon(folder: &Path) -> Running {
+pub fn open_daemon(folder: &Path) -> Running {
     let file = folder.join("nic.toml");
     std::fs::write(&file, "[[network]]\nown_address_only = false\n").expect("a file");
     daemon(folder, &["--config", file.to_str().expect("a name")])
 }
 
-fn run_mode(queue: &mut Queue, testpmd: &mut Testpmd, mode: &str, frames: &[Vec<u8>], expected: fn(&[u8]) -> Vec<u8>) {
+pub fn run_mode(
+    queue: &mut Queue,
+    testpmd: &mut Testpmd,
+    mode: &str,
+    frames: &[Vec<u8>],
+    expected: fn(&[u8]) -> Vec<u8>,
+) {
     testpmd.say("stop");
     testpmd.say(&format!("set fwd {mode}"));
     testpmd.say("start");

@@ -45,6 +45,17 @@ fn build_driver() -> Option<PathBuf> {
     Some(folder.join("librte_net_conic.so"))
 }
 
+/// A program of these tests in C, built.
+pub fn program(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dpdk").join(name).with_extension("c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dpdk").join(name);
+    let build =
+        "cc -O2 -Wall -Wextra -Werror $(pkg-config --cflags libdpdk) \"$1\" -o \"$2\" $(pkg-config --libs libdpdk)";
+    let output = Command::new("sh").args(["-c", build, "sh"]).args([&source, &program]).output().expect("sh runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
 /// A process that is killed when it is dropped.
 pub struct Running(pub Child);
 
@@ -91,7 +102,9 @@ impl Testpmd {
         let written = std::fs::File::create(&log).expect("a file");
         let mac = DEVICE.map(|byte| format!("{byte:02x}")).join(":");
         let device = format!("--vdev=net_conic0,path={},mac={mac}{more}", folder.join("nic.sock").display());
-        let mut command = Command::new("dpdk-testpmd");
+        // Line by line: the log is read while it runs.
+        let mut command = Command::new("stdbuf");
+        command.args(["-oL", "dpdk-testpmd"]);
         command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256", "-l", "0,1"]);
         command.arg(format!("--file-prefix=conic{}", folder.file_name().expect("a name").to_string_lossy()));
         command.arg("-d").arg(driver).arg(device).args(eal).arg("--").arg("-i").arg("--total-num-mbufs=2048");

@@ -86,6 +86,19 @@ impl Descriptor {
         Address(self.word & ADDRESS_MASK)
     }
 
+    /// Where the payload starts, for a packet of one segment that its sender does not keep. For any other it is an address that lies in
+    /// no region: the flags stand above the bits that a region's addresses have.
+    #[inline(always)]
+    pub(crate) const fn address_if_plain(self) -> Address {
+        Address(self.word & (ADDRESS_MASK | flag_bit(Flags::NEXT | Flags::RETAIN)))
+    }
+
+    /// Whether it is a packet of one segment that begins with a line.
+    #[inline(always)]
+    pub(crate) const fn is_of_whole_lines(self) -> bool {
+        self.word & ((LINE_BYTES - 1) | flag_bit(Flags::NEXT)) == 0
+    }
+
     /// How many bytes it has.
     #[inline(always)]
     pub const fn length(self) -> u16 {

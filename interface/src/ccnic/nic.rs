@@ -178,42 +178,32 @@ impl<C: Core, P: Policy> Nic<C, P> {
             allocator.lend(at);
             Some(at)
         });
-        if self.checked && !out[..received].iter().all(|packet| self.is_good(packet)) {
-            return self.keep_good(&mut out[..received]);
+        if !self.checked {
+            return received;
         }
-        self.accept(out, received)
+        let good = self.accept(&out[..received]);
+        if good == received { received } else { good + self.keep_good(&mut out[good..received]) }
     }
 
+    /// Checks packets of one segment each and enters their buffers, from the front, up to the first that is refused, or of more
+    /// segments; how many.
     #[inline(always)]
-    fn is_good(&self, packet: &Descriptor) -> bool {
-        let retained = packet.has(Flags::RETAIN);
-        !packet.has(Flags::NEXT) && self.allocator.map().check(packet.address(), packet.length(), retained).is_ok()
-    }
-
-    /// Enters the buffers of packets of one segment each; how many of the packets are left.
-    #[inline(always)]
-    fn accept(&mut self, packets: &mut [Descriptor], count: usize) -> usize {
+    fn accept(&mut self, packets: &[Descriptor]) -> usize {
         let mut good = 0;
-        while good < count && (packets[good].has(Flags::RETAIN) || self.allocator.accept(packets[good].address())) {
-            good += 1;
-        }
-        if good == count { count } else { self.accept_rest(packets, good, count) }
-    }
-
-    /// The same from a packet on that names what the host does not have.
-    #[cold]
-    fn accept_rest(&mut self, packets: &mut [Descriptor], mut kept: usize, count: usize) -> usize {
-        self.allocator.count_held();
-        for index in kept + 1..count {
-            let packet = packets[index];
-            if packet.has(Flags::RETAIN) || self.allocator.accept(packet.address()) {
-                packets[kept] = packet;
-                kept += 1;
-            } else {
-                self.allocator.count_held();
+        loop {
+            good += self.allocator.accept_packets(&packets[good..]);
+            match packets.get(good) {
+                Some(packet) if self.is_retained(packet) => good += 1,
+                _ => return good,
             }
         }
-        kept
+    }
+
+    /// Whether a packet of one segment, which is not to be entered because its sender keeps it, is good.
+    #[inline(always)]
+    fn is_retained(&self, packet: &Descriptor) -> bool {
+        let alone = packet.has(Flags::RETAIN) && !packet.has(Flags::NEXT);
+        alone && self.allocator.map().check(packet.address(), packet.length(), true).is_ok()
     }
 
     /// Keeps whole packets of good segments, in order, and counts the others. Their buffers were given away by their
@@ -299,6 +289,19 @@ impl<C: Core, P: Policy> Nic<C, P> {
         }
     }
 
+    /// Takes receive buffers for these packets, from the front, as long as they are of one segment that begins with a line and this side
+    /// has buffers at hand; how many. The caller's; each is used behind [`Nic::uses_ready`].
+    #[inline(always)]
+    pub(super) fn rx_ready(&mut self, packets: &[Descriptor], out: &mut [Address]) -> usize {
+        if self.blanks.is_some() { 0 } else { self.allocator.pop_for(packets, out) }
+    }
+
+    /// Says that a buffer of [`Nic::rx_ready`] is used.
+    #[inline(always)]
+    pub(super) fn uses_ready(&self) {
+        self.allocator.count_popped(&self.core);
+    }
+
     #[inline(never)]
     fn take_blank(&mut self, bytes: u64) -> Option<Address> {
         self.fetch_blanks();
@@ -366,7 +369,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
         // It needs two lines, and there may be one: go on with its descriptor.
         self.transmit.will_receive(&self.core);
         let sent = self.receive.send(&self.core, packets);
-        packets[..sent].iter().for_each(|packet| self.allocator.lend(packet.address()));
+        self.allocator.lend_packets(&packets[..sent]);
         sent
     }
 

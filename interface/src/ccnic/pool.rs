@@ -36,6 +36,7 @@ mod map;
 
 use conic_fabric::{Address, Core};
 
+use super::descriptor::Descriptor;
 use super::ledger::Ledger;
 use crate::work;
 
@@ -166,11 +167,33 @@ impl Allocator {
         }
     }
 
-    /// Strikes a buffer out that was sent to the peer, or that comes back as if from it.
+    /// Checks packets that the peer sent and enters their buffers, from the front, up to the first that has other segments, is retained,
+    /// does not lie in one buffer, or names what this side holds; how many.
+    #[inline(always)]
+    pub(crate) fn accept_packets(&mut self, packets: &[Descriptor]) -> usize {
+        match &mut self.ledger {
+            Some(ledger) => ledger.take_packets(&self.map, packets),
+            None => {
+                let is_good =
+                    |packet: &&Descriptor| self.map.check(packet.address_if_plain(), packet.length(), false).is_ok();
+                packets.iter().take_while(is_good).count()
+            }
+        }
+    }
+
+    /// Strikes a buffer out that comes back as if from the peer.
     #[inline(always)]
     pub(crate) fn lend(&mut self, at: Address) {
         if let (Some(ledger), Some(class)) = (&mut self.ledger, self.map.class_of(at)) {
             ledger.give(&self.map, class, at);
+        }
+    }
+
+    /// Strikes the buffers of packets out that were sent to the peer.
+    #[inline(always)]
+    pub(crate) fn lend_packets(&mut self, packets: &[Descriptor]) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.give_packets(&self.map, packets);
         }
     }
 
@@ -232,6 +255,58 @@ impl Allocator {
             }
         }
         None
+    }
+
+    /// Takes a buffer from the stacks for each of these packets, from the front, up to the first that has other segments, begins within
+    /// a line, or for which the stack of its class has none; how many. Each is allocated when [`Allocator::count_popped`] was called
+    /// for it.
+    #[inline(always)]
+    pub(crate) fn pop_for(&mut self, packets: &[Descriptor], out: &mut [Address]) -> usize {
+        let mut count = 0;
+        while let Some(first) = packets.get(count)
+            && let Some(class) = self.class_for(first.length())
+        {
+            let run = self.pop_run(class, &packets[count..], &mut out[count..]);
+            if run == 0 {
+                break;
+            }
+            count += run;
+        }
+        count
+    }
+
+    /// The same for packets that are received into buffers of one class.
+    #[inline(always)]
+    fn pop_run(&mut self, class: usize, packets: &[Descriptor], out: &mut [Address]) -> usize {
+        let smaller = &self.map.classes[usize::from(!self.features.small_buffers)..class];
+        let below = smaller.iter().map(|class| class.room).max().unwrap_or(0);
+        let (room, stack) = (self.map.classes[class].room, &mut self.stacks[class]);
+        let mut height = stack.height;
+        let run = packets.iter().zip(out).map_while(|(packet, out)| {
+            let length = u64::from(packet.length());
+            if !packet.is_of_whole_lines() || length <= below || length > room {
+                return None;
+            }
+            height = height.checked_sub(1)?;
+            *out = stack.entries[height & (STACK - 1)];
+            Some(())
+        });
+        let count = run.count();
+        stack.height = height;
+        count
+    }
+
+    /// The smallest class that holds so many bytes.
+    #[inline(always)]
+    fn class_for(&self, bytes: u16) -> Option<usize> {
+        let first = usize::from(!self.features.small_buffers);
+        (first..CLASSES).find(|&class| u64::from(bytes) <= self.map.classes[class].room)
+    }
+
+    /// Says that a buffer of [`Allocator::pop_for`] is used.
+    #[inline(always)]
+    pub(crate) fn count_popped<C: Core>(&self, core: &C) {
+        core.work(work::BUFFER);
     }
 
     /// Allocates buffers for `bytes` each, as [`Allocator::allocate`] does, and returns how many.
@@ -307,11 +382,42 @@ impl Allocator {
     /// each word of the free set that they touch.
     #[inline(always)]
     pub fn free_burst<C: Core>(&mut self, core: &C, addresses: impl IntoIterator<Item = Address>) {
-        if self.features.recycling || self.keeps_reserve {
-            addresses.into_iter().for_each(|at| self.free(core, at));
-        } else {
-            self.free_together(core, &mut addresses.into_iter());
+        let mut addresses = addresses.into_iter();
+        if !self.features.recycling && !self.keeps_reserve {
+            return self.free_together(core, &mut addresses);
         }
+        let mut next = addresses.next();
+        while let Some(first) = next {
+            self.free(core, first);
+            next = self.push_run(core, first, &mut addresses);
+        }
+    }
+
+    /// Frees the buffers behind `first` that are of its class and for which there is room on the stack; gives the one after them.
+    #[inline(always)]
+    fn push_run<C: Core>(
+        &mut self,
+        core: &C,
+        first: Address,
+        addresses: &mut impl Iterator<Item = Address>,
+    ) -> Option<Address> {
+        let Some(class) = self.map.class_of(first).filter(|_| !self.keeps_reserve || self.reserve.is_some()) else {
+            return addresses.next();
+        };
+        let (map, stack) = (self.map.classes[class], &mut self.stacks[class]);
+        // Not in the stack's own word, which each buffer would have to wait for.
+        let mut height = stack.height;
+        let next = addresses.find(|&at| {
+            if !map.contains(at) || height >= stack.limit {
+                return true;
+            }
+            core.work(work::BUFFER);
+            stack.entries[height & (STACK - 1)] = map.packet_start(at);
+            height += 1;
+            false
+        });
+        stack.height = height;
+        next
     }
 
     #[inline(never)]

@@ -549,6 +549,12 @@ impl<P: Policy> Consumer<P> {
 /// Takes the descriptors of a slot, blanks skipped, and starts to fetch their payloads where that is switched on.
 #[inline(always)]
 fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor], fetch_ahead: bool) -> usize {
+    if P::PER_SLOT == MAX_SEGMENTS
+        && let Some(out) = out.first_chunk_mut()
+        && take_full_group(core, line, out, fetch_ahead)
+    {
+        return MAX_SEGMENTS;
+    }
     let mut count = 0;
     for pair in line.0.chunks_exact(2).take(P::PER_SLOT) {
         let descriptor = Descriptor { word: pair[0] & !RING_FLAGS, metadata: pair[1] };
@@ -562,4 +568,20 @@ fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor],
     }
     core.work(work::DESCRIPTOR * count as u32);
     count
+}
+
+/// The same for a slot without blanks; false, and nothing is taken, if it has one.
+#[inline(always)]
+fn take_full_group<C: Core>(core: &C, line: &Line, out: &mut [Descriptor; MAX_SEGMENTS], fetch_ahead: bool) -> bool {
+    let [a, a_metadata, b, b_metadata, c, c_metadata, d, d_metadata] = line.0;
+    if a & b & c & d & flag_bit(Flags::VALID) == 0 {
+        return false;
+    }
+    *out = [(a, a_metadata), (b, b_metadata), (c, c_metadata), (d, d_metadata)]
+        .map(|(word, metadata)| Descriptor { word: word & !RING_FLAGS, metadata });
+    if fetch_ahead {
+        out.iter().for_each(|descriptor| core.prefetch_read(descriptor.address().line()));
+    }
+    core.work(work::DESCRIPTOR * MAX_SEGMENTS as u32);
+    true
 }

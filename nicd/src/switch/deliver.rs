@@ -331,7 +331,7 @@ impl<C: Core> Member<C> {
     /// The queue that a frame for this client goes to, and the hash of its flow if the client is told that.
     #[inline(always)]
     pub(super) fn queue_of(&self, header: &Header, pinned: Option<u32>, toeplitz: &Toeplitz) -> (usize, Option<u32>) {
-        let (lanes, told) = (self.lanes.len(), self.rules.offloads.requests);
+        let (lanes, told) = (self.lanes.len(), self.rules.offloads.are_hashed());
         if lanes == 1 && !told {
             return (0, None);
         }

@@ -38,9 +38,18 @@ pub struct Offloads {
     pub strip: bool,
     /// It takes packets whose checksum is only begun, and packets that stand for several.
     pub unfinished: bool,
+    /// It is not told the hash. What a daemon hands over that does not know of this has it not.
+    #[serde(default)]
+    pub no_hash: bool,
 }
 
 impl Offloads {
+    /// Whether it is told the hash of each packet's flow.
+    #[inline(always)]
+    pub(super) fn are_hashed(&self) -> bool {
+        self.requests && !self.no_hash
+    }
+
     /// Whether what it is told needs a look at the whole frame.
     #[inline(always)]
     pub(super) fn need_a_look(&self) -> bool {

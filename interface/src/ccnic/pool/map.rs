@@ -59,7 +59,7 @@ impl ClassMap {
 
     /// Whether an address lies in one of its buffers.
     #[inline(always)]
-    const fn contains(&self, at: Address) -> bool {
+    pub(super) const fn contains(&self, at: Address) -> bool {
         at.0.wrapping_sub(self.start.0) < self.bytes
     }
 
@@ -77,11 +77,19 @@ impl ClassMap {
         (index / 64, index % 64)
     }
 
-    /// The word of 64 buffers, and the bit in it, for a buffer by its place in memory.
+    /// The number of the buffer that an address lies in, by its place in memory.
     #[inline(always)]
-    pub(in crate::ccnic) const fn place_of(&self, at: Address) -> (usize, u64) {
-        let index = at.0.wrapping_sub(self.start.0) >> self.shift;
-        ((index / 64) as usize, 1 << (index % 64))
+    pub(in crate::ccnic) const fn index_of(&self, at: Address) -> usize {
+        (at.0.wrapping_sub(self.start.0) >> self.shift) as usize
+    }
+
+    /// The same for any address, with how far into the buffer it lies; none where it lies in no buffer of this class.
+    #[inline(always)]
+    pub(in crate::ccnic) const fn find(&self, at: Address) -> Option<(usize, u64)> {
+        if !self.contains(at) {
+            return None;
+        }
+        Some((self.index_of(at), at.0 & (self.size() - 1)))
     }
 
     /// The word of the free set at `index`.

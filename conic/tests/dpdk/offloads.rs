@@ -1,0 +1,207 @@
+//! What the driver leaves to the NIC: TCP packets that are cut, and VLAN tags that are put in.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use conic_client::{Client, Options, Queue};
+use conic_fabric::Time;
+use conic_port::offload::checksum::{Verdict, verify};
+use conic_port::offload::vlan::{Tag, strip};
+
+use crate::modes::{CLIENT, open_daemon, packets, run_mode, sent_on};
+use crate::testpmd::{
+    DEVICE, Running, Testpmd, alone, counter, daemon, driver, folder, options, program, receive_for, send,
+    wait_for_echo, wait_until,
+};
+
+/// What `large.c` sends: its arguments.
+struct Large {
+    version: u8,
+    payload: usize,
+    segment: usize,
+    size: usize,
+    tag: Option<u16>,
+}
+
+const COUNT: usize = 5;
+
+fn with_mac() -> Options {
+    Options { mac: Some(CLIENT), ..options() }
+}
+
+/// Has packets sent, and gives the frames that come of them.
+fn send_large(driver: &Path, folder: &Path, eal: &[&str], large: &Large) -> Vec<Vec<u8>> {
+    let socket = folder.join("nic.sock");
+    let (_client, mut queues) = Client::attach(&socket, &with_mac()).expect("a NIC");
+    let text = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
+    let log = folder.join("large.log");
+    let written = std::fs::File::create(&log).expect("a file");
+    let mut command = Command::new(program("large"));
+    command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256", "-l", "0"]).args(eal);
+    command.arg(format!("--file-prefix=conic{}", folder.file_name().expect("a name").to_string_lossy()));
+    command.arg("-d").arg(driver);
+    command.arg(format!("--vdev=net_conic0,path={},mac={},jumbo=64", socket.display(), text(DEVICE)));
+    command.arg("--").arg(text(CLIENT)).arg(large.version.to_string());
+    command.args([large.payload, large.segment, large.size].map(|number| number.to_string()));
+    command.arg(large.tag.map_or(-1, i32::from).to_string()).arg(COUNT.to_string());
+    command.stdin(Stdio::null()).stdout(written.try_clone().expect("a file")).stderr(written);
+    let mut running = Running(command.spawn().expect("it starts"));
+    let mut all = Vec::new();
+    wait_until("it has sent all", || {
+        all.extend(receive_for(&mut queues[0], Time::from_nanoseconds(10_000_000)));
+        let ended = running.0.try_wait().expect("it can be asked");
+        let said = || std::fs::read_to_string(&log).expect("a log");
+        assert!(ended.is_none_or(|status| status.success()), "{}", said());
+        ended.is_some()
+    });
+    all
+}
+
+/// Puts frames together again, and checks that they are the packets, each piece sound and no longer than it may be.
+fn check(frames: Vec<Vec<u8>>, large: &Large) {
+    let mut packets: BTreeMap<u32, BTreeMap<usize, Vec<u8>>> = BTreeMap::new();
+    let (network, transport) = if large.version == 4 { (Verdict::Good, 34) } else { (Verdict::Absent, 54) };
+    for mut frame in frames.into_iter().filter(|frame| frame[..12] == [CLIENT, DEVICE].concat()) {
+        assert_eq!(Tag::of(&frame).map(|tag| (tag.kind, tag.control)), large.tag.map(|control| (0x8100, control)));
+        if strip(&mut frame).is_some() {
+            frame.truncate(frame.len() - 4);
+        }
+        let verdicts = verify(&frame);
+        assert_eq!((verdicts.network, verdicts.transport), (network, Verdict::Good));
+        let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+        let end = if large.version == 4 { 14 + word(16) } else { 54 + word(18) };
+        let sequence = u32::from_be_bytes(frame[transport + 4..transport + 8].try_into().expect("four bytes"));
+        let payload = frame[transport + 20..end].to_vec();
+        assert!(payload.len() <= large.size, "a piece of {} bytes", payload.len());
+        let pieces = packets.entry(sequence / 1_000_000).or_default();
+        assert!(pieces.insert(sequence as usize % 1_000_000, payload).is_none(), "a piece came twice");
+    }
+    assert_eq!(packets.len(), COUNT);
+    for (number, pieces) in packets {
+        assert_eq!(pieces.len(), large.payload.div_ceil(large.size));
+        let bytes: Vec<u8> = pieces.into_values().flatten().collect();
+        let sent = (0..large.payload).map(|at| (7 * at + at / 256 + number as usize) as u8);
+        assert!(bytes == sent.collect::<Vec<u8>>(), "packet {number} came with other bytes");
+    }
+}
+
+/// One buffer, several of its own, several into which it is copied, and all that there is room for; by IPv4 and IPv6.
+#[test]
+fn tcp_packets_are_cut_by_the_nic() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let _nic = open_daemon(folder.path());
+    for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
+        for (version, payload, segment, size) in [
+            (4, 1900, 2048, 500),
+            (4, 6000, 1800, 1448),
+            (6, 6000, 1800, 1428),
+            (4, 9000, 1024, 9000),
+            (6, 40_000, 2000, 1000),
+            (4, 60_000, 2048, 1448),
+        ] {
+            for tag in [None, Some(0x6123)] {
+                let large = Large { version, payload, segment, size, tag };
+                check(send_large(&driver, folder.path(), eal, &large), &large);
+            }
+        }
+    }
+}
+
+/// Cut by the application's wish, as testpmd's checksum engine asks for it, and the pieces' content compared.
+#[test]
+fn testpmd_has_what_it_forwards_cut() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
+        let folder = folder();
+        let _nic = open_daemon(folder.path());
+        let (_client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &with_mac()).expect("a NIC");
+        let peer = format!("--eth-peer=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
+        let mut testpmd = Testpmd::start(&driver, folder.path(), eal, "", &[&peer, "--max-pkt-len=9600"]);
+        let commands = ["port stop 0", "csum set ip hw 0", "csum set tcp hw 0", "tso set 1000 0", "port start 0"];
+        for command in commands.into_iter().chain(["set fwd csum", "start"]) {
+            testpmd.say(command);
+        }
+        let all = packets(CLIENT, DEVICE);
+        wait_for_echo(&mut queues[0], &all[0], sent_on, &testpmd);
+        // Of the first payload of TCP 1460 bytes go in two frames.
+        let (whole, tcp) = (&all[7], &all[7][54..]);
+        send(&mut queues[0], whole);
+        let back = receive_for(&mut queues[0], Time::from_nanoseconds(500_000_000));
+        let lengths: Vec<usize> = back.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [1054, 54 + tcp.len() - 1000], "{}", testpmd.log());
+        let joined: Vec<u8> = back.iter().flat_map(|frame| frame[54..].to_vec()).collect();
+        assert_eq!(joined, tcp);
+        assert!(back.iter().all(|frame| verify(frame).transport == Verdict::Good));
+        let log = testpmd.end();
+        assert_eq!(counter(&log, "tx_bad"), 0);
+    }
+}
+
+fn tagged(frame: &[u8], control: u16) -> Vec<u8> {
+    [&frame[..12], &[0x81, 0], &control.to_be_bytes(), &frame[12..]].concat()
+}
+
+/// Of a frame with a tag, the same sent on with another.
+fn tag_changed(frame: &[u8]) -> Vec<u8> {
+    let without = [&frame[..12], &frame[16..]].concat();
+    tagged(&sent_on(&without), 7)
+}
+
+fn tag_taken(frame: &[u8]) -> Vec<u8> {
+    sent_on(&[&frame[..12], &frame[16..]].concat())
+}
+
+fn tag_kept(frame: &[u8]) -> Vec<u8> {
+    sent_on(frame)
+}
+
+fn say_all(testpmd: &mut Testpmd, commands: &[&str]) {
+    commands.iter().for_each(|command| testpmd.say(command));
+}
+
+/// Tags are taken out where the application asks for it, also while it runs, and put in where a packet asks for it.
+#[test]
+fn tags_are_taken_out_and_put_in() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let frames: Vec<Vec<u8>> = packets(CLIENT, DEVICE).iter().map(|frame| tagged(frame, 0x6123)).collect();
+    for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
+        let folder = folder();
+        let _nic = open_daemon(folder.path());
+        let (_client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &with_mac()).expect("a NIC");
+        let queue: &mut Queue = &mut queues[0];
+        let peer = format!("--eth-peer=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
+        let mut testpmd = Testpmd::start(&driver, folder.path(), eal, "", &[&peer]);
+        run_mode(queue, &mut testpmd, "mac", &frames, tag_kept);
+        testpmd.say("vlan set strip on 0");
+        run_mode(queue, &mut testpmd, "mac", &frames, tag_taken);
+        say_all(&mut testpmd, &["set verbose 1", "stop", "port stop 0", "tx_vlan set 0 7", "port start 0"]);
+        run_mode(queue, &mut testpmd, "mac", &frames, tag_changed);
+        assert!(testpmd.log().contains("VLAN tci=0x6123"), "{}", testpmd.log());
+        say_all(&mut testpmd, &["set verbose 0", "stop", "port stop 0", "tx_vlan reset 0", "port start 0"]);
+        testpmd.say("vlan set strip off 0");
+        run_mode(queue, &mut testpmd, "mac", &frames, tag_kept);
+        let log = testpmd.end();
+        assert_eq!((counter(&log, "tx_bad"), counter(&log, "rx_bad")), (0, 0));
+    }
+}
+
+/// On a loopback network nobody puts a tag in: it comes back beside the frame, as it was sent, and is not lost.
+#[test]
+fn a_tag_comes_back_beside_the_frame_on_a_loopback_network() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let file = folder.path().join("nic.toml");
+    std::fs::write(&file, "[[network]]\nmode = \"loopback\"\n").expect("a file");
+    let _nic = daemon(folder.path(), &["--config", file.to_str().expect("a name")]);
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &[], "", &[]);
+    say_all(&mut testpmd, &["port stop 0", "tx_vlan set 0 1234", "port start 0", "set verbose 1", "set fwd io"]);
+    testpmd.say("start tx_first");
+    wait_until("testpmd tells of the tags", || testpmd.log().matches("VLAN tci=0x4d2").count() >= 32);
+    testpmd.end();
+}
