@@ -145,7 +145,6 @@ impl Daemon {
         let fences = fences::register();
         let bell = Bell::new().map_err(system("making a bell"))?;
         let (send, news) = channel();
-        let mut networks = Vec::new();
         let (listener, mut inheritance) = if adopt {
             let inheritance = Inheritance::ask(connect(&config.socket)?)?;
             // Replaced by the other's own as soon as that has ended.
@@ -153,28 +152,8 @@ impl Daemon {
         } else {
             (listen(&config)?, None)
         };
-        for (index, network) in config.networks.iter().enumerate() {
-            let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-            let (mut ports, mut heirlooms) = (Vec::new(), Vec::new());
-            for (number, port) in network.ports.iter().enumerate() {
-                let inherited = inheritance.as_mut().and_then(|one| one.port(&network.name, &port.spec));
-                let opened = open(port, network.circuit_of_port(number), inherited).map_err(cannot)?;
-                heirlooms.push(heirloom(port, &opened).map_err(|error| cannot(error.to_string()))?);
-                ports.push(opened);
-            }
-            let worker = Worker::start(WorkerOptions {
-                network: index,
-                core: network.core,
-                wait: network.wait,
-                switch: switch_options(network, config.most_faults),
-                ports,
-                held_back: adopt,
-                news: send.clone(),
-                bell: bell.clone(),
-            });
-            let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
-            networks.push(Network { config: network.clone(), worker, heirlooms });
-        }
+        let reports = Reports { news: send, bell: bell.clone() };
+        let networks = start_networks(&config, inheritance.as_mut(), &reports)?;
         let metrics = config.metrics.map(listen_for_metrics).transpose()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
         let mut daemon = Daemon {
@@ -189,7 +168,7 @@ impl Daemon {
             epoll,
             stop,
             news,
-            reports: Reports { news: send, bell: bell.clone() },
+            reports,
             bell,
             returning: Vec::new(),
             postponed: Vec::new(),
@@ -415,6 +394,38 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }
+}
+
+/// Opens each network's ports, or goes on with those that are inherited, and starts its thread.
+fn start_networks(
+    config: &Config,
+    mut inheritance: Option<&mut Inheritance>,
+    reports: &Reports,
+) -> Result<Vec<Network>, DaemonError> {
+    let mut networks = Vec::new();
+    for (index, network) in config.networks.iter().enumerate() {
+        let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
+        let (mut ports, mut heirlooms) = (Vec::new(), Vec::new());
+        for (number, port) in network.ports.iter().enumerate() {
+            let inherited = inheritance.as_deref_mut().and_then(|one| one.port(&network.name, &port.spec));
+            let opened = open(port, network.circuit_of_port(number), inherited).map_err(cannot)?;
+            heirlooms.push(heirloom(port, &opened).map_err(|error| cannot(error.to_string()))?);
+            ports.push(opened);
+        }
+        let worker = Worker::start(WorkerOptions {
+            network: index,
+            core: network.core,
+            wait: network.wait,
+            switch: switch_options(network, config.most_faults),
+            ports,
+            held_back: inheritance.is_some(),
+            news: reports.news.clone(),
+            bell: reports.bell.clone(),
+        });
+        let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
+        networks.push(Network { config: network.clone(), worker, heirlooms });
+    }
+    Ok(networks)
 }
 
 /// Opens a port's queues, or goes on with another daemon's; the error says which, and what to do.
