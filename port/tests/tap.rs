@@ -3,10 +3,15 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use conic_fabric::Time;
+use conic_port::offload::segment::LONGEST;
+use conic_port::offload::virtio::{Checksum, Metadata};
 use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
 use support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, skipped, wait};
 
@@ -253,4 +258,111 @@ fn addresses_are_written_with_their_prefix() {
     for wrong in ["1.2.3.4", "1.2.3.4/33", "1.2.3/8", "/8", "", "1.2.3.4/", "1.2.3.4/-1"] {
         assert!(wrong.parse::<Ipv4Address>().is_err(), "{wrong:?}");
     }
+}
+
+/// One end of a TCP connection, in a namespace of its own: its interface, and what it does with its address.
+fn station<T: Send>(
+    name: &'static str,
+    address: &str,
+    hand_over: &Sender<Tap>,
+    talk: impl FnOnce() -> T + Send,
+) -> Option<T> {
+    if !alone() {
+        return None;
+    }
+    let address = Some(address.parse().unwrap());
+    hand_over.send(Tap::open(&TapOptions { address, offload: true, ..options(name) }).unwrap()).unwrap();
+    Some(talk())
+}
+
+fn bytes(seed: usize) -> Vec<u8> {
+    (0..4 << 20).map(|at: usize| (at * 7 + at / 251 + seed) as u8).collect()
+}
+
+/// Waits at most so long for the other end.
+fn patient(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// What one interface gives, to the other as it is; how long the longest packet was, and how many stood for several.
+fn carry(from: &mut Tap, to: &mut Tap, packet: &mut [u8]) -> (usize, u64) {
+    let (mut longest, mut large, mut metadata) = (0, 0, Metadata::NONE);
+    while let Receive::Frame { length, .. } = from.receive_unfinished(Time::ZERO, packet, &mut metadata).unwrap() {
+        let sent = &packet[..length];
+        for _ in 0..1000 {
+            let outcome = if metadata == Metadata::NONE {
+                to.transmit(Time::ZERO, sent).unwrap()
+            } else {
+                to.transmit_unfinished(Time::ZERO, sent, metadata).unwrap()
+            };
+            if outcome == Transmit::Accepted {
+                break;
+            }
+            assert_eq!(outcome, Transmit::Full);
+        }
+        longest = longest.max(length);
+        large += u64::from(metadata.segmentation.is_some() && matches!(metadata.checksum, Checksum::Partial { .. }));
+    }
+    to.flush(Time::ZERO).unwrap();
+    (longest, large)
+}
+
+/// Two kernels' TCP leave checksums and cutting to the interface, and what is left is passed on: nobody does it, and every byte
+/// arrives.
+#[test]
+fn what_one_kernel_leaves_to_be_done_another_takes_as_it_is() {
+    if !alone() {
+        return;
+    }
+    let (hand_over, taps) = channel();
+    let (listens, heard) = channel();
+    std::thread::scope(|scope| {
+        let to_second = hand_over.clone();
+        let first = scope.spawn(move || {
+            station("conicone", "10.9.0.1/24", &hand_over, move || {
+                let listener = TcpListener::bind("10.9.0.1:5001").unwrap();
+                listens.send(()).unwrap();
+                // Nobody may ever come.
+                network::wait_for(&listener, 20_000);
+                listener.set_nonblocking(true).unwrap();
+                let (stream, _) = listener.accept().unwrap();
+                let mut stream = patient(stream);
+                let mut heard = vec![0; 4 << 20];
+                stream.read_exact(&mut heard).unwrap();
+                stream.write_all(&bytes(9)).unwrap();
+                heard == bytes(5)
+            })
+        });
+        let mut one = taps.recv().unwrap();
+        let second = scope.spawn(move || {
+            station("conictwo", "10.9.0.2/24", &to_second, move || {
+                let address = "10.9.0.1:5001".parse().unwrap();
+                heard.recv_timeout(Duration::from_secs(20)).unwrap();
+                let mut stream = patient(TcpStream::connect_timeout(&address, Duration::from_secs(10)).unwrap());
+                stream.write_all(&bytes(5)).unwrap();
+                let mut heard = vec![0; 4 << 20];
+                stream.read_exact(&mut heard).unwrap();
+                heard == bytes(9)
+            })
+        });
+        let mut two = taps.recv().unwrap();
+        let mut packet = vec![0; LONGEST];
+        let (mut longest, mut large) = ([0; 2], [0; 2]);
+        while !(first.is_finished() && second.is_finished()) {
+            let there = carry(&mut one, &mut two, &mut packet);
+            let back = carry(&mut two, &mut one, &mut packet);
+            for (number, (length, count)) in [there, back].into_iter().enumerate() {
+                longest[number] = longest[number].max(length);
+                large[number] += count;
+            }
+        }
+        assert_eq!((first.join().unwrap(), second.join().unwrap()), (Some(true), Some(true)));
+        assert!(longest.iter().all(|&length| length > MAX_FRAME), "{longest:?}");
+        assert!(large.iter().all(|&count| count > 10), "{large:?}");
+        for tap in [one, two] {
+            assert_eq!((tap.counters().skipped(), tap.counters().refused()), (0, 0));
+        }
+    });
 }

@@ -96,6 +96,10 @@ impl Machine {
         let (node, core) = (self.agents[id].node, self.agents[id].core);
         let message = ToHome::Evicted { core, dirty, version };
         prefetch(&self.lines[line as usize]);
+        // What the last-level cache gives up for it, by then.
+        if let Some(victim) = self.nodes[node as usize].last_level.next_to_go(line) {
+            prefetch(&self.lines[victim as usize]);
+        }
         self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, line, message);
     }
 

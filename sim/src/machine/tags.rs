@@ -232,6 +232,14 @@ impl Tags {
         Some((place, victim))
     }
 
+    /// The line that goes next for another one of its set, as long as the set is full, that line may go, and none is used before.
+    #[inline]
+    pub fn next_to_go(&self, line: u32) -> Option<u32> {
+        let (first, oldest) = (self.row_of(line).0, u32x16::splat(self.ways as u32 - 1));
+        let found = self.ways_that(first, |row| (row & u32x16::splat(RANK)).simd_eq(oldest));
+        self.line_at(first * LANES + found.trailing_zeros() as usize)
+    }
+
     /// Has the host bring a line's set.
     #[inline]
     pub fn prefetch(&self, line: u32) {
@@ -285,6 +293,26 @@ mod tests {
         assert_eq!(tags.insert(9, |_| true).and_then(|(_, victim)| victim), Some(1));
         assert_eq!(tags.insert(8, |line| line != 2).and_then(|(_, victim)| victim), Some(3));
         assert_eq!(tags.insert(7, |_| false), None);
+    }
+
+    #[test]
+    fn what_goes_next_is_foreseen() {
+        for ways in [1, 4, 12, 16, 20, 32] {
+            let mut tags = Tags::new(64 * 3 * u64::from(ways), ways);
+            let mut foreseen = 0;
+            for turn in 0..2000_u32 {
+                let line = turn.wrapping_mul(2_654_435_761) >> 20;
+                if let Some(place) = tags.find(line) {
+                    tags.touch(place);
+                    continue;
+                }
+                let next = tags.next_to_go(line);
+                let victim = tags.insert(line, |_| true).and_then(|(_, victim)| victim);
+                assert_eq!(next, victim, "{ways} ways, turn {turn}");
+                foreseen += u32::from(victim.is_some());
+            }
+            assert!(foreseen > 1000, "{ways} ways: only {foreseen} lines had to go");
+        }
     }
 
     #[test]

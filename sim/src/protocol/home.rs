@@ -530,23 +530,29 @@ impl Handling<'_> {
             }
             return;
         }
-        if self.active.running.as_ref().is_none_or(Running::awaits) {
+        let Some(running) = self.active.running.as_ref().filter(|running| !running.awaits()) else { return };
+        let asks_home = self.must_ask_home(running);
+        let reads_memory = !asks_home && self.is_home && self.lacks_data(running);
+        if !asks_home && !reads_memory && running.order == Order::Free {
+            if let Some(running) = self.active.running.take() {
+                self.finish(&running);
+                self.start_next();
+            }
             return;
         }
-        let Some(running) = self.active.running.take() else { return };
-        if self.must_ask_home(&running) {
-            self.ask_home(running);
-        } else if self.is_home && self.lacks_data(&running) {
+        if asks_home {
+            return self.ask_home();
+        }
+        // Changed where it is: taken out and put back it would be copied twice.
+        let Some(running) = self.active.running.as_mut() else { return };
+        if reads_memory {
+            running.memory_awaited = true;
             self.actions.push(Action::ReadMemory);
-            self.active.running = Some(Running { memory_awaited: true, ..running });
-        } else if running.order != Order::Free {
+        } else {
             if running.order == Order::Ordered {
                 self.actions.push(Action::Ready(running.write));
             }
-            self.active.running = Some(Running { order: Order::Ready, ..running });
-        } else {
-            self.finish(&running);
-            self.start_next();
+            running.order = Order::Ready;
         }
     }
 
@@ -571,18 +577,21 @@ impl Handling<'_> {
         }
     }
 
-    fn ask_home(&mut self, mut running: Running) {
+    fn ask_home(&mut self) {
+        let Some(running) = self.active.running.as_mut() else { return };
         running.asked_home = true;
-        if let Some(found) = running.from_core.filter(|found| found.was == Copy::Modified) {
+        let (asker, asked, write) = (running.asker, running.ask, running.write);
+        let from_core = running.from_core;
+        if let Some(found) = from_core.filter(|found| found.was == Copy::Modified) {
             // A write to memory has taken the line from its cores. Until it takes effect, a snoop must find what they wrote.
             (self.stable.last_level, self.stable.last_level_version) = (LastLevel::Dirty, found.version);
         }
-        let ask = if running.ask == Ask::WriteCache { Ask::OwnWhole } else { running.ask };
-        let has_data = self.stable.right == Right::Shared
-            && (self.has_local_data(&running) || self.stable.copies & core_bit(running.asker) != 0);
-        let request = ToHome::Request { asker: Asker::Node, ask, has_data, write: running.write };
-        self.actions.push(Action::ToNode(request, Some((running.asker, running.ask))));
-        self.active.running = Some(running);
+        let ask = if asked == Ask::WriteCache { Ask::OwnWhole } else { asked };
+        let has_local_data = from_core.is_some() || self.stable.last_level != LastLevel::None;
+        let has_data =
+            self.stable.right == Right::Shared && (has_local_data || self.stable.copies & core_bit(asker) != 0);
+        let request = ToHome::Request { asker: Asker::Node, ask, has_data, write };
+        self.actions.push(Action::ToNode(request, Some((asker, asked))));
         if let Some(snoop) = self.active.deferred.take() {
             self.serve(snoop);
         }
