@@ -166,7 +166,7 @@ fn a_buffer_is_sent_twice_by_whatever_address_in_it_and_whatever_packet() {
 }
 
 #[test]
-fn a_buffer_that_the_host_keeps_is_not_the_nics_and_may_be_sent_again_and_again() {
+fn a_buffer_that_the_host_keeps_is_not_the_nics_and_may_be_given_to_it_later() {
     with_pair(|_, _, mut host, mut nic| {
         let mut at = [Address(0)];
         assert_eq!(host.buf_alloc(60, &mut at), 1);
@@ -176,6 +176,8 @@ fn a_buffer_that_the_host_keeps_is_not_the_nics_and_may_be_sent_again_and_again(
             assert_eq!(poll(&mut nic), [kept]);
             nic.complete_tx(&[kept]);
         }
+        assert_eq!(host.tx_burst(&[kept.without(Flags::RETAIN)]), 1);
+        assert_eq!(poll(&mut nic), [kept.without(Flags::RETAIN)]);
         assert_eq!(nic.faults().total(), 0);
     });
 }
