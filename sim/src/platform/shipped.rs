@@ -308,6 +308,25 @@ fn every_guess_of_a_device_that_is_home_to_lines_may_take_both_ends_of_its_range
 }
 
 #[test]
+fn every_guess_of_a_host_with_a_cxl_or_a_pcie_device_may_take_both_ends_of_its_range() {
+    use crate::cxl::CxlParameters;
+    for name in ["agilex7", "bf3"] {
+        let platform: Platform<CxlParameters> = Platform::load_as(name).unwrap_or_else(|error| panic!("{error}"));
+        let mut ranges = 0;
+        for guess in platform.guesses() {
+            let (low, high) = guess.range.expect("a guess has a range");
+            for value in [low, high] {
+                platform
+                    .vary(&guess.key, value)
+                    .unwrap_or_else(|error| panic!("{name}: {} at {value}: {error}", guess.key));
+            }
+            ranges += 1;
+        }
+        assert!(ranges > 30, "{name}: {ranges}");
+    }
+}
+
+#[test]
 fn a_machine_of_another_model_is_told_from_one_that_is_not_there() {
     let error = Platform::load("enzian").expect_err("it is no machine of sockets").to_string();
     assert!(error.contains("it is a machine of model \"eci\", and one of \"sockets\" is wanted here"), "{error}");

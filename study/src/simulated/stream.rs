@@ -1,6 +1,6 @@
 //! Data from node to node as fast as it goes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
@@ -90,8 +90,26 @@ fn place(layout: &mut Layout, question: &Stream) -> Pair {
     }
 }
 
+/// What all pairs of a stream share: how many lines have crossed, and what was measured of it.
+#[derive(Debug, Default)]
+struct Meter {
+    /// Lines: those read where stores stay in the writer's caches, those written where they do not. A reader takes up to a region
+    /// that crossed before it, so its own lines are not what the link carries meanwhile.
+    crossed: Cell<u64>,
+    /// Pairs that have warmed up.
+    warm: Cell<usize>,
+    /// What crossed while the pair that was the last to warm up read its measured chunks: lines, how long, and the interconnect.
+    measured: Cell<Option<(u64, Time, Wire, Wire)>>,
+}
+
+impl Meter {
+    fn count(&self, crosses: bool) {
+        self.crossed.set(self.crossed.get() + u64::from(crosses));
+    }
+}
+
 /// Writes chunk after chunk; never ends.
-fn write_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair) {
+fn write_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair, meter: &Meter) {
     let lines = question.chunk_bytes / LINE_BYTES;
     for chunk in 0.. {
         // Acquire: the reader has read the chunk that is written over.
@@ -105,6 +123,7 @@ fn write_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair) {
                 StreamStores::Caching => core.write_line(at.lines(index), &line),
                 StreamStores::NonTemporal => core.write_nontemporal(at.lines(index), &[line]),
             }
+            meter.count(question.stores == StreamStores::NonTemporal);
         }
         if question.stores == StreamStores::NonTemporal {
             core.fence();
@@ -115,7 +134,7 @@ fn write_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair) {
 }
 
 /// Copies chunk after chunk into a buffer of its own.
-fn read_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair, chunks: std::ops::Range<u64>) {
+fn read_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair, meter: &Meter, chunks: std::ops::Range<u64>) {
     let lines = question.chunk_bytes / LINE_BYTES;
     for chunk in chunks {
         // Acquire: pairs with the writer's release.
@@ -123,7 +142,10 @@ fn read_chunks(core: &SimCore<'_>, question: &Stream, pair: Pair, chunks: std::o
             core.spin();
         }
         let at = pair.data.lines(chunk % question.region_chunks * lines);
-        read_in_order(core, at, 0..lines, |index, line| core.write_line(pair.buffer.lines(index), &line));
+        read_in_order(core, at, 0..lines, |index, line| {
+            core.write_line(pair.buffer.lines(index), &line);
+            meter.count(question.stores == StreamStores::Caching);
+        });
         // Release: the chunk has been read.
         core.store_release(pair.read, chunk + 1);
     }
@@ -135,30 +157,71 @@ pub(super) fn stream(question: &Stream) -> Result<StreamOutcome, Failure> {
     let pairs: Vec<_> = (0..question.pairs).map(|_| place(&mut layout, question)).collect();
     let mut simulation =
         Simulation::new(&question.machine, &layout, Options { seed: question.seed, ..Options::default() });
-    let found = Rc::new(RefCell::new(Found::default()));
+    let meter = Rc::new(Meter::default());
     for (thread, pair) in pairs.into_iter().enumerate() {
-        let question_ = question.clone();
+        let (question_, meter_) = (question.clone(), Rc::clone(&meter));
         simulation.core(&format!("writer {thread}"), 0, Role::Service, Time::ZERO, move |core| {
-            write_chunks(core, &question_, pair);
+            write_chunks(core, &question_, pair, &meter_);
         });
-        let (question, found) = (question.clone(), Rc::clone(&found));
+        let (question, meter) = (question.clone(), Rc::clone(&meter));
         simulation.core(&format!("reader {thread}"), 1, Role::Main, Time::ZERO, move |core| {
             let (warm, measured) = question.chunks;
-            read_chunks(core, &question, pair, 0..warm);
-            let (begins, before) = (core.now(), Wire::now(core));
-            read_chunks(core, &question, pair, warm..warm + measured);
-            let lines = measured * question.chunk_bytes / LINE_BYTES;
-            found.borrow_mut().enter(thread, lines, core.now().since(begins), (before, Wire::now(core)));
-            let mut chunk = warm + measured;
-            // The load stays until every pair has measured.
-            while found.borrow().rates.len() < question.pairs {
-                read_chunks(core, &question, pair, chunk..chunk + 1);
-                chunk += 1;
+            read_chunks(core, &question, pair, &meter, 0..warm);
+            meter.warm.set(meter.warm.get() + 1);
+            if meter.warm.get() == question.pairs {
+                let (begins, crossed, before) = (core.now(), meter.crossed.get(), Wire::now(core));
+                read_chunks(core, &question, pair, &meter, warm..warm + measured);
+                let lines = meter.crossed.get() - crossed;
+                meter.measured.set(Some((lines, core.now().since(begins), before, Wire::now(core))));
+            }
+            // The load is there from before the measurement until after it.
+            for chunk in warm.. {
+                if meter.measured.get().is_some() {
+                    break;
+                }
+                read_chunks(core, &question, pair, &meter, chunk..chunk + 1);
             }
         });
     }
     simulation.run().map_err(failure)?;
-    let found = found.borrow();
-    let links = question.machine.interconnect.links;
-    Ok(StreamOutcome { bits_per_second: found.rates.iter().sum(), link_utilisation: found.utilisation(links) })
+    let (lines, span, before, after) = meter.measured.get().expect("the last pair to warm up measures");
+    Ok(StreamOutcome {
+        bits_per_second: (lines * LINE_BYTES * 8) as f64 / span.seconds(),
+        link_utilisation: after.utilisation_since(&before, question.machine.interconnect.links),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conic_sim::platform::Platform;
+
+    #[test]
+    fn no_stream_carries_more_than_its_link() {
+        let spr = Platform::load("spr").expect("a platform that comes with the crate");
+        // An eighth of its caches, and chunks of an eighth of the study's: some pairs' regions stay in them, others' do not.
+        let mut machine = spr.parameters().clone();
+        machine.cache.l2_bytes /= 8;
+        machine.cache.llc_bytes /= 8;
+        let wire = &machine.interconnect;
+        let line_time = wire.flit_time as f64 * f64::from(wire.data_flits) / f64::from(wire.links);
+        let carries = 8.0 * LINE_BYTES as f64 / line_time * 1e12;
+        for stores in [StreamStores::Caching, StreamStores::NonTemporal] {
+            let question = Stream {
+                machine: machine.clone(),
+                stores,
+                pairs: 42,
+                chunk_bytes: 128 << 10,
+                region_chunks: 2,
+                chunks: (2, 2),
+                seed: 1,
+            };
+            let outcome = stream(&question).expect("it ends");
+            // What is under way at the ends of the measurement is no hundredth of it.
+            let share = outcome.bits_per_second / carries;
+            println!("{stores:?}: {share} of what the link carries");
+            assert!((0.5..=1.01).contains(&share), "{stores:?}: {share} of what the link carries");
+            assert!(share <= 1.01 * outcome.link_utilisation[0], "{stores:?}: {share} of {outcome:?}");
+        }
+    }
 }
