@@ -164,3 +164,20 @@ fn a_buffer_is_sent_twice_by_whatever_address_in_it_and_whatever_packet() {
     // As a segment of a packet of two it is refused likewise.
     send_among_good_ones(8, |good, _| good[5].without(Flags::NEXT));
 }
+
+#[test]
+fn a_buffer_that_the_host_keeps_is_not_the_nics_and_may_be_given_to_it_later() {
+    with_pair(|_, _, mut host, mut nic| {
+        let mut at = [Address(0)];
+        assert_eq!(host.buf_alloc(60, &mut at), 1);
+        let kept = Descriptor::new(at[0], 60).with(Flags::RETAIN);
+        for _ in 0..3 {
+            assert_eq!(host.tx_burst(&[kept]), 1);
+            assert_eq!(poll(&mut nic), [kept]);
+            nic.complete_tx(&[kept]);
+        }
+        assert_eq!(host.tx_burst(&[kept.without(Flags::RETAIN)]), 1);
+        assert_eq!(poll(&mut nic), [kept.without(Flags::RETAIN)]);
+        assert_eq!(nic.faults().total(), 0);
+    });
+}
