@@ -80,9 +80,8 @@ pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
         Ok(1.0 - latency(&machines.agilex, Design::combination(0), bytes, part)? / pcie)
     };
     let nc = Through::Cxl(StateHint::NonCacheable);
-    let growth = |request: fn(&CxlParameters, StateHint, usize) -> Result<f64, Failure>| -> Result<f64, Failure> {
-        let taken = |bytes| request(&machines.agilex, StateHint::NonCacheable, bytes);
-        Ok(taken(9000)? / taken(64)?)
+    let growth = |operation: fn(&CxlParameters, Through, usize) -> Result<f64, Failure>| -> Result<f64, Failure> {
+        Ok(operation(&machines.agilex, nc, 9000)? / operation(&machines.agilex, nc, 64)?)
     };
     let completion = || -> Result<f64, Failure> {
         let doca = operations::complete(&machines.bluefield, Through::SoftwareDma)?;
@@ -92,8 +91,8 @@ pub fn headlines(machines: &Machines) -> Vec<Option<f64>> {
         less(0.5, 64),
         less(0.5, 1500),
         less(0.99, 64),
-        growth(operations::read_request),
-        growth(operations::write_request),
+        growth(operations::read),
+        growth(operations::write),
         completion(),
     ];
     all.into_iter().map(found).collect()
