@@ -318,10 +318,19 @@ impl Loop {
         })
     }
 
-    /// Waits until it is told to begin; false if it never is to.
-    fn waits_to_begin(&self) -> bool {
-        // Nothing else is ordered before.
-        matches!(self.orders.recv(), Ok(Order::Begin))
+    /// Takes clients over until it is told to begin; false if it never is to.
+    fn waits_to_begin(&mut self) -> bool {
+        let Ok(mut order) = self.orders.recv() else { return false };
+        // The other daemon's threads have ended. A packet socket gets a copy of each frame; until now they had them too.
+        self.switch.forget_received();
+        while !matches!(order, Order::Begin) {
+            if !self.act_on(order) {
+                return false;
+            }
+            let Ok(next) = self.orders.recv() else { return false };
+            order = next;
+        }
+        true
     }
 
     fn run(&mut self) {
@@ -359,56 +368,69 @@ impl Loop {
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Attach { session, rules, map, notices, memory, kick, bells }) => {
-                    let (now, core) = (clock::now(), KeptCore::new(memory));
-                    self.switch.attach(now, session, rules, (&map, notices), || core.clone());
-                    self.hear_from(session, (kick, bells));
-                }
-                Ok(Order::Resume { suspended, map, notices, memory, kick, bells }) => {
-                    let (session, core) = (suspended.session, KeptCore::new(memory));
-                    // One that cannot be served is not rung either, and is detached when it is gone.
-                    if self.switch.resume(clock::now(), suspended, (&map, notices), || core.clone()) {
-                        self.hear_from(session, (kick, bells));
+                Ok(order) => {
+                    if !self.act_on(order) {
+                        return false;
                     }
                 }
-                Ok(Order::Suspend { answer }) => {
-                    let suspended = self.switch.suspend();
-                    // Who was about to be rung is rung once too often.
-                    self.ring();
-                    let _ = answer.send(suspended);
-                    // The ports are another daemon's now: a frame that was taken here would be lost.
-                    return false;
-                }
-                Ok(Order::Begin) => {}
-                Ok(Order::Detach { session, answer }) => {
-                    let gone = self.switch.detach(session);
-                    if let Some((kick, _)) = self.clients.remove(&session) {
-                        let _ = epoll::delete(&self.epoll, &kick);
-                    }
-                    let _ = answer.send(gone);
-                }
-                Ok(Order::Limit { session, limit }) => self.switch.limit(clock::now(), session, limit),
-                // Whoever is gone meanwhile is in no circuit and has no flows.
-                Ok(Order::Connect { party, circuit }) => {
-                    let _ = self.switch.connect(party, circuit);
-                }
-                Ok(Order::Pin { session, pin }) => {
-                    let _ = match pin {
-                        Some(pin) => self.switch.pin(session, pin),
-                        None => self.switch.unpin(session),
-                    };
-                }
-                Ok(Order::Mirror { party, mirror: Some(mirror) }) => self.switch.mirror(party, mirror),
-                Ok(Order::Mirror { party, mirror: None }) => {
-                    let _ = self.switch.unmirror(party);
-                }
-                Ok(Order::Report { answer }) => {
-                    let _ = answer.send(self.report());
-                }
-                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
+    }
+
+    /// Does one thing; false if it was the last.
+    fn act_on(&mut self, order: Order) -> bool {
+        match order {
+            Order::Attach { session, rules, map, notices, memory, kick, bells } => {
+                let (now, core) = (clock::now(), KeptCore::new(memory));
+                self.switch.attach(now, session, rules, (&map, notices), || core.clone());
+                self.hear_from(session, (kick, bells));
+            }
+            Order::Resume { suspended, map, notices, memory, kick, bells } => {
+                let (session, core) = (suspended.session, KeptCore::new(memory));
+                // One that cannot be served is not rung either, and is detached when it is gone.
+                if self.switch.resume(clock::now(), suspended, (&map, notices), || core.clone()) {
+                    self.hear_from(session, (kick, bells));
+                }
+            }
+            Order::Suspend { answer } => {
+                let suspended = self.switch.suspend();
+                // Who was about to be rung is rung once too often.
+                self.ring();
+                let _ = answer.send(suspended);
+                // The ports are another daemon's now: a frame that was taken here would be lost.
+                return false;
+            }
+            Order::Begin => {}
+            Order::Detach { session, answer } => {
+                let gone = self.switch.detach(session);
+                if let Some((kick, _)) = self.clients.remove(&session) {
+                    let _ = epoll::delete(&self.epoll, &kick);
+                }
+                let _ = answer.send(gone);
+            }
+            Order::Limit { session, limit } => self.switch.limit(clock::now(), session, limit),
+            // Whoever is gone meanwhile is in no circuit and has no flows.
+            Order::Connect { party, circuit } => {
+                let _ = self.switch.connect(party, circuit);
+            }
+            Order::Pin { session, pin } => {
+                let _ = match pin {
+                    Some(pin) => self.switch.pin(session, pin),
+                    None => self.switch.unpin(session),
+                };
+            }
+            Order::Mirror { party, mirror: Some(mirror) } => self.switch.mirror(party, mirror),
+            Order::Mirror { party, mirror: None } => {
+                let _ = self.switch.unmirror(party);
+            }
+            Order::Report { answer } => {
+                let _ = answer.send(self.report());
+            }
+            Order::Stop => return false,
+        }
+        true
     }
 
     fn hear_from(&mut self, session: u64, wakers: Wakers) {

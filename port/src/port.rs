@@ -136,6 +136,10 @@ pub trait Port: Send {
         None
     }
 
+    /// Drops what has come and was not received, uncounted, where another process gets the same beside this one: whoever takes over
+    /// from that one begins here.
+    fn forget_received(&mut self) {}
+
     /// Writes out what is buffered. A port that records to a file must be finished, or its last frames may be lost.
     ///
     /// # Errors
@@ -201,6 +205,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         (**self).descriptor()
+    }
+
+    fn forget_received(&mut self) {
+        (**self).forget_received();
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

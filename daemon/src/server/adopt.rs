@@ -5,9 +5,10 @@
 //! | 1 | | connects, says who it is, asks `{"ask": "adopt"}` |
 //! | 2 | ends what attaching it has begun; passes its listening socket, the queues of its TAP interfaces, and for each client its region, connection, process, kick and bells | maps the regions |
 //! | 3 | | says that it is ready, its threads and ports with it |
-//! | 4 | ends its networks' threads, which have had the ports until then, says where each queue stood, ends | begins with its own, and goes on from there |
+//! | 4 | ends its networks' threads, which have had the ports until then, says where each queue stood, ends | takes each queue over there, then begins with its own |
 //!
-//! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4.
+//! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4. A packet socket gets a copy
+//! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -244,16 +245,13 @@ impl Daemon {
         let link = Link(&channel);
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         link.say(&json!("ready"), &[]).map_err(system("taking over"))?;
-        let (begun, mut has_begun) = (clock::now(), false);
+        let begun = clock::now();
         self.listener = Listener::of_descriptor(listener);
         self.next_session = next_session;
         let mut arriving: Vec<Option<Arriving>> = arriving.into_iter().map(Some).collect();
         loop {
             let (word, _) = link.hear().map_err(system("taking over"))?;
-            if !std::mem::replace(&mut has_begun, true) {
-                // Whatever it says now, its threads have ended.
-                self.networks.iter().for_each(|network| network.worker.begin());
-            }
+            // Whatever it says now, its threads have ended.
             if word == json!("done") {
                 break;
             }
@@ -264,6 +262,8 @@ impl Daemon {
                 self.go_on_with(one, stood)?;
             }
         }
+        // Not before: a frame for a client that is not there yet would be nobody's.
+        self.networks.iter().for_each(|network| network.worker.begin());
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         (self.log)(&Event::Adopted { clients, microseconds });

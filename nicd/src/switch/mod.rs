@@ -423,6 +423,11 @@ impl<C: Core> Switch<C> {
         ports.chain(members.filter_map(|member| Some(member.bucket.as_ref()?.opens_at()))).min()
     }
 
+    /// Begins with what comes from now on, where another switch has had the same frames from its own end of a port until now.
+    pub fn forget_received(&mut self) {
+        self.ports.iter_mut().flat_map(|end| &mut end.queues).for_each(|queue| queue.forget_received());
+    }
+
     /// Says to the ports that their descriptors are about to be slept on. Behind it comes one more [`Switch::step`], and the sleep
     /// only if that moved nothing.
     pub fn arm(&mut self) {

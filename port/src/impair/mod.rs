@@ -228,6 +228,10 @@ impl<P: Port> Port for Impaired<P> {
         self.port.descriptor()
     }
 
+    fn forget_received(&mut self) {
+        self.port.forget_received();
+    }
+
     fn finish(&mut self) -> Result<(), PortError> {
         let sent = self.push_out(Time::NEVER);
         self.count();

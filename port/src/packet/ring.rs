@@ -107,6 +107,11 @@ impl Rings {
         Rings { memory, geometry, receive: 0, receive_at: 0, transmit: 0, transmit_at, malformed: 0 }
     }
 
+    /// Frames that one direction holds at most.
+    pub(super) fn slots(&self) -> usize {
+        self.geometry.slots()
+    }
+
     /// The next received frame; it stays until [`Rings::release`].
     pub(super) fn received(&mut self) -> Option<Slot> {
         let base = self.receive_at;

@@ -1,6 +1,6 @@
-//! A daemon with a TAP interface is replaced, and the kernel's pings go on.
+//! A daemon with ports is replaced: on a TAP interface the kernel's pings go on, and from a packet socket each frame comes once.
 //!
-//! In a network namespace of its own; without the right to make one, the test says that it is skipped.
+//! In network namespaces of their own; without the right to make one, the tests say that they are skipped.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,6 +12,7 @@ use conic_daemon::{Daemon, DaemonError, Event, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, NetworkConfig, PortConfig};
+use conic_port::{PacketOptions, PacketSocket, Port};
 use rustix::thread::UnshareFlags;
 
 /// The station that answers: a client of the daemon.
@@ -54,6 +55,16 @@ fn answer(frame: &mut [u8]) -> bool {
     let sum = (sum & 0xffff) + (sum >> 16);
     frame[36..38].copy_from_slice(&(sum as u16).to_be_bytes());
     true
+}
+
+/// Moves this thread to a network namespace of its own, or says why the test is skipped.
+fn alone() -> bool {
+    // SAFETY: only this thread's network namespace changes; the descriptors are shared with the process's other threads as before.
+    let alone = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+    if let Err(error) = &alone {
+        skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
+    }
+    alone.is_ok()
 }
 
 fn run(arguments: &[&str]) -> bool {
@@ -141,10 +152,8 @@ fn pings_go_on_while_the_daemon_is_replaced() {
     if !Path::new("/dev/net/tun").exists() {
         return skipped("there is no /dev/net/tun");
     }
-    // SAFETY: only this thread's network namespace changes; the descriptors are shared with the process's other threads as before.
-    let alone = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
-    if let Err(error) = alone {
-        return skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
+    if !alone() {
+        return;
     }
     if Command::new("ping").arg("-V").output().is_err() {
         return skipped("there is no ping");
@@ -170,6 +179,81 @@ fn ping_is_not_disturbed_by_another_port() {
     let why = refused.err().expect("the interface is the other's").to_string();
     assert!(why.contains("in use by another process"), "{why}");
     assert!(run(&["link", "show", "t0"]), "the interface is still there");
+    stop.raise();
+    assert!(matches!(thread.join(), Ok(Ok(()))));
+}
+
+/// What sends numbered frames to the station, over the other end of the daemon's interface.
+struct Numbered {
+    socket: PacketSocket,
+    sent: u64,
+}
+
+impl Numbered {
+    /// For local experiments (IEEE 802).
+    const TYPE: [u8; 2] = [0x88, 0xb5];
+
+    fn send(&mut self) {
+        let mut frame = [0; 60];
+        frame[..6].copy_from_slice(&STATION);
+        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x0b]);
+        frame[12..14].copy_from_slice(&Numbered::TYPE);
+        self.sent += 1;
+        frame[14..22].copy_from_slice(&self.sent.to_be_bytes());
+        self.socket.transmit(clock::now(), &frame).expect("the interface is there");
+        self.socket.flush(clock::now()).expect("the interface is there");
+    }
+
+    fn number(frame: &[u8]) -> Option<u64> {
+        let number = frame.get(14..22).filter(|_| frame[12..14] == Numbered::TYPE)?;
+        Some(u64::from_be_bytes(number.try_into().expect("eight bytes")))
+    }
+}
+
+#[test]
+fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
+    if !alone() {
+        return;
+    }
+    if !run(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]) {
+        return skipped("the kernel has no veth");
+    }
+    assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
+    let mut numbered = Numbered { socket: PacketSocket::open(&PacketOptions::new("v0")).expect("root may"), sent: 0 };
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut stop = Stop::new().expect("a descriptor");
+    let daemon = Daemon::start(config(&socket, "af-packet:v1"), stop.clone(), Box::new(|_| {})).expect("it starts");
+    let mut thread = std::thread::spawn(move || daemon.run());
+    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
+    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
+    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let (mut last, mut incoming) = (0, Vec::new());
+    let mut serve = || {
+        numbered.send();
+        queues[0].receive(&mut incoming, 32);
+        for frame in incoming.drain(..) {
+            if let Some(number) = Numbered::number(&frame.to_vec()) {
+                assert!(number > last, "frame {number} comes behind {last}");
+                last = number;
+            }
+        }
+        last
+    };
+    for round in 1..=5 {
+        let before = serve();
+        wait_until("frames come", || serve() > before + 100);
+        let (next, new, told) = adopt(&socket, "af-packet:v1");
+        wait_until("it has taken over", || {
+            serve();
+            told.try_recv().is_ok() || new.is_finished()
+        });
+        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
+        (stop, thread) = (next, new);
+        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+    }
+    let before = serve();
+    wait_until("frames come", || serve() > before + 100);
     stop.raise();
     assert!(matches!(thread.join(), Ok(Ok(()))));
 }
