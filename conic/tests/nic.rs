@@ -472,6 +472,20 @@ fn an_operator_connects_clients_and_pins_flows() {
     assert!(!ctl("list").1.contains("pinned"));
 }
 
+/// What lies in a capture file, once so many frames do.
+fn captured(file: &Path, count: usize) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    wait_until("the file is written out", || {
+        found.clear();
+        let Ok(mut reader) = conic_port::CaptureReader::open(file) else { return false };
+        while let Ok(Some(_)) = reader.next_record() {
+            found.push(reader.data().to_vec());
+        }
+        found.len() == count
+    });
+    found
+}
+
 #[test]
 fn an_operator_has_a_clients_frames_copied_to_a_file() {
     let nic = Nic::start(&[]);
@@ -498,16 +512,7 @@ fn an_operator_has_a_clients_frames_copied_to_a_file() {
     assert_eq!(mirror(&[]), (true, String::new()));
     assert!(mirror(&[]).1.contains("not mirrored"));
     // 100 to 105 bytes are 615; the next does not fit, and nothing behind it is let through.
-    let mut found = Vec::new();
-    wait_until("the file is written out", || {
-        found.clear();
-        let Ok(mut reader) = conic_port::CaptureReader::open(&file) else { return false };
-        while let Ok(Some(_)) = reader.next_record() {
-            found.push(reader.data().to_vec());
-        }
-        found.len() == 6
-    });
-    assert_eq!(found, expected[..6]);
+    assert_eq!(captured(&file, 6), expected[..6]);
 }
 
 #[test]
@@ -537,16 +542,7 @@ fn a_loopback_networks_frames_are_copied_to_a_file_too() {
         "{text}"
     );
     drop((client, queues));
-    let mut found = Vec::new();
-    wait_until("the file is written out", || {
-        found.clear();
-        let Ok(mut reader) = conic_port::CaptureReader::open(&file) else { return false };
-        while let Ok(Some(_)) = reader.next_record() {
-            found.push(reader.data().to_vec());
-        }
-        found.len() == 10
-    });
-    assert_eq!(found, expected);
+    assert_eq!(captured(&file, 10), expected);
 }
 
 #[test]

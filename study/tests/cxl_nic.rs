@@ -102,8 +102,8 @@ fn no_packet_waits_until_a_whole_rings_buffers_are_taken_back() {
 }
 
 #[test]
-fn a_descriptor_comes_out_of_the_core_that_wrote_it_and_a_stream_of_requests_does_not_wait() {
-    use conic_study::cxl_nic::operations::{Through, read, read_descriptor, read_request, write, write_request};
+fn a_descriptor_comes_out_of_the_core_that_wrote_it_and_a_transfer_takes_a_cycle_a_line() {
+    use conic_study::cxl_nic::operations::{Through, read, read_descriptor};
     let machine = machine("agilex7");
     let nc = StateHint::NonCacheable;
     let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 0.01, "{found} instead of {wanted} ns");
@@ -114,12 +114,9 @@ fn a_descriptor_comes_out_of_the_core_that_wrote_it_and_a_stream_of_requests_doe
     let packet = read(&machine, Through::Cxl(nc), 64).expect("it ends");
     let descriptor = read_descriptor(&machine, Through::Cxl(nc)).expect("it ends");
     near(packet - descriptor, (of_memory as f64 - of_core as f64) / 1000.0);
-    // One line is one request; a transfer takes a cycle more for each line behind the first, its requests no more than one.
-    near(read_request(&machine, nc, 64).expect("it ends"), packet);
-    near(write_request(&machine, nc, 64).expect("it ends"), write(&machine, Through::Cxl(nc), 64).expect("it ends"));
+    // The first line's time, and a cycle for each line behind it.
     let cycles = 140.0 * machine.dcoh.cycle as f64 / 1000.0;
     assert!(read(&machine, Through::Cxl(nc), 9000).expect("it ends") > packet + cycles);
-    assert!(read_request(&machine, nc, 9000).expect("it ends") < 1.1 * packet);
 }
 
 /// Messages of a packet, by kind, but for those of polling.

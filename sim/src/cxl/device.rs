@@ -62,18 +62,6 @@ impl<'a> CxlDevice<'a> {
         self.with(|machine| machine.engines.get(&agent).is_none_or(|engine| engine.writes.is_empty()))
     }
 
-    /// The number that this engine's next write of a line will have.
-    pub fn next_write(&self) -> u64 {
-        let agent = self.fiber.agent;
-        self.with(|machine| machine.engines.get(&agent).map_or(0, |engine| engine.next_write))
-    }
-
-    /// Whether a write of a line that was begun, by its number, is done.
-    pub fn is_written(&self, number: u64) -> bool {
-        let agent = self.fiber.agent;
-        self.with(|machine| machine.engines.get(&agent).is_none_or(|engine| !engine.writes.contains(&number)))
-    }
-
     /// Waits until they are.
     pub fn await_writes(&self) {
         while !self.writes_are_done() {

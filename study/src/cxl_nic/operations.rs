@@ -3,9 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use conic_fabric::{
-    Address, Core, Device, Home, LINE_BYTES, Layout, Line, MemoryType, ReadTag, StateHint, SynchronisingWords, Time,
-};
+use conic_fabric::{Address, Core, Device, Home, Layout, Line, MemoryType, StateHint, SynchronisingWords, Time};
 use conic_sim::cxl::{CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
@@ -152,77 +150,6 @@ pub fn read_descriptor(machine: &CxlParameters, through: Through) -> Result<f64,
             get(device, through, places.of(round).host, &mut line);
             assert_eq!(line[0], round as u8 + 1, "the host has written it");
             into.borrow_mut().push(device.now().since(start).picoseconds());
-        }
-    });
-    simulation.run()?;
-    let taken = taken.take();
-    Ok(percentile(&taken, 0.5))
-}
-
-/// How long a request of the device's takes, in nanoseconds: the median over those for the lines of so many bytes, which its logic
-/// issues one after the other, as fast as the coherence engine takes them.
-///
-/// # Errors
-///
-/// The simulator's.
-pub fn read_request(machine: &CxlParameters, hint: StateHint, bytes: usize) -> Result<f64, Failure> {
-    requests(machine, bytes, move |device, at, lines| {
-        let tags: Vec<ReadTag> = (0..lines).map(|line| device.start_read(at.lines(line), LINE_BYTES, hint)).collect();
-        let mut done = vec![None; tags.len()];
-        while done.contains(&None) {
-            device.spin_until(Time::NEVER);
-            for (done, _) in done.iter_mut().zip(&tags).filter(|(done, tag)| done.is_none() && device.is_ready(tag)) {
-                *done = Some(device.now());
-            }
-        }
-        for (line, tag) in (0..).zip(tags) {
-            device.finish_line(tag, at.lines(line));
-        }
-        done.into_iter().flatten().collect()
-    })
-}
-
-/// The same of a write, until the device knows that it is done.
-///
-/// # Errors
-///
-/// The simulator's.
-pub fn write_request(machine: &CxlParameters, hint: StateHint, bytes: usize) -> Result<f64, Failure> {
-    requests(machine, bytes, move |device, at, lines| {
-        let first = device.next_write();
-        for line in 0..lines {
-            device.write(at.lines(line), &[1; 64], hint);
-        }
-        let mut done = vec![None; lines as usize];
-        while done.contains(&None) {
-            device.spin_until(Time::NEVER);
-            let unwritten = (first..).zip(&mut done).filter(|(_, done)| done.is_none());
-            for (_, done) in unwritten.filter(|(number, _)| device.is_written(*number)) {
-                *done = Some(device.now());
-            }
-        }
-        done.into_iter().flatten().collect()
-    })
-}
-
-/// The median request of such transfers: `transfer` says when each line's was done.
-fn requests(
-    machine: &CxlParameters,
-    bytes: usize,
-    transfer: impl Fn(&CxlDevice<'_>, Address, u64) -> Vec<Time> + 'static,
-) -> Result<f64, Failure> {
-    let (mut simulation, places) = simulation(machine);
-    // A port takes one a cycle.
-    let apart = machine.dcoh.cycle / u64::from(machine.dcoh.ports);
-    let taken = Rc::new(RefCell::new(Vec::new()));
-    let into = Rc::clone(&taken);
-    simulation.device("device", Role::Main, move |device| {
-        for round in 0..ROUNDS {
-            device.wait_until(begin(round));
-            let start = device.now();
-            let done = transfer(device, places.of(round).host, bytes.div_ceil(64) as u64);
-            let issued = (0..).map(|line| start + Time::from_picoseconds(line * apart));
-            into.borrow_mut().extend(done.iter().zip(issued).map(|(done, issued)| done.since(issued).picoseconds()));
         }
     });
     simulation.run()?;

@@ -3,7 +3,6 @@
 use conic_chart::Axis;
 use conic_fabric::StateHint;
 use conic_sim::Failure;
-use conic_sim::cxl::CxlParameters;
 
 use super::{Run, lines};
 use crate::cxl_nic::operations::{self, Through};
@@ -41,15 +40,8 @@ pub(super) fn operations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.number("cxl.fig4.write_64", "fraction", Some(less(nc_write, doca_write)));
     findings.number("cxl.fig4.read_64", "fraction", Some(less(nc_read, doca_read)));
     findings.number("cxl.fig4.read_64_vs_agilex_dma", "fraction", Some(less(nc_read, dma_read)));
-    let nc = StateHint::NonCacheable;
-    let largest = SIZES[SIZES.len() - 1];
-    let grows = |request: fn(&CxlParameters, StateHint, usize) -> Result<f64, Failure>| -> Result<f64, Failure> {
-        Ok(request(agilex, nc, largest)? / request(agilex, nc, 64)?)
-    };
     findings.number("cxl.fig4.nc_write_growth", "ratio", Some(growth[0]));
     findings.number("cxl.fig4.nc_read_growth", "ratio", Some(growth[1]));
-    findings.number("cxl.unpublished.nc_write_growth_request", "ratio", Some(grows(operations::write_request)?));
-    findings.number("cxl.unpublished.nc_read_growth_request", "ratio", Some(grows(operations::read_request)?));
     findings.number("cxl.fig4.doca_write_growth", "ratio", Some(growth[2]));
     findings.number("cxl.fig4.doca_read_growth", "ratio", Some(growth[3]));
     let fetched = operations::read_descriptor(agilex, NC)?;
@@ -68,7 +60,7 @@ pub(super) fn operations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.number("cxl.unpublished.signal_co_read", "ns", {
         Some(operations::signal_by_polling(agilex, StateHint::CacheableOwned)?)
     });
-    run.asked += 12;
+    run.asked += 8;
     let [nc_write, nc_read, doca_write, doca_read, dma_read] = curves;
     let chart = lines(
         "Data movement",
