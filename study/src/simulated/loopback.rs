@@ -118,7 +118,8 @@ fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<Loopback
         // And it speaks of the processors' own prefetchers alone.
         fetch_ahead: false,
         read_ahead_bytes: 0,
-        ..ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?
+        // Without small buffers "each 64B packet is written into a separate 4KB buffer" (section 5.4).
+        ..ring::Shape::for_packets(u64::from(question.packet_size).max(4096)).map_err(|error| error.to_string())?
     };
     let mut layout = conic_fabric::Layout::new();
     let pairs: Result<Vec<_>, _> = (0..queue_pairs(question)?).map(|_| shape.place(&mut layout)).collect();
