@@ -228,7 +228,7 @@ impl Search<'_> {
         let gap = load.map_or(Time::from_nanoseconds(20_000), |load| Time::from_picoseconds((1e12 / load) as u64));
         let outcome = loopback(&Loopback { machine: machine.clone(), design, bytes: *bytes, gap, packets, seed: 0 })?;
         let each = outcome.latencies.len() as f64;
-        let messages = outcome.counters.messages.into_iter().map(|(kind, count)| (kind, count as f64 / each));
+        let messages = outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / each));
         Ok((percentile(&outcome.latencies, 0.5), messages.collect()))
     }
 
