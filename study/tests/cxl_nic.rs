@@ -122,7 +122,7 @@ fn a_descriptor_comes_out_of_the_core_that_wrote_it_and_a_transfer_takes_a_cycle
 /// Messages of a packet, by kind, but for those of polling.
 fn messages(design: Design) -> BTreeMap<&'static str, f64> {
     let outcome = loopback(&question(design, 64)).expect("it ends");
-    outcome.counters.messages.into_iter().map(|(kind, count)| (kind, count as f64 / 100.0)).collect()
+    outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / 100.0)).collect()
 }
 
 fn near(found: Option<&f64>, wanted: f64) {

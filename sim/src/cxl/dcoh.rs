@@ -111,7 +111,7 @@ impl Machine {
     }
 
     fn take_credit(&mut self, key: u32) {
-        if self.in_flight.take(key, self.now) {
+        if self.in_flight.take(key, self.agenda.now) {
             self.pass_port(key);
         }
     }
@@ -119,10 +119,10 @@ impl Machine {
     /// An operation passes one of the ports, and goes to the look-up in the device's cache.
     fn pass_port(&mut self, key: u32) {
         let p = &self.parameters.dcoh;
-        let start = self.now.max(self.admitted_until);
+        let start = self.agenda.now.max(self.admitted_until);
         self.admitted_until = start + p.cycle / u64::from(p.ports);
         let there = start + p.hit / 2;
-        self.at(there, Event::LookedUp(key));
+        self.agenda.at(there, Event::LookedUp(key));
     }
 
     pub(super) fn looked_up(&mut self, key: u32) {
@@ -138,21 +138,21 @@ impl Machine {
             Started::Asked(opcode) => {
                 self.pending.insert(line, key);
                 let message = crate::protocol::cxl::ToHost::Request(opcode);
-                self.send_at(self.now + rest, Message::ToHost(line, message));
+                self.send_at(self.agenda.now + rest, Message::ToHost(line, message));
             }
             Started::Done { value, read_memory, wrote_memory } => {
                 self.counters.device_hits += 1;
                 if wrote_memory {
-                    self.device_memory.write(line.into(), self.now);
+                    self.device_memory.write(line.into(), self.agenda.now);
                 }
                 let done = if read_memory {
-                    self.device_memory.read(line.into(), self.now) + rest + p.completion
+                    self.device_memory.read(line.into(), self.agenda.now) + rest + p.completion
                 } else {
-                    self.now + p.hit - p.hit / 2
+                    self.agenda.now + p.hit - p.hit / 2
                 };
                 self.operations[key as usize].value = value;
                 self.keep_or_drop(line);
-                self.at(done, Event::DeviceDone(key));
+                self.agenda.at(done, Event::DeviceDone(key));
             }
         }
     }
@@ -195,19 +195,19 @@ impl Machine {
         };
         let Received { reply, done, read_memory, wrote_memory, installed } =
             self.lines[line as usize].device.receive(message);
-        let mut time = self.now;
+        let mut time = self.agenda.now;
         if message == ToDevice::Pull && done.is_some() {
             // A push is over when its data has left.
             time += answer_after + self.backlog_to_host(line);
         }
         if wrote_memory {
-            self.device_memory.write(line.into(), self.now);
+            self.device_memory.write(line.into(), self.agenda.now);
         }
         if read_memory {
-            time = self.device_memory.read(line.into(), self.now);
+            time = self.device_memory.read(line.into(), self.agenda.now);
         }
         if let Some(reply) = reply {
-            let from = if read_memory { time } else { self.now };
+            let from = if read_memory { time } else { self.agenda.now };
             self.send_at(from + answer_after, Message::ToHost(line, reply));
         }
         self.keep_or_drop(line);
@@ -220,7 +220,7 @@ impl Machine {
             self.installed_until = time + p.install_interval;
             time += p.install;
         }
-        self.at(time + p.completion, Event::DeviceDone(key));
+        self.agenda.at(time + p.completion, Event::DeviceDone(key));
         self.next_of_line(line);
     }
 
@@ -260,7 +260,7 @@ impl Machine {
                 self.news(agent);
             }
         }
-        if let Some(next) = self.in_flight.give(self.now) {
+        if let Some(next) = self.in_flight.give(self.agenda.now) {
             self.pass_port(next);
         }
     }
@@ -268,7 +268,7 @@ impl Machine {
     /// Something came for an engine.
     pub(super) fn news(&mut self, agent: usize) {
         self.engines.entry(agent).or_default().news = true;
-        self.wake(agent, Wait::News, self.now);
+        self.agenda.wake(agent, Wait::News, self.agenda.now);
     }
 
     /// Makes the host's caches give up lines, as software does before it changes their bias.

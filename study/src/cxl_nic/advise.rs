@@ -248,7 +248,7 @@ impl Trial {
             let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
             let outcome = loopback(&Loopback { machine, design, bytes, gap, packets, seed: 0 })?;
             let each = outcome.latencies.len() as f64;
-            let messages = outcome.counters.messages.into_iter().map(|(kind, count)| (kind, count as f64 / each));
+            let messages = outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / each));
             return Ok(Outcome { value: percentile(&outcome.latencies, 0.5), messages: messages.collect() });
         };
         let asked = Throughput { machine, design, bytes, packets: if self.long { 600 } else { 100 } };

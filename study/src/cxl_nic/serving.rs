@@ -6,6 +6,7 @@ use std::rc::Rc;
 use conic_fabric::{Layout, StateHint, Time};
 use conic_interface::cxl::serving::{Answer, DatabaseShape, Handler, Request, ServingStatistics, Through};
 use conic_sim::cxl::{CxlDevice, CxlParameters, CxlSimulation};
+use conic_sim::draws::Draws;
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
@@ -53,7 +54,7 @@ struct Keys {
     /// For each key, how likely it or one before it is; empty: every key is as likely.
     up_to: Vec<f64>,
     keys: u64,
-    state: u64,
+    draws: Draws,
 }
 
 impl Keys {
@@ -67,17 +68,11 @@ impl Keys {
             }));
             up_to.iter_mut().for_each(|part| *part /= sum);
         }
-        Keys { up_to, keys, state: 1 }
-    }
-
-    /// A number from 0 to 1.
-    fn part(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (conic_sim::link::mix(self.state) >> 11) as f64 / (1_u64 << 53) as f64
+        Keys { up_to, keys, draws: Draws::new(1) }
     }
 
     fn next(&mut self) -> u64 {
-        let part = self.part();
+        let part = self.draws.part();
         if self.up_to.is_empty() {
             return ((part * self.keys as f64) as u64).min(self.keys - 1);
         }
@@ -167,7 +162,7 @@ where
     let mut current: Vec<u64> = (0..asked.keys).collect();
     for number in 0..asked.requests.0 + asked.requests.1 {
         let key = keys.next();
-        let write = keys.part() < asked.writes as f64 / 1000.0;
+        let write = keys.draws.part() < asked.writes as f64 / 1000.0;
         let new = value(number, asked.value_bytes);
         let request = if write { Request::Put(key, &new) } else { Request::Get(key) };
         let arrived = device_now(device);
