@@ -24,7 +24,7 @@ const LONG: usize = 200;
 /// A value that is told by its number: of so many bytes, each of which follows from the number.
 fn value_of(number: u64, length: usize) -> Vec<u8> {
     let byte =
-        |place: usize| if place < 8 { number.to_le_bytes()[place] } else { (number as usize * 37 ^ place) as u8 };
+        |place: usize| if place < 8 { number.to_le_bytes()[place] } else { ((number as usize * 37) ^ place) as u8 };
     (0..length).map(byte).collect()
 }
 

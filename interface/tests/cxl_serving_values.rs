@@ -187,6 +187,13 @@ fn a_reader_that_is_interrupted_anywhere_finds_one_whole_value() {
     assert!(runs > 10_000 && deaths > 10_000, "{runs} runs, {deaths} deaths");
 }
 
+/// A core whose every look at bulk data is met by an update.
+struct Beset<'a>(&'a CrashCore, &'a Database);
+conic_fabric::delegate_core!(['a] Beset<'a>, self => {
+    assert!(self.1.update(self.0, KEY, &value(1)));
+    self.0
+});
+
 #[test]
 fn a_host_that_never_stops_does_not_keep_the_handler() {
     let mut layout = Layout::new();
@@ -194,12 +201,6 @@ fn a_host_that_never_stops_does_not_keep_the_handler() {
     let memory = CrashMemory::new(&layout);
     let host = memory.core("host");
     assert!(database.insert(&host, KEY, &value(0)));
-    /// A core whose every look at bulk data is met by an update.
-    struct Beset<'a>(&'a CrashCore, &'a Database);
-    conic_fabric::delegate_core!(['a] Beset<'a>, self => {
-        assert!(self.1.update(self.0, KEY, &value(1)));
-        self.0
-    });
     let beset = || PlayedByCore(Beset(&host, &database));
     let mut handler = Handler::new(PlayedByCore(&host), beset(), database, COHERENT, (0, 0));
     assert_eq!(handler.serve(&Request::Get(KEY).packet()), Some(Answer::Busy));
