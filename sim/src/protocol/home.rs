@@ -344,19 +344,6 @@ impl Handling<'_> {
         self.advance();
     }
 
-    /// Whether a request of the other node for a line that nobody has cached changes the directory: not if an earlier one has,
-    /// after which the other node gave the line up without a word.
-    fn must_set_directory(&self, asker: Asker, ask: Ask) -> bool {
-        let exclusive = match ask {
-            Ask::Read => self.choices.exclusive_grant,
-            Ask::Own | Ask::OwnWhole => true,
-            _ => false,
-        };
-        let nobody = self.stable.copies == 0 && self.stable.last_level == LastLevel::None;
-        let set = self.stable.right == Right::None;
-        self.choices.directory_write && asker == Asker::Node && exclusive && nobody && !set
-    }
-
     fn ask_cores(&mut self, running: &mut Running) {
         let own = core_bit(running.asker);
         let others = self.stable.copies & !own;

@@ -1,4 +1,4 @@
-//! How a request ends: who has the line then, in what state, and what memory must be told.
+//! How a request ends: who has the line then, in what state, and what memory and its directory must be told.
 
 use super::{Action, Handling, LastLevel, Right, Running, core_bit};
 use crate::protocol::{Ask, Asker, Copy, ToCore, ToHome, Version};
@@ -158,6 +158,19 @@ impl Handling<'_> {
         }
         stable.right = Right::Shared;
         Copy::Shared
+    }
+
+    /// Whether a request of the other node for a line that nobody has cached changes the directory: not if an earlier one has,
+    /// after which the other node gave the line up without a word.
+    pub(super) fn must_set_directory(&self, asker: Asker, ask: Ask) -> bool {
+        let exclusive = match ask {
+            Ask::Read => self.choices.exclusive_grant,
+            Ask::Own | Ask::OwnWhole => true,
+            _ => false,
+        };
+        let nobody = self.stable.copies == 0 && self.stable.last_level == LastLevel::None;
+        let set = self.stable.right == Right::None;
+        self.choices.directory_write && asker == Asker::Node && exclusive && nobody && !set
     }
 
     /// Writes the line's entry in the directory, where the request changes it: a line is written whole.
