@@ -86,6 +86,8 @@ pub struct Queue {
     packets: Vec<Packet>,
     /// Received in the region before this one, and not taken yet.
     kept: Vec<Buffer>,
+    /// Payloads are not asked for ahead.
+    leaves_payloads: bool,
 }
 
 impl Queue {
@@ -99,7 +101,19 @@ impl Queue {
     fn of(shared: Arc<Shared>, region: Arc<Region>, index: usize, generation: u64) -> Queue {
         let host = Host::new(region.core.clone(), &region.map, index);
         let packets = vec![Packet::BLANK; BURST];
-        Queue { host, region, shared, index, generation, polls: 0, no_buffer: 0, copied: 0, packets, kept: Vec::new() }
+        Queue {
+            host,
+            region,
+            shared,
+            index,
+            generation,
+            polls: 0,
+            no_buffer: 0,
+            copied: 0,
+            packets,
+            kept: Vec::new(),
+            leaves_payloads: false,
+        }
     }
 
     /// A buffer for a packet of `bytes`, of that length; none if none is free now.
@@ -223,6 +237,9 @@ impl Queue {
         let found = self.shared.with_session(|session, generation| (Arc::clone(&session.region), generation));
         let Some((region, generation)) = found else { return false };
         self.host = Host::new(region.core.clone(), &region.map, self.index);
+        if self.leaves_payloads {
+            self.host.leave_payloads();
+        }
         (self.region, self.generation) = (region, generation);
         true
     }
@@ -328,6 +345,13 @@ impl Queue {
             self.shared.maintain();
         }
         woken == Err(Errno::INTR)
+    }
+
+    /// From now on does not ask for payloads of received packets ahead: for programs that may pass them on without a look, and ask for
+    /// what they look at.
+    pub fn leave_payloads(&mut self) {
+        self.leaves_payloads = true;
+        self.host.leave_payloads();
     }
 
     /// Which of the client's queues it is.

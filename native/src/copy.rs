@@ -45,9 +45,58 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 /// # Safety
 ///
 /// Both places are mapped for as many bytes, and do not overlap.
-#[cfg(all(target_arch = "x86_64", not(target_feature = "avx512bw"), not(feature = "portable")))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_feature = "avx2",
+    not(target_feature = "avx512bw"),
+    not(feature = "portable")
+))]
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    let half = |at: usize| {
+        // SAFETY: whoever calls says that 32 bytes from `at` lie in both.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqu {half}, [{from} + {at}]",
+                "vmovdqu [{to} + {at}], {half}",
+                half = out(ymm_reg) _, from = in(reg) from, to = in(reg) to, at = in(reg) at,
+                options(nostack, preserves_flags)
+            );
+        }
+    };
+    let whole = bytes & !31;
+    let mut at = 0;
+    while at < whole {
+        half(at);
+        at += 32;
+    }
+    if whole < bytes {
+        if bytes >= 32 {
+            // Some bytes a second time, as they are now.
+            half(bytes - 32);
+        } else {
+            // SAFETY: the caller's.
+            unsafe { strings(from, to, bytes) }
+        }
+    }
+}
+
+/// Copies `bytes` bytes.
+///
+/// # Safety
+///
+/// Both places are mapped for as many bytes, and do not overlap.
+#[cfg(all(target_arch = "x86_64", not(target_feature = "avx2"), not(feature = "portable")))]
+#[inline(always)]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's.
+    unsafe { strings(from, to, bytes) }
+}
+
+/// The same by the string instruction.
+#[cfg(all(target_arch = "x86_64", not(target_feature = "avx512bw"), not(feature = "portable")))]
+#[inline(always)]
+unsafe fn strings(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's. The direction flag is clear at every point that Rust sees.
     unsafe {
         std::arch::asm!("rep movsb", inout("rcx") bytes => _, inout("rsi") from => _, inout("rdi") to => _,

@@ -10,7 +10,7 @@ use conic_fabric::Line;
 mod wide {
     use super::Line;
     use std::arch::asm;
-    use std::arch::x86_64::{__m128i, __m256i, __m512i};
+    use std::arch::x86_64::__m512i;
 
     // SAFETY of the transmutes below: `Line` and `__m512i` are both 64 plain bytes, and any bytes are valid for both.
 
@@ -38,6 +38,75 @@ mod wide {
     }
 
     #[inline(always)]
+    pub unsafe fn write_nontemporal(to: *mut u8, line: &Line) {
+        // SAFETY: see above.
+        let line: __m512i = unsafe { std::mem::transmute::<Line, __m512i>(*line) };
+        // SAFETY: the caller says that `to` is a mapped, aligned line.
+        unsafe {
+            asm!("vmovntdq [{to}], {line}", line = in(zmm_reg) line, to = in(reg) to,
+                options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[cfg(all(
+    target_arch = "x86_64",
+    target_feature = "avx2",
+    not(target_feature = "avx512f"),
+    not(feature = "portable")
+))]
+mod wide {
+    use super::Line;
+    use std::arch::asm;
+    use std::arch::x86_64::__m256i;
+
+    // SAFETY of the transmutes below: `Line` and two `__m256i` are both 64 plain bytes, and any bytes are valid for both.
+
+    #[inline(always)]
+    pub unsafe fn read(from: *const u8) -> Line {
+        let (low, high): (__m256i, __m256i);
+        // SAFETY: the caller says that `from` is a mapped, aligned line.
+        unsafe {
+            asm!("vmovdqa {low}, [{from}]", "vmovdqa {high}, [{from} + 32]",
+                low = out(ymm_reg) low, high = out(ymm_reg) high, from = in(reg) from,
+                options(readonly, nostack, preserves_flags));
+        }
+        // SAFETY: see above.
+        unsafe { std::mem::transmute::<[__m256i; 2], Line>([low, high]) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn write(to: *mut u8, line: &Line) {
+        // SAFETY: see above.
+        let [low, high] = unsafe { std::mem::transmute::<Line, [__m256i; 2]>(*line) };
+        // SAFETY: the caller says that `to` is a mapped, aligned line.
+        unsafe {
+            asm!("vmovdqa [{to}], {low}", "vmovdqa [{to} + 32], {high}",
+                low = in(ymm_reg) low, high = in(ymm_reg) high, to = in(reg) to,
+                options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn write_nontemporal(to: *mut u8, line: &Line) {
+        // SAFETY: see above.
+        let [low, high] = unsafe { std::mem::transmute::<Line, [__m256i; 2]>(*line) };
+        // SAFETY: the caller says that `to` is a mapped, aligned line.
+        unsafe {
+            asm!("vmovntdq [{to}], {low}", "vmovntdq [{to} + 32], {high}",
+                low = in(ymm_reg) low, high = in(ymm_reg) high, to = in(reg) to,
+                options(nostack, preserves_flags));
+        }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2", not(feature = "portable")))]
+mod published {
+    use super::Line;
+    use std::arch::asm;
+    use std::arch::x86_64::{__m128i, __m256i};
+
+    #[inline(always)]
     pub unsafe fn publish(to: *mut u8, line: &Line) {
         let [a, b, c, d, e, f, g, h] = line.0;
         // SAFETY: plain bytes on both sides, of one size, for which any bytes are valid.
@@ -60,20 +129,9 @@ mod wide {
             );
         }
     }
-
-    #[inline(always)]
-    pub unsafe fn write_nontemporal(to: *mut u8, line: &Line) {
-        // SAFETY: see above.
-        let line: __m512i = unsafe { std::mem::transmute::<Line, __m512i>(*line) };
-        // SAFETY: the caller says that `to` is a mapped, aligned line.
-        unsafe {
-            asm!("vmovntdq [{to}], {line}", line = in(zmm_reg) line, to = in(reg) to,
-                options(nostack, preserves_flags));
-        }
-    }
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f", not(feature = "portable"))))]
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx2", not(feature = "portable"))))]
 mod wide {
     use super::Line;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,7 +179,11 @@ mod wide {
     }
 }
 
-pub(crate) use wide::{publish, read, write, write_nontemporal};
+#[cfg(all(target_arch = "x86_64", target_feature = "avx2", not(feature = "portable")))]
+pub(crate) use published::publish;
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx2", not(feature = "portable"))))]
+pub(crate) use wide::publish;
+pub(crate) use wide::{read, write, write_nontemporal};
 
 /// Asks for a line in a state fit for reading.
 #[inline(always)]

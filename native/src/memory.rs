@@ -273,11 +273,15 @@ mod tests {
             }
         }
         let line = Line([1, 2, 3, 4, 5, 6, 7, 8]);
+        // By words too: what writes halves of a line in each other's place may read them so.
+        let words_at = |at: Address| std::array::from_fn(|index| them.load(at.word(index)));
         us.publish_line(Address(4096), &line);
-        assert_eq!(them.read_line(Address(4096)), line);
-        us.write_nontemporal(Address(4160), &[line]);
+        us.write_line(Address(4160), &line);
+        us.write_nontemporal(Address(4224), &[line]);
         us.fence();
-        assert_eq!(them.load_acquire(Address(4160 + 56)), 8);
+        for at in [Address(4096), Address(4160), Address(4224)] {
+            assert_eq!((them.read_line(at), Line(words_at(at))), (line, line), "at {at}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | [`probe`] | counters, queues and traces |
 //! | [`setup`] | memory before a run begins |
 
+mod agenda;
 mod bytes;
 mod combined;
 mod copy_engine;
@@ -21,6 +22,7 @@ pub mod core;
 pub mod credits;
 pub mod cxl;
 pub mod device;
+pub mod draws;
 pub mod eci;
 pub mod engine;
 

@@ -155,6 +155,13 @@ static __rte_noinline struct rte_mbuf *bring(struct receive_queue *queue, const 
 	return mbuf;
 }
 
+/* Asks for the first lines of packets that the driver itself will read, all before the first of them. */
+static __rte_noinline void ask_for_payloads(const struct receive_queue *queue, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		rte_prefetch0(queue->base + conic_packet_address(&queue->packets[i]));
+}
+
 uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 {
 	struct receive_queue *queue = of;
@@ -166,6 +173,8 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 		uint64_t bytes = 0;
 		uint16_t before = filled;
 
+		if (unlikely(queue->wishes != 0 || queue->mbufs.bytes == 0))
+			ask_for_payloads(queue, count);
 		for (uint32_t i = 0; i < count; i++) {
 			const struct conic_packet *packet = &queue->packets[i];
 			struct rte_mbuf *mbuf = mbuf_of(queue, conic_packet_address(packet));

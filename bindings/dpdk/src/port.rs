@@ -72,7 +72,9 @@ pub unsafe extern "C" fn conic_port_open(
     match attached {
         Ok((client, queues)) => {
             for (index, queue) in queues.into_iter().enumerate() {
-                let (send, receive) = queue.split();
+                let (send, mut receive) = queue.split();
+                // An application that passes packets on need not look at them, and one that does asks for their lines itself.
+                receive.leave_payloads();
                 // SAFETY: there are as many queues as were asked for, and room for as many halves.
                 unsafe {
                     *senders.add(index) = Box::into_raw(Box::new(Half::new(send)));

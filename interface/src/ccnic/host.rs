@@ -97,6 +97,12 @@ impl<C: Core, P: Policy> Host<C, P> {
         &self.core
     }
 
+    /// From now on does not ask for the payloads of received packets ahead: for a caller that may pass them on without a look, and asks
+    /// for what it looks at itself. A line that it never asks for stays in the NIC's cache.
+    pub fn leave_payloads(&mut self) {
+        self.receive.leave_payloads();
+    }
+
     /// Allocates buffers that hold `bytes` each, small ones if those are large enough, and returns how many: fewer than
     /// there is room for in `out` where the pool has run dry.
     #[inline(always)]

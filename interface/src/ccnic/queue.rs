@@ -353,6 +353,7 @@ pub struct Consumer<P> {
     full_last_time: u64,
     inline: bool,
     fetch_ahead: bool,
+    fetch_payloads: bool,
     faults: QueueFaults,
     policy: PhantomData<P>,
 }
@@ -372,9 +373,15 @@ impl<P: Policy> Consumer<P> {
             full_last_time: 0,
             inline,
             fetch_ahead,
+            fetch_payloads: fetch_ahead,
             faults: QueueFaults::default(),
             policy: PhantomData,
         }
+    }
+
+    /// From now on asks for slots alone: whoever receives may never look at a payload.
+    pub fn leave_payloads(&mut self) {
+        self.fetch_payloads = false;
     }
 
     /// What the peer said that could not be true.
@@ -426,10 +433,10 @@ impl<P: Policy> Consumer<P> {
             }
             self.head += 1;
             if out.len() - received >= P::PER_SLOT {
-                received += take_group::<C, P>(core, &line, &mut out[received..], self.fetch_ahead);
+                received += take_group::<C, P>(core, &line, &mut out[received..], self.fetch_payloads);
             } else {
                 let mut group = [Descriptor::BLANK; MAX_SEGMENTS];
-                self.stashed = take_group::<C, P>(core, &line, &mut group, self.fetch_ahead);
+                self.stashed = take_group::<C, P>(core, &line, &mut group, self.fetch_payloads);
                 self.stash = group;
                 received += self.take_stash(&mut out[received..]);
                 break;
@@ -548,10 +555,10 @@ impl<P: Policy> Consumer<P> {
 
 /// Takes the descriptors of a slot, blanks skipped, and starts to fetch their payloads where that is switched on.
 #[inline(always)]
-fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor], fetch_ahead: bool) -> usize {
+fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor], fetches: bool) -> usize {
     if P::PER_SLOT == MAX_SEGMENTS
         && let Some(out) = out.first_chunk_mut()
-        && take_full_group(core, line, out, fetch_ahead)
+        && take_full_group(core, line, out, fetches)
     {
         return MAX_SEGMENTS;
     }
@@ -559,7 +566,7 @@ fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor],
     for pair in line.0.chunks_exact(2).take(P::PER_SLOT) {
         let descriptor = Descriptor { word: pair[0] & !RING_FLAGS, metadata: pair[1] };
         if !descriptor.is_blank() {
-            if fetch_ahead {
+            if fetches {
                 core.prefetch_read(descriptor.address().line());
             }
             out[count] = descriptor;
@@ -572,14 +579,14 @@ fn take_group<C: Core, P: Policy>(core: &C, line: &Line, out: &mut [Descriptor],
 
 /// The same for a slot without blanks; false, and nothing is taken, if it has one.
 #[inline(always)]
-fn take_full_group<C: Core>(core: &C, line: &Line, out: &mut [Descriptor; MAX_SEGMENTS], fetch_ahead: bool) -> bool {
+fn take_full_group<C: Core>(core: &C, line: &Line, out: &mut [Descriptor; MAX_SEGMENTS], fetches: bool) -> bool {
     let [a, a_metadata, b, b_metadata, c, c_metadata, d, d_metadata] = line.0;
     if a & b & c & d & flag_bit(Flags::VALID) == 0 {
         return false;
     }
     *out = [(a, a_metadata), (b, b_metadata), (c, c_metadata), (d, d_metadata)]
         .map(|(word, metadata)| Descriptor { word: word & !RING_FLAGS, metadata });
-    if fetch_ahead {
+    if fetches {
         out.iter().for_each(|descriptor| core.prefetch_read(descriptor.address().line()));
     }
     core.work(work::DESCRIPTOR * MAX_SEGMENTS as u32);

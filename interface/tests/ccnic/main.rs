@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `calls` | calls at their limits: full rings, dry pools, empty slices, packets that fit nowhere |
 //! | `model` | any sequence of calls against a model: order, content, who owns which buffer |
+//! | `ahead` | what a host asks for before it is read |
 //! | `bulk` | a NIC that posts copies: a death at every memory operation, copies that are made late and in any order |
 //! | `crash` | a death at every memory operation of an exchange, of either side |
 //! | `hostile` | a peer that writes anything anywhere at any time |
 //! | `loom_queue`, `loom_pool`, `loom_pair` | every schedule and every ordering, and that each edge is needed |
 //! | `guard`, `erased`, `common` | what they share: a core that refuses what a side must not do, the policies behind one type, packets that know their content |
 
+mod ahead;
 mod bulk;
 mod calls;
 mod common;

@@ -319,7 +319,7 @@ impl Core for CxlCore<'_> {
         self.drained();
         let core = usize::from(self.core);
         let time = self.with(|machine| {
-            machine.cores[core].rang = machine.now;
+            machine.cores[core].rang = machine.agenda.now;
             machine.write_register(at.0, value);
             machine.parameters.pcie.uncached_store
         });

@@ -136,7 +136,7 @@ impl Machine {
     /// A core loses a line.
     pub(super) fn loses(&mut self, core: u16, line: u32) {
         let p = &self.parameters.host;
-        let there = self.now + p.home_to_core + p.snoop_lookup;
+        let there = self.agenda.now + p.home_to_core + p.snoop_lookup;
         let state = &mut self.cores[usize::from(core)];
         for cache in [&mut state.l1, &mut state.l2] {
             if let Some(place) = cache.find(line) {
@@ -146,7 +146,7 @@ impl Machine {
         if state.polled.contains(&line) {
             state.lost = true;
             let agent = state.agent;
-            self.wake(agent, Wait::Change, there);
+            self.agenda.wake(agent, Wait::Change, there);
         }
     }
 
@@ -174,14 +174,14 @@ impl Machine {
         }
         self.fill_is_free(core);
         self.fill(core, line);
-        self.wake(agent, Wait::Load(load), self.now);
+        self.agenda.wake(agent, Wait::Load(load), self.agenda.now);
     }
 
     fn fill_is_free(&mut self, core: u16) {
         let state = &mut self.cores[usize::from(core)];
         state.fills -= 1;
         let agent = state.agent;
-        self.wake(agent, Wait::FillBuffer, self.now);
+        self.agenda.wake(agent, Wait::FillBuffer, self.agenda.now);
         self.ask_for_stores(core);
     }
 
@@ -222,7 +222,7 @@ impl Machine {
         let state = &self.cores[usize::from(core)];
         if state.stores.len() < before {
             let agent = state.agent;
-            self.wake(agent, Wait::Stores, self.now);
+            self.agenda.wake(agent, Wait::Stores, self.agenda.now);
         }
     }
 
@@ -279,7 +279,7 @@ impl Machine {
         let state = &mut self.cores[usize::from(core)];
         state.nontemporal -= 1;
         let agent = state.agent;
-        self.wake(agent, Wait::Nontemporal, self.now);
+        self.agenda.wake(agent, Wait::Nontemporal, self.agenda.now);
     }
 
     /// Moves a core's copy of a line to the last-level cache.

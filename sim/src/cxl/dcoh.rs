@@ -44,9 +44,21 @@ impl Machine {
         let read = self.reads.insert(read) as u32;
         for Part { line, .. } in parts(at, bytes) {
             let operation = Operation::Read(hint);
-            self.admit(DeviceOperation { line, operation, purpose: Purpose::Read(read), value: Line::ZERO });
+            let operation = DeviceOperation { line, operation, purpose: Purpose::Read(read), value: Line::ZERO };
+            if self.is_behind_ordered(agent, line) {
+                let key = self.operations.insert(operation) as u32;
+                self.engines.get_mut(&agent).expect("it writes").ordered.push_back(key);
+            } else {
+                self.admit(operation);
+            }
         }
         read
+    }
+
+    /// Whether what an engine asks of a line comes behind one of its writes that has not begun: an engine reads what it wrote.
+    fn is_behind_ordered(&self, agent: usize, line: u32) -> bool {
+        let of_line = |key: &u32| self.operations[*key as usize].line == line;
+        self.engines.get(&agent).is_some_and(|engine| engine.ordered.iter().any(of_line))
     }
 
     /// Begins to write; `word`: after every write before it.
@@ -70,9 +82,7 @@ impl Machine {
         let must_wait = word && engine.writes.len() > 1;
         let operation = Operation::Write { hint, data, bytes };
         let operation = DeviceOperation { line, operation, purpose: Purpose::Write(agent, number), value: Line::ZERO };
-        let behind = |key: &u32| self.operations[*key as usize].line == line;
-        let must_wait = must_wait || self.engines[&agent].ordered.iter().any(behind);
-        if must_wait {
+        if must_wait || self.is_behind_ordered(agent, line) {
             let key = self.operations.insert(operation) as u32;
             self.engines.get_mut(&agent).expect("it was just made").ordered.push_back(key);
         } else {
@@ -80,13 +90,14 @@ impl Machine {
         }
     }
 
-    /// Begins the ordered writes of an engine whose turn has come.
+    /// Begins the ordered writes of an engine whose turn has come, and what waits behind them for their lines.
     fn release_ordered(&mut self, agent: usize) {
         loop {
             let engine = &self.engines[&agent];
             let Some(key) = engine.ordered.front().copied() else { return };
-            let Purpose::Write(_, number) = self.operations[key as usize].purpose else { return };
-            if engine.writes.first() != Some(&number) {
+            if let Purpose::Write(_, number) = self.operations[key as usize].purpose
+                && engine.writes.first() != Some(&number)
+            {
                 return;
             }
             self.engines.get_mut(&agent).expect("it has a write").ordered.pop_front();
@@ -100,7 +111,7 @@ impl Machine {
     }
 
     fn take_credit(&mut self, key: u32) {
-        if self.in_flight.take(key, self.now) {
+        if self.in_flight.take(key, self.agenda.now) {
             self.pass_port(key);
         }
     }
@@ -108,10 +119,10 @@ impl Machine {
     /// An operation passes one of the ports, and goes to the look-up in the device's cache.
     fn pass_port(&mut self, key: u32) {
         let p = &self.parameters.dcoh;
-        let start = self.now.max(self.admitted_until);
+        let start = self.agenda.now.max(self.admitted_until);
         self.admitted_until = start + p.cycle / u64::from(p.ports);
         let there = start + p.hit / 2;
-        self.at(there, Event::LookedUp(key));
+        self.agenda.at(there, Event::LookedUp(key));
     }
 
     pub(super) fn looked_up(&mut self, key: u32) {
@@ -127,21 +138,21 @@ impl Machine {
             Started::Asked(opcode) => {
                 self.pending.insert(line, key);
                 let message = crate::protocol::cxl::ToHost::Request(opcode);
-                self.send_at(self.now + rest, Message::ToHost(line, message));
+                self.send_at(self.agenda.now + rest, Message::ToHost(line, message));
             }
             Started::Done { value, read_memory, wrote_memory } => {
                 self.counters.device_hits += 1;
                 if wrote_memory {
-                    self.device_memory.write(line.into(), self.now);
+                    self.device_memory.write(line.into(), self.agenda.now);
                 }
                 let done = if read_memory {
-                    self.device_memory.read(line.into(), self.now) + rest + p.completion
+                    self.device_memory.read(line.into(), self.agenda.now) + rest + p.completion
                 } else {
-                    self.now + p.hit - p.hit / 2
+                    self.agenda.now + p.hit - p.hit / 2
                 };
                 self.operations[key as usize].value = value;
                 self.keep_or_drop(line);
-                self.at(done, Event::DeviceDone(key));
+                self.agenda.at(done, Event::DeviceDone(key));
             }
         }
     }
@@ -184,19 +195,19 @@ impl Machine {
         };
         let Received { reply, done, read_memory, wrote_memory, installed } =
             self.lines[line as usize].device.receive(message);
-        let mut time = self.now;
+        let mut time = self.agenda.now;
         if message == ToDevice::Pull && done.is_some() {
             // A push is over when its data has left.
             time += answer_after + self.backlog_to_host(line);
         }
         if wrote_memory {
-            self.device_memory.write(line.into(), self.now);
+            self.device_memory.write(line.into(), self.agenda.now);
         }
         if read_memory {
-            time = self.device_memory.read(line.into(), self.now);
+            time = self.device_memory.read(line.into(), self.agenda.now);
         }
         if let Some(reply) = reply {
-            let from = if read_memory { time } else { self.now };
+            let from = if read_memory { time } else { self.agenda.now };
             self.send_at(from + answer_after, Message::ToHost(line, reply));
         }
         self.keep_or_drop(line);
@@ -209,7 +220,7 @@ impl Machine {
             self.installed_until = time + p.install_interval;
             time += p.install;
         }
-        self.at(time + p.completion, Event::DeviceDone(key));
+        self.agenda.at(time + p.completion, Event::DeviceDone(key));
         self.next_of_line(line);
     }
 
@@ -249,7 +260,7 @@ impl Machine {
                 self.news(agent);
             }
         }
-        if let Some(next) = self.in_flight.give(self.now) {
+        if let Some(next) = self.in_flight.give(self.agenda.now) {
             self.pass_port(next);
         }
     }
@@ -257,7 +268,7 @@ impl Machine {
     /// Something came for an engine.
     pub(super) fn news(&mut self, agent: usize) {
         self.engines.entry(agent).or_default().news = true;
-        self.wake(agent, Wait::News, self.now);
+        self.agenda.wake(agent, Wait::News, self.agenda.now);
     }
 
     /// Makes the host's caches give up lines, as software does before it changes their bias.

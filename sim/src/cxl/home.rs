@@ -48,9 +48,9 @@ impl Machine {
     /// A core asks a line's home agent.
     pub(super) fn ask_home(&mut self, job: Job, delay: u64) {
         let p = &self.parameters.host;
-        let there = self.now + delay + p.home_lookup;
+        let there = self.agenda.now + delay + p.home_lookup;
         let key = self.jobs.insert(job) as u32;
-        self.at(there, Event::AtHome(key));
+        self.agenda.at(there, Event::AtHome(key));
     }
 
     pub(super) fn at_home(&mut self, key: u32) {
@@ -66,9 +66,9 @@ impl Machine {
     /// A request of the device has been looked up.
     pub(super) fn looked_up_at_home(&mut self, job: Job) {
         if self.jitter > 0 {
-            let late = self.draw(self.jitter);
+            let late = self.draws.below(self.jitter);
             let key = self.jobs.insert(job) as u32;
-            return self.at(self.now + late, Event::AtHome(key));
+            return self.agenda.at(self.agenda.now + late, Event::AtHome(key));
         }
         self.begin_or_wait(job);
     }
@@ -107,7 +107,7 @@ impl Machine {
     /// Does what a transaction needs, in time; memory that was read before counts if `memory_counts`.
     fn perform(&mut self, line: u32, effects: Vec<Effect<Line>>, memory_counts: bool) {
         let Running { from, memory_ready, .. } = self.running[&line];
-        let mut time = if memory_counts { self.now.max(memory_ready) } else { self.now };
+        let mut time = if memory_counts { self.agenda.now.max(memory_ready) } else { self.agenda.now };
         // Caches that were read need not be asked again for what becomes of their copies.
         let mut caches_asked = false;
         let snoops = effects.iter().any(|effect| matches!(effect, Effect::Send(_)))
@@ -116,7 +116,7 @@ impl Machine {
             match effect {
                 Effect::Send(message) => self.send_at(time, Message::ToDevice(line, message)),
                 Effect::ReadMemory => {
-                    let ready = self.memory.read(line.into(), self.now);
+                    let ready = self.memory.read(line.into(), self.agenda.now);
                     if snoops {
                         self.running.get_mut(&line).expect("it is under way").memory_ready = ready;
                     } else {
@@ -125,7 +125,7 @@ impl Machine {
                 }
                 Effect::WriteMemory => {
                     // Nobody waits for it; channels are told in the order of time.
-                    self.memory.write(line.into(), self.now);
+                    self.memory.write(line.into(), self.agenda.now);
                 }
                 Effect::ReadCaches => {
                     time += self.time_of_caches(line, None);
@@ -152,7 +152,7 @@ impl Machine {
                 Effect::Done(value) => {
                     self.running.get_mut(&line).expect("it is under way").value = value;
                     let back = if core_of(from).is_some() { self.parameters.host.home_to_core } else { 0 };
-                    self.at(time + back, Event::Finishes(line));
+                    self.agenda.at(time + back, Event::Finishes(line));
                 }
             }
         }

@@ -13,11 +13,12 @@ use std::collections::VecDeque;
 
 use super::parameters::CxlLinkParameters;
 use crate::credits::Credits;
+use crate::draws::part;
 use crate::link::{Direction, mix};
 
 /// What a receiver has room for, each kind by itself: a message of one must not wait for one of another to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// CXL.cache: a device's request, a snoop.
     Request,
     /// CXL.cache: an answer without data.
@@ -156,8 +157,7 @@ impl Channel {
             return false;
         }
         self.sent += 1;
-        let drawn =
-            (mix(self.seed ^ self.sent.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 11) as f64 / (1_u64 << 53) as f64;
+        let drawn = part(mix(self.seed ^ self.sent.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let flits = f64::from(quarters) / f64::from(p.flit_quarters);
         drawn < 1.0 - (1.0 - p.flit_error_rate).powf(flits)
     }

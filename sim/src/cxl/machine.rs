@@ -11,12 +11,14 @@ use super::home::{Job, Running};
 use super::link::{Channel, Class, LayerCounters};
 use super::parameters::CxlParameters;
 use super::pcie::{DmaPiece, DmaRead};
+use crate::agenda::{Agenda, HasAgenda};
 use crate::credits::Credits;
-use crate::engine::{EventQueue, Key};
+use crate::draws::Draws;
 use crate::link::mix;
 use crate::machine::tags::{self, Tags};
 use crate::memory::Memory;
 use crate::pcie::PcieLink;
+use crate::probe::counters::MessageCounts;
 use crate::protocol::cxl::{Bias, DeviceLine, HostLine, Side, ToDevice, ToHost};
 
 /// What an agent waits for.
@@ -42,14 +44,6 @@ pub enum Wait {
     Interrupt,
     /// Nothing: its program has ended.
     Ended,
-}
-
-/// An agent: a core, or an engine of the device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Agent {
-    pub(super) wait: Wait,
-    /// Which wait it is, so that a wake-up for an earlier one is told apart.
-    pub(super) epoch: u32,
 }
 
 /// A message on the CXL link.
@@ -93,8 +87,7 @@ impl Message {
 
 /// What happens.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
-    Resume(u16, u32),
+pub(crate) enum Event {
     /// A message is ready for the link, and on the other side.
     Departs(u32),
     Arrives(u32),
@@ -133,7 +126,7 @@ pub(super) struct LineState {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages by kind, in the terms of [`crate::protocol::cxl`], and TLPs of PCIe.
-    pub messages: BTreeMap<&'static str, u64>,
+    pub messages: MessageCounts,
     /// Loads of cores that missed their private caches.
     pub misses: u64,
     /// Requests of the device that its cache or its memory answered without the host.
@@ -145,10 +138,8 @@ pub struct Counters {
 impl Counters {
     /// What was counted since an earlier state.
     pub fn since(&self, earlier: &Counters) -> Counters {
-        let messages =
-            self.messages.iter().map(|(kind, count)| (*kind, count - earlier.messages.get(kind).unwrap_or(&0)));
         Counters {
-            messages: messages.filter(|(_, count)| *count > 0).collect(),
+            messages: self.messages.since(&earlier.messages),
             misses: self.misses - earlier.misses,
             device_hits: self.device_hits - earlier.device_hits,
             evictions: self.evictions - earlier.evictions,
@@ -171,14 +162,10 @@ pub(super) struct Engine {
 /// A host and a device.
 pub struct Machine {
     pub(super) parameters: CxlParameters,
-    pub(super) now: u64,
-    pub(super) limit: u64,
-    queue: EventQueue<Event>,
-    sequence: u64,
-    random: u64,
+    pub(super) agenda: Agenda<Wait, Event>,
+    pub(super) draws: Draws,
     /// By how much at most a job is late at its home agent, to meet other orders.
     pub(super) jitter: u64,
-    pub(super) agents: Vec<Agent>,
     pub(super) lines: Vec<LineState>,
     pub(super) registers: BTreeSet<u32>,
     pub(super) register_values: BTreeMap<u64, u64>,
@@ -221,6 +208,40 @@ pub struct Machine {
     pub counters: Counters,
 }
 
+impl HasAgenda for Machine {
+    type Wait = Wait;
+    type Event = Event;
+    const TIME: Wait = Wait::Time;
+    const ENDED: Wait = Wait::Ended;
+
+    fn agenda(&self) -> &Agenda<Wait, Event> {
+        &self.agenda
+    }
+    fn agenda_mut(&mut self) -> &mut Agenda<Wait, Event> {
+        &mut self.agenda
+    }
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Departs(message) => self.departs(message),
+            Event::Room(side, class) => self.has_room(side, class),
+            Event::Interrupts(agent) => self.interrupted(agent),
+            Event::Arrives(message) => self.arrives(message),
+            Event::Handled(message) => self.handled(message),
+            Event::AtHome(job) => self.at_home(job),
+            Event::Finishes(line) => self.finishes(line),
+            Event::LookedUp(operation) => self.looked_up(operation),
+            Event::DeviceDone(operation) => self.device_done(operation),
+            Event::AtRoot(piece) => self.at_root(piece),
+            Event::DmaDone(piece) => self.dma_done(piece),
+            Event::RegisterWritten(at, value) => self.register_written(at, value),
+            Event::RegisterRead(agent) => self.register_read(agent),
+        }
+    }
+    fn stuck(&self) -> Vec<String> {
+        Machine::stuck(self)
+    }
+}
+
 impl Machine {
     pub(super) fn new(parameters: &CxlParameters, layout: &Layout) -> Machine {
         let lines = layout.bytes().div_ceil(LINE_BYTES) as usize;
@@ -246,13 +267,9 @@ impl Machine {
         let p = parameters;
         Machine {
             parameters: p.clone(),
-            now: 0,
-            limit: u64::MAX,
-            queue: EventQueue::default(),
-            sequence: 0,
-            random: 1,
+            agenda: Agenda::new(),
+            draws: Draws::new(1),
             jitter: 0,
-            agents: Vec::new(),
             lines: homes.iter().map(line).collect(),
             registers,
             register_values: BTreeMap::new(),
@@ -290,7 +307,7 @@ impl Machine {
 
     /// The time, in picoseconds.
     pub fn now(&self) -> u64 {
-        self.now
+        self.agenda.now
     }
 
     /// What it is made of.
@@ -315,7 +332,7 @@ impl Machine {
 
     pub(super) fn note_landing(&mut self, line: u32) {
         if let Some(time) = self.watched.get_mut(&line) {
-            *time = self.now;
+            *time = self.agenda.now;
         }
     }
 
@@ -341,82 +358,25 @@ impl Machine {
         }
     }
 
-    /// A number that looks random, below `bound`.
-    pub(super) fn draw(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.random) % bound.max(1)
-    }
-
     /// Has jobs be late at their home agents by up to so many picoseconds, drawn from a seed: other orders, and no other results
     /// where a program is right.
     pub fn disturb(&mut self, seed: u64, jitter: u64) {
-        (self.random, self.jitter) = (mix(seed), jitter);
+        (self.draws, self.jitter) = (Draws::new(mix(seed)), jitter);
     }
 
     pub(super) fn count(&mut self, kind: &'static str) {
-        *self.counters.messages.entry(kind).or_insert(0) += 1;
-    }
-
-    pub(super) fn at(&mut self, time: u64, event: Event) {
-        self.sequence += 1;
-        self.queue.push(Key::new(time.max(self.now), 0, self.sequence), event);
-    }
-
-    pub(super) fn wait_for(&mut self, agent: usize, wait: Wait) {
-        self.agents[agent].wait = wait;
-        self.agents[agent].epoch = self.agents[agent].epoch.wrapping_add(1);
-    }
-
-    /// Lets an agent go on at a time, unless it waits for something else by then.
-    pub(super) fn resume_at(&mut self, agent: usize, time: u64) {
-        let epoch = self.agents[agent].epoch;
-        self.at(time, Event::Resume(agent as u16, epoch));
-    }
-
-    /// Lets it go on at a time if this is what it waits for.
-    pub(super) fn wake(&mut self, agent: usize, wait: Wait, time: u64) {
-        if self.agents[agent].wait == wait {
-            self.resume_at(agent, time);
-        }
-    }
-
-    /// Lets events happen until an agent can go on; none if nothing happens any more.
-    pub(super) fn next_ready(&mut self) -> Option<usize> {
-        loop {
-            let (key, event) = self.queue.pop()?;
-            self.now = key.time;
-            match event {
-                Event::Resume(agent, epoch) => {
-                    if self.agents[usize::from(agent)].epoch == epoch {
-                        return Some(agent.into());
-                    }
-                }
-                Event::Departs(message) => self.departs(message),
-                Event::Room(side, class) => self.has_room(side, class),
-                Event::Interrupts(agent) => self.interrupted(agent),
-                Event::Arrives(message) => self.arrives(message),
-                Event::Handled(message) => self.handled(message),
-                Event::AtHome(job) => self.at_home(job),
-                Event::Finishes(line) => self.finishes(line),
-                Event::LookedUp(operation) => self.looked_up(operation),
-                Event::DeviceDone(operation) => self.device_done(operation),
-                Event::AtRoot(piece) => self.at_root(piece),
-                Event::DmaDone(piece) => self.dma_done(piece),
-                Event::RegisterWritten(at, value) => self.register_written(at, value),
-                Event::RegisterRead(agent) => self.register_read(agent),
-            }
-        }
+        self.counters.messages.count(kind);
     }
 
     /// Puts a message on its way at a time.
     pub(super) fn send_at(&mut self, time: u64, message: Message) {
         let key = self.messages.insert(message) as u32;
-        self.at(time, Event::Departs(key));
+        self.agenda.at(time, Event::Departs(key));
     }
 
     fn departs(&mut self, key: u32) {
         let message = self.messages[key as usize];
-        let (line, class, now) = (message.line(), message.class(), self.now);
+        let (line, class, now) = (message.line(), message.class(), self.agenda.now);
         if self.channel_to(message.receiver()).take_credit(key, line, class, now) {
             self.sends(key);
         }
@@ -427,9 +387,9 @@ impl Machine {
         let message = self.messages[key as usize];
         let (name, quarters) = self.on_the_wire(&message);
         self.count(name);
-        let (link, now) = (self.parameters.link.clone(), self.now);
+        let (link, now) = (self.parameters.link.clone(), self.agenda.now);
         let there = self.channel_to(message.receiver()).send(message.line(), now, quarters, &link);
-        self.at(there, Event::Arrives(key));
+        self.agenda.at(there, Event::Arrives(key));
     }
 
     fn channel_to(&mut self, side: Side) -> &mut Channel {
@@ -438,7 +398,7 @@ impl Machine {
 
     /// A receiver has room for one more message of a class, and its sender has heard of it.
     fn has_room(&mut self, receiver: Side, class: Class) {
-        let now = self.now;
+        let now = self.agenda.now;
         for key in self.channel_to(receiver).give_back(class, now) {
             self.sends(key);
         }
@@ -446,7 +406,7 @@ impl Machine {
 
     /// How long a message to the host would wait for its wire now.
     pub(super) fn backlog_to_host(&self, line: u32) -> u64 {
-        self.to_host.wait(line, self.now)
+        self.to_host.wait(line, self.agenda.now)
     }
 
     /// A message's name in the specification, and its quarters of slots.
@@ -496,14 +456,14 @@ impl Machine {
             Message::ToDevice(_, ToDevice::MemoryRead(_) | ToDevice::MemoryWrite { .. }) => p.dcoh.memory_pass,
             Message::ToDevice(..) => 0,
         };
-        self.at(self.now + stage, Event::Handled(key));
+        self.agenda.at(self.agenda.now + stage, Event::Handled(key));
     }
 
     fn handled(&mut self, key: u32) {
         let message = self.messages.remove(key as usize);
         let p = &self.parameters.link;
-        let back = self.now + p.credit_return + p.crossing;
-        self.at(back, Event::Room(message.receiver(), message.class()));
+        let back = self.agenda.now + p.credit_return + p.crossing;
+        self.agenda.at(back, Event::Room(message.receiver(), message.class()));
         match message {
             Message::ToHost(line, ToHost::Request(opcode)) => {
                 let ask = crate::protocol::cxl::Ask::Device(opcode);

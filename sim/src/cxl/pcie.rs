@@ -40,7 +40,7 @@ enum What {
 impl Machine {
     /// The engine's next turn for so many lines, once `set_up` has passed.
     fn engine_turn(&mut self, set_up: u64, lines: u64) -> u64 {
-        let start = (self.now + set_up).max(self.engine_free);
+        let start = (self.agenda.now + set_up).max(self.engine_free);
         self.engine_free = start + lines * self.parameters.dma.line_time;
         start
     }
@@ -56,7 +56,7 @@ impl Machine {
             let piece =
                 DmaPiece { at, bytes, lines_left: lines as u32, lines_to_begin: lines as u32, what: What::Read(read) };
             let key = self.dma_pieces.insert(piece) as u32;
-            self.at(start, Event::DmaDone(key));
+            self.agenda.at(start, Event::DmaDone(key));
         }
         read
     }
@@ -82,7 +82,7 @@ impl Machine {
                 what: What::Write(data, last),
             };
             let key = self.dma_pieces.insert(piece) as u32;
-            self.at(start, Event::DmaDone(key));
+            self.agenda.at(start, Event::DmaDone(key));
         }
     }
 
@@ -92,25 +92,25 @@ impl Machine {
         match piece.what {
             What::Write(..) => {
                 self.count("MWr");
-                let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.now);
+                let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.agenda.now);
                 self.sent(key, sent);
             }
             What::Interrupt(_) => {
                 self.count("MSI");
-                let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.now);
+                let sent = self.pcie.post_write(Tlps::data_bytes(piece.at, piece.bytes), key, self.agenda.now);
                 self.sent(key, sent);
             }
             What::Read(_) if piece.lines_left > 0 => {
                 self.count("MRd");
-                if self.pcie.tags().take(key, self.now) {
-                    let sent = self.pcie.request_read(key, self.now);
+                if self.pcie.tags().take(key, self.agenda.now) {
+                    let sent = self.pcie.request_read(key, self.agenda.now);
                     self.sent(key, sent);
                 }
             }
             What::Read(read) => {
                 self.dma_pieces.remove(key as usize);
-                if let Some(next) = self.pcie.tags().give(self.now) {
-                    let sent = self.pcie.request_read(next, self.now);
+                if let Some(next) = self.pcie.tags().give(self.agenda.now) {
+                    let sent = self.pcie.request_read(next, self.agenda.now);
                     self.sent(next, sent);
                 }
                 let state = &mut self.dma_reads[read as usize];
@@ -123,7 +123,7 @@ impl Machine {
 
     fn sent(&mut self, key: u32, sent: Sent) {
         if let Sent::Arrives(there) = sent {
-            self.at(there + self.parameters.pcie.root_to_home, Event::AtRoot(key));
+            self.agenda.at(there + self.parameters.pcie.root_to_home, Event::AtRoot(key));
         }
     }
 
@@ -135,7 +135,7 @@ impl Machine {
             What::Read(_) => {}
             What::Interrupt(core) => {
                 self.dma_pieces.remove(key as usize);
-                self.at(self.now + self.parameters.host.interrupt, Event::Interrupts(core));
+                self.agenda.at(self.agenda.now + self.parameters.host.interrupt, Event::Interrupts(core));
                 return self.give_write_credit();
             }
         }
@@ -170,7 +170,7 @@ impl Machine {
         self.dma_parked = later;
         for job in now {
             // Not here: the line that began is not done with its own turn.
-            self.at(self.now, Event::AtHome(job));
+            self.agenda.at(self.agenda.now, Event::AtHome(job));
         }
     }
 
@@ -191,10 +191,10 @@ impl Machine {
         match (over, read) {
             (false, _) => {}
             (true, Some(_)) => {
-                let back = self.now + self.parameters.pcie.root_to_home;
+                let back = self.agenda.now + self.parameters.pcie.root_to_home;
                 let there = self.pcie.complete(at, bytes, back, |_, _| {});
                 self.count("CplD");
-                self.at(there, Event::DmaDone(key));
+                self.agenda.at(there, Event::DmaDone(key));
             }
             (true, None) => {
                 if let What::Write(_, Some((agent, number))) = self.dma_pieces.remove(key as usize).what {
@@ -209,7 +209,7 @@ impl Machine {
     /// The root port has passed a posted write on.
     fn give_write_credit(&mut self) {
         let mut sent = Vec::new();
-        self.pcie.give_write_credit(self.now, |id, there| sent.push((id, there)));
+        self.pcie.give_write_credit(self.agenda.now, |id, there| sent.push((id, there)));
         for (id, there) in sent {
             self.sent(id, Sent::Arrives(there));
         }
@@ -218,9 +218,9 @@ impl Machine {
     /// A core writes a register: from now on its way.
     pub(super) fn write_register(&mut self, at: u64, value: u64) {
         self.count("MMIO write");
-        let root = self.now + self.parameters.pcie.core_to_root;
+        let root = self.agenda.now + self.parameters.pcie.core_to_root;
         let there = self.pcie.post_register_write(8, root);
-        self.at(there + self.parameters.device.doorbell, Event::RegisterWritten(at, value));
+        self.agenda.at(there + self.parameters.device.doorbell, Event::RegisterWritten(at, value));
     }
 
     /// The device sends an interrupt's message (MSI-X) to a core: a posted write on CXL.io, behind those before it, and in no order
@@ -233,7 +233,7 @@ impl Machine {
         assert!(usize::from(core) < self.cores.len(), "there is no core {core}");
         let what = What::Interrupt(core);
         let key = self.dma_pieces.insert(DmaPiece { at: 0, bytes: 4, lines_left: 0, lines_to_begin: 0, what }) as u32;
-        self.at(self.now, Event::DmaDone(key));
+        self.agenda.at(self.agenda.now, Event::DmaDone(key));
     }
 
     /// A core's program hears of an interrupt.
@@ -241,7 +241,7 @@ impl Machine {
         let state = &mut self.cores[usize::from(core)];
         state.interrupted = true;
         let agent = state.agent;
-        self.wake(agent, Wait::Interrupt, self.now);
+        self.agenda.wake(agent, Wait::Interrupt, self.agenda.now);
     }
 
     pub(super) fn register_written(&mut self, at: u64, value: u64) {
@@ -256,13 +256,13 @@ impl Machine {
     pub(super) fn read_register(&mut self, agent: u16) {
         self.count("MMIO read");
         let p = self.parameters.pcie.clone();
-        let there = self.pcie.request_register_read(self.now + p.core_to_root) + p.register_read;
+        let there = self.pcie.request_register_read(self.agenda.now + p.core_to_root) + p.register_read;
         // The answer's way is as long as that of the device's other packets; those are not told apart here.
         let wire = self.pcie.wire_time(u64::from(p.access_bytes + p.completion_overhead));
-        self.at(there + wire + p.crossing + p.core_to_root, Event::RegisterRead(agent));
+        self.agenda.at(there + wire + p.crossing + p.core_to_root, Event::RegisterRead(agent));
     }
 
     pub(super) fn register_read(&mut self, agent: u16) {
-        self.wake(agent.into(), Wait::Register, self.now);
+        self.agenda.wake(agent.into(), Wait::Register, self.agenda.now);
     }
 }

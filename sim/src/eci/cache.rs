@@ -39,7 +39,7 @@ impl Machine {
             Access::Waits => line.waiters.push(waiter),
             Access::Miss(request) => {
                 line.waiters.push(waiter);
-                line.asked = self.now;
+                line.asked = self.agenda.now;
                 self.begin_watch();
                 let at = self.transaction_unit_of(unit);
                 if let Some(work) = self.cache_units.begin(at, CacheWork::Request(unit, request)) {
@@ -52,10 +52,10 @@ impl Machine {
 
     fn begin_cache_work(&mut self, work: CacheWork) {
         match work {
-            CacheWork::Request(unit, request) => self.send_at(self.now, unit, What::ToHome(request), None),
+            CacheWork::Request(unit, request) => self.send_at(self.agenda.now, unit, What::ToHome(request), None),
             CacheWork::Recall(unit) => {
                 self.cache[unit as usize].recall_holds = true;
-                self.at(self.now + self.parameters.cache.recall_lookup, Event::AnswerRecall(unit));
+                self.agenda.at(self.agenda.now + self.parameters.cache.recall_lookup, Event::AnswerRecall(unit));
             }
         }
     }
@@ -122,7 +122,7 @@ impl Machine {
         }
         let dirty = matches!(message, ToHome::Victim { dirty: true } | ToHome::Recalled { dirty: true, .. });
         let data = dirty.then(|| self.cache[unit as usize].data);
-        self.send_at(self.now, unit, What::ToHome(message), data);
+        self.send_at(self.agenda.now, unit, What::ToHome(message), data);
     }
 
     /// A line comes that was asked for: whoever can use it does, before it may be given up again.
@@ -153,7 +153,7 @@ impl Machine {
 
     /// Makes the access that has waited.
     fn use_line(&mut self, waiter: Waiter, unit: u32) {
-        let back = self.now + self.parameters.cache.l2_to_core;
+        let back = self.agenda.now + self.parameters.cache.l2_to_core;
         match waiter {
             Waiter::Load(core) => {
                 let data = self.cache[unit as usize].data;
@@ -161,7 +161,7 @@ impl Machine {
                 core.loaded = Some(data);
                 core.fill(unit);
                 let agent = core.agent;
-                self.resume_at(agent, back);
+                self.agenda.resume_at(agent, back);
             }
             Waiter::Prefetch(core) => self.prefetch_done(core, unit),
             Waiter::Store(core) => {
@@ -173,7 +173,7 @@ impl Machine {
                 let _ = self.cache[unit as usize].cached.access(true);
                 self.perform_atomic(core, unit);
                 let agent = self.cores[usize::from(core)].agent;
-                self.resume_at(agent, back);
+                self.agenda.resume_at(agent, back);
             }
         }
     }
@@ -195,12 +195,12 @@ impl Machine {
     }
 
     fn prefetch_ends(&mut self, core: u16) {
-        let back = self.now + self.parameters.cache.l2_to_core;
+        let back = self.agenda.now + self.parameters.cache.l2_to_core;
         let core = &mut self.cores[usize::from(core)];
         core.prefetches -= 1;
         let agent = core.agent;
-        if self.agents[agent].wait == Wait::Prefetch {
-            self.resume_at(agent, back);
+        if self.agenda.wait_of(agent) == Wait::Prefetch {
+            self.agenda.resume_at(agent, back);
         }
     }
 
@@ -208,7 +208,7 @@ impl Machine {
 
     /// Takes a store into its core's buffer, which has room.
     pub(super) fn push_store(&mut self, core: u16, store: Store) {
-        let there = self.now + self.parameters.cache.core_to_l2;
+        let there = self.agenda.now + self.parameters.cache.core_to_l2;
         self.cores[usize::from(core)].stores.push_back(Store { there, ..store });
         self.drain_at(core, there);
     }
@@ -222,7 +222,7 @@ impl Machine {
             return;
         };
         if !std::mem::replace(&mut state.draining, true) {
-            self.at(time.max(there), Event::Drain(core));
+            self.agenda.at(time.max(there), Event::Drain(core));
         }
     }
 
@@ -237,7 +237,7 @@ impl Machine {
         if self.ask(unit, true, Waiter::Store(core)) {
             self.perform_stores(core, unit);
         }
-        self.drain_at(core, self.now + self.parameters.cache.store_interval);
+        self.drain_at(core, self.agenda.now + self.parameters.cache.store_interval);
     }
 
     /// Performs a core's stores to a line that have reached the second level.
@@ -251,14 +251,14 @@ impl Machine {
             }
             !performed
         });
-        state.performed = self.now;
+        state.performed = self.agenda.now;
         let agent = state.agent;
         self.written(core, unit);
-        if self.agents[agent].wait == Wait::Stores {
-            self.resume_at(agent, self.now + self.parameters.cache.l2_to_core);
+        if self.agenda.wait_of(agent) == Wait::Stores {
+            self.agenda.resume_at(agent, self.agenda.now + self.parameters.cache.l2_to_core);
         }
         // One that waited for all before it may go on now.
-        self.drain_at(core, self.now + self.parameters.cache.store_interval);
+        self.drain_at(core, self.agenda.now + self.parameters.cache.store_interval);
     }
 
     /// The first levels of the other cores lose a line that one has written.
@@ -277,7 +277,7 @@ impl Machine {
         if !self.happens(self.disturbances.evictions_permille) {
             return;
         }
-        let unit = self.draw(self.cache.len() as u64) as u32;
+        let unit = self.draws.below(self.cache.len() as u64) as u32;
         if self.cache[unit as usize].cached.may_evict() {
             self.counters.evictions += 1;
             let victim = self.cache[unit as usize].cached.evict();

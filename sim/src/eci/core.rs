@@ -83,11 +83,11 @@ impl<'a> EciCore<'a> {
             machine.counters.l1_hits += 1;
             let data = machine.cache[unit as usize].data;
             let hit = u64::from(machine.parameters.core.l1_hit_cycles);
-            let until = machine.now + rest + machine.parameters.core.cycles(hit);
+            let until = machine.agenda.now + rest + machine.parameters.core.cycles(hit);
             self.fiber.wait(machine, Wait::Time, Some(until));
             return data;
         }
-        let there = machine.now + self.issue(&machine, 1) + machine.parameters.cache.core_to_l2;
+        let there = machine.agenda.now + self.issue(&machine, 1) + machine.parameters.cache.core_to_l2;
         self.fiber.wait(machine, Wait::Time, Some(there));
         let mut machine = self.fiber.machine.borrow_mut();
         let back = machine.parameters.cache.l2_to_core;
@@ -141,7 +141,7 @@ impl<'a> EciCore<'a> {
             let state = &machine.cores[core];
             if state.stores.is_empty() {
                 let known = state.performed + machine.parameters.cache.l2_to_core;
-                let wait = if state.performed > 0 { known.saturating_sub(machine.now) } else { 0 };
+                let wait = if state.performed > 0 { known.saturating_sub(machine.agenda.now) } else { 0 };
                 drop(machine);
                 return self.fiber.pass(wait);
             }
@@ -242,9 +242,9 @@ impl Core for EciCore<'_> {
             if state.prefetches < most {
                 state.prefetches += 1;
                 let most_late = machine.disturbances.prefetch_delay;
-                let late = if most_late > 0 { machine.draw(most_late) } else { 0 };
-                let there = machine.now + machine.parameters.cache.core_to_l2 + late;
-                return machine.at(there, super::machine::Event::Prefetch(self.core, unit));
+                let late = if most_late > 0 { machine.draws.below(most_late) } else { 0 };
+                let there = machine.agenda.now + machine.parameters.cache.core_to_l2 + late;
+                return machine.agenda.at(there, super::machine::Event::Prefetch(self.core, unit));
             }
             self.fiber.wait(machine, Wait::Prefetch, None);
         }
@@ -256,7 +256,7 @@ impl Core for EciCore<'_> {
         self.fiber.pass(self.with(|machine| machine.parameters.core.cycles(1)));
     }
     fn now(&self) -> Time {
-        Time::from_picoseconds(self.with(|machine| machine.now))
+        Time::from_picoseconds(self.with(|machine| machine.agenda.now))
     }
     fn work(&self, cycles: u32) {
         self.take_interrupts();

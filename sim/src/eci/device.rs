@@ -28,7 +28,7 @@ impl<'a> EciDevice<'a> {
     /// Waits until a time, whatever comes.
     pub fn wait_until(&self, time: Time) {
         let machine = self.fiber.machine.borrow_mut();
-        if machine.now < time.picoseconds() {
+        if machine.agenda.now < time.picoseconds() {
             self.fiber.wait(machine, Wait::Time, Some(time.picoseconds()));
         }
     }
@@ -37,7 +37,7 @@ impl<'a> EciDevice<'a> {
     pub fn spin_until(&self, time: Time) {
         let mut machine = self.fiber.machine.borrow_mut();
         if !std::mem::take(&mut machine.news) {
-            let until = (machine.now + machine.parameters.device.timer_resolution).min(time.picoseconds());
+            let until = (machine.agenda.now + machine.parameters.device.timer_resolution).min(time.picoseconds());
             self.fiber.wait(machine, Wait::Message, Some(until));
             self.with(|machine| machine.news = false);
         }
@@ -90,7 +90,7 @@ impl Device for EciDevice<'_> {
         self.spin_until(Time::NEVER);
     }
     fn now(&self) -> Time {
-        Time::from_picoseconds(self.with(|machine| machine.now))
+        Time::from_picoseconds(self.with(|machine| machine.agenda.now))
     }
     fn work(&self, cycles: u32) {
         self.fiber.pass(self.with(|machine| machine.parameters.device.cycle * u64::from(cycles)));

@@ -15,7 +15,7 @@ impl Machine {
     fn pass(&mut self, unit: u32, direction: usize, carries_line: bool) -> u64 {
         let p = &self.parameters.directory;
         let slice = placement::slice_of(p, unit.into());
-        let begins = self.slices[slice][direction].max(self.now);
+        let begins = self.slices[slice][direction].max(self.agenda.now);
         self.slices[slice][direction] = begins + if carries_line { p.line_time } else { p.header_time };
         begins + p.pass
     }
@@ -30,7 +30,7 @@ impl Machine {
             }
         } else {
             let passed = self.pass(message.unit, IN, message.data.is_some());
-            self.at(passed, Event::Passed(key));
+            self.agenda.at(passed, Event::Passed(key));
         }
     }
 
@@ -43,7 +43,7 @@ impl Machine {
                 if upgrade && self.parameters.directory.invalidates_own_copy {
                     passed += 2 * self.parameters.directory.pass;
                 }
-                self.at(passed, Event::Passed(key));
+                self.agenda.at(passed, Event::Passed(key));
             }
             DirectoryWork::Recall(unit) => {
                 let recall = self.entries[unit as usize].recall();
@@ -108,9 +108,9 @@ impl Machine {
     fn tell_device(&mut self) {
         self.news = true;
         if let Some(agent) = self.device
-            && self.agents[agent].wait == Wait::Message
+            && self.agenda.wait_of(agent) == Wait::Message
         {
-            self.resume_at(agent, self.now);
+            self.agenda.resume_at(agent, self.agenda.now);
         }
     }
 

@@ -9,10 +9,11 @@ use super::core_state::CoreState;
 use super::parameters::EciParameters;
 use super::placement;
 use super::units::Units;
-use crate::engine::{EventQueue, Key};
+use crate::agenda::{Agenda, HasAgenda};
+use crate::draws::Draws;
 use crate::link::{Direction, mix};
 use crate::parameters::TimerParameters;
-use crate::probe::counters::LinkCounters;
+use crate::probe::counters::{LinkCounters, MessageCounts};
 use crate::protocol::homed::{Cached, Entry, ToCache, ToHome};
 use crate::simulation::Failure;
 
@@ -58,14 +59,6 @@ pub enum Wait {
     Ended,
 }
 
-/// An agent: a core, or the device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Agent {
-    pub(super) wait: Wait,
-    /// Which wait it is, so that a wake-up for an earlier one is told apart.
-    pub(super) epoch: u32,
-}
-
 /// A message's contents.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
@@ -86,8 +79,7 @@ pub(super) struct Message {
 
 /// What happens.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
-    Resume(u16, u32),
+pub(crate) enum Event {
     /// A message is ready for its link.
     Departs(u32),
     Arrives(u32),
@@ -127,7 +119,7 @@ pub(super) struct RecallState {
 pub struct Counters {
     /// Messages by kind, in the terms of [`crate::protocol::homed`]: `request`, `upgrade`, `victim`, `victim with data`,
     /// `recalled`, `recalled with data`, `grant`, `recall`, and `written` where the home says that it has what was written back.
-    pub messages: BTreeMap<&'static str, u64>,
+    pub messages: MessageCounts,
     /// Loads that hit a first-level cache.
     pub l1_hits: u64,
     /// Loads that found their line in the second level.
@@ -139,10 +131,8 @@ pub struct Counters {
 impl Counters {
     /// What was counted since an earlier state.
     pub fn since(&self, earlier: &Counters) -> Counters {
-        let messages =
-            self.messages.iter().map(|(kind, count)| (*kind, count - earlier.messages.get(kind).unwrap_or(&0)));
         Counters {
-            messages: messages.filter(|(_, count)| *count > 0).collect(),
+            messages: self.messages.since(&earlier.messages),
             l1_hits: self.l1_hits - earlier.l1_hits,
             l2_hits: self.l2_hits - earlier.l2_hits,
             evictions: self.evictions - earlier.evictions,
@@ -177,12 +167,8 @@ pub(super) struct CacheUnit {
 pub struct Machine {
     pub(super) parameters: EciParameters,
     pub(super) disturbances: Disturbances,
-    random: u64,
-    pub(super) now: u64,
-    pub(super) limit: u64,
-    queue: EventQueue<Event>,
-    sequence: u64,
-    pub(super) agents: Vec<Agent>,
+    pub(super) draws: Draws,
+    pub(super) agenda: Agenda<Wait, Event>,
     pub(super) cores: Vec<CoreState>,
     pub(super) timer: Option<TimerParameters>,
     pub(super) cache: Vec<CacheUnit>,
@@ -212,6 +198,40 @@ pub struct Machine {
     pub counters: Counters,
 }
 
+impl HasAgenda for Machine {
+    type Wait = Wait;
+    type Event = Event;
+    const TIME: Wait = Wait::Time;
+    const ENDED: Wait = Wait::Ended;
+
+    fn agenda(&self) -> &Agenda<Wait, Event> {
+        &self.agenda
+    }
+    fn agenda_mut(&mut self) -> &mut Agenda<Wait, Event> {
+        &mut self.agenda
+    }
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Departs(message) => self.departs(message),
+            Event::Arrives(message) => self.arrives(message),
+            Event::Passed(message) => self.passed(message),
+            Event::Drain(core) => self.drain(core),
+            Event::Prefetch(core, unit) => self.prefetch_arrived(core, unit),
+            Event::AnswerRecall(unit) => self.answer_recall(unit),
+            Event::Watch => self.watch(),
+        }
+    }
+    fn take_pause(&mut self) -> bool {
+        std::mem::take(&mut self.pause)
+    }
+    fn fault(&self) -> Option<Failure> {
+        self.fault.clone()
+    }
+    fn stuck(&self) -> Vec<String> {
+        Machine::stuck(self)
+    }
+}
+
 impl Machine {
     pub(super) fn new(parameters: &EciParameters, layout: &Layout, disturbances: Disturbances) -> Machine {
         for segment in layout.segments() {
@@ -236,12 +256,8 @@ impl Machine {
         Machine {
             parameters: p.clone(),
             disturbances,
-            random: mix(disturbances.seed ^ 0x5851_f42d_4c95_7f2d),
-            now: 0,
-            limit: u64::MAX,
-            queue: EventQueue::default(),
-            sequence: 0,
-            agents: Vec::new(),
+            draws: Draws::new(mix(disturbances.seed ^ 0x5851_f42d_4c95_7f2d)),
+            agenda: Agenda::new(),
             cores: Vec::new(),
             timer: None,
             cache: vec![empty; units],
@@ -268,12 +284,12 @@ impl Machine {
 
     /// The time.
     pub fn now(&self) -> u64 {
-        self.now
+        self.agenda.now
     }
 
     /// How long the timer interrupts that have come by now take a core before its next step.
     pub(super) fn interrupted(&self, core: usize) -> u64 {
-        let (ticks, now) = (&self.cores[core].ticks, self.now);
+        let (ticks, now) = (&self.cores[core].ticks, self.agenda.now);
         std::iter::from_fn(|| ticks.take(now)).map(|(_, span)| span).sum()
     }
 
@@ -287,76 +303,33 @@ impl Machine {
         [self.to_home.counters(), self.to_cache.counters()]
     }
 
-    /// A number that looks random, below `bound`.
-    pub(super) fn draw(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.random) % bound.max(1)
-    }
-
     /// Whether something that happens so often happens now. Draws nothing where it never does.
     pub(super) fn happens(&mut self, permille: u32) -> bool {
-        permille > 0 && self.draw(1000) < u64::from(permille)
-    }
-
-    pub(super) fn at(&mut self, time: u64, event: Event) {
-        self.sequence += 1;
-        self.queue.push(Key::new(time.max(self.now), 0, self.sequence), event);
-    }
-
-    pub(super) fn wait_for(&mut self, agent: usize, wait: Wait) {
-        self.agents[agent].wait = wait;
-        self.agents[agent].epoch = self.agents[agent].epoch.wrapping_add(1);
-    }
-
-    /// Lets an agent go on at a time, unless it waits for something else by then.
-    pub(super) fn resume_at(&mut self, agent: usize, time: u64) {
-        let epoch = self.agents[agent].epoch;
-        self.at(time, Event::Resume(agent as u16, epoch));
-    }
-
-    /// Lets events happen until an agent can go on; none if nothing happens any more, or there is a fault.
-    pub(super) fn next_ready(&mut self) -> Option<usize> {
-        while self.fault.is_none() {
-            let (key, event) = self.queue.pop()?;
-            self.now = key.time;
-            match event {
-                Event::Resume(agent, epoch) if self.agents[usize::from(agent)].epoch == epoch => {
-                    return Some(agent.into());
-                }
-                Event::Resume(..) => {}
-                Event::Departs(message) => self.departs(message),
-                Event::Arrives(message) => self.arrives(message),
-                Event::Passed(message) => self.passed(message),
-                Event::Drain(core) => self.drain(core),
-                Event::Prefetch(core, unit) => self.prefetch_arrived(core, unit),
-                Event::AnswerRecall(unit) => self.answer_recall(unit),
-                Event::Watch => self.watch(),
-            }
-        }
-        None
+        permille > 0 && self.draws.below(1000) < u64::from(permille)
     }
 
     /// Puts a message on its way at a time.
     pub(super) fn send_at(&mut self, time: u64, unit: u32, what: What, data: Option<Data>) {
         let message = self.messages.insert(Message { unit, what, data }) as u32;
-        self.at(time, Event::Departs(message));
+        self.agenda.at(time, Event::Departs(message));
     }
 
     fn departs(&mut self, key: u32) {
         let message = self.messages[key as usize];
         let kind = kind_of(&message);
-        *self.counters.messages.entry(kind).or_insert(0) += 1;
+        self.counters.messages.count(kind);
         let link = match message.what {
             What::ToHome(_) => &mut self.to_home,
             What::ToCache(_) | What::Written => &mut self.to_cache,
         };
         let line = u64::from(message.unit);
         let there = match message.data {
-            Some(_) => link.send_data(line, self.now),
-            None => link.send_header(line, self.now),
+            Some(_) => link.send_data(line, self.agenda.now),
+            None => link.send_header(line, self.agenda.now),
         };
-        let late = if self.disturbances.message_delay > 0 { self.draw(self.disturbances.message_delay) } else { 0 };
-        self.at(there + late, Event::Arrives(key));
+        let late =
+            if self.disturbances.message_delay > 0 { self.draws.below(self.disturbances.message_delay) } else { 0 };
+        self.agenda.at(there + late, Event::Arrives(key));
     }
 
     fn arrives(&mut self, key: u32) {
@@ -412,7 +385,7 @@ impl Machine {
     /// Begins to look after requests that wait too long.
     pub(super) fn begin_watch(&mut self) {
         if !std::mem::replace(&mut self.watching, true) {
-            self.at(self.now + self.parameters.cache.patience, Event::Watch);
+            self.agenda.at(self.agenda.now + self.parameters.cache.patience, Event::Watch);
         }
     }
 
@@ -423,14 +396,14 @@ impl Machine {
             return;
         };
         let deadline = asked + self.parameters.cache.patience;
-        if self.now < deadline {
-            return self.at(deadline, Event::Watch);
+        if self.agenda.now < deadline {
+            return self.agenda.at(deadline, Event::Watch);
         }
         let stuck = self.stuck();
         self.fault = Some(if stuck.is_empty() {
             Failure::NoAnswer {
                 line: self.address_of(unit),
-                waited: conic_fabric::Time::from_picoseconds(self.now - asked),
+                waited: conic_fabric::Time::from_picoseconds(self.agenda.now - asked),
             }
         } else {
             Failure::Deadlock(stuck)

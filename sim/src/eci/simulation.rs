@@ -8,50 +8,15 @@ use conic_fabric::{Layout, Time};
 use super::core::EciCore;
 use super::core_state::CoreState;
 use super::device::EciDevice;
-use super::machine::{Agent, Disturbances, Machine, Wait};
+use super::machine::{Disturbances, Machine, Wait};
 use super::parameters::EciParameters;
-use crate::fiber::{Fiber, Programs, Scheduled};
+use crate::fiber::{Fiber, Programs};
 use crate::parameters::TimerParameters;
 use crate::simulation::{Failure, Role};
 
 /// A machine and the programs of its agents.
 pub struct EciSimulation {
     programs: Programs<Machine>,
-}
-
-impl Scheduled for Machine {
-    type Wait = Wait;
-    const TIME: Wait = Wait::Time;
-    const ENDED: Wait = Wait::Ended;
-
-    fn waits_for(&mut self, agent: usize, wait: Wait) -> Option<u64> {
-        self.wait_for(agent, wait);
-        None
-    }
-    fn wait_of(&self, agent: usize) -> Wait {
-        self.agents[agent].wait
-    }
-    fn resume_at(&mut self, agent: usize, time: u64) {
-        Machine::resume_at(self, agent, time);
-    }
-    fn next_ready(&mut self) -> Option<usize> {
-        Machine::next_ready(self)
-    }
-    fn now(&self) -> u64 {
-        self.now
-    }
-    fn limit(&self) -> u64 {
-        self.limit
-    }
-    fn take_pause(&mut self) -> bool {
-        std::mem::take(&mut self.pause)
-    }
-    fn fault(&self) -> Option<Failure> {
-        self.fault.clone()
-    }
-    fn stuck(&self) -> Vec<String> {
-        Machine::stuck(self)
-    }
 }
 
 impl EciSimulation {
@@ -66,7 +31,7 @@ impl EciSimulation {
 
     /// Stops a run that is not over at this time.
     pub fn set_limit(&mut self, limit: Time) {
-        self.machine().borrow_mut().limit = limit.picoseconds();
+        self.machine().borrow_mut().agenda.limit = limit.picoseconds();
     }
 
     /// Lets a timer interrupt take each core that is added from now on: before its next step, whatever was under way.
@@ -87,7 +52,7 @@ impl EciSimulation {
     pub fn core(&mut self, name: &str, role: Role, program: impl FnOnce(&EciCore<'_>) + 'static) {
         let core = {
             let mut machine = self.machine().borrow_mut();
-            let (agent, core) = (machine.agents.len(), machine.cores.len());
+            let (agent, core) = (machine.agenda.agents(), machine.cores.len());
             let most = machine.parameters.core.cores as usize;
             assert!(core < most, "the machine has {most} cores");
             let state = CoreState::new(agent, &machine.parameters.cache, machine.timer.as_ref());
@@ -106,17 +71,14 @@ impl EciSimulation {
         {
             let mut machine = self.machine().borrow_mut();
             assert!(machine.device.is_none(), "the machine has one device");
-            machine.device = Some(machine.agents.len());
+            machine.device = Some(machine.agenda.agents());
         }
         self.add(name, role, move |fiber| program(&EciDevice::new(fiber)));
     }
 
     fn add(&mut self, name: &str, role: Role, program: impl FnOnce(Fiber<'_, Machine>) + 'static) {
         self.programs.add(name, role, program);
-        let mut machine = self.machine().borrow_mut();
-        let (agent, now) = (machine.agents.len(), machine.now);
-        machine.agents.push(Agent { wait: Wait::Time, epoch: 0 });
-        machine.resume_at(agent, now);
+        self.machine().borrow_mut().agenda.add(Wait::Time);
     }
 
     /// Runs until every main program has ended, or one asks for a pause ([`EciCore::pause`]); a program that did goes on when this
@@ -128,11 +90,9 @@ impl EciSimulation {
     pub fn run(&mut self) -> Result<(), Failure> {
         {
             let mut machine = self.machine().borrow_mut();
-            let now = machine.now;
-            for agent in 0..machine.agents.len() {
-                if machine.agents[agent].wait == Wait::Outside {
-                    machine.resume_at(agent, now);
-                }
+            let now = machine.agenda.now;
+            for agent in 0..machine.agenda.agents() {
+                machine.agenda.wake(agent, Wait::Outside, now);
             }
         }
         self.programs.run()

@@ -2,6 +2,8 @@
 //!
 //! Everything only ever grows; what a stretch of a run did is the difference of two snapshots. Times are picoseconds.
 
+use std::collections::BTreeMap;
+
 use conic_fabric::Time;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,32 @@ macro_rules! counters {
 /// Where it shrank: the two are not snapshots of one run in order, and every figure made of them would be wrong.
 fn grown(now: u64, before: u64, name: &str) -> u64 {
     now.checked_sub(before).unwrap_or_else(|| panic!("counter `{name}` went from {before} to {now}: not one run"))
+}
+
+/// Messages, by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageCounts(BTreeMap<&'static str, u64>);
+
+impl MessageCounts {
+    pub(crate) fn count(&mut self, kind: &'static str) {
+        *self.0.entry(kind).or_insert(0) += 1;
+    }
+
+    /// How many of a kind there were.
+    pub fn of(&self, kind: &str) -> u64 {
+        self.0.get(kind).copied().unwrap_or(0)
+    }
+
+    /// Each kind of which there were any, by name, and how many.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().map(|(kind, count)| (*kind, *count))
+    }
+
+    /// What was counted since an earlier snapshot.
+    pub fn since(&self, earlier: &MessageCounts) -> MessageCounts {
+        let grown = self.iter().map(|(kind, count)| (kind, grown(count, earlier.of(kind), kind)));
+        MessageCounts(grown.filter(|(_, count)| *count > 0).collect())
+    }
 }
 
 counters! {

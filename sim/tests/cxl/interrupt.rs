@@ -38,7 +38,7 @@ fn an_interrupt_comes_after_what_was_written_before_it_and_takes_what_the_platfo
         // Besides, four bytes with their overhead on the wire.
         assert!((0..2_000).contains(&(to - from - on_the_way)), "{} ps instead of {on_the_way}", to - from);
     }
-    assert_eq!(simulation.machine().borrow().counters.messages["MSI"], 5);
+    assert_eq!(simulation.machine().borrow().counters.messages.of("MSI"), 5);
 }
 
 #[test]

@@ -1,0 +1,100 @@
+//! What a host asks for before it is read.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use conic_check::{CrashCore, CrashMemory};
+use conic_fabric::{Address, Core, Line, Time};
+use conic_interface::ccnic::{Descriptor, Features, Host, Map, Nic, PhaseCredit, prepare};
+
+use crate::common::geometry;
+
+/// A core that notes what it asks for.
+struct Asking {
+    core: CrashCore,
+    asked: Rc<RefCell<Vec<Address>>>,
+}
+
+impl Core for Asking {
+    fn prefetch_read(&self, at: Address) {
+        self.asked.borrow_mut().push(at);
+    }
+    fn full_fence(&self) {
+        self.core.full_fence();
+    }
+    fn load_acquire(&self, at: Address) -> u64 {
+        self.core.load_acquire(at)
+    }
+    fn store_release(&self, at: Address, value: u64) {
+        self.core.store_release(at, value);
+    }
+    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
+        self.core.fetch_and(at, bits)
+    }
+    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
+        self.core.fetch_or(at, bits)
+    }
+    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
+        self.core.compare_exchange(at, current, new)
+    }
+    fn load(&self, at: Address) -> u64 {
+        self.core.load(at)
+    }
+    fn store(&self, at: Address, value: u64) {
+        self.core.store(at, value);
+    }
+    fn read_line(&self, at: Address) -> Line {
+        self.core.read_line(at)
+    }
+    fn write_line(&self, at: Address, line: &Line) {
+        self.core.write_line(at, line);
+    }
+    fn publish_line(&self, at: Address, line: &Line) {
+        self.core.publish_line(at, line);
+    }
+    fn read_bytes(&self, at: Address, into: &mut [u8]) {
+        self.core.read_bytes(at, into);
+    }
+    fn write_bytes(&self, at: Address, from: &[u8]) {
+        self.core.write_bytes(at, from);
+    }
+    fn spin(&self) {
+        self.core.spin();
+    }
+    fn now(&self) -> Time {
+        self.core.now()
+    }
+}
+
+/// Receives four packets, and then three; how many of their payloads were asked for, and how many other lines.
+fn payloads_asked_for(leaves: bool) -> (usize, usize) {
+    let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");
+    let memory = CrashMemory::new(&map.layout);
+    prepare(&memory.core("builder"), &map);
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let core = Asking { core: memory.core("host"), asked: Rc::clone(&asked) };
+    let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
+    if leaves {
+        host.leave_payloads();
+    }
+    let mut nic = Nic::<_, PhaseCredit>::new(memory.core("nic"), &map, 0);
+    let mut received = Vec::new();
+    for count in [4, 3] {
+        let frames: Vec<_> = (0..count).map(|_| Descriptor::new(nic.rx_alloc(64).expect("a full pool"), 64)).collect();
+        assert_eq!(nic.rx_burst(&frames), count);
+        let mut out = [Descriptor::BLANK; 8];
+        assert_eq!(host.rx_burst(&mut out), count);
+        received.extend(out[..count].iter().map(|packet| packet.address()));
+    }
+    let asked = asked.borrow();
+    let payloads = asked.iter().filter(|at| received.contains(at)).count();
+    (payloads, asked.len() - payloads)
+}
+
+#[test]
+fn payloads_are_asked_for_but_by_who_leaves_them() {
+    let (payloads, others) = payloads_asked_for(false);
+    assert_eq!(payloads, 7);
+    assert!(others > 0, "no slot of the ring was asked for");
+    assert_eq!(payloads_asked_for(true), (0, others));
+}
