@@ -20,7 +20,7 @@ pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachEr
     // Refused here, before anybody is asked, with the reason.
     Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
     let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
-    let extensions = Extensions(Extensions::NOTIFY | options.offloads.extensions());
+    let extensions = Extensions(Extensions::NOTIFY | Extensions::of_offloads(options.offloads).0);
     let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
     say(&channel, &Message::Hello(hello))?;
     let (answer, _) = hear(&channel, options.patience, "its welcome")?;

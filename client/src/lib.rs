@@ -45,7 +45,7 @@ mod shared_memory;
 pub use buffer::Buffer;
 pub use client::{Client, Link};
 pub use conic_control::{Name, Reason, Refused};
-pub use conic_interface::metadata::{Begun, Metadata};
+pub use conic_interface::metadata::{Begun, Metadata, Offloads};
 pub use error::AttachError;
 pub use operator::Operator;
 pub use queue::{Queue, QueueFaults, Woken};
@@ -53,36 +53,7 @@ pub use shared_memory::SharedMemory;
 
 use std::time::Duration;
 
-use conic_control::Extensions;
 use conic_interface::ccnic::{Geometry, Headroom};
-
-/// What a client makes of its packets' metadata ([`conic_interface::metadata`]). Nothing: what it says in metadata is not looked
-/// at, and what it gets is zero. On a loopback network metadata comes back as it was sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offloads {
-    /// What it asks for in metadata is done: checksums, segmentation, VLAN tags; and it gets the hash of each packet's flow.
-    pub requests: bool,
-    /// It is told whether checksums are right, at the price of a look at each byte. With `requests` only, as the next two.
-    pub verify: bool,
-    /// VLAN tags (type 0x8100) are taken out of its packets, and stand in the metadata.
-    pub strip: bool,
-    /// It takes packets whose checksum is only begun, and packets that stand for several, of up to 64 KiB in chains of buffers.
-    /// What comes from another client or a TAP interface need then not be finished at all.
-    pub unfinished: bool,
-    /// It does without the flow's hash, which then costs nothing where it has one queue.
-    pub no_hash: bool,
-}
-
-impl Offloads {
-    pub(crate) fn extensions(self) -> u64 {
-        let bit = |is: bool, bit: u64| if is { bit } else { 0 };
-        bit(self.requests, Extensions::OFFLOADS)
-            | bit(self.verify, Extensions::VERIFY)
-            | bit(self.strip, Extensions::STRIP)
-            | bit(self.unfinished, Extensions::UNFINISHED)
-            | bit(self.no_hash, Extensions::NO_HASH)
-    }
-}
 
 /// What a client wants of the daemon.
 #[derive(Clone, Debug)]

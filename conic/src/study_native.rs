@@ -6,7 +6,7 @@ use clap::Args;
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::Workload;
-use conic_load::limits::Moved;
+use conic_load::limits::{Moved, Take};
 use conic_sim::Parameters;
 use conic_study::simulated::native::{Calibrated, Limits, calibrate, preset};
 use conic_study::workload::Loopback;
@@ -45,7 +45,8 @@ pub struct Arguments {
 const EXAMPLES: &str = "What is calibrated, and on what:
   the stages of the way from core to core    one line's round trip
   whether hand-over is migratory             which brings the three round trips nearest
-  line fill buffers, next-line prefetcher    which bring the streams nearest
+  line fill buffers                          which bring lines taken together nearest
+  next-line prefetcher                       which brings the streams nearest
   the scale of work between accesses         one loopback: CC-NIC \"best\", 64 bytes, 256 in flight
 
 That one loopback's rate is not counted among the predictions; nothing else is fitted. Where a virtual machine's cores move, \
@@ -63,8 +64,19 @@ const SLICE: Time = Time::from_nanoseconds(20_000_000);
 const WARM_UP: Time = Time::from_nanoseconds(4_000_000);
 
 /// The limits that are calibrated on, in the order of [`Limits`].
-const KERNELS: [Kernel; 6] =
-    [Kernel::OneLine, Kernel::TwoLines, Kernel::LineAndFlag, Kernel::OneWay, Kernel::BothWays, Kernel::Swap];
+const KERNELS: [Kernel; 11] = [
+    Kernel::OneLine,
+    Kernel::TwoLines,
+    Kernel::LineAndFlag,
+    Kernel::Taken(Take::Loads),
+    Kernel::Taken(Take::Exchanges),
+    Kernel::Taken(Take::ExchangesOfLoaded),
+    Kernel::Taken(Take::LoadsTogether),
+    Kernel::Taken(Take::StoresTogether),
+    Kernel::OneWay,
+    Kernel::BothWays,
+    Kernel::Swap,
+];
 
 /// The interfaces and their switches.
 const VARIANTS: [(Interface, &str); 5] = [
@@ -327,9 +339,14 @@ fn calibrated(preset: &Parameters, place: &Placement, measured: &Slices<Measured
         one_line: place.round_trip.median,
         two_lines: limit(1)?,
         line_and_flag: limit(2)?,
-        one_way: limit(3)?,
-        both_ways: limit(4)?,
-        swap: limit(5)?,
+        load: limit(3)?,
+        exchange: limit(4)?,
+        exchange_of_loaded: limit(5)?,
+        loads_together: limit(6)?,
+        stores_together: limit(7)?,
+        one_way: limit(8)?,
+        both_ways: limit(9)?,
+        swap: limit(10)?,
     };
     calibrate(preset, &limits).map_err(|failure| Failure::failed(failure.to_string()))
 }

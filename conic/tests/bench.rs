@@ -92,6 +92,9 @@ fn limits_print_what_they_promise() {
     ] {
         is_positive(&report[key], key);
     }
+    for key in ["load_ns", "exchange_ns", "exchange_of_loaded_ns", "loads_together_lines_per_second"] {
+        is_positive(&report["placements"][0][key]["median"], key);
+    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub use message::{
 };
 pub use wire::{HEADER, Malformed};
 
+use conic_interface::metadata::Offloads;
+
 /// The version of the messages, and of a region's layout, that this program speaks.
 pub const VERSION: u16 = 1;
 
@@ -48,6 +50,8 @@ impl Extensions {
     pub const UNFINISHED: u64 = 1 << 4;
     /// The flow's hash is not wanted, which is then not computed where no queue has to be chosen either. Only with `OFFLOADS`.
     pub const NO_HASH: u64 = 1 << 5;
+    /// TCP frames of one flow that follow each other come as one packet. Only with `UNFINISHED`.
+    pub const JOIN: u64 = 1 << 6;
     /// What this program has.
     pub const KNOWN: Extensions = Extensions(
         Extensions::NOTIFY
@@ -55,8 +59,36 @@ impl Extensions {
             | Extensions::VERIFY
             | Extensions::STRIP
             | Extensions::UNFINISHED
-            | Extensions::NO_HASH,
+            | Extensions::NO_HASH
+            | Extensions::JOIN,
     );
+
+    /// What a client says that makes so much of metadata.
+    pub fn of_offloads(offloads: Offloads) -> Extensions {
+        let Offloads { requests, verify, strip, unfinished, no_hash, join } = offloads;
+        let bit = |is: bool, bit: u64| if is { bit } else { 0 };
+        Extensions(
+            bit(requests, Extensions::OFFLOADS)
+                | bit(verify, Extensions::VERIFY)
+                | bit(strip, Extensions::STRIP)
+                | bit(unfinished, Extensions::UNFINISHED)
+                | bit(no_hash, Extensions::NO_HASH)
+                | bit(join, Extensions::JOIN),
+        )
+    }
+
+    /// What a client makes of metadata that says so: each only with those that it goes with.
+    pub fn offloads(self) -> Offloads {
+        let wished = |bits: u64| self.has(Extensions::OFFLOADS | bits);
+        Offloads {
+            requests: wished(0),
+            verify: wished(Extensions::VERIFY),
+            strip: wished(Extensions::STRIP),
+            unfinished: wished(Extensions::UNFINISHED),
+            no_hash: wished(Extensions::NO_HASH),
+            join: wished(Extensions::UNFINISHED | Extensions::JOIN),
+        }
+    }
 
     /// Those that both have.
     pub const fn both(self, other: Extensions) -> Extensions {
@@ -73,4 +105,27 @@ impl Extensions {
 pub fn common_version(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
     let newest = ours.1.min(theirs.1);
     (newest >= ours.0.max(theirs.0)).then_some(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_are_what_was_said_and_none_is_heard_without_those_that_it_goes_with() {
+        let all = Offloads::from_named(|_| true);
+        assert_eq!(Extensions::of_offloads(all).offloads(), all);
+        for (one, _) in all.named() {
+            let without = Offloads::from_named(|name| name != one);
+            let heard = Extensions::of_offloads(without).offloads();
+            let told: Vec<_> = heard.named().into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect();
+            match one {
+                "requests" => assert!(told.is_empty(), "{told:?}"),
+                "unfinished" => assert_eq!(told, ["requests", "verify", "strip", "no_hash"]),
+                _ => assert_eq!(heard, without),
+            }
+        }
+        let known = Extensions(Extensions::KNOWN.0 & !Extensions::NOTIFY);
+        assert_eq!(known, Extensions::of_offloads(all));
+    }
 }

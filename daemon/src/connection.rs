@@ -6,10 +6,11 @@ use std::sync::Arc;
 use conic_control::{Extensions, Hello, Message, Name, OLDEST, Reason, Refused, VERSION, Welcome, common_version};
 use conic_fabric::Time;
 use conic_interface::ccnic::{Geometry, Headroom};
+use conic_interface::metadata::Offloads;
 use conic_native::Memory;
 use conic_native::channel::{Channel, Peer};
 use conic_nicd::config::{Config, Limits};
-use conic_nicd::switch::{Offloads, Rules};
+use conic_nicd::switch::Rules;
 
 /// A connection and where it stands.
 pub(crate) struct Connection {
@@ -106,18 +107,6 @@ pub(crate) fn welcome(hello: &Hello, peer: &Peer, config: &Config, own_user: u32
         most_descriptors: descriptors,
         most_bytes: mib_per_client << 20,
     })
-}
-
-/// What a client makes of metadata, as its first word says.
-pub(crate) fn offloads(hello: &Hello) -> Offloads {
-    let wished = |bit| Extensions::KNOWN.both(hello.extensions).has(Extensions::OFFLOADS | bit);
-    Offloads {
-        requests: wished(0),
-        verify: wished(Extensions::VERIFY),
-        strip: wished(Extensions::STRIP),
-        unfinished: wished(Extensions::UNFINISHED),
-        no_hash: wished(Extensions::NO_HASH),
-    }
 }
 
 /// Says something to a client; it may be gone.

@@ -30,7 +30,7 @@ use metrics::Metrics;
 use region::{Leaving, Reports, Taken};
 
 use crate::bell::{Bell, Stop};
-use crate::connection::{Connection, Session, Step, offloads, refused, say, welcome};
+use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::worker::{News, Worker, WorkerOptions};
 
@@ -281,7 +281,7 @@ impl Daemon {
             (Message::Hello(hello), Step::Connected) => {
                 match welcome(&hello, &connection.peer, &self.config, self.own_user) {
                     Ok(answer) => {
-                        let offloads = offloads(&hello);
+                        let offloads = answer.extensions.offloads();
                         let step = Step::Negotiated { name: hello.name, offloads };
                         self.go_on(number, step, &Message::Welcome(answer));
                     }

@@ -143,9 +143,64 @@ impl Metadata {
     }
 }
 
+/// What a host makes of its packets' metadata, as it says when it attaches. Nothing: what it says in metadata is not looked at, and
+/// what it gets is zero. On a loopback network metadata comes back as it was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// What it asks for in metadata is done: checksums, segmentation, VLAN tags; and it gets the hash of each packet's flow.
+    pub requests: bool,
+    /// It is told whether checksums are right, at the price of a look at each byte. With `requests` only, as the others.
+    pub verify: bool,
+    /// VLAN tags (type 0x8100) are taken out of its packets, and stand in the metadata.
+    pub strip: bool,
+    /// It takes packets whose checksum is only begun, and packets that stand for several, of up to 64 KiB in chains of buffers.
+    /// What comes from another host or a TAP interface need then not be finished at all.
+    pub unfinished: bool,
+    /// It does without the flow's hash, which then costs nothing where it has one queue.
+    pub no_hash: bool,
+    /// TCP frames of one flow that follow each other in a burst are joined into one packet that stands for them, at the price of a
+    /// look at each byte. With `unfinished` only.
+    pub join: bool,
+}
+
+impl Offloads {
+    /// Each with its name.
+    pub const fn named(self) -> [(&'static str, bool); 6] {
+        [
+            ("requests", self.requests),
+            ("verify", self.verify),
+            ("strip", self.strip),
+            ("unfinished", self.unfinished),
+            ("no_hash", self.no_hash),
+            ("join", self.join),
+        ]
+    }
+
+    /// The other way round: those that are there by their names.
+    pub fn from_named(is_there: impl Fn(&str) -> bool) -> Offloads {
+        Offloads {
+            requests: is_there("requests"),
+            verify: is_there("verify"),
+            strip: is_there("strip"),
+            unfinished: is_there("unfinished"),
+            no_hash: is_there("no_hash"),
+            join: is_there("join"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_offload_is_found_again_by_its_name() {
+        for (one, _) in Offloads::default().named() {
+            let offloads = Offloads::from_named(|name| name == one);
+            let there: Vec<_> = offloads.named().into_iter().filter(|(_, is_there)| *is_there).collect();
+            assert_eq!(there, [(one, true)]);
+        }
+    }
 
     #[test]
     fn each_field_gives_back_what_was_put_in_and_leaves_the_others() {

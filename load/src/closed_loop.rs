@@ -2,6 +2,7 @@
 
 use conic_fabric::{Address, Core, Line, Time, lines_of};
 use conic_interface::burst::{HostQueue, Packet, fetch_ahead};
+use conic_interface::ring;
 
 use crate::account::pattern;
 use crate::pace::Pace;
@@ -30,6 +31,16 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// The ring with head and tail registers that carries it: buffers for both rings and for what the application holds.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such ring.
+    pub fn ring(&self, descriptors: u64) -> Result<ring::Shape, ring::ShapeError> {
+        let shape = ring::Shape::for_packets(u64::from(self.packet_size))?;
+        Ok(ring::Shape { descriptors, buffers: 3 * descriptors, ..shape })
+    }
+
     /// The nearest one that can be.
     pub(crate) fn within_limits(self) -> Workload {
         Workload {

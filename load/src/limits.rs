@@ -10,6 +10,7 @@
 //! | [`SlotPair`] | the same in the slots of two FastForward queues | coherent PIO Figures 4 and 6 |
 //! | [`Exchange`] | lines in a ring each way, signal in the line, credits in batches | a plain exchange |
 //! | [`Swap`] | lines in one ring, each overwritten with the answer | the same lines carry both directions |
+//! | [`Taking`] | lines that the other core has written, without polling: one by one, or together | Figure 7 |
 //! | [`Stream`] | a megabyte at a time, announced by a register | Figure 9 |
 //!
 //! Each kernel is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
@@ -18,9 +19,11 @@ use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingW
 
 mod pair;
 mod stream;
+mod taking;
 
 pub use pair::{LinePair, SlotPair};
 pub use stream::{Exchange, Side, Store, Stream, Swap};
+pub use taking::{Take, Taking};
 
 /// Written instead of the next number: the other side shall stop.
 const STOP: u64 = u64::MAX;

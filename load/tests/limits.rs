@@ -1,7 +1,9 @@
 //! The limit kernels end, move what they say, and can be run again where they say so.
 
 use conic_fabric::{Home, Layout, Time};
-use conic_load::limits::{Exchange, LineAndFlag, LinePair, Moved, RoundTrip, Side, SlotPair, Store, Stream, Swap};
+use conic_load::limits::{
+    Exchange, LineAndFlag, LinePair, Moved, RoundTrip, Side, SlotPair, Store, Stream, Swap, Take, Taking,
+};
 use conic_native::{Memory, NativeCore, Pages, clock};
 
 /// Runs both sides in fresh regions, longer each time, until the host's has moved something: on a machine with few cores
@@ -56,6 +58,22 @@ fn payloads_are_exchanged_through_a_line_pair_and_through_slots() {
     let mut layout = Layout::new();
     let slots = SlotPair::new(&mut layout);
     both(&layout, |core| slots.answer(core), |core, until| slots.call(core, until, |_| ()));
+}
+
+#[test]
+fn lines_are_taken_in_every_way_whole_turns_at_a_time() {
+    for (how, lines) in [
+        (Take::Loads, 48),
+        (Take::Exchanges, 48),
+        (Take::ExchangesOfLoaded, 48),
+        (Take::LoadsTogether, 256),
+        (Take::StoresTogether, 256),
+    ] {
+        let mut layout = Layout::new();
+        let kernel = Taking::new(&mut layout, how);
+        let (moved, ()) = both(&layout, |core| kernel.give(core), |core, until| kernel.take(core, until));
+        assert_eq!(moved.count % lines, 0, "{how:?}");
+    }
 }
 
 #[test]

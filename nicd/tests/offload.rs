@@ -17,8 +17,10 @@ use conic_port::offload::checksum::{Verdict, fill, verify};
 use conic_port::offload::virtio::{self, Checksum};
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
-const ALL: Offloads = Offloads { requests: true, verify: true, strip: true, unfinished: true, no_hash: false };
-const PLAIN: Offloads = Offloads { requests: true, verify: false, strip: false, unfinished: false, no_hash: false };
+const ALL: Offloads =
+    Offloads { requests: true, verify: true, strip: true, unfinished: true, no_hash: false, join: false };
+const PLAIN: Offloads =
+    Offloads { requests: true, verify: false, strip: false, unfinished: false, no_hash: false, join: false };
 
 /// TCP from one station to another, with `payload` bytes; its checksum is begun.
 fn tcp(from: u8, to: u8, payload: usize) -> Vec<u8> {

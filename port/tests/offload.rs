@@ -174,6 +174,90 @@ proptest! {
     }
 }
 
+/// What a frame is that carries data of a stream, as one that follows the others or in some other way.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    kind: u8,
+    at: u16,
+    value: u8,
+}
+
+/// Frames of a stream: most follow each other, some are short, pushed, lost, repeated, ended, or have a byte that is another.
+fn stream(six: bool, steps: &[Step]) -> Vec<Vec<u8>> {
+    const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let (mut next, mut identification, mut frames) = (u32::MAX - 5000, 0xfffa_u16, Vec::new());
+    for &Step { kind, at, value } in steps {
+        let (mut flags, mut length, mut stamps) = (ACK, 300, STAMPS);
+        match kind {
+            10 => length = 1 + usize::from(value),
+            11 => flags |= PSH,
+            12 => flags |= FIN,
+            13 => next = next.wrapping_add(u32::from(at)),
+            14 => next = next.wrapping_sub(u32::from(at)),
+            15 => identification = identification.wrapping_add(at),
+            16 => stamps[7] = value,
+            _ => {}
+        }
+        let data: Vec<u8> = (0..length).map(|at| (at as u32).wrapping_add(next) as u8).collect();
+        let mut frame = tcp(six, next, flags, &stamps, &data);
+        if !six {
+            frame[18..20].copy_from_slice(&identification.to_be_bytes());
+            checksum::fill(&mut frame);
+        }
+        if kind >= 17 {
+            // In the headers, for the most part; the checksums right in spite of it, or wrong.
+            let place = usize::from(at) % if kind == 17 { frame.len() } else { 66 };
+            frame[place] ^= value;
+            if kind == 19 {
+                checksum::fill(&mut frame);
+            }
+        }
+        next = next.wrapping_add(length as u32);
+        identification = identification.wrapping_add(1);
+        frames.push(frame);
+    }
+    frames
+}
+
+/// The identification of a packet that may not be made fragments says nothing, and may be another.
+fn without_idle_identification(mut frame: Vec<u8>) -> Vec<u8> {
+    if frame[12..14] == [8, 0] && frame[20] & 0x40 != 0 {
+        frame[18..20].fill(0);
+        frame[24..26].fill(0);
+    }
+    frame
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cutting_what_was_joined_gives_the_frames_again(
+        six: bool,
+        steps in proptest::collection::vec((0u8..20, any::<u16>(), any::<u8>()), 1..60),
+    ) {
+        let steps: Vec<Step> = steps.into_iter().map(|(kind, at, value)| Step { kind, at, value }).collect();
+        let frames = stream(six, &steps);
+        let joined = coalesce(&frames);
+        let again = joined.into_iter().flat_map(|(packet, size)| match size {
+            Some(size) => cut(&packet, size, TCP),
+            None => vec![packet],
+        });
+        let plain = |frames: Vec<Vec<u8>>| frames.into_iter().map(without_idle_identification).collect::<Vec<_>>();
+        prop_assert_eq!(plain(again.collect()), plain(frames));
+    }
+}
+
+#[test]
+fn a_packet_that_is_joined_is_no_longer_than_there_is_room() {
+    let frames: Vec<Vec<u8>> = cut(&tcp(true, 1, ACK, &[], &[7; 20_000]), 1000, TCP);
+    for most in [1073, 1074, 2074, 10_000, 30_000] {
+        let mut held = Coalescer::with_room(most);
+        let taken = frames.iter().take_while(|frame| held.offer(frame) == Joined::Held).count();
+        assert_eq!(taken, (most.saturating_sub(74) / 1000).min(20), "{most}");
+    }
+}
+
 #[test]
 fn only_frames_that_follow_each_other_exactly_are_joined() {
     let data = [5; 500];

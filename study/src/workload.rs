@@ -25,6 +25,8 @@ pub enum Interface {
     CcNic(Features),
     /// The ring with head and tail registers over the coherent interconnect: the paper's unoptimised baseline.
     UnoptimisedRing,
+    /// The same ring as `conic bench loopback` runs it: recently freed buffers are taken first, lines asked for ahead.
+    Ring,
     /// The ring over PCIe to the platform's NIC chip.
     PcieRing,
 }

@@ -73,6 +73,10 @@
 // parts and 64 KiB.
 #define CONIC_OFFLOAD_UNFINISHED 8
 
+// In `offloads`, with `CONIC_OFFLOAD_UNFINISHED`: TCP frames of one flow that follow each other are received as one packet that stands
+// for them, which costs the NIC a look at each byte.
+#define CONIC_OFFLOAD_JOIN 16
+
 // In a packet's `flags`: it goes on in the next one of the array. A chain has at most 4 parts.
 #define CONIC_BUF_NEXT 1
 

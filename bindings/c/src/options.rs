@@ -60,7 +60,12 @@ pub const CONIC_OFFLOAD_STRIP: u32 = 4;
 /// parts and 64 KiB.
 pub const CONIC_OFFLOAD_UNFINISHED: u32 = 8;
 
-const OFFLOADS: u32 = CONIC_OFFLOAD_REQUESTS | CONIC_OFFLOAD_VERIFY | CONIC_OFFLOAD_STRIP | CONIC_OFFLOAD_UNFINISHED;
+/// In `offloads`, with `CONIC_OFFLOAD_UNFINISHED`: TCP frames of one flow that follow each other are received as one packet that stands
+/// for them, which costs the NIC a look at each byte.
+pub const CONIC_OFFLOAD_JOIN: u32 = 16;
+
+const OFFLOADS: u32 =
+    CONIC_OFFLOAD_REQUESTS | CONIC_OFFLOAD_VERIFY | CONIC_OFFLOAD_STRIP | CONIC_OFFLOAD_UNFINISHED | CONIC_OFFLOAD_JOIN;
 
 /// Bytes of the structure as it was at first, and as programs of that time say.
 const FIRST: usize = 64;
@@ -138,9 +143,12 @@ impl Options {
         };
         let has_mac = flag(self.has_mac, "has_mac")?;
         let has = |bit| self.offloads & bit == bit;
-        if self.offloads & !OFFLOADS != 0 || self.offloads != 0 && !has(CONIC_OFFLOAD_REQUESTS) || self.reserved != 0 {
+        let alone = self.offloads != 0 && !has(CONIC_OFFLOAD_REQUESTS)
+            || has(CONIC_OFFLOAD_JOIN) && !has(CONIC_OFFLOAD_UNFINISHED);
+        if self.offloads & !OFFLOADS != 0 || alone || self.reserved != 0 {
             return Err(format!(
-                "offloads are 0, or CONIC_OFFLOAD_REQUESTS and other CONIC_OFFLOAD_ bits, and not {:#x}; reserved is 0",
+                "offloads are 0, or CONIC_OFFLOAD_REQUESTS and other CONIC_OFFLOAD_ bits, CONIC_OFFLOAD_JOIN with \
+                 CONIC_OFFLOAD_UNFINISHED only, and not {:#x}; reserved is 0",
                 self.offloads
             ));
         }
@@ -160,6 +168,7 @@ impl Options {
                 strip: has(CONIC_OFFLOAD_STRIP),
                 unfinished: has(CONIC_OFFLOAD_UNFINISHED),
                 no_hash: false,
+                join: has(CONIC_OFFLOAD_JOIN),
             },
             patience: Duration::from_millis(self.patience_ms.into()),
             reconnect: flag(self.reconnect, "reconnect")?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use conic_fabric::{LINE_BYTES, Layout, Time};
-use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap};
+use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap, Take, Taking};
 use conic_native::{Memory, NativeCore, Pages, clock};
 use serde::Serialize;
 
@@ -35,6 +35,9 @@ const EXAMPLES: &str = "What is measured:
   one line          a number there and back in one line
   two lines         the same with a line for each direction, as head and tail registers lie (CC-NIC Figure 8)
   line and flag     a line of data announced in another line, there and back
+  load, exchange    of lines that the other core has written, one after the other, without any polling; an exchange after a
+                    load of the same line is cheap where a load takes a modified line over
+  lines together    whole lines that the other core has written, loaded, or stored, as fast as they go
   stream            lines in a ring, the signal in the line, credits in batches; one way, and both ways at once
   swap              lines of one ring that each side reads and overwrites with its own: both ways at once
   cached stream     a megabyte at a time, announced by a register, read into a local buffer (Figure 9)
@@ -63,6 +66,8 @@ pub enum Kernel {
     TwoLines,
     /// A line of data announced in another.
     LineAndFlag,
+    /// Lines that the other core has written.
+    Taken(Take),
     /// Lines in a ring, one way.
     OneWay,
     /// The same both ways at once.
@@ -75,10 +80,15 @@ pub enum Kernel {
     NonTemporal,
 }
 
-const KERNELS: [Kernel; 8] = [
+const KERNELS: [Kernel; 13] = [
     Kernel::OneLine,
     Kernel::TwoLines,
     Kernel::LineAndFlag,
+    Kernel::Taken(Take::Loads),
+    Kernel::Taken(Take::Exchanges),
+    Kernel::Taken(Take::ExchangesOfLoaded),
+    Kernel::Taken(Take::LoadsTogether),
+    Kernel::Taken(Take::StoresTogether),
     Kernel::OneWay,
     Kernel::BothWays,
     Kernel::Swap,
@@ -90,7 +100,8 @@ impl Kernel {
     /// Nanoseconds, lines a second, or Gb/s.
     pub fn figure(self, moved: &Moved) -> f64 {
         match self {
-            Kernel::OneLine | Kernel::TwoLines | Kernel::LineAndFlag => moved.nanoseconds_each(),
+            Kernel::Taken(Take::LoadsTogether | Take::StoresTogether) => moved.per_second(),
+            Kernel::OneLine | Kernel::TwoLines | Kernel::LineAndFlag | Kernel::Taken(_) => moved.nanoseconds_each(),
             Kernel::OneWay | Kernel::BothWays | Kernel::Swap => moved.per_second(),
             Kernel::Cached | Kernel::NonTemporal => moved.per_second() * (LINE_BYTES * 8) as f64 / 1e9,
         }
@@ -109,6 +120,10 @@ impl Kernel {
             Kernel::LineAndFlag => {
                 let kernel = LineAndFlag::new(&mut layout);
                 (Box::new(move |core, until| kernel.call(core, until)), Box::new(move |core| kernel.answer(core)))
+            }
+            Kernel::Taken(how) => {
+                let kernel = Taking::new(&mut layout, how);
+                (Box::new(move |core, until| kernel.take(core, until)), Box::new(move |core| kernel.give(core)))
             }
             Kernel::OneWay => {
                 let kernel = Exchange::new(&mut layout);
@@ -177,6 +192,11 @@ pub struct PlacementReport {
     one_line_round_trip_ns: Spread,
     two_lines_round_trip_ns: Spread,
     line_and_flag_round_trip_ns: Spread,
+    load_ns: Spread,
+    exchange_ns: Spread,
+    exchange_of_loaded_ns: Spread,
+    loads_together_lines_per_second: Spread,
+    stores_together_lines_per_second: Spread,
     stream_lines_per_second_one_way: Spread,
     stream_lines_per_second_each_way: Spread,
     swap_lines_per_second_each_way: Spread,
@@ -305,6 +325,11 @@ fn place_report(measured: &Slices<Moved>, place: &Placement, slice: Time) -> Opt
         one_line_round_trip_ns: spread(Kernel::OneLine, 1)?,
         two_lines_round_trip_ns: spread(Kernel::TwoLines, 1)?,
         line_and_flag_round_trip_ns: spread(Kernel::LineAndFlag, 1)?,
+        load_ns: spread(Kernel::Taken(Take::Loads), 1)?,
+        exchange_ns: spread(Kernel::Taken(Take::Exchanges), 1)?,
+        exchange_of_loaded_ns: spread(Kernel::Taken(Take::ExchangesOfLoaded), 1)?,
+        loads_together_lines_per_second: spread(Kernel::Taken(Take::LoadsTogether), 0)?,
+        stores_together_lines_per_second: spread(Kernel::Taken(Take::StoresTogether), 0)?,
         stream_lines_per_second_one_way: spread(Kernel::OneWay, 0)?,
         stream_lines_per_second_each_way: spread(Kernel::BothWays, 0)?,
         swap_lines_per_second_each_way: spread(Kernel::Swap, 0)?,
@@ -325,10 +350,15 @@ pub fn print(report: &PlacementReport) {
     time("one line, there and back", report.one_line_round_trip_ns);
     time("two lines, there and back", report.two_lines_round_trip_ns);
     time("line and flag, there and back", report.line_and_flag_round_trip_ns);
+    time("load of a line that was written", report.load_ns);
+    time("exchange in a line that was written", report.exchange_ns);
+    time("the same after a load", report.exchange_of_loaded_ns);
     let millions = |value: f64| three_digits(value / 1e6);
     let lines = |name: &str, spread: Spread| {
         println!("    {name:34} {:>7} million lines a second {}", millions(spread.median), range(spread, millions));
     };
+    lines("loads of lines together", report.loads_together_lines_per_second);
+    lines("stores of lines together", report.stores_together_lines_per_second);
     lines("stream, one way", report.stream_lines_per_second_one_way);
     lines("stream, each of both ways at once", report.stream_lines_per_second_each_way);
     lines("swap, each of both ways at once", report.swap_lines_per_second_each_way);

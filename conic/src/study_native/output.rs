@@ -14,7 +14,7 @@ pub fn report(place: &Placement, calibrated: &Calibrated, rows: Vec<Row>, work_s
     let limits = calibrated.measured.list().into_iter().zip(calibrated.simulated.list());
     let limit = |(index, (measured, simulated))| LimitReport {
         name: Limits::NAMES[index],
-        unit: if index < Limits::ROUND_TRIPS { "ns" } else { "lines/s" },
+        unit: if index < Limits::TIMES { "ns" } else { "lines/s" },
         compared: Compared::new(measured, simulated),
     };
     let rates: Vec<f64> =

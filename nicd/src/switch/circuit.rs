@@ -3,6 +3,7 @@
 use conic_fabric::Core;
 use serde::{Deserialize, Serialize};
 
+use super::offload::Told;
 use super::table::Place;
 use super::{Pin, Switch};
 
@@ -114,6 +115,7 @@ impl<C: Core> Switch<C> {
         self.wired = wired;
         let offloads = || self.members.iter().flatten().map(|member| member.rules.offloads);
         self.has_lookers = offloads().any(|offloads| offloads.need_a_look());
+        self.has_joiners = offloads().any(|offloads| offloads.join);
         let ports = self.ports.iter().filter(|end| end.takes_unfinished).count();
         self.has_unfinished = ports > 1 || offloads().any(|offloads| offloads.unfinished);
         self.has_pins = self.members.iter().flatten().any(|member| !member.rules.pins.is_empty());

@@ -11,6 +11,8 @@ pub struct MemberCounters {
     pub received_frames: u64,
     /// Bytes of these.
     pub received_bytes: u64,
+    /// Frames that came to it joined to the one before; these are not among `received_frames`.
+    pub joined_frames: u64,
     /// Frames that it sent shorter than an Ethernet header, or longer than 9600 bytes.
     pub dropped_length: u64,
     /// Frames that it sent from an address that is not its own.
@@ -29,12 +31,13 @@ pub struct MemberCounters {
 
 impl MemberCounters {
     /// Every counter with its name.
-    pub fn named(&self) -> [(&'static str, u64); 11] {
+    pub fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("sent_frames", self.sent_frames),
             ("sent_bytes", self.sent_bytes),
             ("received_frames", self.received_frames),
             ("received_bytes", self.received_bytes),
+            ("joined_frames", self.joined_frames),
             ("dropped_length", self.dropped_length),
             ("dropped_spoofed", self.dropped_spoofed),
             ("dropped_vlan", self.dropped_vlan),

@@ -10,7 +10,7 @@ use conic_port::{MAX_FRAME, MIN_FRAME, Transmit};
 
 use super::header::Header;
 use super::member::{Lane, Member};
-use super::offload::Work;
+use super::offload::{Told, Work};
 use super::table::Place;
 use super::{BURST, Switch};
 
@@ -237,6 +237,9 @@ impl<C: Core> Switch<C> {
         let Some(receiver) = &mut self.members[to] else { return };
         let (queue, hash) = receiver.queue_of(header, route.pinned_at(to), &self.toeplitz);
         let (offloads, frame) = (receiver.rules.offloads, &self.frame[..length]);
+        if offloads.join && receiver.join((to, queue), frame, route.work.is_none(), &self.toeplitz, &mut self.dirty) {
+            return;
+        }
         let tag = if offloads.strip { Tag::of(frame).filter(|tag| tag.kind == Tag::new(0).kind) } else { None };
         let mut metadata = Metadata::NONE;
         if offloads.requests {
@@ -245,67 +248,35 @@ impl<C: Core> Switch<C> {
         }
         let left = if tag.is_some() { length - TAG_BYTES } else { length };
         if left > MAX_FRAME + TAG_BYTES {
-            return self.deliver_in_pieces(to, queue, length, tag.is_some(), metadata);
+            if tag.is_some() {
+                // Work is left for it, so that nobody else gets what lies here.
+                strip(&mut self.frame[..length]);
+            }
+            return receiver.copy_in_pieces((to, queue), &self.frame[..left], metadata, 1, &mut self.dirty);
         }
-        let Some((target, at)) = receiver.make_room(queue, left.max(MIN_FRAME) as u64, to, &mut self.dirty) else {
-            return;
-        };
-        let core = target.wire.nic().core();
-        if tag.is_some() {
-            core.write_bytes(at, &frame[..ADDRESSES]);
-            core.write_bytes(at + ADDRESSES as u64, &frame[ADDRESSES + TAG_BYTES..]);
-            let padding = MIN_FRAME.saturating_sub(left);
-            core.write_bytes(at + left as u64, &[0; TAG_BYTES][..padding]);
-        } else {
-            core.write_bytes(at, frame);
+        if tag.is_none() {
+            return receiver.copy_in((to, queue), frame, metadata, &mut self.dirty);
         }
         let bytes = left.max(MIN_FRAME);
+        let Some((target, at)) = receiver.make_room(queue, bytes as u64, to, &mut self.dirty) else { return };
+        let core = target.wire.nic().core();
+        core.write_bytes(at, &frame[..ADDRESSES]);
+        core.write_bytes(at + ADDRESSES as u64, &frame[ADDRESSES + TAG_BYTES..]);
+        core.write_bytes(at + left as u64, &[0; TAG_BYTES][..bytes - left]);
         target.push(Descriptor::new(at, bytes as u16).with_metadata(metadata.0));
         receiver.counters.received_frames += 1;
         receiver.counters.received_bytes += bytes as u64;
     }
 
-    /// The same of a packet that no buffer holds, in a chain of them. `tagged`: without its tag.
-    fn deliver_in_pieces(&mut self, to: usize, queue: usize, length: usize, tagged: bool, metadata: Metadata) {
-        let Some(receiver) = &mut self.members[to] else { return };
-        if tagged {
-            // Work is left for it, so that nobody else gets what lies here.
-            strip(&mut self.frame[..length]);
-        }
-        let packet = &self.frame[..if tagged { length - TAG_BYTES } else { length }];
-        let lane = &mut receiver.lanes[queue];
-        // Alone at the front of a burst, so that the chain is in one slot.
-        lane.flush();
-        let nic = lane.wire.nic();
-        let room = nic.largest_room().min(packet.len());
-        if nic.rx_room(MAX_SEGMENTS) < MAX_SEGMENTS {
-            receiver.counters.dropped_full += 1;
-            return;
-        }
-        let pieces = packet.len().div_ceil(room.max(1));
-        let mut chain = [Descriptor::BLANK; MAX_SEGMENTS];
-        let mut filled = 0;
-        for (piece, out) in packet.chunks(room.max(1)).zip(&mut chain) {
-            let Some(at) = nic.rx_alloc(piece.len() as u64) else { break };
-            nic.core().write_bytes(at, piece);
-            *out = Descriptor::new(at, piece.len() as u16).with(Flags::NEXT);
-            filled += 1;
-        }
-        if filled < pieces {
-            chain[..filled].iter().for_each(|piece| nic.rx_free(piece.address()));
-            receiver.counters.dropped_no_buffer += 1;
-            return;
-        }
-        chain[0] = chain[0].with_metadata(metadata.0);
-        chain[filled - 1] = chain[filled - 1].without(Flags::NEXT);
-        self.dirty.push((to as u32, queue as u32));
-        chain[..filled].iter().for_each(|&piece| lane.push(piece));
-        receiver.counters.received_frames += 1;
-        receiver.counters.received_bytes += packet.len() as u64;
-    }
-
     /// Delivers what was copied, and lets ports send.
     pub(super) fn flush(&mut self, now: Time) {
+        if self.has_joiners {
+            for (slot, member) in self.members.iter_mut().enumerate() {
+                if let Some(member) = member.as_mut().filter(|member| member.holds_joined()) {
+                    member.let_go_of_joined(slot, &self.toeplitz, &mut self.dirty);
+                }
+            }
+        }
         for (slot, queue) in self.dirty.drain(..) {
             let Some(member) = &mut self.members[slot as usize] else { continue };
             let lane = &mut member.lanes[queue as usize];
@@ -369,6 +340,65 @@ impl<C: Core> Member<C> {
             dirty.push((slot as u32, queue as u32));
         }
         Some((lane, at))
+    }
+}
+
+impl<C: Core> Member<C> {
+    /// Copies a frame of at least the shortest length into a queue's region; counts why it cannot be. `slot` is the client's own.
+    #[inline(always)]
+    pub(super) fn copy_in(
+        &mut self,
+        (slot, queue): (usize, usize),
+        frame: &[u8],
+        metadata: Metadata,
+        dirty: &mut Vec<(u32, u32)>,
+    ) {
+        let Some((target, at)) = self.make_room(queue, frame.len() as u64, slot, dirty) else { return };
+        target.wire.nic().core().write_bytes(at, frame);
+        target.push(Descriptor::new(at, frame.len() as u16).with_metadata(metadata.0));
+        self.counters.received_frames += 1;
+        self.counters.received_bytes += frame.len() as u64;
+    }
+
+    /// The same of a packet that no buffer may hold, in a chain of them; it stands for so many `frames` that came by themselves.
+    pub(super) fn copy_in_pieces(
+        &mut self,
+        (slot, queue): (usize, usize),
+        packet: &[u8],
+        metadata: Metadata,
+        frames: u64,
+        dirty: &mut Vec<(u32, u32)>,
+    ) {
+        let lane = &mut self.lanes[queue];
+        // Alone at the front of a burst, so that the chain is in one slot.
+        lane.flush();
+        let nic = lane.wire.nic();
+        let room = nic.largest_room().min(packet.len());
+        if nic.rx_room(MAX_SEGMENTS) < MAX_SEGMENTS {
+            self.counters.dropped_full += frames;
+            return;
+        }
+        let pieces = packet.len().div_ceil(room.max(1));
+        let mut chain = [Descriptor::BLANK; MAX_SEGMENTS];
+        let mut filled = 0;
+        for (piece, out) in packet.chunks(room.max(1)).zip(&mut chain) {
+            let Some(at) = nic.rx_alloc(piece.len() as u64) else { break };
+            nic.core().write_bytes(at, piece);
+            *out = Descriptor::new(at, piece.len() as u16).with(Flags::NEXT);
+            filled += 1;
+        }
+        if filled < pieces {
+            chain[..filled].iter().for_each(|piece| nic.rx_free(piece.address()));
+            self.counters.dropped_no_buffer += frames;
+            return;
+        }
+        chain[0] = chain[0].with_metadata(metadata.0);
+        chain[filled - 1] = chain[filled - 1].without(Flags::NEXT);
+        dirty.push((slot as u32, queue as u32));
+        chain[..filled].iter().for_each(|&piece| lane.push(piece));
+        self.counters.received_frames += 1;
+        self.counters.received_bytes += packet.len() as u64;
+        self.counters.joined_frames += frames - 1;
     }
 }
 

@@ -3,14 +3,15 @@
 use conic_fabric::{Core, Time};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{Notices, PACKETS, ROOM};
-use conic_interface::ccnic::{Descriptor, Map, Nic, NicFaults, NicPosition, PhaseCredit, Position, Wire};
+use conic_interface::ccnic::{Descriptor, MAX_SEGMENTS, Map, Nic, NicFaults, NicPosition, PhaseCredit, Position, Wire};
+use conic_interface::metadata::Offloads;
 use serde::{Deserialize, Serialize};
 
 use super::BURST;
 use super::circuit::Circuit;
 use super::counters::MemberCounters;
+use super::join::Joining;
 use super::limit::{Bucket, RateLimit};
-use super::offload::Offloads;
 use super::pin::Pin;
 
 /// What a client may do.
@@ -27,6 +28,7 @@ pub struct Rules {
     /// The circuit that it is an end of: then it reaches nobody but the other end.
     pub circuit: Option<Circuit>,
     /// What it makes of metadata.
+    #[serde(with = "super::offload::handed_over")]
     pub offloads: Offloads,
     /// Flows that it gets whatever they are addressed to.
     pub pins: Vec<Pin>,
@@ -62,6 +64,8 @@ pub(super) struct Member<C> {
     pub awake: Vec<u32>,
     /// Those that are not, a bit for each.
     pub resting: Vec<u64>,
+    /// Where its frames are joined, if it has that done.
+    pub joining: Option<Box<Joining>>,
 }
 
 /// One of its queue pairs.
@@ -129,8 +133,11 @@ impl<C: Core> Member<C> {
     }
 
     fn with_nics(now: Time, session: u64, rules: Rules, notices: Notices, nics: Vec<Nic<C, PhaseCredit>>) -> Member<C> {
+        // A chain of buffers for each packet.
+        let longest = MAX_SEGMENTS * nics.first().map_or(0, Nic::largest_room);
         let lane = |nic| Lane { wire: Wire::new(nic), out: [Descriptor::BLANK; BURST], waiting: 0, idle_since: None };
         let lanes: Vec<Lane<C>> = nics.into_iter().map(lane).collect();
+        let joining = rules.offloads.join.then(|| Box::new(Joining::new(longest)));
         Member {
             session,
             bucket: rules.limit.map(|limit| Bucket::new(now, limit)),
@@ -142,6 +149,7 @@ impl<C: Core> Member<C> {
             accused: false,
             deficit: 0,
             notices,
+            joining,
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
 //! | `mirror` | copies of what somebody sends and gets |
+//! | `join` | frames of one flow as one packet |
 //! | `offload` | what is left to do for a packet, and what receivers are told of it |
 //! | `pin` | flows that go to a client, or a queue of it, whatever was learned |
 //! | `circuit` | places that are connected to each other and to nobody else |
@@ -24,6 +25,7 @@ mod counters;
 mod deliver;
 mod forward;
 mod header;
+mod join;
 mod limit;
 mod member;
 mod mirror;
@@ -44,12 +46,12 @@ use conic_port::offload::vlan::TAG_BYTES;
 use conic_port::{MAX_FRAME, Port, PortError, Receive};
 
 pub use circuit::{Circuit, Party};
+pub use conic_interface::metadata::Offloads;
 pub use counters::{MemberCounters, PortCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
 pub use member::{Rules, Suspended};
 pub use mirror::{Mirror, MirrorCounters};
-pub use offload::Offloads;
 pub use pin::{Mac, Pattern, Pin, Prefix};
 pub use table::{Place, Station, Table};
 
@@ -131,6 +133,8 @@ pub struct Switch<C> {
     packet: Box<[u8]>,
     /// Queues to which something waits to be delivered.
     dirty: Vec<(u32, u32)>,
+    /// Some client has frames joined.
+    has_joiners: bool,
     offenders: Vec<Offender>,
     /// Queues from which nothing has come for long.
     drowsy: Vec<(u32, u32)>,
@@ -231,6 +235,7 @@ impl<C: Core> Switch<C> {
             frame: vec![0; ROOM].into_boxed_slice(),
             packet: vec![0; ROOM].into_boxed_slice(),
             dirty: Vec::new(),
+            has_joiners: false,
             offenders: Vec::new(),
             drowsy: Vec::new(),
             rings: Vec::new(),

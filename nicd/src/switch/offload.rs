@@ -11,51 +11,19 @@
 
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic::Descriptor;
-use conic_interface::metadata::{Begun, Metadata};
+use conic_interface::metadata::{Begun, Metadata, Offloads};
 use conic_port::offload::checksum::{Verdict, complete, fill_network, verify};
 use conic_port::offload::segment::{LONGEST, Segments};
 use conic_port::offload::virtio::{Checksum, Segmentation};
 use conic_port::offload::vlan::{TAG_BYTES, Tag, insert};
 use conic_port::offload::{Headers, Network, virtio};
 use conic_port::{MAX_FRAME, MIN_FRAME};
-use serde::{Deserialize, Serialize};
 
 use super::Switch;
-use super::deliver::{Form, Route};
+use super::deliver::{Form, Route, Targets};
 use super::forward::gather;
 use super::header::{ETHERNET_HEADER, Header};
 use super::table::Place;
-
-/// What a client makes of metadata.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offloads {
-    /// What it asks for is done, and it is told the hash of each packet's flow. Otherwise its metadata is not looked at, and what
-    /// it gets is zero.
-    pub requests: bool,
-    /// It is told whether checksums are right.
-    pub verify: bool,
-    /// VLAN tags are taken out of its frames, and it is told them.
-    pub strip: bool,
-    /// It takes packets whose checksum is only begun, and packets that stand for several.
-    pub unfinished: bool,
-    /// It is not told the hash. What a daemon hands over that does not know of this has it not.
-    #[serde(default)]
-    pub no_hash: bool,
-}
-
-impl Offloads {
-    /// Whether it is told the hash of each packet's flow.
-    #[inline(always)]
-    pub(super) fn are_hashed(&self) -> bool {
-        self.requests && !self.no_hash
-    }
-
-    /// Whether what it is told needs a look at the whole frame.
-    #[inline(always)]
-    pub(super) fn need_a_look(&self) -> bool {
-        self.verify || self.strip
-    }
-}
 
 /// What is left to do for a packet, checked against it.
 #[derive(Clone, Copy, Debug)]
@@ -248,21 +216,44 @@ impl<C: Core> Switch<C> {
     /// Whether somebody who gets a frame is told what needs a look at all of it.
     #[inline(always)]
     pub(super) fn is_looked_at(&self, route: &Route) -> bool {
+        let looks = |place: Place| match place {
+            Place::Client(slot) => {
+                let member = self.members[slot as usize].as_ref();
+                member.is_some_and(|member| member.rules.offloads.need_a_look())
+                    && self.form_at(route, place) != Form::Never
+            }
+            Place::Port(_) => false,
+        };
         self.has_lookers
-            && self.places().any(|place| match place {
-                Place::Client(slot) => {
-                    let member = self.members[slot as usize].as_ref();
-                    member.is_some_and(|member| member.rules.offloads.need_a_look())
-                        && self.form_at(route, place) != Form::Never
-                }
-                Place::Port(_) => false,
-            })
+            && match route.targets {
+                Targets::One(place) => looks(place),
+                Targets::AllBut(_) => self.places().any(looks),
+            }
     }
 }
 
-impl Offloads {
+/// What a client's wishes come to.
+pub(super) trait Told {
+    /// Whether it is told the hash of each packet's flow.
+    fn are_hashed(&self) -> bool;
+    /// Whether its frames must all be laid out here on their way.
+    fn need_a_look(&self) -> bool;
     /// What a client is told of a frame that is whole, of which something is known already. `tag` was taken out of it.
-    pub(super) fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata {
+    fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata;
+}
+
+impl Told for Offloads {
+    #[inline(always)]
+    fn are_hashed(&self) -> bool {
+        self.requests && !self.no_hash
+    }
+
+    #[inline(always)]
+    fn need_a_look(&self) -> bool {
+        self.verify || self.strip || self.join
+    }
+
+    fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata {
         let mut told = known;
         if let Some(tag) = tag {
             told = told.with_vlan(tag.control);
@@ -286,5 +277,40 @@ fn flag(verdict: Verdict, good: u64, bad: u64) -> u64 {
         Verdict::Good => good,
         Verdict::Bad => bad,
         Verdict::Absent => 0,
+    }
+}
+
+/// Offloads as one daemon hands them to the next: each by its name. What a daemon does not know of, it does not hand over.
+pub(super) mod handed_over {
+    use std::collections::BTreeMap;
+
+    use conic_interface::metadata::Offloads;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(offloads: &Offloads, serializer: S) -> Result<S::Ok, S::Error> {
+        BTreeMap::from(offloads.named()).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Offloads, D::Error> {
+        let named = BTreeMap::<String, bool>::deserialize(deserializer)?;
+        Ok(Offloads::from_named(|name| named.get(name).is_some_and(|&is_there| is_there)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Rules;
+    use super::*;
+
+    #[test]
+    fn offloads_are_handed_over_and_what_a_daemon_did_not_know_is_not_there() {
+        let rules =
+            Rules { offloads: Offloads { requests: true, join: true, ..Offloads::default() }, ..Rules::default() };
+        let text = toml::to_string(&rules).expect("rules can be written");
+        assert_eq!(toml::from_str::<Rules>(&text).expect("and read"), rules);
+        let old = text.replace("join = true\n", "").replace("no_hash = false\n", "");
+        assert_ne!(old, text);
+        let old = toml::from_str::<Rules>(&old).expect("and read without what is new");
+        assert_eq!(old.offloads, Offloads { requests: true, ..Offloads::default() });
     }
 }

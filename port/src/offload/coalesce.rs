@@ -48,8 +48,13 @@ impl Default for Coalescer {
 impl Coalescer {
     /// An empty one.
     pub fn new() -> Coalescer {
+        Coalescer::with_room(LONGEST)
+    }
+
+    /// An empty one, for packets of at most so many bytes.
+    pub fn with_room(most: usize) -> Coalescer {
         Coalescer {
-            bytes: vec![0; LONGEST].into_boxed_slice(),
+            bytes: vec![0; most.min(LONGEST)].into_boxed_slice(),
             length: 0,
             frames: 0,
             headers: None,
@@ -76,7 +81,7 @@ impl Coalescer {
         let Some((headers, payload)) = joinable(frame) else { return Joined::Never };
         if self.is_empty() {
             // The checksum of what is joined is made anew, which must not make a wrong one right.
-            if checksum::verify(frame).transport != Verdict::Good {
+            if frame.len() > self.bytes.len() || checksum::verify(frame).transport != Verdict::Good {
                 return Joined::Never;
             }
             self.bytes[..frame.len()].copy_from_slice(frame);
@@ -116,7 +121,8 @@ impl Coalescer {
         let held = &self.bytes[..self.length];
         let data = frame.len() - payload;
         let whole = self.length - self.headers.map_or(0, |headers| headers.network) + data;
-        if self.closed || payload != self.payload || data > self.size || whole > 65_535 {
+        let too_long = whole > 65_535 || self.length + data > self.bytes.len();
+        if self.closed || payload != self.payload || data > self.size || too_long {
             return false;
         }
         let Headers { network, transport, .. } = *headers;

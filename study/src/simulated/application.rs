@@ -91,6 +91,21 @@ impl Seat for SimDevice<'_> {
     }
 }
 
+/// What the host's program sends.
+pub(super) fn workload(question: &Loopback) -> Workload {
+    Workload {
+        packet_size: question.packet_size,
+        window: question.window,
+        transmit_burst: question.transmit_burst,
+        receive_burst: question.receive_burst,
+        fetch_ahead: match question.interface {
+            Interface::CcNic(features) => features.fetch_ahead,
+            Interface::Ring => true,
+            Interface::UnoptimisedRing | Interface::PcieRing => false,
+        },
+    }
+}
+
 /// The host's program of one queue pair.
 pub(super) fn application<'a>(
     question: &Loopback,
@@ -99,13 +114,7 @@ pub(super) fn application<'a>(
     thread: Thread,
     results: &RefCell<Results>,
 ) {
-    let workload = Workload {
-        packet_size: question.packet_size,
-        window: question.window,
-        transmit_burst: question.transmit_burst,
-        receive_burst: question.receive_burst,
-        fetch_ahead: matches!(question.interface, Interface::CcNic(features) if features.fetch_ahead),
-    };
+    let workload = workload(question);
     match (question.switches.application, thread.objects) {
         (Application::Forwarding(touch), _) => {
             let mut application = Forwarder::new(queue, touch, question.receive_burst, workload.fetch_ahead);

@@ -11,7 +11,9 @@ use conic_interface::{ccnic, ring};
 use conic_load::{Network, Objects};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
-use super::application::{Results, Thread, application, generator, measure, outcome, place_objects, start_of};
+use super::application::{
+    Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
+};
 use super::{Observer, engines, pcie};
 use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, NicPlace, Serving};
 
@@ -32,7 +34,11 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, String> {
 pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
     match question.interface {
         Interface::CcNic(features) => run_ccnic(question, features, observer),
-        Interface::UnoptimisedRing => run_ring(question, observer),
+        Interface::UnoptimisedRing => run_ring(question, unoptimised(question)?, observer),
+        Interface::Ring => {
+            let shape = workload(question).ring(1024).map_err(|error| error.to_string())?;
+            run_ring(question, shape, observer)
+        }
         Interface::PcieRing => pcie::loopback(question, observer),
     }
 }
@@ -104,12 +110,11 @@ fn run_ccnic(
     )
 }
 
-fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
-    if question.switches.engines.nic {
-        return Err("a copy engine of the NIC is for CC-NIC alone: the ring's device moves bytes by itself".to_owned());
-    }
+/// The paper's baseline.
+fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
     let window = (2 * question.window).max(1024);
-    let shape = ring::Shape {
+    let shape = ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?;
+    Ok(ring::Shape {
         descriptors: 1024,
         buffers: window + 2048,
         // The baseline as published is "without CC-NIC's locality-oriented buffer pool optimizations" (section 5.8): that recently
@@ -118,8 +123,14 @@ fn run_ring(question: &Loopback, observer: &mut dyn Observer) -> Result<Loopback
         // And it speaks of the processors' own prefetchers alone.
         fetch_ahead: false,
         read_ahead_bytes: 0,
-        ..ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?
-    };
+        ..shape
+    })
+}
+
+fn run_ring(question: &Loopback, shape: ring::Shape, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
+    if question.switches.engines.nic {
+        return Err("a copy engine of the NIC is for CC-NIC alone: the ring's device moves bytes by itself".to_owned());
+    }
     let mut layout = conic_fabric::Layout::new();
     let pairs: Result<Vec<_>, _> = (0..queue_pairs(question)?).map(|_| shape.place(&mut layout)).collect();
     let pairs = Rc::new(pairs.map_err(|error| error.to_string())?);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use conic_fabric::{Core, Layout, Time};
-use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Swap};
+use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Swap, Take, Taking};
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
@@ -33,6 +33,16 @@ pub struct Limits {
     pub two_lines: f64,
     /// A line of data announced in another, there and back, nanoseconds.
     pub line_and_flag: f64,
+    /// A load of a line that the other core has written, nanoseconds.
+    pub load: f64,
+    /// An atomic exchange in such a line.
+    pub exchange: f64,
+    /// The same in one that was loaded before.
+    pub exchange_of_loaded: f64,
+    /// Lines a second that are loaded together, which the other core has written.
+    pub loads_together: f64,
+    /// The same stored.
+    pub stores_together: f64,
     /// Lines a second in a ring, one way.
     pub one_way: f64,
     /// Lines a second each way, both at once.
@@ -42,22 +52,39 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// How many of them are round trips: those come first.
-    pub const ROUND_TRIPS: usize = 3;
+    /// How many of them are times: those come first.
+    pub const TIMES: usize = 6;
 
     /// Their names, for tables.
-    pub const NAMES: [&str; 6] = [
+    pub const NAMES: [&str; 11] = [
         "one line, there and back",
         "two lines, there and back",
         "line and flag, there and back",
+        "load of a line that was written",
+        "exchange in a line that was written",
+        "the same after a load",
+        "loads of lines together",
+        "stores of lines together",
         "stream, one way",
         "stream, each of both ways at once",
         "swap, each of both ways at once",
     ];
 
-    /// As a list in the order of the names: nanoseconds three times, then lines a second.
-    pub fn list(&self) -> [f64; 6] {
-        [self.one_line, self.two_lines, self.line_and_flag, self.one_way, self.both_ways, self.swap]
+    /// As a list in the order of the names: nanoseconds, then lines a second.
+    pub fn list(&self) -> [f64; 11] {
+        [
+            self.one_line,
+            self.two_lines,
+            self.line_and_flag,
+            self.load,
+            self.exchange,
+            self.exchange_of_loaded,
+            self.loads_together,
+            self.stores_together,
+            self.one_way,
+            self.both_ways,
+            self.swap,
+        ]
     }
 
     /// How far some of these are from others': the mean of the logarithms of the ratios, without signs.
@@ -69,9 +96,11 @@ impl Limits {
 }
 
 /// The round trips among the limits.
-const ROUND_TRIPS: Range<usize> = 0..Limits::ROUND_TRIPS;
+const ROUND_TRIPS: Range<usize> = 0..3;
+/// What is taken together.
+const TOGETHER: Range<usize> = 6..8;
 /// The plain streams among them; swapped lines depend on how the two sides happen to follow one another.
-const STREAMS: Range<usize> = 3..5;
+const STREAMS: Range<usize> = 8..10;
 
 /// How long a kernel runs, nanoseconds: so long that its lines' first way from memory does not count.
 const SPAN: u64 = 400_000;
@@ -117,10 +146,24 @@ pub fn limits(machine: &Parameters) -> Result<Limits, Failure> {
         one_line: one_line(machine)?,
         two_lines: round_trip(machine, RoundTrip::two_lines)?,
         line_and_flag,
+        load: taking(machine, Take::Loads)?.nanoseconds_each(),
+        exchange: taking(machine, Take::Exchanges)?.nanoseconds_each(),
+        exchange_of_loaded: taking(machine, Take::ExchangesOfLoaded)?.nanoseconds_each(),
+        loads_together: taking(machine, Take::LoadsTogether)?.per_second(),
+        stores_together: taking(machine, Take::StoresTogether)?.per_second(),
         one_way: one_way.per_second(),
         both_ways: both_ways.per_second(),
         swap: swap.per_second(),
     })
+}
+
+fn taking(machine: &Parameters, how: Take) -> Result<Moved, Failure> {
+    kernel(
+        machine,
+        |layout| Taking::new(layout, how),
+        |kernel, core, until| kernel.take(core, until),
+        |kernel, core| kernel.give(core),
+    )
 }
 
 /// One line's round trip, in nanoseconds.
@@ -201,7 +244,8 @@ impl Calibrated {
 const FILL_BUFFERS: [u32; 7] = [10, 12, 16, 20, 24, 32, 48];
 
 /// Solves the few free values so that the simulated limits equal the measured ones. The round trips give the stages' scale and
-/// whether hand-over is migratory; the streams how many lines are on their way at once, and whether the next line is prefetched.
+/// whether hand-over is migratory; lines that are taken together how many are on their way at once; the streams whether the next
+/// line is prefetched.
 ///
 /// # Errors
 ///
@@ -215,16 +259,17 @@ pub fn calibrate(preset: &Parameters, measured: &Limits) -> Result<Calibrated, F
     let shared = scaled(&machine, measured)?;
     machine.protocol.migratory_between_nodes = true;
     let nearest = scaled(&machine, measured)?.nearer(Some(shared), ROUND_TRIPS);
-    let mut best = None;
-    for line_fill_buffers in FILL_BUFFERS {
-        for next_line in [false, true] {
+    let mut best = [None, None];
+    for (best, next_line) in best.iter_mut().zip([false, true]) {
+        for line_fill_buffers in FILL_BUFFERS {
             let mut machine = nearest.machine.clone();
             machine.core.line_fill_buffers = line_fill_buffers;
             machine.core.prefetch_next_line = next_line;
-            best = Some(Calibrated::new(machine, measured, nearest.stretch)?.nearer(best, STREAMS));
+            *best = Some(Calibrated::new(machine, measured, nearest.stretch)?.nearer(best.take(), TOGETHER));
         }
     }
-    Ok(best.unwrap_or(nearest))
+    let [without, with] = best;
+    Ok(with.map_or(nearest, |with| with.nearer(without, STREAMS)))
 }
 
 /// Finds the stages' scale with which one line's round trip comes out.
@@ -289,7 +334,27 @@ mod tests {
             let found = calibrate(preset.parameters(), &measured).expect("it runs");
             assert_eq!(found.migratory, migratory);
             assert!((found.stretch / 3.0 - 1.0).abs() < 0.03, "{}", found.stretch);
-            assert!(found.simulated.distance(&measured, 0..6) < 0.05, "{found:?}");
+            assert!(found.simulated.distance(&measured, 0..11) < 0.05, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn taken_lines_tell_latency_ownership_and_lines_on_their_way_apart() {
+        let mut machine = preset().expect("it comes with the program").parameters().clone();
+        let [plain, migratory] = [false, true].map(|migratory| {
+            machine.protocol.migratory_between_nodes = migratory;
+            limits(&stretched(&machine, 3.0)).expect("it runs")
+        });
+        // A load that takes the line over leaves nothing to ask for; one that shares it leaves as much as there was.
+        assert!(migratory.exchange_of_loaded < migratory.exchange / 4.0, "{migratory:?}");
+        assert!(plain.exchange_of_loaded > 0.8 * plain.exchange, "{plain:?}");
+        machine.core.line_fill_buffers = 8;
+        machine.core.prefetch_next_line = false;
+        let few = limits(&stretched(&machine, 3.0)).expect("it runs");
+        // Eight at a time, each for as long as one by itself.
+        for together in [few.loads_together, few.stores_together] {
+            let expected = 8e9 / few.load;
+            assert!((together / expected - 1.0).abs() < 0.15, "{together} lines a second, not {expected}");
         }
     }
 

@@ -123,6 +123,7 @@ impl Question {
                 let interface = match interface {
                     Interface::CcNic(features) => format!("CC-NIC ({features})"),
                     Interface::UnoptimisedRing => "the unoptimised ring".to_owned(),
+                    Interface::Ring => "the ring".to_owned(),
                     Interface::PcieRing => "the ring over PCIe".to_owned(),
                 };
                 let load =

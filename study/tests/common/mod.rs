@@ -46,7 +46,7 @@ pub fn unloaded(question: &Loopback) -> f64 {
             let pool = if features.shared_pool { 0.0 } else { 50.0 };
             100.0 + 4.0 * crossings + signal + packing + pool
         }
-        Interface::UnoptimisedRing => 100.0 + 10.0 * crossings,
+        Interface::UnoptimisedRing | Interface::Ring => 100.0 + 10.0 * crossings,
         Interface::PcieRing => 2000.0,
     };
     base + f64::from(question.packet_size) / 10.0
@@ -69,7 +69,7 @@ pub fn capacity(question: &Loopback) -> f64 {
             }
             rate
         }
-        Interface::UnoptimisedRing => 5e6,
+        Interface::UnoptimisedRing | Interface::Ring => 5e6,
         Interface::PcieRing => 4e6,
     };
     let batch = question.transmit_burst.min(4) as f64 / 4.0;

@@ -157,8 +157,7 @@ pub struct Ring {
 impl Ring {
     /// Descriptors as asked for, and buffers for both rings and what the application holds.
     pub fn new(setup: &Setup) -> Result<Ring, Failure> {
-        let shape = ring::Shape::for_packets(u64::from(setup.workload.packet_size)).map_err(cannot_be)?;
-        let shape = ring::Shape { descriptors: setup.descriptors, buffers: 3 * setup.descriptors, ..shape };
+        let shape = setup.workload.ring(setup.descriptors).map_err(cannot_be)?;
         let mut layout = Layout::new();
         let pairs = (0..setup.queues).map(|_| shape.place(&mut layout)).collect::<Result<_, _>>().map_err(cannot_be)?;
         Ok(Ring { layout, pairs, workload: setup.workload })

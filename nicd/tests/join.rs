@@ -1,0 +1,344 @@
+//! TCP frames for a client that has them joined: joined where they follow each other, in the order of their flow, and the same
+//! bytes again when they are cut.
+
+#[path = "support/clients.rs"]
+#[allow(dead_code, reason = "each test crate reads its part of a client")]
+mod clients;
+
+use std::collections::BTreeMap;
+
+use clients::{Client, Outside, frame, mac, port, rules};
+use conic_fabric::Core;
+use conic_fabric::Time;
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, prepare};
+use conic_interface::metadata::Metadata;
+use conic_native::{KeptCore, Memory, NativeCore, Pages};
+use conic_nicd::switch::{MemberCounters, Offloads, Pin, Rules, Switch, SwitchOptions};
+use conic_port::offload::checksum::{complete, fill};
+use conic_port::offload::segment::Segments;
+use conic_port::offload::virtio::Segmentation;
+use conic_port::offload::{Headers, TCP};
+use proptest::prelude::*;
+
+const UNFINISHED: Offloads =
+    Offloads { requests: true, verify: false, strip: false, unfinished: true, no_hash: false, join: false };
+const JOIN: Offloads = Offloads { join: true, ..UNFINISHED };
+
+/// A stream of TCP frames from station 9 to station 1, by its port.
+struct Stream {
+    source: u16,
+    next: u32,
+    identification: u16,
+}
+
+impl Stream {
+    fn new(source: u16) -> Stream {
+        Stream { source, next: u32::from(source) << 20, identification: source }
+    }
+
+    fn frame(&mut self, flags: u8, payload: usize) -> Vec<u8> {
+        let mut frame = [&mac(1)[..], &mac(9), &[8, 0, 0x45, 0]].concat();
+        frame.extend((40 + payload as u16).to_be_bytes());
+        frame.extend(self.identification.to_be_bytes());
+        frame.extend([0, 0, 64, 6, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1]);
+        frame.extend([self.source.to_be_bytes(), 80_u16.to_be_bytes()].concat());
+        frame.extend(self.next.to_be_bytes());
+        frame.extend([0, 0, 0, 2, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+        frame.extend((0..payload).map(|at| (self.next as usize + at * 7) as u8));
+        frame.resize(frame.len().max(60), 0);
+        fill(&mut frame);
+        self.next = self.next.wrapping_add(payload as u32);
+        self.identification = self.identification.wrapping_add(1);
+        frame
+    }
+}
+
+/// What a client got: packets with what was said of them.
+fn hear(client: &mut Client, queue: usize) -> Vec<(Vec<u8>, Metadata)> {
+    let mut all: Vec<(Vec<u8>, Metadata)> = Vec::new();
+    let mut packets = [Descriptor::BLANK; 32];
+    let mut goes_on = false;
+    loop {
+        let count = client.hosts[queue].rx_burst(&mut packets);
+        for packet in &packets[..count] {
+            let mut bytes = vec![0; usize::from(packet.length())];
+            client.core.read_bytes(packet.address(), &mut bytes);
+            match all.last_mut() {
+                Some((whole, _)) if goes_on => whole.extend(bytes),
+                _ => all.push((bytes, Metadata(packet.metadata))),
+            }
+            goes_on = packet.has(Flags::NEXT);
+            client.hosts[queue].buf_free(&[packet.address()]);
+        }
+        if count == 0 {
+            return all;
+        }
+    }
+}
+
+/// The frames that packets stand for.
+fn cut(packets: Vec<(Vec<u8>, Metadata)>) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for (mut packet, told) in packets {
+        let Some(size) = told.large() else {
+            frames.push(packet);
+            continue;
+        };
+        let begun = told.begun().expect("what stands for several has its checksum begun");
+        assert!(complete(&mut packet, begun.start.into(), begun.offset.into()));
+        let mut segments = Segments::of(&packet, Segmentation { size, protocol: TCP }).expect("it can be cut");
+        let mut frame = vec![0; segments.longest()];
+        while let Some(length) = segments.next(&packet, &mut frame) {
+            frames.push(frame[..length].to_vec());
+        }
+    }
+    frames
+}
+
+fn attach(switch: &mut Switch<KeptCore>, number: u64, queues: u32, offloads: Offloads) -> Client {
+    Client::attach(switch, Time::ZERO, number, queues, Rules { offloads, ..rules(mac(number)) })
+}
+
+fn counters(switch: &Switch<KeptCore>, session: u64) -> MemberCounters {
+    switch.clients().find(|(own, ..)| *own == session).expect("a client").1
+}
+
+#[test]
+fn a_burst_of_one_stream_is_one_packet_for_who_has_it_joined_and_frames_for_the_others() {
+    for (offloads, most) in [(JOIN, 1), (Offloads { verify: true, ..JOIN }, 1), (UNFINISHED, 32)] {
+        let outside = Outside::default();
+        let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+        let mut receiver = attach(&mut switch, 1, 1, offloads);
+        for payload in [100, 1448, 1800] {
+            let mut stream = Stream::new(1000);
+            let sent: Vec<_> = (0..32).map(|_| stream.frame(0x10, payload)).collect();
+            sent.iter().for_each(|frame| outside.give(frame.clone()));
+            switch.step(Time::ZERO);
+            let got = hear(&mut receiver, 0);
+            assert_eq!(got.len(), most, "{payload}");
+            if most == 1 {
+                assert_eq!(got[0].1.large(), Some(payload as u16));
+                assert_eq!(got[0].1.has(Metadata::NETWORK_GOOD), offloads.verify);
+            }
+            assert_eq!(cut(got), sent);
+        }
+        let counted = counters(&switch, 1);
+        assert_eq!((counted.received_frames, counted.joined_frames), (3 * most as u64, 3 * (32 - most as u64)));
+    }
+}
+
+#[test]
+fn what_comes_from_a_client_is_joined_too_and_a_single_frame_is_as_it_was() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut receiver = attach(&mut switch, 1, 1, JOIN);
+    let mut sender = attach(&mut switch, 9, 1, Offloads::default());
+    let mut stream = Stream::new(5);
+    let sent: Vec<_> = (0..10).map(|_| stream.frame(0x10, 1000)).collect();
+    sent.iter().for_each(|frame| assert!(sender.send(0, frame, 1)));
+    switch.step(Time::ZERO);
+    let got = hear(&mut receiver, 0);
+    assert_eq!((got.len(), got[0].1.large(), cut(got)), (1, Some(1000), sent));
+    let alone = stream.frame(0x18, 500);
+    assert!(sender.send(0, &alone, 1));
+    switch.step(Time::ZERO);
+    let [(got, told)] = &hear(&mut receiver, 0)[..] else { panic!("one frame") };
+    assert_eq!((got, told.large(), told.has(Metadata::TRANSPORT_GOOD)), (&alone, None, true));
+    assert!(told.hash().is_some());
+}
+
+#[test]
+fn streams_that_take_turns_are_joined_each_and_a_frame_of_another_kind_stops_none() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut receiver = attach(&mut switch, 1, 1, JOIN);
+    let mut streams = [Stream::new(1000), Stream::new(1001)];
+    for number in 0..10 {
+        streams.iter_mut().for_each(|stream| outside.give(stream.frame(0x10, 1000)));
+        outside.give(frame(mac(9), mac(1), 7, number, 100));
+    }
+    switch.step(Time::ZERO);
+    let got = hear(&mut receiver, 0);
+    let large: Vec<_> = got.iter().filter(|(_, told)| told.large().is_some()).collect();
+    assert_eq!((got.len(), large.len()), (12, 2), "ten datagrams, and a packet of each stream");
+}
+
+#[test]
+fn nothing_passes_what_is_held_of_its_flow() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut receiver = attach(&mut switch, 1, 1, JOIN);
+    let part = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Stream::new(1000).frame(0x10, 100);
+        change(&mut frame);
+        fill(&mut frame);
+        frame
+    };
+    let behind: [(&str, Vec<u8>); 6] = [
+        ("an end", part(&|frame| frame[47] = 0x11)),
+        ("a fragment", part(&|frame| frame[20] = 0x20)),
+        ("a later fragment", part(&|frame| frame[21] = 0x10)),
+        ("a wrong length of the header", part(&|frame| frame[46] = 0xf0)),
+        ("an acknowledgement alone", Stream::new(1000).frame(0x10, 0)),
+        ("a tag", {
+            let frame = part(&|_| {});
+            [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat()
+        }),
+    ];
+    for (what, behind) in behind {
+        let mut stream = Stream::new(1000);
+        let sent = vec![stream.frame(0x10, 500), stream.frame(0x10, 500), behind.clone(), stream.frame(0x10, 500)];
+        sent.iter().for_each(|frame| outside.give(frame.clone()));
+        switch.step(Time::ZERO);
+        let got = hear(&mut receiver, 0);
+        assert_eq!((got.len(), got[1].0 == behind), (3, true), "{what}");
+        assert_eq!(cut(got), sent, "{what}");
+    }
+}
+
+#[test]
+fn a_large_packet_of_a_client_does_not_pass_what_is_held_of_its_flow() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut receiver = attach(&mut switch, 1, 1, JOIN);
+    let mut sender = attach(&mut switch, 9, 1, UNFINISHED);
+    let mut stream = Stream::new(5);
+    let first = stream.frame(0x10, 1000);
+    let large = stream.frame(0x10, 4000);
+    assert!(sender.send(0, &first, 1));
+    let mut at = [conic_fabric::Address(0)];
+    assert_eq!(sender.hosts[0].buf_alloc(large.len() as u64, &mut at), 1);
+    // The pseudo-header's sum is what the field holds when the checksum is begun.
+    let mut begun = large.clone();
+    let sum: u32 = 0x0a00 + 9 + 0x0a00 + 1 + 6 + 4020;
+    begun[50..52].copy_from_slice(&(((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    sender.core.write_bytes(at[0], &begun);
+    let request =
+        Metadata::NONE.with_begun(conic_interface::metadata::Begun { start: 34, offset: 16 }).with_large(1000);
+    let packet = Descriptor::new(at[0], begun.len() as u16).with_metadata(request.0);
+    assert_eq!(sender.hosts[0].tx_burst(&[packet]), 1);
+    switch.step(Time::ZERO);
+    let got = hear(&mut receiver, 0);
+    assert_eq!((got.len(), &got[0].0), (2, &first));
+    assert_eq!((got[1].1.large(), got[1].0[54..] == large[54..]), (Some(1000), true));
+}
+
+#[test]
+fn a_client_without_large_buffers_gets_packets_that_its_buffers_hold() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [256, 256, 0], object_bytes: 0 };
+    let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+    let (map, notices) = Notices::in_map(map);
+    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+    prepare(&NativeCore::new(&memory), &map);
+    let core = KeptCore::new(std::sync::Arc::new(memory));
+    let rules = Rules { offloads: JOIN, ..rules(mac(1)) };
+    switch.attach(Time::ZERO, 1, rules, (&map, notices), || core.clone());
+    let hosts = vec![Host::new(core.clone(), &map, 0)];
+    let mut receiver = Client { session: 1, mac: mac(1), core, map, notices, hosts };
+    let mut stream = Stream::new(1000);
+    let sent: Vec<_> = (0..32).map(|_| stream.frame(0x10, 1448)).collect();
+    sent.iter().for_each(|frame| outside.give(frame.clone()));
+    switch.step(Time::ZERO);
+    let got = hear(&mut receiver, 0);
+    assert!((2..10).contains(&got.len()) && got.iter().all(|(packet, _)| packet.len() <= 4 * 4096), "{}", got.len());
+    assert_eq!(cut(got), sent);
+}
+
+#[test]
+fn frames_that_find_no_buffer_are_counted_each() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut receiver = attach(&mut switch, 1, 1, JOIN);
+    let mut at = [conic_fabric::Address(0)];
+    while receiver.hosts[0].buf_alloc(16_000, &mut at) == 1 {}
+    let mut stream = Stream::new(1000);
+    (0..32).for_each(|_| outside.give(stream.frame(0x10, 1448)));
+    switch.step(Time::ZERO);
+    let counted = counters(&switch, 1);
+    assert_eq!((hear(&mut receiver, 0).len(), counted.dropped_no_buffer, counted.joined_frames), (0, 32, 0));
+}
+
+#[test]
+fn a_flow_whose_frames_go_to_two_queues_is_not_joined_over_them() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut receiver = attach(&mut switch, 1, 2, JOIN);
+    let pattern = "source-mac=02:00:00:00:00:08".parse().expect("a pattern");
+    let mut stream = Stream::new(1000);
+    let mut sent: Vec<_> = (0..6).map(|_| stream.frame(0x10, 100)).collect();
+    // The last three come from another station, and with it to the queue that the first three do not go to.
+    sent[3..].iter_mut().for_each(|frame| frame[6..12].copy_from_slice(&mac(8)));
+    sent[..3].iter().for_each(|frame| outside.give(frame.clone()));
+    switch.step(Time::ZERO);
+    let first = usize::from(hear(&mut receiver, 0).is_empty());
+    assert_eq!(hear(&mut receiver, first).len(), first);
+    assert!(switch.pin(1, Pin { pattern, queue: Some(1 - first as u32) }));
+    sent.iter().for_each(|frame| outside.give(frame.clone()));
+    switch.step(Time::ZERO);
+    assert_eq!(cut(hear(&mut receiver, first)), sent[..3]);
+    assert_eq!(cut(hear(&mut receiver, 1 - first)), sent[3..]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes_each_flow_is_whole_and_in_order(
+        steps in proptest::collection::vec((0u16..12, 0u8..16, any::<u16>(), 1u8..=255), 1..100),
+    ) {
+        let outside = Outside::default();
+        let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+        let mut receiver = attach(&mut switch, 1, 2, JOIN);
+        let mut streams: Vec<_> = (1000..1012).map(Stream::new).collect();
+        let mut sent: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+        let flow = |frame: &[u8]| u16::from_be_bytes([frame[34], frame[35]]);
+        for (number, kind, at, value) in steps {
+            let stream = &mut streams[usize::from(number)];
+            let mut frame = match kind {
+                10 => stream.frame(0x18, 200),
+                11 => stream.frame(0x11, 200),
+                12 => stream.frame(0x10, 1 + usize::from(value)),
+                13 => { stream.next = stream.next.wrapping_add(u32::from(at)); stream.frame(0x10, 200) }
+                _ => stream.frame(0x10, 200),
+            };
+            if kind >= 14 {
+                // Behind the addresses, so that it comes here, and not in the ports, so that it is known by them.
+                let place = 14 + usize::from(at) % (frame.len() - 14);
+                if !(34..38).contains(&place) {
+                    frame[place] ^= value;
+                    if kind == 15 && place != 20 {
+                        fill(&mut frame);
+                    }
+                }
+            }
+            sent.entry(flow(&frame)).or_default().push(frame.clone());
+            outside.give(frame);
+        }
+        let mut got: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+        for _ in 0..8 {
+            switch.step(Time::ZERO);
+            for queue in 0..2 {
+                for frame in cut(hear(&mut receiver, queue)) {
+                    got.entry(flow(&frame)).or_default().push(frame);
+                }
+            }
+        }
+        // A frame with another address or protocol, or that is no packet, is another flow's and may lie in the other queue.
+        let own = |frame: &Vec<u8>| {
+            let headers = Headers::of(frame).filter(|headers| headers.protocol == TCP && !headers.fragment);
+            headers.is_some_and(|headers| headers.network == 14 && headers.addresses(frame) == [10, 0, 0, 9, 10, 0, 0, 1])
+        };
+        let plain = |mut flows: BTreeMap<u16, Vec<Vec<u8>>>| {
+            flows.values_mut().for_each(|frames| frames.retain(own));
+            flows
+        };
+        let (got, sent) = (plain(got), plain(sent));
+        for (flow, sent) in &sent {
+            let got = got.get(flow).map_or(&[][..], |frames| frames);
+            let differs = got.iter().zip(sent).position(|(got, sent)| got != sent);
+            prop_assert_eq!((differs, got.len()), (None, sent.len()), "flow {}: {:x?}", flow,
+                differs.map(|at| (&got[at], &sent[at])));
+        }
+    }
+}
