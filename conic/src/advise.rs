@@ -9,10 +9,11 @@ use conic_fabric::Time;
 use conic_native::clock;
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
-use conic_study::cxl_nic::advise::{Advice, Goal, Question, Reason, advise, described};
+use conic_study::cxl_nic::advise::{Advice, Goal, Question, Reason, Trial, advise, described};
 use serde_json::{Value, json};
 
 use crate::bench::failure::Failure;
+use crate::spread::on_all_cores;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,15 +96,18 @@ fn run(options: &Options) -> Result<String, String> {
             rings: options.rings.into(),
         };
         let shows = std::io::stderr().is_terminal();
-        let mut told = |looked: usize| {
-            if shows && looked.is_multiple_of(10) {
-                eprint!("\r{bytes} bytes: {looked} designs");
+        let mut looked = 0;
+        let mut together = |trials: &[Trial]| {
+            looked += trials.len();
+            if shows {
+                eprint!("\r{bytes} bytes: {looked} simulations");
                 // A progress line that cannot be shown is no failure.
                 let _ = std::io::stderr().flush();
             }
+            on_all_cores(trials, |trial| trial.run(&question))
         };
         let start = clock::now();
-        let advice = advise(&question, &mut told).map_err(|failure| failure.to_string())?;
+        let advice = advise(&question, &mut together).map_err(|failure| failure.to_string())?;
         let took = clock::now().since(start);
         if shows {
             eprint!("\r\x1b[K");
@@ -128,7 +132,7 @@ fn as_text(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> String {
         (_, values) => values.iter().map(|value| format!("{value:.0} ns")).collect(),
     };
     let mut text = format!(
-        "{bytes} bytes: {}; the paper's configuration: {} ({} designs simulated in {:.1} s)\n",
+        "{bytes} bytes: {}; the paper's configuration: {} ({} simulations in {:.1} s)\n",
         numbers(&advice.value),
         numbers(&advice.reference),
         advice.looked_at,
@@ -168,7 +172,7 @@ fn as_json(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> Value {
     };
     json!({
         "bytes": bytes, "unit": unit(goal), "value": advice.value, "paper": advice.reference, "design": design,
-        "receive_batch": advice.receive_batch, "designs": advice.looked_at, "seconds": took.seconds(),
+        "receive_batch": advice.receive_batch, "simulations": advice.looked_at, "seconds": took.seconds(),
         "reasons": advice.reasons.iter().map(reason).collect::<Vec<_>>(),
     })
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Core, Device, Layout, PlayedByCore, StateHint, Time};
 use conic_interface::cxl::serving::{
-    Answer, Bytes, Database, DatabaseShape, Handler, MOST_VALUE_BYTES, Request, Through,
+    Answer, Database, DatabaseShape, Handler, INLINE_BYTES, Request, ServingStatistics, Through,
 };
 use conic_sim::Role;
 use conic_sim::cxl::{CxlParameters, CxlSimulation};
@@ -18,17 +18,26 @@ use conic_sim::protocol::cxl::Bias;
 
 const COHERENT: Through = Through::Coherent { read: StateHint::CacheableOwned, write: StateHint::CacheableOwned };
 
-fn value(number: u64) -> Bytes {
-    let mut value = [0; MOST_VALUE_BYTES];
-    for (place, byte) in value.iter_mut().enumerate() {
-        *byte = (number >> (place % 6 * 8)) as u8 ^ place as u8;
-    }
-    value[..8].copy_from_slice(&number.to_le_bytes());
-    value
+/// Bytes of the longest value.
+const LONG: usize = 200;
+
+/// A value that is told by its number: of so many bytes, each of which follows from the number.
+fn value_of(number: u64, length: usize) -> Vec<u8> {
+    let byte =
+        |place: usize| if place < 8 { number.to_le_bytes()[place] } else { ((number as usize * 37) ^ place) as u8 };
+    (0..length).map(byte).collect()
 }
 
-fn number_of(value: &Bytes) -> u64 {
-    u64::from_le_bytes(value[..8].try_into().expect("eight bytes"))
+/// A short one.
+fn value(number: u64) -> Vec<u8> {
+    value_of(number, INLINE_BYTES)
+}
+
+/// Which value this is: all of it, not a part of one and a part of another.
+fn number_of(value: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(value[..8].try_into().expect("eight bytes"));
+    assert_eq!(value, value_of(number, value.len()), "of two values");
+    number
 }
 
 fn random(state: &mut u64, bound: u64) -> u64 {
@@ -39,41 +48,47 @@ fn random(state: &mut u64, bound: u64) -> u64 {
 #[test]
 fn it_answers_as_a_map_does_where_one_thread_plays_both_sides() {
     let mut layout = Layout::new();
-    let database = DatabaseShape { entries: 256, stamps: 8, buckets: 4 }.place(&mut layout);
+    let database = DatabaseShape { entries: 256, stamps: 8, buckets: 4, value_bytes: LONG as u64 }.place(&mut layout);
     let memory = common::Memory::new(&layout);
     let host = memory.agent(0);
     let mut model = BTreeMap::new();
+    let mut state = 3;
     for key in 0..180 {
-        assert!(database.insert(&host, key * 7, &value(key)));
-        model.insert(key * 7, value(key));
+        let value = value_of(key, 8 + random(&mut state, LONG as u64 - 7) as usize);
+        assert!(database.insert(&host, key * 7, &value));
+        model.insert(key * 7, value);
     }
     assert!(!database.insert(&host, 7, &value(0)), "it is there");
     let device = || PlayedByCore(memory.agent(1));
     let mut handler = Handler::new(device(), device(), database, COHERENT, (0, 0));
-    let mut state = 3;
     for step in 0..20_000 {
         let key = random(&mut state, 190) * 7;
+        let new = value_of(step, 8 + random(&mut state, LONG as u64 - 7) as usize);
         match random(&mut state, 4) {
             0 => {
-                let answer = handler.serve(&Request::Put(key, value(step)).packet());
-                let known = model.get_mut(&key).map(|old| *old = value(step)).is_some();
+                let answer = handler.serve(&Request::Put(key, &new).packet());
+                let known = model.get_mut(&key).map(|old| *old = new).is_some();
                 assert_eq!(answer, Some(if known { Answer::Stored } else { Answer::Absent }));
             }
             1 => {
-                let known = model.get_mut(&key).map(|old| *old = value(step)).is_some();
-                assert_eq!(database.update(&host, key, &value(step)), known);
+                assert_eq!(database.update(&host, key, &new), model.contains_key(&key));
+                model.get_mut(&key).into_iter().for_each(|old| old.clone_from(&new));
             }
             _ => {
-                let expected = model.get(&key).map_or(Answer::Absent, |value| Answer::Found(*value));
+                let expected = model.get(&key).map_or(Answer::Absent, |value| Answer::Found(value.clone()));
                 assert_eq!(handler.serve(&Request::Get(key).packet()), Some(expected), "key {key}, step {step}");
-                assert_eq!(database.get(&host, key), model.get(&key).copied());
+                assert_eq!(database.get(&host, key), model.get(&key).cloned());
             }
         }
     }
+    let too_long = value_of(1, LONG + 1);
+    assert_eq!(handler.serve(&Request::Put(7, &too_long).packet()), Some(Answer::TooLong));
+    assert!(!database.update(&host, 7, &too_long) && !database.insert(&host, 5, &too_long));
+    assert_eq!(database.get(&host, 7), model.get(&7).cloned(), "nothing has changed");
     let seen = handler.statistics();
     assert!(seen.hits > 500 && seen.evictions > 500 && seen.outdated > 100, "{seen:?}");
     assert_eq!(handler.serve(&[1; 12]), None);
-    assert_eq!(handler.statistics().refused, 1);
+    assert_eq!(handler.statistics().refused, 2);
 }
 
 /// What somebody did to a key, from when to when.
@@ -132,15 +147,18 @@ enum Update {
 
 const KEYS: u64 = 3;
 
-/// Histories of keys that two cores of the host and the handler read and write at once.
-fn histories(seed: u64, update: Update) -> Vec<Vec<Done>> {
+/// Histories of keys that two cores of the host and the handler read and write at once, with values of this length; `pause`: how many
+/// cycles each of them rests at most between two operations.
+fn histories(seed: u64, update: Update, length: usize, pause: u64) -> (Vec<Vec<Done>>, ServingStatistics) {
     let machine = Platform::<CxlParameters>::load_as("agilex7").expect("a platform that comes").parameters().clone();
     let mut layout = Layout::new();
-    let database = DatabaseShape { entries: 16, stamps: 8, buckets: 1 }.place(&mut layout);
+    let database = DatabaseShape { entries: 16, stamps: 8, buckets: 1, value_bytes: LONG as u64 }.place(&mut layout);
     let mut simulation = CxlSimulation::new(&machine, &layout);
     simulation.set_limit(Time::from_nanoseconds(5_000_000));
     simulation.machine().borrow_mut().disturb(seed, 80_000);
     let history = Rc::new(RefCell::new(vec![Vec::new(); KEYS as usize]));
+    let seen = Rc::new(RefCell::new(ServingStatistics::default()));
+    let value = move |number| value_of(number, length);
     let note = |history: &RefCell<Vec<Vec<Done>>>, key: u64, done| history.borrow_mut()[key as usize].push(done);
     for core in 0..2_u64 {
         let history = Rc::clone(&history);
@@ -156,13 +174,13 @@ fn histories(seed: u64, update: Update) -> Vec<Vec<Done>> {
             let mut state = seed * 8 + core;
             for step in 0..80 {
                 let key = random(&mut state, KEYS);
-                face.work(random(&mut state, 800) as u32);
+                face.work(random(&mut state, 4 * pause) as u32);
                 let begin = face.now();
                 if random(&mut state, 3) == 0 {
                     let number = 1_000 * (core + 1) + step;
                     match update {
                         Update::Stamped => assert!(database.update(face, key, &value(number))),
-                        Update::EntryAlone => store_entry(face, &database, key, number),
+                        Update::EntryAlone => store_entry(face, &database, key, &value(number)),
                     }
                     note(&history, key, Done { write: true, value: number, begin, end: face.now() });
                 } else {
@@ -172,7 +190,7 @@ fn histories(seed: u64, update: Update) -> Vec<Vec<Done>> {
             }
         });
     }
-    let into = Rc::clone(&history);
+    let (into, counted) = (Rc::clone(&history), Rc::clone(&seen));
     simulation.device("handler", Role::Main, move |device| {
         device.wait_until(Time::from_nanoseconds(20_000));
         let (at, bytes) = database.of_device();
@@ -184,39 +202,84 @@ fn histories(seed: u64, update: Update) -> Vec<Vec<Done>> {
             let begin = device.now();
             let number = 10_000 + step;
             let put = random(&mut state, 4) == 0;
-            let request = if put { Request::Put(key, value(number)) } else { Request::Get(key) };
+            let new = value(number);
+            let request = if put { Request::Put(key, &new) } else { Request::Get(key) };
             let (write, value) = match handler.serve(&request.packet()).expect("it is a request") {
                 Answer::Found(found) => (false, number_of(&found)),
                 Answer::Stored => (true, number),
-                Answer::Absent => panic!("key {key} is there"),
+                other => panic!("key {key} is there: {other:?}"),
             };
             note(&into, key, Done { write, value, begin, end: device.now() });
-            device.work(random(&mut state, 200) as u32);
+            device.work(random(&mut state, pause) as u32);
         }
+        *counted.borrow_mut() = handler.statistics();
     });
     simulation.run().expect("it ends");
     drop(simulation);
-    history.take()
+    (history.take(), seen.take())
 }
 
 /// An update that stores the entry, and tells nobody.
-fn store_entry(core: &impl Core, database: &Database, key: u64, number: u64) {
+fn store_entry(core: &impl Core, database: &Database, key: u64, value: &[u8]) {
     // In a copy of the database whose keys are so few, an entry is found as the database finds it: by reading.
-    assert!(database.overwrite(core, key, &value(number)));
+    assert!(database.overwrite(core, key, value));
     core.full_fence();
 }
 
 #[test]
 fn reads_and_writes_of_both_sides_have_an_order() {
-    for seed in 1..40 {
-        for (key, history) in histories(seed, Update::Stamped).iter().enumerate() {
-            assert!(is_linearizable(history), "seed {seed}, key {key}: {history:#?}");
+    let mut changed = 0;
+    for (length, pause) in [(INLINE_BYTES, 200), (INLINE_BYTES, 1), (LONG, 200), (LONG, 1)] {
+        for seed in 1..20 {
+            let (histories, seen) = histories(seed, Update::Stamped, length, pause);
+            for (key, history) in histories.iter().enumerate() {
+                assert!(is_linearizable(history), "{length} bytes, seed {seed}, key {key}: {history:#?}");
+            }
+            changed += seen.changed;
         }
     }
+    assert!(changed > 0, "no value changed while it was read: nothing of that was tried");
 }
 
 #[test]
 fn updates_that_tell_nobody_are_found_out() {
-    let found = (1..40).any(|seed| histories(seed, Update::EntryAlone).iter().any(|history| !is_linearizable(history)));
+    let one = |seed| histories(seed, Update::EntryAlone, INLINE_BYTES, 200).0;
+    let found = (1..40).any(|seed| one(seed).iter().any(|history| !is_linearizable(history)));
     assert!(found, "stale copies on the device went unnoticed");
+}
+
+/// Requests one behind the other, for more keys than a bucket has room for: what the device has written on behind an answer is what
+/// the next request finds.
+#[test]
+fn a_request_finds_what_the_one_before_it_took_in() {
+    const MANY: u64 = 7;
+    let machine = Platform::<CxlParameters>::load_as("agilex7").expect("a platform that comes").parameters().clone();
+    let mut layout = Layout::new();
+    let database = DatabaseShape { entries: 16, stamps: 8, buckets: 1, value_bytes: LONG as u64 }.place(&mut layout);
+    let mut simulation = CxlSimulation::new(&machine, &layout);
+    simulation.core("host", Role::Main, move |face| {
+        (0..MANY).for_each(|key| assert!(database.insert(face, key, &value_of(key, 8 + 30 * key as usize))));
+    });
+    simulation.device("handler", Role::Main, move |device| {
+        device.wait_until(Time::from_nanoseconds(20_000));
+        let (at, bytes) = database.of_device();
+        device.switch_bias(at, bytes, Bias::Device, true);
+        let mut handler = Handler::new(*device, *device, database, COHERENT, (0, 0));
+        let mut newest: Vec<Vec<u8>> = (0..MANY).map(|key| value_of(key, 8 + 30 * key as usize)).collect();
+        let mut state = 5;
+        for step in 0..2_000 {
+            let key = random(&mut state, MANY);
+            if random(&mut state, 4) == 0 {
+                newest[key as usize] = value_of(step, 8 + 12 * (step % 16) as usize);
+                let answer = handler.serve(&Request::Put(key, &newest[key as usize]).packet());
+                assert_eq!(answer, Some(Answer::Stored));
+            } else {
+                let expected = Some(Answer::Found(newest[key as usize].clone()));
+                assert_eq!(handler.serve(&Request::Get(key).packet()), expected, "step {step}, key {key}");
+            }
+        }
+        let seen = handler.statistics();
+        assert!(seen.hits > 200 && seen.evictions > 200, "{seen:?}");
+    });
+    simulation.run().expect("it ends");
 }

@@ -11,21 +11,6 @@ use conic_interface::ccnic::{Descriptor, Flags};
 use conic_native::KeptCore;
 use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions};
 
-/// Numbers from a seed (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
 /// Flow and number of such a frame.
 fn label(frame: &[u8]) -> ([u8; 6], u16, u64) {
     let from = frame[6..12].try_into().expect("six bytes");
@@ -50,7 +35,7 @@ const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];
 
 /// Everybody, and what they must still get.
 struct World {
-    random: Random,
+    random: fastrand::Rng,
     outside: Outside,
     switch: Switch<KeptCore>,
     clients: Vec<Client>,
@@ -67,7 +52,7 @@ impl World {
         let options = SwitchOptions { rest_after: Time::from_nanoseconds(2_000), ..SwitchOptions::default() };
         let switch = Switch::new(options, vec![port(&outside, None)]);
         let (expected, trace) = (Expected::new(), Vec::new());
-        let random = Random(seed);
+        let random = fastrand::Rng::with_seed(seed);
         World { random, outside, switch, clients: Vec::new(), expected, now: Time::ZERO, sessions: 0, number: 0, trace }
     }
 
@@ -76,7 +61,7 @@ impl World {
     }
 
     fn step(&mut self, most: u64) -> usize {
-        self.now += Time::from_nanoseconds(1 + self.random.below(most));
+        self.now += Time::from_nanoseconds(1 + self.random.u64(..most));
         let moved = self.switch.step(self.now);
         self.drain();
         moved
@@ -89,13 +74,13 @@ impl World {
             self.drain();
         }
         self.sessions += 1;
-        let (queues, mac) = (1 + self.random.below(3) as u32, mac(self.sessions % 100 + 1));
+        let (queues, mac) = (1 + self.random.u64(..3) as u32, mac(self.sessions % 100 + 1));
         self.clients.push(Client::attach(&mut self.switch, self.now, self.sessions, queues, rules(mac)));
     }
 
     /// One dies with frames on their way, to it and from it.
     fn client_goes(&mut self) {
-        let which = self.random.below(self.clients.len() as u64) as usize;
+        let which = self.random.u64(..self.clients.len() as u64) as usize;
         let gone = self.clients.swap_remove(which);
         assert!(self.switch.detach(gone.session).is_some());
         self.expected.retain(|(from, to, _), _| *from != gone.mac && *to != gone.mac);
@@ -109,7 +94,7 @@ impl World {
     fn outside_sends(&mut self) {
         let Some(to) = self.clients.first().map(|client| client.mac) else { return };
         self.number += 1;
-        let sent = frame(FAR, to, 1, self.number, 60 + self.random.below(1400) as usize);
+        let sent = frame(FAR, to, 1, self.number, 60 + self.random.u64(..1400) as usize);
         self.expected.entry((FAR, to, 1)).or_default().push_back(sent.clone());
         self.outside.give(sent);
     }
@@ -117,7 +102,7 @@ impl World {
     /// The port fails in some way, or recovers.
     fn port_changes(&mut self) {
         let faults = [Fault::None, Fault::None, Fault::Full, Fault::Refuses, Fault::Fails];
-        self.outside.set(faults[self.random.below(5) as usize]);
+        self.outside.set(faults[self.random.u64(..5) as usize]);
     }
 
     fn client_sends(&mut self) {
@@ -125,14 +110,14 @@ impl World {
         if count < 2 {
             return;
         }
-        let (from, to) = (self.random.below(count) as usize, self.random.below(count + 2) as usize);
+        let (from, to) = (self.random.u64(..count) as usize, self.random.u64(..count + 2) as usize);
         if from == to {
             return;
         }
         self.number += 1;
-        let flow = self.random.below(4) as u16;
-        let longest = if self.random.below(8) == 0 { 9540 } else { 300 };
-        let length = 60 + self.random.below(longest) as usize;
+        let flow = self.random.u64(..4) as u16;
+        let longest = if self.random.u64(..8) == 0 { 9540 } else { 300 };
+        let length = 60 + self.random.u64(..longest) as usize;
         let queue = flow as usize % self.clients[from].hosts.len();
         let source = self.clients[from].mac;
         let receivers: Vec<[u8; 6]> = match self.clients.get(to) {
@@ -144,7 +129,7 @@ impl World {
         // To everybody is another flow, by its address.
         let flow = if receivers.len() == 1 { flow } else { flow + 100 };
         let sent = frame(source, target, flow, self.number, length);
-        if self.clients[from].send(queue, &sent, 1 + self.random.below(3) as usize) {
+        if self.clients[from].send(queue, &sent, 1 + self.random.u64(..3) as usize) {
             for to in receivers {
                 self.expected.entry((source, to, flow)).or_default().push_back(sent.clone());
             }
@@ -156,14 +141,14 @@ impl World {
 fn run(seed: u64, rounds: u64) -> (Vec<u8>, [u64; 3]) {
     let mut world = World::new(seed);
     for round in 0..rounds {
-        match world.random.below(12) {
+        match world.random.u64(..12) {
             0 if world.clients.len() < 5 => world.client_comes(),
             1 if world.clients.len() > 3 => world.client_goes(),
             2 => world.outside_sends(),
             3 => world.port_changes(),
             _ => world.client_sends(),
         }
-        if world.random.below(3) == 0 {
+        if world.random.u64(..3) == 0 {
             // A station that was never heard of is looked for everywhere.
             if round < 50 {
                 world.outside.give(frame(FAR, [0xff; 6], 9, 0, 60));
@@ -346,22 +331,22 @@ fn a_client_that_scribbles_over_its_region_is_named_and_the_others_lose_nothing(
     let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
     let mut b = Client::attach(&mut switch, Time::ZERO, 2, 2, rules(mac(2)));
     let hostile = Client::attach(&mut switch, Time::ZERO, 3, 2, rules(mac(3)));
-    let mut random = Random(99);
+    let mut random = fastrand::Rng::with_seed(99);
     let words = hostile.core.memory().bytes() / 8;
     let mut named = false;
     for step in 0..4000u64 {
         for _ in 0..200 {
             // Its rings more often than the rest: they are where most can go wrong.
-            let ring = hostile.map.queues[random.below(2) as usize].transmit;
-            let at = match random.below(8) {
-                0 => Address(random.below(words) * 8),
-                _ => ring.ring + random.below(ring.slots * 8) * 8,
+            let ring = hostile.map.queues[random.u64(..2) as usize].transmit;
+            let at = match random.u64(..8) {
+                0 => Address(random.u64(..words) * 8),
+                _ => ring.ring + random.u64(..ring.slots * 8) * 8,
             };
-            let flags = if random.below(2) == 0 { Flags::PHASE } else { random.next() as u8 };
-            let value = match random.below(4) {
-                0 => random.next(),
-                1 => hostile.core.load_acquire(Address(random.below(words) * 8)),
-                2 => Descriptor::new(Address(random.below(words * 8)), random.next() as u16).with(flags).word,
+            let flags = if random.u64(..2) == 0 { Flags::PHASE } else { random.u8(..) };
+            let value = match random.u64(..4) {
+                0 => random.u64(..),
+                1 => hostile.core.load_acquire(Address(random.u64(..words) * 8)),
+                2 => Descriptor::new(Address(random.u64(..words * 8)), random.u16(..)).with(flags).word,
                 _ => Descriptor::new(hostile.map.pool.classes[0].start, 100).with(flags).word,
             };
             hostile.core.store_release(at, value);

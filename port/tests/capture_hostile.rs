@@ -12,7 +12,7 @@ use conic_port::{
     CAPTURED_MAX, CaptureFormat, CapturePort, CaptureReader, CaptureWriter, Loops, MAX_FRAME, MIN_FRAME, Pace, Port,
     Problem, Receive, Replay, Speed, Timestamp,
 };
-use support::{Fixture, Random, frame, read, small_files};
+use support::{Fixture, frame, read, small_files};
 
 /// Counts what this thread allocates.
 struct Counting;
@@ -119,16 +119,16 @@ fn any_byte_with_any_value_is_survived() {
 
 #[test]
 fn seeded_damage_at_several_places_is_survived_by_the_port() {
-    let mut random = Random(0xbad_f11e);
+    let mut random = fastrand::Rng::with_seed(0xbad_f11e);
     let files = small_files();
     let mut buffer = [0; MAX_FRAME];
     for _ in 0..20_000 {
-        let mut bytes = files[random.below(files.len())].1.bytes.clone();
-        for _ in 0..=random.below(4) {
-            let at = random.below(bytes.len());
-            bytes[at] = random.next() as u8;
+        let mut bytes = files[random.usize(..files.len())].1.bytes.clone();
+        for _ in 0..=random.usize(..4) {
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(..);
         }
-        bytes.truncate(bytes.len() - random.below(3) * random.below(40));
+        bytes.truncate(bytes.len() - random.usize(..3) * random.usize(..40));
         let Ok(reader) = CaptureReader::new(Cursor::new(bytes), "test") else {
             continue;
         };
@@ -155,7 +155,7 @@ fn seeded_damage_at_several_places_is_survived_by_the_port() {
 
 #[test]
 fn noise_behind_a_sound_beginning_is_survived() {
-    let mut random = Random(7);
+    let mut random = fastrand::Rng::with_seed(7);
     let starts = [
         Fixture::pcap_nanoseconds(false),
         Fixture::pcap_microseconds(true),
@@ -164,9 +164,9 @@ fn noise_behind_a_sound_beginning_is_survived() {
     ];
     for round in 0..4_000 {
         let mut bytes = starts[round % starts.len()].bytes.clone();
-        for _ in 0..random.below(50) {
+        for _ in 0..random.usize(..50) {
             // Small words are likely lengths, types and interface numbers.
-            let word = random.next() as u32 >> (random.below(5) * 7);
+            let word = random.u32(..) >> (random.u32(..5) * 7);
             bytes.extend(word.to_le_bytes());
         }
         run_through(&bytes);
@@ -219,9 +219,9 @@ fn nothing_is_allocated_for_a_frame_that_is_written() {
         let mut writer = CaptureWriter::new(std::io::sink(), format, "test");
         let before = CALLS.get();
         // Lengths of all kinds, so that the buffer is left full to every degree.
-        let mut random = Random(11);
+        let mut random = fastrand::Rng::with_seed(11);
         for _ in 0..200_000 {
-            let length = 60 + random.below(8_000);
+            let length = 60 + random.usize(..8_000);
             writer.write(Timestamp::default(), &data[..length]).unwrap();
         }
         writer.finish().unwrap();

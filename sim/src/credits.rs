@@ -136,7 +136,6 @@ impl Credits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::mix;
 
     #[test]
     fn the_last_credit_is_given_and_the_next_is_waited_for() {
@@ -204,11 +203,8 @@ mod tests {
     #[test]
     fn littles_law_holds_on_a_random_run() {
         let mut credits = Credits::new(12);
-        let mut number = 1;
-        let mut random = |bound: u64| {
-            number += 1;
-            mix(number) % bound
-        };
+        let mut draws = crate::draws::Draws::new(1);
+        let mut random = |bound: u64| draws.below(bound);
         let (mut holding, mut waiting) = (Vec::new(), VecDeque::new());
         let (mut held, mut waited, mut now) = (0_u128, 0_u128, 0_u64);
         for id in 0..20_000_u32 {

@@ -14,19 +14,20 @@ impl Draws {
         Draws { state: seed }
     }
 
-    fn draw(&mut self) -> u64 {
+    /// A number, each of 64 bits as likely.
+    pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
     /// A number below `bound`; zero where that is.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.draw() % bound.max(1)
+        self.number() % bound.max(1)
     }
 
     /// A part: at least zero, and less than one.
     pub fn part(&mut self) -> f64 {
-        part(self.draw())
+        part(self.number())
     }
 }
 
@@ -43,7 +44,7 @@ mod tests {
     fn the_numbers_are_those_of_splitmix64_and_spread_evenly() {
         // The first outputs of the published reference program for the seed 1234567.
         let mut draws = Draws::new(1_234_567);
-        assert_eq!([draws.draw(), draws.draw()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        assert_eq!([draws.number(), draws.number()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
         let parts: Vec<f64> = (0..10_000).map(|_| draws.part()).collect();
         assert!(parts.iter().all(|part| (0.0..1.0).contains(part)));
         let mean = parts.iter().sum::<f64>() / 10_000.0;

@@ -48,7 +48,7 @@ use std::collections::VecDeque;
 use conic_fabric::{Home, LINE_BYTES, Layout, Line};
 
 use crate::credits::Credits;
-use crate::engine::{EventQueue, Key};
+use crate::engine::{EventQueue, Key, pages};
 use crate::link::Direction;
 use crate::memory::Memory;
 use crate::parameters::Parameters;
@@ -228,11 +228,12 @@ impl Machine {
                 speculative_memory_read: protocol.speculative_memory_read,
             },
             nodes: [0, 1].map(|_| Node::new(parameters)),
-            lines: homes
-                .iter()
-                .zip(0..)
-                .map(|(&home, line)| LineRecord::of(home, slices::slice_of(parameters, line)))
-                .collect(),
+            lines: pages::collect(
+                homes
+                    .iter()
+                    .enumerate()
+                    .map(|(line, &home)| LineRecord::of(home, slices::slice_of(parameters, line as u64))),
+            ),
             parameters: parameters.clone(),
             options,
             now: 0,
@@ -242,7 +243,7 @@ impl Machine {
             agents: Vec::new(),
             actives: Vec::new(),
             free_actives: Vec::new(),
-            data: vec![Line::ZERO; lines],
+            data: pages::collect((0..lines).map(|_| Line::ZERO)),
             newest: vec![0; if options.checked { lines } else { 0 }],
             ready: VecDeque::new(),
             actions: Vec::new(),

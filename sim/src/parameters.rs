@@ -158,7 +158,8 @@ pub struct ProtocolParameters {
     pub migratory_within_node: bool,
     /// A remote read of a line that nobody caches gets it exclusive.
     pub exclusive_grant: bool,
-    /// Granting a remote node a line exclusive writes its directory entry to memory.
+    /// Granting a remote node a line that nobody has cached exclusive changes the directory's entry, which lies in memory with the
+    /// line: both are read and written.
     pub directory_write: bool,
     /// A home that must ask the other node starts to read memory at the same time.
     pub speculative_memory_read: bool,

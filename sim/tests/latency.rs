@@ -3,9 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords};
+use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords};
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, Simulation};
+
+use common::without_prefetchers;
+
+mod common;
 
 const LINES: u64 = 256;
 
@@ -126,4 +130,51 @@ fn a_ping_pong_needs_two_requests_in_one_line_and_four_in_two() {
         assert!((1.95..=2.05).contains(&together), "{name}: {together}");
         assert!((3.95..=4.05).contains(&apart), "{name}: {apart}");
     }
+}
+
+/// What an access of node 0 to a line of node 1's memory, which nobody has cached, makes that memory do: lines read, and written;
+/// and the messages that cross to node 1 and back, each with a line and without.
+fn at_the_other_memory(parameters: &Parameters, access: fn(&conic_sim::SimCore<'_>, Address)) -> [u64; 6] {
+    let mut layout = Layout::new();
+    let line = layout.add("line", 64, 64, Home::Nic, SynchronisingWords::ALL);
+    let elsewhere = layout.add("elsewhere", 64, 64, Home::Host, SynchronisingWords::FIRST);
+    let mut simulation = Simulation::new(parameters, &layout, checked());
+    simulation.core("core", 0, Role::Main, conic_fabric::Time::ZERO, move |core| {
+        access(core, line);
+        core.full_fence();
+        // What is written back without an answer arrives before a load that is much later.
+        core.work(10_000);
+        core.load_acquire(elsewhere);
+    });
+    simulation.run().expect("the program ends");
+    let machine = simulation.machine().borrow();
+    let [there, back] = [0, 1].map(|from| machine.direction(from).counters());
+    let memory = machine.memory(1);
+    let crossed = [there.data_messages, there.header_messages, back.data_messages, back.header_messages];
+    [memory.reads(), memory.writes(), crossed[0], crossed[1], crossed[2], crossed[3]]
+}
+
+#[test]
+fn a_line_that_crosses_is_entered_into_the_directory_and_one_written_past_the_caches_is_owned_first() {
+    let with = without_prefetchers("icx");
+    let mut without = with.clone();
+    without.protocol.directory_write = false;
+    let nontemporal = |core: &conic_sim::SimCore<'_>, line| core.write_nontemporal(line, &[Line([7; 8])]);
+    let load = |core: &conic_sim::SimCore<'_>, line| assert_eq!(core.load_acquire(line), 0);
+    let store = |core: &conic_sim::SimCore<'_>, line| core.store(line, 7);
+    // The entry is written with the line, so it is read first, whether its data travel or not.
+    assert_eq!(at_the_other_memory(&with, load), [1, 1, 0, 1, 1, 0]);
+    assert_eq!(at_the_other_memory(&with, store), [1, 1, 0, 1, 1, 0]);
+    assert_eq!(at_the_other_memory(&with, nontemporal), [1, 2, 1, 1, 0, 1]);
+    assert_eq!(at_the_other_memory(&without, load), [1, 0, 0, 1, 1, 0]);
+    assert_eq!(at_the_other_memory(&without, store), [1, 0, 0, 1, 1, 0]);
+    assert_eq!(at_the_other_memory(&without, nontemporal), [0, 1, 1, 1, 0, 1]);
+    // What was written back is in memory alone: the next write finds it as the first did.
+    let twice = |core: &conic_sim::SimCore<'_>, line| {
+        core.write_nontemporal(line, &[Line([7; 8])]);
+        core.fence();
+        core.work(10_000);
+        core.write_nontemporal(line, &[Line([8; 8])]);
+    };
+    assert_eq!(at_the_other_memory(&with, twice), [2, 4, 2, 2, 0, 2]);
 }

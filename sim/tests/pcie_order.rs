@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Device, Home, Layout, Line, MemoryType, StateHint, SynchronisingWords, Time};
-use conic_sim::link::mix;
+use conic_sim::draws::Draws;
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, Simulation};
 
@@ -12,16 +12,6 @@ const HINT: StateHint = StateHint::NonCacheablePush;
 
 fn platform() -> Parameters {
     Platform::load("icx-cx6").expect("a platform that comes with the crate").parameters().clone()
-}
-
-/// Numbers that look random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 += 1;
-        mix(self.0) % bound
-    }
 }
 
 /// A region with a register and some host memory.
@@ -43,7 +33,7 @@ fn numbered_writes(parameters: &Parameters, options: Options, others: u64, polls
     let seen = Rc::new(RefCell::new(Vec::new()));
     let times = Rc::clone(&seen);
     simulation.core("reader", 0, Role::Main, Time::ZERO, move |core| {
-        let mut random = Random(1);
+        let mut random = Draws::new(1);
         for round in 1..=ROUNDS {
             // Copies of lines that the device is about to write, or is writing.
             for _ in 0..8 {
@@ -70,7 +60,7 @@ fn numbered_writes(parameters: &Parameters, options: Options, others: u64, polls
     });
     for other in 0..others {
         simulation.core("other", 0, Role::Service, Time::ZERO, move |core| {
-            let mut random = Random(1000 * other + 77);
+            let mut random = Draws::new(1000 * other + 77);
             loop {
                 // Word 1 of the lines is these cores': each takes them away, changed.
                 core.store(memory.lines(random.below(LINES)).word(1), random.below(100));
@@ -82,7 +72,7 @@ fn numbered_writes(parameters: &Parameters, options: Options, others: u64, polls
         });
     }
     simulation.device("writer", Role::Main, Time::ZERO, move |device| {
-        let mut random = Random(5);
+        let mut random = Draws::new(5);
         for round in 1..=ROUNDS {
             let first = random.below(LINES);
             for index in 0..LINES {

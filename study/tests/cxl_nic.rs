@@ -10,7 +10,7 @@ use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::percentile;
 use conic_study::comparison::{Figure, Role, compare, parse};
-use conic_study::cxl_nic::advise::{Goal, Question, advise, reference};
+use conic_study::cxl_nic::advise::{Advice, Goal, Question, Trial, advise, reference};
 use conic_study::cxl_nic::guesses::{ORDERINGS, headlines, orderings};
 use conic_study::cxl_nic::loopback::{Design, Loopback, loopback};
 use conic_study::cxl_nic::serving::{Server, Serving, serve};
@@ -144,9 +144,10 @@ fn polling_an_owned_descriptor_crosses_the_link_once_a_packet() {
     near(owned.get("WOWrInv"), 3.0);
 }
 
-fn served(server: Server, zipf: Option<f64>, writes: u64) -> (f64, f64) {
+fn served(server: Server, value_bytes: usize, zipf: Option<f64>, writes: u64) -> (f64, f64) {
     let machine = machine(if server == Server::Logic { "agilex7" } else { "bf3" });
-    let question = Serving { machine, server, keys: 20_000, buckets: 512, zipf, writes, requests: (4_000, 1_000) };
+    let requests = (4_000, 1_000);
+    let question = Serving { machine, server, keys: 20_000, buckets: 512, value_bytes, zipf, writes, requests };
     let found = serve(&question).expect("it ends");
     let hits = found.statistics.hits as f64 / (found.statistics.hits + found.statistics.misses) as f64;
     (found.latencies.iter().sum::<u64>() as f64 / found.latencies.len() as f64, hits)
@@ -154,21 +155,24 @@ fn served(server: Server, zipf: Option<f64>, writes: u64) -> (f64, f64) {
 
 #[test]
 fn keys_that_are_asked_for_often_are_served_by_the_device() {
-    let (zipf, often) = served(Server::Logic, Some(0.99), 0);
-    let (uniform, seldom) = served(Server::Logic, None, 0);
+    let (zipf, often) = served(Server::Logic, 48, Some(0.99), 0);
+    let (uniform, seldom) = served(Server::Logic, 48, None, 0);
     assert!(
         often > 0.4 && seldom < 0.25 && zipf < uniform,
         "{often} and {seldom} of requests hit: {zipf}, {uniform} ps"
     );
-    let (software, _) = served(Server::Software, Some(0.99), 0);
+    let (software, _) = served(Server::Software, 48, Some(0.99), 0);
     assert!(software > zipf, "{software} against {zipf} ps");
-    let (half, _) = served(Server::Logic, Some(0.99), 500);
+    let (half, _) = served(Server::Logic, 48, Some(0.99), 500);
     assert!(half > zipf, "a write goes through to the host: {half} against {zipf} ps");
+    let (long, hits) = served(Server::Logic, 256, Some(0.99), 500);
+    assert!(long > half && hits > 0.4, "values of several lines: {long} against {half} ps, {hits} hit");
     let nobody = Serving {
         machine: machine("agilex7"),
         server: Server::Software,
         keys: 8,
         buckets: 1,
+        value_bytes: 8,
         zipf: None,
         writes: 0,
         requests: (1, 1),
@@ -188,11 +192,22 @@ fn asked(bytes: usize, goal: Goal, memory: bool) -> Question {
     Question { machine: machine("agilex7"), bytes, load: None, goal, memory, rings: 1 }
 }
 
+/// What the advisor says, and the trials that it asked for.
+fn advised(question: &Question) -> (Advice, Vec<Trial>) {
+    let mut asked = Vec::new();
+    let mut answers = |trials: &[Trial]| {
+        asked.extend_from_slice(trials);
+        trials.iter().map(|trial| trial.run(question)).collect()
+    };
+    let advice = advise(question, &mut answers).expect("it ends");
+    (advice, asked)
+}
+
 #[test]
 fn the_advisors_latency_is_below_the_papers_and_no_design_beside_it_is_better() {
     for memory in [false, true] {
         let question = asked(64, Goal::Latency, memory);
-        let advice = advise(&question, &mut |_| ()).expect("it ends");
+        let (advice, mut asked) = advised(&question);
         let (found, paper) = (measured(advice.design, 64), measured(reference(&question), 64));
         assert!((found / advice.value[0] - 1.0).abs() < 0.02, "{found} ns measured anew, {:?} advised", advice.value);
         assert!((paper / advice.reference[0] - 1.0).abs() < 0.02, "{paper} ns, {:?}", advice.reference);
@@ -208,14 +223,20 @@ fn the_advisors_latency_is_below_the_papers_and_no_design_beside_it_is_better() 
                 );
             }
         }
-        assert!(advice.looked_at > 50 && !advice.reasons.is_empty());
+        // Every design of either half, with the paper's other half, that one of both once.
+        let designs = if memory { 36 + 90 - 1 } else { 9 + 18 - 1 };
+        assert!(advice.looked_at > designs && !advice.reasons.is_empty(), "{} simulations", advice.looked_at);
+        assert_eq!(advice.looked_at, asked.len());
+        asked.sort();
+        asked.dedup();
+        assert_eq!(advice.looked_at, asked.len(), "nothing is simulated twice");
     }
 }
 
 #[test]
 fn the_advisors_throughput_is_that_of_its_halves_measured_anew() {
     let question = asked(64, Goal::Throughput, false);
-    let advice = advise(&question, &mut |_| ()).expect("it ends");
+    let (advice, _) = advised(&question);
     let rate = |design: Design, direction: fn(&Throughput) -> Result<f64, Failure>| {
         let machine = question.machine.clone();
         direction(&Throughput { machine, design, bytes: 64, packets: 600 }).expect("it ends")

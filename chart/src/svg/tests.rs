@@ -8,19 +8,8 @@ use crate::{Axis, Bar, Chart, GuideKind, Point, Series};
 
 const HOSTILE: &str = "</text><script>alert(1)</script> \"a\" & 'b' ]]> <!-- \u{0}\u{1b}[31m \u{fffe} \u{202e} 漢";
 
-/// A small generator of numbers (Knuth's constants), so that every run draws the same charts.
-struct Numbers(u64);
-
-impl Numbers {
-    /// From 0 up to 1.
-    fn share(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + self.share() * (high - low)
-    }
+fn between(numbers: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
+    low + numbers.f64() * (high - low)
 }
 
 fn parse(svg: &str) -> Document<'_> {
@@ -181,10 +170,10 @@ fn what_is_left_out_is_counted() {
 
 #[test]
 fn marks_stay_in_the_plot_and_tick_labels_apart_whatever_the_data() {
-    let mut numbers = Numbers(1);
+    let mut numbers = fastrand::Rng::with_seed(1);
     for case in 0..300 {
-        let power = numbers.between(-8.0, 11.0).round();
-        let spread = numbers.between(-3.0, 4.0);
+        let power = between(&mut numbers, -8.0, 11.0).round();
+        let spread = between(&mut numbers, -3.0, 4.0);
         let axis = |kind: u64| match kind {
             0 => Axis::linear("axis", "ns"),
             1 => Axis::log("axis", "ns"),
@@ -193,10 +182,10 @@ fn marks_stay_in_the_plot_and_tick_labels_apart_whatever_the_data() {
         let (x, y) = (axis(case % 3), axis(case / 3 % 2));
         let points: Vec<Point> = (0..=case % 50)
             .map(|_| {
-                let value = |n: &mut Numbers| 10f64.powf(power) * (1.0 + n.share() * 10f64.powf(spread));
-                let place = if case % 3 == 2 { numbers.between(0.0, 99.99) } else { value(&mut numbers) };
+                let value = |n: &mut fastrand::Rng| 10f64.powf(power) * (1.0 + n.f64() * 10f64.powf(spread));
+                let place = if case % 3 == 2 { between(&mut numbers, 0.0, 99.99) } else { value(&mut numbers) };
                 let height = value(&mut numbers);
-                Point::new(place, height).y_spread(height * 0.5, height * 2.0).hollow(numbers.share() < 0.2)
+                Point::new(place, height).y_spread(height * 0.5, height * 2.0).hollow(numbers.f64() < 0.2)
             })
             .collect();
         let series = (0..1 + case % 9).map(|i| Series::line(format!("series {i}"), points.clone()));

@@ -41,7 +41,7 @@ pub struct Arguments {
 }
 
 const EXAMPLES: &str = "What is run:
-  loopback   64-byte packets through CC-NIC as published and back, 64 in flight on each pair of agents
+  loopback   64-byte packets through CC-NIC with its best features and back, 64 in flight on each pair of agents
   hits       two loads and a store of lines in the agent's own first-level cache, over and over
   misses     as many loads as stores of random lines of 16 MiB, with caches of a 48th of that in all; 2 to 8 agents
 

@@ -44,9 +44,21 @@ impl Machine {
         let read = self.reads.insert(read) as u32;
         for Part { line, .. } in parts(at, bytes) {
             let operation = Operation::Read(hint);
-            self.admit(DeviceOperation { line, operation, purpose: Purpose::Read(read), value: Line::ZERO });
+            let operation = DeviceOperation { line, operation, purpose: Purpose::Read(read), value: Line::ZERO };
+            if self.is_behind_ordered(agent, line) {
+                let key = self.operations.insert(operation) as u32;
+                self.engines.get_mut(&agent).expect("it writes").ordered.push_back(key);
+            } else {
+                self.admit(operation);
+            }
         }
         read
+    }
+
+    /// Whether what an engine asks of a line comes behind one of its writes that has not begun: an engine reads what it wrote.
+    fn is_behind_ordered(&self, agent: usize, line: u32) -> bool {
+        let of_line = |key: &u32| self.operations[*key as usize].line == line;
+        self.engines.get(&agent).is_some_and(|engine| engine.ordered.iter().any(of_line))
     }
 
     /// Begins to write; `word`: after every write before it.
@@ -70,9 +82,7 @@ impl Machine {
         let must_wait = word && engine.writes.len() > 1;
         let operation = Operation::Write { hint, data, bytes };
         let operation = DeviceOperation { line, operation, purpose: Purpose::Write(agent, number), value: Line::ZERO };
-        let behind = |key: &u32| self.operations[*key as usize].line == line;
-        let must_wait = must_wait || self.engines[&agent].ordered.iter().any(behind);
-        if must_wait {
+        if must_wait || self.is_behind_ordered(agent, line) {
             let key = self.operations.insert(operation) as u32;
             self.engines.get_mut(&agent).expect("it was just made").ordered.push_back(key);
         } else {
@@ -80,13 +90,14 @@ impl Machine {
         }
     }
 
-    /// Begins the ordered writes of an engine whose turn has come.
+    /// Begins the ordered writes of an engine whose turn has come, and what waits behind them for their lines.
     fn release_ordered(&mut self, agent: usize) {
         loop {
             let engine = &self.engines[&agent];
             let Some(key) = engine.ordered.front().copied() else { return };
-            let Purpose::Write(_, number) = self.operations[key as usize].purpose else { return };
-            if engine.writes.first() != Some(&number) {
+            if let Purpose::Write(_, number) = self.operations[key as usize].purpose
+                && engine.writes.first() != Some(&number)
+            {
                 return;
             }
             self.engines.get_mut(&agent).expect("it has a write").ordered.pop_front();

@@ -203,24 +203,20 @@ impl<E: Copy> EventQueue<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A generator of numbers that look random, the same in every run.
-    fn next(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        *state >> 33
-    }
+    use crate::draws::Draws;
 
     #[test]
     fn events_come_out_in_order_whatever_order_they_went_in() {
         for seed in 0..20 {
-            let (mut state, mut queue, mut sorted) = (seed, EventQueue::default(), std::collections::BTreeSet::new());
+            let (mut draws, mut queue, mut sorted) =
+                (Draws::new(seed), EventQueue::default(), std::collections::BTreeSet::new());
             let (mut now, mut sequence) = (0, 0);
             for _ in 0..20_000 {
-                if next(&mut state) % 5 < 3 {
+                if draws.below(5) < 3 {
                     // Near, at the same time, about half a microsecond away, and far.
-                    let reach = [1, 200, 40_000, 530_000, 5_000_000][next(&mut state) as usize % 5];
+                    let reach = [1, 200, 40_000, 530_000, 5_000_000][draws.below(5) as usize];
                     sequence += 1;
-                    let key = Key::new(now + next(&mut state) % reach, (next(&mut state) % 4) as u16, sequence);
+                    let key = Key::new(now + draws.below(reach), draws.below(4) as u16, sequence);
                     queue.push(key, key);
                     sorted.insert(key);
                 } else {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::*;
+use crate::draws::Draws;
 
 /// UPI of Ice Lake: 3 links of 20 lanes at 11.2 GT/s, 28 GB/s each; a flit of 24 bytes takes 857 ps.
 fn icx() -> InterconnectParameters {
@@ -27,12 +28,6 @@ fn spr() -> InterconnectParameters {
 
 fn one_link() -> InterconnectParameters {
     InterconnectParameters { links: 1, ..icx() }
-}
-
-/// A number that looks random, the same on every run.
-fn random(counter: &mut u64) -> u64 {
-    *counter += 1;
-    mix(*counter)
 }
 
 #[test]
@@ -201,14 +196,14 @@ fn the_peak_of_one_direction_is_the_measured_one() {
 /// Two nodes that each keep `window` reads of the other's lines under way; lines a second from node 1 to node 0.
 fn closed_loop(p: &InterconnectParameters, window: u64, both_ways: bool) -> f64 {
     let mut directions = [Direction::new(p), Direction::new(p)];
-    let mut counter = 0;
+    let mut draws = Draws::new(0);
     // (time, order, reader, line, whether it is the answer that is there, or the request)
     let mut events = BinaryHeap::new();
     let mut order = 0;
     for _ in 0..window {
         for reader in 0..if both_ways { 2 } else { 1 } {
             order += 1;
-            events.push(Reverse((0, order, reader, random(&mut counter) % (1 << 40), false)));
+            events.push(Reverse((0, order, reader, draws.below(1 << 40), false)));
         }
     }
     let home_time = 60_000;
@@ -221,7 +216,7 @@ fn closed_loop(p: &InterconnectParameters, window: u64, both_ways: bool) -> f64 
             if lines == 100_000 {
                 measured_from = now;
             }
-            let next = random(&mut counter) % (1 << 40);
+            let next = draws.below(1 << 40);
             order += 1;
             events.push(Reverse((directions[reader].send_header(next, now) + home_time, order, reader, next, false)));
         } else {
@@ -310,13 +305,13 @@ fn compare_with_slots(p: &InterconnectParameters, seed: u64) {
     let mut direction = Direction::new(p);
     let mut slots: Vec<_> = (0..p.links).map(|_| Slots { p, flits: Vec::new(), next: 0 }).collect();
     let mut last = vec![0; direction.links()];
-    let (mut counter, mut now) = (seed << 32, 0);
+    let (mut draws, mut now) = (Draws::new(seed << 32), 0);
     for _ in 0..40_000 {
         // From bursts to an idle link.
-        now += if random(&mut counter).is_multiple_of(3) { random(&mut counter) % (6 * p.flit_time) } else { 0 };
-        let line = random(&mut counter) % 64;
+        now += if draws.below(3) == 0 { draws.below(6 * p.flit_time) } else { 0 };
+        let line = draws.below(64);
         let link = direction.link_of(line);
-        let data = random(&mut counter).is_multiple_of(4);
+        let data = draws.below(4) == 0;
         let arrival = if data { direction.send_data(line, now) } else { direction.send_header(line, now) };
         assert_eq!(arrival, slots[link].send(data, now), "data {data}, ready at {now}");
         assert!(arrival >= last[link], "a message overtook another");

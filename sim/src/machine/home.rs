@@ -172,7 +172,6 @@ impl Machine {
             ToHome::Reply { data, .. } => data,
             ToHome::NodeFound(found) => found.was == crate::protocol::Copy::Modified,
             ToHome::WriteBack { .. } => true,
-            ToHome::Request { ask, .. } => ask == Ask::WriteMemory,
             _ => false,
         };
         let out = &mut self.nodes[node].out;

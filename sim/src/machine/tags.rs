@@ -372,11 +372,8 @@ mod tests {
 
     #[test]
     fn what_goes_is_what_a_list_by_use_says() {
-        let mut random = 1_u64;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % below
-        };
+        let mut draws = crate::draws::Draws::new(1);
+        let mut next = |below: u64| draws.below(below);
         for (sets, ways) in [(1, 1), (2, 8), (3, 12), (1, 15), (4, 16), (2, 20), (3, 32)] {
             let mut tags = Tags::new(64 * sets * ways, ways as u32);
             let mut references: Vec<_> = (0..sets).map(|_| Reference::default()).collect();

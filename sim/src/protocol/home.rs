@@ -118,6 +118,8 @@ struct Running {
     /// What the snooped cores had: any data, and whether one had changed it.
     from_core: Option<Found>,
     from_node: Option<Found>,
+    /// The directory in memory must be changed before the other node may have the line: it says that nobody else has it.
+    sets_directory: bool,
 }
 
 impl Running {
@@ -319,6 +321,7 @@ impl Handling<'_> {
             last_level_awaited: false,
             from_core: None,
             from_node: None,
+            sets_directory: self.must_set_directory(asker, ask),
         };
         if asker == Asker::Node && self.stable.right == Right::None {
             // It asks, so it has given the line up.
@@ -329,7 +332,8 @@ impl Handling<'_> {
             self.ask_node(&mut running);
         }
         let local = running.cores != 0 || running.last_level_awaited;
-        if self.is_home && !local && self.needs_data(&running) {
+        // The directory's entry lies in the check bits of the line, which must be read before both are written again.
+        if self.is_home && !local && (self.needs_data(&running) || running.sets_directory) {
             let remote_may_have_it = running.node && self.stable.right == Right::None;
             if !remote_may_have_it || self.choices.speculative_memory_read {
                 running.memory_awaited = true;
@@ -572,7 +576,6 @@ impl Handling<'_> {
         }
         match running.ask {
             Ask::Read | Ask::ReadCurrent => !self.has_local_data(running),
-            Ask::WriteMemory => true,
             _ => self.stable.right != Right::Exclusive,
         }
     }
@@ -583,10 +586,10 @@ impl Handling<'_> {
         let (asker, asked, write) = (running.asker, running.ask, running.write);
         let from_core = running.from_core;
         if let Some(found) = from_core.filter(|found| found.was == Copy::Modified) {
-            // A write to memory has taken the line from its cores. Until it takes effect, a snoop must find what they wrote.
+            // A write past the caches has taken the line from its cores. Until it takes effect, a snoop must find what they wrote.
             (self.stable.last_level, self.stable.last_level_version) = (LastLevel::Dirty, found.version);
         }
-        let ask = if asked == Ask::WriteCache { Ask::OwnWhole } else { asked };
+        let ask = if asked.writes() { Ask::OwnWhole } else { asked };
         let has_local_data = from_core.is_some() || self.stable.last_level != LastLevel::None;
         let has_data =
             self.stable.right == Right::Shared && (has_local_data || self.stable.copies & core_bit(asker) != 0);

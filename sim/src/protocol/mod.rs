@@ -35,7 +35,7 @@
 //! | `OwnWhole` | exclusive, without the data: it writes the whole line | invalid |
 //! | `ReadCurrent` | the data, no copy (device reads) | unchanged |
 //! | `WriteCache` | its data goes to the last-level cache (device writes) | invalid |
-//! | `WriteMemory` | its data goes to memory (non-temporal stores, device writes) | invalid |
+//! | `WriteMemory` | its data goes to memory (non-temporal stores, device writes); to the other node's, whose line is owned whole first and then written back | invalid |
 //!
 //! # Forbidden
 //!

@@ -3,25 +3,23 @@
 #![allow(dead_code)]
 
 use conic_sim::Parameters;
+use conic_sim::draws::Draws;
 use conic_sim::platform::Platform;
 
-/// Numbers drawn from a seed (splitmix64).
+/// Numbers drawn from a seed.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(Draws);
 
 impl Random {
     /// The `stream`-th sequence of a seed.
     pub fn new(seed: u64, stream: u64) -> Random {
-        let mut random = Random(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ stream << 48);
+        let mut random = Random(Draws::new(seed.wrapping_mul(0xd134_2543_de82_ef95) ^ stream << 48));
         random.next();
         random
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.0.number()
     }
 
     /// A number below `limit`.

@@ -44,6 +44,29 @@ fn a_word_is_seen_after_the_writes_before_it() {
     }
 }
 
+#[test]
+fn an_engine_reads_what_it_wrote_before() {
+    for hint in [StateHint::NonCacheable, StateHint::NonCacheablePush, StateHint::CacheableOwned] {
+        let (layout, places) = places(64);
+        let mut simulation = CxlSimulation::new(&machine("agilex7"), &layout);
+        simulation.device("NIC", Role::Main, move |device| {
+            for number in 1..20_u64 {
+                for word in [places.host, places.device] {
+                    // The word waits for these, and the read for the word.
+                    device.write(places.host.lines(1), &[number as u8; 1024], hint);
+                    device.write_word(word, number, hint);
+                    let mut bytes = [0; 128];
+                    device.read(word, &mut bytes, hint);
+                    assert_eq!(bytes[..8], number.to_le_bytes(), "{hint:?}");
+                    assert_eq!(device.read_word(word, StateHint::CacheableShared), number, "{hint:?}");
+                }
+            }
+            device.await_writes();
+        });
+        simulation.run().expect("it ends");
+    }
+}
+
 /// What a core reads of a line of the device that it has read before, after the device has written it.
 fn read_after_write(bias: Bias, flush: bool) -> u64 {
     let (layout, places) = places(8);

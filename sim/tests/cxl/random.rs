@@ -4,21 +4,13 @@
 use conic_fabric::{Address, Core, Device, StateHint};
 use conic_sim::Role;
 use conic_sim::cxl::{CxlParameters, CxlSimulation};
+use conic_sim::draws::Draws;
 
 use super::{machine, places};
 
 const LINES: u64 = 6;
 const HINTS: [StateHint; 4] =
     [StateHint::NonCacheable, StateHint::NonCacheablePush, StateHint::CacheableShared, StateHint::CacheableOwned];
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// What a reader has seen of each word, and checks that nothing goes back.
 #[derive(Default)]
@@ -33,14 +25,14 @@ impl Seen {
 }
 
 /// The place of a writer's word.
-fn word(places: super::Places, random: &mut Random, writer: usize) -> Address {
+fn word(places: super::Places, random: &mut Draws, writer: usize) -> Address {
     let line = random.below(2 * LINES);
     let base = if line < LINES { places.host } else { places.device };
     base.lines(line % LINES).word(writer)
 }
 
 fn core_program(core: &impl Core, places: super::Places, writer: usize, seed: u64, steps: u64) {
-    let mut random = Random(seed);
+    let mut random = Draws::new(seed);
     let (mut seen, mut value) = (Seen::default(), 0);
     for _ in 0..steps {
         let at = word(places, &mut random, writer);
@@ -64,7 +56,7 @@ fn core_program(core: &impl Core, places: super::Places, writer: usize, seed: u6
 }
 
 fn device_program(device: &impl Device, places: super::Places, writer: usize, seed: u64, steps: u64) {
-    let mut random = Random(seed);
+    let mut random = Draws::new(seed);
     let (mut seen, mut value) = (Seen::default(), 0);
     for _ in 0..steps {
         let at = word(places, &mut random, writer);

@@ -1,6 +1,6 @@
 //! Which request types, placements and batch sizes are best for packets of a size: a search over all of them in the simulator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use conic_fabric::{Home, StateHint, Time};
 use conic_interface::cxl::{Requests, Signal, Store};
@@ -61,7 +61,7 @@ pub struct Advice {
     pub value: Vec<f64>,
     /// The same of the paper's configuration for this device.
     pub reference: Vec<f64>,
-    /// Designs that were simulated.
+    /// Simulations that it took.
     pub looked_at: usize,
     /// What each choice brings that differs from the paper's.
     pub reasons: Vec<Reason>,
@@ -83,9 +83,11 @@ pub fn hint_name(hint: StateHint) -> &'static str {
 }
 
 /// Which half of a NIC a choice belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Half {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Half {
+    /// From the device to the host.
     Receive,
+    /// From the host to the device.
     Transmit,
 }
 
@@ -213,117 +215,156 @@ pub fn reference(question: &Question) -> Design {
     Design { batch, requests, rings: question.rings, ..design }
 }
 
+/// A simulation that the search asks for. Each depends on nothing but its question and itself, so that several may run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Trial {
+    design: Design,
+    /// The direction whose throughput is wanted; none: the latency of a loopback is.
+    rate_of: Option<Half>,
+    /// A longer look, which decides.
+    long: bool,
+}
+
+/// What a trial found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// A median in nanoseconds, or Gb/s.
+    value: f64,
+    /// Messages a packet, by kind; of a loopback.
+    messages: BTreeMap<&'static str, f64>,
+}
+
+impl Trial {
+    /// Simulates it.
+    ///
+    /// # Errors
+    ///
+    /// The simulator's.
+    pub fn run(&self, question: &Question) -> Result<Outcome, Failure> {
+        let (machine, bytes, design) = (question.machine.clone(), question.bytes, self.design);
+        let Some(half) = self.rate_of else {
+            let packets = if self.long { (300, 200) } else { (4, 24) };
+            let one_at_a_time = Time::from_nanoseconds(20_000);
+            let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
+            let outcome = loopback(&Loopback { machine, design, bytes, gap, packets, seed: 0 })?;
+            let each = outcome.latencies.len() as f64;
+            let messages = outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / each));
+            return Ok(Outcome { value: percentile(&outcome.latencies, 0.5), messages: messages.collect() });
+        };
+        let asked = Throughput { machine, design, bytes, packets: if self.long { 600 } else { 100 } };
+        let value = match half {
+            Half::Receive => receive(&asked)?,
+            Half::Transmit => transmit(&asked)?,
+        };
+        Ok(Outcome { value, messages: BTreeMap::new() })
+    }
+
+    /// How good what was found is: less is better.
+    fn badness(&self, outcome: &Outcome) -> f64 {
+        if self.rate_of.is_some() { -outcome.value } else { outcome.value }
+    }
+}
+
+/// Answers trials, in their order.
+pub type Answers<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Outcome, Failure>> + 'a;
+
 /// Runs of the search.
 struct Search<'a> {
     question: &'a Question,
-    looked_at: usize,
-    told: &'a mut dyn FnMut(usize),
+    /// What was simulated once is not simulated again: the halves' searches come back to the same designs.
+    known: BTreeMap<Trial, Outcome>,
+    answers: &'a mut Answers<'a>,
 }
 
 impl Search<'_> {
-    fn run(&mut self, design: Design, packets: (u64, u64)) -> Result<(f64, BTreeMap<&'static str, f64>), Failure> {
-        self.looked_at += 1;
-        (self.told)(self.looked_at);
-        let Question { machine, bytes, load, .. } = self.question;
-        let gap = load.map_or(Time::from_nanoseconds(20_000), |load| Time::from_picoseconds((1e12 / load) as u64));
-        let outcome = loopback(&Loopback { machine: machine.clone(), design, bytes: *bytes, gap, packets, seed: 0 })?;
-        let each = outcome.latencies.len() as f64;
-        let messages = outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / each));
-        Ok((percentile(&outcome.latencies, 0.5), messages.collect()))
+    /// What trials find, in their order.
+    fn find(&mut self, trials: &[Trial]) -> Result<Vec<Outcome>, Failure> {
+        let new: BTreeSet<Trial> = trials.iter().copied().filter(|trial| !self.known.contains_key(trial)).collect();
+        let new: Vec<Trial> = new.into_iter().collect();
+        for (trial, outcome) in new.iter().zip((self.answers)(&new)) {
+            self.known.insert(*trial, outcome?);
+        }
+        Ok(trials.iter().map(|trial| self.known[trial].clone()).collect())
     }
 
-    fn rate(&mut self, design: Design, half: Half, packets: u64) -> Result<f64, Failure> {
-        self.looked_at += 1;
-        (self.told)(self.looked_at);
-        let machine = self.question.machine.clone();
-        let asked = Throughput { machine, design, bytes: self.question.bytes, packets };
-        match half {
-            Half::Receive => receive(&asked),
-            Half::Transmit => transmit(&asked),
-        }
+    fn find_one(&mut self, trial: Trial) -> Result<Outcome, Failure> {
+        self.find(&[trial]).map(|mut found| found.remove(0))
     }
 
     /// The best of some designs, the first among them, which is what there was before: the best few by a short look, and of those and
     /// the first the best by a longer one. So what is found is never worse than what there was.
-    fn best(
-        &mut self,
-        first: Design,
-        others: Vec<Design>,
-        mut look: impl FnMut(&mut Self, Design, bool) -> Result<f64, Failure>,
-    ) -> Result<Design, Failure> {
+    fn best(&mut self, first: Design, others: Vec<Design>, rate_of: Option<Half>) -> Result<Design, Failure> {
         const FINALISTS: usize = 12;
-        let mut ranked = Vec::with_capacity(others.len());
-        for design in others {
-            ranked.push((look(self, design, false)?, design));
-        }
+        let trials = |designs: &[Design], long| -> Vec<Trial> {
+            designs.iter().map(|design| Trial { design: *design, rate_of, long }).collect()
+        };
+        let short = trials(&others, false);
+        let mut ranked: Vec<(f64, Design)> = self
+            .find(&short)?
+            .iter()
+            .zip(&short)
+            .map(|(outcome, trial)| (trial.badness(outcome), trial.design))
+            .collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
         let finalists = ranked.into_iter().map(|(_, design)| design).filter(|design| *design != first).take(FINALISTS);
-        let mut best = (look(self, first, true)?, first);
-        for design in finalists.collect::<Vec<Design>>() {
-            let found = look(self, design, true)?;
-            if found < best.0 {
-                best = (found, design);
-            }
-        }
-        Ok(best.1)
+        let long = trials(&std::iter::once(first).chain(finalists).collect::<Vec<Design>>(), true);
+        let found = self.find(&long)?;
+        let badness = found.iter().zip(&long).map(|(outcome, trial)| (trial.badness(outcome), trial.design));
+        // The first of those that are as good.
+        let best = badness.reduce(|best, next| if next.0 < best.0 { next } else { best });
+        Ok(best.map_or(first, |(_, design)| design))
     }
 
     /// The lowest latency: the halves in turn, each with the other's best, until neither gets better.
-    fn lowest(&mut self) -> Result<Advice, Failure> {
-        const SHORT: (u64, u64) = (4, 24);
-        const LONG: (u64, u64) = (300, 200);
-        let look =
-            |search: &mut Self, design, long| search.run(design, if long { LONG } else { SHORT }).map(|found| found.0);
+    fn lowest(mut self) -> Result<Advice, Failure> {
         let start = reference(self.question);
         let memory = self.question.memory;
         let mut design = start;
         loop {
             let before = design;
             for half in [Half::Receive, Half::Transmit] {
-                design = self.best(design, halves(half, design, memory, &[1]), look)?;
+                design = self.best(design, halves(half, design, memory, &[1]), None)?;
             }
             if design == before {
                 break;
             }
         }
-        let (found, messages) = self.run(design, LONG)?;
-        let (of_reference, _) = self.run(start, LONG)?;
-        let mut reasons = Vec::new();
-        for (choice, other) in differences(&design, &start) {
-            let (without, others) = self.run(other, LONG)?;
-            let kinds = messages.keys().chain(others.keys()).copied();
-            let at = |of: &BTreeMap<&'static str, f64>, kind| of.get(kind).copied().unwrap_or(0.0);
-            let saved = kinds.map(|kind| (kind, at(&others, kind) - at(&messages, kind)));
+        let trial = |design| Trial { design, rate_of: None, long: true };
+        let (found, of_reference) = (self.find_one(trial(design))?, self.find_one(trial(start))?);
+        let changes: Vec<(&Choice, Design)> = differences(&design, &start).collect();
+        let without = self.find(&changes.iter().map(|(_, other)| trial(*other)).collect::<Vec<Trial>>())?;
+        let reasons = changes.iter().zip(&without).map(|((choice, _), without)| {
+            let kinds = found.messages.keys().chain(without.messages.keys()).copied();
+            let at = |of: &Outcome, kind| of.messages.get(kind).copied().unwrap_or(0.0);
+            let saved = kinds.map(|kind| (kind, at(without, kind) - at(&found, kind)));
             let saved = saved.filter(|(_, count)| count.abs() > 0.05).collect();
-            reasons.push(reason(choice, &design, &start, without - found, saved));
-        }
-        let (value, reference) = (vec![found], vec![of_reference]);
-        Ok(Advice { design, receive_batch: design.batch, value, reference, looked_at: self.looked_at, reasons })
+            reason(choice, &design, &start, without.value - found.value, saved)
+        });
+        let (reasons, value, reference) = (reasons.collect(), vec![found.value], vec![of_reference.value]);
+        Ok(Advice { design, receive_batch: design.batch, value, reference, looked_at: self.known.len(), reasons })
     }
 
     /// The highest throughput of each direction.
-    fn highest(&mut self) -> Result<Advice, Failure> {
-        const SHORT: u64 = 100;
-        const LONG: u64 = 600;
+    fn highest(mut self) -> Result<Advice, Failure> {
         let start = reference(self.question);
-        let (mut found, mut value, mut of_reference, mut reasons) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut halves_found, mut value, mut of_reference, mut reasons) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (half, batches) in [(Half::Receive, [8, 24]), (Half::Transmit, [24, 96])] {
             let all = halves(half, start, self.question.memory, &batches);
-            let look = |search: &mut Self, design, long| {
-                search.rate(design, half, if long { LONG } else { SHORT }).map(|rate| -rate)
-            };
-            let best = self.best(start, all, look)?;
-            let rate = self.rate(best, half, LONG)?;
-            of_reference.push(self.rate(start, half, LONG)?);
-            for (choice, other) in differences(&best, &start) {
-                let worth = rate - self.rate(other, half, LONG)?;
-                reasons.push(reason(choice, &best, &start, worth, BTreeMap::new()));
+            let best = self.best(start, all, Some(half))?;
+            let trial = |design| Trial { design, rate_of: Some(half), long: true };
+            let rate = self.find_one(trial(best))?.value;
+            of_reference.push(self.find_one(trial(start))?.value);
+            let changes: Vec<(&Choice, Design)> = differences(&best, &start).collect();
+            let without = self.find(&changes.iter().map(|(_, other)| trial(*other)).collect::<Vec<Trial>>())?;
+            for ((choice, _), without) in changes.iter().zip(&without) {
+                reasons.push(reason(choice, &best, &start, rate - without.value, BTreeMap::new()));
             }
             value.push(rate);
-            found.push(best);
+            halves_found.push(best);
         }
-        let design = joined(&found[0], &found[1]);
-        let (receive_batch, looked_at) = (found[0].batch, self.looked_at);
+        let design = joined(&halves_found[0], &halves_found[1]);
+        let (receive_batch, looked_at) = (halves_found[0].batch, self.known.len());
         Ok(Advice { design, receive_batch, value, reference: of_reference, looked_at, reasons })
     }
 }
@@ -352,13 +393,13 @@ pub fn described(design: &Design) -> Vec<(&'static str, String)> {
     CHOICES.iter().map(|choice| (choice.what, (choice.of)(design))).collect()
 }
 
-/// Searches. `told` hears how many designs have been looked at.
+/// Searches. `answers` runs trials of the question, by [`Trial::run`], one after the other or several at once.
 ///
 /// # Errors
 ///
 /// The simulator's.
-pub fn advise(question: &Question, told: &mut dyn FnMut(usize)) -> Result<Advice, Failure> {
-    let mut search = Search { question, looked_at: 0, told };
+pub fn advise<'a>(question: &'a Question, answers: &'a mut Answers<'a>) -> Result<Advice, Failure> {
+    let search = Search { question, known: BTreeMap::new(), answers };
     match question.goal {
         Goal::Latency => search.lowest(),
         Goal::Throughput => search.highest(),

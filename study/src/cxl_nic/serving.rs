@@ -4,9 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use conic_fabric::{Layout, StateHint, Time};
-use conic_interface::cxl::serving::{
-    Bytes, DatabaseShape, Handler, MOST_VALUE_BYTES, Request, ServingStatistics, Through,
-};
+use conic_interface::cxl::serving::{Answer, DatabaseShape, Handler, Request, ServingStatistics, Through};
 use conic_sim::cxl::{CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::draws::Draws;
 use conic_sim::protocol::cxl::Bias;
@@ -32,6 +30,8 @@ pub struct Serving {
     pub keys: u64,
     /// Buckets of four keys in the device's memory, a power of two.
     pub buckets: u64,
+    /// Bytes of each value, at least 8.
+    pub value_bytes: usize,
     /// The exponent of Zipf's law; none: every key is as likely.
     pub zipf: Option<f64>,
     /// Writes among a thousand requests.
@@ -80,8 +80,8 @@ impl Keys {
     }
 }
 
-fn value(number: u64) -> Bytes {
-    let mut value = [number as u8; MOST_VALUE_BYTES];
+fn value(number: u64, bytes: usize) -> Vec<u8> {
+    let mut value = vec![number as u8; bytes];
     value[..8].copy_from_slice(&number.to_le_bytes());
     value
 }
@@ -105,13 +105,14 @@ pub fn serve(question: &Serving) -> Result<Served, Failure> {
     let mut layout = Layout::new();
     let entries = (question.keys * 8 / 5).next_power_of_two();
     let stamps = (machine.dcoh.hmc_bytes / 64 / 2).next_power_of_two() / 2;
-    let database = DatabaseShape { entries, stamps: stamps.max(8), buckets: question.buckets }.place(&mut layout);
+    let (buckets, value_bytes) = (question.buckets, question.value_bytes as u64);
+    let database = DatabaseShape { entries, stamps: stamps.max(8), buckets, value_bytes }.place(&mut layout);
     let mut simulation = CxlSimulation::new(&machine, &layout);
     let loaded = Rc::new(Cell::new(false));
-    let (keys, done) = (question.keys, Rc::clone(&loaded));
+    let (keys, bytes, done) = (question.keys, question.value_bytes, Rc::clone(&loaded));
     simulation.core("host", Role::Main, move |core| {
         for key in 0..keys {
-            assert!(database.insert(core, key, &value(key)), "the table has room");
+            assert!(database.insert(core, key, &value(key, bytes)), "the table has room");
         }
         done.set(true);
     });
@@ -149,7 +150,6 @@ where
     L: conic_fabric::Device,
     R: conic_fabric::Device,
 {
-    use conic_interface::cxl::serving::Answer;
     let (before, after) = {
         let machine = device.machine().borrow();
         let p = machine.parameters();
@@ -163,14 +163,17 @@ where
     for number in 0..asked.requests.0 + asked.requests.1 {
         let key = keys.next();
         let write = keys.draws.part() < asked.writes as f64 / 1000.0;
-        let request = if write { Request::Put(key, value(number)) } else { Request::Get(key) };
+        let new = value(number, asked.value_bytes);
+        let request = if write { Request::Put(key, &new) } else { Request::Get(key) };
         let arrived = device_now(device);
         device.wait_until(arrived + Time::from_picoseconds(before));
         let answer = handler.serve(&request.packet()).expect("it is a request");
         device.wait_until(device_now(device) + Time::from_picoseconds(after));
         match (write, answer) {
             (true, Answer::Stored) => current[key as usize] = number,
-            (false, Answer::Found(found)) => assert_eq!(found, value(current[key as usize]), "key {key}"),
+            (false, Answer::Found(found)) => {
+                assert_eq!(found, value(current[key as usize], asked.value_bytes), "key {key}");
+            }
             (_, other) => panic!("{request:?} was answered {other:?}"),
         }
         let mut served = into.borrow_mut();

@@ -113,7 +113,9 @@ fn run_ccnic(
 /// The paper's baseline.
 fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
     let window = (2 * question.window).max(1024);
-    let shape = ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?;
+    // Without small buffers "each 64B packet is written into a separate 4KB buffer" (section 5.4).
+    let bytes = u64::from(question.packet_size).max(4096);
+    let shape = ring::Shape::for_packets(bytes).map_err(|error| error.to_string())?;
     Ok(ring::Shape {
         descriptors: 1024,
         buffers: window + 2048,

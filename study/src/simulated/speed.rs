@@ -16,7 +16,7 @@ const FAR_LINES: u64 = 1 << 18;
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Packets of 64 bytes through CC-NIC as published and back, 64 in flight on each pair of agents.
+    /// Packets of 64 bytes through CC-NIC with its best features and back, 64 in flight on each pair of agents.
     Loopback,
     /// Two loads and a store of lines that the agent's own first-level cache holds, over and over.
     Hits,

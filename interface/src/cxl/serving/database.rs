@@ -1,8 +1,11 @@
-//! The whole database, in the host's memory: an entry a line, and the stamps.
+//! The whole database, in the host's memory: an entry a line, the buffers of long values, and the stamps.
 
-use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords};
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, lines_of};
 
-use super::request::{Bytes, MOST_VALUE_BYTES};
+use super::entry::{self, Buffer, Found, INLINE_BYTES, Owner, Stored, is_entry_of};
+
+/// Most bytes of a value that any database has.
+pub const MOST_VALUE_BYTES: u64 = 4096;
 
 /// How large database and the device's part of it are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +16,9 @@ pub struct DatabaseShape {
     pub stamps: u64,
     /// Buckets of four keys in the device's memory, a power of two.
     pub buckets: u64,
+    /// Bytes of the longest value, at most [`MOST_VALUE_BYTES`]: up to [`INLINE_BYTES`] a value is in its entry's line, and from
+    /// there on four buffers of this size belong to each entry.
+    pub value_bytes: u64,
 }
 
 /// Where it lies.
@@ -21,55 +27,25 @@ pub struct Database {
     pub(super) shape: DatabaseShape,
     entries: Address,
     stamps: Address,
+    /// Four buffers an entry: the host's two, and the device's.
+    long_values: Address,
     /// The device's buckets: a line of keys each.
     pub(super) buckets: Address,
-    /// Four lines of values for each.
-    pub(super) values: Address,
+    /// The values of each bucket's four keys.
+    values: Address,
     bytes_of_device: u64,
 }
 
 /// Entries that are looked at for a key: more than a table that is not overfull needs.
 const MOST_PROBES: u64 = 64;
 
+/// Keys of a bucket.
+pub(super) const WAYS: usize = 4;
+
 /// A key's place among many, whatever keys are used.
 fn hash(key: u64) -> u64 {
     let mixed = (key ^ key >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
-}
-
-/// An entry's line.
-pub(super) fn entry(key: u64, value: &Bytes) -> Line {
-    let mut bytes = [0; LINE_BYTES as usize];
-    bytes[..8].copy_from_slice(&(key + 1).to_le_bytes());
-    bytes[16..].copy_from_slice(value);
-    Line::from_bytes(&bytes)
-}
-
-/// The value in an entry's line.
-pub(super) fn value_of(line: &Line) -> Bytes {
-    let bytes = line.to_bytes();
-    let mut value = [0; MOST_VALUE_BYTES];
-    value.copy_from_slice(&bytes[16..]);
-    value
-}
-
-/// What an entry is of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// It is its entry.
-    Yes,
-    /// It is another's: the next may be its.
-    Other,
-    /// It is nobody's, so there is none.
-    Nobody,
-}
-
-pub(super) fn is_entry_of(line: &Line, key: u64) -> Found {
-    match line.0[0] {
-        0 => Found::Nobody,
-        word if word == key + 1 => Found::Yes,
-        _ => Found::Other,
-    }
 }
 
 impl DatabaseShape {
@@ -82,13 +58,31 @@ impl DatabaseShape {
         for number in [self.entries, self.stamps, self.buckets] {
             assert!(number.is_power_of_two(), "{number} is no power of two");
         }
-        let first = SynchronisingWords::FIRST;
+        assert!(
+            self.value_bytes <= MOST_VALUE_BYTES,
+            "values of {} bytes: at most {MOST_VALUE_BYTES}",
+            self.value_bytes
+        );
+        let (first, none) = (SynchronisingWords::FIRST, SynchronisingWords::NONE);
         let entries = layout.add("entries", self.entries * LINE_BYTES, LINE_BYTES, Home::Host, first);
         let stamps = layout.add("stamps", self.stamps * LINE_BYTES, LINE_BYTES, Home::Host, first);
+        let long = 4 * self.entries * self.lines_of_buffer() * LINE_BYTES;
+        let long_values = if long > 0 { layout.add("long values", long, LINE_BYTES, Home::Host, none) } else { stamps };
         let buckets = layout.add("buckets", self.buckets * LINE_BYTES, LINE_BYTES, Home::Nic, first);
-        let values = layout.add("values", 4 * self.buckets * LINE_BYTES, LINE_BYTES, Home::Nic, first);
-        let bytes_of_device = values.0 + 4 * self.buckets * LINE_BYTES - buckets.0;
-        Database { shape: *self, entries, stamps, buckets, values, bytes_of_device }
+        let bytes_of_values = WAYS as u64 * self.buckets * self.lines_of_copy() * LINE_BYTES;
+        let values = layout.add("values", bytes_of_values, LINE_BYTES, Home::Nic, none);
+        let bytes_of_device = values.0 + bytes_of_values - buckets.0;
+        Database { shape: *self, entries, stamps, long_values, buckets, values, bytes_of_device }
+    }
+
+    /// Lines of a buffer of a value that its entry has no room for; none where there are no such values.
+    fn lines_of_buffer(&self) -> u64 {
+        if self.value_bytes > INLINE_BYTES as u64 { lines_of(self.value_bytes) } else { 0 }
+    }
+
+    /// Lines of the device's copy of a value.
+    fn lines_of_copy(&self) -> u64 {
+        lines_of(self.value_bytes).max(1)
     }
 }
 
@@ -96,6 +90,28 @@ impl Database {
     /// Where the device's part lies, and how long it is: to be switched to device-bias.
     pub fn of_device(&self) -> (Address, u64) {
         (self.buckets, self.bytes_of_device)
+    }
+
+    /// Whether a value may be stored here.
+    pub(super) fn has_room_for(&self, value: &[u8]) -> bool {
+        value.len() as u64 <= self.shape.value_bytes
+    }
+
+    /// What an entry says of its value; none if it is damaged.
+    pub(super) fn stored(&self, line: &Line) -> Option<Stored> {
+        entry::stored(line, self.shape.value_bytes)
+    }
+
+    /// A buffer of an entry.
+    pub(super) fn buffer(&self, entry: Address, buffer: Buffer) -> Address {
+        let index = (entry.0 - self.entries.0) / LINE_BYTES;
+        let place = 4 * index + 2 * buffer.owner as u64 + buffer.half;
+        self.long_values.lines(place * self.shape.lines_of_buffer())
+    }
+
+    /// The device's copy of a value.
+    pub(super) fn copy(&self, bucket: u64, way: u64) -> Address {
+        self.values.lines((WAYS as u64 * bucket + way) * self.shape.lines_of_copy())
     }
 
     /// The entries that may be a key's, in the order in which they are looked at.
@@ -114,12 +130,17 @@ impl Database {
         hash(key) >> 8 & (self.shape.buckets - 1)
     }
 
-    /// Adds a key before the device serves. False if there is no room where it would be found, or it is there.
-    pub fn insert<C: Core>(&self, core: &C, key: u64, value: &Bytes) -> bool {
+    /// Adds a key before the device serves. False if there is no room where it would be found, it is there, or the value is too
+    /// long.
+    pub fn insert<C: Core>(&self, core: &C, key: u64, value: &[u8]) -> bool {
+        if !self.has_room_for(value) {
+            return false;
+        }
         for at in self.probes(key) {
-            match is_entry_of(&core.read_line(at), key) {
+            let line = core.read_line(at);
+            match is_entry_of(&line, key) {
                 Found::Nobody => {
-                    core.publish_line(at, &entry(key, value));
+                    self.store(core, at, &line, key, value, 0);
                     return true;
                 }
                 Found::Yes => return false,
@@ -130,14 +151,31 @@ impl Database {
     }
 
     /// A key's value, as a core of the host sees it at any time.
-    pub fn get<C: Core>(&self, core: &C, key: u64) -> Option<Bytes> {
+    pub fn get<C: Core>(&self, core: &C, key: u64) -> Option<Vec<u8>> {
+        let (at, mut line) = self.find(core, key)?;
+        loop {
+            let (buffer, length) = match self.stored(&line)? {
+                Stored::Inline(value) => return Some(value),
+                Stored::Apart(buffer, length) => (buffer, length),
+            };
+            let mut value = vec![0; length];
+            core.read_bytes(self.buffer(at, buffer), &mut value);
+            // The value before the second look at its entry: whoever fills this buffer anew has pointed elsewhere before.
+            core.full_fence();
+            let again = read_entry(core, at);
+            if again.0[0] == line.0[0] {
+                return Some(value);
+            }
+            line = again;
+        }
+    }
+
+    /// A key's entry.
+    fn find<C: Core>(&self, core: &C, key: u64) -> Option<(Address, Line)> {
         for at in self.probes(key) {
-            // Acquire: the entry was there before whoever told of it.
-            let word = core.load_acquire(at);
-            let mut line = core.read_line(at);
-            line.0[0] = word;
+            let line = read_entry(core, at);
             match is_entry_of(&line, key) {
-                Found::Yes => return Some(value_of(&line)),
+                Found::Yes => return Some((at, line)),
                 Found::Nobody => return None,
                 Found::Other => {}
             }
@@ -145,42 +183,62 @@ impl Database {
         None
     }
 
-    /// Where a key's entry is.
-    fn find<C: Core>(&self, core: &C, key: u64) -> Option<Address> {
-        for at in self.probes(key) {
-            match is_entry_of(&core.read_line(at), key) {
-                Found::Yes => return Some(at),
-                Found::Nobody => return None,
-                Found::Other => {}
-            }
+    /// Stores a value, and its entry last. `line` is the entry as it is; no other core of the host stores this value meanwhile.
+    fn store<C: Core>(&self, core: &C, at: Address, line: &Line, key: u64, value: &[u8], version: u64) {
+        if value.len() <= INLINE_BYTES {
+            return core.publish_line(at, &entry::inline(key, value));
         }
-        None
+        let buffer = entry::spare(line, Owner::Host);
+        core.write_bytes(self.buffer(at, buffer), value);
+        core.publish_line(at, &entry::apart(key, buffer, version, value.len()));
     }
 
-    /// Changes a key's value while no device serves: what it has taken in, it does not hear of. False if there is no such key.
-    pub fn overwrite<C: Core>(&self, core: &C, key: u64, value: &Bytes) -> bool {
-        let Some(at) = self.find(core, key) else { return false };
-        core.publish_line(at, &entry(key, value));
+    /// Changes a key's value while no device serves, and no other core looks: what the device has taken in, it does not hear of.
+    /// False if there is no such key, or the value is too long.
+    pub fn overwrite<C: Core>(&self, core: &C, key: u64, value: &[u8]) -> bool {
+        if !self.has_room_for(value) {
+            return false;
+        }
+        let Some((at, line)) = self.find(core, key) else { return false };
+        self.store(core, at, &line, key, value, 0);
         true
     }
 
-    /// Changes a key's value while the device serves. False if there is no such key.
-    pub fn update<C: Core>(&self, core: &C, key: u64, value: &Bytes) -> bool {
-        let Some(at) = self.find(core, key) else { return false };
+    /// Changes a key's value while the device serves. False if there is no such key, or the value is too long.
+    pub fn update<C: Core>(&self, core: &C, key: u64, value: &[u8]) -> bool {
+        if !self.has_room_for(value) {
+            return false;
+        }
+        let Some((at, _)) = self.find(core, key) else { return false };
         let stamp = self.stamp(key);
-        let even = loop {
+        let odd = loop {
             let now = core.load_acquire(stamp);
             // Odd: another core updates an entry of this stamp.
             if now.is_multiple_of(2) && core.compare_exchange(stamp, now, now + 1).is_ok() {
-                break now;
+                break now + 1;
             }
             core.spin();
         };
-        core.publish_line(at, &entry(key, value));
+        // As it is now that no other core changes it; the stamp is a version that this entry never had.
+        let line = read_entry(core, at);
+        self.store(core, at, &line, key, value, odd);
         // Release: the entry before the stamp at which copies count again.
-        core.store_release(stamp, even + 2);
+        core.store_release(stamp, odd + 1);
         // The update is done when the device's copy of the stamp is gone.
         core.full_fence();
         true
+    }
+}
+
+/// An entry's line.
+fn read_entry<C: Core>(core: &C, at: Address) -> Line {
+    loop {
+        // Acquire: the entry and the buffer that it points to were there before word 0.
+        let word = core.load_acquire(at);
+        let line = core.read_line(at);
+        // Else it was written in between, and the rest is another word's.
+        if line.0[0] == word {
+            return line;
+        }
     }
 }

@@ -1,14 +1,18 @@
 //! The device's half: answers requests from its own memory, and from the host's where it must.
 
-use conic_fabric::{Address, Device, LINE_BYTES, Line, ReadTag, StateHint};
+use conic_fabric::{Address, Device, LINE_BYTES, Line, ReadTag, StateHint, lines_of};
 
-use super::database::{self, Database, Found};
-use super::request::{Answer, Bytes, Request};
+use super::database::{Database, WAYS};
+use super::entry::{self, Found, INLINE_BYTES, Owner, Stored};
+use super::request::{Answer, Request};
 
-/// Keys of a bucket.
-const WAYS: usize = 4;
-/// Bits of a key's word that say which line of values is its.
+/// Bits of a key's word that say which of the bucket's values is its.
 const WAY_BITS: u32 = 2;
+/// Bits of a stamp's word that say how long the value is.
+const LENGTH_BITS: u32 = 13;
+/// How often a value is read that changes meanwhile, until its client is told to ask again: a host that never stops must not keep
+/// the handler from everybody else.
+const MOST_TRIES: u64 = 32;
 
 /// How the handler reaches the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +39,11 @@ pub struct ServingStatistics {
     pub outdated: u64,
     /// Keys that had to go for others.
     pub evictions: u64,
-    /// Packets that were no request.
+    /// Values that changed while they were read from the host's memory, and were read once more.
+    pub changed: u64,
+    /// Entries that nobody can have written who keeps to the rules: taken for none.
+    pub damaged: u64,
+    /// Packets that were no request, and values that are too long for the database.
     pub refused: u64,
 }
 
@@ -44,8 +52,18 @@ pub struct ServingStatistics {
 struct Slot {
     key: u64,
     stamp: u64,
-    /// Which of the bucket's lines of values.
+    /// Which of the bucket's values.
     way: u64,
+    /// Bytes of the value.
+    length: usize,
+}
+
+/// What the host's memory has of a key.
+enum Fetched {
+    Value(Vec<u8>),
+    Absent,
+    /// It changed whenever it was read.
+    Busy,
 }
 
 /// The device's half. `local` reaches the device's memory, `remote` the host's.
@@ -57,13 +75,20 @@ pub struct Handler<L, R> {
     through: Through,
     /// Work of a request besides its accesses, in cycles of the device: in, and out.
     work: (u32, u32),
+    /// Long values that it has stored in the host's memory: the versions of their entries.
+    version: u64,
     statistics: ServingStatistics,
 }
 
-/// A bucket's keys, the last used first: for each the word of the key, and the word of its stamp.
+/// A bucket's keys, the last used first: for each the word of the key, and the word of its stamp and length.
 fn slots(line: &Line) -> Vec<Slot> {
     let words = line.0.chunks_exact(2).take_while(|pair| pair[0] != 0);
-    let slot = |pair: &[u64]| Slot { key: (pair[0] >> WAY_BITS) - 1, stamp: pair[1], way: pair[0] & (WAYS as u64 - 1) };
+    let slot = |pair: &[u64]| Slot {
+        key: (pair[0] >> WAY_BITS) - 1,
+        stamp: pair[1] >> LENGTH_BITS,
+        way: pair[0] & (WAYS as u64 - 1),
+        length: (pair[1] & ((1 << LENGTH_BITS) - 1)) as usize,
+    };
     words.map(slot).collect()
 }
 
@@ -71,15 +96,16 @@ fn line_of(slots: &[Slot]) -> Line {
     let mut line = Line::ZERO;
     for (pair, slot) in line.0.chunks_exact_mut(2).zip(slots) {
         pair[0] = (slot.key + 1) << WAY_BITS | slot.way;
-        pair[1] = slot.stamp;
+        pair[1] = slot.stamp << LENGTH_BITS | slot.length as u64;
     }
     line
 }
 
 impl<L: Device, R: Device> Handler<L, R> {
-    /// The device's half of a database.
+    /// The device's half of a database. Where another served it before, no core of the host may be looking for a value when this one
+    /// begins: it counts its versions anew.
     pub fn new(local: L, remote: R, database: Database, through: Through, work: (u32, u32)) -> Handler<L, R> {
-        Handler { local, remote, database, through, work, statistics: ServingStatistics::default() }
+        Handler { local, remote, database, through, work, version: 0, statistics: ServingStatistics::default() }
     }
 
     /// What it did.
@@ -92,7 +118,7 @@ impl<L: Device, R: Device> Handler<L, R> {
         self.local.work(self.work.0);
         let answer = match Request::parse(packet) {
             Ok(Request::Get(key)) => self.get(key),
-            Ok(Request::Put(key, value)) => self.put(key, &value),
+            Ok(Request::Put(key, value)) => self.put(key, value),
             Err(_) => {
                 self.statistics.refused += 1;
                 return None;
@@ -121,10 +147,6 @@ impl<L: Device, R: Device> Handler<L, R> {
         self.database.buckets.lines(bucket)
     }
 
-    fn value_line(&self, bucket: u64, way: u64) -> Address {
-        self.database.values.lines(WAYS as u64 * bucket + way)
-    }
-
     /// Stamp and bucket of a key, read at once.
     fn look_up(&self, key: u64) -> (u64, Vec<Slot>) {
         let tag = self.ask_stamp(key);
@@ -141,32 +163,49 @@ impl<L: Device, R: Device> Handler<L, R> {
             && stamp.is_multiple_of(2)
         {
             self.statistics.hits += 1;
-            let line = self.read_local(self.value_line(bucket, slots[place].way), StateHint::NonCacheable);
+            let Slot { way, length, .. } = slots[place];
+            let value = self.read(&self.local, self.database.copy(bucket, way), length, StateHint::NonCacheable);
             self.used(bucket, slots, place);
-            return Answer::Found(database::value_of(&line));
+            return Answer::Found(value);
         }
         self.statistics.misses += 1;
         self.statistics.outdated += u64::from(place.is_some());
         match self.fetch(key) {
-            Some((_, line)) => {
-                let value = database::value_of(&line);
+            Fetched::Value(value) => {
                 self.take_in(key, stamp, slots, &value);
                 Answer::Found(value)
             }
-            None => Answer::Absent,
+            Fetched::Absent => Answer::Absent,
+            Fetched::Busy => Answer::Busy,
         }
     }
 
+    /// A value's bytes, out of whole lines.
+    fn read<D: Device>(&self, from: &D, at: Address, length: usize, hint: StateHint) -> Vec<u8> {
+        let mut value = vec![0; (lines_of(length as u64).max(1) * LINE_BYTES) as usize];
+        from.read(at, &mut value, hint);
+        value.truncate(length);
+        value
+    }
+
+    /// How the host's memory is read, and written.
+    fn hints(&self) -> (StateHint, StateHint) {
+        match self.through {
+            Through::Coherent { read, write } => (read, write),
+            Through::Remote => (StateHint::NonCacheable, StateHint::NonCacheable),
+        }
+    }
+
+    fn read_entry(&self, at: Address) -> Line {
+        let tag = self.remote.start_read(at, LINE_BYTES, self.hints().0);
+        self.remote.finish_line(tag, at)
+    }
+
     /// The entry of a key in the host's memory, and where it is.
-    fn fetch(&self, key: u64) -> Option<(Address, Line)> {
-        let hint = match self.through {
-            Through::Coherent { read, .. } => read,
-            Through::Remote => StateHint::NonCacheable,
-        };
+    fn find(&self, key: u64) -> Option<(Address, Line)> {
         for at in self.database.probes(key) {
-            let tag = self.remote.start_read(at, LINE_BYTES, hint);
-            let line = self.remote.finish_line(tag, at);
-            match database::is_entry_of(&line, key) {
+            let line = self.read_entry(at);
+            match entry::is_entry_of(&line, key) {
                 Found::Yes => return Some((at, line)),
                 Found::Nobody => return None,
                 Found::Other => {}
@@ -175,18 +214,51 @@ impl<L: Device, R: Device> Handler<L, R> {
         None
     }
 
-    fn put(&mut self, key: u64, value: &Bytes) -> Answer {
+    /// The value of a key in the host's memory. One in a buffer counts if its entry is still the same when it has been read: a
+    /// buffer is filled anew only after its owner has pointed to the other one.
+    fn fetch(&mut self, key: u64) -> Fetched {
+        let Some((at, mut line)) = self.find(key) else { return Fetched::Absent };
+        for _ in 0..MOST_TRIES {
+            let (buffer, length) = match self.database.stored(&line) {
+                Some(Stored::Inline(value)) => return Fetched::Value(value),
+                Some(Stored::Apart(buffer, length)) => (buffer, length),
+                None => {
+                    self.statistics.damaged += 1;
+                    return Fetched::Absent;
+                }
+            };
+            let value = self.read(&self.remote, self.database.buffer(at, buffer), length, self.hints().0);
+            let again = self.read_entry(at);
+            if again.0[0] == line.0[0] {
+                return Fetched::Value(value);
+            }
+            self.statistics.changed += 1;
+            line = again;
+        }
+        Fetched::Busy
+    }
+
+    fn put(&mut self, key: u64, value: &[u8]) -> Answer {
+        if !self.database.has_room_for(value) {
+            self.statistics.refused += 1;
+            return Answer::TooLong;
+        }
         let (stamp, slots) = self.look_up(key);
         let known = slots.iter().any(|slot| slot.key == key);
         self.statistics.hits += u64::from(known);
         self.statistics.misses += u64::from(!known);
-        // Where the entry is must be known; nothing of it is used.
-        let Some((at, _)) = self.fetch(key) else { return Answer::Absent };
-        let hint = match self.through {
-            Through::Coherent { write, .. } => write,
-            Through::Remote => StateHint::NonCacheable,
+        // Where the entry is must be known, and of a long value which buffer is free.
+        let Some((at, line)) = self.find(key) else { return Answer::Absent };
+        let hint = self.hints().1;
+        let stored = if value.len() <= INLINE_BYTES {
+            entry::inline(key, value)
+        } else {
+            let buffer = entry::spare(&line, Owner::Device);
+            self.version += 1;
+            self.remote.write(self.database.buffer(at, buffer), &whole_lines(value), hint);
+            entry::apart(key, buffer, self.version, value.len())
         };
-        self.remote.publish_line(at, &database::entry(key, value), hint);
+        self.remote.publish_line(at, &stored, hint);
         // Whoever is told that it is stored may look for it in the host's memory: the write must be there.
         let tag = self.remote.start_read(at, LINE_BYTES, StateHint::NonCacheable);
         let _ = self.remote.finish_line(tag, at);
@@ -204,7 +276,7 @@ impl<L: Device, R: Device> Handler<L, R> {
 
     /// Takes a copy in, in the place of its last, or of the key that was not used for longest. The answer does not wait for it. A
     /// copy of an odd stamp would never count.
-    fn take_in(&mut self, key: u64, stamp: u64, mut slots: Vec<Slot>, value: &Bytes) {
+    fn take_in(&mut self, key: u64, stamp: u64, mut slots: Vec<Slot>, value: &[u8]) {
         if !stamp.is_multiple_of(2) {
             return;
         }
@@ -217,9 +289,15 @@ impl<L: Device, R: Device> Handler<L, R> {
                 slots.pop().map_or(0, |oldest| oldest.way)
             }
         };
-        slots.insert(0, Slot { key, stamp, way });
-        let line = database::entry(key, value);
-        self.local.publish_line(self.value_line(bucket, way), &line, StateHint::NonCacheable);
+        slots.insert(0, Slot { key, stamp, way, length: value.len() });
+        self.local.write(self.database.copy(bucket, way), &whole_lines(value), StateHint::NonCacheable);
         self.local.publish_line(self.bucket_line(bucket), &line_of(&slots), StateHint::CacheableOwned);
     }
+}
+
+/// A value's bytes, and zeroes up to the end of their last line.
+fn whole_lines(value: &[u8]) -> Vec<u8> {
+    let mut lines = value.to_vec();
+    lines.resize((lines_of(value.len() as u64).max(1) * LINE_BYTES) as usize, 0);
+    lines
 }

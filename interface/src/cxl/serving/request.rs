@@ -2,50 +2,55 @@
 //!
 //! | bytes | request | answer |
 //! |---|---|---|
-//! | 0 | 0 GET, 1 PUT | 0 found or stored, 1 absent |
-//! | 1 to 7 | zero | zero |
+//! | 0 | 0 GET, 1 PUT | 0 found or stored, 1 absent, 2 too long, 3 busy |
+//! | 1 | zero | zero |
+//! | 2 and 3 | bytes of a PUT's value, little endian | bytes of the value |
+//! | 4 to 7 | zero | zero |
 //! | 8 to 15 | key, little endian | key |
-//! | 16 to 63 | value of a PUT | value of a GET |
+//! | 16 on | value of a PUT | value of a GET |
+//!
+//! Either has at least 64 bytes.
 
 use std::fmt;
 
 use conic_fabric::LINE_BYTES;
 
-/// Bytes of a value.
-pub const MOST_VALUE_BYTES: usize = 48;
-/// Bytes of a request, and of an answer.
+/// Bytes of the shortest request, and of the shortest answer.
 pub const REQUEST_BYTES: usize = LINE_BYTES as usize;
-/// Keys from here on are none: an entry's word would say that it is empty, or have no room for the key.
+/// Bytes before the value.
+const HEAD_BYTES: usize = 16;
+/// Keys from here on are none: the device's word of a key has no room for them.
 pub const MOST_KEYS: u64 = 1 << 60;
-
-/// A value.
-pub type Bytes = [u8; MOST_VALUE_BYTES];
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum Request<'a> {
     /// What is the value of this key?
     Get(u64),
     /// This is the value of this key from now on.
-    Put(u64, Bytes),
+    Put(u64, &'a [u8]),
 }
 
 /// An answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The value.
-    Found(Bytes),
+    Found(Vec<u8>),
     /// The value is stored.
     Stored,
     /// There is no such key.
     Absent,
+    /// The value is longer than this database's may be: nothing has changed.
+    TooLong,
+    /// The value changed whenever it was read: to be asked again.
+    Busy,
 }
 
 /// Why a packet is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRequest {
-    /// It has so many bytes.
-    Length(usize),
+    /// It has so many bytes, and needs so many.
+    Length(usize, usize),
     /// Its first byte says so.
     Operation(u8),
     /// Such a key cannot be.
@@ -55,7 +60,7 @@ pub enum BadRequest {
 impl fmt::Display for BadRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadRequest::Length(bytes) => write!(f, "a request of {bytes} bytes: it has at least {REQUEST_BYTES}"),
+            BadRequest::Length(bytes, needed) => write!(f, "a request of {bytes} bytes: it needs {needed}"),
             BadRequest::Operation(code) => write!(f, "operation {code}: 0 is GET, 1 is PUT"),
             BadRequest::Key(key) => write!(f, "key {key}: keys are below {MOST_KEYS}"),
         }
@@ -64,53 +69,65 @@ impl fmt::Display for BadRequest {
 
 impl std::error::Error for BadRequest {}
 
-impl Request {
+impl<'a> Request<'a> {
     /// Reads a packet.
     ///
     /// # Errors
     ///
     /// Why it is no request.
-    pub fn parse(packet: &[u8]) -> Result<Request, BadRequest> {
-        let Some(bytes) = packet.first_chunk::<REQUEST_BYTES>() else { return Err(BadRequest::Length(packet.len())) };
-        let (head, value) = bytes.split_at(16);
-        let key = u64::from_le_bytes(head[8..16].try_into().expect("eight bytes"));
+    pub fn parse(packet: &'a [u8]) -> Result<Request<'a>, BadRequest> {
+        let whole =
+            |needed: usize| if packet.len() < needed { Err(BadRequest::Length(packet.len(), needed)) } else { Ok(()) };
+        whole(REQUEST_BYTES)?;
+        let key = u64::from_le_bytes(packet[8..16].try_into().expect("eight bytes"));
         if key >= MOST_KEYS {
             return Err(BadRequest::Key(key));
         }
-        match head[0] {
+        match packet[0] {
             0 => Ok(Request::Get(key)),
-            1 => Ok(Request::Put(key, value.try_into().expect("what is left of a line"))),
+            1 => {
+                let end = HEAD_BYTES + usize::from(u16::from_le_bytes([packet[2], packet[3]]));
+                whole(end)?;
+                Ok(Request::Put(key, &packet[HEAD_BYTES..end]))
+            }
             other => Err(BadRequest::Operation(other)),
         }
     }
 
     /// Its packet.
-    pub fn packet(&self) -> [u8; REQUEST_BYTES] {
-        let mut packet = [0; REQUEST_BYTES];
+    ///
+    /// # Panics
+    ///
+    /// If the value has more than 65535 bytes.
+    pub fn packet(&self) -> Vec<u8> {
         match self {
-            Request::Get(key) => packet[8..16].copy_from_slice(&key.to_le_bytes()),
-            Request::Put(key, value) => {
-                packet[0] = 1;
-                packet[8..16].copy_from_slice(&key.to_le_bytes());
-                packet[16..].copy_from_slice(value);
-            }
+            Request::Get(key) => packet(0, *key, &[]),
+            Request::Put(key, value) => packet(1, *key, value),
         }
-        packet
     }
 }
 
 impl Answer {
     /// Its packet.
-    pub fn packet(&self, key: u64) -> [u8; REQUEST_BYTES] {
-        let mut packet = [0; REQUEST_BYTES];
-        packet[8..16].copy_from_slice(&key.to_le_bytes());
+    pub fn packet(&self, key: u64) -> Vec<u8> {
         match self {
-            Answer::Found(value) => packet[16..].copy_from_slice(value),
-            Answer::Stored => {}
-            Answer::Absent => packet[0] = 1,
+            Answer::Found(value) => packet(0, key, value),
+            Answer::Stored => packet(0, key, &[]),
+            Answer::Absent => packet(1, key, &[]),
+            Answer::TooLong => packet(2, key, &[]),
+            Answer::Busy => packet(3, key, &[]),
         }
-        packet
     }
+}
+
+fn packet(first: u8, key: u64, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(value.len()).expect("a value of at most 65535 bytes");
+    let mut packet = vec![0; REQUEST_BYTES.max(HEAD_BYTES + value.len())];
+    packet[0] = first;
+    packet[2..4].copy_from_slice(&length.to_le_bytes());
+    packet[8..16].copy_from_slice(&key.to_le_bytes());
+    packet[HEAD_BYTES..][..value.len()].copy_from_slice(value);
+    packet
 }
 
 #[cfg(test)]
@@ -119,10 +136,15 @@ mod tests {
 
     #[test]
     fn requests_survive_their_packets_and_others_are_refused() {
-        for request in [Request::Get(7), Request::Put(MOST_KEYS - 1, [9; MOST_VALUE_BYTES])] {
+        let long = [9; 1000];
+        for request in
+            [Request::Get(7), Request::Put(MOST_KEYS - 1, &long[..48]), Request::Put(3, &long), Request::Put(3, &[])]
+        {
             assert_eq!(Request::parse(&request.packet()), Ok(request));
         }
-        assert_eq!(Request::parse(&[0; 63]), Err(BadRequest::Length(63)));
+        assert_eq!(Request::parse(&[0; 63]), Err(BadRequest::Length(63, 64)));
+        let cut = &Request::Put(3, &long).packet()[..1015];
+        assert_eq!(Request::parse(cut), Err(BadRequest::Length(1015, 1016)), "a value that is cut off");
         let mut packet = Request::Get(1).packet();
         packet[0] = 2;
         assert_eq!(Request::parse(&packet), Err(BadRequest::Operation(2)));

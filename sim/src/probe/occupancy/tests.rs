@@ -1,19 +1,10 @@
 //! The law is held against entries that are counted one by one.
 
 use super::*;
+use crate::draws::Draws;
 
 fn at(picoseconds: u64) -> Time {
     Time::from_picoseconds(picoseconds)
-}
-
-/// A small generator of numbers (Knuth's constants), so that every run sees the same traffic.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % limit
-    }
 }
 
 /// A stay from `.0` until `.1`.
@@ -57,7 +48,7 @@ fn integral(stays: &[Stay], begin: u64, end: u64) -> i128 {
 
 #[test]
 fn the_law_holds_exactly_with_entries_cut_off_at_both_ends() {
-    let mut numbers = Numbers(1);
+    let mut numbers = Draws::new(1);
     for round in 0..200 {
         let stays: Vec<Stay> = (0..numbers.below(40) + 1)
             .map(|_| (numbers.below(1000), numbers.below(400)))

@@ -177,11 +177,8 @@ fn an_access_that_waited_for_anothers_message_has_no_arrow_to_it() {
 
 /// A recording of many messages that overlap in every way.
 fn crowd(messages: u32) -> Recording {
-    let mut state = 3u64;
-    let mut below = |limit: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % limit
-    };
+    let mut draws = crate::draws::Draws::new(3);
+    let mut below = |limit: u64| draws.below(limit);
     let mut recording = Recording { places: vec!["a".into(), "b".into(), "c".into()], ..Recording::default() };
     for number in 0..messages {
         let sent = Time::from_picoseconds(u64::from(number) * 700 + below(5_000));

@@ -21,7 +21,7 @@ impl Quiet {
     ///
     /// | letter | message |
     /// |---|---|
-    /// | `r`, `R` | a request; with the line |
+    /// | `r` | a request |
     /// | `s` | a snoop |
     /// | `a`, `A` | its answer; with the line |
     /// | `g`, `G` | a grant or the end of a write; with the line |
@@ -52,7 +52,6 @@ impl Quiet {
 
 fn letter(message: &ToHome) -> &'static str {
     match message {
-        ToHome::Request { ask: Ask::WriteMemory, .. } => "R",
         ToHome::Request { .. } => "r",
         ToHome::Snoop(_) => "s",
         ToHome::NodeFound(found) if found.was == Copy::Modified => "A",
@@ -94,20 +93,20 @@ const ACCESSES: [Ask; 6] = [Ask::Read, Ask::Own, Ask::OwnWhole, Ask::WriteMemory
 ///
 /// An access in the node that alone has the line needs nothing from the other; to own what both share costs a round trip
 /// without data; a line that only the home has comes with its grant, unless all of it is written; what the other node has
-/// modified comes with its answer.
+/// modified comes with its answer. A write to the other node's memory owns the line first and then gives it back.
 const TABLE: &[(&str, [&str; 6], [&str; 6])] = &[
-    ("nobody has it", ["", "", "", "", "", ""], ["rG", "rG", "rg", "Rg", "rG", "rg"]),
-    ("exclusive at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "Rg", "rG", "rg"]),
-    ("modified at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "Rg", "rG", "rg"]),
-    ("in the last level at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "Rg", "rG", "rg"]),
-    ("dirty in the last level at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "Rg", "rG", "rg"]),
-    ("exclusive at the other", ["sa", "sa", "sa", "sa", "sa", "sa"], ["", "", "", "Rg", "", ""]),
-    ("in the last level at the other", ["sa", "sa", "sa", "sa", "sa", "sa"], ["", "", "", "Rg", "", ""]),
-    ("modified at the other", ["sA", "sA", "sA", "sA", "sA", "sA"], ["", "", "", "Rg", "", ""]),
-    ("dirty in the last level at the other", ["sA", "sA", "sA", "sA", "sA", "sA"], ["", "", "", "Rg", "", ""]),
-    ("shared by both", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "Rg", "", "rg"]),
-    ("shared by both, and the asker at home", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "Rg", "", "rg"]),
-    ("shared by both, and the asker at the other", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "Rg", "", "rg"]),
+    ("nobody has it", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
+    ("exclusive at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
+    ("modified at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
+    ("in the last level at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
+    ("dirty in the last level at home", ["", "", "", "", "", ""], ["rG", "rG", "rg", "rgB", "rG", "rg"]),
+    ("exclusive at the other", ["sa", "sa", "sa", "sa", "sa", "sa"], ["", "", "", "B", "", ""]),
+    ("in the last level at the other", ["sa", "sa", "sa", "sa", "sa", "sa"], ["", "", "", "B", "", ""]),
+    ("modified at the other", ["sA", "sA", "sA", "sA", "sA", "sA"], ["", "", "", "B", "", ""]),
+    ("dirty in the last level at the other", ["sA", "sA", "sA", "sA", "sA", "sA"], ["", "", "", "B", "", ""]),
+    ("shared by both", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
+    ("shared by both, and the asker at home", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
+    ("shared by both, and the asker at the other", ["", "sa", "sa", "sa", "", "sa"], ["", "rg", "rg", "rgB", "", "rg"]),
 ];
 
 fn messages(bits: u32, state: &str, node: usize, ask: Ask) -> String {

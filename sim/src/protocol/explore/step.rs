@@ -123,7 +123,7 @@ pub fn initiatives(setting: &Setting, mutation: Mutation, state: &State, steps: 
         steps.extend([Ask::WriteCache, Ask::WriteMemory].map(|ask| Step::Device(ask, false)));
         steps.push(Step::Device(Ask::WriteCache, true));
         if setting.device == Some(0) {
-            // At the other node it would take effect at the home, before it could be held back: the protocol has no such write.
+            // The machine's device stands where all lines are home: no other makes such a write.
             steps.push(Step::Device(Ask::WriteMemory, true));
         }
     }

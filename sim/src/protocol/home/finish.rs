@@ -1,4 +1,4 @@
-//! How a request ends: who has the line then, in what state, and what memory must be told.
+//! How a request ends: who has the line then, in what state, and what memory and its directory must be told.
 
 use super::{Action, Handling, LastLevel, Right, Running, core_bit};
 use crate::protocol::{Ask, Asker, Copy, ToCore, ToHome, Version};
@@ -21,14 +21,16 @@ impl Handling<'_> {
             }
             Ask::WriteMemory => {
                 self.stable.last_level = LastLevel::None;
+                let version = self.take_effect(running.write);
                 if self.is_home {
-                    self.stable.right = Right::Exclusive;
-                    self.stable.memory_version = self.take_effect(running.write);
+                    (self.stable.right, self.stable.memory_version) = (Right::Exclusive, version);
                     self.actions.push(Action::WriteMemory);
                 } else {
+                    // It owns the line now, and gives it back with what was written.
                     self.stable.right = Right::None;
+                    self.actions.push(Action::ToNode(ToHome::WriteBack { keeps: false, version }, None));
                 }
-                self.answer(running, Copy::Invalid, *self.newest, false);
+                self.answer(running, Copy::Invalid, version, false);
             }
         }
     }
@@ -70,7 +72,10 @@ impl Handling<'_> {
         let stable = &mut *self.stable;
         stable.last_level = LastLevel::None;
         match running.asker {
-            Asker::Node => (stable.copies, stable.exclusive, stable.right) = (0, false, Right::None),
+            Asker::Node => {
+                (stable.copies, stable.exclusive, stable.right) = (0, false, Right::None);
+                self.set_directory(running);
+            }
             asker => (stable.copies, stable.exclusive, stable.right) = (core_bit(asker), true, Right::Exclusive),
         }
         self.answer(running, copy, version, needed);
@@ -148,13 +153,31 @@ impl Handling<'_> {
         let nobody = alone && stable.last_level == LastLevel::None && running.from_core.is_none();
         if nobody && self.choices.exclusive_grant {
             stable.right = Right::None;
-            if self.choices.directory_write {
-                self.actions.push(Action::WriteMemory);
-            }
+            self.set_directory(running);
             return Copy::Exclusive;
         }
         stable.right = Right::Shared;
         Copy::Shared
+    }
+
+    /// Whether a request of the other node for a line that nobody has cached changes the directory: not if an earlier one has,
+    /// after which the other node gave the line up without a word.
+    pub(super) fn must_set_directory(&self, asker: Asker, ask: Ask) -> bool {
+        let exclusive = match ask {
+            Ask::Read => self.choices.exclusive_grant,
+            Ask::Own | Ask::OwnWhole => true,
+            _ => false,
+        };
+        let nobody = self.stable.copies == 0 && self.stable.last_level == LastLevel::None;
+        let set = self.stable.right == Right::None;
+        self.choices.directory_write && asker == Asker::Node && exclusive && nobody && !set
+    }
+
+    /// Writes the line's entry in the directory, where the request changes it: a line is written whole.
+    fn set_directory(&mut self, running: &Running) {
+        if running.sets_directory {
+            self.actions.push(Action::WriteMemory);
+        }
     }
 
     fn answer(&mut self, running: &Running, copy: Copy, version: Version, data: bool) {
