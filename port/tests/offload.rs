@@ -6,6 +6,7 @@ use conic_port::offload::segment::Segments;
 use conic_port::offload::virtio::{Checksum, Segmentation};
 use conic_port::offload::{Headers, TCP, UDP};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 const FIN: u8 = 1;
 const PSH: u8 = 8;
@@ -158,7 +159,7 @@ fn coalesce(frames: &[Vec<u8>]) -> Vec<(Vec<u8>, Option<u16>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, rng_seed: RngSeed::Fixed(8), ..ProptestConfig::default() })]
 
     #[test]
     fn joining_what_was_cut_gives_the_packet_again(
@@ -229,7 +230,7 @@ fn without_idle_identification(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, rng_seed: RngSeed::Fixed(9), ..ProptestConfig::default() })]
 
     #[test]
     fn cutting_what_was_joined_gives_the_frames_again(
