@@ -113,6 +113,10 @@ struct receive_queue {
 	struct rte_mempool *pools[CONIC_MOST_POOLS];
 	uint16_t pool_rooms[CONIC_MOST_POOLS];
 	struct device *device;
+	/* Which of the application's queues it is received by, the next that is, and, of the application's, whose turn it is. */
+	struct receive_queue *first;
+	struct receive_queue *next;
+	struct receive_queue *turn;
 	struct receive_counters counters;
 	struct conic_packet packets[CONIC_BURST];
 } __rte_cache_aligned;
@@ -164,6 +168,10 @@ void conic_close_queues(struct device *device);
 uint16_t conic_receive(void *queue, struct rte_mbuf **mbufs, uint16_t most);
 void conic_receive_follow(struct receive_queue *queue);
 void conic_receive_discard(struct receive_queue *queue);
+
+/* lanes.c */
+int conic_lanes_join(struct rte_eth_dev *dev);
+uint16_t conic_lane_of(const struct rte_eth_dev *dev, uint32_t entry);
 
 /* transmit.c */
 uint16_t conic_transmit(void *queue, struct rte_mbuf **mbufs, uint16_t count);

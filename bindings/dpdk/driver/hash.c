@@ -1,13 +1,6 @@
 /* Receive-side scaling. The NIC spreads flows over a device's queues by one hash and one table, which can be asked for and not changed. */
 #include "driver.h"
 
-static uint16_t queue_of(const struct rte_eth_dev *dev, uint32_t entry)
-{
-	const struct device *device = dev->data->dev_private;
-
-	return entry % device->queues;
-}
-
 static bool is_the_key(const struct rte_eth_rss_conf *conf)
 {
 	return conf->rss_key == NULL ||
@@ -17,12 +10,8 @@ static bool is_the_key(const struct rte_eth_rss_conf *conf)
 /* Says no to what the application would wrongly take for done. */
 int conic_hash_configure(struct rte_eth_dev *dev)
 {
-	const struct device *device = dev->data->dev_private;
 	const struct rte_eth_conf *conf = &dev->data->dev_conf;
 
-	if (dev->data->nb_rx_queues != device->queues)
-		CONIC_LOG(WARNING, "port %u: packets come to %u queues, of which %u are received from; queues=%u attaches as many\n",
-			  dev->data->port_id, device->queues, dev->data->nb_rx_queues, dev->data->nb_rx_queues);
 	if ((conf->rxmode.mq_mode & RTE_ETH_MQ_RX_RSS_FLAG) != 0 && !is_the_key(&conf->rx_adv_conf.rss_conf)) {
 		CONIC_LOG(ERR, "port %u: the NIC's hash has a key of its own, which cannot be changed; give none\n",
 			  dev->data->port_id);
@@ -54,7 +43,7 @@ int conic_table_update(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 
 		const struct rte_eth_rss_reta_entry64 *group = &table[i / RTE_ETH_RETA_GROUP_SIZE];
 
 		if ((group->mask >> i % RTE_ETH_RETA_GROUP_SIZE & 1) != 0 &&
-		    group->reta[i % RTE_ETH_RETA_GROUP_SIZE] != queue_of(dev, i))
+		    group->reta[i % RTE_ETH_RETA_GROUP_SIZE] != conic_lane_of(dev, i))
 			return -ENOTSUP;
 	}
 	return 0;
@@ -66,7 +55,7 @@ int conic_table_get(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *ta
 		struct rte_eth_rss_reta_entry64 *group = &table[i / RTE_ETH_RETA_GROUP_SIZE];
 
 		if ((group->mask >> i % RTE_ETH_RETA_GROUP_SIZE & 1) != 0)
-			group->reta[i % RTE_ETH_RETA_GROUP_SIZE] = queue_of(dev, i);
+			group->reta[i % RTE_ETH_RETA_GROUP_SIZE] = conic_lane_of(dev, i);
 	}
 	return 0;
 }

@@ -15,11 +15,12 @@ static void follow_bell(struct receive_queue *queue)
 {
 	struct epoll_event event = { .events = EPOLLIN };
 	int bell = conic_half_bell(queue->half);
+	int waited = queue->first->interrupt;
 
 	if (queue->bell_of == queue->region)
 		return;
 	/* Where it is there already, under the number of one that is closed, it is the right one. */
-	if (epoll_ctl(queue->interrupt, EPOLL_CTL_ADD, bell, &event) != 0 && errno != EEXIST)
+	if (epoll_ctl(waited, EPOLL_CTL_ADD, bell, &event) != 0 && errno != EEXIST)
 		CONIC_LOG(ERR, "queue %u: its bell cannot be waited for: %s\n", queue->index, strerror(errno));
 	queue->bell_of = queue->region;
 }
@@ -28,7 +29,7 @@ static void follow_bell(struct receive_queue *queue)
 void conic_interrupt_forget(struct receive_queue *queue)
 {
 	if (queue->bell_of != NULL)
-		epoll_ctl(queue->interrupt, EPOLL_CTL_DEL, conic_half_bell(queue->half), NULL);
+		epoll_ctl(queue->first->interrupt, EPOLL_CTL_DEL, conic_half_bell(queue->half), NULL);
 	queue->bell_of = NULL;
 }
 
@@ -84,13 +85,15 @@ void conic_interrupts_remove(struct rte_eth_dev *dev)
 	for (uint32_t i = 0; i < device->queues; i++) {
 		struct receive_queue *queue = device->receive[i];
 
-		if (queue == NULL || queue->interrupt <= 0)
+		if (queue == NULL)
+			continue;
+		queue->bell_of = NULL;
+		if (queue->interrupt <= 0)
 			continue;
 		close(queue->interrupt);
 		if (queue->own_bell > 0)
 			close(queue->own_bell);
 		queue->interrupt = queue->own_bell = 0;
-		queue->bell_of = NULL;
 	}
 	rte_intr_vec_list_free(dev->intr_handle);
 	rte_intr_instance_free(dev->intr_handle);
@@ -112,10 +115,12 @@ int conic_interrupt_enable(struct rte_eth_dev *dev, uint16_t index)
 
 	if (queue->interrupt <= 0)
 		return -ENOTSUP;
-	conic_receive_follow(queue);
-	follow_bell(queue);
-	if (conic_half_arm(queue->half))
-		eventfd_write(queue->own_bell, 1);
+	for (struct receive_queue *lane = queue; lane != NULL; lane = lane->next) {
+		conic_receive_follow(lane);
+		follow_bell(lane);
+		if (conic_half_arm(lane->half))
+			eventfd_write(queue->own_bell, 1);
+	}
 	return 0;
 }
 
@@ -126,7 +131,8 @@ int conic_interrupt_disable(struct rte_eth_dev *dev, uint16_t index)
 
 	if (queue->interrupt <= 0)
 		return -ENOTSUP;
-	conic_half_disarm(queue->half);
+	for (struct receive_queue *lane = queue; lane != NULL; lane = lane->next)
+		conic_half_disarm(lane->half);
 	eventfd_read(queue->own_bell, &rung);
 	return 0;
 }

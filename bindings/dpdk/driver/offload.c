@@ -255,7 +255,7 @@ int conic_vlan_offload(struct rte_eth_dev *dev, int mask)
 	struct device *device = dev->data->dev_private;
 	uint64_t strip = dev->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
 
-	for (uint16_t i = 0; (mask & RTE_ETH_VLAN_STRIP_MASK) != 0 && i < dev->data->nb_rx_queues; i++) {
+	for (uint16_t i = 0; (mask & RTE_ETH_VLAN_STRIP_MASK) != 0 && i < device->queues; i++) {
 		struct receive_queue *queue = device->receive[i];
 
 		if (queue != NULL)

@@ -52,16 +52,20 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 static int start(struct rte_eth_dev *dev)
 {
 	struct device *device = device_of(dev);
+	int unjoined = conic_lanes_join(dev);
 
-	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++) {
+	if (unjoined != 0)
+		return unjoined;
+	for (uint32_t i = 0; dev->data->nb_rx_queues > 0 && i < device->queues; i++) {
 		struct receive_queue *queue = device->receive[i];
 
 		/* What came while there was nobody to receive it is not of this run. */
 		conic_receive_follow(queue);
 		conic_region_give_up(queue->region);
 		conic_receive_discard(queue);
-		dev->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
 	}
+	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
+		dev->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
 	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++) {
 		conic_transmit_follow(device->transmit[i]);
 		dev->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
@@ -139,6 +143,8 @@ static int receive_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descr
 	queue->device = device;
 	queue->half = device->receivers[index];
 	queue->index = index;
+	queue->first = queue->turn = queue;
+	queue->next = NULL;
 	offloads = conf->offloads | dev->data->dev_conf.rxmode.offloads;
 	queue->scatter = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
 	queue->wishes = offloads & CONIC_WISHES;

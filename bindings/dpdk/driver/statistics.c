@@ -57,15 +57,27 @@ static void totals(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 	stats->oerrors = transmit.bad;
 }
 
+/* What a queue of the application has received. */
+static struct receive_counters received_by(const struct receive_queue *queue)
+{
+	struct receive_counters sum = { 0 };
+
+	/* One that the application does not know of counts with the one that receives from it. */
+	if (queue != NULL && queue->first == queue)
+		for (; queue != NULL; queue = queue->next)
+			add_receive(queue, &sum);
+	return sum;
+}
+
 /* Each queue's, into a structure that has them: which one depends on DPDK's version. */
 #define QUEUE_COUNTERS(device, into)                                                                                 \
 	for (uint32_t i = 0; i < RTE_MIN((device)->queues, (uint32_t)RTE_ETHDEV_QUEUE_STAT_CNTRS); i++) {             \
-		const struct receive_queue *receive = (device)->receive[i];                                             \
+		const struct receive_counters receive = received_by((device)->receive[i]);                              \
 		const struct transmit_queue *transmit = (device)->transmit[i];                                          \
                                                                                                                      \
-		(into)->q_ipackets[i] = receive != NULL ? receive->counters.packets : 0;                                \
-		(into)->q_ibytes[i] = receive != NULL ? receive->counters.bytes : 0;                                    \
-		(into)->q_errors[i] = receive != NULL ? receive->counters.too_long + receive->counters.bad : 0;         \
+		(into)->q_ipackets[i] = receive.packets;                                                                \
+		(into)->q_ibytes[i] = receive.bytes;                                                                    \
+		(into)->q_errors[i] = receive.too_long + receive.bad;                                                   \
 		(into)->q_opackets[i] = transmit != NULL ? transmit->counters.packets : 0;                              \
 		(into)->q_obytes[i] = transmit != NULL ? transmit->counters.bytes : 0;                                  \
 	}
