@@ -50,6 +50,22 @@ pub struct Stable {
     pub right: Right,
 }
 
+impl Stable {
+    /// A core gives its copy up: all that [`ToHome::Evicted`] changes.
+    pub fn evicted(&mut self, core: u8, dirty: bool, version: Version) {
+        let bit = 1 << core;
+        debug_assert!(self.copies & bit != 0, "only who has a copy gives one up");
+        self.copies &= !bit;
+        self.exclusive = false;
+        if dirty {
+            self.last_level = LastLevel::Dirty;
+        } else if self.last_level == LastLevel::None {
+            self.last_level = LastLevel::Clean;
+        }
+        self.last_level_version = version;
+    }
+}
+
 /// The choices of the protocol that the transition functions read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
@@ -231,7 +247,7 @@ pub fn handle(
             running.order = Order::Free;
             handling.advance();
         }
-        ToHome::Evicted { core, dirty, version } => handling.evicted(core, dirty, version),
+        ToHome::Evicted { core, dirty, version } => handling.stable.evicted(core, dirty, version),
         ToHome::CoreFound { core, found } => handling.core_found(core, found),
         ToHome::NodeFound(found) => handling.node_found(found),
         ToHome::Snoop(snoop) => handling.snooped(snoop),
@@ -411,20 +427,6 @@ impl Handling<'_> {
             },
             _ => false,
         }
-    }
-
-    fn evicted(&mut self, core: u8, dirty: bool, version: Version) {
-        let stable = &mut *self.stable;
-        let bit = 1 << core;
-        debug_assert!(stable.copies & bit != 0, "only who has a copy gives one up");
-        stable.copies &= !bit;
-        stable.exclusive = false;
-        if dirty {
-            stable.last_level = LastLevel::Dirty;
-        } else if stable.last_level == LastLevel::None {
-            stable.last_level = LastLevel::Clean;
-        }
-        stable.last_level_version = version;
     }
 
     fn core_found(&mut self, core: u8, found: Found) {
