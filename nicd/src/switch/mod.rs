@@ -43,7 +43,7 @@ use conic_port::offload::rss::Toeplitz;
 use conic_port::offload::segment::LONGEST;
 use conic_port::offload::virtio;
 use conic_port::offload::vlan::TAG_BYTES;
-use conic_port::{MAX_FRAME, Port, PortError, Receive};
+use conic_port::{Legacy, MAX_FRAME, Port, PortError, Receive};
 
 pub use circuit::{Circuit, Party};
 pub use conic_interface::metadata::Offloads;
@@ -73,7 +73,7 @@ const STEPS_BETWEEN_CALLS: u64 = 8;
 
 /// A port, for a switch.
 pub struct SwitchPort {
-    /// Its queues.
+    /// Its queues; none yet if they come from another switch ([`Switch::inherit`]).
     pub queues: Vec<Box<dyn Port>>,
     /// The VLAN that it is a member of, its frames without tags; tags pass as they are if there is none.
     pub vlan: Option<u16>,
@@ -196,7 +196,7 @@ pub struct PortReport {
 impl PortEnd {
     fn new(SwitchPort { queues, vlan, circuit }: SwitchPort) -> PortEnd {
         let (ended, counters) = (vec![false; queues.len()], PortCounters::default());
-        let takes_unfinished = queues.iter().all(|queue| queue.takes_unfinished());
+        let takes_unfinished = !queues.is_empty() && queues.iter().all(|queue| queue.takes_unfinished());
         PortEnd { queues, counters, ended, unflushed: false, failures: Vec::new(), vlan, circuit, takes_unfinished }
     }
 
@@ -290,6 +290,21 @@ impl<C: Core> Switch<C> {
         }
         self.dirty.clear();
         self.members.drain(..).flatten().filter_map(Member::suspend).collect()
+    }
+
+    /// Stops using a port's queues; what they give to whoever goes on with them, or nothing if one of them cannot.
+    pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
+        let Some(end) = self.ports.get_mut(port) else { return Vec::new() };
+        let queues = std::mem::take(&mut end.queues);
+        end.ended.clear();
+        queues.into_iter().map(|mut queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// Begins with a port's queues, which another switch has stopped using.
+    pub fn inherit(&mut self, port: usize, queues: Vec<Box<dyn Port>>) {
+        let Some(end) = self.ports.get_mut(port) else { return };
+        *end = PortEnd::new(SwitchPort { queues, vlan: end.vlan, circuit: end.circuit });
+        self.rewire();
     }
 
     /// Limits what a client sends from here on, or does not.
