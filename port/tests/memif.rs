@@ -209,7 +209,7 @@ fn a_legacy_that_is_not_whole_is_refused() {
     let refused = |change: &dyn Fn(&mut conic_port::Legacy)| {
         let (mut legacy, _client) = legacy();
         change(&mut legacy);
-        let error = Memif::inherit(&options(&folder), vec![legacy]).err().expect("it is not whole").to_string();
+        let error = Memif::inherit(&options(&folder), vec![legacy]).expect_err("it is not whole").to_string();
         assert!(error.contains("not all that belongs to the port") || error.contains("region"), "{error}");
         // What was left there is no obstacle.
         let _ = std::fs::remove_file(options(&folder).socket);
