@@ -52,7 +52,8 @@ pub struct Options {
     /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Take over from the NIC that listens at the socket, with all its clients: for a new version of the program
+    /// Take over from the NIC that listens at the socket, with all its clients and its TAP, memif and AF_XDP ports: for a new version
+    /// of the program
     #[arg(long)]
     adopt: bool,
     /// Say whether the configuration can work, open nothing, and end

@@ -22,6 +22,7 @@ use conic_native::{about_to, clock, fences};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
 use conic_nicd::switch::{Circuit, Mode, SwitchOptions, SwitchPort};
+use conic_port::Legacy;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -116,8 +117,8 @@ pub struct Daemon {
 struct Network {
     config: NetworkConfig,
     worker: Worker,
-    /// For each port the descriptors of its queues, if another daemon can go on with them.
-    heirlooms: Vec<Vec<OwnedFd>>,
+    /// For each port, whether another daemon can go on with it.
+    can_bequeath: Vec<bool>,
 }
 
 impl Daemon {
@@ -130,9 +131,9 @@ impl Daemon {
         Daemon::make(config, stop, log, false)
     }
 
-    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP interfaces where
-    /// the same port is on the same network here. What else one process alone may open, such as the socket of a memif server or
-    /// an AF_XDP queue, cannot be had while that one runs.
+    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif and AF_XDP
+    /// ports where the same port is on the same network here. What else one process alone may open, such as a DPDK device, cannot
+    /// be had while that one runs.
     ///
     /// # Errors
     ///
@@ -405,12 +406,19 @@ fn start_networks(
     let mut networks = Vec::new();
     for (index, network) in config.networks.iter().enumerate() {
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-        let (mut ports, mut heirlooms) = (Vec::new(), Vec::new());
+        let (mut ports, mut can_bequeath) = (Vec::new(), Vec::new());
         for (number, port) in network.ports.iter().enumerate() {
-            let inherited = inheritance.as_deref_mut().and_then(|one| one.port(&network.name, &port.spec));
-            let opened = open(port, network.circuit_of_port(number), inherited).map_err(cannot)?;
-            heirlooms.push(heirloom(port, &opened).map_err(|error| cannot(error.to_string()))?);
-            ports.push(opened);
+            let circuit = network.circuit_of_port(number);
+            let mut claim = |one: &mut Inheritance| one.claim(&network.name, &port.spec, (index, number));
+            if inheritance.as_deref_mut().is_some_and(&mut claim) {
+                // Its queues come when the other daemon's threads have ended.
+                ports.push(SwitchPort { queues: Vec::new(), vlan: port.vlan, circuit });
+                can_bequeath.push(true);
+            } else {
+                let opened = open(port, circuit, Vec::new()).map_err(cannot)?;
+                can_bequeath.push(opened.queues.iter().all(|queue| queue.can_bequeath()));
+                ports.push(opened);
+            }
         }
         let worker = Worker::start(WorkerOptions {
             network: index,
@@ -423,27 +431,16 @@ fn start_networks(
             bell: reports.bell.clone(),
         });
         let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
-        networks.push(Network { config: network.clone(), worker, heirlooms });
+        networks.push(Network { config: network.clone(), worker, can_bequeath });
     }
     Ok(networks)
 }
 
-/// Opens a port's queues, or goes on with another daemon's; the error says which, and what to do.
-fn open(config: &PortConfig, circuit: Option<Circuit>, inherited: Option<Vec<OwnedFd>>) -> Result<SwitchPort, String> {
+/// Opens a port's queues, or goes on with another daemon's if it gave some; the error says which, and what to do.
+fn open(config: &PortConfig, circuit: Option<Circuit>, inherited: Vec<Legacy>) -> Result<SwitchPort, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
-    let queues = match inherited {
-        Some(descriptors) => spec.resume(descriptors),
-        None => spec.open(),
-    };
+    let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
     Ok(SwitchPort { queues: queues.map_err(|error| error.to_string())?, vlan: config.vlan, circuit })
-}
-
-/// What another daemon needs to go on with a port, if it can.
-fn heirloom(config: &PortConfig, port: &SwitchPort) -> io::Result<Vec<OwnedFd>> {
-    if !config.spec().is_ok_and(|spec| spec.can_be_resumed()) {
-        return Ok(Vec::new());
-    }
-    port.queues.iter().filter_map(|queue| queue.descriptor()).map(|one| one.try_clone_to_owned()).collect()
 }
 
 /// How long a queue has said nothing that is no longer looked at.

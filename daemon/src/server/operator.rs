@@ -26,6 +26,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Daemon;
+use super::adopt::TAKING_OVER;
 use crate::capture::Capture;
 use crate::connection::{Session, Step, Unsaid, mac_text, refused};
 use crate::worker::Report;
@@ -96,9 +97,8 @@ enum Question {
     },
     /// Another daemon takes over.
     Adopt {
-        /// It goes on with ports that one process alone may have.
-        #[serde(default)]
-        ports: bool,
+        /// What it means by that.
+        version: u32,
     },
     /// A client is to go.
     Detach {
@@ -119,9 +119,13 @@ impl Daemon {
         connection.step = Step::Asking(Unsaid::default());
         connection.deadline = Time::NEVER;
         let answer = match serde_json::from_str(question) {
-            Ok(Question::Adopt { ports }) => {
-                self.ended = self.give_over(number, ports);
+            Ok(Question::Adopt { version: TAKING_OVER }) => {
+                self.ended = self.give_over(number);
                 return;
+            }
+            Ok(Question::Adopt { version }) => {
+                let own = format!("this NIC gives over in version {TAKING_OVER}, and not in version {version}");
+                json!({ "error": format!("{own}: stop it, and start the other without --adopt") })
             }
             Ok(Question::List) => self.list(),
             Ok(Question::Limit { client, bytes_per_second, burst_bytes }) => {

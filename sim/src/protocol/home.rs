@@ -1,11 +1,13 @@
 //! What a node's home agents do with a message about one line.
 
 mod completion;
+mod eviction;
 mod finish;
 
 use std::collections::VecDeque;
 
 use super::{Ask, Asker, Copy, Found, Snoop, ToCore, ToHome, Version};
+pub use eviction::evict_last_level;
 
 /// What a node may do with a line; see the table in [`super`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,22 +50,6 @@ pub struct Stable {
     pub last_level: LastLevel,
     /// The node's right; at the home, the directory.
     pub right: Right,
-}
-
-impl Stable {
-    /// A core gives its copy up: all that [`ToHome::Evicted`] changes.
-    pub fn evicted(&mut self, core: u8, dirty: bool, version: Version) {
-        let bit = 1 << core;
-        debug_assert!(self.copies & bit != 0, "only who has a copy gives one up");
-        self.copies &= !bit;
-        self.exclusive = false;
-        if dirty {
-            self.last_level = LastLevel::Dirty;
-        } else if self.last_level == LastLevel::None {
-            self.last_level = LastLevel::Clean;
-        }
-        self.last_level_version = version;
-    }
 }
 
 /// The choices of the protocol that the transition functions read.
@@ -277,23 +263,6 @@ pub fn handle(
             running.last_level_awaited = false;
             handling.advance();
         }
-    }
-}
-
-/// Gives up the last-level cache's copy of a line for which nothing is under way.
-pub fn evict_last_level(is_home: bool, stable: &mut Stable, actions: &mut Vec<Action>) {
-    if stable.last_level == LastLevel::Dirty {
-        if is_home {
-            stable.memory_version = stable.last_level_version;
-            actions.push(Action::WriteMemory);
-        } else {
-            let message = ToHome::WriteBack { keeps: stable.copies != 0, version: stable.last_level_version };
-            actions.push(Action::ToNode(message, None));
-        }
-    }
-    stable.last_level = LastLevel::None;
-    if !is_home && stable.copies == 0 {
-        stable.right = Right::None;
     }
 }
 
