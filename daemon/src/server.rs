@@ -4,6 +4,7 @@ mod adopt;
 mod attach;
 mod door;
 mod metrics;
+mod mirror;
 mod operator;
 pub(crate) mod region;
 
@@ -186,6 +187,7 @@ impl Daemon {
         if let Some(inheritance) = inheritance {
             daemon.take_over(inheritance)?;
         }
+        daemon.mirror_ports();
         daemon.open_door()?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;

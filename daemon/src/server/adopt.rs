@@ -23,11 +23,12 @@ use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::{Channel, Listener, Peer};
 use conic_native::{Memory, clock};
-use conic_nicd::switch::{Rules, Suspended};
+use conic_nicd::config::EndConfig;
+use conic_nicd::switch::{Party, Rules, Suspended};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Daemon, DaemonError, system};
+use super::{Daemon, DaemonError, mirror, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
 use crate::worker::{Left, Order};
@@ -343,6 +344,10 @@ impl Daemon {
             kick: Arc::clone(&kick),
             bells: Arc::clone(&bells),
         });
+        let mirrored = EndConfig::Client(heir.name.clone());
+        if let Some(event) = mirror::begin(&self.networks[network], Party::Client(heir.session), &mirrored) {
+            (self.log)(&event);
+        }
         let number = self.next;
         self.next += 1;
         self.watch(channel.as_fd(), number << 1)?;
