@@ -7,8 +7,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use conic_client::{Client, Link, Options, Queue};
+use conic_client::{Client, Link, Operator, Options, Queue};
 use conic_daemon::{Daemon, DaemonError, Event, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::{clock, yield_core};
@@ -369,6 +370,20 @@ fn a_memif_peer_keeps_its_session_and_every_frame_while_the_daemon_is_replaced()
         });
         assert_eq!(Path::new(path).exists(), other == MemifRole::Server, "who made the socket removes it");
     }
+}
+
+#[test]
+fn a_port_that_an_operator_has_connected_is_connected_behind_a_take_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("memif.sock");
+    let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(path.to_str().expect("text")) };
+    let open = || {
+        let operator = Operator::connect(&folder.path().join("nic.sock"), Duration::from_secs(10)).expect("it listens");
+        let done = operator.ask(r#"{"ask": "connect", "between": ["client:1", "port:0"]}"#).expect("it answers");
+        assert_eq!(done, r#"{"done":true}"#);
+        Memif::open(&options).expect("a peer")
+    };
+    frames_go_on_across_take_overs(&format!("memif:{}", path.display()), folder.path(), open);
 }
 
 #[test]
