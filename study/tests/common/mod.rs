@@ -210,6 +210,7 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             l2_hit_cycles: 15,
             atomic_cycles: 20,
             poll_exit_cycles: 0,
+            pause_cycles: 1,
             line_fill_buffers: 12,
             load_buffer: 64,
             reorder_buffer: 300,
