@@ -328,6 +328,11 @@ impl Allocator {
         count
     }
 
+    /// From now on keeps no more than so many freed buffers of a class; the others are the pool's at once.
+    pub(crate) fn keep_at_most(&mut self, count: usize) {
+        self.stacks.iter_mut().for_each(|stack| stack.limit = stack.limit.min(count));
+    }
+
     /// From now on sets one buffer of `bytes` at least aside for a payload that comes in a ring, where the pool is of
     /// [`LEAST_WITH_RESERVE`] or more. Without it such a payload could wait for ever: all other buffers may be in packets
     /// behind it in the same ring.
