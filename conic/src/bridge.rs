@@ -12,6 +12,7 @@ use conic_port::{Kind, MAX_FRAME, Port, PortError, PortSpec, Receive, SYNTAX, Tr
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use serde_json::{Map, Value, json};
 
+use crate::status_line::StatusLine;
 use crate::value::{grouped, span};
 
 /// How long it spins without work before it sleeps.
@@ -134,6 +135,16 @@ impl End {
         Ok(End { text: spec.to_string(), queues: spec.open()?.into_iter().map(queue).collect(), dropped: 0, mute })
     }
 
+    /// What it is called where there is little room: without options, and without impairments in front.
+    fn name(&self) -> &str {
+        let below = self.text.rsplit_once('+').map_or(&*self.text, |(_, below)| below);
+        below.split_once(',').map_or(below, |(name, _)| name)
+    }
+
+    fn received(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.port.counters().received_frames).sum()
+    }
+
     fn is_over(&self) -> bool {
         !self.mute && self.queues.iter().all(|queue| queue.ended && queue.waiting.is_none())
     }
@@ -150,7 +161,7 @@ fn carry(
     let begun = clock::now();
     let end = options.duration.map_or(Time::NEVER, |duration| begun + duration);
     let mut active = begun;
-    let mut seconds = Seconds { begun, next: begun + SECOND, before: 0 };
+    let (line, mut rates) = (StatusLine::new(), Rates::since(begun, ends.len()));
     while !stop.is_up() {
         let now = clock::now();
         if now >= end {
@@ -161,8 +172,8 @@ fn carry(
             // What the other port still holds back leaves it when it is finished.
             break;
         }
-        if !options.json {
-            seconds.show(now, ends);
+        if now >= rates.next {
+            line.show(&rates.line(now, ends));
         }
         if moved > 0 {
             active = now;
@@ -172,7 +183,7 @@ fn carry(
             if step(ends, clock::now(), usize::from(options.burst), buffer)? > 0 {
                 continue;
             }
-            sleep(ends, bell, now, end.min(seconds.next))?;
+            sleep(ends, bell, now, end.min(rates.next))?;
         }
     }
     Ok(())
@@ -283,29 +294,42 @@ fn sleep(ends: &[End], bell: &impl std::os::fd::AsFd, now: Time, most: Time) -> 
     }
 }
 
-/// Shows what moved in each second in which something did.
-struct Seconds {
-    begun: Time,
-    next: Time,
-    before: u64,
+/// The ports between which frames go, as pairs of where they come from and where they go to.
+fn directions(ends: &[End]) -> impl Iterator<Item = (&End, &End)> {
+    ends.iter().zip(ends.iter().rev())
 }
 
-impl Seconds {
-    fn show(&mut self, now: Time, ends: &[End]) {
-        if now < self.next {
-            return;
-        }
-        let queues = ends.iter().flat_map(|end| &end.queues);
-        let received: u64 = queues.map(|queue| queue.port.counters().received_frames).sum();
-        if received != self.before {
-            let moved = grouped(received - self.before);
-            println!("{:5.0} s  {moved} frames", now.since(self.begun).seconds());
-        }
-        self.before = received;
-        while self.next <= now {
-            self.next += SECOND;
-        }
+/// How many frames have come in each direction since the last look, about once a second.
+struct Rates {
+    begun: Time,
+    /// The last look.
+    looked: Time,
+    /// When the next is due.
+    next: Time,
+    /// What each end had received then.
+    before: Vec<u64>,
+}
+
+impl Rates {
+    fn since(begun: Time, ends: usize) -> Rates {
+        Rates { begun, looked: begun, next: begun + SECOND, before: vec![0; ends] }
     }
+
+    /// Looks again.
+    fn line(&mut self, now: Time, ends: &[End]) -> String {
+        let seconds = now.since(self.looked).seconds();
+        let mut parts = Vec::new();
+        for ((from, to), before) in directions(ends).zip(&mut self.before) {
+            let frames = from.received() - std::mem::replace(before, from.received());
+            parts.push(format!("{} to {}: {} frames/s", from.name(), to.name(), per_second(frames, seconds)));
+        }
+        (self.looked, self.next) = (now, now + SECOND);
+        format!("{:.0} s  {}", now.since(self.begun).seconds(), parts.join(", "))
+    }
+}
+
+fn per_second(frames: u64, seconds: f64) -> String {
+    grouped((frames as f64 / seconds).round() as u64)
 }
 
 /// The counters of a queue that are not 0.
@@ -329,8 +353,24 @@ fn report(ends: &[End], options: &Options, took: Time, error: Option<String>) {
         };
         let ports: Vec<Value> = ends.iter().map(end).collect();
         let seconds = took.seconds();
-        println!("{}", json!({ "schema": "conic.bridge/1", "seconds": seconds, "ports": ports, "error": error }));
+        let direction = |(from, to): (&End, &End)| {
+            let frames = from.received();
+            json!({ "from": from.text, "to": to.text, "frames": frames, "frames_per_second": frames as f64 / seconds })
+        };
+        let directions: Vec<Value> = directions(ends).map(direction).collect();
+        let object = json!({
+            "schema": "conic.bridge/1",
+            "seconds": seconds,
+            "directions": directions,
+            "ports": ports,
+            "error": error,
+        });
+        println!("{object}");
         return;
+    }
+    for (from, to) in directions(ends) {
+        let rate = per_second(from.received(), took.seconds());
+        println!("{} to {}: {} frames, {rate} frames/s", from.text, to.text, grouped(from.received()));
     }
     for end in ends {
         println!("{}", end.text);
@@ -372,6 +412,27 @@ mod tests {
         fn counters(&self) -> &Counters {
             &self.0
         }
+    }
+
+    /// A port that has received so many frames.
+    fn end(text: &str, received: u64) -> End {
+        let port: Box<dyn Port> = Box::new(Skipping(Counters { received_frames: received, ..Counters::default() }));
+        let queue = Queue { port, ended: false, waiting: None, held: Vec::new() };
+        End { text: text.to_owned(), queues: vec![queue], dropped: 0, mute: false }
+    }
+
+    #[test]
+    fn what_moves_in_each_direction_is_said_once_a_second_by_the_ports_names() {
+        let at = |milliseconds: u64| Time::from_nanoseconds(1_000_000 * milliseconds);
+        let mut rates = Rates::since(at(500), 2);
+        let ends = |one, other| [end("tap:t0,offload", one), end("impair:loss=1%,delay=5ms+af-xdp:v1,queues=2", other)];
+        let line = rates.line(at(2500), &ends(3000, 10));
+        assert_eq!(line, "2 s  tap:t0 to af-xdp:v1: 1,500 frames/s, af-xdp:v1 to tap:t0: 5 frames/s");
+        assert_eq!(rates.next, at(3500));
+        let line = rates.line(at(3500), &ends(3000, 1_000_010));
+        assert_eq!(line, "3 s  tap:t0 to af-xdp:v1: 0 frames/s, af-xdp:v1 to tap:t0: 1,000,000 frames/s");
+        let line = Rates::since(at(0), 1).line(at(1000), &[end("loopback", 7)]);
+        assert_eq!(line, "1 s  loopback to loopback: 7 frames/s");
     }
 
     #[test]

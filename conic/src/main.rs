@@ -15,6 +15,7 @@ mod responder;
 mod sample;
 mod sim;
 mod spread;
+mod status_line;
 mod study;
 mod study_native;
 mod tap;

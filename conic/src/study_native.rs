@@ -6,7 +6,7 @@ use clap::Args;
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::Workload;
-use conic_load::limits::{Moved, Take};
+use conic_load::limits::Moved;
 use conic_sim::Parameters;
 use conic_study::simulated::native::{Calibrated, Limits, calibrate, preset};
 use conic_study::workload::Loopback;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::bench::arena::Arena;
 use crate::bench::common::{Common, MachineReport, print_left_out, usable_cores};
 use crate::bench::failure::Failure;
-use crate::bench::limits::Kernel;
+use crate::bench::limits::OF_LINES;
 use crate::bench::link::{Interface, Outcome, Setup, Span, run};
 use crate::bench::placement::{Placement, Spread};
 use crate::bench::progress::Progress;
@@ -62,21 +62,6 @@ const SLICE: Time = Time::from_nanoseconds(20_000_000);
 
 /// What comes before it.
 const WARM_UP: Time = Time::from_nanoseconds(4_000_000);
-
-/// The limits that are calibrated on, in the order of [`Limits`].
-const KERNELS: [Kernel; 11] = [
-    Kernel::OneLine,
-    Kernel::TwoLines,
-    Kernel::LineAndFlag,
-    Kernel::Taken(Take::Loads),
-    Kernel::Taken(Take::Exchanges),
-    Kernel::Taken(Take::ExchangesOfLoaded),
-    Kernel::Taken(Take::LoadsTogether),
-    Kernel::Taken(Take::StoresTogether),
-    Kernel::OneWay,
-    Kernel::BothWays,
-    Kernel::Swap,
-];
 
 /// The interfaces and their switches.
 const VARIANTS: [(Interface, &str); 5] = [
@@ -237,11 +222,11 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
     drop(arena);
     progress.start("predicting");
     let mut places = Vec::new();
-    for place in measured.complete(KERNELS.len()) {
+    for place in measured.complete(OF_LINES.len()) {
         places.push(compare(preset.parameters(), place, &measured, &subjects)?);
     }
     progress.clear();
-    let wanted = arguments.common.placement.of(&measured.complete(KERNELS.len()));
+    let wanted = arguments.common.placement.of(&measured.complete(OF_LINES.len()));
     let labels: Vec<&str> = wanted.iter().map(|place| place.label).collect();
     let first = places.iter().find(|place| labels.first() == Some(&place.placement));
     let first =
@@ -276,15 +261,15 @@ fn measure(
     progress: &mut Progress,
 ) -> Result<Slices<Measured>, Failure> {
     let pages = arguments.common.pages();
-    let count = KERNELS.len() + subjects.len();
+    let count = OF_LINES.len() + subjects.len();
     let rounds = usize::from(arguments.rounds);
     let slice = (SLICE + WARM_UP).picoseconds() * (rounds * count) as u64;
     let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
     alternate(arena, count, until, progress, |subject| {
-        if let Some(kernel) = KERNELS.get(subject) {
+        if let Some(kernel) = OF_LINES.get(subject) {
             return kernel.measure(arena, pages, SLICE).map(Measured::Limit);
         }
-        let Subject { interface, features, workload, .. } = subjects[subject - KERNELS.len()];
+        let Subject { interface, features, workload, .. } = subjects[subject - OF_LINES.len()];
         let setup = Setup { interface, features, workload, queues: 1, descriptors: 1024, pages };
         run(arena, &setup, Span { warm_up: WARM_UP, measured: SLICE }).map(Measured::Loop)
     })
@@ -316,7 +301,7 @@ fn compare(
     };
     let mut found = Vec::new();
     for (index, subject) in subjects.iter().enumerate() {
-        let number = KERNELS.len() + index;
+        let number = OF_LINES.len() + index;
         let (Some((rate, slices)), Some((latency, _))) =
             (median(measured, place, number, rate), median(measured, place, number, latency))
         else {
@@ -330,7 +315,8 @@ fn compare(
 
 fn calibrated(preset: &Parameters, place: &Placement, measured: &Slices<Measured>) -> Result<Calibrated, Failure> {
     let limit = |index: usize| {
-        let figure = |one: &Measured| if let Measured::Limit(moved) = one { KERNELS[index].figure(moved) } else { 0.0 };
+        let figure =
+            |one: &Measured| if let Measured::Limit(moved) = one { OF_LINES[index].figure(moved) } else { 0.0 };
         let found = median(measured, place, index, figure).map(|(value, _)| value);
         found.ok_or_else(|| Failure::failed(format!("{} was not measured: try again", Limits::NAMES[index])))
     };

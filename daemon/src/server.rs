@@ -4,6 +4,7 @@ mod adopt;
 mod attach;
 mod door;
 mod metrics;
+mod mirror;
 mod operator;
 pub(crate) mod region;
 
@@ -21,7 +22,8 @@ use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::{Circuit, Mode, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
+use conic_port::{Legacy, Port};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -116,8 +118,8 @@ pub struct Daemon {
 struct Network {
     config: NetworkConfig,
     worker: Worker,
-    /// For each port the descriptors of its queues, if another daemon can go on with them.
-    heirlooms: Vec<Vec<OwnedFd>>,
+    /// For each port, whether another daemon can go on with it.
+    can_bequeath: Vec<bool>,
 }
 
 impl Daemon {
@@ -130,9 +132,9 @@ impl Daemon {
         Daemon::make(config, stop, log, false)
     }
 
-    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP interfaces where
-    /// the same port is on the same network here. What else one process alone may open, such as the socket of a memif server or
-    /// an AF_XDP queue, cannot be had while that one runs.
+    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif and AF_XDP
+    /// ports where the same port is on the same network here. What else one process alone may open, such as a DPDK device, cannot
+    /// be had while that one runs.
     ///
     /// # Errors
     ///
@@ -185,6 +187,7 @@ impl Daemon {
         if let Some(inheritance) = inheritance {
             daemon.take_over(inheritance)?;
         }
+        daemon.mirror_ports();
         daemon.open_door()?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
@@ -405,12 +408,17 @@ fn start_networks(
     let mut networks = Vec::new();
     for (index, network) in config.networks.iter().enumerate() {
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-        let (mut ports, mut heirlooms) = (Vec::new(), Vec::new());
+        let (mut ports, mut can_bequeath) = (Vec::new(), Vec::new());
         for (number, port) in network.ports.iter().enumerate() {
-            let inherited = inheritance.as_deref_mut().and_then(|one| one.port(&network.name, &port.spec));
-            let opened = open(port, network.circuit_of_port(number), inherited).map_err(cannot)?;
-            heirlooms.push(heirloom(port, &opened).map_err(|error| cannot(error.to_string()))?);
-            ports.push(opened);
+            let place = (index, number);
+            let promise = inheritance.as_deref_mut().and_then(|one| one.claim(&network.name, &port.spec, place));
+            // A client comes with its own end of a circuit, and so does a port.
+            let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
+            let is_given = promise.is_some_and(|promise| promise.given);
+            // The queues of one that is given come when the other daemon's threads have ended.
+            let queues = if is_given { Vec::new() } else { open(port, Vec::new()).map_err(cannot)? };
+            can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
+            ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
         }
         let worker = Worker::start(WorkerOptions {
             network: index,
@@ -423,27 +431,16 @@ fn start_networks(
             bell: reports.bell.clone(),
         });
         let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
-        networks.push(Network { config: network.clone(), worker, heirlooms });
+        networks.push(Network { config: network.clone(), worker, can_bequeath });
     }
     Ok(networks)
 }
 
-/// Opens a port's queues, or goes on with another daemon's; the error says which, and what to do.
-fn open(config: &PortConfig, circuit: Option<Circuit>, inherited: Option<Vec<OwnedFd>>) -> Result<SwitchPort, String> {
+/// Opens a port's queues, or goes on with another daemon's if it gave some; the error says which, and what to do.
+fn open(config: &PortConfig, inherited: Vec<Legacy>) -> Result<Vec<Box<dyn Port>>, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
-    let queues = match inherited {
-        Some(descriptors) => spec.resume(descriptors),
-        None => spec.open(),
-    };
-    Ok(SwitchPort { queues: queues.map_err(|error| error.to_string())?, vlan: config.vlan, circuit })
-}
-
-/// What another daemon needs to go on with a port, if it can.
-fn heirloom(config: &PortConfig, port: &SwitchPort) -> io::Result<Vec<OwnedFd>> {
-    if !config.spec().is_ok_and(|spec| spec.can_be_resumed()) {
-        return Ok(Vec::new());
-    }
-    port.queues.iter().filter_map(|queue| queue.descriptor()).map(|one| one.try_clone_to_owned()).collect()
+    let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
+    queues.map_err(|error| error.to_string())
 }
 
 /// How long a queue has said nothing that is no longer looked at.

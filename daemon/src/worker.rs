@@ -17,6 +17,7 @@ use conic_nicd::switch::{
     Circuit, MemberCounters, Mirror, MirrorCounters, Offender, Party, Pin, PortReport, RateLimit, Rules, Suspended,
     Switch, SwitchOptions, SwitchPort,
 };
+use conic_port::{Legacy, Port};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
@@ -72,8 +73,17 @@ pub(crate) enum Order {
     },
     /// No client is served any more; the answer says where each stood.
     Suspend {
+        /// The ports that somebody else goes on with.
+        ports: Vec<usize>,
         /// Where the answer goes.
-        answer: Sender<Vec<Suspended>>,
+        answer: Sender<Left>,
+    },
+    /// A port's queues come from the daemon before this one.
+    Inherit {
+        /// The port's number.
+        port: usize,
+        /// Its queues.
+        queues: Vec<Box<dyn Port>>,
     },
     /// A client goes; the answer says that nothing of it is touched any more.
     Detach {
@@ -119,6 +129,15 @@ pub(crate) enum Order {
     Begin,
     /// The end.
     Stop,
+}
+
+/// What a network's thread leaves to whoever goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Where each client stood.
+    pub clients: Vec<Suspended>,
+    /// For each port that was asked for, what its queues give; nothing if one of them cannot.
+    pub ports: Vec<Vec<Legacy>>,
 }
 
 /// What the control thread must know.
@@ -249,10 +268,15 @@ impl Worker {
         self.order(Order::Mirror { party, mirror });
     }
 
-    /// Stops serving; where each client stood.
-    pub(crate) fn suspend(&self) -> Vec<Suspended> {
+    /// Gives a port its queues, which come from another daemon.
+    pub(crate) fn inherit(&self, port: usize, queues: Vec<Box<dyn Port>>) {
+        self.order(Order::Inherit { port, queues });
+    }
+
+    /// Stops serving; what is left for whoever goes on, with these ports.
+    pub(crate) fn suspend(&self, ports: Vec<usize>) -> Left {
         let (answer, answered) = channel();
-        self.order(Order::Suspend { answer });
+        self.order(Order::Suspend { ports, answer });
         answered.recv().unwrap_or_default()
     }
 
@@ -394,13 +418,21 @@ impl Loop {
                     self.hear_from(session, (kick, bells));
                 }
             }
-            Order::Suspend { answer } => {
-                let suspended = self.switch.suspend();
+            Order::Suspend { ports, answer } => {
+                let clients = self.switch.suspend();
                 // Who was about to be rung is rung once too often.
                 self.ring();
-                let _ = answer.send(suspended);
+                let ports = ports.into_iter().map(|port| self.switch.bequeath(port)).collect();
+                let _ = answer.send(Left { clients, ports });
                 // The ports are another daemon's now: a frame that was taken here would be lost.
                 return false;
+            }
+            Order::Inherit { port, queues } => {
+                for descriptor in queues.iter().filter_map(|queue| queue.descriptor()) {
+                    // Without it the port is not heard while this thread sleeps; it is told by its lack of descriptors.
+                    let _ = epoll::add(&self.epoll, descriptor, ANY, epoll::EventFlags::IN);
+                }
+                self.switch.inherit(port, queues);
             }
             Order::Begin => {}
             Order::Detach { session, answer } => {

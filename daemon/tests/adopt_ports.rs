@@ -1,18 +1,20 @@
-//! A daemon with ports is replaced: on a TAP interface the kernel's pings go on, and from a packet socket each frame comes once.
+//! A daemon with ports is replaced: on a TAP interface the kernel's pings go on, from a packet socket each frame comes once, and over
+//! memif and AF_XDP none is lost and the other side keeps its session.
 //!
 //! In network namespaces of their own; without the right to make one, the tests say that they are skipped.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use conic_client::{Client, Link, Options};
+use conic_client::{Client, Link, Operator, Options, Queue};
 use conic_daemon::{Daemon, DaemonError, Event, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, NetworkConfig, PortConfig};
-use conic_port::{PacketOptions, PacketSocket, Port};
+use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit};
 use rustix::thread::UnshareFlags;
 
 /// The station that answers: a client of the daemon.
@@ -71,30 +73,62 @@ fn run(arguments: &[&str]) -> bool {
     Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
 }
 
-fn adopt(socket: &Path, spec: &str) -> (Stop, JoinHandle<Result<(), DaemonError>>, std::sync::mpsc::Receiver<usize>) {
-    let stop = Stop::new().expect("a descriptor");
-    let (configuration, raised) = (config(socket, spec), stop.clone());
-    let (tell, told) = std::sync::mpsc::channel();
-    let log = Box::new(move |event: &Event| {
-        if let Event::Adopted { clients, .. } = event {
-            // The test waits for it.
-            let _ = tell.send(*clients);
+/// A daemon that one daemon after the other takes over from, with one client.
+struct Served {
+    socket: PathBuf,
+    spec: String,
+    stop: Stop,
+    thread: JoinHandle<Result<(), DaemonError>>,
+    client: Client,
+}
+
+impl Served {
+    /// One on a port, and the queue of its client.
+    fn start(folder: &Path, spec: &str) -> (Served, Queue) {
+        let (socket, stop) = (folder.join("nic.sock"), Stop::new().expect("a descriptor"));
+        let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
+        let thread = std::thread::spawn(move || daemon.run());
+        let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
+        let options = Options { geometry, mac: Some(STATION), ..Options::default() };
+        let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+        (Served { socket, spec: spec.to_owned(), stop, thread, client }, queues.remove(0))
+    }
+
+    /// Another daemon takes over, while `step` is done again and again; the client notices nothing.
+    fn taken_over(self, round: u32, mut step: impl FnMut()) -> Served {
+        let stop = Stop::new().expect("a descriptor");
+        let (configuration, raised) = (config(&self.socket, &self.spec), stop.clone());
+        let (tell, told) = std::sync::mpsc::channel();
+        let log = Box::new(move |event: &Event| {
+            if let Event::Adopted { clients, .. } = event {
+                // The test waits for it.
+                let _ = tell.send(*clients);
+            }
+        });
+        let thread = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
+        let mut adopted = None;
+        wait_until("it has taken over", || {
+            step();
+            adopted = told.try_recv().ok();
+            adopted.is_some() || thread.is_finished()
+        });
+        if adopted != Some(1) {
+            panic!("round {round}: {:?}", thread.join());
         }
-    });
-    let thread = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
-    (stop, thread, told)
+        assert!(matches!(self.thread.join(), Ok(Ok(()))), "the old one ended");
+        assert_eq!((self.client.maintain(), self.client.reconnects()), (Link::Up, 0), "round {round}");
+        Served { stop, thread, ..self }
+    }
+
+    fn end(self) {
+        self.stop.raise();
+        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+    }
 }
 
 fn ping_goes_on_across_take_overs(spec: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("nic.sock");
-    let mut stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
-    let mut thread = std::thread::spawn(move || daemon.run());
-    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
-    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
-    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
-    let queue = &mut queues[0];
+    let (mut served, mut queue) = Served::start(folder.path(), spec);
     assert!(run(&["neighbour", "replace", "10.9.7.2", "lladdr", "02:00:00:00:00:0a", "dev", "t0"]));
     let mut ping = Command::new("ping");
     ping.args(["-q", "-i", "0.001", "-c", &PINGS.to_string(), "10.9.7.2"]).stdout(Stdio::piped());
@@ -120,19 +154,9 @@ fn ping_goes_on_across_take_overs(spec: &str) {
     for round in 1..=5 {
         let before = serve();
         wait_until("pings come", || serve() > before + 100);
-        let (next, new, told) = adopt(&socket, spec);
-        let mut adopted = None;
-        wait_until("it has taken over", || {
+        served = served.taken_over(round, || {
             serve();
-            adopted = told.try_recv().ok();
-            adopted.is_some() || new.is_finished()
         });
-        if adopted != Some(1) {
-            panic!("round {round}: {:?}", new.join());
-        }
-        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
-        (stop, thread) = (next, new);
-        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
     }
     wait_until("ping has ended", || {
         serve();
@@ -141,8 +165,7 @@ fn ping_goes_on_across_take_overs(spec: &str) {
     let output = ping.wait_with_output().expect("it ended");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains(&format!("{PINGS} packets transmitted, {PINGS} received")), "{text}");
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
     // It vanishes with the last of its queues: no descriptor of it is left anywhere.
     assert!(!run(&["link", "show", "t0"]), "the interface is still there");
 }
@@ -193,14 +216,18 @@ impl Numbered {
     /// For local experiments (IEEE 802).
     const TYPE: [u8; 2] = [0x88, 0xb5];
 
-    fn send(&mut self) {
+    fn frame(number: u64) -> [u8; 60] {
         let mut frame = [0; 60];
         frame[..6].copy_from_slice(&STATION);
         frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x0b]);
         frame[12..14].copy_from_slice(&Numbered::TYPE);
+        frame[14..22].copy_from_slice(&number.to_be_bytes());
+        frame
+    }
+
+    fn send(&mut self) {
         self.sent += 1;
-        frame[14..22].copy_from_slice(&self.sent.to_be_bytes());
-        self.socket.transmit(clock::now(), &frame).expect("the interface is there");
+        self.socket.transmit(clock::now(), &Numbered::frame(self.sent)).expect("the interface is there");
         self.socket.flush(clock::now()).expect("the interface is there");
     }
 
@@ -221,17 +248,11 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
     let mut numbered = Numbered { socket: PacketSocket::open(&PacketOptions::new("v0")).expect("root may"), sent: 0 };
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("nic.sock");
-    let mut stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config(&socket, "af-packet:v1"), stop.clone(), Box::new(|_| {})).expect("it starts");
-    let mut thread = std::thread::spawn(move || daemon.run());
-    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
-    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
-    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let (mut served, mut queue) = Served::start(folder.path(), "af-packet:v1");
     let (mut last, mut incoming) = (0, Vec::new());
     let mut serve = || {
         numbered.send();
-        queues[0].receive(&mut incoming, 32);
+        queue.receive(&mut incoming, 32);
         for frame in incoming.drain(..) {
             if let Some(number) = Numbered::number(&frame.to_vec()) {
                 assert!(number > last, "frame {number} comes behind {last}");
@@ -243,17 +264,179 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     for round in 1..=5 {
         let before = serve();
         wait_until("frames come", || serve() > before + 100);
-        let (next, new, told) = adopt(&socket, "af-packet:v1");
-        wait_until("it has taken over", || {
+        served = served.taken_over(round, || {
             serve();
-            told.try_recv().is_ok() || new.is_finished()
         });
-        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
-        (stop, thread) = (next, new);
-        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
     }
     let before = serve();
     wait_until("frames come", || serve() > before + 100);
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
+}
+
+/// Numbered frames from the other end of the daemon's port to the station and back, some always under way; none may be lost, come
+/// twice, or out of order.
+struct Exchange<P> {
+    peer: P,
+    queue: Queue,
+    sent: u64,
+    arrived: u64,
+    back: u64,
+}
+
+impl<P: Port> Exchange<P> {
+    const UNDER_WAY: u64 = 48;
+
+    fn step(&mut self) -> u64 {
+        let now = clock::now();
+        if self.sent < self.back + Exchange::<P>::UNDER_WAY
+            && self.peer.transmit(now, &Numbered::frame(self.sent + 1)).expect("it is there") == Transmit::Accepted
+        {
+            self.sent += 1;
+        }
+        self.peer.flush(now).expect("it is there");
+        let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
+        self.queue.receive(&mut incoming, 32);
+        for mut frame in incoming {
+            let mut bytes = frame.to_vec();
+            let Some(number) = Numbered::number(&bytes) else {
+                self.queue.free(&mut vec![frame]);
+                continue;
+            };
+            self.arrived += 1;
+            assert_eq!(number, self.arrived, "on its way to the client");
+            let (to, from) = bytes.split_at_mut(6);
+            to.swap_with_slice(&mut from[..6]);
+            frame.write(0, &bytes);
+            outgoing.push(frame);
+        }
+        while !outgoing.is_empty() {
+            self.queue.transmit(&mut outgoing);
+        }
+        let mut buffer = [0; MAX_FRAME];
+        while let Receive::Frame { length, .. } = self.peer.receive(now, &mut buffer).expect("it is there") {
+            if let Some(number) = Numbered::number(&buffer[..length]).filter(|_| buffer[6..12] == STATION) {
+                self.back += 1;
+                assert_eq!(number, self.back, "on its way back");
+            }
+        }
+        self.back
+    }
+}
+
+/// Exchanges frames with the other end of a port while one daemon after the other takes over; gives that end back.
+fn frames_go_on_across_take_overs<P: Port>(spec: &str, folder: &Path, peer: impl FnOnce() -> P) -> P {
+    let (mut served, queue) = Served::start(folder, spec);
+    let mut exchange = Exchange { peer: peer(), queue, sent: 0, arrived: 0, back: 0 };
+    let mut flow = |frames: u64| {
+        let before = exchange.step();
+        wait_until("frames come back", || exchange.step() >= before + frames);
+    };
+    for round in 1..=5 {
+        flow(500);
+        served = served.taken_over(round, || flow(0));
+    }
+    flow(500);
+    let peer = exchange.peer;
+    served.end();
+    peer
+}
+
+fn detail(port: &impl Port, name: &str) -> u64 {
+    port.details().into_iter().find(|(own, _)| *own == name).map(|(_, count)| count).expect("it is counted")
+}
+
+#[test]
+fn a_memif_peer_keeps_its_session_and_every_frame_while_the_daemon_is_replaced() {
+    for (own, other) in [("server", MemifRole::Client), ("client", MemifRole::Server)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("memif.sock");
+        let path = path.to_str().expect("text");
+        let options = MemifOptions { role: other, queues: 2, log2_slots: 6, ..MemifOptions::new(path) };
+        let open = || {
+            let mut peer = Memif::open(&options).expect("a peer");
+            wait_until("they meet", || {
+                peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("memif does not fail");
+                peer.is_connected()
+            });
+            peer
+        };
+        let spec = format!("memif:{path},role={own},queues=2,slots=64");
+        let mut peer = frames_go_on_across_take_overs(&spec, folder.path(), open);
+        assert_eq!((detail(&peer, "sessions"), detail(&peer, "sessions_ended")), (1, 0), "{}", peer.description());
+        // The last of the daemons ends it as the first would have.
+        wait_until("it is told of the end", || {
+            peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("memif does not fail");
+            !peer.is_connected()
+        });
+        assert_eq!(Path::new(path).exists(), other == MemifRole::Server, "who made the socket removes it");
+    }
+}
+
+#[test]
+fn a_port_that_an_operator_has_connected_is_connected_behind_a_take_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("memif.sock");
+    let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(path.to_str().expect("text")) };
+    let open = || {
+        let operator = Operator::connect(&folder.path().join("nic.sock"), Duration::from_secs(10)).expect("it listens");
+        let done = operator.ask(r#"{"ask": "connect", "between": ["client:1", "port:0"]}"#).expect("it answers");
+        assert_eq!(done, r#"{"done":true}"#);
+        Memif::open(&options).expect("a peer")
+    };
+    frames_go_on_across_take_overs(&format!("memif:{}", path.display()), folder.path(), open);
+}
+
+#[test]
+fn no_frame_of_an_xdp_socket_is_lost_while_the_daemon_is_replaced() {
+    if !alone() {
+        return;
+    }
+    if !run(&[
+        "link",
+        "add",
+        "v0",
+        "numtxqueues",
+        "2",
+        "numrxqueues",
+        "2",
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "v1",
+        "numtxqueues",
+        "2",
+        "numrxqueues",
+        "2",
+    ]) {
+        return skipped("the kernel has no veth");
+    }
+    assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
+    for spec in ["af-xdp:v1,queues=2,frames=64", "af-xdp:v1,frames=64,generic", "impair:delay=0us+af-xdp:v1,queues=2"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("nic.sock");
+        match Daemon::start(config(&socket, spec), Stop::new().expect("a descriptor"), Box::new(|_| {})) {
+            Ok(daemon) => drop(daemon),
+            Err(error) => return skipped(&error.to_string()),
+        }
+        let open = || PacketSocket::open(&PacketOptions::new("v0")).expect("root may");
+        frames_go_on_across_take_overs(spec, folder.path(), open);
+    }
+}
+
+#[test]
+fn no_frame_of_a_tap_interface_is_lost_while_the_daemon_is_replaced() {
+    if !Path::new("/dev/net/tun").exists() {
+        return skipped("there is no /dev/net/tun");
+    }
+    if !alone() {
+        return;
+    }
+    for spec in ["tap:t0", "tap:t0,offload", "tap:t0,queues=2"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || PacketSocket::open(&PacketOptions::new("t0")).expect("root may");
+        frames_go_on_across_take_overs(spec, folder.path(), open);
+        // It vanishes with the last of its queues: no descriptor of it is left anywhere.
+        assert!(!run(&["link", "show", "t0"]), "the interface is still there");
+    }
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use conic_fabric::Time;
 
 use crate::offload::virtio::Metadata;
-use crate::{Counters, PortError, Timestamp};
+use crate::{Counters, Legacy, PortError, Timestamp};
 
 /// The shortest frame, in bytes without the frame check sequence (IEEE 802.3: 64 with it).
 pub const MIN_FRAME: usize = 60;
@@ -140,6 +140,17 @@ pub trait Port: Send {
     /// from that one begins here.
     fn forget_received(&mut self) {}
 
+    /// Whether another process can go on with this queue where it stands: [`Port::bequeath`] then gives what it needs.
+    fn can_bequeath(&self) -> bool {
+        false
+    }
+
+    /// Stops here, and gives what another process needs to go on: whoever is at the other end notices nothing but a pause. Behind it
+    /// this port may only be dropped. None where it cannot be passed on, or is broken.
+    fn bequeath(&mut self) -> Option<Legacy> {
+        None
+    }
+
     /// Writes out what is buffered. A port that records to a file must be finished, or its last frames may be lost.
     ///
     /// # Errors
@@ -209,6 +220,14 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn forget_received(&mut self) {
         (**self).forget_received();
+    }
+
+    fn can_bequeath(&self) -> bool {
+        (**self).can_bequeath()
+    }
+
+    fn bequeath(&mut self) -> Option<Legacy> {
+        (**self).bequeath()
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

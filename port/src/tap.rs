@@ -6,7 +6,7 @@ mod error;
 mod kernel;
 
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
 use conic_fabric::Time;
@@ -19,7 +19,7 @@ use crate::offload::coalesce::{Coalescer, Joined};
 use crate::offload::segment::{LONGEST, Segments};
 use crate::offload::virtio::{HEADER_BYTES, Metadata, set_header_length};
 use crate::vnet::{Cutter, Work, complete};
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 
 /// The least MTU that IPv4 allows (RFC 791).
 const MTU_MIN: usize = 68;
@@ -158,13 +158,14 @@ impl Tap {
         Tap::of(devices, options.offload)
     }
 
-    /// Goes on with queues that another process has opened with the same options and passed, as they are.
+    /// Goes on with queues that another process has opened with the same options and bequeathed, as they are.
     ///
     /// # Errors
-    /// The descriptors are not of a TAP interface, or it was opened with other options.
-    pub fn resume_queues(options: &TapOptions, descriptors: Vec<OwnedFd>) -> Result<Vec<Tap>, PortError> {
+    /// What was given is not of a TAP interface, or it was opened with other options.
+    pub fn inherit(options: &TapOptions, legacies: Vec<Legacy>) -> Result<Vec<Tap>, PortError> {
+        let descriptors = legacies.into_iter().flat_map(|legacy| legacy.descriptors);
         let resume = |descriptor| kernel::Device::resume(descriptor, options.queues > 1, options.offload);
-        let devices = descriptors.into_iter().map(resume).collect::<Result<Vec<_>, _>>()?;
+        let devices = descriptors.map(resume).collect::<Result<Vec<_>, _>>()?;
         if devices.len() != options.queues {
             let name = options.name.clone().unwrap_or_default();
             return Err(TapError { name, problem: TapProblem::NotTap }.into());
@@ -459,6 +460,17 @@ impl Port for Tap {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.device.as_fd())
+    }
+
+    fn can_bequeath(&self) -> bool {
+        !self.gone
+    }
+
+    fn bequeath(&mut self) -> Option<Legacy> {
+        // What the kernel does not take now is lost, as on a wire that is full.
+        let _ = self.write_held();
+        let descriptor = self.device.as_fd().try_clone_to_owned().ok().filter(|_| !self.gone)?;
+        Some(Legacy { descriptors: vec![descriptor], ..Legacy::default() })
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

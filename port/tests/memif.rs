@@ -140,6 +140,90 @@ fn either_side_may_go_and_come_back() {
     }
 }
 
+/// Goes on with a port as another process would.
+fn handed_over(mut port: Memif, options: &MemifOptions) -> Memif {
+    assert!(port.can_bequeath());
+    let legacy = port.bequeath().expect("memif can");
+    drop(port);
+    Memif::inherit(options, vec![legacy]).unwrap().remove(0)
+}
+
+#[test]
+fn either_side_goes_on_in_another_process_and_the_other_notices_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut server, mut client) = pair(&MemifOptions { log2_slots: 4, queues: 2, ..options(&folder) });
+    let mut buffer = [0; MAX_FRAME];
+    let now = milliseconds(1000);
+    for round in 0..60u32 {
+        // Of eight frames each way some have been read when either side goes.
+        for number in 0..8 {
+            assert_eq!(server.transmit(now, &frame(60 + number, round)).unwrap(), Transmit::Accepted);
+            assert_eq!(client.transmit(now, &frame(60 + number, round)).unwrap(), Transmit::Accepted);
+        }
+        let read = round as usize % 8;
+        let mut take = |port: &mut Memif, lengths: std::ops::Range<usize>| {
+            for number in lengths {
+                let Receive::Frame { length, .. } = port.receive(now, &mut buffer).unwrap() else { panic!("{number}") };
+                assert_eq!(buffer[..length], frame(60 + number, round)[..], "round {round}");
+            }
+        };
+        server.flush(now).unwrap();
+        if round % 2 == 0 {
+            take(&mut client, 0..read);
+            client = handed_over(client, &MemifOptions { role: MemifRole::Client, log2_slots: 4, ..options(&folder) });
+            client.flush(now).unwrap();
+            take(&mut server, 0..8);
+            take(&mut client, read..8);
+        } else {
+            client.flush(now).unwrap();
+            take(&mut server, 0..read);
+            server = handed_over(server, &options(&folder));
+            take(&mut server, read..8);
+            take(&mut client, 0..8);
+        }
+        for port in [&mut server, &mut client] {
+            assert_eq!(port.receive(now, &mut [0; MAX_FRAME]).unwrap(), Receive::None, "a frame came twice");
+        }
+    }
+    assert_eq!((detail(&server, "sessions"), detail(&server, "sessions_ended")), (1, 0), "{}", server.description());
+    assert!(server.description().contains("connected to conic, 2 rings in and 2 out"), "{}", server.description());
+    // Whoever comes next is served as well, and the socket goes with the last.
+    drop(client);
+    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..options(&folder) }).unwrap();
+    while server.is_connected() {
+        server.receive(clock::now(), &mut buffer).unwrap();
+    }
+    connect(&mut server, &mut client, 2_000_000_000);
+    drop(server);
+    assert!(!std::path::Path::new(&options(&folder).socket).exists());
+}
+
+#[test]
+fn a_legacy_that_is_not_whole_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let legacy = || {
+        let (mut server, client) = pair(&options(&folder));
+        (server.bequeath().expect("memif can"), client)
+    };
+    let words = legacy().0.words.len();
+    let refused = |change: &dyn Fn(&mut conic_port::Legacy)| {
+        let (mut legacy, _client) = legacy();
+        change(&mut legacy);
+        let error = Memif::inherit(&options(&folder), vec![legacy]).expect_err("it is not whole").to_string();
+        assert!(error.contains("not all that belongs to the port") || error.contains("region"), "{error}");
+        // What was left there is no obstacle.
+        let _ = std::fs::remove_file(options(&folder).socket);
+    };
+    for length in 0..words {
+        refused(&|legacy| legacy.words.truncate(length));
+    }
+    refused(&|legacy| drop(legacy.descriptors.pop()));
+    // The regions' size, and a ring's offset and slots.
+    refused(&|legacy| legacy.words[4] = 1 << 40);
+    refused(&|legacy| legacy.words[6] = 1 << 31);
+    refused(&|legacy| legacy.words[7] = 15);
+}
+
 #[test]
 fn a_socket_that_another_listens_at_is_named_and_one_left_behind_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -283,6 +367,31 @@ fn stock_dpdk_serves_us_as_client() {
     let mut client = Memif::open(&options).unwrap();
     exchange(&mut client, PLAIN, 20_000);
     assert!(client.description().contains("connected to DPDK"), "{}", client.description());
+}
+
+#[test]
+fn stock_dpdk_notices_nothing_when_its_server_or_its_client_goes_on_in_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder);
+    for (role, other) in [(MemifRole::Server, "client"), (MemifRole::Client, "server")] {
+        let device = format!("net_memif0,role={other},id=0,socket={},socket-abstract=no,rsize=9", options.socket);
+        let options = MemifOptions { role, ..options.clone() };
+        let open = || Memif::open(&options).unwrap();
+        // Whoever listens is there first.
+        let (early, testpmd) = match role {
+            MemifRole::Server => (Some(open()), Testpmd::start(&device, &[])),
+            MemifRole::Client => (None, Testpmd::start(&device, &[])),
+        };
+        let Some(_testpmd) = testpmd else { return };
+        let mut port = early.unwrap_or_else(open);
+        for _ in 0..5 {
+            exchange(&mut port, PLAIN, 2_000);
+            port = handed_over(port, &options);
+            assert!(port.description().contains("connected to DPDK"), "{}", port.description());
+        }
+        exchange(&mut port, PLAIN, 2_000);
+        assert_eq!((detail(&port, "sessions"), detail(&port, "sessions_ended")), (1, 0), "{}", port.description());
+    }
 }
 
 #[test]

@@ -115,6 +115,38 @@ fn thousands_of_frames_in_bursts_arrive_in_order_and_no_frame_of_memory_is_lost(
 }
 
 #[test]
+fn a_socket_goes_on_in_another_process_with_every_frame() {
+    for options in [small(), XdpOptions { generic: true, ..small() }] {
+        let Some(mut port) = open(1500, options.clone()) else { return };
+        let mut socket = packet_socket("v1");
+        for round in 0..40u8 {
+            for number in 0..20 {
+                socket.write_all(&frame(60 + number, EXPERIMENT, round)).unwrap();
+            }
+            let read = usize::from(round) % 20;
+            for number in 0..read {
+                assert_eq!(receive(&mut port), frame(60 + number, EXPERIMENT, round));
+            }
+            // Put into the ring, and not shown to the kernel.
+            assert_eq!(port.transmit(Time::ZERO, &frame(99, EXPERIMENT, round)).unwrap(), Transmit::Accepted);
+            assert!(port.can_bequeath(), "Linux 6.4 and newer map the rings of a bound socket");
+            let legacy = port.bequeath().expect("it can");
+            drop(port);
+            port = XdpSocket::inherit(&options, vec![legacy]).unwrap().remove(0);
+            assert_eq!(receive_at(&mut socket), frame(99, EXPERIMENT, round));
+            for number in read..20 {
+                assert_eq!(receive(&mut port), frame(60 + number, EXPERIMENT, round), "round {round}");
+            }
+        }
+        port.flush(Time::ZERO).unwrap();
+        check_frames(&port, 64);
+        // The program goes with the last of them.
+        drop(port);
+        assert!(XdpSocket::open(&options).is_ok());
+    }
+}
+
+#[test]
 fn a_port_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
     let Some(mut port) = open(1500, small()) else { return };
     let mut socket = packet_socket("v1");

@@ -7,9 +7,17 @@ import threading
 import time
 
 from conic._library import Buf, Counters, Error, Info, Options, check, library
+from conic._metadata import LARGE, Frame, Metadata, offloads_of
 
 # Frames that one call of the library moves at most.
 BURST = 32
+
+# Bytes of the longest buffer, and parts of the longest chain.
+LARGEST = 16384
+PARTS = 4
+
+# In a part's `flags`: the packet goes on in the next.
+NEXT = 1
 
 # Nanoseconds of looking again before the first sleep.
 SPIN = 50_000
@@ -32,11 +40,18 @@ def attach(
     mac=None,
     patience=None,
     reconnect=True,
+    offloads=(),
 ):
     """Attaches to the daemon that listens at `socket` (its default place if None).
 
     `buffers` is a triple: how many of 128, 4096 and 16384 bytes. `mac` is text such as "02:00:00:00:00:01"; the daemon chooses
-    one if None. `patience` is how long each step may take, in seconds. Raises `Error` with what to do.
+    one if None. `patience` is how long each step may take, in seconds.
+
+    `offloads` are names, "requests" alone or with others: "requests" (what `Metadata` asks for is done, and frames come with their
+    flow's hash), "verify" (with a word on their checksums), "strip" (VLAN tags stand in the metadata), "unfinished" (frames may come
+    whose checksum is only begun, or that stand for several, up to 64 KiB), "join" (TCP frames are joined to such).
+
+    Raises `Error` with what to do.
     """
     options = Options()
     check(library.conic_options_init(ctypes.byref(options), ctypes.sizeof(options)))
@@ -45,6 +60,8 @@ def attach(
     options.network = None if network is None else network.encode()
     options.queues = queues
     options.reconnect = int(reconnect)
+    offloads = tuple(offloads)
+    options.offloads = offloads_of(offloads)
     if descriptors is not None:
         options.descriptors = descriptors
     if buffers is not None:
@@ -58,7 +75,7 @@ def attach(
     status = library.conic_attach(ctypes.byref(options), ctypes.byref(client), why, len(why))
     if status < 0:
         raise Error(status, why.value.decode(errors="replace"))
-    return Client(client)
+    return Client(client, offloads)
 
 
 def _mac_of(text):
@@ -74,9 +91,10 @@ def _mac_of(text):
 class Client:
     """A client of the daemon: from `attach`, ended by `close` or the end of its `with`."""
 
-    def __init__(self, pointer):
+    def __init__(self, pointer, offloads=()):
         self._pointer = pointer
         self._closed = False
+        self.offloads = offloads
         self.queues = [Queue(self, index) for index in range(self._info().queues)]
 
     def __enter__(self):
@@ -148,9 +166,9 @@ class Client:
                 total[name] = total.get(name, 0) + value
         return total
 
-    def send(self, frames, timeout=1.0):
+    def send(self, frames, timeout=1.0, metadata=None):
         """Sends on the first queue; see `Queue.send`."""
-        return self.queues[0].send(frames, timeout)
+        return self.queues[0].send(frames, timeout, metadata)
 
     def receive(self, count=None, timeout=0.0):
         """Receives on the first queue; see `Queue.receive`."""
@@ -169,18 +187,26 @@ class Queue:
         self._lock = threading.Lock()
         self._pointer = library.conic_get_queue(client._there(), index)
         self.index = index
+        # The parts of a chain whose rest comes with the next burst, and its metadata.
+        self._parts, self._word = [], 0
 
-    def send(self, frames, timeout=1.0):
+    def send(self, frames, timeout=1.0, metadata=None):
         """Sends one frame or several, each bytes or what `bytes` makes some of (a scapy packet), and returns how many were sent:
         fewer than there are only where there is no room, or no link, for `timeout` seconds.
+
+        `metadata` is what the NIC is to do to them: a `Metadata` for all, or one (or None) for each; for clients with `offloads`. A
+        frame that is to be cut may have up to 65,536 bytes.
         """
         if isinstance(frames, (bytes, bytearray, memoryview)) or not _is_list(frames):
             frames = [frames]
         frames = [bytes(frame) for frame in frames]
+        words = self._words(metadata, len(frames))
         longest = self._client.longest_frame
-        for frame in frames:
-            if not 1 <= len(frame) <= longest:
-                raise ValueError(f"a frame on this network has 1 to {longest} bytes, and not {len(frame)}")
+        for frame, word in zip(frames, words):
+            most = PARTS * LARGEST if word & LARGE else longest
+            if not 1 <= len(frame) <= most:
+                raise ValueError(f"a frame on this network has 1 to {most} bytes, and not {len(frame)}")
+        frames = list(zip(frames, words))
         sent = 0
         until = _end(timeout)
         while sent < len(frames):
@@ -193,23 +219,45 @@ class Queue:
                 time.sleep(PAUSE)
         return sent
 
+    def _words(self, metadata, count):
+        """A word for each of so many frames."""
+        each = [metadata] * count if metadata is None or isinstance(metadata, Metadata) else list(metadata)
+        if len(each) != count:
+            raise ValueError(f"{count} frames have one metadata for all, or one for each, and not {len(each)}")
+        words = [0 if one is None else one.request() for one in each]
+        if any(words) and not self._client.offloads:
+            raise ValueError("metadata is for clients that were attached with offloads, such as offloads=['requests']")
+        return words
+
     def _send_some(self, frames):
-        bufs, count = (Buf * len(frames))(), 0
+        bufs, count, ends = (Buf * (PARTS * len(frames)))(), 0, []
         with self._lock:
             self._client._there()
-            for frame in frames:
-                # Each has a length of its own, and so a buffer of its own size.
-                if check(library.conic_buf_alloc(self._pointer, len(frame), _at(bufs, count), 1)) == 0:
-                    break
-                ctypes.memmove(bufs[count].data, frame, len(frame))
-                count += 1
-            taken = library.conic_tx_burst(self._pointer, bufs, count)
+            for frame, word in frames:
+                begun = count
+                for at in range(0, len(frame), LARGEST):
+                    part = frame[at : at + LARGEST]
+                    # Each has a length of its own, and so a buffer of its own size.
+                    if check(library.conic_buf_alloc(self._pointer, len(part), _at(bufs, count), 1)) == 0:
+                        break
+                    ctypes.memmove(bufs[count].data, part, len(part))
+                    bufs[count].flags = NEXT if at + LARGEST < len(frame) else 0
+                    count += 1
+                else:
+                    bufs[begun].metadata = word
+                    ends.append(count)
+                    continue
+                # A chain is sent whole: what there is of this one goes back with the rest.
+                break
+            whole = ends[-1] if ends else 0
+            taken = library.conic_tx_burst(self._pointer, bufs, whole)
             left = max(taken, 0)
             library.conic_buf_free(self._pointer, _at(bufs, left), count - left)
-        return check(taken)
+        check(taken)
+        return sum(end <= taken for end in ends)
 
     def receive(self, count=None, timeout=0.0):
-        """Receives frames, as a list of bytes. Waits up to `timeout` seconds (None: as long as it takes) for the first if `count` is
+        """Receives frames, as a list of `Frame`, which are bytes with `metadata`. Waits up to `timeout` seconds (None: as long as it takes) for the first if `count` is
         None, and then takes what there is; otherwise waits until there are `count`, and returns fewer only after the time.
         """
         frames, until = [], _end(timeout)
@@ -286,16 +334,20 @@ class Queue:
         return bool(frames) if count is None else len(frames) == count
 
     def _receive_some(self, most):
-        bufs, parts, frames = (Buf * most)(), [], []
+        bufs, frames = (Buf * most)(), []
         with self._lock:
             self._client._there()
-            got = check(library.conic_rx_burst(self._pointer, bufs, most))
-            for buf in bufs[:got]:
-                parts.append(ctypes.string_at(buf.data, buf.length))
-                if not buf.flags & 1:
-                    frames.append(b"".join(parts))
-                    parts = []
-            check(library.conic_buf_free(self._pointer, bufs, got))
+            while not frames:
+                got = check(library.conic_rx_burst(self._pointer, bufs, most))
+                for buf in bufs[:got]:
+                    self._word = self._word if self._parts else buf.metadata
+                    self._parts.append(ctypes.string_at(buf.data, buf.length))
+                    if not buf.flags & NEXT:
+                        frames.append(Frame(b"".join(self._parts), self._word))
+                        self._parts = []
+                check(library.conic_buf_free(self._pointer, bufs, got))
+                if got == 0:
+                    break
         return frames
 
     @property

@@ -15,7 +15,7 @@ import time
 import unittest
 
 import conic
-from conic import _library
+from conic import Metadata, _client, _library, _metadata
 
 LOOPBACK = os.environ["CONIC_LOOPBACK"]
 BRIDGE = os.environ["CONIC_BRIDGE"]
@@ -25,6 +25,31 @@ def frame(to, source, length, number=0):
     """A frame of a type for experiments."""
     header = bytes.fromhex(to.replace(":", "")) + bytes.fromhex(source.replace(":", "")) + b"\x88\xb5"
     return header + bytes((number + index) % 256 for index in range(length - len(header)))
+
+
+def ones_sum(data):
+    """The sum of 16-bit words in ones' complement (RFC 1071)."""
+    total = sum(int.from_bytes(data[at : at + 2].ljust(2, b"\0"), "big") for at in range(0, len(data), 2))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def tcp(to, source, payload):
+    """A TCP frame whose checksums are begun, and the same with them complete."""
+    ethernet = bytes.fromhex(to.replace(":", "")) + bytes.fromhex(source.replace(":", "")) + b"\x08\x00"
+    addresses = bytes([10, 0, 0, 1, 10, 0, 0, 2])
+    length = 20 + len(payload)
+    network = [b"\x45\0", (20 + length).to_bytes(2, "big"), bytes(4), b"\x40\x06"]
+    transport = [b"\x03\xe8\x00\x50", bytes(8), b"\x50\x10\xff\xff"]
+    pseudo = ones_sum(addresses + b"\0\x06" + length.to_bytes(2, "big"))
+    begun = transport + [pseudo.to_bytes(2, "big"), bytes(2), payload]
+    # The field's own sum is in it: that of everything is complemented.
+    checksum = 0xFFFF - ones_sum(b"".join(begun))
+    complete = transport + [checksum.to_bytes(2, "big"), bytes(2), payload]
+    header = 0xFFFF - ones_sum(b"".join(network) + addresses)
+    of = lambda checksum, segment: b"".join([ethernet, *network, checksum.to_bytes(2, "big"), addresses, *segment])
+    return of(0, begun), of(header, complete)
 
 
 class Layout(unittest.TestCase):
@@ -51,6 +76,18 @@ class Layout(unittest.TestCase):
             code = [line for line in file if line[:1] not in " /*#"]
         declared = {word.split("(")[0].lstrip("*") for line in code for word in line.split() if word.lstrip("*").startswith("conic_") and "(" in word}
         self.assertEqual(declared, set(_library.FUNCTIONS))
+
+
+    def test_every_constant_of_offloads_is_the_headers(self):
+        with open(os.path.join(os.environ["CONIC_HEADER"], "conic.h"), encoding="utf-8") as file:
+            words = [line.split(maxsplit=2) for line in file]
+        defined = {word[1]: word[2].strip() for word in words if word[:1] == ["#define"] and len(word) == 3}
+        for name, flag in _metadata.OFFLOADS.items():
+            self.assertEqual(int(defined.pop("CONIC_OFFLOAD_" + name.upper())), flag)
+        for name in [name for name in defined if name.startswith("CONIC_META_")]:
+            base, shift = defined.pop(name).strip("()").split(" << ")
+            self.assertEqual(getattr(_metadata, name[len("CONIC_META_") :]), int(base) << int(shift))
+        self.assertEqual(defined, {"CONIC_BUF_NEXT": str(_client.NEXT)})
 
 
 def ctypes_size(structure):
@@ -171,6 +208,69 @@ class Bridge(unittest.TestCase):
             back = frame(a.mac, b.mac, 60)
             b.send(back)
             self.assertEqual(a.receive(timeout=5), [back])
+
+    def test_the_nic_completes_checksums_and_says_whether_they_are_right(self):
+        with conic.attach(BRIDGE, offloads=["requests"]) as a, conic.attach(BRIDGE, offloads=["requests", "verify"]) as b:
+            begun, finished = tcp(b.mac, a.mac, b"x" * 100)
+            self.assertEqual(a.send(begun, metadata=Metadata(checksum=(34, 16), ipv4_checksum=True)), 1)
+            (got,) = b.receive(1, timeout=5)
+            self.assertEqual(got, finished)
+            self.assertEqual((got.metadata.checksum_is_right, got.metadata.ipv4_checksum_is_right), (True, True))
+            # One of the same flow whose checksum is wrong: told, with the same hash.
+            a.send([begun, finished], metadata=[None, Metadata()])
+            wrong, right = b.receive(2, timeout=5)
+            self.assertEqual((wrong, wrong.metadata.checksum_is_right), (begun, False))
+            self.assertEqual((right, right.metadata.checksum_is_right), (finished, True))
+            self.assertEqual({wrong.metadata.hash, right.metadata.hash}, {got.metadata.hash})
+            self.assertIsInstance(got.metadata.hash, int)
+            self.assertEqual(a.statistics["refused"], 0)
+
+    def test_the_nic_cuts_packets_or_passes_them_on_whole(self):
+        payload = bytes(number % 251 for number in range(40_000))
+        with conic.attach(BRIDGE, offloads=["requests"], buffers=(256, 256, 16)) as a:
+            request = Metadata(checksum=(34, 16), ipv4_checksum=True, segment=1000)
+            with conic.attach(BRIDGE, offloads=["requests", "verify"]) as b:
+                self.assertEqual(a.send(tcp(b.mac, a.mac, payload)[0], metadata=request), 1)
+                cut = b.receive(40, timeout=5)
+                self.assertEqual(b"".join(frame[54:] for frame in cut), payload)
+                self.assertEqual({len(frame) for frame in cut}, {1054})
+                self.assertTrue(all(frame.metadata.checksum_is_right for frame in cut))
+            with conic.attach(BRIDGE, offloads=["requests", "unfinished"], buffers=(256, 256, 16)) as c:
+                whole = tcp(c.mac, a.mac, payload)[0]
+                self.assertEqual(a.send([whole, whole], metadata=request), 2)
+                # One at a time, though each lies in several buffers.
+                for _ in range(2):
+                    (got,) = c.receive(1, timeout=5)
+                    self.assertEqual((got[54:], got.metadata.segment, got.metadata.checksum), (payload, 1000, (34, 16)))
+
+    def test_the_nic_puts_tags_in_and_takes_them_out(self):
+        with conic.attach(BRIDGE, offloads=["requests"]) as a, conic.attach(BRIDGE, offloads=["requests", "strip"]) as b:
+            with conic.attach(BRIDGE) as plain:
+                sent = frame(plain.mac, a.mac, 100)
+                a.send(sent, metadata=Metadata(vlan=0x6007))
+                (got,) = plain.receive(1, timeout=5)
+                self.assertEqual((got, got.metadata), (sent[:12] + b"\x81\x00\x60\x07" + sent[12:], Metadata()))
+            sent = frame(b.mac, a.mac, 100)
+            a.send(sent, metadata=Metadata(vlan=0x6007))
+            (got,) = b.receive(1, timeout=5)
+            self.assertEqual((got, got.metadata.vlan), (sent, 0x6007))
+
+    def test_metadata_that_means_nothing_is_told(self):
+        with self.assertRaisesRegex(ValueError, "no offload checksum; there are requests"):
+            conic.attach(BRIDGE, offloads=["requests", "checksum"])
+        for offloads in (["verify"], ["requests", "join"]):
+            with self.assertRaisesRegex(ValueError, "go(es)? with"):
+                conic.attach(BRIDGE, offloads=offloads)
+        with conic.attach(BRIDGE, offloads=["requests"]) as client:
+            for wrong in (dict(segment=10), dict(checksum=(34, 16), segment=0), dict(checksum=(256, 0)), dict(vlan=-1), dict(hash=1)):
+                with self.assertRaises(ValueError):
+                    client.send(bytes(60), metadata=Metadata(**wrong))
+            with self.assertRaisesRegex(ValueError, "2 frames"):
+                client.send([bytes(60), bytes(60)], metadata=[None])
+            self.assertEqual(client.statistics["sent_frames"], 0)
+        with conic.attach(BRIDGE) as client:
+            with self.assertRaisesRegex(ValueError, "offloads="):
+                client.send(bytes(60), metadata=Metadata(vlan=7))
 
     def scapy_there(self):
         try:

@@ -96,6 +96,9 @@ const KERNELS: [Kernel; 13] = [
     Kernel::NonTemporal,
 ];
 
+/// Those of single lines, in that order: what a model of this machine is calibrated on.
+pub const OF_LINES: &[Kernel] = KERNELS.split_at(11).0;
+
 impl Kernel {
     /// Nanoseconds, lines a second, or Gb/s.
     pub fn figure(self, moved: &Moved) -> f64 {

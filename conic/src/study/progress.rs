@@ -1,21 +1,21 @@
 //! How far a study is, in one line on a terminal.
 
-use std::io::{IsTerminal, Write, stderr};
-
 use conic_fabric::Time;
 use conic_native::clock;
 
-/// One line on stderr, rewritten in place, if that is a terminal.
+use crate::status_line::StatusLine;
+
+/// How many points are done.
 #[derive(Debug)]
 pub struct Progress {
-    shown: bool,
+    line: StatusLine,
     begins: Time,
 }
 
 impl Progress {
     /// Progress that is shown if anybody looks.
     pub fn new() -> Progress {
-        Progress { shown: stderr().is_terminal(), begins: clock::now() }
+        Progress { line: StatusLine::new(), begins: clock::now() }
     }
 
     /// Starts over: what follows is another set of points.
@@ -25,21 +25,8 @@ impl Progress {
 
     /// Shows how many points of the set are done, and from the share of the work that they are, how long the others will take.
     pub fn show(&self, (done, all): (usize, usize), share: f64, doing: &str) {
-        if self.shown {
-            let elapsed = clock::now().since(self.begins).seconds();
-            let line = line((done, all), remaining(share, elapsed), doing);
-            // Nobody can be told that a terminal is gone.
-            drop(write!(stderr(), "\r\x1b[K{line} "));
-            drop(stderr().flush());
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.shown {
-            drop(write!(stderr(), "\r\x1b[K"));
-        }
+        let elapsed = clock::now().since(self.begins).seconds();
+        self.line.show(&line((done, all), remaining(share, elapsed), doing));
     }
 }
 

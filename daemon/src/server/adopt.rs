@@ -2,13 +2,15 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt"}` |
-//! | 2 | ends what attaching it has begun; passes its listening socket, the queues of its TAP interfaces, and for each client its region, connection, process, kick and bells | maps the regions |
-//! | 3 | | says that it is ready, its threads and ports with it |
-//! | 4 | ends its networks' threads, which have had the ports until then, says where each queue stood, ends | takes each queue over there, then begins with its own |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 3}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits, and which it can give; passes its listening socket, and for each client its region, connection, process, kick and bells | opens the other ports, maps the regions |
+//! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
+//! | 4 | ends its networks' threads, gives the ports and says where each queue stood, ends | takes ports and queues over there, then begins |
 //!
 //! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4. A packet socket gets a copy
 //! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
+
+mod ports;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,14 +23,16 @@ use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::{Channel, Listener, Peer};
 use conic_native::{Memory, clock};
-use conic_nicd::switch::{Rules, Suspended};
+use conic_nicd::config::EndConfig;
+use conic_nicd::switch::{Party, Rules, Suspended};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Daemon, DaemonError, system};
+use super::{Daemon, DaemonError, mirror, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
-use crate::worker::Order;
+use crate::worker::{Left, Order};
+use ports::{Expected, Given, Promise, give};
 
 /// How long either side waits for the other at a step.
 const PATIENCE: Time = Time::from_nanoseconds(10_000_000_000);
@@ -36,8 +40,11 @@ const PATIENCE: Time = Time::from_nanoseconds(10_000_000_000);
 /// How long it looks away between two looks.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Bells that come with one part.
-const BELLS: usize = 14;
+/// Descriptors that come with one part.
+const DESCRIPTORS: usize = 14;
+
+/// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
+pub(super) const TAKING_OVER: u32 = 3;
 
 /// What is said of a client; with it come region, connection, process and kick.
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,6 +69,14 @@ struct Stood {
     session: u64,
     rules: Rules,
     positions: Vec<[u64; 3]>,
+}
+
+/// What the old one says when it serves nobody any more.
+#[derive(Debug, Serialize, Deserialize)]
+enum Last {
+    Port(Given),
+    Client(Stood),
+    Done,
 }
 
 /// A client on its way to the new daemon.
@@ -94,9 +109,25 @@ impl Link<'_> {
         }
     }
 
+    /// Passes so many descriptors, in as many parts as it takes.
+    fn say_descriptors(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        descriptors.chunks(DESCRIPTORS).try_for_each(|some| self.say(&json!("descriptors"), some))
+    }
+
+    fn hear_descriptors(&self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        let mut descriptors = Vec::new();
+        while descriptors.len() < count {
+            let (_, more) = self.hear()?;
+            if more.is_empty() {
+                return Err(wrong("descriptors are missing".to_owned()));
+            }
+            descriptors.extend(more);
+        }
+        Ok(descriptors)
+    }
+
     fn hear(&self) -> io::Result<(Value, Vec<OwnedFd>)> {
         let until = clock::now() + PATIENCE;
-        let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         while clock::now() < until {
             let Some(received) = self.0.receive()? else {
                 self.0.wait(Duration::from_nanos(until.since(clock::now()).nanoseconds()))?;
@@ -108,11 +139,16 @@ impl Link<'_> {
                     Ok((value, received.descriptors))
                 }
                 Ok(Message::Refused(refused)) => Err(wrong(format!("the other NIC refused: {refused}"))),
+                Ok(Message::Answer(text)) => Err(wrong(format!("the other NIC said {text}"))),
                 other => Err(wrong(format!("the other NIC said {other:?}"))),
             };
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, "the other NIC does not answer"))
     }
+}
+
+fn wrong(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// What comes before the clients.
@@ -121,8 +157,7 @@ pub(super) struct Inheritance {
     listener: OwnedFd,
     next_session: u64,
     clients: u64,
-    /// Ports by network and description, with the descriptors of their queues.
-    ports: Vec<(String, String, Vec<OwnedFd>)>,
+    ports: Expected,
 }
 
 impl Inheritance {
@@ -130,54 +165,53 @@ impl Inheritance {
     pub(super) fn ask(channel: Channel) -> Result<Inheritance, DaemonError> {
         ask_to_adopt(&channel)?;
         let link = Link(&channel);
-        let hear = || link.hear().map_err(system("taking over"));
-        let (head, mut descriptors) = hear()?;
+        let (head, mut descriptors) = link.hear().map_err(system("taking over"))?;
         let listener = descriptors.pop().ok_or_else(|| cannot("the other NIC passed no socket"))?;
         let number = |key: &str| head[key].as_u64().unwrap_or(0);
-        let mut ports = Vec::new();
-        for _ in 0..number("ports") {
-            let (port, _) = hear()?;
-            let mut queues = Vec::new();
-            while (queues.len() as u64) < port["queues"].as_u64().unwrap_or(0) {
-                let (_, more) = hear()?;
-                if more.is_empty() {
-                    return Err(cannot("a port's queues are missing"));
-                }
-                queues.extend(more);
-            }
-            let text = |key: &str| port[key].as_str().unwrap_or_default().to_owned();
-            ports.push((text("network"), text("port"), queues));
-        }
+        let ports: Vec<Promise> = serde_json::from_value(head["ports"].clone())
+            .map_err(|error| cannot(&format!("the other NIC's ports: {error}")))?;
+        let ports = Expected::of(ports);
         let (next_session, clients) = (number("next_session").max(1), number("clients"));
         Ok(Inheritance { channel, listener, next_session, clients, ports })
     }
 
-    /// The descriptors of a port's queues, given once.
-    pub(super) fn port(&mut self, network: &str, spec: &str) -> Option<Vec<OwnedFd>> {
-        let index = self.ports.iter().position(|(of, text, _)| of == network && text == spec)?;
-        Some(self.ports.swap_remove(index).2)
+    /// What the other one says of a port that it has too, which is then the one of the network and the port of these numbers here.
+    pub(super) fn claim(&mut self, network: &str, spec: &str, place: (usize, usize)) -> Option<Promise> {
+        self.ports.claim(network, spec, place)
     }
 }
 
 impl Daemon {
     /// The old one's half; true if the new one has everything and this one is to end.
-    pub(super) fn give_over(&mut self, number: u64, ports: bool) -> bool {
+    pub(super) fn give_over(&mut self, number: u64) -> bool {
         self.finish_what_is_begun();
         let Some(Connection { channel, .. }) = self.connections.get(&number) else { return false };
         let link = Link(channel);
         // A new one that fails until here is let go, and nothing has changed.
-        let ready = self.pass_everything(&link, ports).and_then(|()| link.hear());
-        if !ready.is_ok_and(|(word, _)| word == json!("ready")) {
+        let ready = self.pass_everything(&link).and_then(|()| link.hear());
+        let wanted = ready.ok().and_then(|(word, _)| serde_json::from_value::<Vec<usize>>(word["ready"].clone()).ok());
+        let Some(wanted) = wanted else {
             self.let_go(number, "closed");
             return false;
-        }
-        let suspended: Vec<Suspended> = self.networks.iter().flat_map(|network| network.worker.suspend()).collect();
+        };
+        let networks = self.networks.iter().enumerate();
+        let left: Vec<(Vec<(usize, usize)>, Left)> = networks
+            .map(|(index, network)| {
+                let ports = self.wanted(index, &wanted);
+                let left = network.worker.suspend(ports.iter().map(|&(_, port)| port).collect());
+                (ports, left)
+            })
+            .collect();
         // From here on this one cannot go back. Should the new one die now, clients find this one gone and attach anew.
-        for Suspended { session, rules, positions } in suspended {
-            let stood = Stood { session, rules, positions };
-            let _ = link.say(&json!(stood), &[]);
+        for (wanted, Left { clients, ports }) in left {
+            for ((promise, _), queues) in wanted.iter().zip(&ports) {
+                let _ = queues.iter().try_for_each(|queue| give(&link, *promise, queue));
+            }
+            for Suspended { session, rules, positions } in clients {
+                let _ = link.say(&json!(Last::Client(Stood { session, rules, positions })), &[]);
+            }
         }
-        let _ = link.say(&json!("done"), &[]);
+        let _ = link.say(&json!(Last::Done), &[]);
         (self.log)(&Event::Ended);
         true
     }
@@ -191,22 +225,10 @@ impl Daemon {
         }
     }
 
-    fn pass_everything(&self, link: &Link<'_>, with_ports: bool) -> io::Result<()> {
+    fn pass_everything(&self, link: &Link<'_>) -> io::Result<()> {
         let next = self.next_session;
-        let ports = self.networks.iter().flat_map(|network| {
-            let ports = network.config.ports.iter().zip(&network.heirlooms);
-            ports.filter(|(_, queues)| !queues.is_empty()).map(|(port, queues)| (&network.config.name, port, queues))
-        });
-        let ports: Vec<_> = ports.filter(|_| with_ports).collect();
-        let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": ports.len() });
+        let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": self.promises() });
         link.say(&head, &[self.listener.as_fd()])?;
-        for (network, port, queues) in ports {
-            link.say(&json!({ "network": network, "port": port.spec, "queues": queues.len() }), &[])?;
-            for some in queues.chunks(BELLS) {
-                let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-                link.say(&json!("queues"), &some)?;
-            }
-        }
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
             let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
@@ -231,20 +253,18 @@ impl Daemon {
                 session.kick.as_fd(),
             ];
             link.say(&json!(heir), &passed)?;
-            for some in session.bells.chunks(BELLS) {
-                let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-                link.say(&json!("bells"), &some)?;
-            }
+            let bells: Vec<BorrowedFd<'_>> = session.bells.iter().map(AsFd::as_fd).collect();
+            link.say_descriptors(&bells)?;
         }
         Ok(())
     }
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
-        let Inheritance { channel, listener, next_session, clients, .. } = inheritance;
+        let Inheritance { channel, listener, next_session, clients, mut ports } = inheritance;
         let link = Link(&channel);
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
-        link.say(&json!("ready"), &[]).map_err(system("taking over"))?;
+        link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
         self.listener = Listener::of_descriptor(listener);
         self.next_session = next_session;
@@ -252,16 +272,22 @@ impl Daemon {
         loop {
             let (word, _) = link.hear().map_err(system("taking over"))?;
             // Whatever it says now, its threads have ended.
-            if word == json!("done") {
-                break;
-            }
-            let stood: Stood =
+            let word =
                 serde_json::from_value(word).map_err(|error| cannot(&format!("the other NIC's word: {error}")))?;
+            let stood = match word {
+                Last::Port(given) => {
+                    ports.take(&link, given).map_err(system("taking over"))?;
+                    continue;
+                }
+                Last::Client(stood) => stood,
+                Last::Done => break,
+            };
             let is_it = |one: &&mut Option<Arriving>| one.as_ref().is_some_and(|one| one.heir.session == stood.session);
             if let Some(one) = arriving.iter_mut().find(is_it).and_then(Option::take) {
                 self.go_on_with(one, stood)?;
             }
         }
+        self.inherit_ports(ports);
         // Not before: a frame for a client that is not there yet would be nobody's.
         self.networks.iter().for_each(|network| network.worker.begin());
         let clients = self.sessions().count();
@@ -281,14 +307,7 @@ impl Daemon {
         let Ok([region, channel, process, kick]) = <[OwnedFd; 4]>::try_from(descriptors) else {
             return Err(cannot("a client's descriptors are missing"));
         };
-        let mut bells = Vec::new();
-        while bells.len() < heir.queues as usize {
-            let (_, more) = link.hear().map_err(system("taking over"))?;
-            if more.is_empty() {
-                return Err(cannot("a client's bells are missing"));
-            }
-            bells.extend(more);
-        }
+        let bells = link.hear_descriptors(heir.queues as usize).map_err(system("taking over"))?;
         let Heir { queues, descriptors, buffers, object_bytes, headroom: [bytes, places], .. } = heir;
         let geometry = Geometry { queues, descriptors, buffers, object_bytes };
         let map = Map::with_headroom(geometry, Features::best(), Headroom { bytes, places });
@@ -325,6 +344,10 @@ impl Daemon {
             kick: Arc::clone(&kick),
             bells: Arc::clone(&bells),
         });
+        let mirrored = EndConfig::Client(heir.name.clone());
+        if let Some(event) = mirror::begin(&self.networks[network], Party::Client(heir.session), &mirrored) {
+            (self.log)(&event);
+        }
         let number = self.next;
         self.next += 1;
         self.watch(channel.as_fd(), number << 1)?;
@@ -371,6 +394,6 @@ fn ask_to_adopt(channel: &Channel) -> Result<(), DaemonError> {
         Ok(Message::Welcome(_)) => {}
         other => return Err(cannot(&format!("the other NIC said {other:?}"))),
     }
-    let question = Message::Query("{\"ask\":\"adopt\",\"ports\":true}".to_owned());
+    let question = Message::Query(json!({ "ask": "adopt", "version": TAKING_OVER }).to_string());
     channel.send(&question.encode(), &[]).map_err(system("speaking to the other NIC"))
 }

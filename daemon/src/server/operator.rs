@@ -19,22 +19,20 @@ use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
 use conic_native::clock;
-use conic_nicd::config::NetworkMode;
+use conic_nicd::config::{MIRROR_BYTES, NetworkMode};
 use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit};
 use rustix::event::epoll;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Daemon;
+use super::adopt::TAKING_OVER;
 use crate::capture::Capture;
 use crate::connection::{Session, Step, Unsaid, mac_text, refused};
 use crate::worker::Report;
 
 /// Bytes that may be sent at once where nobody says how many.
 const DEFAULT_BURST: u64 = 65_536;
-
-/// Bytes of frames that a mirror's file takes where nobody says how many.
-const MIRROR_BYTES: u64 = 64 << 20;
 
 /// Bytes of a piece of an answer, less than a message holds.
 const PIECE: usize = LONGEST_MESSAGE / 2;
@@ -96,9 +94,8 @@ enum Question {
     },
     /// Another daemon takes over.
     Adopt {
-        /// It goes on with ports that one process alone may have.
-        #[serde(default)]
-        ports: bool,
+        /// What it means by that.
+        version: u32,
     },
     /// A client is to go.
     Detach {
@@ -119,9 +116,13 @@ impl Daemon {
         connection.step = Step::Asking(Unsaid::default());
         connection.deadline = Time::NEVER;
         let answer = match serde_json::from_str(question) {
-            Ok(Question::Adopt { ports }) => {
-                self.ended = self.give_over(number, ports);
+            Ok(Question::Adopt { version: TAKING_OVER }) => {
+                self.ended = self.give_over(number);
                 return;
+            }
+            Ok(Question::Adopt { version }) => {
+                let own = format!("this NIC gives over in version {TAKING_OVER}, and not in version {version}");
+                json!({ "error": format!("{own}: stop it, and start the other without --adopt") })
             }
             Ok(Question::List) => self.list(),
             Ok(Question::Limit { client, bytes_per_second, burst_bytes }) => {

@@ -159,7 +159,11 @@ impl<C: Core> Switch<C> {
             1 => 0,
             queues => (crate::flow_hash(&self.frame[..length]) % queues.max(1) as u64) as usize,
         };
-        let Some(queue) = end.queues.get_mut(queue) else { return };
+        let Some(queue) = end.queues.get_mut(queue) else {
+            // It was to come from another daemon, and did not.
+            end.counters.dropped_failed += 1;
+            return;
+        };
         end.unflushed = true;
         let sent = match work {
             None => queue.transmit(now, &self.frame[..length]),

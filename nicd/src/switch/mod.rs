@@ -9,10 +9,12 @@
 //! | `join` | frames of one flow as one packet |
 //! | `offload` | what is left to do for a packet, and what receivers are told of it |
 //! | `pin` | flows that go to a client, or a queue of it, whatever was learned |
+//! | `pinned` | those flows by what their patterns name |
 //! | `circuit` | places that are connected to each other and to nobody else |
 //! | `header` | what a frame says of itself, read from a private copy |
 //! | `member` | a client with its queues; what it may do, and what it did |
 //! | `forward` | from where a frame goes on to where |
+//! | `retag` | a VLAN tag that goes in or out while a frame is copied |
 //! | `deliver` | in which form, and into which queue |
 //!
 //! A client's memory is read once. The first lines of a frame are copied out, decided upon, and what is delivered is that copy; the
@@ -31,7 +33,9 @@ mod member;
 mod mirror;
 mod offload;
 mod pin;
+mod pinned;
 mod rest;
+mod retag;
 mod table;
 
 use std::os::fd::BorrowedFd;
@@ -43,7 +47,7 @@ use conic_port::offload::rss::Toeplitz;
 use conic_port::offload::segment::LONGEST;
 use conic_port::offload::virtio;
 use conic_port::offload::vlan::TAG_BYTES;
-use conic_port::{MAX_FRAME, Port, PortError, Receive};
+use conic_port::{Legacy, MAX_FRAME, Port, PortError, Receive};
 
 pub use circuit::{Circuit, Party};
 pub use conic_interface::metadata::Offloads;
@@ -58,6 +62,7 @@ pub use table::{Place, Station, Table};
 use circuit::Wired;
 use member::Member;
 use mirror::Mirrored;
+use pinned::PinnedFlows;
 
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
@@ -73,7 +78,7 @@ const STEPS_BETWEEN_CALLS: u64 = 8;
 
 /// A port, for a switch.
 pub struct SwitchPort {
-    /// Its queues.
+    /// Its queues; none yet if they come from another switch ([`Switch::inherit`]).
     pub queues: Vec<Box<dyn Port>>,
     /// The VLAN that it is a member of, its frames without tags; tags pass as they are if there is none.
     pub vlan: Option<u16>,
@@ -146,8 +151,8 @@ pub struct Switch<C> {
     wired: Vec<Wired>,
     /// Who is looked into.
     mirrors: Vec<Mirrored>,
-    /// Some client gets flows whatever they are addressed to.
-    has_pins: bool,
+    /// Flows that clients get whatever they are addressed to.
+    pinned: PinnedFlows,
     /// Some client is told what needs a look at whole frames.
     has_lookers: bool,
     /// Somebody takes packets for which work is left.
@@ -196,7 +201,7 @@ pub struct PortReport {
 impl PortEnd {
     fn new(SwitchPort { queues, vlan, circuit }: SwitchPort) -> PortEnd {
         let (ended, counters) = (vec![false; queues.len()], PortCounters::default());
-        let takes_unfinished = queues.iter().all(|queue| queue.takes_unfinished());
+        let takes_unfinished = !queues.is_empty() && queues.iter().all(|queue| queue.takes_unfinished());
         PortEnd { queues, counters, ended, unflushed: false, failures: Vec::new(), vlan, circuit, takes_unfinished }
     }
 
@@ -242,7 +247,7 @@ impl<C: Core> Switch<C> {
             has_vlans,
             wired: Vec::new(),
             mirrors: Vec::new(),
-            has_pins: false,
+            pinned: PinnedFlows::default(),
             has_lookers: false,
             has_unfinished: false,
             toeplitz: Toeplitz::default(),
@@ -290,6 +295,21 @@ impl<C: Core> Switch<C> {
         }
         self.dirty.clear();
         self.members.drain(..).flatten().filter_map(Member::suspend).collect()
+    }
+
+    /// Stops using a port's queues; what they give to whoever goes on with them, or nothing if one of them cannot.
+    pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
+        let Some(end) = self.ports.get_mut(port) else { return Vec::new() };
+        let queues = std::mem::take(&mut end.queues);
+        end.ended.clear();
+        queues.into_iter().map(|mut queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// Begins with a port's queues, which another switch has stopped using.
+    pub fn inherit(&mut self, port: usize, queues: Vec<Box<dyn Port>>) {
+        let Some(end) = self.ports.get_mut(port) else { return };
+        *end = PortEnd::new(SwitchPort { queues, vlan: end.vlan, circuit: end.circuit });
+        self.rewire();
     }
 
     /// Limits what a client sends from here on, or does not.

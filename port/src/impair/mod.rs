@@ -11,7 +11,7 @@ use conic_fabric::Time;
 
 pub use options::{Direction, Impairment, Probability, Rate};
 
-use crate::{Counters, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, Legacy, MAX_FRAME, MIN_FRAME, Port, PortError, Receive, Transmit};
 use pipe::{Offer, Pipe};
 
 /// Frames taken from the port below in one call.
@@ -230,6 +230,15 @@ impl<P: Port> Port for Impaired<P> {
 
     fn forget_received(&mut self) {
         self.port.forget_received();
+    }
+
+    fn can_bequeath(&self) -> bool {
+        self.port.can_bequeath()
+    }
+
+    fn bequeath(&mut self) -> Option<Legacy> {
+        // What is held here is lost with it: impairments are no promise.
+        self.port.bequeath()
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

@@ -50,12 +50,24 @@ impl Listener {
             }
             bound => bound?,
         }
-        let path = (!path.starts_with('@')).then(|| path.to_owned());
+        let path = file_of(path);
         if let Some(path) = &path {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         }
         rustix::net::listen(&socket, 8)?;
         Ok(Listener { socket, path })
+    }
+
+    /// Goes on listening at the same path in place of another process, which passed its socket.
+    pub(super) fn inherit(socket: OwnedFd, path: &str) -> Listener {
+        Listener { socket, path: file_of(path) }
+    }
+
+    /// The socket, for another process that goes on listening: its file stays.
+    pub(super) fn into_descriptor(mut self) -> io::Result<OwnedFd> {
+        let socket = self.socket.try_clone()?;
+        self.path = None;
+        Ok(socket)
     }
 
     /// The next connection, if somebody waits, with the user that its process runs as.
@@ -86,6 +98,11 @@ impl Drop for Listener {
     }
 }
 
+/// The file of a socket, where it has one.
+fn file_of(path: &str) -> Option<String> {
+    (!path.starts_with('@')).then(|| path.to_owned())
+}
+
 fn is_left_behind(path: &str, address: &SocketAddrUnix) -> bool {
     let is_socket =
         !path.starts_with('@') && Path::new(path).symlink_metadata().is_ok_and(|file| file.file_type().is_socket());
@@ -109,6 +126,15 @@ pub(super) struct Channel {
 }
 
 impl Channel {
+    /// A connection of another process, which passed it.
+    pub(super) fn of_descriptor(socket: OwnedFd) -> Channel {
+        Channel { socket }
+    }
+
+    pub(super) fn into_descriptor(self) -> OwnedFd {
+        self.socket
+    }
+
     pub(super) fn connect(path: &str) -> io::Result<Channel> {
         let socket = socket()?;
         rustix::net::connect(&socket, &address(path)?)?;

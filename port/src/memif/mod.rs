@@ -7,6 +7,7 @@
 //! | `channel.rs` | the socket, with descriptors |
 //! | `session.rs` | what both sides agree on, and what a server checks of it |
 //! | `ring.rs` | rings, descriptors, and what is checked of them |
+//! | `legacy.rs` | a port goes on in another process |
 //!
 //! The other side is not trusted: memory must be sealed against shrinking, indexes and descriptors are read once and checked,
 //! and a side that goes on breaking the rules is disconnected. One that asks for interrupts can make a server wait at most for
@@ -14,6 +15,7 @@
 
 mod channel;
 mod error;
+mod legacy;
 mod message;
 mod ring;
 mod session;
@@ -27,7 +29,7 @@ pub use error::{MemifError, MemifProblem};
 
 use crate::lookout::Lookout;
 use crate::offload::rss::{Ports, Toeplitz};
-use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
 use channel::{Channel, Heard, Listener};
 use message::{MESSAGE, Message};
 use ring::{Fault, Taken};
@@ -174,13 +176,17 @@ impl Memif {
     /// The socket cannot be made, or another process listens there.
     pub fn open(options: &MemifOptions) -> Result<Memif, PortError> {
         let failed = |error| MemifError { socket: options.socket.clone(), problem: MemifProblem::of(error) };
-        let waiter = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let listener = match options.role {
             MemifRole::Server => Some(Listener::open(&options.socket).map_err(failed)?),
             MemifRole::Client => None,
         };
+        Ok(Memif::with_listener(options, listener).map_err(failed)?)
+    }
+
+    fn with_listener(options: &MemifOptions, listener: Option<Listener>) -> std::io::Result<Memif> {
+        let waiter = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         if let Some(listener) = &listener {
-            watch(&waiter, listener.as_fd(), epoll::EventFlags::IN).map_err(failed)?;
+            watch(&waiter, listener.as_fd(), epoll::EventFlags::IN)?;
         }
         Ok(Memif {
             options: options.clone(),
@@ -305,13 +311,7 @@ impl Memif {
             Reply::Send(message) => said(channel.send(&message.write(), None)),
             Reply::Pass(message, descriptor) => said(channel.send(&message.write(), Some(descriptor.as_fd()))),
             Reply::Ready(session, message) => {
-                for link in &session.receive {
-                    link.ring.post(&session.regions);
-                    link.ring.interrupt(&session.regions, false);
-                    // Told once for each time that it is written: it is never read, which could be made to wait.
-                    watch(&self.waiter, link.interrupt.as_fd(), epoll::EventFlags::IN | epoll::EventFlags::ET)
-                        .map_err(|_| "the interrupt descriptor cannot be used")?;
-                }
+                begin(&self.waiter, &session).map_err(|_| "the interrupt descriptor cannot be used")?;
                 if let Some(message) = message {
                     said(channel.send(&message.write(), None))?;
                 }
@@ -375,6 +375,17 @@ impl Memif {
         }
         Taken::None
     }
+}
+
+/// Readies the rings that are received from.
+fn begin(waiter: &OwnedFd, session: &Session) -> std::io::Result<()> {
+    for link in &session.receive {
+        link.ring.post(&session.regions);
+        link.ring.interrupt(&session.regions, false);
+        // Told once for each time that it is written: it is never read, which could be made to wait.
+        watch(waiter, link.interrupt.as_fd(), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+    }
+    Ok(())
 }
 
 /// Adds a descriptor to those that are waited for.
@@ -557,6 +568,14 @@ impl Port for Memif {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.waiter.as_fd())
+    }
+
+    fn can_bequeath(&self) -> bool {
+        true
+    }
+
+    fn bequeath(&mut self) -> Option<Legacy> {
+        self.pass_on().ok()
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

@@ -147,6 +147,22 @@ impl Ring {
         Ring { place, side, slots: 1 << place.log2_slots, next: 0, told: 0, limit: 0 }
     }
 
+    /// The same, where another process has stopped: everything before this slot was read or filled, and the other side was told.
+    pub(super) fn at_slot(self, next: u16) -> Ring {
+        Ring { next, told: next, limit: next, ..self }
+    }
+
+    /// What another process needs to go on, when the other side was told of everything: region, offset, slots as a power of two,
+    /// next slot, and a client's buffers with the bytes of each.
+    pub(super) fn position(&self) -> [u64; 6] {
+        let Place { region, offset, log2_slots } = self.place;
+        let (buffers, buffer_bytes) = match self.side {
+            Side::Server => (0, 0),
+            Side::Client { buffers, buffer_bytes } => (buffers, buffer_bytes),
+        };
+        [region.into(), offset.into(), log2_slots.into(), self.next.into(), buffers.into(), buffer_bytes.into()]
+    }
+
     /// Lays out a ring of this client in its zeroed memory: to receive with, where `receives`.
     pub(super) fn prepare(&self, regions: &Regions, receives: bool) {
         let Side::Client { buffers, buffer_bytes } = self.side else { return };

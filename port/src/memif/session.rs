@@ -30,9 +30,11 @@ pub(super) struct Link {
 }
 
 /// What was agreed: memory and rings, ready to be used.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) regions: Regions,
+    /// The regions' descriptors, for a process that goes on with the session.
+    pub(super) memory: Vec<OwnedFd>,
     pub(super) receive: Vec<Link>,
     pub(super) transmit: Vec<Link>,
     /// The other side's name, as it says.
@@ -70,6 +72,7 @@ pub(super) struct Acceptance {
     introduced: bool,
     peer: String,
     regions: Regions,
+    memory: Vec<OwnedFd>,
     bytes: u64,
     to_server: Vec<(Place, OwnedFd)>,
     to_client: Vec<(Place, OwnedFd)>,
@@ -90,7 +93,7 @@ impl Acceptance {
         match (message, descriptors.pop()) {
             (Message::Init(init), None) if !self.introduced => self.introduce(&init, options),
             (Message::AddRegion { index, bytes }, Some(memory)) if self.introduced => {
-                self.add_region(index, bytes, &memory, options)
+                self.add_region(index, bytes, memory, options)
             }
             (Message::AddRing(ring), Some(interrupt)) if self.introduced => self.add_ring(&ring, interrupt),
             (Message::Connect(_), None) if self.introduced => {
@@ -127,7 +130,7 @@ impl Acceptance {
         &mut self,
         index: u16,
         bytes: u64,
-        memory: &OwnedFd,
+        memory: OwnedFd,
         options: &MemifOptions,
     ) -> Result<(), &'static str> {
         if usize::from(index) != self.regions.0.len() || self.regions.0.len() == MOST_REGIONS {
@@ -137,22 +140,8 @@ impl Acceptance {
         if bytes == 0 || self.bytes > options.most_bytes {
             return Err("the regions are empty or too large");
         }
-        let status = rustix::fs::fstat(memory).map_err(|_| "the region cannot be looked at")?;
-        if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < bytes {
-            return Err("the region is no memory of this size");
-        }
-        // Without the seal the client could cut the memory under our feet, and the next access would end this process.
-        let sealed = rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
-        if !sealed && !options.unsealed {
-            return Err("the region is not sealed against shrinking");
-        }
-        // No seal keeps a client from giving reserved huge pages back, after which an access ends this process too.
-        let status = rustix::fs::fstatfs(memory).map_err(|_| "the region cannot be looked at")?;
-        if status.f_type == HUGE_PAGES && !options.unsealed {
-            return Err("the region lies on reserved huge pages, which its owner can take away");
-        }
-        let mapping = Mapping::on_demand(memory.as_fd(), bytes as usize).map_err(|_| "the region cannot be mapped")?;
-        self.regions.0.push(mapping);
+        self.regions.0.push(map_region(bytes, &memory, options)?);
+        self.memory.push(memory);
         Ok(())
     }
 
@@ -192,9 +181,29 @@ impl Acceptance {
             receive: self.to_server.into_iter().map(link).collect(),
             transmit: self.to_client.into_iter().map(link).collect(),
             regions,
+            memory: self.memory,
             peer: self.peer,
         })
     }
+}
+
+/// Maps a region of a client, if it is memory that the client cannot take away again.
+pub(super) fn map_region(bytes: u64, memory: &OwnedFd, options: &MemifOptions) -> Result<Mapping, &'static str> {
+    let status = rustix::fs::fstat(memory).map_err(|_| "the region cannot be looked at")?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < bytes {
+        return Err("the region is no memory of this size");
+    }
+    // Without the seal the client could cut the memory under our feet, and the next access would end this process.
+    let sealed = rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    if !sealed && !options.unsealed {
+        return Err("the region is not sealed against shrinking");
+    }
+    // No seal keeps a client from giving reserved huge pages back, after which an access ends this process too.
+    let status = rustix::fs::fstatfs(memory).map_err(|_| "the region cannot be looked at")?;
+    if status.f_type == HUGE_PAGES && !options.unsealed {
+        return Err("the region lies on reserved huge pages, which its owner can take away");
+    }
+    Mapping::on_demand(memory.as_fd(), bytes as usize).map_err(|_| "the region cannot be mapped")
 }
 
 fn secret(options: &MemifOptions) -> [u8; SECRET] {
@@ -264,13 +273,13 @@ impl Offer {
         let count = to_server + to_client;
         let buffers = (count * ring_bytes).next_multiple_of(4096);
         let of_ring = slots * options.buffer_bytes as usize;
-        let (memory, descriptor) = Mapping::sealed(buffers + count * of_ring)?;
-        let bytes = memory.bytes() as u64;
-        let regions = Regions(vec![memory]);
+        let (mapping, memory) = Mapping::sealed(buffers + count * of_ring)?;
+        let bytes = mapping.bytes() as u64;
+        let regions = Regions(vec![mapping]);
         let init =
             Init { version: VERSION, id: options.id, mode: ETHERNET, secret: secret(options), name: Text::new(NAME) };
         self.waiting.push_back((Message::Init(init), None));
-        self.waiting.push_back((Message::AddRegion { index: 0, bytes }, Some(descriptor)));
+        self.waiting.push_back((Message::AddRegion { index: 0, bytes }, Some(memory.try_clone()?)));
         let (mut receive, mut transmit) = (Vec::new(), Vec::new());
         for number in 0..count {
             let (is_to_server, index) = if number < to_server { (true, number) } else { (false, number - to_server) };
@@ -293,7 +302,7 @@ impl Offer {
             links.push(Link { ring, interrupt });
         }
         self.waiting.push_back((Message::Connect(Text::new(NAME)), None));
-        self.session = Some(Session { regions, receive, transmit, peer: hello.name.to_string() });
+        self.session = Some(Session { regions, memory: vec![memory], receive, transmit, peer: hello.name.to_string() });
         Ok(())
     }
 }

@@ -6,15 +6,14 @@ mod arguments;
 mod kinds;
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use arguments::Arguments;
 
 use crate::{
-    CapturePort, DpdkOptions, Impaired, Impairment, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket, Port,
-    PortError, Replay, Tap, TapOptions, Timestamp, XdpOptions, XdpSocket,
+    CapturePort, DpdkOptions, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket,
+    Port, PortError, Replay, Tap, TapOptions, Timestamp, XdpOptions, XdpSocket,
 };
 
 /// What the syntax is, for `--help`.
@@ -151,26 +150,21 @@ impl PortSpec {
         }
     }
 
-    /// Whether another process may go on with the port's queues, given their descriptors ([`Port::descriptor`]): of what one
-    /// process alone may open, TAP interfaces.
-    pub fn can_be_resumed(&self) -> bool {
-        match &self.kind {
-            Kind::Impaired(_, below) => below.can_be_resumed(),
-            kind => matches!(kind, Kind::Tap(_)),
-        }
-    }
-
-    /// Goes on with the queues of the same port of another process, by their descriptors in order; none of its settings is
-    /// touched.
+    /// Goes on with the queues of the same port of another process, by what each of them gave ([`Port::bequeath`]), in order; none of
+    /// its settings is touched.
     ///
     /// # Errors
-    /// It cannot be gone on with, or the descriptors are not of such a port; then they are closed.
-    pub fn resume(&self, descriptors: Vec<OwnedFd>) -> Result<Vec<Box<dyn Port>>, PortError> {
+    /// It cannot be gone on with, or what was given is not of such a port; then all descriptors are closed.
+    pub fn inherit(&self, legacies: Vec<Legacy>) -> Result<Vec<Box<dyn Port>>, PortError> {
         match &self.kind {
-            Kind::Impaired(impairment, below) => Ok(impaired(impairment, below.resume(descriptors)?)),
-            Kind::Tap(options) => Ok(boxed(Tap::resume_queues(options, descriptors)?)),
-            // Nobody asks for what cannot be: it is opened.
-            _ => self.open(),
+            Kind::Impaired(impairment, below) => Ok(impaired(impairment, below.inherit(legacies)?)),
+            Kind::Tap(options) => Ok(boxed(Tap::inherit(options, legacies)?)),
+            Kind::Xdp(options) => Ok(boxed(XdpSocket::inherit(options, legacies)?)),
+            Kind::Memif(options) => Ok(boxed(Memif::inherit(options, legacies)?)),
+            // These give nothing.
+            Kind::Loopback { .. } | Kind::Packet(_) | Kind::Dpdk(_) | Kind::Replay { .. } | Kind::Record { .. } => {
+                self.open()
+            }
         }
     }
 }

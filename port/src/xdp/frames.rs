@@ -19,6 +19,9 @@ enum Place {
     Sending,
 }
 
+/// Frames whose places are said in one word.
+const PLACES: usize = 32;
+
 /// The memory of a socket, in frames of one size.
 pub(super) struct Frames {
     memory: Mapping,
@@ -41,6 +44,40 @@ impl Frames {
             receiving: 0,
             faults: 0,
         }
+    }
+
+    /// Goes on with memory whose frames are where [`Frames::places`] said; none where that cannot be.
+    pub(super) fn at(memory: Mapping, bytes: usize, places: &[u64]) -> Option<Frames> {
+        let mut frames = Frames::new(memory, bytes);
+        if places.len() != frames.places.len().div_ceil(PLACES) {
+            return None;
+        }
+        for (frame, place) in frames.places.iter_mut().enumerate() {
+            *place = match places[frame / PLACES] >> (2 * (frame % PLACES)) & 3 {
+                0 => Place::Free,
+                1 => Place::Receiving,
+                2 => Place::Sending,
+                _ => return None,
+            };
+        }
+        frames.free.retain(|&frame| frames.places[frame as usize] == Place::Free);
+        frames.receiving = frames.places.iter().filter(|&&place| place == Place::Receiving).count();
+        Some(frames)
+    }
+
+    /// Where each frame is: two bits of a word, the lowest first.
+    pub(super) fn places(&self) -> impl Iterator<Item = u64> {
+        let word = |places: &[Place]| {
+            places.iter().rev().fold(0, |word, place| {
+                let bits = match place {
+                    Place::Free => 0,
+                    Place::Receiving => 1,
+                    Place::Sending => 2,
+                };
+                word << 2 | bits
+            })
+        };
+        self.places.chunks(PLACES).map(word)
     }
 
     pub(super) fn memory(&self) -> &Mapping {
@@ -127,6 +164,25 @@ mod tests {
         assert!(lent.iter().all(|&address| frames.received(address + 256, 60)));
         assert!(sent.iter().all(|&address| frames.sent(address)));
         assert_eq!((frames.free(), frames.receiving(), frames.faults()), (8, 0, 0));
+    }
+
+    #[test]
+    fn whoever_goes_on_has_each_frame_where_it_was() {
+        let (memory, descriptor) = Mapping::sealed(70 * 2048).expect("memory");
+        let mut frames = Frames::new(memory, 2048);
+        let lent: Vec<u64> = (0..40).map(|_| frames.lend_to_receive().expect("a frame")).collect();
+        let sent: Vec<u64> = (0..20).map(|_| frames.lend_to_send().expect("a frame")).collect();
+        let again = || Mapping::of(std::os::fd::AsFd::as_fd(&descriptor), 70 * 2048, 0).expect("the same memory");
+        let places: Vec<u64> = frames.places().collect();
+        let mut next = Frames::at(again(), 2048, &places).expect("they can be");
+        assert_eq!((next.free(), next.receiving()), (10, 40));
+        assert!(
+            lent.iter().all(|&address| next.received(address, 60)) && sent.iter().all(|&address| next.sent(address))
+        );
+        assert_eq!((next.free(), next.receiving(), next.faults()), (70, 0, 0));
+        for wrong in [&places[1..], &[3, 0, 0], &[0; 4]] {
+            assert!(Frames::at(again(), 2048, wrong).is_none(), "{wrong:?}");
+        }
     }
 
     #[test]

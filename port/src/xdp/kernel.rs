@@ -102,8 +102,13 @@ impl Socket {
         set_option(self.0.as_fd(), libc::SOL_XDP, name, value)
     }
 
-    /// Registers the memory, which must outlive the socket, and makes and maps the rings.
-    pub(super) fn rings(&self, memory: &Mapping, frame_bytes: usize, size: u32) -> io::Result<Rings> {
+    /// A socket of another process, which passed it.
+    pub(super) fn of_descriptor(socket: OwnedFd) -> Socket {
+        Socket(socket)
+    }
+
+    /// Registers the memory, which must outlive the socket, and makes the rings.
+    pub(super) fn make_rings(&self, memory: &Mapping, frame_bytes: usize, size: u32) -> io::Result<()> {
         let registration = Memory {
             address: memory.base() as u64,
             length: memory.bytes() as u64,
@@ -116,6 +121,11 @@ impl Socket {
         for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
             self.set(ring, &size)?;
         }
+        Ok(())
+    }
+
+    /// Maps the rings, from where they stand. Linux 6.4 and newer map those of a bound socket too.
+    pub(super) fn map_rings(&self, size: u32) -> io::Result<Rings> {
         let offsets: MapOffsets = option(self.0.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
         let map = |at: &RingOffsets, page_offset: u64, entry: usize| {
             let offsets = Offsets {

@@ -12,16 +12,18 @@
 //! | `frames.rs` | who has which frame of the memory |
 //! | `program.rs` | the program in the kernel that hands packets over |
 //! | `kernel.rs` | system calls |
+//! | `legacy.rs` | a socket goes on in another process |
 //!
 //! Sources: Linux, Documentation/networking/af_xdp.rst; `linux/if_xdp.h`.
 
 mod error;
 mod frames;
 mod kernel;
+mod legacy;
 mod program;
 mod ring;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -33,7 +35,7 @@ pub use error::{XdpError, XdpProblem};
 use crate::lookout::Lookout;
 use crate::netdevice;
 use crate::offload::checksum;
-use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
 use frames::Frames;
 use kernel::{Rings, Socket, patiently};
 use program::{Attachment, Program};
@@ -116,6 +118,8 @@ pub struct XdpSocket {
     rings: Rings,
     socket: Socket,
     frames: Frames,
+    /// The memory's descriptor, for a process that goes on with the socket.
+    memory: OwnedFd,
     program: Arc<Program>,
     interface: String,
     index: u32,
@@ -123,6 +127,8 @@ pub struct XdpSocket {
     mtu: usize,
     size: u32,
     zero_copy: bool,
+    /// The kernel maps its rings a second time, as another process must.
+    maps_again: bool,
     complete_checksums: bool,
     gone: bool,
     /// The pieces of a packet that has more of them to come, or more than one.
@@ -191,24 +197,42 @@ impl XdpSocket {
         queue: u32,
         program: Arc<Program>,
     ) -> Result<XdpSocket, XdpError> {
-        let interface = options.interface.clone();
-        let failed = |problem| XdpError { interface: interface.clone(), queue, problem };
-        let size = options.frames as u32;
+        let failed = |problem| XdpError { interface: options.interface.clone(), queue, problem };
         let frame_bytes = if mtu + AROUND + HEADROOM <= 2048 { 2048 } else { 4096 };
         // Half of the frames receive, half send: neither can take the other's.
-        let memory =
-            Mapping::anonymous(2 * options.frames * frame_bytes).map_err(|error| failed(XdpProblem::Memory(error)))?;
-        let frames = Frames::new(memory, frame_bytes);
+        let memory = Mapping::sealed(2 * options.frames * frame_bytes);
+        let (mapping, memory) = memory.map_err(|error| failed(XdpProblem::Memory(error)))?;
+        let frames = Frames::new(mapping, frame_bytes);
         let fragments = mtu + AROUND + HEADROOM > frame_bytes;
         let (socket, rings, bind_retries) = bound(options, index, queue, &frames, fragments, &program)
             .map_err(|(doing, error)| failed(bind_problem(options, queue, doing, error)))?;
-        let mut port = XdpSocket {
+        let bound = Bound { socket, rings, frames, memory, bind_retries };
+        let mut port = XdpSocket::of(options, (index, queue), mtu, program, bound);
+        port.refill();
+        let serve = port.program.serve(queue, port.socket.as_fd());
+        serve.map_err(|error| failed(XdpProblem::of("directing packets to the socket", error)))?;
+        Ok(port)
+    }
+
+    /// A socket on a queue of the interface of this number.
+    fn of(
+        options: &XdpOptions,
+        (index, queue): (u32, u32),
+        mtu: usize,
+        program: Arc<Program>,
+        bound: Bound,
+    ) -> XdpSocket {
+        let Bound { socket, rings, frames, memory, bind_retries } = bound;
+        let size = options.frames as u32;
+        XdpSocket {
             zero_copy: socket.is_zero_copy(),
+            maps_again: socket.map_rings(size).is_ok(),
             rings,
             socket,
             frames,
+            memory,
             program,
-            interface: interface.clone(),
+            interface: options.interface.clone(),
             index,
             queue,
             mtu,
@@ -225,11 +249,7 @@ impl XdpSocket {
             completed: 0,
             missed: 0,
             counters: Counters::default(),
-        };
-        port.refill();
-        let serve = port.program.serve(queue, port.socket.as_fd());
-        serve.map_err(|error| failed(XdpProblem::of("directing packets to the socket", error)))?;
-        Ok(port)
+        }
     }
 
     /// The interface's name.
@@ -362,6 +382,15 @@ impl XdpSocket {
     }
 }
 
+/// A bound socket with what belongs to it.
+struct Bound {
+    socket: Socket,
+    rings: Rings,
+    frames: Frames,
+    memory: OwnedFd,
+    bind_retries: u32,
+}
+
 /// A socket with its rings, bound in the best way that the driver can; what was being done when it failed.
 fn bound(
     options: &XdpOptions,
@@ -383,9 +412,10 @@ fn bound(
     let mut last = ("binding", std::io::Error::from_raw_os_error(libc::EINVAL));
     for flags in ways {
         let socket = Socket::open().map_err(|error| ("opening a socket", error))?;
-        let rings = socket
-            .rings(frames.memory(), frames.frame_bytes(), options.frames as u32)
-            .map_err(|error| ("making the rings", error))?;
+        let size = options.frames as u32;
+        let rings =
+            socket.make_rings(frames.memory(), frames.frame_bytes(), size).and_then(|()| socket.map_rings(size));
+        let rings = rings.map_err(|error| ("making the rings", error))?;
         match socket.bind(index, queue, flags) {
             Ok(retries) => return Ok((socket, rings, retries)),
             // Kernels before 5.3 do not know of waking.
@@ -505,6 +535,14 @@ impl Port for XdpSocket {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
+    }
+
+    fn can_bequeath(&self) -> bool {
+        self.maps_again
+    }
+
+    fn bequeath(&mut self) -> Option<Legacy> {
+        if self.gone { None } else { self.pass_on().ok() }
     }
 
     fn finish(&mut self) -> Result<(), PortError> {

@@ -45,7 +45,8 @@ impl Attachment {
 #[derive(Debug)]
 pub(super) struct Program {
     map: OwnedFd,
-    _link: OwnedFd,
+    /// As long as it is there the program stays.
+    link: OwnedFd,
     pub(super) attachment: Attachment,
 }
 
@@ -65,7 +66,17 @@ impl Program {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(error),
             Err(_) => (link(program.as_fd(), interface, Attachment::Generic)?, Attachment::Generic),
         };
-        Ok(Program { map, _link: link, attachment })
+        Ok(Program { map, link, attachment })
+    }
+
+    /// A program that another process has attached, by its map and its link.
+    pub(super) fn of_descriptors(map: OwnedFd, link: OwnedFd, attachment: Attachment) -> Program {
+        Program { map, link, attachment }
+    }
+
+    /// Its map and its link, for another process.
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.map.as_fd(), self.link.as_fd()]
     }
 
     /// From now on packets of a queue go to a socket, which must be bound.

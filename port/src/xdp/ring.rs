@@ -64,7 +64,9 @@ pub(super) struct Producer {
 
 impl Producer {
     pub(super) fn new(memory: Mapping, offsets: Offsets, size: u32) -> Producer {
-        Producer { ring: Ring { memory, offsets, size }, next: 0, published: 0, unasked: false, consumed: 0 }
+        // Where whoever had the ring before stopped; zero in a new one. Acquire: the kernel has read the entries before its index.
+        let (next, consumed) = (memory.load_u32(offsets.producer), memory.load_acquire_u32(offsets.consumer));
+        Producer { ring: Ring { memory, offsets, size }, next, published: next, unasked: false, consumed }
     }
 
     /// Whether `wanted` entries fit.
@@ -130,7 +132,9 @@ pub(super) struct Consumer {
 
 impl Consumer {
     pub(super) fn new(memory: Mapping, offsets: Offsets, size: u32) -> Consumer {
-        Consumer { ring: Ring { memory, offsets, size }, next: 0, released: 0, produced: 0 }
+        // Where whoever had the ring before stopped; zero in a new one.
+        let next = memory.load_u32(offsets.consumer);
+        Consumer { ring: Ring { memory, offsets, size }, next, released: next, produced: next }
     }
 
     fn available(&mut self) -> bool {

@@ -1,20 +1,25 @@
 //! A node's home agents: what they send, and what that takes.
 
 use crate::protocol::home::{self, Action, LastLevel};
-use crate::protocol::{Ask, Asker, ToCore, ToHome};
+use crate::protocol::{Ask, Asker, ToCore, ToHome, Version};
 
 use super::queues::Queue;
+use super::tags::Gone;
 use super::{COMPLETING, Machine};
 
 impl Machine {
     /// Handles a message at a node's home agents.
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
+        if let ToHome::Evicted { core, dirty, version } = message {
+            return self.given_up(node, line, core, dirty, version);
+        }
         let at = line as usize;
-        let is_home = self.home_of(line) == node;
         // What the probes must know of before; nothing where nobody probes.
         let under_way = self.queues.as_ref().and_then(|_| self.under_way(node, line));
         let index = self.begin(node, line);
-        let stable = &mut self.lines[at].stable[node];
+        let record = &mut self.lines[at];
+        let is_home = record.home() == node;
+        let stable = &mut record.stable[node];
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         let by_device = message == ToHome::TakeEffect;
@@ -47,7 +52,18 @@ impl Machine {
         }
     }
 
+    /// A core has given its copy of a line up: that changes nothing of what is under way for the line, and sends nothing.
+    fn given_up(&mut self, node: usize, line: u32, core: u8, dirty: bool, version: Version) {
+        let stable = &mut self.lines[line as usize].stable[node];
+        let before = stable.last_level;
+        stable.evicted(core, dirty, version);
+        if before == LastLevel::None {
+            self.keep_last_level(node, line, true, false);
+        }
+    }
+
     /// Where it is written down what is under way for a line in a node, from now on.
+    #[inline(always)]
     fn begin(&mut self, node: usize, line: u32) -> u32 {
         let record = &mut self.lines[line as usize];
         let before = record.active[node];
@@ -78,9 +94,9 @@ impl Machine {
         let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
         let (lines, now) = (&self.lines, self.now);
         let inserted =
-            this.last_level.insert_within(ways, line, |candidate| !lines[candidate as usize].is_busy(node, now));
+            this.last_level.insert_within(ways, line, 0, |candidate| !lines[candidate as usize].is_busy(node, now));
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
-        let Some((_, Some(victim))) = inserted else { return };
+        let Some((_, Some(Gone { line: victim, .. }))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
         let stable = &mut self.lines[victim as usize].stable[node];
         home::evict_last_level(is_home, stable, &mut self.actions);
@@ -89,12 +105,11 @@ impl Machine {
 
     /// Sends what the home agents have decided to send about a line.
     fn send(&mut self, node: usize, line: u32) {
-        let mut actions = std::mem::take(&mut self.actions);
-        let speculative = actions.iter().any(|action| matches!(action, Action::ReadMemory));
-        // Not moved out: an action that was just written part by part would be copied only when the host's store buffer has
-        // drained.
-        for action in &actions {
-            match *action {
+        let speculative = self.actions.len() > 1 && self.actions.contains(&Action::ReadMemory);
+        for place in 0..self.actions.len() {
+            // Not moved out: an action that was just written part by part would be copied only when the host's store buffer has
+            // drained.
+            match self.actions[place] {
                 Action::ToCore(core, message) => {
                     let agent = self.nodes[node].cores[core as usize];
                     if let ToCore::Grant { .. } = message
@@ -124,8 +139,7 @@ impl Machine {
                 Action::Ready(write) => self.write_is_ready(write),
             }
         }
-        actions.clear();
-        self.actions = actions;
+        self.actions.clear();
     }
 
     /// Sends a message to the other node.

@@ -1,0 +1,132 @@
+//! Ports that another daemon goes on with: promised by the old one while it serves, given when its threads have ended.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use conic_nicd::switch::{Circuit, Party};
+use conic_port::Legacy;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::super::{Daemon, Network, open};
+use super::{Last, Link};
+use crate::event::Event;
+
+/// What is said of a port of the old one, which serves nobody else meanwhile: operators are heard by the thread that speaks here.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::server) struct Promise {
+    network: String,
+    spec: String,
+    /// It can be given; otherwise it is opened anew.
+    pub given: bool,
+    /// The circuit that it is an end of, by configuration or an operator: its other end comes with the clients.
+    pub circuit: Option<Circuit>,
+}
+
+/// What is said of a queue of a port that is given; its descriptors follow.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Given {
+    /// Which promise it keeps.
+    promise: usize,
+    peer: String,
+    words: Vec<u64>,
+    descriptors: usize,
+}
+
+/// A port of the old one, for the new one.
+pub(super) struct Promised {
+    promise: Promise,
+    /// The network and the port here that is the same.
+    place: Option<(usize, usize)>,
+    legacies: Vec<Legacy>,
+}
+
+/// The ports of the old one.
+#[derive(Default)]
+pub(super) struct Expected(Vec<Promised>);
+
+impl Expected {
+    pub(super) fn of(promises: Vec<Promise>) -> Expected {
+        let promised = |promise| Promised { promise, place: None, legacies: Vec::new() };
+        Expected(promises.into_iter().map(promised).collect())
+    }
+
+    /// What is promised of a port, if the old one has it; it is then the place's, and nobody else's.
+    pub(super) fn claim(&mut self, network: &str, spec: &str, place: (usize, usize)) -> Option<Promise> {
+        let is_it =
+            |one: &&mut Promised| one.place.is_none() && one.promise.network == network && one.promise.spec == spec;
+        let found = self.0.iter_mut().find(is_it)?;
+        found.place = Some(place);
+        Some(found.promise.clone())
+    }
+
+    /// The ports that are to be given, by their numbers.
+    pub(super) fn claimed(&self) -> Vec<usize> {
+        let wanted = |one: &Promised| one.place.is_some() && one.promise.given;
+        self.0.iter().enumerate().filter(|(_, one)| wanted(one)).map(|(number, _)| number).collect()
+    }
+
+    /// Takes what is given of a port.
+    pub(super) fn take(&mut self, link: &Link<'_>, given: Given) -> io::Result<()> {
+        let Given { promise, peer, words, descriptors } = given;
+        let descriptors = link.hear_descriptors(descriptors)?;
+        if let Some(one) = self.0.get_mut(promise) {
+            one.legacies.push(Legacy { peer, words, descriptors });
+        }
+        Ok(())
+    }
+}
+
+impl Daemon {
+    /// Where each port is that is promised.
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let networks = self.networks.iter().enumerate();
+        networks.flat_map(|(network, one)| (0..one.config.ports.len()).map(move |port| (network, port)))
+    }
+
+    pub(super) fn promises(&self) -> Vec<Promise> {
+        let circuits: Vec<_> = self.networks.iter().map(|network| network.worker.report().circuits).collect();
+        let promise = |(network, port): (usize, usize)| {
+            let Network { config, can_bequeath, .. } = &self.networks[network];
+            let own = circuits[network].iter().find(|(party, ..)| *party == Party::Port(port));
+            Promise {
+                network: config.name.clone(),
+                spec: config.ports[port].spec.clone(),
+                given: can_bequeath[port],
+                circuit: own.map(|(_, circuit, _)| *circuit),
+            }
+        };
+        self.places().map(promise).collect()
+    }
+
+    /// The ports of a network that are wanted, by promise and place.
+    pub(super) fn wanted(&self, network: usize, claimed: &[usize]) -> Vec<(usize, usize)> {
+        let places = self.places().enumerate();
+        let own = places.filter(|(promise, (of, _))| *of == network && claimed.contains(promise));
+        own.map(|(promise, (_, port))| (promise, port)).collect()
+    }
+
+    /// Goes on with the ports that were given. One that was promised and not given, because it broke, is opened anew.
+    pub(super) fn inherit_ports(&mut self, expected: Expected) {
+        for Promised { promise, place, legacies } in expected.0 {
+            let Some((network, port)) = place.filter(|_| promise.given) else { continue };
+            match open(&self.networks[network].config.ports[port], legacies) {
+                Ok(queues) => self.networks[network].worker.inherit(port, queues),
+                Err(text) => {
+                    let network = promise.network;
+                    (self.log)(&Event::PortFailed { network, text });
+                }
+            }
+        }
+    }
+}
+
+/// Gives what a port's queue was asked for.
+pub(super) fn give(link: &Link<'_>, promise: usize, legacy: &Legacy) -> io::Result<()> {
+    let Legacy { peer, words, descriptors } = legacy;
+    let (peer, words) = (peer.clone(), words.clone());
+    let given = Given { promise, peer, words, descriptors: descriptors.len() };
+    link.say(&json!(Last::Port(given)), &[])?;
+    let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+    link.say_descriptors(&descriptors)
+}
