@@ -3,7 +3,7 @@
 //! The order does not depend on when an event was put into the queue, so an agent may be simulated ahead of the others, as
 //! far as nothing can reach it, and every run still is the same.
 //!
-//! A calendar queue: events of the near future are in lists, one for each 128 picoseconds; a list has few events, of which
+//! A calendar queue: events of the near future are in lists, one for each 64 picoseconds; a list has few events, of which
 //! the first in order is searched for. Events of the far future are in a heap. Lists are linked through one slab whose entries are
 //! used again at once, so the whole queue stays in the first-level cache: a heap of all events took twice as long.
 
@@ -27,8 +27,8 @@ impl Key {
 }
 
 /// Base-two logarithm of the picoseconds that one list covers.
-const SPAN: u32 = 7;
-/// Lists, a power of two and a square: together half a microsecond.
+const SPAN: u32 = 6;
+/// Lists, a power of two and a square: together a quarter of a microsecond.
 const LISTS: usize = 4096;
 /// No entry.
 const NONE: u32 = u32::MAX;

@@ -10,6 +10,8 @@ use super::uncached::Kind;
 
 impl Machine {
     /// Handles a message at a core.
+    // On its own: see `at_home`.
+    #[inline(never)]
     pub(crate) fn at_core(&mut self, id: usize, line: u32, message: ToCore) {
         self.agents[id].message_arrived(self.now);
         // What this round has read may be gone: the next one may not be like it.

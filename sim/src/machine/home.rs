@@ -9,6 +9,8 @@ use super::{COMPLETING, Machine};
 
 impl Machine {
     /// Handles a message at a node's home agents.
+    // On its own, as what is at a core is: together the loop over events has not enough of the host's registers.
+    #[inline(never)]
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
         if let ToHome::Evicted { core, dirty, version } = message {
             return self.given_up(node, line, core, dirty, version);
@@ -83,6 +85,7 @@ impl Machine {
 
     /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a
     /// device writes goes into some of the ways only.
+    #[inline(never)]
     fn keep_last_level(&mut self, node: usize, line: u32, keep: bool, by_device: bool) {
         let this = &mut self.nodes[node];
         if !keep {
@@ -106,40 +109,47 @@ impl Machine {
     /// Sends what the home agents have decided to send about a line.
     fn send(&mut self, node: usize, line: u32) {
         let speculative = self.actions.len() > 1 && self.actions.contains(&Action::ReadMemory);
+        // Nothing that is sent is handled before this ends, so nothing is added meanwhile.
         for place in 0..self.actions.len() {
-            // Not moved out: an action that was just written part by part would be copied only when the host's store buffer has
-            // drained.
-            match self.actions[place] {
-                Action::ToCore(core, message) => {
-                    let agent = self.nodes[node].cores[core as usize];
-                    if let ToCore::Grant { .. } = message
-                        && self.lines[line as usize].stable[node].last_level != LastLevel::None
-                        && let Some(place) = self.nodes[node].last_level.find(line)
-                    {
-                        self.nodes[node].last_level.touch(place);
-                    }
-                    self.send_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
-                }
-                Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
-                Action::ReadMemory => {
-                    let done = self.nodes[node].memory.read(u64::from(line), self.now);
-                    self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
-                    self.send_home(done, node, node as u8, line, ToHome::Memory);
-                }
-                Action::ReadLastLevel => {
-                    let done = self.now + self.timing.llc_read;
-                    self.send_home(done, node, node as u8, line, ToHome::LastLevel);
-                }
-                Action::WriteMemory => {
-                    let done = self.nodes[node].memory.write(u64::from(line), self.now);
-                    self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
-                }
-                Action::ToDevice(request, _) => self.answer_device(line, request),
-                Action::Written(write) => self.written(line, write),
-                Action::Ready(write) => self.write_is_ready(write),
-            }
+            self.act(node, line, place, speculative);
         }
         self.actions.clear();
+    }
+
+    /// Does one of the things that the home agents have decided to do about a line.
+    #[inline(never)]
+    fn act(&mut self, node: usize, line: u32, place: usize, speculative: bool) {
+        // Not moved out: an action that was just written part by part would be copied only when the host's store buffer has
+        // drained.
+        match self.actions[place] {
+            Action::ToCore(core, message) => {
+                let agent = self.nodes[node].cores[core as usize];
+                if let ToCore::Grant { .. } = message
+                    && self.lines[line as usize].stable[node].last_level != LastLevel::None
+                    && let Some(place) = self.nodes[node].last_level.find(line)
+                {
+                    self.nodes[node].last_level.touch(place);
+                }
+                self.send_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
+            }
+            Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
+            Action::ReadMemory => {
+                let done = self.nodes[node].memory.read(u64::from(line), self.now);
+                self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
+                self.send_home(done, node, node as u8, line, ToHome::Memory);
+            }
+            Action::ReadLastLevel => {
+                let done = self.now + self.timing.llc_read;
+                self.send_home(done, node, node as u8, line, ToHome::LastLevel);
+            }
+            Action::WriteMemory => {
+                let done = self.nodes[node].memory.write(u64::from(line), self.now);
+                self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
+            }
+            Action::ToDevice(request, _) => self.answer_device(line, request),
+            Action::Written(write) => self.written(line, write),
+            Action::Ready(write) => self.write_is_ready(write),
+        }
     }
 
     /// Sends a message to the other node.
