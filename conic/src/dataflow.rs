@@ -13,7 +13,7 @@ use crate::bench::draw;
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, Spread, rounded};
 use crate::bench::progress::Progress;
-use crate::bench::rounds::{Slices, Until, alternate};
+use crate::bench::rounds::{Slices, Until, alternate, rounds_of};
 
 mod graphs;
 mod output;
@@ -152,7 +152,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     let reports = |place: &&Placement| report(&measured, place, &subjects);
     let reports: Vec<Vec<GraphReport>> = chosen.iter().map(reports).collect::<Option<_>>().unwrap_or_default();
     let Some(headline) = reports.first() else {
-        return Err(Failure::failed("the cores moved during every slice: try again, or with a longer --duration"));
+        return Err(Failure::restless());
     };
     let wrong: u64 = measured.kept.iter().map(|slice| slice.value.wrong).sum();
     let charts = output::charts(headline);
@@ -172,9 +172,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn measure(arena: &Arena, region: &Region, subjects: &[Subject], duration: Time) -> Result<Slices<Outcome>, Failure> {
-    let rounds = duration.picoseconds().div_ceil(SPAN.measured.picoseconds()).max(1) as usize;
-    let slices = (SPAN.measured + SPAN.warm_up).picoseconds() * (rounds * subjects.len()) as u64;
-    let until = Until { rounds, limit: Time::from_picoseconds(2 * slices) };
+    let until = Until::rounds(rounds_of(duration, SPAN.measured), subjects.len(), SPAN.measured + SPAN.warm_up);
     let mut progress = Progress::new();
     progress.start("operators on a device");
     alternate(arena, subjects.len(), until, &mut progress, |subject| {

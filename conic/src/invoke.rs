@@ -16,7 +16,7 @@ use crate::bench::common::{Common, MachineReport, span, usable_cores};
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, rounded};
 use crate::bench::progress::Progress;
-use crate::bench::rounds::{Slices, Until, alternate};
+use crate::bench::rounds::{Slices, Until, alternate, rounds_of};
 
 mod output;
 
@@ -106,9 +106,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     let arena = options.common.arena(1)?;
     let machine = MachineReport::of(&arena, usable);
     let here: Vec<f64> = sizes.iter().map(|&bytes| computed_here(options.function, bytes)).collect();
-    let rounds = options.duration.picoseconds().div_ceil(SLICE.picoseconds()).max(1) as usize;
-    let slices = (SLICE + WARM_UP).picoseconds() * (rounds * sizes.len()) as u64;
-    let until = Until { rounds, limit: Time::from_picoseconds(2 * slices) };
+    let until = Until::rounds(rounds_of(options.duration, SLICE), sizes.len(), SLICE + WARM_UP);
     let mut progress = Progress::new();
     progress.start(format!("{} on a device", options.function));
     let pages = options.common.pages();
@@ -124,7 +122,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let reports: Vec<Vec<Row>> = chosen.iter().map(rows).collect::<Option<_>>().unwrap_or_default();
     if reports.is_empty() {
-        return Err(Failure::failed("the cores moved during every slice: try again, or with a longer --duration"));
+        return Err(Failure::restless());
     }
     let wrong = measured.kept.iter().map(|slice| slice.value.wrong).sum();
     if options.common.json {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use conic_daemon::{Daemon, Event, Stop};
 use conic_nicd::config::{
-    AllowedUsers, Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig, PortConfig, WaitMode,
+    AllowedUsers, Config, ConnectConfig, MirrorConfig, NetworkConfig, NetworkMode, PinConfig, PortConfig, WaitMode,
 };
 use conic_port::PortSpec;
 
@@ -49,6 +49,11 @@ pub struct Options {
     /// matches are those of `conic ctl pin`; may be given several times
     #[arg(long, value_name = "CLIENT,MATCH")]
     pin: Vec<PinConfig>,
+    /// Copies of what an end of the first network sends and gets, from the start, as END,FILE; an end is client:NAME or port:NUMBER, and
+    /// the file, .pcapng or .pcap, is named by its whole path and takes 64 MiB; a number is put in where it is there already; may be
+    /// given several times
+    #[arg(long, value_name = "END,FILE")]
+    mirror: Vec<MirrorConfig>,
     /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -134,6 +139,7 @@ impl Options {
         first.ports.extend(self.port.iter().map(|spec| PortConfig { spec: spec.to_string(), vlan: None }));
         first.connects.extend_from_slice(&self.connect);
         first.pins.extend_from_slice(&self.pin);
+        first.mirrors.extend_from_slice(&self.mirror);
         Ok(config.checked()?)
     }
 }
@@ -201,6 +207,8 @@ fn text_of(event: &Event) -> String {
         Event::Crowded { clients, text } => {
             format!("nobody can be let in beside {clients} clients: {text}; a higher `ulimit -n` lets more in")
         }
+        Event::Mirrored { network, end, file } => format!("{end} of {network} is copied to {file}"),
+        Event::NotMirrored { network, end, text } => format!("{end} of {network} is not copied to a file: {text}"),
         Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")

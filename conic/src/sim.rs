@@ -10,7 +10,7 @@ use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPo
 use serde::Serialize;
 
 use crate::bench::common::{count, nanoseconds, three_digits};
-use crate::bench::failure::Failure;
+use crate::bench::failure::{Failure, print_json};
 use crate::bench::placement::rounded;
 
 pub mod question;
@@ -190,7 +190,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let one_line_round_trip_ns = one_line(&question)?;
     let report = Report { asked, window: question.window, one_line_round_trip_ns, figures, probes };
     if arguments.json {
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         print(&report);
     }

@@ -22,7 +22,7 @@ use conic_chart::TerminalStyle;
 use conic_native::Flag;
 use conic_study::ask::Answers;
 use conic_study::comparison::{compare, parse, summary};
-use conic_study::experiment::{Effort, Experiment, Platforms, Setting, chosen, findings, questions};
+use conic_study::experiment::{EXPERIMENTS, Effort, Experiment, Platforms, Setting, chosen, findings, questions};
 use conic_study::report::{Report, json, results, summary_lines};
 use conic_study::sensitivity::{self, Guess};
 use conic_study::simulated::Simulator;
@@ -111,7 +111,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, String> {
-    let experiments = chosen(&options.figures)?;
+    let experiments = chosen(EXPERIMENTS, &options.figures)?;
     let (platforms, guesses) = guesses::load(options.sensitivity)?;
     let stop = Arc::new(Flag::new());
     let raised = Arc::clone(&stop);

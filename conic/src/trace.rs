@@ -16,7 +16,7 @@ use conic_study::workload::{Loopback, Switches};
 use serde::Serialize;
 
 use crate::bench::common::nanoseconds;
-use crate::bench::failure::Failure;
+use crate::bench::failure::{Failure, print_json};
 use crate::sim::question::{Choice, Question};
 
 /// Every message that one packet causes, from its first store to its last load
@@ -78,7 +78,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let files = write(&packet, &arguments.output, &title(arguments, &platform))?;
     if arguments.json {
         let report = report(arguments, &platform, &packet, files);
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         print(arguments, &platform, &packet, &files);
     }

@@ -516,6 +516,33 @@ fn an_operator_has_a_clients_frames_copied_to_a_file() {
 }
 
 #[test]
+fn flags_say_whose_frames_are_copied_from_the_start() {
+    let said = |mirrors: &[&str], more: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["nic", "--port", "capture:record=gone.pcap", more]);
+        for mirror in mirrors {
+            command.args(["--mirror", mirror]);
+        }
+        let output = command.output().expect("conic runs");
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let both = ["port:0,/tmp/port.pcapng", "client:web,/tmp/web.pcap"];
+    assert!(said(&both, "--check").starts_with("sound: "));
+    let text = said(&both, "--print-config");
+    let config = conic_nicd::config::Config::read(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(config.networks[0].mirrors, both.map(|mirror| mirror.parse().expect("a mirror")));
+    for (mirror, reason) in [
+        ("port:1,/tmp/port.pcap", "no port:1"),
+        ("port:0,port.pcap", "whole path"),
+        ("port:0,/tmp/port.txt", ".pcap or .pcapng"),
+        ("port:0", "an end and a file"),
+    ] {
+        let text = said(&[mirror], "--check");
+        assert!(text.contains(reason), "{mirror}: {text}");
+    }
+}
+
+#[test]
 fn a_loopback_networks_frames_are_copied_to_a_file_too() {
     let nic = Nic::start(&["--mode", "loopback"]);
     let (client, mut queues) = attach(&nic.socket(), &small(2));

@@ -1,14 +1,17 @@
 //! A mirror that writes a capture file: copies go through a queue of fixed length to a thread that writes.
 
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_nicd::switch::Mirror;
 use conic_port::{CaptureFormat, CaptureWriter, Timestamp};
+
+/// Files of one mirror, at most: beyond, somebody who attaches again and again would fill the disk.
+const MOST_FILES: usize = 16;
 
 /// Frames that wait to be written, at most: beyond, they are dropped and counted.
 const MOST_WAITING: usize = 1024;
@@ -34,18 +37,48 @@ impl Capture {
     pub(crate) fn start(path: PathBuf, most_bytes: u64) -> Result<Capture, String> {
         let format = CaptureFormat::of_path(&path)
             .ok_or_else(|| format!("{}: a capture file ends in .pcap or .pcapng", path.display()))?;
-        // Follows no link and replaces nothing, whoever may write to the folder.
-        let made = OpenOptions::new().write(true).create_new(true).open(&path);
-        let file = made.map_err(|error| match error.kind() {
+        let file = new_file(&path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => format!("{} is there already: name a new file", path.display()),
             _ => format!("{}: {error}", path.display()),
         })?;
+        Capture::start_in(file, format, path, most_bytes)
+    }
+
+    /// The same with a number before the extension, from 1, where there are such files already; and the file's path.
+    ///
+    /// # Errors
+    ///
+    /// As for `start`; or as many are there as there may be.
+    pub(crate) fn start_beside_others(path: &Path, most_bytes: u64) -> Result<(Capture, PathBuf), String> {
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let format = CaptureFormat::of_path(path)
+            .ok_or_else(|| format!("{}: a capture file ends in .pcap or .pcapng", path.display()))?;
+        for number in 0..MOST_FILES {
+            let path = match number {
+                0 => path.to_owned(),
+                _ => path.with_extension(format!("{number}.{extension}")),
+            };
+            match new_file(&path) {
+                Ok(file) => return Ok((Capture::start_in(file, format, path.clone(), most_bytes)?, path)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            }
+        }
+        Err(format!("{} and {} more like it are there already: take some away", path.display(), MOST_FILES - 1))
+    }
+
+    fn start_in(file: File, format: CaptureFormat, path: PathBuf, most_bytes: u64) -> Result<Capture, String> {
         let writer = CaptureWriter::new(file, format, path);
         let (queue, copies) = sync_channel(MOST_WAITING);
         let thread = std::thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || write(writer, &copies)).map_err(|error| format!("a thread to write: {error}"))?;
         Ok(Capture { queue, epoch: clock::epoch_nanoseconds(), left: most_bytes })
     }
+}
+
+/// A file that was not there. Follows no link and replaces nothing, whoever may write to the folder.
+fn new_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 /// Writes what comes, until nothing comes any more or the file takes no more; then whoever copies is refused.

@@ -70,6 +70,24 @@ pub enum Event {
         /// From the moment it said that it is ready until all were served, in microseconds: the blackout at most.
         microseconds: u64,
     },
+    /// Copies of what somebody sends and gets go to a file from here on, as the configuration says.
+    Mirrored {
+        /// Its network.
+        network: String,
+        /// Who: `client:NUMBER` or `port:NUMBER`.
+        end: String,
+        /// The file.
+        file: String,
+    },
+    /// They do not; it is served all the same.
+    NotMirrored {
+        /// Its network.
+        network: String,
+        /// Who.
+        end: String,
+        /// Why.
+        text: String,
+    },
     /// A port failed.
     PortFailed {
         /// Its network.

@@ -4,6 +4,7 @@ mod adopt;
 mod attach;
 mod door;
 mod metrics;
+mod mirror;
 mod operator;
 pub(crate) mod region;
 
@@ -21,8 +22,8 @@ use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::{Circuit, Mode, SwitchOptions, SwitchPort};
-use conic_port::Legacy;
+use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
+use conic_port::{Legacy, Port};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -186,6 +187,7 @@ impl Daemon {
         if let Some(inheritance) = inheritance {
             daemon.take_over(inheritance)?;
         }
+        daemon.mirror_ports();
         daemon.open_door()?;
         daemon.watch(daemon.stop.0.as_fd(), STOP)?;
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
@@ -408,17 +410,15 @@ fn start_networks(
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
         let (mut ports, mut can_bequeath) = (Vec::new(), Vec::new());
         for (number, port) in network.ports.iter().enumerate() {
-            let circuit = network.circuit_of_port(number);
-            let mut claim = |one: &mut Inheritance| one.claim(&network.name, &port.spec, (index, number));
-            if inheritance.as_deref_mut().is_some_and(&mut claim) {
-                // Its queues come when the other daemon's threads have ended.
-                ports.push(SwitchPort { queues: Vec::new(), vlan: port.vlan, circuit });
-                can_bequeath.push(true);
-            } else {
-                let opened = open(port, circuit, Vec::new()).map_err(cannot)?;
-                can_bequeath.push(opened.queues.iter().all(|queue| queue.can_bequeath()));
-                ports.push(opened);
-            }
+            let place = (index, number);
+            let promise = inheritance.as_deref_mut().and_then(|one| one.claim(&network.name, &port.spec, place));
+            // A client comes with its own end of a circuit, and so does a port.
+            let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
+            let is_given = promise.is_some_and(|promise| promise.given);
+            // The queues of one that is given come when the other daemon's threads have ended.
+            let queues = if is_given { Vec::new() } else { open(port, Vec::new()).map_err(cannot)? };
+            can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
+            ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
         }
         let worker = Worker::start(WorkerOptions {
             network: index,
@@ -437,10 +437,10 @@ fn start_networks(
 }
 
 /// Opens a port's queues, or goes on with another daemon's if it gave some; the error says which, and what to do.
-fn open(config: &PortConfig, circuit: Option<Circuit>, inherited: Vec<Legacy>) -> Result<SwitchPort, String> {
+fn open(config: &PortConfig, inherited: Vec<Legacy>) -> Result<Vec<Box<dyn Port>>, String> {
     let spec = config.spec().map_err(|error| error.to_string())?;
     let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
-    Ok(SwitchPort { queues: queues.map_err(|error| error.to_string())?, vlan: config.vlan, circuit })
+    queues.map_err(|error| error.to_string())
 }
 
 /// How long a queue has said nothing that is no longer looked at.

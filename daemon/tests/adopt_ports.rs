@@ -4,11 +4,12 @@
 //! In network namespaces of their own; without the right to make one, the tests say that they are skipped.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use conic_client::{Client, Link, Options, Queue};
+use conic_client::{Client, Link, Operator, Options, Queue};
 use conic_daemon::{Daemon, DaemonError, Event, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::{clock, yield_core};
@@ -72,30 +73,62 @@ fn run(arguments: &[&str]) -> bool {
     Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
 }
 
-fn adopt(socket: &Path, spec: &str) -> (Stop, JoinHandle<Result<(), DaemonError>>, std::sync::mpsc::Receiver<usize>) {
-    let stop = Stop::new().expect("a descriptor");
-    let (configuration, raised) = (config(socket, spec), stop.clone());
-    let (tell, told) = std::sync::mpsc::channel();
-    let log = Box::new(move |event: &Event| {
-        if let Event::Adopted { clients, .. } = event {
-            // The test waits for it.
-            let _ = tell.send(*clients);
+/// A daemon that one daemon after the other takes over from, with one client.
+struct Served {
+    socket: PathBuf,
+    spec: String,
+    stop: Stop,
+    thread: JoinHandle<Result<(), DaemonError>>,
+    client: Client,
+}
+
+impl Served {
+    /// One on a port, and the queue of its client.
+    fn start(folder: &Path, spec: &str) -> (Served, Queue) {
+        let (socket, stop) = (folder.join("nic.sock"), Stop::new().expect("a descriptor"));
+        let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
+        let thread = std::thread::spawn(move || daemon.run());
+        let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
+        let options = Options { geometry, mac: Some(STATION), ..Options::default() };
+        let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+        (Served { socket, spec: spec.to_owned(), stop, thread, client }, queues.remove(0))
+    }
+
+    /// Another daemon takes over, while `step` is done again and again; the client notices nothing.
+    fn taken_over(self, round: u32, mut step: impl FnMut()) -> Served {
+        let stop = Stop::new().expect("a descriptor");
+        let (configuration, raised) = (config(&self.socket, &self.spec), stop.clone());
+        let (tell, told) = std::sync::mpsc::channel();
+        let log = Box::new(move |event: &Event| {
+            if let Event::Adopted { clients, .. } = event {
+                // The test waits for it.
+                let _ = tell.send(*clients);
+            }
+        });
+        let thread = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
+        let mut adopted = None;
+        wait_until("it has taken over", || {
+            step();
+            adopted = told.try_recv().ok();
+            adopted.is_some() || thread.is_finished()
+        });
+        if adopted != Some(1) {
+            panic!("round {round}: {:?}", thread.join());
         }
-    });
-    let thread = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
-    (stop, thread, told)
+        assert!(matches!(self.thread.join(), Ok(Ok(()))), "the old one ended");
+        assert_eq!((self.client.maintain(), self.client.reconnects()), (Link::Up, 0), "round {round}");
+        Served { stop, thread, ..self }
+    }
+
+    fn end(self) {
+        self.stop.raise();
+        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+    }
 }
 
 fn ping_goes_on_across_take_overs(spec: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("nic.sock");
-    let mut stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
-    let mut thread = std::thread::spawn(move || daemon.run());
-    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
-    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
-    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
-    let queue = &mut queues[0];
+    let (mut served, mut queue) = Served::start(folder.path(), spec);
     assert!(run(&["neighbour", "replace", "10.9.7.2", "lladdr", "02:00:00:00:00:0a", "dev", "t0"]));
     let mut ping = Command::new("ping");
     ping.args(["-q", "-i", "0.001", "-c", &PINGS.to_string(), "10.9.7.2"]).stdout(Stdio::piped());
@@ -121,19 +154,9 @@ fn ping_goes_on_across_take_overs(spec: &str) {
     for round in 1..=5 {
         let before = serve();
         wait_until("pings come", || serve() > before + 100);
-        let (next, new, told) = adopt(&socket, spec);
-        let mut adopted = None;
-        wait_until("it has taken over", || {
+        served = served.taken_over(round, || {
             serve();
-            adopted = told.try_recv().ok();
-            adopted.is_some() || new.is_finished()
         });
-        if adopted != Some(1) {
-            panic!("round {round}: {:?}", new.join());
-        }
-        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
-        (stop, thread) = (next, new);
-        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
     }
     wait_until("ping has ended", || {
         serve();
@@ -142,8 +165,7 @@ fn ping_goes_on_across_take_overs(spec: &str) {
     let output = ping.wait_with_output().expect("it ended");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains(&format!("{PINGS} packets transmitted, {PINGS} received")), "{text}");
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
     // It vanishes with the last of its queues: no descriptor of it is left anywhere.
     assert!(!run(&["link", "show", "t0"]), "the interface is still there");
 }
@@ -226,17 +248,11 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
     let mut numbered = Numbered { socket: PacketSocket::open(&PacketOptions::new("v0")).expect("root may"), sent: 0 };
     let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("nic.sock");
-    let mut stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config(&socket, "af-packet:v1"), stop.clone(), Box::new(|_| {})).expect("it starts");
-    let mut thread = std::thread::spawn(move || daemon.run());
-    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
-    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
-    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let (mut served, mut queue) = Served::start(folder.path(), "af-packet:v1");
     let (mut last, mut incoming) = (0, Vec::new());
     let mut serve = || {
         numbered.send();
-        queues[0].receive(&mut incoming, 32);
+        queue.receive(&mut incoming, 32);
         for frame in incoming.drain(..) {
             if let Some(number) = Numbered::number(&frame.to_vec()) {
                 assert!(number > last, "frame {number} comes behind {last}");
@@ -248,19 +264,13 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     for round in 1..=5 {
         let before = serve();
         wait_until("frames come", || serve() > before + 100);
-        let (next, new, told) = adopt(&socket, "af-packet:v1");
-        wait_until("it has taken over", || {
+        served = served.taken_over(round, || {
             serve();
-            told.try_recv().is_ok() || new.is_finished()
         });
-        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
-        (stop, thread) = (next, new);
-        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
     }
     let before = serve();
     wait_until("frames come", || serve() > before + 100);
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
 }
 
 /// Numbered frames from the other end of the daemon's port to the station and back, some always under way; none may be lost, come
@@ -315,39 +325,19 @@ impl<P: Port> Exchange<P> {
 
 /// Exchanges frames with the other end of a port while one daemon after the other takes over; gives that end back.
 fn frames_go_on_across_take_overs<P: Port>(spec: &str, folder: &Path, peer: impl FnOnce() -> P) -> P {
-    let socket = folder.join("nic.sock");
-    let mut stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
-    let mut thread = std::thread::spawn(move || daemon.run());
-    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
-    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
-    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
-    let mut exchange = Exchange { peer: peer(), queue: queues.remove(0), sent: 0, arrived: 0, back: 0 };
+    let (mut served, queue) = Served::start(folder, spec);
+    let mut exchange = Exchange { peer: peer(), queue, sent: 0, arrived: 0, back: 0 };
     let mut flow = |frames: u64| {
         let before = exchange.step();
         wait_until("frames come back", || exchange.step() >= before + frames);
     };
     for round in 1..=5 {
         flow(500);
-        let (next, new, told) = adopt(&socket, spec);
-        let mut adopted = None;
-        let mut step = || flow(0);
-        wait_until("it has taken over", || {
-            step();
-            adopted = told.try_recv().ok();
-            adopted.is_some() || new.is_finished()
-        });
-        if adopted != Some(1) {
-            panic!("round {round}: {:?}", new.join());
-        }
-        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
-        (stop, thread) = (next, new);
-        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+        served = served.taken_over(round, || flow(0));
     }
     flow(500);
     let peer = exchange.peer;
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
     peer
 }
 
@@ -380,6 +370,20 @@ fn a_memif_peer_keeps_its_session_and_every_frame_while_the_daemon_is_replaced()
         });
         assert_eq!(Path::new(path).exists(), other == MemifRole::Server, "who made the socket removes it");
     }
+}
+
+#[test]
+fn a_port_that_an_operator_has_connected_is_connected_behind_a_take_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("memif.sock");
+    let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(path.to_str().expect("text")) };
+    let open = || {
+        let operator = Operator::connect(&folder.path().join("nic.sock"), Duration::from_secs(10)).expect("it listens");
+        let done = operator.ask(r#"{"ask": "connect", "between": ["client:1", "port:0"]}"#).expect("it answers");
+        assert_eq!(done, r#"{"done":true}"#);
+        Memif::open(&options).expect("a peer")
+    };
+    frames_go_on_across_take_overs(&format!("memif:{}", path.display()), folder.path(), open);
 }
 
 #[test]

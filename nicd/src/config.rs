@@ -118,6 +118,9 @@ pub struct NetworkConfig {
     /// Flows that go to a client whatever the bridge has learned; the first that fits a frame counts.
     #[serde(rename = "pin", skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinConfig>,
+    /// Whose frames are copied to a capture file from the start.
+    #[serde(rename = "mirror", skip_serializing_if = "Vec::is_empty")]
+    pub mirrors: Vec<MirrorConfig>,
 }
 
 /// What clients of a name, or of a user, may do.
@@ -166,6 +169,7 @@ impl Default for NetworkConfig {
             clients: Vec::new(),
             connects: Vec::new(),
             pins: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
 }
@@ -241,8 +245,10 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+mod mirror;
 mod wiring;
 
+pub use mirror::{MIRROR_BYTES, MirrorConfig};
 pub use wiring::{ConnectConfig, EndConfig, PinConfig};
 
 impl Config {
@@ -369,6 +375,7 @@ impl NetworkConfig {
         }
         self.check_clients()?;
         self.check_wiring()?;
+        self.check_mirrors()?;
         for port in &self.ports {
             let spec = port.spec().map_err(|error| ConfigError(format!("network \"{name}\": {error}")))?;
             if let Kind::Loopback { .. } = spec.kind() {

@@ -256,6 +256,34 @@ fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
 }
 
 #[test]
+fn a_tag_goes_in_and_out_between_two_clients_in_frames_of_every_size() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut member = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { vlan: Some(7), ..rules(mac(1)) });
+    let mut trunk = Client::attach(&mut switch, Time::ZERO, 2, 2, rules(mac(2)));
+    for length in (60..330).chain([1513, 1514, 4090, 9000, 9596]) {
+        // The first teaches the switch where the other end is in this VLAN.
+        let back = frame(mac(2), mac(1), 1, length as u64, length);
+        let tagged = [&back[..12], &[0x81, 0, 0, 7], &back[12..]].concat();
+        assert!(trunk.send(0, &tagged, 1));
+        switch.step(Time::ZERO);
+        assert_eq!(member.receive(), [back], "{length} bytes");
+        let there = frame(mac(1), mac(2), 1, length as u64, length);
+        let tagged = [&there[..12], &[0x81, 0, 0, 7], &there[12..]].concat();
+        assert!(member.send(0, &there, 1));
+        switch.step(Time::ZERO);
+        assert_eq!(trunk.receive(), [tagged], "{length} bytes");
+    }
+    // One that is too short without its tag is filled up.
+    let short = [&frame(mac(2), mac(1), 1, 1, 60)[..12], &[0x81, 0, 0, 7], &[0xff; 44]].concat();
+    assert!(trunk.send(0, &short, 1));
+    switch.step(Time::ZERO);
+    let got = member.receive().remove(0);
+    assert_eq!((got.len(), &got[12..56], &got[56..]), (60, &[0xff; 44][..], &[0; 4][..]));
+    assert_eq!(outside.take().len(), 0, "everybody's place was known");
+}
+
+#[test]
 fn a_limited_client_sends_at_its_rate_and_the_others_as_they_like() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);

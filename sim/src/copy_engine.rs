@@ -77,7 +77,8 @@ impl SimCore<'_> {
     fn copy_line(&self, from: Address, to: Address, line_time: u64) {
         let begins = self.now().picoseconds();
         let line = (from.0 / LINE_BYTES) as u32;
-        let data = self.until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Word, waited, 0));
+        let data =
+            self.until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Word, waited, 0).copied());
         self.write_line(to, &data);
         let mut machine = self.machine().borrow_mut();
         let time = &mut machine.agents[self.agent()].time;

@@ -100,7 +100,9 @@ impl<'a> SimCore<'a> {
         let line = line_of(at);
         let bytes = word_bytes(at);
         let place = place_in_code();
-        self.until_done(|machine, agent, waited| machine.load(agent, line, bytes, how, waited, place)).0[word_of(at)]
+        self.until_done(|machine, agent, waited| {
+            machine.load(agent, line, bytes, how, waited, place).map(|line| line.0[word_of(at)])
+        })
     }
 
     fn write_word(&self, at: Address, value: u64) {
@@ -250,7 +252,9 @@ impl Core for SimCore<'_> {
             return Line::from_bytes(&bytes);
         }
         let (line, place) = (line_of(at), place_in_code());
-        self.until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Independent, waited, place))
+        self.until_done(|machine, agent, waited| {
+            machine.load(agent, line, WHOLE, Use::Independent, waited, place).copied()
+        })
     }
     fn write_line(&self, at: Address, line: &Line) {
         self.write(line_of(at), WHOLE, line);
@@ -289,8 +293,9 @@ impl Core for SimCore<'_> {
                 self.load_device_bytes(here, self.device_access_bytes(line), &mut into[range]);
                 continue;
             }
-            let data = self
-                .until_done(|machine, agent, waited| machine.load(agent, line, bytes, Use::Independent, waited, place));
+            let data = self.until_done(|machine, agent, waited| {
+                machine.load(agent, line, bytes, Use::Independent, waited, place).copied()
+            });
             let count = range.len();
             into[range].copy_from_slice(&data.to_bytes()[start..start + count]);
         }

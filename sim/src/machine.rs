@@ -7,6 +7,7 @@
 //! | `private.rs` | a core's first and second level |
 //! | `agent.rs` | a core: what it waits for, its line fill buffers and store buffer |
 //! | `access.rs` | what a core's program does: loads, stores, atomics, prefetches |
+//! | `fills.rs` | its line fill buffers |
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `reorder.rs` | loads that a core has issued and goes on behind |
@@ -30,6 +31,7 @@ mod agent;
 mod device;
 mod engine;
 mod fill;
+mod fills;
 mod home;
 pub(crate) mod pcie;
 mod prefetch;
@@ -48,6 +50,7 @@ use std::collections::VecDeque;
 use conic_fabric::{Home, LINE_BYTES, Layout, Line};
 
 use crate::credits::Credits;
+use crate::engine::pages::{Room, Table};
 use crate::engine::{EventQueue, Key, pages};
 use crate::link::Direction;
 use crate::memory::Memory;
@@ -176,11 +179,13 @@ pub struct Machine {
     /// How many events each source has caused: the nodes, the root port, then the agents.
     sequences: Vec<u64>,
     pub(crate) agents: Vec<Agent>,
+    /// Where the tables of their caches lie.
+    room: Room,
     pub(crate) nodes: [Node; 2],
-    pub(crate) lines: Vec<LineRecord>,
+    pub(crate) lines: Table<LineRecord>,
     actives: Vec<Active>,
     free_actives: Vec<u32>,
-    pub(crate) data: Vec<Line>,
+    pub(crate) data: Table<Line>,
     /// The newest version of each line; empty where nobody checks versions.
     pub(crate) newest: Vec<Version>,
     ready: VecDeque<u16>,
@@ -240,6 +245,7 @@ impl Machine {
             queue: EventQueue::default(),
             sequences: vec![0; 3],
             agents: Vec::new(),
+            room: Room::for_many(),
             actives: Vec::new(),
             free_actives: Vec::new(),
             data: pages::collect((0..lines).map(|_| Line::ZERO)),
@@ -271,16 +277,16 @@ impl Machine {
         assert!(core < 64, "a node has 64 cores at most");
         let agent = self.agents.len();
         self.nodes[node].cores.push(agent as u16);
-        let core = self.new_core(&self.parameters, node as u8, core as u8);
+        let core = Self::new_core(&mut self.room, self.options, &self.parameters, node as u8, core as u8);
         self.agents.push(core);
         self.sequences.push(0);
         agent
     }
 
     /// A core with these parameters, whose caches keep what a checked run checks.
-    fn new_core(&self, parameters: &Parameters, node: u8, core: u8) -> Agent {
-        let mut agent = Agent::new(parameters, node, core);
-        if self.options.checked {
+    fn new_core(room: &mut Room, options: Options, parameters: &Parameters, node: u8, core: u8) -> Agent {
+        let mut agent = Agent::new(room, parameters, node, core);
+        if options.checked {
             agent.caches.keep_versions();
         }
         agent

@@ -13,31 +13,26 @@ mod headline;
 mod interconnect;
 mod loops;
 mod memory;
+mod named;
 mod prefetching;
 mod setting;
 mod stores;
 
 pub use findings::{Across, Findings, Plot, Prediction, Reference, Value};
 pub use headline::{HEADLINES, headlines};
+pub use named::{Found, Named, chosen};
 pub use setting::{Effort, Platforms, Setting};
 
 use crate::ask::{Answers, Ask};
-use crate::workload::{Failure, Question};
+use crate::workload::Question;
 
-/// One experiment: a figure, a table, or a few sentences of the paper.
-#[derive(Clone, Copy, Debug)]
-pub struct Experiment {
-    /// What it is called on the command line: a figure's number, or a word.
-    pub name: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    run: fn(&Setting, &mut Ask<'_>) -> Findings,
-}
+/// One experiment of this paper.
+pub type Experiment = Named<fn(&Setting, &mut Ask<'_>) -> Findings>;
 
 macro_rules! experiments {
     ($($name:literal $title:literal $run:path;)*) => {
         /// Every experiment, in the order of the paper.
-        pub const EXPERIMENTS: &[Experiment] = &[$(Experiment { name: $name, title: $title, run: $run },)*];
+        pub const EXPERIMENTS: &[Experiment] = &[$(Named { name: $name, title: $title, run: $run },)*];
     };
 }
 
@@ -63,47 +58,6 @@ experiments! {
     "20" "Hardware prefetching" prefetching::prefetching;
     "21" "Slower interconnects" interconnect::sensitivity;
     "beyond" "Beyond the paper" beyond::switches;
-}
-
-/// What an experiment has found so far.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// What the experiment is called: a figure's number, or a word.
-    pub name: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    /// What it found.
-    pub findings: Findings,
-    /// How many questions it asks, as far as it knows yet, and how many of them have no answer yet.
-    pub questions: (usize, usize),
-    /// Why some of its questions never get an answer.
-    pub failures: Vec<Failure>,
-}
-
-/// The experiments of these names, each once, in the order of the paper; all of them where no name is given. A name may have
-/// `fig` or `figure` before it; `14` stands for both of its parts.
-///
-/// # Errors
-///
-/// A message that lists the names, if one is unknown.
-pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
-    let plain = |name: &String| {
-        let lower = name.to_lowercase();
-        let bare = ["figure", "fig"].iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
-        bare.trim_start_matches(['-', '_', '.', ' ']).to_owned()
-    };
-    let means = |experiment: &Experiment, name: &str| {
-        experiment.name == name || experiment.name.strip_suffix(['a', 'b']) == Some(name)
-    };
-    for name in names {
-        if !EXPERIMENTS.iter().any(|experiment| means(experiment, &plain(name))) {
-            let known: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-            return Err(format!("there is no figure \"{name}\"; there are {}", known.join(", ")));
-        }
-    }
-    let wanted =
-        |experiment: &&Experiment| names.is_empty() || names.iter().any(|name| means(experiment, &plain(name)));
-    Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
 }
 
 /// What the experiments want to know beyond the answers, each question once; those that take longest come first, so that workers

@@ -214,7 +214,7 @@ fn a_question_is_asked_once_however_many_figures_want_it() {
     assert_eq!(texts.len(), open.len());
     let of = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        questions(&chosen(&names).expect("the figures exist"), &setting, &Answers::default()).len()
+        questions(&chosen(EXPERIMENTS, &names).expect("the figures exist"), &setting, &Answers::default()).len()
     };
     // Figure 12 asks nothing that Figure 11 does not ask.
     assert_eq!(of(&["11", "12"]), of(&["11"]));
@@ -250,7 +250,7 @@ fn a_study_that_was_cut_short_keeps_what_it_has() {
 #[test]
 fn a_question_that_fails_is_told_once_and_not_asked_again() {
     let setting = setting(Effort::Quick);
-    let experiments = chosen(&["mmio".to_owned()]).expect("there is such an experiment");
+    let experiments = chosen(EXPERIMENTS, &["mmio".to_owned()]).expect("there is such an experiment");
     let mut answers = Answers::default();
     let open = questions(&experiments, &setting, &answers);
     assert_eq!(open.len(), 2);
@@ -267,7 +267,7 @@ fn a_question_that_fails_is_told_once_and_not_asked_again() {
 fn figures_are_chosen_by_name() {
     let names = |list: &[&str]| {
         let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
-        chosen(&list).map(|found| found.iter().map(|experiment| experiment.name).collect::<Vec<_>>())
+        chosen(EXPERIMENTS, &list).map(|found| found.iter().map(|experiment| experiment.name).collect::<Vec<_>>())
     };
     assert_eq!(names(&[]).map(|all| all.len()), Ok(EXPERIMENTS.len()));
     assert_eq!(names(&["13", "fig2", "Figure-7", "13"]), Ok(vec!["2", "7", "13"]));

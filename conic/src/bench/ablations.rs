@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::common::{Common, MachineReport, print_left_out, usable_cores};
 use super::compare::{self, Case, Compared, Plan, Row, compare};
 use super::draw;
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::link::{Interface, Setup, Span};
 use super::placement::Spread;
 use super::progress::Progress;
@@ -191,7 +191,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let spoilt: u64 = all.iter().map(|(_, compared)| compared.spoilt()).sum();
     let code = if spoilt > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     if arguments.common.json {
-        print_json(&all, &machine)?;
+        report_as_json(&all, &machine)?;
         return Ok(code);
     }
     println!("ablations of CC-NIC: packets of {} bytes, {} in flight", arguments.packet_size, arguments.window);
@@ -228,7 +228,7 @@ fn plan(group: Group, rounds: usize, setup: &Setup) -> Plan {
     Plan { rounds, limit, span, latency: group.has_latency() }
 }
 
-fn print_json(all: &[(Group, Compared)], machine: &MachineReport) -> Result<(), Failure> {
+fn report_as_json(all: &[(Group, Compared)], machine: &MachineReport) -> Result<(), Failure> {
     let mut entries = Vec::new();
     for (group, compared) in all {
         for comparison in &compared.comparisons {
@@ -243,8 +243,7 @@ fn print_json(all: &[(Group, Compared)], machine: &MachineReport) -> Result<(), 
             }));
         }
     }
-    println!("{}", serde_json::to_string(&entries).map_err(|error| Failure::failed(error.to_string()))?);
-    Ok(())
+    print_json(&entries)
 }
 
 #[cfg(test)]

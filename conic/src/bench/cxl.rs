@@ -15,10 +15,10 @@ use super::arena::{Arena, ArenaError};
 use super::common::{
     Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
 };
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
-use super::rounds::{Dropped, Slices, Until, alternate};
+use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
 
 /// The CXL NIC's rings between two cores, by the request types of the one that plays the device
 ///
@@ -204,11 +204,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let usable = usable_cores();
     let arena = arguments.common.arena(1)?;
     let machine = MachineReport::of(&arena, usable);
-    let rounds = arguments.duration.picoseconds().div_ceil(SLICE.picoseconds()).max(1) as usize;
     let mut progress = Progress::new();
     progress.start("request types");
-    let slice = (SLICE + WARM_UP).picoseconds() * (rounds * DESIGNS.len()) as u64;
-    let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
+    let until = Until::rounds(rounds_of(arguments.duration, SLICE), DESIGNS.len(), SLICE + WARM_UP);
     let measured =
         alternate(&arena, DESIGNS.len(), until, &mut progress, |subject| DESIGNS[subject].measure(&arena, arguments))?;
     progress.clear();
@@ -216,7 +214,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let chosen = arguments.common.placement.of(&complete);
     let reports: Vec<PlacementReport> = chosen.iter().filter_map(|place| report(&measured, place)).collect();
     if reports.is_empty() {
-        return Err(Failure::failed("the cores moved during every slice: try again, or with a longer --duration"));
+        return Err(Failure::restless());
     }
     if !arguments.common.json {
         println!(
@@ -236,7 +234,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         machine,
         placements: reports,
     };
-    println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+    print_json(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 

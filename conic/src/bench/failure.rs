@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::arena::ArenaError;
@@ -27,6 +28,11 @@ impl Failure {
         Failure { message: message.into(), code: 2 }
     }
 
+    /// No slice of a measurement counts.
+    pub fn restless() -> Failure {
+        Failure::failed("the cores moved during every slice: try again, or with a longer --duration")
+    }
+
     /// Tells whoever asked: one JSON object on stdout, or a line on stderr.
     pub fn report(&self, as_json: bool) -> ExitCode {
         if as_json {
@@ -36,6 +42,16 @@ impl Failure {
         }
         ExitCode::from(self.code)
     }
+}
+
+/// Prints a report as one line of JSON on stdout.
+///
+/// # Errors
+///
+/// If it cannot be written as JSON.
+pub fn print_json(report: &impl Serialize) -> Result<(), Failure> {
+    println!("{}", serde_json::to_string(report).map_err(|error| Failure::failed(error.to_string()))?);
+    Ok(())
 }
 
 /// Whether the command line asks for JSON: for what fails before its options are read, or in a command that does not pass them on.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::common::{
     Common, MachineReport, count, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
 };
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::link::{Interface, Outcome, Setup, Span, run};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
@@ -182,7 +182,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     progress.clear();
     let report = report(&setup, arguments.common.placement, machine, &measured)?;
     if arguments.common.json {
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         print(&report, arguments.common.placement, &measured, slice);
     }
@@ -269,8 +269,7 @@ fn report(
     let all: Vec<PlacementReport> =
         measured.placements.iter().filter_map(|place| place_report(measured, place, 0, size)).collect();
     let headline = chosen.first().and_then(|place| place_report(measured, place, 0, size));
-    let headline = headline
-        .ok_or_else(|| Failure::failed("the cores moved during every slice: try again, or with a longer --duration"))?;
+    let headline = headline.ok_or_else(Failure::restless)?;
     let sum = |figure: fn(&Outcome) -> u64| measured.kept.iter().map(|slice| figure(&slice.value)).sum();
     Ok(Report {
         schema: "conic.bench.loopback/1",

@@ -14,7 +14,7 @@ use super::common::{
     Common, MachineReport, nanoseconds, print_left_out, range, span, three_digits, two_cores, usable_cores,
 };
 use super::compare::ratio_text;
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::link::{Interface, Setup, Span, run};
 use super::placement::{Placement, Probes, Spread, rounded};
 use super::progress::Progress;
@@ -174,7 +174,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .any(|row| row.name.starts_with("conic") && row.lost + row.corrupt > 0);
     if arguments.common.json {
         let report = Report { schema: "conic.bench.peers/1", fair: FAIR, tables, machine };
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         println!(
             "loopback over conic and over DPDK's peers, {} rounds of runs of {} ms",

@@ -14,10 +14,10 @@ use super::arena::{Arena, ArenaError};
 use super::common::{
     Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
 };
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
-use super::rounds::{Dropped, Slices, Until, alternate};
+use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
 
 /// A line pair's exchange between two cores, beside one line's round trip
 ///
@@ -167,11 +167,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let usable = usable_cores();
     let arena = arguments.common.arena(1)?;
     let machine = MachineReport::of(&arena, usable);
-    let rounds = arguments.duration.picoseconds().div_ceil(SLICE.picoseconds()).max(1) as usize;
     let mut progress = Progress::new();
     progress.start("line pair");
-    let slice = (SLICE + WARM_UP).picoseconds() * (rounds * KERNELS.len()) as u64;
-    let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
+    let until = Until::rounds(rounds_of(arguments.duration, SLICE), KERNELS.len(), SLICE + WARM_UP);
     let pages = arguments.common.pages();
     let measured =
         alternate(&arena, KERNELS.len(), until, &mut progress, |subject| KERNELS[subject].0.measure(&arena, pages))?;
@@ -180,7 +178,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let chosen = arguments.common.placement.of(&complete);
     let reports: Vec<PlacementReport> = chosen.iter().filter_map(|place| report(&measured, place)).collect();
     let Some(headline) = reports.first() else {
-        return Err(Failure::failed("the cores moved during every slice: try again, or with a longer --duration"));
+        return Err(Failure::restless());
     };
     if !arguments.common.json {
         println!("a payload of a line there and another back, between two cores");
@@ -206,7 +204,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         machine,
         placements: reports.clone(),
     };
-    println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+    print_json(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 

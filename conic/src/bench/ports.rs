@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::common::{nanoseconds, range, span, three_digits, two_cores};
 use super::compare::ratio_text;
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::placement::{Spread, rounded};
 use super::progress::Progress;
 use client::{Figures, Load};
@@ -103,7 +103,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     })?;
     let spoilt = report.rows.iter().any(|row| row.contestant.starts_with("conic") && row.corrupt > 0);
     if arguments.json {
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         print(&report, arguments);
     }

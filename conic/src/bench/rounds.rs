@@ -17,6 +17,18 @@ pub struct Until {
     pub limit: Time,
 }
 
+impl Until {
+    /// So many rounds of `subjects` slices, each of `slice` with what comes before it, in at most twice the time that they take.
+    pub fn rounds(rounds: usize, subjects: usize, slice: Time) -> Until {
+        Until { rounds, limit: Time::from_picoseconds(2 * slice.picoseconds() * (rounds * subjects) as u64) }
+    }
+}
+
+/// How many slices of `slice` last `duration` together; at least one.
+pub fn rounds_of(duration: Time, slice: Time) -> usize {
+    duration.picoseconds().div_ceil(slice.picoseconds()).max(1) as usize
+}
+
 /// A slice in which a thread had less of its core than the first of these was disturbed. Where nothing else was measured,
 /// the next is asked for.
 const UNDISTURBED: [f64; 4] = [0.98, 0.9, 0.75, 0.5];

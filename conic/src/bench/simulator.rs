@@ -12,7 +12,7 @@ use conic_study::simulated::speed::{Done, Work};
 use serde::Serialize;
 
 use super::common::{range, span, three_digits};
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::placement::{Spread, rounded};
 use super::progress::Progress;
 
@@ -133,7 +133,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     progress.clear();
     let report = report(arguments, &agents, &subjects)?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         print(&report);
     }

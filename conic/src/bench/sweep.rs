@@ -66,9 +66,7 @@ pub fn sweep(
     progress: &mut Progress,
 ) -> Result<Sweep, Failure> {
     let subjects = named.len() * WINDOWS.len();
-    let slice =
-        span.warm_up.picoseconds() + span.measured.picoseconds() + Time::from_nanoseconds(4_000_000).picoseconds();
-    let until = Until { rounds, limit: Time::from_picoseconds(slice * 2 * (rounds * subjects) as u64) };
+    let until = Until::rounds(rounds, subjects, span.warm_up + span.measured + Time::from_nanoseconds(4_000_000));
     let measured = alternate(arena, subjects, until, progress, |subject| {
         let setup = named[subject / WINDOWS.len()].1;
         let window = WINDOWS[subject % WINDOWS.len()];

@@ -12,7 +12,7 @@ use super::arena::Arena;
 use super::common::{Choice, Common, MachineReport, nanoseconds, print_left_out, three_digits, usable_cores};
 use super::compare::{self, Case, Compared, Comparison, Plan, compare};
 use super::draw;
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::limits::{self, LINES_PER_PACKET};
 use super::link::{Interface, Setup, Span};
 use super::progress::Progress;
@@ -106,7 +106,7 @@ pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
             ablations: ablations.comparisons,
             svg: arguments.svg.display().to_string(),
         };
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     }
     Ok(if spoilt > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

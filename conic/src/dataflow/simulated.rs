@@ -24,7 +24,7 @@ use super::Options;
 use super::graphs::{EXCHANGE_BYTES, Graph, Part, Words, bloom, filters, sums};
 use crate::bench::common::{count, nanoseconds};
 use crate::bench::draw;
-use crate::bench::failure::Failure;
+use crate::bench::failure::{Failure, print_json};
 use crate::bench::placement::rounded;
 
 /// Batches of a graph and a size before the first that counts.
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
             exchange_bytes: EXCHANGE_BYTES,
             graphs: &graphs,
         };
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         table(&graphs, platform.name());
         charts.iter().for_each(draw::on_terminal);

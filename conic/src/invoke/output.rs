@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{LatencyReport, Outcome, Row};
 use crate::bench::common::{MachineReport, count, nanoseconds, placement_line, print_notes, three_digits};
-use crate::bench::failure::Failure;
+use crate::bench::failure::{Failure, print_json};
 use crate::bench::placement::{Placement, Spread};
 use crate::bench::rounds::{Dropped, Slices};
 
@@ -58,8 +58,7 @@ pub fn json(
         machine,
         placements: places.iter().zip(rows).map(placement).collect(),
     };
-    println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
-    Ok(())
+    print_json(&report)
 }
 
 /// A table for each placement.

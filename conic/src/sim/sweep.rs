@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Arguments, Asked, Figures, print_asked, print_guesses, verdict};
 use crate::bench::common::{nanoseconds, three_digits};
 use crate::bench::draw;
-use crate::bench::failure::Failure;
+use crate::bench::failure::{Failure, print_json};
 use crate::bench::progress::Progress;
 use crate::bench::sweep::WINDOWS;
 use crate::spread::on_all_cores;
@@ -45,7 +45,7 @@ pub fn main(arguments: &Arguments, question: &Loopback, asked: Asked) -> Result<
     draw::to_file(std::slice::from_ref(&chart), &arguments.svg)?;
     let report = Report { asked, points, svg: arguments.svg.display().to_string() };
     if arguments.json {
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
         return Ok(verdict(wrong));
     }
     print_asked(&report.asked, "");

@@ -9,9 +9,9 @@ use clap::Args;
 use conic_chart::TerminalStyle;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
-use conic_study::coherent_pio::{HEADLINES, Machines, WHAT_IF, chosen, findings, headlines, headlines_beside};
+use conic_study::coherent_pio::{EXPERIMENTS, HEADLINES, Machines, WHAT_IF, findings, headlines, headlines_beside};
 use conic_study::comparison::{compare, parse, summary};
-use conic_study::experiment::Effort;
+use conic_study::experiment::{Effort, chosen};
 use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
 use conic_study::sensitivity::{Guess, Movement, moved};
 
@@ -68,7 +68,7 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<Shown, String> {
-    let experiments = chosen(&options.figures)?;
+    let experiments = chosen(EXPERIMENTS, &options.figures)?;
     let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
     let platform = platform.map_err(|error| error.to_string())?;
     let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;

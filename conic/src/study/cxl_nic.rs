@@ -9,8 +9,8 @@ use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::comparison::{compare, parse, summary};
-use conic_study::cxl_nic::{Machines, chosen, findings, guesses as orderings};
-use conic_study::experiment::Effort;
+use conic_study::cxl_nic::{EXPERIMENTS, Machines, findings, guesses as orderings};
+use conic_study::experiment::{Effort, chosen};
 use conic_study::report::{CXL_NIC, Report, json, results, summary_lines};
 use conic_study::sensitivity;
 use serde_json::json;
@@ -129,7 +129,7 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
 }
 
 fn run(options: &Options) -> Result<Shown, String> {
-    let experiments = chosen(&options.figures)?;
+    let experiments = chosen(EXPERIMENTS, &options.figures)?;
     let [agilex, bluefield] = platforms(options)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let effort = if options.quick { Effort::Quick } else { Effort::Full };

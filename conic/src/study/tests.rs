@@ -54,7 +54,7 @@ fn options(folder: &std::path::Path, figures: &[&str]) -> Options {
 
 fn ask(options: &Options, machine: &impl Machine, stop: &Flag) -> Shown {
     let study = Study {
-        experiments: chosen(&options.figures).expect("the figures exist"),
+        experiments: chosen(EXPERIMENTS, &options.figures).expect("the figures exist"),
         platforms: setting(Effort::Quick).platforms,
         guesses: Vec::new(),
         model: "1".to_owned(),
@@ -100,7 +100,7 @@ fn damaged_points_are_simulated_again() {
     let second = Watched::default();
     // A folder where a file belongs cannot be replaced: that is an error of the folder and said to be one.
     let study = Study {
-        experiments: chosen(&options.figures).expect("the figures exist"),
+        experiments: chosen(EXPERIMENTS, &options.figures).expect("the figures exist"),
         platforms: setting(Effort::Quick).platforms,
         guesses: Vec::new(),
         model: "1".to_owned(),

@@ -2,8 +2,8 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 2}` |
-//! | 2 | ends what attaching it has begun; says which ports it can give; passes its listening socket, and for each client its region, connection, process, kick and bells | opens the other ports, maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 3}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits, and which it can give; passes its listening socket, and for each client its region, connection, process, kick and bells | opens the other ports, maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | ends its networks' threads, gives the ports and says where each queue stood, ends | takes ports and queues over there, then begins |
 //!
@@ -23,11 +23,12 @@ use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::{Channel, Listener, Peer};
 use conic_native::{Memory, clock};
-use conic_nicd::switch::{Rules, Suspended};
+use conic_nicd::config::EndConfig;
+use conic_nicd::switch::{Party, Rules, Suspended};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Daemon, DaemonError, system};
+use super::{Daemon, DaemonError, mirror, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
 use crate::worker::{Left, Order};
@@ -43,7 +44,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 2;
+pub(super) const TAKING_OVER: u32 = 3;
 
 /// What is said of a client; with it come region, connection, process and kick.
 #[derive(Debug, Serialize, Deserialize)]
@@ -174,8 +175,8 @@ impl Inheritance {
         Ok(Inheritance { channel, listener, next_session, clients, ports })
     }
 
-    /// Whether the other one gives a port, to the network and the port of these numbers here.
-    pub(super) fn claim(&mut self, network: &str, spec: &str, place: (usize, usize)) -> bool {
+    /// What the other one says of a port that it has too, which is then the one of the network and the port of these numbers here.
+    pub(super) fn claim(&mut self, network: &str, spec: &str, place: (usize, usize)) -> Option<Promise> {
         self.ports.claim(network, spec, place)
     }
 }
@@ -343,6 +344,10 @@ impl Daemon {
             kick: Arc::clone(&kick),
             bells: Arc::clone(&bells),
         });
+        let mirrored = EndConfig::Client(heir.name.clone());
+        if let Some(event) = mirror::begin(&self.networks[network], Party::Client(heir.session), &mirrored) {
+            (self.log)(&event);
+        }
         let number = self.next;
         self.next += 1;
         self.watch(channel.as_fd(), number << 1)?;

@@ -9,12 +9,12 @@ use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::Channel;
 use conic_native::{Memory, about_to};
-use conic_nicd::config::WaitMode;
-use conic_nicd::switch::Rules;
+use conic_nicd::config::{EndConfig, WaitMode};
+use conic_nicd::switch::{Party, Rules};
 use conic_port::MAX_FRAME;
 
-use super::Daemon;
 use super::region::{self, Leaving, Made, Region, Returned, Taken};
+use super::{Daemon, mirror};
 use crate::connection::{Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::worker::Order;
@@ -120,6 +120,11 @@ impl Daemon {
             kick: Arc::clone(&kick),
             bells: Arc::clone(&bells),
         });
+        // Before the client can send anything.
+        let mirrored = EndConfig::Client(name.to_string());
+        if let Some(event) = mirror::begin(&self.networks[network], Party::Client(session), &mirrored) {
+            (self.log)(&event);
+        }
         let connection = self.connections.get_mut(&number).ok_or_else(gone)?;
         if let Err(error) = pass(&connection.channel, &memory, &kick, &theirs, attached) {
             worker.detach(session);

@@ -19,7 +19,7 @@ use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
 use conic_native::clock;
-use conic_nicd::config::NetworkMode;
+use conic_nicd::config::{MIRROR_BYTES, NetworkMode};
 use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit};
 use rustix::event::epoll;
 use serde::Deserialize;
@@ -33,9 +33,6 @@ use crate::worker::Report;
 
 /// Bytes that may be sent at once where nobody says how many.
 const DEFAULT_BURST: u64 = 65_536;
-
-/// Bytes of frames that a mirror's file takes where nobody says how many.
-const MIRROR_BYTES: u64 = 64 << 20;
 
 /// Bytes of a piece of an answer, less than a message holds.
 const PIECE: usize = LONGEST_MESSAGE / 2;

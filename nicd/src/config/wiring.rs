@@ -17,7 +17,7 @@ pub struct ConnectConfig {
     pub between: [EndConfig; 2],
 }
 
-/// One end of a cross-connect: `client:NAME`, or `port:NUMBER`, ports being counted from 0 in the order of the file.
+/// One end of a cross-connect, or who is mirrored: `client:NAME`, or `port:NUMBER`, ports being counted from 0 in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum EndConfig {
@@ -31,7 +31,7 @@ impl FromStr for EndConfig {
     type Err = String;
 
     fn from_str(text: &str) -> Result<EndConfig, String> {
-        let wrong = || format!("an end of a connection is client:NAME or port:NUMBER, and not {text:?}");
+        let wrong = || format!("an end is client:NAME or port:NUMBER, and not {text:?}");
         match text.split_once(':') {
             Some(("client", name)) if !name.is_empty() => Ok(EndConfig::Client(name.to_owned())),
             Some(("port", number)) => number.parse().map(EndConfig::Port).map_err(|_| wrong()),
@@ -142,14 +142,20 @@ impl NetworkConfig {
             if !ends.insert(end) {
                 return refuse(format!("network \"{name}\": {end} is an end of two connections: it can be of one"));
             }
-            if let EndConfig::Port(number) = end
-                && *number >= self.ports.len()
-            {
-                let count = self.ports.len();
-                return refuse(format!("network \"{name}\" has no {end}: its {count} ports are counted from 0"));
-            }
+            self.check_end(end)?;
         }
         Ok(())
+    }
+
+    /// Whether there can be such an end.
+    pub(super) fn check_end(&self, end: &EndConfig) -> Result<(), ConfigError> {
+        let (name, count) = (&self.name, self.ports.len());
+        match end {
+            EndConfig::Port(number) if *number >= count => {
+                refuse(format!("network \"{name}\" has no {end}: its {count} ports are counted from 0"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use conic_fabric::Core;
 use serde::{Deserialize, Serialize};
 
 use super::offload::Told;
+use super::pinned::PinnedFlows;
 use super::table::Place;
 use super::{Pin, Switch};
 
@@ -118,7 +119,11 @@ impl<C: Core> Switch<C> {
         self.has_joiners = offloads().any(|offloads| offloads.join);
         let ports = self.ports.iter().filter(|end| end.takes_unfinished).count();
         self.has_unfinished = ports > 1 || offloads().any(|offloads| offloads.unfinished);
-        self.has_pins = self.members.iter().flatten().any(|member| !member.rules.pins.is_empty());
+        // Who is in a circuit is in no other traffic.
+        let pins = self.members.iter().enumerate().filter_map(|(slot, member)| Some((slot as u32, member.as_ref()?)));
+        let pins = pins.filter(|(_, member)| member.rules.circuit.is_none());
+        self.pinned =
+            PinnedFlows::of(pins.flat_map(|(slot, member)| member.rules.pins.iter().map(move |pin| (slot, pin))));
     }
 
     /// Whether a place is in a circuit, and so in no other traffic; and the other end, if it is there.

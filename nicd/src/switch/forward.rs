@@ -13,16 +13,15 @@ use super::circuit::Party;
 use super::deliver::{Form, Route, Tagging, Targets};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
 use super::mirror::Mirrored;
-use super::pin::Flow;
 use super::table::Place;
 use super::{Mode, Switch};
 
 /// A frame on its way: its beginning, in private memory, and where the rest is.
-struct Passing<'frame> {
-    lines: &'frame [Line; HEADER_LINES],
+pub(super) struct Passing<'frame> {
+    pub lines: &'frame [Line; HEADER_LINES],
     header: &'frame Header,
-    packet: Descriptor,
-    route: &'frame Route,
+    pub packet: Descriptor,
+    pub route: &'frame Route,
 }
 
 /// Sends a queue's frames back to it, and offers copies. Not inlined: nothing of it is to be in the way of those without a mirror.
@@ -176,7 +175,15 @@ impl<C: Core> Switch<C> {
         let header = Header::of_lines(&lines, length);
         let Some(route) = self.route(now, from, &header) else { return length };
         let passing = Passing { lines: &lines, header: &header, packet, route: &route };
-        if self.is_changed_on(&route) || self.is_looked_at(&route) {
+        let changed = self.is_changed_on(&route);
+        if let (true, Targets::One(Place::Client(to)), Some(tagging)) = (changed, route.targets, route.tagging)
+            && self.form_at(&route, Place::Client(to)) == Form::Changed
+            && !self.is_looked_at(&route)
+        {
+            self.pass_retagged(slot, lane, to as usize, &passing, tagging);
+            return length;
+        }
+        if changed || self.is_looked_at(&route) {
             self.lay_out(slot, lane, &passing);
             self.send_on(now, &route, &header, length);
             return length;
@@ -228,7 +235,7 @@ impl<C: Core> Switch<C> {
         if !header.is_from_multicast() {
             self.table.learn(now, header.from(vlan), from);
         }
-        let pinned = if self.has_pins { self.pin_of(header, vlan, from) } else { None };
+        let pinned = if self.pinned.is_empty() { None } else { self.pin_of(header, vlan, from) };
         if header.is_multicast() {
             return Some(Route::to(Targets::AllBut(from), tagging, pinned));
         }
@@ -247,17 +254,13 @@ impl<C: Core> Switch<C> {
     }
 
     /// The client that is to get a frame's flow, and the queue if that is said too.
+    #[inline(never)]
     fn pin_of(&self, header: &Header, vlan: u16, from: Place) -> Option<(u32, Option<u32>)> {
-        let flow = Flow::of(header, vlan);
-        let mut clients =
-            self.members.iter().enumerate().filter_map(|(slot, member)| Some((slot as u32, member.as_ref()?)));
-        clients.find_map(|(slot, member)| {
-            if Place::Client(slot) == from || member.rules.circuit.is_some() {
-                return None;
-            }
-            let pin = member.rules.pins.iter().find(|pin| flow.fits(&pin.pattern))?;
-            Some((slot, pin.queue))
-        })
+        let sender = match from {
+            Place::Client(slot) => Some(slot),
+            Place::Port(_) => None,
+        };
+        self.pinned.find(header, vlan, sender)
     }
 
     fn count_no_way(&mut self, from: Place) {

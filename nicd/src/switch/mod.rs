@@ -9,10 +9,12 @@
 //! | `join` | frames of one flow as one packet |
 //! | `offload` | what is left to do for a packet, and what receivers are told of it |
 //! | `pin` | flows that go to a client, or a queue of it, whatever was learned |
+//! | `pinned` | those flows by what their patterns name |
 //! | `circuit` | places that are connected to each other and to nobody else |
 //! | `header` | what a frame says of itself, read from a private copy |
 //! | `member` | a client with its queues; what it may do, and what it did |
 //! | `forward` | from where a frame goes on to where |
+//! | `retag` | a VLAN tag that goes in or out while a frame is copied |
 //! | `deliver` | in which form, and into which queue |
 //!
 //! A client's memory is read once. The first lines of a frame are copied out, decided upon, and what is delivered is that copy; the
@@ -31,7 +33,9 @@ mod member;
 mod mirror;
 mod offload;
 mod pin;
+mod pinned;
 mod rest;
+mod retag;
 mod table;
 
 use std::os::fd::BorrowedFd;
@@ -58,6 +62,7 @@ pub use table::{Place, Station, Table};
 use circuit::Wired;
 use member::Member;
 use mirror::Mirrored;
+use pinned::PinnedFlows;
 
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
@@ -146,8 +151,8 @@ pub struct Switch<C> {
     wired: Vec<Wired>,
     /// Who is looked into.
     mirrors: Vec<Mirrored>,
-    /// Some client gets flows whatever they are addressed to.
-    has_pins: bool,
+    /// Flows that clients get whatever they are addressed to.
+    pinned: PinnedFlows,
     /// Some client is told what needs a look at whole frames.
     has_lookers: bool,
     /// Somebody takes packets for which work is left.
@@ -242,7 +247,7 @@ impl<C: Core> Switch<C> {
             has_vlans,
             wired: Vec::new(),
             mirrors: Vec::new(),
-            has_pins: false,
+            pinned: PinnedFlows::default(),
             has_lookers: false,
             has_unfinished: false,
             toeplitz: Toeplitz::default(),
@@ -341,11 +346,11 @@ impl<C: Core> Switch<C> {
             moved += self.serve_port(now, port);
         }
         let count = self.members.len();
-        for turn in 0..count {
-            let slot = (self.turn + turn) % count;
+        // Without a division, which would be most of an idle step.
+        for slot in (self.turn..count).chain(0..self.turn.min(count)) {
             moved += self.serve_member(now, slot);
         }
-        self.turn = if count == 0 { 0 } else { (self.turn + 1) % count };
+        self.turn = if self.turn + 1 < count { self.turn + 1 } else { 0 };
         self.steps += 1;
         if !self.drowsy.is_empty() {
             self.put_to_rest();

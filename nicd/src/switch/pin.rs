@@ -56,10 +56,11 @@ fn wrong_mac(text: &str) -> String {
 /// Addresses of the internet protocol that begin alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    address: IpAddr,
-    bits: u8,
+    pub(super) address: IpAddr,
+    pub(super) bits: u8,
 }
 
+#[cfg(test)]
 impl Prefix {
     /// Whether an address, as it stands in a packet, is among them.
     fn contains(&self, address: &[u8]) -> bool {
@@ -221,14 +222,29 @@ impl<'frame> Flow<'frame> {
         Flow { header, vlan, headers: Headers::of_beginning(header.bytes(), header.whole()) }
     }
 
-    fn ports(&self) -> Option<(u16, u16)> {
+    pub fn header(&self) -> &'frame Header {
+        self.header
+    }
+
+    pub fn vlan(&self) -> u16 {
+        self.vlan
+    }
+
+    /// Where its headers lie, if it carries an IP packet.
+    pub fn headers(&self) -> Option<Headers> {
+        self.headers
+    }
+
+    /// The ports of its TCP, UDP or SCTP packet, source first. The fragments of a packet have none.
+    pub fn ports(&self) -> Option<(u16, u16)> {
         let headers =
             self.headers.filter(|headers| !headers.fragment && [TCP, UDP, SCTP].contains(&headers.protocol))?;
         let [a, b, c, d] = *self.header.bytes().get(headers.transport..headers.transport + 4)?.first_chunk()?;
         Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
     }
 
-    /// Whether it is like a pattern.
+    /// Whether it is like a pattern: what the look-up by fields is compared with.
+    #[cfg(test)]
     pub fn fits(&self, pattern: &Pattern) -> bool {
         let is = |wanted: Option<Mac>, own: [u8; 6]| wanted.is_none_or(|wanted| wanted.0 == own);
         if !is(pattern.destination_mac, self.header.destination())

@@ -7,7 +7,7 @@ use conic_fabric::Line;
 use super::home::{From, Job};
 use super::machine::{Machine, Wait};
 use crate::combined::Combined;
-use crate::machine::tags::Tags;
+use crate::machine::tags::{Gone, Tags};
 use crate::parameters::CacheParameters;
 use crate::protocol::cxl::{Ask, Copy};
 
@@ -116,13 +116,13 @@ impl Machine {
     fn fill(&mut self, core: u16, line: u32) {
         let state = &mut self.cores[usize::from(core)];
         if state.l1.find(line).is_none() {
-            state.l1.insert(line, |_| true);
+            state.l1.insert(line, 0, |_| true);
         }
         if let Some(place) = state.l2.find(line) {
             state.l2.touch(place);
             return;
         }
-        let Some((_, Some(victim))) = state.l2.insert(line, |_| true) else { return };
+        let Some((_, Some(Gone { line: victim, .. }))) = state.l2.insert(line, 0, |_| true) else { return };
         if let Some(place) = state.l1.find(victim) {
             state.l1.remove(place);
         }

@@ -171,11 +171,11 @@ impl Machine {
             (None, false) => {}
             (None, true) => {
                 let pending = &self.pending;
-                if let Some((_, Some(victim))) = cache.insert(line, |other| !pending.contains_key(&other)) {
+                if let Some((_, Some(gone))) = cache.insert(line, 0, |other| !pending.contains_key(&other)) {
                     self.counters.evictions += 1;
                     let operation = Operation::Evict;
                     let value = Line::ZERO;
-                    let eviction = DeviceOperation { line: victim, operation, purpose: Purpose::Eviction, value };
+                    let eviction = DeviceOperation { line: gone.line, operation, purpose: Purpose::Eviction, value };
                     let key = self.operations.insert(eviction) as u32;
                     // Its place is taken: it goes now, whatever its look-up would take.
                     self.looked_up(key);

@@ -3,6 +3,7 @@
 use conic_fabric::Line;
 
 use super::machine::{Event, Machine, Message};
+use crate::machine::tags::Gone;
 use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, ToHost};
 
 /// Who asks.
@@ -213,10 +214,10 @@ impl Machine {
         let running = &self.running;
         let may_go = |other: u32| !running.contains_key(&other);
         let put = match ways {
-            Some(ways) => self.last_level.insert_within(ways, line, may_go),
-            None => self.last_level.insert(line, may_go),
+            Some(ways) => self.last_level.insert_within(ways, line, 0, may_go),
+            None => self.last_level.insert(line, 0, may_go),
         };
-        if let Some((_, Some(victim))) = put
+        if let Some((_, Some(Gone { line: victim, .. }))) = put
             && self.lines[victim as usize].holders == 0
             && self.lines[victim as usize].host.copy != Copy::Invalid
         {

@@ -3,7 +3,7 @@
 //! The order does not depend on when an event was put into the queue, so an agent may be simulated ahead of the others, as
 //! far as nothing can reach it, and every run still is the same.
 //!
-//! A calendar queue: events of the near future are in lists, one for each 128 picoseconds; a list has few events, of which
+//! A calendar queue: events of the near future are in lists, one for each 64 picoseconds; a list has few events, of which
 //! the first in order is searched for. Events of the far future are in a heap. Lists are linked through one slab whose entries are
 //! used again at once, so the whole queue stays in the first-level cache: a heap of all events took twice as long.
 
@@ -27,8 +27,8 @@ impl Key {
 }
 
 /// Base-two logarithm of the picoseconds that one list covers.
-const SPAN: u32 = 7;
-/// Lists, a power of two and a square: together half a microsecond.
+const SPAN: u32 = 6;
+/// Lists, a power of two and a square: together a quarter of a microsecond.
 const LISTS: usize = 4096;
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -52,7 +52,6 @@ pub struct EventQueue<E> {
     summary: u64,
     /// The list that the present lies in, counted from the beginning of time.
     present: u64,
-    near: usize,
     far: BinaryHeap<Reverse<(Key, u32)>>,
 }
 
@@ -65,7 +64,6 @@ impl<E: Copy> Default for EventQueue<E> {
             occupied: [0; LISTS / 64],
             summary: 0,
             present: 0,
-            near: 0,
             far: BinaryHeap::new(),
         }
     }
@@ -90,7 +88,7 @@ impl<E: Copy> EventQueue<E> {
         self.place(key, index);
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, key: Key, index: u32) {
         let list = key.time >> SPAN;
         debug_assert!(list >= self.present);
@@ -103,11 +101,10 @@ impl<E: Copy> EventQueue<E> {
         self.heads[at] = index;
         self.occupied[at / 64] |= 1 << (at % 64);
         self.summary |= 1 << (at / 64);
-        self.near += 1;
     }
 
-    /// The first list with entries, from the present on.
-    #[inline]
+    /// The first list with entries, from the present on. There is one.
+    #[inline(always)]
     fn first_list(&self) -> usize {
         let start = self.present as usize % LISTS;
         let (word, bit) = (start / 64, start % 64);
@@ -115,13 +112,15 @@ impl<E: Copy> EventQueue<E> {
         if here != 0 {
             return word * 64 + here.trailing_zeros() as usize;
         }
-        // The words after this one, then those before it, then the bits of this one before the start.
-        let later = self.summary & (u64::MAX << word << 1);
-        let word = if later != 0 { later.trailing_zeros() } else { self.summary.trailing_zeros() } as usize;
+        // The words after this one, then those before it, then the bits of this one before the start: as the summary has it
+        // when this one's bit is the lowest.
+        let from = word as u32 + 1;
+        let word = (from + self.summary.rotate_right(from).trailing_zeros()) as usize % (LISTS / 64);
         word * 64 + self.occupied[word].trailing_zeros() as usize
     }
 
     /// Brings events of the far future that have come near into the lists.
+    #[inline(never)]
     fn approach(&mut self) {
         while let Some(&Reverse((key, index))) = self.far.peek() {
             if (key.time >> SPAN) - self.present >= LISTS as u64 {
@@ -133,51 +132,64 @@ impl<E: Copy> EventQueue<E> {
     }
 
     /// Takes the first event out.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<(Key, E)> {
-        if self.near == 0 {
+        if self.summary == 0 {
             let Reverse((key, _)) = self.far.peek()?;
             self.present = key.time >> SPAN;
             self.approach();
         }
         let list = self.first_list();
-        let (mut before, mut first) = (NONE, self.heads[list]);
-        let (mut previous, mut index) = (first, self.entries[first as usize].next);
-        while index != NONE {
-            if self.entries[index as usize].key < self.entries[first as usize].key {
-                (before, first) = (previous, index);
-            }
-            (previous, index) = (index, self.entries[index as usize].next);
-        }
-        let Entry { key, event, next } = self.entries[first as usize];
-        if before == NONE {
-            self.heads[list] = next;
-            if next == NONE {
-                self.occupied[list / 64] &= !(1 << (list % 64));
-                if self.occupied[list / 64] == 0 {
-                    self.summary &= !(1 << (list / 64));
-                }
-            }
+        let mut first = self.heads[list];
+        let Entry { key, next, .. } = self.entries[first as usize];
+        let mut time = key.time;
+        if next == NONE {
+            self.heads[list] = NONE;
+            let word = &mut self.occupied[list / 64];
+            *word &= !(1 << (list % 64));
+            self.summary &= !(u64::from(*word == 0) << (list / 64));
         } else {
-            self.entries[before as usize].next = next;
+            first = self.take_first_of(list);
+            time = self.entries[first as usize].key.time;
         }
         self.entries[first as usize].next = self.free;
         self.free = first;
-        self.near -= 1;
-        let present = key.time >> SPAN;
+        let present = time >> SPAN;
         if present != self.present {
             self.present = present;
             if !self.far.is_empty() {
                 self.approach();
             }
         }
+        let Entry { key, event, .. } = self.entries[first as usize];
         Some((key, event))
+    }
+
+    /// Takes the first in order out of a list of several.
+    fn take_first_of(&mut self, list: usize) -> u32 {
+        let (mut before, mut first) = (NONE, self.heads[list]);
+        let Entry { mut key, next: mut index, .. } = self.entries[first as usize];
+        let mut previous = first;
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            if entry.key < key {
+                (before, first, key) = (previous, index, entry.key);
+            }
+            (previous, index) = (index, entry.next);
+        }
+        let next = self.entries[first as usize].next;
+        if before == NONE {
+            self.heads[list] = next;
+        } else {
+            self.entries[before as usize].next = next;
+        }
+        first
     }
 
     /// The first event's time.
     #[inline]
     pub fn first_time(&self) -> Option<u64> {
-        if self.near == 0 {
+        if self.summary == 0 {
             return self.far.peek().map(|Reverse((key, _))| key.time);
         }
         let mut index = self.heads[self.first_list()];
@@ -191,12 +203,14 @@ impl<E: Copy> EventQueue<E> {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.near + self.far.len()
+        let next = |&index: &u32| Some(self.entries[index as usize].next).filter(|&next| next != NONE);
+        let free = std::iter::successors(Some(self.free).filter(|&first| first != NONE), next).count();
+        self.entries.len() - free
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.summary == 0 && self.far.is_empty()
     }
 }
 

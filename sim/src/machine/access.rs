@@ -6,7 +6,7 @@ use crate::engine::ahead::prefetch;
 use crate::protocol::cache::Held;
 use crate::protocol::{Ask, Asker, Copy, ToHome, Version};
 
-use super::agent::{Fill, Round, Spinning, Store, Wait};
+use super::agent::{Round, Spinning, Store, Wait};
 use super::queues::Queue;
 use super::uncached::Kind;
 use super::{Machine, Wait as W};
@@ -31,26 +31,16 @@ pub(crate) enum Use {
 impl Machine {
     /// Loads bytes of a line; gives the whole line, of which those are valid. `place`: where in the code. `waited`: this load has waited for its line.
     #[inline]
-    pub(crate) fn load(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place: u32) -> Step<Line> {
+    pub(crate) fn load(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place: u32) -> Step<&Line> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
         self.within_reorder_buffer(id)?;
         let agent = &mut self.agents[id];
         if !agent.stores.is_empty()
-            && let Some(store) = agent.stores.iter().rev().find(|store| store.line == line && store.bytes & bytes != 0)
+            && let Some(store) = agent.stores.iter().rposition(|store| store.line == line && store.bytes & bytes != 0)
         {
-            if store.bytes & bytes != bytes {
-                agent.not_pure();
-                return Err(W::StoresTo(line));
-            }
-            let data = store.data;
-            agent.time += self.timing.l1_hit;
-            agent.note_read(line);
-            agent.not_pure();
-            agent.counters.accesses.loads += 1;
-            agent.counters.accesses.merged += 1;
-            return Ok(data);
+            return self.load_from_store(id, store, bytes);
         }
         if agent.past.writes(line) {
             // Its own write past the caches comes first; a copy that it still has is older.
@@ -58,7 +48,22 @@ impl Machine {
             return Err(W::WritesDone);
         }
         self.readable(id, line, how, waited, place)?;
-        Ok(self.data[line as usize])
+        Ok(&self.data[line as usize])
+    }
+
+    /// Loads bytes, some of which a store in the store buffer writes: all of them, or that store must be performed first.
+    fn load_from_store(&mut self, id: usize, store: usize, bytes: u64) -> Step<&Line> {
+        let agent = &mut self.agents[id];
+        agent.not_pure();
+        let Store { line, bytes: written, .. } = agent.stores[store];
+        if written & bytes != bytes {
+            return Err(W::StoresTo(line));
+        }
+        agent.time += self.timing.l1_hit;
+        agent.note_read(line);
+        agent.counters.accesses.loads += 1;
+        agent.counters.accesses.merged += 1;
+        Ok(&agent.stores[store].data)
     }
 
     /// Waits until a core may read a line, and takes the time that it takes.
@@ -106,7 +111,7 @@ impl Machine {
         if agent.is_on_its_way(line) {
             return W::Line(line);
         }
-        if agent.fills.len() >= agent.fill_limit {
+        if agent.fills.are_full() {
             return W::FillBuffer(line, ask);
         }
         let time = agent.time;
@@ -122,7 +127,7 @@ impl Machine {
         prefetch(&self.lines[line as usize]);
         prefetch(&self.data[line as usize]);
         let agent = &mut self.agents[id];
-        agent.fills.push(Fill { line });
+        agent.fills.take_for(line);
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
         let message = ToHome::Request { asker, ask, has_data: false, write: 0 };
@@ -270,7 +275,7 @@ impl Machine {
             agent.time += issue;
             return Ok(());
         }
-        if agent.fills.len() < agent.fill_limit && agent.prefetches.is_empty() {
+        if !agent.fills.are_full() && agent.prefetches.is_empty() {
             agent.time += issue;
             agent.operations += 1;
             agent.counters.accesses.software_prefetches += 1;

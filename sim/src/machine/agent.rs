@@ -4,21 +4,17 @@ use std::collections::VecDeque;
 
 use conic_fabric::Line;
 
+use crate::engine::pages::Room;
 use crate::parameters::Parameters;
 use crate::probe::counters::AgentCounters;
 use crate::protocol::{Ask, Copy};
 
+use super::fills::Fills;
 use super::prefetch::Prefetchers;
 use super::private::Private;
 use super::reorder::Reorder;
 use super::uncached::PastCaches;
 use super::watch::Watched;
-
-/// A line fill buffer in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
-    pub line: u32,
-}
 
 /// A store that has not been performed.
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +107,7 @@ pub struct Agent {
     /// For how long it has waited, in picoseconds.
     waited: u64,
     pub(crate) caches: Private,
-    pub(crate) fills: Vec<Fill>,
-    pub(crate) fill_limit: usize,
+    pub(crate) fills: Fills,
     /// Loads that it has issued and goes on behind.
     pub(crate) reorder: Reorder,
     pub(crate) stores: VecDeque<Store>,
@@ -143,7 +138,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(parameters: &Parameters, node: u8, core: u8) -> Agent {
+    /// A core that has done nothing, with its caches' tables in `room`.
+    pub(crate) fn new(room: &mut Room, parameters: &Parameters, node: u8, core: u8) -> Agent {
         let shape = &parameters.core;
         Agent {
             node,
@@ -151,10 +147,9 @@ impl Agent {
             time: 0,
             messages: VecDeque::new(),
             waited: 0,
-            caches: Private::new(&parameters.cache),
+            caches: Private::within(room, &parameters.cache),
             reorder: Reorder::new(shape.reorder_span(), shape.load_buffer),
-            fills: Vec::with_capacity(shape.line_fill_buffers as usize),
-            fill_limit: shape.line_fill_buffers as usize,
+            fills: Fills::new(shape.line_fill_buffers),
             stores: VecDeque::with_capacity(shape.store_buffer as usize),
             store_limit: shape.store_buffer as usize,
             requested: 0,
@@ -299,7 +294,7 @@ impl Agent {
     pub(crate) fn is_served(&self) -> bool {
         match self.wait {
             Wait::Line(line) => !self.is_on_its_way(line),
-            Wait::FillBuffer(..) => self.fills.len() < self.fill_limit,
+            Wait::FillBuffer(..) => !self.fills.are_full(),
             Wait::LoadRoom => self.prefetches.len() < self.prefetch_limit,
             Wait::Retire(sequence) => self.reorder.has_retired(sequence),
             Wait::Load(line) => !self.reorder.waits_for(line),
@@ -320,9 +315,9 @@ impl Agent {
     }
 
     /// Whether a line fill buffer waits for a line.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_on_its_way(&self, line: u32) -> bool {
-        self.fills.iter().any(|fill| fill.line == line)
+        self.fills.wait_for(line)
     }
 
     /// Whether nothing of it is under way.

@@ -27,7 +27,7 @@ impl Machine {
         let none = CacheParameters { l1_bytes: line, l1_ways: 1, l2_bytes: line, l2_ways: 1, ..self.parameters.cache };
         let parameters = Parameters { cache: none, ..self.parameters.clone() };
         let agent = self.agents.len();
-        self.agents.push(Agent::new(&parameters, 0, 0));
+        self.agents.push(Agent::new(&mut self.room, &parameters, 0, 0));
         self.sequences.push(0);
         agent
     }

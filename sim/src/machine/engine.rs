@@ -47,7 +47,8 @@ impl Machine {
     pub(crate) fn add_engine(&mut self, node: usize) -> usize {
         let engine = self.engine_parameters();
         let id = self.add_core(node);
-        self.agents[id] = self.new_core(&shape(&self.parameters, &engine), node as u8, self.agents[id].core);
+        let (shape, core) = (shape(&self.parameters, &engine), self.agents[id].core);
+        self.agents[id] = Self::new_core(&mut self.room, self.options, &shape, node as u8, core);
         self.agents[id].is_engine = true;
         self.engines.waiting.insert(id, VecDeque::new());
         id

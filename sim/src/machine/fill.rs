@@ -10,6 +10,8 @@ use super::uncached::Kind;
 
 impl Machine {
     /// Handles a message at a core.
+    // On its own: see `at_home`.
+    #[inline(never)]
     pub(crate) fn at_core(&mut self, id: usize, line: u32, message: ToCore) {
         self.agents[id].message_arrived(self.now);
         // What this round has read may be gone: the next one may not be like it.
@@ -65,13 +67,11 @@ impl Machine {
             return self.memory_written(id, line);
         }
         let agent = &mut self.agents[id];
-        let fill = agent.fills.iter().position(|fill| fill.line == line).expect("a grant answers a request");
-        agent.fills.swap_remove(fill);
+        agent.fills.free(line);
         let mut held = Held::default();
         cache::granted(&mut held, copy, version);
-        let fills = std::mem::take(&mut agent.fills);
-        let gone = agent.caches.install(line, held, |candidate| fills.iter().all(|fill| fill.line != candidate));
-        agent.fills = fills;
+        let fills = &agent.fills;
+        let gone = agent.caches.install(line, held, |candidate| !fills.wait_for(candidate));
         self.leaves(Queue::LineFill(id as u16), line, self.now);
         self.note_copy(id, line, held.copy);
         if let Some((victim, gone)) = gone {
@@ -121,7 +121,7 @@ impl Machine {
                 // Lost to a snoop before its turn, or not asked for yet: now it must come.
                 agent.requested = agent.requested.max(1);
                 if !agent.is_on_its_way(store.line) {
-                    if agent.fills.len() < agent.fill_limit {
+                    if !agent.fills.are_full() {
                         let now = self.now;
                         self.fetch(id, store.line, self.ask_of_stores(id, 0), now);
                     } else {
@@ -173,7 +173,7 @@ impl Machine {
             let owned =
                 agent.caches.peek(store.line).is_some_and(|place| agent.caches.held(place).copy >= Copy::Exclusive);
             if !owned && !agent.is_on_its_way(store.line) {
-                if agent.fills.len() >= agent.fill_limit {
+                if agent.fills.are_full() {
                     return;
                 }
                 let ask = self.ask_of_stores(id, self.agents[id].requested);
@@ -193,7 +193,7 @@ impl Machine {
         }
         let now = self.now;
         self.ask_for_stores(id, now);
-        while self.agents[id].fills.len() < self.agents[id].fill_limit {
+        while !self.agents[id].fills.are_full() {
             let Some((line, ask)) = self.agents[id].prefetches.pop_front() else { return };
             self.leaves(Queue::LoadBuffer(id as u16), line, now);
             let agent = &self.agents[id];

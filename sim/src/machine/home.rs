@@ -1,20 +1,27 @@
 //! A node's home agents: what they send, and what that takes.
 
 use crate::protocol::home::{self, Action, LastLevel};
-use crate::protocol::{Ask, Asker, ToCore, ToHome};
+use crate::protocol::{Ask, Asker, ToCore, ToHome, Version};
 
 use super::queues::Queue;
+use super::tags::Gone;
 use super::{COMPLETING, Machine};
 
 impl Machine {
     /// Handles a message at a node's home agents.
+    // On its own, as what is at a core is: together the loop over events has not enough of the host's registers.
+    #[inline(never)]
     pub(crate) fn at_home(&mut self, node: usize, line: u32, message: ToHome) {
+        if let ToHome::Evicted { core, dirty, version } = message {
+            return self.given_up(node, line, core, dirty, version);
+        }
         let at = line as usize;
-        let is_home = self.home_of(line) == node;
         // What the probes must know of before; nothing where nobody probes.
         let under_way = self.queues.as_ref().and_then(|_| self.under_way(node, line));
         let index = self.begin(node, line);
-        let stable = &mut self.lines[at].stable[node];
+        let record = &mut self.lines[at];
+        let is_home = record.home() == node;
+        let stable = &mut record.stable[node];
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         let by_device = message == ToHome::TakeEffect;
@@ -47,7 +54,18 @@ impl Machine {
         }
     }
 
+    /// A core has given its copy of a line up: that changes nothing of what is under way for the line, and sends nothing.
+    fn given_up(&mut self, node: usize, line: u32, core: u8, dirty: bool, version: Version) {
+        let stable = &mut self.lines[line as usize].stable[node];
+        let before = stable.last_level;
+        stable.evicted(core, dirty, version);
+        if before == LastLevel::None {
+            self.keep_last_level(node, line, true, false);
+        }
+    }
+
     /// Where it is written down what is under way for a line in a node, from now on.
+    #[inline(always)]
     fn begin(&mut self, node: usize, line: u32) -> u32 {
         let record = &mut self.lines[line as usize];
         let before = record.active[node];
@@ -67,6 +85,7 @@ impl Machine {
 
     /// Puts a line into the last-level cache's tags, or takes it out; a line that has to go for it is given up. What a
     /// device writes goes into some of the ways only.
+    #[inline(never)]
     fn keep_last_level(&mut self, node: usize, line: u32, keep: bool, by_device: bool) {
         let this = &mut self.nodes[node];
         if !keep {
@@ -78,9 +97,9 @@ impl Machine {
         let ways = if by_device { self.parameters.cache.device_write_ways as usize } else { usize::MAX };
         let (lines, now) = (&self.lines, self.now);
         let inserted =
-            this.last_level.insert_within(ways, line, |candidate| !lines[candidate as usize].is_busy(node, now));
+            this.last_level.insert_within(ways, line, 0, |candidate| !lines[candidate as usize].is_busy(node, now));
         // Where all lines of the set are busy, the line is kept beyond the set's ways.
-        let Some((_, Some(victim))) = inserted else { return };
+        let Some((_, Some(Gone { line: victim, .. }))) = inserted else { return };
         let is_home = self.home_of(victim) == node;
         let stable = &mut self.lines[victim as usize].stable[node];
         home::evict_last_level(is_home, stable, &mut self.actions);
@@ -89,43 +108,48 @@ impl Machine {
 
     /// Sends what the home agents have decided to send about a line.
     fn send(&mut self, node: usize, line: u32) {
-        let mut actions = std::mem::take(&mut self.actions);
-        let speculative = actions.iter().any(|action| matches!(action, Action::ReadMemory));
+        let speculative = self.actions.len() > 1 && self.actions.contains(&Action::ReadMemory);
+        // Nothing that is sent is handled before this ends, so nothing is added meanwhile.
+        for place in 0..self.actions.len() {
+            self.act(node, line, place, speculative);
+        }
+        self.actions.clear();
+    }
+
+    /// Does one of the things that the home agents have decided to do about a line.
+    #[inline(never)]
+    fn act(&mut self, node: usize, line: u32, place: usize, speculative: bool) {
         // Not moved out: an action that was just written part by part would be copied only when the host's store buffer has
         // drained.
-        for action in &actions {
-            match *action {
-                Action::ToCore(core, message) => {
-                    let agent = self.nodes[node].cores[core as usize];
-                    if let ToCore::Grant { .. } = message
-                        && self.lines[line as usize].stable[node].last_level != LastLevel::None
-                        && let Some(place) = self.nodes[node].last_level.find(line)
-                    {
-                        self.nodes[node].last_level.touch(place);
-                    }
-                    self.send_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
+        match self.actions[place] {
+            Action::ToCore(core, message) => {
+                let agent = self.nodes[node].cores[core as usize];
+                if let ToCore::Grant { .. } = message
+                    && self.lines[line as usize].stable[node].last_level != LastLevel::None
+                    && let Some(place) = self.nodes[node].last_level.find(line)
+                {
+                    self.nodes[node].last_level.touch(place);
                 }
-                Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
-                Action::ReadMemory => {
-                    let done = self.nodes[node].memory.read(u64::from(line), self.now);
-                    self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
-                    self.send_home(done, node, node as u8, line, ToHome::Memory);
-                }
-                Action::ReadLastLevel => {
-                    let done = self.now + self.timing.llc_read;
-                    self.send_home(done, node, node as u8, line, ToHome::LastLevel);
-                }
-                Action::WriteMemory => {
-                    let done = self.nodes[node].memory.write(u64::from(line), self.now);
-                    self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
-                }
-                Action::ToDevice(request, _) => self.answer_device(line, request),
-                Action::Written(write) => self.written(line, write),
-                Action::Ready(write) => self.write_is_ready(write),
+                self.send_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
             }
+            Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
+            Action::ReadMemory => {
+                let done = self.nodes[node].memory.read(u64::from(line), self.now);
+                self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
+                self.send_home(done, node, node as u8, line, ToHome::Memory);
+            }
+            Action::ReadLastLevel => {
+                let done = self.now + self.timing.llc_read;
+                self.send_home(done, node, node as u8, line, ToHome::LastLevel);
+            }
+            Action::WriteMemory => {
+                let done = self.nodes[node].memory.write(u64::from(line), self.now);
+                self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
+            }
+            Action::ToDevice(request, _) => self.answer_device(line, request),
+            Action::Written(write) => self.written(line, write),
+            Action::Ready(write) => self.write_is_ready(write),
         }
-        actions.clear();
-        self.actions = actions;
     }
 
     /// Sends a message to the other node.

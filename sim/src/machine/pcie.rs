@@ -225,6 +225,9 @@ impl Machine {
         }
     }
 
+    /// Handles a transaction of the PCIe link that is a stage further.
+    // On its own: see `at_home`.
+    #[inline(never)]
     pub(crate) fn at_pcie(&mut self, event: PcieEvent) {
         match event {
             PcieEvent::FromCore(tlp) => self.forward_to_device(tlp),

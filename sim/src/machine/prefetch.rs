@@ -107,11 +107,7 @@ impl Machine {
         // Neither registers nor write-combining memory is ever cached.
         let exists = (line as usize) < self.data.len() && self.kind(line) == Kind::WriteBack;
         let agent = &mut self.agents[id];
-        if exists
-            && agent.fills.len() < agent.fill_limit
-            && agent.caches.peek(line).is_none()
-            && !agent.is_on_its_way(line)
-        {
+        if exists && !agent.fills.are_full() && agent.caches.peek(line).is_none() && !agent.is_on_its_way(line) {
             agent.not_pure();
             agent.counters.accesses.hardware_prefetches += 1;
             let time = agent.time;

@@ -1,5 +1,6 @@
 //! A core's private caches: which lines they hold, in what state.
 
+use crate::engine::pages::{Room, Table};
 use crate::parameters::CacheParameters;
 use crate::protocol::cache::Held;
 use crate::protocol::{Copy, Version};
@@ -16,7 +17,7 @@ pub struct Place {
 }
 
 /// The first and second level of one core. The second level holds all that the first does.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Private {
     /// A line is marked with the way of the second level that has it.
     first: Tags,
@@ -25,17 +26,17 @@ pub struct Private {
     /// For each place of the second level, which version it has; empty where nobody checks that.
     versions: Vec<Version>,
     /// For each set of the first level, the line that was used last, and its place in the second level.
-    last: Vec<(u32, u32)>,
+    last: Table<(u32, u32)>,
 }
 
 impl Private {
-    /// Empty caches.
-    pub fn new(parameters: &CacheParameters) -> Private {
-        let first = Tags::new(parameters.l1_bytes, parameters.l1_ways);
+    /// Empty caches, beside those of other cores.
+    pub fn within(room: &mut Room, parameters: &CacheParameters) -> Private {
+        let first = Tags::within(room, parameters.l1_bytes, parameters.l1_ways);
         Private {
-            last: vec![(u32::MAX, 0); first.sets()],
+            last: room.collect((0..first.sets()).map(|_| (u32::MAX, 0))),
             first,
-            second: Tags::new(parameters.l2_bytes, parameters.l2_ways),
+            second: Tags::within(room, parameters.l2_bytes, parameters.l2_ways),
             versions: Vec::new(),
         }
     }
@@ -83,7 +84,13 @@ impl Private {
     /// The copy at a place.
     #[inline(always)]
     pub fn held(&self, place: usize) -> Held {
-        let copy = match self.second.mark(place) {
+        self.marked(self.second.mark(place), place)
+    }
+
+    /// The copy that a mark of the second level says, of the version at a place.
+    #[inline(always)]
+    fn marked(&self, mark: u8, place: usize) -> Held {
+        let copy = match mark {
             0 => Copy::Invalid,
             1 => Copy::Shared,
             2 => Copy::Exclusive,
@@ -104,8 +111,7 @@ impl Private {
     /// Brings a line of the second level into the first.
     #[inline]
     pub fn promote(&mut self, line: u32, second: usize) {
-        let (place, _) = self.first.insert(line, |_| true).expect("any line may go");
-        self.first.set_mark(place, self.second.way_of(second));
+        self.first.insert(line, self.second.way_of(second), |_| true).expect("any line may go");
         self.last[self.first.set(line)] = (line, second as u32);
     }
 
@@ -118,13 +124,15 @@ impl Private {
             }
             return None;
         }
-        let (place, victim) = self.second.insert(line, may_go).expect("fewer lines are pinned than a set has ways");
+        let inserted = self.second.insert(line, held.copy as u8, may_go);
+        let (place, victim) = inserted.expect("fewer lines are pinned than a set has ways");
         let gone = victim.map(|victim| {
-            let gone = self.held(place);
-            self.leave_first(victim);
-            (victim, gone)
+            self.leave_first(victim.line);
+            (victim.line, self.marked(victim.mark, place))
         });
-        self.set(place, held);
+        if let Some(version) = self.versions.get_mut(place) {
+            *version = held.version;
+        }
         self.promote(line, place);
         gone
     }

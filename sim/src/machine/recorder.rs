@@ -179,6 +179,8 @@ impl Recorder {
     }
 
     /// A message to a node's home agents was sent at `now`, or a little after by an agent that is ahead.
+    #[cold]
+    #[inline(never)]
     pub fn sent_to_home(&mut self, key: Key, now: u64, source: usize, node: u8, line: u32, message: ToHome) {
         let timing = &self.timing;
         let way = match message {
@@ -210,6 +212,8 @@ impl Recorder {
     }
 
     /// A message to a core was sent at `now`.
+    #[cold]
+    #[inline(never)]
     pub fn sent_to_core(&mut self, key: Key, now: u64, node: u8, agent: u16, line: u32, message: ToCore) {
         let record = MessageRecord {
             name: name_to_core(message),
@@ -231,6 +235,8 @@ impl Recorder {
     }
 
     /// A message whose arrival causes nothing by itself.
+    #[cold]
+    #[inline(never)]
     fn by_the_way(&mut self, name: &'static str, line: u64, from: PlaceName, to: PlaceName, sent: u64, arrives: u64) {
         if self.has_room() {
             let (sent, arrives) = (Time::from_picoseconds(sent), Time::from_picoseconds(arrives));
@@ -261,11 +267,15 @@ impl Recorder {
     }
 
     /// An event happens: if it is a message, whatever is sent meanwhile is caused by it.
+    #[cold]
+    #[inline(never)]
     pub fn handles(&mut self, key: Key) {
         self.present = self.under_way.remove(&key);
     }
 
     /// The message that is being handled must wait: it is there when the event of this key happens.
+    #[cold]
+    #[inline(never)]
     pub fn put_off(&mut self, key: Key) {
         if let Some(cause) = self.present.take() {
             self.recording.messages[cause.0 as usize].arrives = Time::from_picoseconds(key.time);
@@ -279,6 +289,8 @@ impl Recorder {
     }
 
     /// An agent has waited.
+    #[cold]
+    #[inline(never)]
     pub fn waited(&mut self, agent: usize, wait: Wait, begins: u64, ends: u64) {
         let (name, line) = match wait {
             Wait::Line(line) | Wait::Load(line) => ("wait for a line", Some(line)),

@@ -187,7 +187,7 @@ impl Machine {
             return Err(W::Retire(agent.reorder.oldest()));
         }
         if !agent.is_on_its_way(line) {
-            if agent.fills.len() < agent.fill_limit && agent.prefetches.is_empty() {
+            if !agent.fills.are_full() && agent.prefetches.is_empty() {
                 let time = agent.time;
                 self.fetch(id, line, Ask::Read, time);
                 if self.agents[id].prefetchers.are_on() {

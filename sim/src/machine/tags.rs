@@ -12,6 +12,7 @@
 use wide::u32x16;
 
 use crate::engine::ahead::prefetch;
+use crate::engine::pages::{Room, Table};
 
 /// Ways that are compared at once.
 const LANES: usize = 16;
@@ -57,8 +58,25 @@ fn used(row: u32x16, rank: u32x16) -> u32x16 {
     row + later - (ranks.simd_eq(rank) & ranks)
 }
 
+/// All bits of the way at a place, and none of the others of its row. Whoever changes one way of a row writes the whole row, which
+/// is soon read whole: after a write of a part, that would wait until the host's store buffer has drained.
+#[inline(always)]
+fn lane(place: usize) -> u32x16 {
+    const LANE: u32x16 = u32x16::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    LANE.simd_eq(u32x16::splat((place % LANES) as u32))
+}
+
+/// A line that had to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The line.
+    pub line: u32,
+    /// What it was marked with.
+    pub mark: u8,
+}
+
 /// The tags of a set-associative cache, least recently used first to go.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Tags {
     sets: u32,
     ways: usize,
@@ -69,7 +87,7 @@ pub struct Tags {
     reciprocal: u64,
     /// Base-two logarithm of the rows of a set.
     row_shift: u32,
-    rows: Vec<u32x16>,
+    rows: Table<u32x16>,
 }
 
 impl Tags {
@@ -79,6 +97,15 @@ impl Tags {
     ///
     /// If there are more than [`MOST_WAYS`] ways.
     pub fn new(bytes: u64, ways: u32) -> Tags {
+        Tags::within(&mut Room::default(), bytes, ways)
+    }
+
+    /// The same beside the tags of other caches.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`MOST_WAYS`] ways.
+    pub fn within(room: &mut Room, bytes: u64, ways: u32) -> Tags {
         assert!(ways <= MOST_WAYS, "a cache has {MOST_WAYS} ways at most, not {ways}");
         let sets = sets(bytes, ways) as u32;
         let ways = ways.max(1) as usize;
@@ -92,7 +119,8 @@ impl Tags {
                 EMPTY | if way < ways { way as u32 } else { RANK }
             }))
         };
-        Tags { sets, ways, shift, reciprocal, row_shift, rows: (0..(sets as usize) << row_shift).map(row).collect() }
+        let rows = room.collect((0..(sets as usize) << row_shift).map(row));
+        Tags { sets, ways, shift, reciprocal, row_shift, rows }
     }
 
     /// How many places there are; some are never used.
@@ -207,11 +235,11 @@ impl Tags {
         })
     }
 
-    /// Puts a line in and gives its place and the line that had to go, whose mark is still there. Of those that may go by
-    /// `may_go`, the one not used for longest; none if no line may.
+    /// Puts a line in with a mark, and gives its place and what had to go for it. Of the lines that may go by `may_go`, that is
+    /// the one not used for longest; none if no line may.
     #[inline]
-    pub fn insert(&mut self, line: u32, may_go: impl FnMut(u32) -> bool) -> Option<(usize, Option<u32>)> {
-        self.insert_within(self.ways, line, may_go)
+    pub fn insert(&mut self, line: u32, mark: u8, may_go: impl FnMut(u32) -> bool) -> Option<(usize, Option<Gone>)> {
+        self.insert_within(self.ways, line, mark, may_go)
     }
 
     /// The same in the first `ways` ways of the set.
@@ -220,16 +248,20 @@ impl Tags {
         &mut self,
         ways: usize,
         line: u32,
+        mark: u8,
         mut may_go: impl FnMut(u32) -> bool,
-    ) -> Option<(usize, Option<u32>)> {
+    ) -> Option<(usize, Option<Gone>)> {
         let (first, tag) = self.row_of(line);
         let exist = ((1_u64 << ways.min(self.ways)) - 1) as u32;
         let place = self.empty(first, exist).or_else(|| self.oldest(first, exist, &mut may_go))?;
-        let victim = self.line_at(place);
-        let way = self.way_mut(place);
-        *way = tag | *way & !TAG;
-        self.touch(place);
-        Some((place, victim))
+        let gone = self.line_at(place).map(|line| Gone { line, mark: self.mark(place) });
+        let (row, rank) = (place / LANES, u32x16::splat(self.way(place) & RANK));
+        let way = u32x16::splat(tag | u32::from(mark) << MARK_SHIFT & MARK);
+        self.rows[row] = lane(place).bitselect(way, used(self.rows[row], rank));
+        if self.row_shift != 0 {
+            self.rows[row ^ 1] = used(self.rows[row ^ 1], rank);
+        }
+        Some((place, gone))
     }
 
     /// The line that goes next for another one of its set, as long as the set is full, that line may go, and none is used before.
@@ -274,7 +306,7 @@ impl Tags {
     /// Takes the line at a place out.
     #[inline]
     pub fn remove(&mut self, place: usize) {
-        *self.way_mut(place) |= EMPTY;
+        self.rows[place / LANES] |= lane(place) & u32x16::splat(EMPTY);
     }
 }
 
@@ -283,16 +315,21 @@ mod tests {
     use super::*;
     use crate::parameters::CacheParameters;
 
+    /// The line that an insertion took out.
+    fn gone(inserted: Option<(usize, Option<Gone>)>) -> Option<u32> {
+        Some(inserted?.1?.line)
+    }
+
     #[test]
     fn the_line_that_was_not_used_for_longest_goes_first() {
         let mut tags = Tags::new(64 * 4, 4);
         for line in 0..4 {
-            assert_eq!(tags.insert(line, |_| true).map(|(_, victim)| victim), Some(None));
+            assert_eq!(tags.insert(line, 0, |_| true).map(|(_, gone)| gone), Some(None));
         }
         tags.touch(tags.find(0).expect("line 0 was put in"));
-        assert_eq!(tags.insert(9, |_| true).and_then(|(_, victim)| victim), Some(1));
-        assert_eq!(tags.insert(8, |line| line != 2).and_then(|(_, victim)| victim), Some(3));
-        assert_eq!(tags.insert(7, |_| false), None);
+        assert_eq!(gone(tags.insert(9, 0, |_| true)), Some(1));
+        assert_eq!(gone(tags.insert(8, 0, |line| line != 2)), Some(3));
+        assert_eq!(tags.insert(7, 0, |_| false), None);
     }
 
     #[test]
@@ -307,7 +344,7 @@ mod tests {
                     continue;
                 }
                 let next = tags.next_to_go(line);
-                let victim = tags.insert(line, |_| true).and_then(|(_, victim)| victim);
+                let victim = gone(tags.insert(line, 0, |_| true));
                 assert_eq!(next, victim, "{ways} ways, turn {turn}");
                 foreseen += u32::from(victim.is_some());
             }
@@ -319,7 +356,7 @@ mod tests {
     fn a_number_of_sets_that_is_no_power_of_two_holds_all_its_lines() {
         let mut tags = Tags::new(64 * 12 * 3, 12);
         for line in 0..36 {
-            assert_eq!(tags.insert(line, |_| true).map(|(_, victim)| victim), Some(None), "line {line}");
+            assert_eq!(tags.insert(line, 0, |_| true).map(|(_, gone)| gone), Some(None), "line {line}");
         }
         assert!((0..36).all(|line| tags.find(line).is_some()));
     }
@@ -330,8 +367,7 @@ mod tests {
             let mut tags = Tags::new(64 * 2 * sets, 2);
             let last = (sets * MOST_TAGS - 1).min(u64::from(u32::MAX)) as u32;
             for line in [0, last / 3, last - 1, last] {
-                let (place, _) = tags.insert(line, |_| true).expect("every line may go");
-                tags.set_mark(place, 31);
+                let (place, _) = tags.insert(line, 31, |_| true).expect("every line may go");
                 assert_eq!(tags.line_at(place), Some(line), "{sets} sets");
                 assert_eq!(tags.place_in_set(line, tags.way_of(place)), place);
                 assert_eq!((tags.find(line), tags.mark(place)), (Some(place), 31));
@@ -346,6 +382,7 @@ mod tests {
     struct Reference {
         places: Vec<Option<u32>>,
         by_use: Vec<u32>,
+        marks: std::collections::BTreeMap<u32, u8>,
     }
 
     impl Reference {
@@ -399,8 +436,17 @@ mod tests {
                         let within = if draw == 0 { 1 + next(ways) as usize } else { ways as usize };
                         let pinned = next(3) as u32;
                         let may_go = |line: u32| draw == 1 || line % 3 != pinned;
-                        let victim = tags.insert_within(within, line, may_go).map(|(_, victim)| victim);
-                        assert_eq!(victim, reference.insert(within, line, may_go), "{ways} ways, step {step}");
+                        let mark = next(32) as u8;
+                        let inserted = tags.insert_within(within, line, mark, may_go);
+                        let expected = reference.insert(within, line, may_go);
+                        let found = inserted.map(|(_, gone)| gone.map(|gone| gone.line));
+                        assert_eq!(found, expected, "{ways} ways, step {step}");
+                        if let Some((place, gone)) = inserted {
+                            assert_eq!((tags.find(line), tags.mark(place)), (Some(place), mark));
+                            let marked = gone.map(|gone| (Some(gone.mark), reference.marks.remove(&gone.line)));
+                            assert!(marked.is_none_or(|(found, expected)| found == expected), "step {step}");
+                            reference.marks.insert(line, mark);
+                        }
                     }
                 }
             }

@@ -1,11 +1,13 @@
 //! What a node's home agents do with a message about one line.
 
 mod completion;
+mod eviction;
 mod finish;
 
 use std::collections::VecDeque;
 
 use super::{Ask, Asker, Copy, Found, Snoop, ToCore, ToHome, Version};
+pub use eviction::evict_last_level;
 
 /// What a node may do with a line; see the table in [`super`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -231,7 +233,7 @@ pub fn handle(
             running.order = Order::Free;
             handling.advance();
         }
-        ToHome::Evicted { core, dirty, version } => handling.evicted(core, dirty, version),
+        ToHome::Evicted { core, dirty, version } => handling.stable.evicted(core, dirty, version),
         ToHome::CoreFound { core, found } => handling.core_found(core, found),
         ToHome::NodeFound(found) => handling.node_found(found),
         ToHome::Snoop(snoop) => handling.snooped(snoop),
@@ -261,23 +263,6 @@ pub fn handle(
             running.last_level_awaited = false;
             handling.advance();
         }
-    }
-}
-
-/// Gives up the last-level cache's copy of a line for which nothing is under way.
-pub fn evict_last_level(is_home: bool, stable: &mut Stable, actions: &mut Vec<Action>) {
-    if stable.last_level == LastLevel::Dirty {
-        if is_home {
-            stable.memory_version = stable.last_level_version;
-            actions.push(Action::WriteMemory);
-        } else {
-            let message = ToHome::WriteBack { keeps: stable.copies != 0, version: stable.last_level_version };
-            actions.push(Action::ToNode(message, None));
-        }
-    }
-    stable.last_level = LastLevel::None;
-    if !is_home && stable.copies == 0 {
-        stable.right = Right::None;
     }
 }
 
@@ -411,20 +396,6 @@ impl Handling<'_> {
             },
             _ => false,
         }
-    }
-
-    fn evicted(&mut self, core: u8, dirty: bool, version: Version) {
-        let stable = &mut *self.stable;
-        let bit = 1 << core;
-        debug_assert!(stable.copies & bit != 0, "only who has a copy gives one up");
-        stable.copies &= !bit;
-        stable.exclusive = false;
-        if dirty {
-            stable.last_level = LastLevel::Dirty;
-        } else if stable.last_level == LastLevel::None {
-            stable.last_level = LastLevel::Clean;
-        }
-        stable.last_level_version = version;
     }
 
     fn core_found(&mut self, core: u8, found: Found) {

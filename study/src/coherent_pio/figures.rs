@@ -14,7 +14,7 @@ use super::percentile;
 use super::sockets::{Slots, slots};
 use super::terms::decompositions;
 use super::{streams, what_if::what_if};
-use crate::experiment::{Across, Effort, Findings, Found};
+use crate::experiment::{Across, Effort, Findings, Found, Named};
 use crate::workload::Failure;
 
 /// The machines that the experiments run on.
@@ -32,62 +32,36 @@ pub struct Machines {
     pub cxl: EciParameters,
 }
 
-/// One experiment: a figure or a table of the paper.
-#[derive(Clone, Copy, Debug)]
-pub struct Experiment {
-    /// What it is called on the command line.
-    pub name: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    run: fn(&mut Run<'_>) -> Result<Findings, Failure>,
-}
+/// One experiment of this paper.
+pub type Experiment = Named<fn(&mut Run<'_>) -> Result<Findings, Failure>>;
 
 /// Every experiment, in the order of the paper.
 pub const EXPERIMENTS: &[Experiment] = &[
-    Experiment { name: "1", title: "Transfers by XDMA, on Enzian and on a PC", run: transfers },
-    Experiment { name: "2", title: "Loads and stores over PCIe, on Enzian and on a PC", run: accesses },
-    Experiment { name: "6", title: "One line there and back", run: one_line },
-    Experiment { name: "7", title: "Invocation latency by size", run: latencies },
-    Experiment { name: "8", title: "Invocation throughput by size", run: throughputs },
-    Experiment { name: "10", title: "NIC latency by frame size", run: nic },
-    Experiment { name: "table1", title: "NIC latency percentiles", run: table },
-    Experiment { name: "terms", title: "What the latencies of one line consist of", run: decompositions },
-    Experiment { name: "11", title: "31 filters on the device", run: filters },
-    Experiment { name: "12", title: "Bloom filters on the device", run: bloom },
-    Experiment { name: "cxl3-mem", title: "What if: CXL.mem 3.0 with back-invalidate", run: what_if },
+    Named { name: "1", title: "Transfers by XDMA, on Enzian and on a PC", run: transfers },
+    Named { name: "2", title: "Loads and stores over PCIe, on Enzian and on a PC", run: accesses },
+    Named { name: "6", title: "One line there and back", run: one_line },
+    Named { name: "7", title: "Invocation latency by size", run: latencies },
+    Named { name: "8", title: "Invocation throughput by size", run: throughputs },
+    Named { name: "10", title: "NIC latency by frame size", run: nic },
+    Named { name: "table1", title: "NIC latency percentiles", run: table },
+    Named { name: "terms", title: "What the latencies of one line consist of", run: decompositions },
+    Named { name: "11", title: "31 filters on the device", run: filters },
+    Named { name: "12", title: "Bloom filters on the device", run: bloom },
+    Named { name: "cxl3-mem", title: "What if: CXL.mem 3.0 with back-invalidate", run: what_if },
 ];
-
-/// The experiments of these names, each once; all where none is given.
-///
-/// # Errors
-///
-/// A message that lists the names, if one is unknown.
-pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
-    let known = || EXPERIMENTS.iter().map(|experiment| experiment.name);
-    if let Some(name) = names.iter().find(|name| !known().any(|known| known == *name)) {
-        let known: Vec<&str> = known().collect();
-        return Err(format!("there is no figure \"{name}\"; there are {}", known.join(", ")));
-    }
-    let wanted = |experiment: &&Experiment| names.is_empty() || names.iter().any(|name| name == experiment.name);
-    Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
-}
 
 /// What the experiments find on these machines.
 pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
     let found = |experiment: &Experiment| {
         let mut run = Run::new(machines, effort);
-        let (findings, failures) = match (experiment.run)(&mut run) {
-            Ok(findings) => (findings, Vec::new()),
-            Err(failure) => (Findings::default(), vec![failure]),
-        };
-        let (name, title) = (experiment.name, experiment.title);
-        Found { name, title, findings, questions: (run.asked, 0), failures }
+        let outcome = (experiment.run)(&mut run);
+        experiment.found(outcome, run.asked)
     };
     experiments.iter().map(found).collect()
 }
 
 /// What an experiment is run with.
-pub(super) struct Run<'a> {
+pub struct Run<'a> {
     pub(super) machines: &'a Machines,
     /// The one whose coherent lines are used.
     pub(super) machine: &'a EciParameters,

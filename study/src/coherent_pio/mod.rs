@@ -31,7 +31,7 @@ mod streams;
 mod terms;
 mod what_if;
 
-pub use figures::{EXPERIMENTS, Experiment, Machines, chosen, findings};
+pub use figures::{EXPERIMENTS, Experiment, Machines, findings};
 pub use headlines::{HEADLINES, headlines, headlines_beside};
 pub use what_if::WHAT_IF;
 

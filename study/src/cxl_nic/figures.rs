@@ -14,46 +14,24 @@ use conic_sim::cxl::CxlParameters;
 
 use super::loopback::{Attachment, Design, Loopback, LoopbackOutcome, loopback};
 use super::percentile;
-use crate::experiment::{Effort, Findings, Found};
+use crate::experiment::{Effort, Findings, Found, Named};
 use crate::workload::Failure;
 
-/// One experiment: a figure of the paper.
-#[derive(Clone, Copy, Debug)]
-pub struct Experiment {
-    /// What it is called on the command line.
-    pub name: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    run: fn(&mut Run<'_>) -> Result<Findings, SimFailure>,
-}
+/// One experiment of this paper.
+pub type Experiment = Named<fn(&mut Run<'_>) -> Result<Findings, SimFailure>>;
 
 /// Every experiment, in the order of the paper.
 pub const EXPERIMENTS: &[Experiment] = &[
-    Experiment { name: "3", title: "What PCIe takes of a packet's latency", run: datapath::shares },
-    Experiment { name: "4", title: "Single operations over PCIe and CXL", run: single::operations },
-    Experiment { name: "7", title: "The host's access to device memory", run: single::device_memory },
-    Experiment { name: "10", title: "Loopback latency by request types", run: datapath::combinations },
-    Experiment { name: "11", title: "Highest throughput by request types", run: datapath::throughputs },
-    Experiment { name: "12", title: "Throughput by batch size", run: datapath::batches },
-    Experiment { name: "13", title: "Loopback latency by packet buffers' memory", run: memory::layouts },
-    Experiment { name: "14", title: "CXL-NIC against CC-NIC's layout", run: memory::against_ccnic },
-    Experiment { name: "15", title: "A key-value store on the NIC", run: serving::stores },
+    Named { name: "3", title: "What PCIe takes of a packet's latency", run: datapath::shares },
+    Named { name: "4", title: "Single operations over PCIe and CXL", run: single::operations },
+    Named { name: "7", title: "The host's access to device memory", run: single::device_memory },
+    Named { name: "10", title: "Loopback latency by request types", run: datapath::combinations },
+    Named { name: "11", title: "Highest throughput by request types", run: datapath::throughputs },
+    Named { name: "12", title: "Throughput by batch size", run: datapath::batches },
+    Named { name: "13", title: "Loopback latency by packet buffers' memory", run: memory::layouts },
+    Named { name: "14", title: "CXL-NIC against CC-NIC's layout", run: memory::against_ccnic },
+    Named { name: "15", title: "A key-value store on the NIC", run: serving::stores },
 ];
-
-/// The experiments of these names, each once; all where none is given.
-///
-/// # Errors
-///
-/// A message that lists the names, if one is unknown.
-pub fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
-    let known = || EXPERIMENTS.iter().map(|experiment| experiment.name);
-    if let Some(name) = names.iter().find(|name| !known().any(|known| known == *name)) {
-        let known: Vec<&str> = known().collect();
-        return Err(format!("there is no figure \"{name}\"; there are {}", known.join(", ")));
-    }
-    let wanted = |experiment: &&Experiment| names.is_empty() || names.iter().any(|name| name == experiment.name);
-    Ok(EXPERIMENTS.iter().filter(wanted).copied().collect())
-}
 
 /// The host with the one device and with the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,18 +46,14 @@ pub struct Machines {
 pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
     let found = |experiment: &Experiment| {
         let mut run = Run { machines, effort, asked: 0 };
-        let (findings, failures) = match (experiment.run)(&mut run) {
-            Ok(findings) => (findings, Vec::new()),
-            Err(failure) => (Findings::default(), vec![Failure(failure.to_string())]),
-        };
-        let (name, title) = (experiment.name, experiment.title);
-        Found { name, title, findings, questions: (run.asked, 0), failures }
+        let outcome = (experiment.run)(&mut run).map_err(|failure| Failure(failure.to_string()));
+        experiment.found(outcome, run.asked)
     };
     experiments.iter().map(found).collect()
 }
 
 /// What an experiment is run with.
-struct Run<'a> {
+pub struct Run<'a> {
     machines: &'a Machines,
     effort: Effort,
     /// Runs so far.

@@ -20,6 +20,6 @@ pub mod operations;
 pub mod serving;
 pub mod throughput;
 
-pub use figures::{EXPERIMENTS, Experiment, Machines, ccnic, chosen, findings, layout, optimal};
+pub use figures::{EXPERIMENTS, Experiment, Machines, ccnic, findings, layout, optimal};
 
 use crate::coherent_pio::percentile;

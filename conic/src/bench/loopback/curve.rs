@@ -9,7 +9,7 @@ use super::Arguments;
 use crate::bench::arena::Arena;
 use crate::bench::common::{MachineReport, nanoseconds, print_left_out};
 use crate::bench::draw;
-use crate::bench::failure::Failure;
+use crate::bench::failure::{Failure, print_json};
 use crate::bench::link::{Setup, Span};
 use crate::bench::progress::Progress;
 use crate::bench::sweep::{self, Curve, Sweep, WINDOWS, sweep};
@@ -59,7 +59,7 @@ pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: Machin
             machine,
             svg,
         };
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
     } else {
         println!("loopback over {}: packets of {} bytes", setup.interface.name(), setup.workload.packet_size);
         println!("  {}", machine.line());

@@ -3,19 +3,24 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use conic_nicd::switch::{Circuit, Party};
 use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::{Daemon, open};
+use super::super::{Daemon, Network, open};
 use super::{Last, Link};
 use crate::event::Event;
 
-/// What is said of a port that the old one can give.
+/// What is said of a port of the old one, which serves nobody else meanwhile: operators are heard by the thread that speaks here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Promise {
+pub(in crate::server) struct Promise {
     network: String,
     spec: String,
+    /// It can be given; otherwise it is opened anew.
+    pub given: bool,
+    /// The circuit that it is an end of, by configuration or an operator: its other end comes with the clients.
+    pub circuit: Option<Circuit>,
 }
 
 /// What is said of a queue of a port that is given; its descriptors follow.
@@ -28,15 +33,15 @@ pub(super) struct Given {
     descriptors: usize,
 }
 
-/// A port that was promised, for the new one.
+/// A port of the old one, for the new one.
 pub(super) struct Promised {
     promise: Promise,
-    /// The network and the port here that it is for.
+    /// The network and the port here that is the same.
     place: Option<(usize, usize)>,
     legacies: Vec<Legacy>,
 }
 
-/// The ports that were promised.
+/// The ports of the old one.
 #[derive(Default)]
 pub(super) struct Expected(Vec<Promised>);
 
@@ -46,17 +51,19 @@ impl Expected {
         Expected(promises.into_iter().map(promised).collect())
     }
 
-    /// Whether a port is promised; it is then the place's, and nobody else's.
-    pub(super) fn claim(&mut self, network: &str, spec: &str, place: (usize, usize)) -> bool {
+    /// What is promised of a port, if the old one has it; it is then the place's, and nobody else's.
+    pub(super) fn claim(&mut self, network: &str, spec: &str, place: (usize, usize)) -> Option<Promise> {
         let is_it =
             |one: &&mut Promised| one.place.is_none() && one.promise.network == network && one.promise.spec == spec;
-        let found = self.0.iter_mut().find(is_it);
-        found.is_some_and(|one| one.place.replace(place).is_none())
+        let found = self.0.iter_mut().find(is_it)?;
+        found.place = Some(place);
+        Some(found.promise.clone())
     }
 
-    /// The promises that are to be kept.
+    /// The ports that are to be given, by their numbers.
     pub(super) fn claimed(&self) -> Vec<usize> {
-        self.0.iter().enumerate().filter(|(_, one)| one.place.is_some()).map(|(number, _)| number).collect()
+        let wanted = |one: &Promised| one.place.is_some() && one.promise.given;
+        self.0.iter().enumerate().filter(|(_, one)| wanted(one)).map(|(number, _)| number).collect()
     }
 
     /// Takes what is given of a port.
@@ -71,25 +78,30 @@ impl Expected {
 }
 
 impl Daemon {
-    /// The ports that another daemon can go on with, and where they are.
-    fn bequeathable(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.networks.iter().enumerate().flat_map(|(network, one)| {
-            let ports = one.can_bequeath.iter().enumerate().filter(|(_, can)| **can);
-            ports.map(move |(port, _)| (network, port))
-        })
+    /// Where each port is that is promised.
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let networks = self.networks.iter().enumerate();
+        networks.flat_map(|(network, one)| (0..one.config.ports.len()).map(move |port| (network, port)))
     }
 
     pub(super) fn promises(&self) -> Vec<Promise> {
+        let circuits: Vec<_> = self.networks.iter().map(|network| network.worker.report().circuits).collect();
         let promise = |(network, port): (usize, usize)| {
-            let config = &self.networks[network].config;
-            Promise { network: config.name.clone(), spec: config.ports[port].spec.clone() }
+            let Network { config, can_bequeath, .. } = &self.networks[network];
+            let own = circuits[network].iter().find(|(party, ..)| *party == Party::Port(port));
+            Promise {
+                network: config.name.clone(),
+                spec: config.ports[port].spec.clone(),
+                given: can_bequeath[port],
+                circuit: own.map(|(_, circuit, _)| *circuit),
+            }
         };
-        self.bequeathable().map(promise).collect()
+        self.places().map(promise).collect()
     }
 
     /// The ports of a network that are wanted, by promise and place.
     pub(super) fn wanted(&self, network: usize, claimed: &[usize]) -> Vec<(usize, usize)> {
-        let places = self.bequeathable().enumerate();
+        let places = self.places().enumerate();
         let own = places.filter(|(promise, (of, _))| *of == network && claimed.contains(promise));
         own.map(|(promise, (_, port))| (promise, port)).collect()
     }
@@ -97,11 +109,9 @@ impl Daemon {
     /// Goes on with the ports that were given. One that was promised and not given, because it broke, is opened anew.
     pub(super) fn inherit_ports(&mut self, expected: Expected) {
         for Promised { promise, place, legacies } in expected.0 {
-            let Some((network, port)) = place else { continue };
-            let config = &self.networks[network].config;
-            let inherited = open(&config.ports[port], config.circuit_of_port(port), legacies);
-            match inherited {
-                Ok(port_of_switch) => self.networks[network].worker.inherit(port, port_of_switch.queues),
+            let Some((network, port)) = place.filter(|_| promise.given) else { continue };
+            match open(&self.networks[network].config.ports[port], legacies) {
+                Ok(queues) => self.networks[network].worker.inherit(port, queues),
                 Err(text) => {
                     let network = promise.network;
                     (self.log)(&Event::PortFailed { network, text });

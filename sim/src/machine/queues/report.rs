@@ -163,7 +163,7 @@ impl Machine {
         let core = &self.parameters.core;
         let agent = |agent: u16| &self.agents[usize::from(agent)];
         Some(match queue {
-            Queue::LineFill(id) => agent(id).fill_limit as u64,
+            Queue::LineFill(id) => agent(id).fills.limit() as u64,
             Queue::LoadBuffer(id) => agent(id).prefetch_limit as u64,
             Queue::Reorder(id) => agent(id).reorder.limit() as u64,
             Queue::StoreBuffer(id) => agent(id).store_limit as u64,
