@@ -8,7 +8,7 @@ use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::ccnic::Completions;
 use conic_interface::serve::Server;
 use conic_interface::{ccnic, ring};
-use conic_load::{ClosedLoop, Network, Objects, OneCore, Traffic};
+use conic_load::{ClosedLoop, Network, Objects, OneCore, Touch, Traffic};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 use super::application::{
@@ -190,8 +190,32 @@ where
             }
         }
     });
-    simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.nic);
+    set_up_nic(question, simulation, agent);
     Some(agent)
+}
+
+/// Makes a NIC's core as the question says.
+fn set_up_nic(question: &Loopback, simulation: &Simulation, agent: usize) {
+    let mut machine = simulation.machine().borrow_mut();
+    machine.set_prefetchers(agent, question.prefetching.nic);
+    if let Some(scale) = question.nic_work {
+        machine.set_work_scale(agent, scale);
+    }
+}
+
+/// What is touched of packets that the host forwards, where it does.
+///
+/// # Errors
+///
+/// If one NIC core is to serve all and to make packets.
+fn forwarded(question: &Loopback, shared: Option<usize>) -> Result<Option<Touch>, String> {
+    match question.switches.application {
+        Application::Loopback | Application::Copying => Ok(None),
+        Application::Forwarding(_) if shared.is_some() => {
+            Err("a NIC core that serves many queue pairs turns packets around: it makes none to be forwarded".into())
+        }
+        Application::Forwarding(touch) => Ok(Some(touch)),
+    }
 }
 
 /// Puts the host's programs and the NIC's on the machine and runs them.
@@ -218,15 +242,7 @@ where
     };
     engines::check(question)?;
     let shared = serve_all(question, &mut simulation, nic_node, &nic);
-    let forwarding = match question.switches.application {
-        Application::Loopback | Application::Copying => None,
-        Application::Forwarding(_) if shared.is_some() => {
-            return Err(
-                "a NIC core that serves many queue pairs turns packets around: it makes none to be forwarded".into()
-            );
-        }
-        Application::Forwarding(touch) => Some(touch),
-    };
+    let forwarding = forwarded(question, shared)?;
     let (host_role, nic_role) =
         if forwarding.is_some() { (Role::Service, Role::Main) } else { (Role::Main, Role::Service) };
     let (mut hosts, mut nics) = (Vec::new(), Vec::from_iter(shared));
@@ -261,12 +277,7 @@ where
                 }
             }
         });
-        let mut machine = simulation.machine().borrow_mut();
-        machine.set_prefetchers(nic_agent, question.prefetching.nic);
-        if let Some(scale) = question.nic_work {
-            machine.set_work_scale(nic_agent, scale);
-        }
-        drop(machine);
+        set_up_nic(question, &simulation, nic_agent);
         nics.push(nic_agent);
     }
     engines::give(question, &mut simulation, &hosts, (nic_node, &nics));
