@@ -390,7 +390,8 @@ impl Queue {
 
     /// The queue pair as two, for two threads: one that sends and one that receives. Each allocates and frees. Only for a queue that
     /// was not used yet; neither may be used for the other's direction.
-    pub fn split(self) -> (Queue, Queue) {
+    pub fn split(mut self) -> (Queue, Queue) {
+        self.host.only_sends();
         let other = Queue::of(Arc::clone(&self.shared), Arc::clone(&self.region), self.index, self.generation);
         (self, other)
     }

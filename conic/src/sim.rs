@@ -239,6 +239,7 @@ impl Arguments {
             receive_burst: self.rx_burst.map_or(burst, usize::from),
             offered: self.rate.map(|mpps| mpps * 1e6),
             prefetching: question.prefetching(),
+            nic_work: None,
             packets: self.packets_of(self.window),
             switches: self.switches.switches(),
             seed: question.seed,

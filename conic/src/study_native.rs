@@ -6,17 +6,18 @@ use clap::Args;
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::Workload;
-use conic_load::limits::Moved;
+use conic_load::limits::{Moved, Take};
+use conic_native::processor::caches;
 use conic_sim::Parameters;
-use conic_study::simulated::native::{Calibrated, Limits, calibrate, preset};
+use conic_study::simulated::native::{Calibrated, Cores, Limits, calibrate, preset};
 use conic_study::workload::Loopback;
 use serde::Serialize;
 
 use crate::bench::arena::Arena;
 use crate::bench::common::{Common, MachineReport, print_left_out, usable_cores};
 use crate::bench::failure::Failure;
-use crate::bench::limits::OF_LINES;
-use crate::bench::link::{Interface, Outcome, Setup, Span, run};
+use crate::bench::limits::{CALIBRATING, Kernel};
+use crate::bench::link::{Interface, Outcome, Setup, Span, run, run_halves};
 use crate::bench::placement::{Placement, Spread};
 use crate::bench::progress::Progress;
 use crate::bench::rounds::{Dropped, Slices, Until, alternate};
@@ -26,9 +27,9 @@ mod predict;
 
 /// What this machine's own model predicts for `conic bench loopback`, beside what is measured
 ///
-/// Measures what the machine's coherence allows, with the kernels of `conic bench limits`; sets a simulated machine of two cores so
-/// that the same kernels give the same figures there; and lets it predict the loopback over interfaces, switches, sizes and
-/// windows, which are measured in turn with the limits.
+/// Measures what the machine's coherence allows, with the kernels of `conic bench limits`, and what each interface's halves take
+/// where one core runs both; sets a simulated machine of two cores so that the same kernels and halves give the same figures there;
+/// and lets it predict the loopback over interfaces, switches, sizes and windows, which are measured in turn with them.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -43,13 +44,15 @@ pub struct Arguments {
 }
 
 const EXAMPLES: &str = "What is calibrated, and on what:
-  the stages of the way from core to core    one line's round trip
-  whether hand-over is migratory             which brings the three round trips nearest
+  the stages of the way from core to core    a load of a line that the other core has written
+  whether a load takes a line over           which brings an exchange after it nearest
   line fill buffers                          which bring lines taken together nearest
   next-line prefetcher                       which brings the streams nearest
-  the scale of work between accesses         one loopback: CC-NIC \"best\", 64 bytes, 256 in flight
+  the clock, the pause of a polling loop     instructions of a cycle, and pauses, one behind the other
+  sizes of the caches                        what the system lists
+  the work of each interface's halves        both on one core, each size of packets: no line moves between cores there
 
-That one loopback's rate is not counted among the predictions; nothing else is fitted. Where a virtual machine's cores move, \
+Nothing is fitted to what is predicted. Where a virtual machine's cores move, \
 each placement is calibrated and compared by itself.
 
 Examples:
@@ -82,12 +85,27 @@ struct Subject {
 }
 
 impl Subject {
-    /// Whether the scale of work is fitted to its rate.
-    fn is_fitted(&self) -> bool {
-        self.interface == Interface::Ccnic
-            && self.variant == "best"
-            && (self.workload.packet_size, self.workload.window) == (64, 256)
+    /// CC-NIC's switches by name; no other interface has any.
+    fn features_name(&self) -> Option<&'static str> {
+        (self.interface == Interface::Ccnic).then_some(self.variant)
     }
+
+    /// Whether another's packets go through the same instructions.
+    fn works_like(&self, other: &Subject) -> bool {
+        let same = |one: &Subject| (one.interface, one.variant, one.workload.packet_size);
+        same(self) == same(other)
+    }
+}
+
+/// What both halves of an interface run on one core: each of the loopbacks' sizes once, with bursts that keep both at work.
+fn on_one_core(subjects: &[Subject]) -> Vec<Subject> {
+    let mut all: Vec<Subject> = Vec::new();
+    for subject in subjects {
+        if !all.iter().any(|other| other.works_like(subject)) {
+            all.push(Subject { workload: Workload { window: 64, ..subject.workload }, ..subject.clone() });
+        }
+    }
+    all
 }
 
 fn subjects(quick: bool) -> Result<Vec<Subject>, Failure> {
@@ -120,6 +138,8 @@ fn subjects(quick: bool) -> Result<Vec<Subject>, Failure> {
 /// What one slice came to.
 enum Measured {
     Limit(Moved),
+    /// What the host's half and the NIC's take for a packet on one core, nanoseconds.
+    Halves([f64; 2]),
     Loop(Outcome),
 }
 
@@ -145,8 +165,6 @@ struct Row {
     features: Option<&'static str>,
     packet_size: u16,
     window: u64,
-    /// `prediction`, or `calibration` where the scale of work was fitted to the rate.
-    rate_role: &'static str,
     mpps: Compared,
     p50_ns: Compared,
     slices: usize,
@@ -161,6 +179,19 @@ struct LimitReport {
     compared: Compared,
 }
 
+/// The work of an interface's halves for a packet, where both run on one core.
+#[derive(Clone, Debug, Serialize)]
+struct WorkReport {
+    interface: &'static str,
+    features: Option<&'static str>,
+    packet_size: u16,
+    host_ns: Compared,
+    nic_ns: Compared,
+    /// By how much the work is scaled that the interface's code states.
+    host_scale: f64,
+    nic_scale: f64,
+}
+
 /// One placement of the cores.
 #[derive(Clone, Debug, Serialize)]
 struct PlaceReport {
@@ -172,7 +203,11 @@ struct PlaceReport {
     line_fill_buffers: u32,
     migratory: bool,
     next_line_prefetch: bool,
-    work_scale: Option<f64>,
+    clock_ghz: f64,
+    pause_cycles: u32,
+    l1_bytes: u64,
+    l2_bytes: u64,
+    work: Vec<WorkReport>,
     loopbacks: Vec<Row>,
     /// Of all predicted rates and latencies.
     median_error: f64,
@@ -213,6 +248,7 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let usable = usable_cores();
     let arena = arguments.common.arena(1)?;
     let machine = MachineReport::of(&arena, usable);
+    let core = arena.pairs()[0].0;
     let subjects = subjects(arguments.quick)?;
     let preset = preset().map_err(|failure| Failure::failed(failure.to_string()))?;
     let mut progress = Progress::new();
@@ -222,11 +258,12 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
     drop(arena);
     progress.start("predicting");
     let mut places = Vec::new();
-    for place in measured.complete(OF_LINES.len()) {
-        places.push(compare(preset.parameters(), place, &measured, &subjects)?);
+    let complete = measured.complete(CALIBRATING.len() + on_one_core(&subjects).len());
+    for &place in &complete {
+        places.push(compare(preset.parameters(), core, place, &measured, &subjects)?);
     }
     progress.clear();
-    let wanted = arguments.common.placement.of(&measured.complete(OF_LINES.len()));
+    let wanted = arguments.common.placement.of(&complete);
     let labels: Vec<&str> = wanted.iter().map(|place| place.label).collect();
     let first = places.iter().find(|place| labels.first() == Some(&place.placement));
     let first =
@@ -253,7 +290,7 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the limits and the loopbacks in turn; the limits come first in the order of subjects.
+/// Measures the limits, the halves on one core and the loopbacks in turn; that is the order of subjects.
 fn measure(
     arguments: &Arguments,
     arena: &Arena,
@@ -261,17 +298,24 @@ fn measure(
     progress: &mut Progress,
 ) -> Result<Slices<Measured>, Failure> {
     let pages = arguments.common.pages();
-    let count = OF_LINES.len() + subjects.len();
+    let all: Vec<Subject> = on_one_core(subjects).into_iter().chain(subjects.iter().cloned()).collect();
+    let on_one_core = all.len() - subjects.len();
+    let count = CALIBRATING.len() + all.len();
     let rounds = usize::from(arguments.rounds);
     let slice = (SLICE + WARM_UP).picoseconds() * (rounds * count) as u64;
     let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
     alternate(arena, count, until, progress, |subject| {
-        if let Some(kernel) = OF_LINES.get(subject) {
+        if let Some(kernel) = CALIBRATING.get(subject) {
             return kernel.measure(arena, pages, SLICE).map(Measured::Limit);
         }
-        let Subject { interface, features, workload, .. } = subjects[subject - OF_LINES.len()];
+        let number = subject - CALIBRATING.len();
+        let Subject { interface, features, workload, .. } = all[number];
         let setup = Setup { interface, features, workload, queues: 1, descriptors: 1024, pages };
-        run(arena, &setup, Span { warm_up: WARM_UP, measured: SLICE }).map(Measured::Loop)
+        let span = Span { warm_up: WARM_UP, measured: SLICE };
+        if number < on_one_core {
+            return run_halves(&setup, span).map(Measured::Halves);
+        }
+        run(arena, &setup, span).map(Measured::Loop)
     })
 }
 
@@ -289,19 +333,31 @@ fn median(
 /// Calibrates the machine on a placement's limits, and compares its predictions with that placement's loopbacks.
 fn compare(
     preset: &Parameters,
+    core: usize,
     place: &Placement,
     measured: &Slices<Measured>,
     subjects: &[Subject],
 ) -> Result<PlaceReport, Failure> {
-    let calibrated = calibrated(preset, place, measured)?;
+    let calibrated = calibrated(preset, core, place, measured)?;
+    let on_one_core = on_one_core(subjects);
+    let mut halves = Vec::new();
+    for (index, subject) in on_one_core.iter().enumerate() {
+        let half = |half: usize| {
+            let figure = |one: &Measured| if let Measured::Halves(halves) = one { halves[half] } else { 0.0 };
+            let found = median(measured, place, CALIBRATING.len() + index, figure);
+            found.ok_or_else(|| failed("both halves on one core were not measured: try again")).map(|(value, _)| value)
+        };
+        halves.push((subject, [half(0)?, half(1)?]));
+    }
+    let works = predict::fit(&calibrated.machine, &halves)?;
     let rate = |one: &Measured| if let Measured::Loop(outcome) = one { outcome.rate } else { 0.0 };
     let latency = |one: &Measured| match one {
         Measured::Loop(outcome) => outcome.latency.quantile(0.5).picoseconds() as f64 / 1e3,
-        Measured::Limit(_) => 0.0,
+        Measured::Limit(_) | Measured::Halves(_) => 0.0,
     };
     let mut found = Vec::new();
     for (index, subject) in subjects.iter().enumerate() {
-        let number = OF_LINES.len() + index;
+        let number = CALIBRATING.len() + on_one_core.len() + index;
         let (Some((rate, slices)), Some((latency, _))) =
             (median(measured, place, number, rate), median(measured, place, number, latency))
         else {
@@ -309,30 +365,45 @@ fn compare(
         };
         found.push(predict::Found { subject, rate, latency, slices });
     }
-    let (rows, work_scale) = predict::rows(&calibrated.machine, &found)?;
-    Ok(output::report(place, &calibrated, rows, work_scale))
+    let rows = predict::rows(&works, &found)?;
+    Ok(output::report(place, &calibrated, &works, rows))
 }
 
-fn calibrated(preset: &Parameters, place: &Placement, measured: &Slices<Measured>) -> Result<Calibrated, Failure> {
-    let limit = |index: usize| {
-        let figure =
-            |one: &Measured| if let Measured::Limit(moved) = one { OF_LINES[index].figure(moved) } else { 0.0 };
+/// The calibrated machine but for its work.
+fn calibrated(
+    preset: &Parameters,
+    core: usize,
+    place: &Placement,
+    measured: &Slices<Measured>,
+) -> Result<Calibrated, Failure> {
+    let limit = |kernel: Kernel| {
+        let index = CALIBRATING.iter().position(|&other| other == kernel);
+        let index = index.ok_or_else(|| Failure::failed(format!("{kernel:?} is not measured here")))?;
+        let figure = |one: &Measured| if let Measured::Limit(moved) = one { kernel.figure(moved) } else { 0.0 };
         let found = median(measured, place, index, figure).map(|(value, _)| value);
-        found.ok_or_else(|| Failure::failed(format!("{} was not measured: try again", Limits::NAMES[index])))
+        found.ok_or_else(|| Failure::failed(format!("{kernel:?} was not measured: try again")))
     };
+    let listed = caches(core);
+    let cache = |level: u32| listed.iter().find(|cache| cache.level == level).map(|cache| (cache.bytes, cache.ways));
+    let cores = Cores { cycle: limit(Kernel::Cycle)?, pause: limit(Kernel::Pause)?, caches: [1, 2].map(cache) };
     let limits = Limits {
-        // Of the probes beside all slices: the same kernel, so often that a disturbance does not count.
-        one_line: place.round_trip.median,
-        two_lines: limit(1)?,
-        line_and_flag: limit(2)?,
-        load: limit(3)?,
-        exchange: limit(4)?,
-        exchange_of_loaded: limit(5)?,
-        loads_together: limit(6)?,
-        stores_together: limit(7)?,
-        one_way: limit(8)?,
-        both_ways: limit(9)?,
-        swap: limit(10)?,
+        // Not of the probes beside the slices: those are one line of one address, which may lie near to the cores or far.
+        one_line: limit(Kernel::OneLine)?,
+        two_lines: limit(Kernel::TwoLines)?,
+        line_and_flag: limit(Kernel::LineAndFlag)?,
+        load: limit(Kernel::Taken(Take::Loads))?,
+        exchange: limit(Kernel::Taken(Take::Exchanges))?,
+        exchange_of_loaded: limit(Kernel::Taken(Take::ExchangesOfLoaded))?,
+        loads_together: limit(Kernel::Taken(Take::LoadsTogether))?,
+        stores_together: limit(Kernel::Taken(Take::StoresTogether))?,
+        one_way: limit(Kernel::OneWay)?,
+        both_ways: limit(Kernel::BothWays)?,
+        swap: limit(Kernel::Swap)?,
     };
-    calibrate(preset, &limits).map_err(|failure| Failure::failed(failure.to_string()))
+    let machine = cores.of(preset).map_err(failed)?;
+    calibrate(&machine, &limits).map_err(failed)
+}
+
+fn failed(failure: impl std::fmt::Display) -> Failure {
+    Failure::failed(failure.to_string())
 }

@@ -99,6 +99,7 @@ impl Arguments {
             receive_burst: usize::from(burst),
             offered: None,
             prefetching: question.prefetching(),
+            nic_work: None,
             packets: (WARM, u64::from(burst) * TRIPS as u64),
             switches: Switches::default(),
             seed: question.seed,

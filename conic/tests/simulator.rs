@@ -190,9 +190,16 @@ fn this_machine_is_measured_and_predicted() {
     let place = &report["placements"][0];
     // Three round trips, lines taken in five ways, and three streams.
     assert_eq!(place["calibration"].as_array().map(Vec::len), Some(3 + 5 + 3));
-    let round_trip = &place["calibration"][0];
+    let load = &place["calibration"][3];
     // What is solved for comes out, whatever was measured.
-    assert!(round_trip["error"].as_f64().is_some_and(|error| error.abs() < 0.05), "{round_trip}");
+    assert!(load["error"].as_f64().is_some_and(|error| error.abs() < 0.05), "{load}");
+    // Four variants of CC-NIC and the ring, two sizes of packets.
+    let work = place["work"].as_array().expect("work");
+    assert_eq!(work.len(), 5 * 2);
+    for one in work {
+        is_positive(&one["host_ns"]["measured"], "measured");
+        is_positive(&one["nic_ns"]["measured"], "measured");
+    }
     for row in place["loopbacks"].as_array().expect("loopbacks") {
         is_positive(&row["mpps"]["predicted"], "predicted");
         is_positive(&row["p50_ns"]["predicted"], "predicted");

@@ -1,8 +1,11 @@
-//! The NIC knows what it holds, whatever the host says of it.
+//! The NIC knows what it holds, whatever the host says of it; and how many buffers are in turn.
+
+use std::collections::BTreeSet;
 
 use conic_fabric::{Address, Core};
+use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{Notices, PACKETS};
-use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, Nic, PhaseCredit, prepare};
+use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, Nic, PhaseCredit, Wire, prepare};
 use conic_native::{Memory, NativeCore, Pages};
 
 const FEATURES: Features = Features { inline_payload: false, ..Features::best() };
@@ -180,4 +183,37 @@ fn a_buffer_that_the_host_keeps_is_not_the_nics_and_may_be_given_to_it_later() {
         assert_eq!(poll(&mut nic), [kept.without(Flags::RETAIN)]);
         assert_eq!(nic.faults().total(), 0);
     });
+}
+
+/// How many buffers a host's two halves receive one packet into that goes there and back, in the ring's lines.
+fn in_turn(only_sends: bool) -> usize {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [0, 4096, 0], object_bytes: 0 };
+    let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+    let core = NativeCore::new(&memory);
+    prepare(&core, &map);
+    let mut sender = Host::<_, PhaseCredit>::new(core, &map, 0);
+    let mut receiver = Host::<_, PhaseCredit>::new(core, &map, 0);
+    if only_sends {
+        sender.only_sends();
+    }
+    let mut wire = Wire::new(Nic::<_, PhaseCredit>::new(core, &map, 0));
+    let mut at = [Address(0)];
+    assert_eq!(receiver.buf_alloc(64, &mut at), 1);
+    let mut packets = [Descriptor::new(at[0], 64); 4];
+    let mut seen = BTreeSet::new();
+    for _ in 0..4096 {
+        assert_eq!(sender.tx_burst(&packets[..1]), 1);
+        assert_eq!(wire.turn_around(), 1);
+        assert_eq!(receiver.rx_burst(&mut packets), 1);
+        seen.insert(packets[0].address());
+    }
+    seen.len()
+}
+
+#[test]
+fn few_buffers_are_in_turn_between_a_half_that_sends_and_one_that_receives() {
+    // What the receiver takes from the pool at once, and what the sender keeps; a whole stack is 256.
+    assert!(in_turn(true) <= 64, "{} buffers", in_turn(true));
+    assert!(in_turn(false) > 256);
 }

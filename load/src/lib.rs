@@ -9,6 +9,7 @@ pub mod invocation;
 mod latency;
 pub mod limits;
 pub mod message_loop;
+mod one_core;
 mod pace;
 mod traffic;
 
@@ -18,4 +19,5 @@ pub use copy_loop::{CopyLoop, Objects};
 pub use forward::{Forwarder, Generator, Network, Touch};
 pub use functions::Function;
 pub use latency::Latency;
+pub use one_core::OneCore;
 pub use traffic::Traffic;

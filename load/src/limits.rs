@@ -12,8 +12,9 @@
 //! | [`Swap`] | lines in one ring, each overwritten with the answer | the same lines carry both directions |
 //! | [`Taking`] | lines that the other core has written, without polling: one by one, or together | Figure 7 |
 //! | [`Stream`] | a megabyte at a time, announced by a register | Figure 9 |
+//! | [`pauses`] | nothing: what a round of polling waits | - |
 //!
-//! Each kernel is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
+//! Each kernel but the last is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
 
@@ -50,6 +51,11 @@ impl Moved {
     pub fn per_second(&self) -> f64 {
         if self.span == Time::ZERO { 0.0 } else { self.count as f64 / self.span.seconds() }
     }
+}
+
+/// Calls [`Core::spin`] until `until`, and nothing else.
+pub fn pauses<C: Core>(core: &C, until: Time) -> Moved {
+    in_batches(core, until, |_| (), |_| core.spin())
 }
 
 fn lines(layout: &mut Layout, name: &str, count: u64, home: Home, words: SynchronisingWords) -> Address {

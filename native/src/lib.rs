@@ -14,6 +14,7 @@ mod line;
 mod mapping;
 mod memory;
 mod place;
+pub mod processor;
 mod steps;
 mod thread_clock;
 

@@ -322,7 +322,7 @@ impl Core for SimCore<'_> {
     fn will_read(&self, at: Address, cycles: u32) {
         let within = {
             let machine = self.fiber.machine.borrow();
-            machine.reaches(self.fiber.agent, machine.timing.work(cycles))
+            machine.reaches(self.fiber.agent, machine.agents[self.fiber.agent].work(cycles))
         };
         if within {
             self.ask(at, Ask::Read, false);
@@ -376,7 +376,7 @@ impl Core for SimCore<'_> {
     }
     fn work(&self, cycles: u32) {
         let mut machine = self.fiber.machine.borrow_mut();
-        let mut span = machine.timing.work(cycles);
+        let mut span = machine.agents[self.fiber.agent].work(cycles);
         if self.is_interrupted(&machine) {
             self.interrupted(&mut machine, false);
         }

@@ -120,6 +120,7 @@ pub(crate) struct Timing {
     pub l2_hit: u64,
     pub atomic: u64,
     pub poll_exit: u64,
+    pub pause: u64,
     pub core_to_home: u64,
     pub home_to_core: u64,
     pub home_lookup: u64,
@@ -128,8 +129,6 @@ pub(crate) struct Timing {
     pub speculative_penalty: u64,
     /// How far ahead of the present a message to a core must be sent.
     pub lookahead: u64,
-    /// Picoseconds of a thousand cycles of annotated work.
-    pub work_thousand: u64,
 }
 
 /// What home agents know of a line: both nodes' views side by side, because what happens to a line happens in both, in one
@@ -333,6 +332,11 @@ impl Machine {
         self.agents[agent].prefetchers.set(on);
     }
 
+    /// Sets the scale of annotated work of an agent, for a program whose instructions are counted otherwise than its platform's.
+    pub fn set_work_scale(&mut self, agent: usize, scale: f64) {
+        self.agents[agent].work_thousand = self.parameters.core.work_thousand(scale);
+    }
+
     /// The next place in the order of a source's events.
     #[inline]
     fn key(&mut self, time: u64, source: usize) -> Key {
@@ -473,12 +477,6 @@ impl Machine {
 }
 
 impl Timing {
-    /// The time of annotated work.
-    #[inline(always)]
-    pub(crate) fn work(&self, cycles: u32) -> u64 {
-        u64::from(cycles) * self.work_thousand / 1000
-    }
-
     fn new(parameters: &Parameters, options: &Options) -> Timing {
         let (core, node) = (&parameters.core, &parameters.node);
         let cycles = |cycles: u32| core.cycles(u64::from(cycles));
@@ -488,6 +486,7 @@ impl Timing {
             l2_hit: cycles(core.l2_hit_cycles),
             atomic: cycles(core.atomic_cycles),
             poll_exit: cycles(core.poll_exit_cycles),
+            pause: cycles(core.pause_cycles),
             core_to_home: node.core_to_home,
             home_to_core: node.home_to_core,
             home_lookup: node.home_lookup,
@@ -495,7 +494,6 @@ impl Timing {
             snoop_lookup: node.snoop_lookup,
             speculative_penalty: parameters.protocol.speculative_read_penalty,
             lookahead: if options.run_ahead { node.home_to_core.saturating_sub(1) } else { 0 },
-            work_thousand: (core.cycles(1_000_000) as f64 * core.work_scale / 1000.0) as u64,
         }
     }
 }

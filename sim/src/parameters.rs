@@ -54,6 +54,8 @@ pub struct CoreParameters {
     /// Cycles that it costs a core to leave a polling loop once a line that it polled has changed: loads of the line that it had
     /// begun too early are done again, and the branch was foreseen wrong.
     pub poll_exit_cycles: u32,
+    /// Cycles of the instruction with which a program waits in a polling loop (`Core::spin`): x86's `pause`, or none.
+    pub pause_cycles: u32,
     /// Lines that may be on their way into the first-level cache at once.
     pub line_fill_buffers: u32,
     /// Requests for lines that wait for a line fill buffer without stopping the core (load buffer).
@@ -308,6 +310,11 @@ impl CoreParameters {
     pub fn reorder_span(&self) -> u64 {
         let cycles = f64::from(self.reorder_buffer) / self.work_instructions * self.work_scale;
         (cycles * 1e6 / f64::from(self.frequency_megahertz)) as u64
+    }
+
+    /// The time of a thousand cycles of annotated work at a scale, in picoseconds.
+    pub(crate) fn work_thousand(&self, scale: f64) -> u64 {
+        (self.cycles(1_000_000) as f64 * scale / 1000.0) as u64
     }
 
     /// The time of some cycles, in picoseconds, rounded to the nearest.

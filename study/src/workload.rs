@@ -73,6 +73,8 @@ pub struct Loopback {
     pub offered: Option<f64>,
     /// The hardware prefetchers.
     pub prefetching: Prefetching,
+    /// The scale of the NIC's annotated work, where it is not the platform's.
+    pub nic_work: Option<f64>,
     /// Packets of each thread before measuring starts, and packets measured of each thread.
     pub packets: (u64, u64),
     /// What goes beyond the paper.
@@ -96,6 +98,7 @@ impl Loopback {
             receive_burst: 32,
             offered: None,
             prefetching: Prefetching { host: true, nic: false },
+            nic_work: None,
             packets: (1200, 1200),
             switches: Switches::default(),
             seed: 1,

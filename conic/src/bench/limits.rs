@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use conic_fabric::{LINE_BYTES, Layout, Time};
-use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap, Take, Taking};
-use conic_native::{Memory, NativeCore, Pages, clock};
+use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap, Take, Taking, pauses};
+use conic_native::{Memory, NativeCore, Pages, clock, processor};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
@@ -40,6 +40,7 @@ const EXAMPLES: &str = "What is measured:
   lines together    whole lines that the other core has written, loaded, or stored, as fast as they go
   stream            lines in a ring, the signal in the line, credits in batches; one way, and both ways at once
   swap              lines of one ring that each side reads and overwrites with its own: both ways at once
+  pause, clock      an instruction that waits in a polling loop, and the clock of the application's core
   cached stream     a megabyte at a time, announced by a register, read into a local buffer (Figure 9)
   non-temporal      the same, written past the caches
 
@@ -74,13 +75,17 @@ pub enum Kernel {
     BothWays,
     /// Lines of one ring that both sides overwrite.
     Swap,
+    /// A pause of a polling loop.
+    Pause,
+    /// A cycle of the application's core.
+    Cycle,
     /// Megabytes through the caches.
     Cached,
     /// Megabytes past the caches.
     NonTemporal,
 }
 
-const KERNELS: [Kernel; 13] = [
+const KERNELS: [Kernel; 15] = [
     Kernel::OneLine,
     Kernel::TwoLines,
     Kernel::LineAndFlag,
@@ -92,12 +97,14 @@ const KERNELS: [Kernel; 13] = [
     Kernel::OneWay,
     Kernel::BothWays,
     Kernel::Swap,
+    Kernel::Pause,
+    Kernel::Cycle,
     Kernel::Cached,
     Kernel::NonTemporal,
 ];
 
-/// Those of single lines, in that order: what a model of this machine is calibrated on.
-pub const OF_LINES: &[Kernel] = KERNELS.split_at(11).0;
+/// What a model of this machine is calibrated on, in that order: eleven of single lines, and two of one core.
+pub const CALIBRATING: &[Kernel] = KERNELS.split_at(13).0;
 
 impl Kernel {
     /// Nanoseconds, lines a second, or Gb/s.
@@ -105,6 +112,7 @@ impl Kernel {
         match self {
             Kernel::Taken(Take::LoadsTogether | Take::StoresTogether) => moved.per_second(),
             Kernel::OneLine | Kernel::TwoLines | Kernel::LineAndFlag | Kernel::Taken(_) => moved.nanoseconds_each(),
+            Kernel::Pause | Kernel::Cycle => moved.nanoseconds_each(),
             Kernel::OneWay | Kernel::BothWays | Kernel::Swap => moved.per_second(),
             Kernel::Cached | Kernel::NonTemporal => moved.per_second() * (LINE_BYTES * 8) as f64 / 1e9,
         }
@@ -143,6 +151,8 @@ impl Kernel {
                 let nic = move |core: &NativeCore<'_>| drop_all(kernel.run(core, Side::Nic, Time::NEVER));
                 (Box::new(move |core, until| kernel.run(core, Side::Host, until)), Box::new(nic))
             }
+            Kernel::Pause => (Box::new(|core, until| pauses(core, until)), Box::new(|_| ())),
+            Kernel::Cycle => (Box::new(|_, until| cycles(until)), Box::new(|_| ())),
             Kernel::Cached => stream(&mut layout, Store::Cached),
             Kernel::NonTemporal => stream(&mut layout, Store::NonTemporal),
         };
@@ -153,6 +163,12 @@ impl Kernel {
         })?;
         Ok(moved)
     }
+}
+
+/// Cycles of this core.
+fn cycles(until: Time) -> Moved {
+    let (count, span) = processor::cycles(until);
+    Moved { count, span }
 }
 
 /// The side of a kernel that keeps the time.
@@ -203,6 +219,8 @@ pub struct PlacementReport {
     stream_lines_per_second_one_way: Spread,
     stream_lines_per_second_each_way: Spread,
     swap_lines_per_second_each_way: Spread,
+    pause_ns: Spread,
+    cycle_ns: Spread,
     stream_cached_gbps: Spread,
     stream_nontemporal_gbps: Spread,
     /// Millions of 64-byte packets a second at which their lines would stream both ways.
@@ -336,6 +354,8 @@ fn place_report(measured: &Slices<Moved>, place: &Placement, slice: Time) -> Opt
         stream_lines_per_second_one_way: spread(Kernel::OneWay, 0)?,
         stream_lines_per_second_each_way: spread(Kernel::BothWays, 0)?,
         swap_lines_per_second_each_way: spread(Kernel::Swap, 0)?,
+        pause_ns: spread(Kernel::Pause, 2)?,
+        cycle_ns: spread(Kernel::Cycle, 4)?,
         stream_cached_gbps: spread(Kernel::Cached, 2)?,
         stream_nontemporal_gbps: spread(Kernel::NonTemporal, 2)?,
         model_64_byte_mpps: 0.0,
@@ -365,6 +385,9 @@ pub fn print(report: &PlacementReport) {
     lines("stream, one way", report.stream_lines_per_second_one_way);
     lines("stream, each of both ways at once", report.stream_lines_per_second_each_way);
     lines("swap, each of both ways at once", report.swap_lines_per_second_each_way);
+    time("a pause of a polling loop", report.pause_ns);
+    let clock = three_digits(1.0 / report.cycle_ns.median);
+    println!("    {:34} {clock:>7} GHz", "the application's core");
     let bits = |name: &str, spread: Spread| {
         println!("    {name:34} {:>7} Gb/s {}", three_digits(spread.median), range(spread, three_digits));
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_interface::with_policy;
-use conic_load::{Latency, Workload};
+use conic_load::{Latency, Traffic as _, Workload};
 use conic_native::{Flag, Memory, NativeCore, Pages, clock};
 
 use super::arena::{Arena, ArenaError, Job};
@@ -13,7 +13,7 @@ use super::failure::Failure;
 
 mod interfaces;
 
-use interfaces::{CachableQueues, CcNic, FastForwardQueues, LinePairs, Link, Ring, Traffic, Turn};
+use interfaces::{CachableQueues, CcNic, FastForwardQueues, Halves, LinePairs, Link, Ring, Traffic, Turn};
 
 /// How long an application waits at the end for what is still in flight: many turns of a busy machine.
 const DRAIN: Time = Time::from_nanoseconds(2_000_000_000);
@@ -119,6 +119,38 @@ pub fn run(arena: &Arena, setup: &Setup, span: Span) -> Result<Outcome, Failure>
         Interface::Fastforward => run_link(arena, setup, span, FastForwardQueues::new(setup)?),
         Interface::Pio => run_link(arena, setup, span, LinePairs::new(setup)?),
     }
+}
+
+/// Runs one slice of CC-NIC or the ring with both halves on this core, by turns, in a region of its own. Gives for how long the host's
+/// half and the NIC's have the core for a packet, in nanoseconds.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_halves(setup: &Setup, span: Span) -> Result<[f64; 2], Failure> {
+    match setup.interface {
+        Interface::Ccnic => with_policy!(setup.features, P => halves(CcNic::<P>::new(setup)?, setup.pages, span)),
+        Interface::Ring => halves(Ring::new(setup)?, setup.pages, span),
+        other => Err(Failure::failed(format!("the halves of {} do not run on one core", other.name()))),
+    }
+}
+
+fn halves<L: Halves>(link: L, pages: Pages, span: Span) -> Result<[f64; 2], Failure> {
+    let memory = Memory::create(link.layout(), pages).map_err(ArenaError::from)?;
+    let core = NativeCore::new(&memory);
+    link.prepare(&core);
+    let mut both = link.on_one_core(core);
+    let mut until = |end: Time| {
+        both.forget_spans();
+        let before = both.account().received();
+        while clock::now() < end {
+            both.step();
+        }
+        let packets = (both.account().received() - before) as f64;
+        both.spans().map(|span| span.picoseconds() as f64 / 1e3 / packets)
+    };
+    until(clock::now() + span.warm_up);
+    Ok(until(clock::now() + span.measured))
 }
 
 fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Result<Outcome, Failure> {

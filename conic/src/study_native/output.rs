@@ -2,7 +2,8 @@
 
 use conic_study::simulated::native::{Calibrated, Limits};
 
-use super::{Compared, LimitReport, PlaceReport, Report, Row};
+use super::predict::Work;
+use super::{Compared, LimitReport, PlaceReport, Report, Row, WorkReport};
 use crate::bench::common::{nanoseconds, three_digits};
 use crate::bench::placement::{Placement, Spread, rounded};
 
@@ -10,15 +11,24 @@ use crate::bench::placement::{Placement, Spread, rounded};
 const QUARTER: f64 = 0.25;
 
 /// Puts a placement's report together.
-pub fn report(place: &Placement, calibrated: &Calibrated, rows: Vec<Row>, work_scale: Option<f64>) -> PlaceReport {
+pub fn report(place: &Placement, calibrated: &Calibrated, works: &[Work<'_>], rows: Vec<Row>) -> PlaceReport {
+    let machine = &calibrated.machine;
     let limits = calibrated.measured.list().into_iter().zip(calibrated.simulated.list());
     let limit = |(index, (measured, simulated))| LimitReport {
         name: Limits::NAMES[index],
         unit: if index < Limits::TIMES { "ns" } else { "lines/s" },
         compared: Compared::new(measured, simulated),
     };
-    let rates: Vec<f64> =
-        rows.iter().filter(|row| row.rate_role == "prediction").map(|row| row.mpps.error.abs()).collect();
+    let work = |work: &Work<'_>| WorkReport {
+        interface: work.subject.interface.name(),
+        features: work.subject.features_name(),
+        packet_size: work.subject.workload.packet_size,
+        host_ns: work.takes[0],
+        nic_ns: work.takes[1],
+        host_scale: rounded(work.machine.core.work_scale, 3),
+        nic_scale: rounded(work.nic, 3),
+    };
+    let rates: Vec<f64> = rows.iter().map(|row| row.mpps.error.abs()).collect();
     let latencies: Vec<f64> = rows.iter().map(|row| row.p50_ns.error.abs()).collect();
     let all = [&rates[..], &latencies[..]].concat();
     let median = |errors: &[f64]| Spread::of(errors).map_or(0.0, |spread| rounded(spread.median, 4));
@@ -31,7 +41,11 @@ pub fn report(place: &Placement, calibrated: &Calibrated, rows: Vec<Row>, work_s
         line_fill_buffers: calibrated.line_fill_buffers,
         migratory: calibrated.migratory,
         next_line_prefetch: calibrated.next_line,
-        work_scale: work_scale.map(|scale| rounded(scale, 3)),
+        clock_ghz: f64::from(machine.core.frequency_megahertz) / 1e3,
+        pause_cycles: machine.core.pause_cycles,
+        l1_bytes: machine.cache.l1_bytes,
+        l2_bytes: machine.cache.l2_bytes,
+        work: works.iter().map(work).collect(),
         loopbacks: rows,
         median_error: median(&all),
         median_rate_error: median(&rates),
@@ -64,13 +78,20 @@ pub fn print(place: &PlaceReport) {
     }
     let switch = |on: bool| if on { "on" } else { "off" };
     println!(
-        "    stages times {:.2}, migratory hand-over {}, {} line fill buffers, next-line prefetcher {}, work times {}",
+        "    stages times {:.2}, migratory hand-over {}, {} line fill buffers, next-line prefetcher {}",
         place.stretch,
         switch(place.migratory),
         place.line_fill_buffers,
         switch(place.next_line_prefetch),
-        place.work_scale.map_or_else(|| "1, as nothing was fitted".to_owned(), |scale| format!("{scale:.2}")),
     );
+    println!(
+        "    the core: {:.2} GHz, a pause of {} cycles, caches of {} and {} KiB",
+        place.clock_ghz,
+        place.pause_cycles,
+        place.l1_bytes >> 10,
+        place.l2_bytes >> 10
+    );
+    print_work(&place.work);
     print_rows(&place.loopbacks);
     let [all, rates, latencies] =
         [place.median_error, place.median_rate_error, place.median_latency_error].map(|error| 100.0 * error);
@@ -80,6 +101,27 @@ pub fn print(place: &PlaceReport) {
     );
 }
 
+fn print_work(work: &[WorkReport]) {
+    println!(
+        "\n    {:6} {:20} {:>5}   {:>9} {:>9} {:>6}   {:>9} {:>9} {:>6}",
+        "one", "core, a packet", "bytes", "host", "simulated", "times", "NIC", "simulated", "times"
+    );
+    for one in work {
+        println!(
+            "    {:6} {:20} {:>5}   {:>9} {:>9} {:>6.2}   {:>9} {:>9} {:>6.2}",
+            one.interface,
+            one.features.unwrap_or_default(),
+            one.packet_size,
+            nanoseconds(one.host_ns.measured),
+            nanoseconds(one.host_ns.predicted),
+            one.host_scale,
+            nanoseconds(one.nic_ns.measured),
+            nanoseconds(one.nic_ns.predicted),
+            one.nic_scale,
+        );
+    }
+}
+
 fn print_rows(rows: &[Row]) {
     println!(
         "\n    {:6} {:20} {:>5} {:>6}   {:>6} {:>9} {:>6}   {:>8} {:>9} {:>6}",
@@ -87,7 +129,7 @@ fn print_rows(rows: &[Row]) {
     );
     for row in rows {
         println!(
-            "    {:6} {:20} {:>5} {:>6}   {:>6} {:>9} {:>6}   {:>8} {:>9} {:>6}{}",
+            "    {:6} {:20} {:>5} {:>6}   {:>6} {:>9} {:>6}   {:>8} {:>9} {:>6}",
             row.interface,
             row.features.unwrap_or_default(),
             row.packet_size,
@@ -98,7 +140,6 @@ fn print_rows(rows: &[Row]) {
             nanoseconds(row.p50_ns.measured),
             nanoseconds(row.p50_ns.predicted),
             percent(row.p50_ns.error),
-            if row.rate_role == "calibration" { "  (work fitted to this rate)" } else { "" },
         );
     }
 }

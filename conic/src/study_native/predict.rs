@@ -21,32 +21,57 @@ pub struct Found<'a> {
     pub slices: usize,
 }
 
-/// Predicts every loopback; gives the fitted scale of work too, if the one that it is fitted to was measured.
+/// The work of an interface's halves, fitted to what both take on one core.
+pub struct Work<'a> {
+    /// Which, and with which packets.
+    pub subject: &'a Subject,
+    /// The machine, with the scale of the host's work.
+    pub machine: Parameters,
+    /// The scale of the NIC's.
+    pub nic: f64,
+    /// What the host's half and the NIC's take for a packet, nanoseconds.
+    pub takes: [Compared; 2],
+}
+
+/// Fits the work of halves, of which each takes so many nanoseconds a packet, on all cores.
 ///
 /// # Errors
 ///
 /// How a run failed.
-pub fn rows(machine: &Parameters, found: &[Found<'_>]) -> Result<(Vec<Row>, Option<f64>), Failure> {
-    let mut machine = machine.clone();
-    let mut work_scale = None;
-    if let Some(fitted) = found.iter().find(|one| one.subject.is_fitted()) {
-        let mut question = question(&machine, fitted.subject);
-        let scale = fit_work(&mut question, fitted.rate).map_err(|failure| Failure::failed(failure.to_string()))?;
-        machine = question.machine;
-        work_scale = Some(scale);
-    }
-    let outcomes = all(&machine, found)?;
-    let row = |(one, outcome): (&Found<'_>, LoopbackOutcome)| Row {
-        interface: one.subject.interface.name(),
-        features: (one.subject.interface == link::Interface::Ccnic).then_some(one.subject.variant),
-        packet_size: one.subject.workload.packet_size,
-        window: one.subject.workload.window,
-        rate_role: if one.subject.is_fitted() { "calibration" } else { "prediction" },
-        mpps: Compared::new(one.rate / 1e6, outcome.packets_per_second / 1e6),
-        p50_ns: Compared::new(one.latency, outcome.median_nanoseconds),
-        slices: one.slices,
+pub fn fit<'a>(machine: &Parameters, halves: &[(&'a Subject, [f64; 2])]) -> Result<Vec<Work<'a>>, Failure> {
+    let work = |&(subject, measured): &(&'a Subject, [f64; 2])| {
+        let mut question = question(machine, subject);
+        let found = fit_work(&mut question, measured).map_err(|failure| failure.to_string())?;
+        let nic = question.nic_work.unwrap_or(question.machine.core.work_scale);
+        let takes = [0, 1].map(|half| Compared::new(measured[half], found[half]));
+        Ok(Work { subject, machine: question.machine, nic, takes })
     };
-    Ok((found.iter().zip(outcomes).map(row).collect(), work_scale))
+    on_all_cores(halves, work).into_iter().map(|work| work.map_err(|error: String| Failure::failed(error))).collect()
+}
+
+/// Predicts every loopback, each with the work of its interface and size.
+///
+/// # Errors
+///
+/// How a run failed.
+pub fn rows(works: &[Work<'_>], found: &[Found<'_>]) -> Result<Vec<Row>, Failure> {
+    let predicted = |one: &Found<'_>| {
+        let work = works.iter().find(|work| work.subject.works_like(one.subject)).ok_or("its work is not known")?;
+        loopback(&Loopback { nic_work: Some(work.nic), ..question(&work.machine, one.subject) })
+    };
+    let row = |(one, outcome): (&Found<'_>, Result<LoopbackOutcome, String>)| {
+        let outcome = outcome.map_err(Failure::failed)?;
+        Ok(Row {
+            interface: one.subject.interface.name(),
+            features: one.subject.features_name(),
+            packet_size: one.subject.workload.packet_size,
+            window: one.subject.workload.window,
+            mpps: Compared::new(one.rate / 1e6, outcome.packets_per_second / 1e6),
+            p50_ns: Compared::new(one.latency, outcome.median_nanoseconds),
+            slices: one.slices,
+        })
+    };
+    found.iter().zip(on_all_cores(found, predicted)).map(row).collect()
 }
 
 /// The question that a loopback of this machine is.
@@ -69,17 +94,12 @@ fn question(machine: &Parameters, subject: &Subject) -> Loopback {
         receive_burst: workload.receive_burst,
         offered: None,
         prefetching: Prefetching { host: true, nic: true },
+        nic_work: None,
         // Both rings go round before anything counts.
         packets: (packets.max(2_500), packets),
         switches: Switches::default(),
         seed: 1,
     }
-}
-
-/// Runs all, on all cores.
-fn all(machine: &Parameters, found: &[Found<'_>]) -> Result<Vec<LoopbackOutcome>, Failure> {
-    let questions: Vec<Loopback> = found.iter().map(|one| question(machine, one.subject)).collect();
-    on_all_cores(&questions, loopback).into_iter().map(|outcome| outcome.map_err(Failure::failed)).collect()
 }
 
 #[cfg(test)]

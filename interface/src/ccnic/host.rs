@@ -11,6 +11,9 @@ use super::queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults};
 use super::recovery;
 use super::retained::Retained;
 
+/// Buffers of a class that a half keeps that only sends: as many go back to the pool with one atomic operation.
+const KEPT_BY_A_SENDER: usize = 8;
+
 /// What the NIC did that it should not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostFaults {
@@ -101,6 +104,13 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// for what it looks at itself. A line that it never asks for stays in the NIC's cache.
     pub fn leave_payloads(&mut self) {
         self.receive.leave_payloads();
+    }
+
+    /// From now on keeps few of the buffers that it frees: for a half that sends, beside one that receives. What is sent in the ring's
+    /// lines is freed by the one and allocated by the other; with a whole stack between them hundreds of buffers would be in turn,
+    /// whose lines and pages are in no cache near the core when they come.
+    pub fn only_sends(&mut self) {
+        self.allocator.keep_at_most(KEPT_BY_A_SENDER);
     }
 
     /// Allocates buffers that hold `bytes` each, small ones if those are large enough, and returns how many: fewer than

@@ -130,12 +130,11 @@ impl Allocator {
             let limit = if features.recycling { most } else { 0 };
             Stack { entries: [Address(0); STACK], height: 0, limit, batch: most.clamp(1, BATCH) }
         });
-        let stacks = Box::new(stacks);
         let next_word = map.classes.map(|class| if from_the_end { class.words().saturating_sub(1) } else { 0 });
         Allocator {
             map,
             features,
-            stacks,
+            stacks: Box::new(stacks),
             next_word,
             reserve: None,
             keeps_reserve: false,
@@ -328,6 +327,11 @@ impl Allocator {
         count
     }
 
+    /// From now on keeps no more than so many freed buffers of a class; the others are the pool's at once.
+    pub(crate) fn keep_at_most(&mut self, count: usize) {
+        self.stacks.iter_mut().for_each(|stack| stack.limit = stack.limit.min(count));
+    }
+
     /// From now on sets one buffer of `bytes` at least aside for a payload that comes in a ring, where the pool is of
     /// [`LEAST_WITH_RESERVE`] or more. Without it such a payload could wait for ever: all other buffers may be in packets
     /// behind it in the same ring.
@@ -343,8 +347,7 @@ impl Allocator {
     /// Allocates a buffer for a payload that came in a ring; the one set aside, if there is no other.
     #[inline(always)]
     pub(crate) fn allocate_inline<C: Core>(&mut self, core: &C, bytes: u64) -> Option<Address> {
-        let allocated = self.allocate(core, bytes);
-        if allocated.is_none() { self.reserve.take() } else { allocated }
+        self.allocate(core, bytes).or_else(|| self.reserve.take())
     }
 
     /// Allocates a buffer for a frame whose size is not known yet: a large one, or a jumbo one where there is none now; a small

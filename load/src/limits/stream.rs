@@ -105,12 +105,13 @@ impl Reader {
         let mut count = 0;
         while count < BURST {
             let at = self.ring.lines.lines(self.read % RING);
-            // The loop's branches are predicted, so the next lines' loads have been issued by now.
-            core.will_read(self.ring.lines.lines((self.read + LOOKS_AHEAD) % RING), 0);
             // Acquire: pairs with the writer's release of word 0; the rest of the line is then there.
             if core.load_acquire(at) != self.read + 1 {
                 break;
             }
+            // A core that has found a line full foresees that the next ones are, and has begun their loads by now. One that
+            // waits for a line foresees no more than another look at it.
+            core.will_read(self.ring.lines.lines((self.read + LOOKS_AHEAD) % RING), 0);
             let line = core.read_line(at);
             self.sum = line.0[1..].iter().fold(self.sum, |sum, word| sum ^ word);
             self.stopped = line.0[7] == STOP;

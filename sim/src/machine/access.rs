@@ -316,10 +316,10 @@ impl Machine {
         if !self.may_act(id) {
             return Err(W::Time);
         }
-        let issue = self.timing.issue;
+        let pause = self.timing.pause;
         let fast_forward = self.options.fast_forward;
         let agent = &mut self.agents[id];
-        agent.time += issue;
+        agent.time += pause;
         agent.counters.accesses.spins += 1;
         let duration = agent.time - agent.spinning.begins;
         let round = Round { duration, ..agent.spinning.present };

@@ -122,6 +122,8 @@ pub struct Agent {
     pub(crate) watched: Watched,
     /// Whether it copies for others, and keeps nothing of what it writes.
     pub(crate) is_engine: bool,
+    /// The time of a thousand cycles of annotated work, in picoseconds.
+    pub(crate) work_thousand: u64,
     pub(crate) wait: Wait,
     waits_since: u64,
     ticket: u32,
@@ -157,6 +159,7 @@ impl Agent {
             past: PastCaches::new(parameters),
             watched: Watched::default(),
             is_engine: false,
+            work_thousand: shape.work_thousand(shape.work_scale),
             wait: Wait::Nothing,
             waits_since: 0,
             ticket: 0,
@@ -166,6 +169,12 @@ impl Agent {
             counters: AgentCounters::default(),
             operations: 0,
         }
+    }
+
+    /// The time of annotated work.
+    #[inline(always)]
+    pub(crate) fn work(&self, cycles: u32) -> u64 {
+        u64::from(cycles) * self.work_thousand / 1000
     }
 
     /// When the next message arrives.

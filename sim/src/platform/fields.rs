@@ -155,6 +155,7 @@ sections! {
         l2_hit_cycles: Cycles, 0.0;
         atomic_cycles: Cycles, 0.0;
         poll_exit_cycles: Cycles, 0.0;
+        pause_cycles: Cycles, 0.0;
         line_fill_buffers: Count("lines"), 1.0;
         load_buffer: Count("loads"), 1.0;
         reorder_buffer: Count("instructions"), 1.0;

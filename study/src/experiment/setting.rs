@@ -75,6 +75,7 @@ impl Setting {
             receive_burst: BURST,
             offered: None,
             prefetching: Prefetching { host: true, nic: false },
+            nic_work: None,
             packets: (0, 0),
             switches: Switches::default(),
             seed: self.seed,

@@ -1,6 +1,6 @@
 //! Packets through an interface and back, on a modelled machine.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use conic_fabric::PlayedByCore;
@@ -8,14 +8,14 @@ use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::ccnic::Completions;
 use conic_interface::serve::Server;
 use conic_interface::{ccnic, ring};
-use conic_load::{Network, Objects};
+use conic_load::{ClosedLoop, Network, Objects, OneCore, Touch, Traffic};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 use super::application::{
     Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
 };
 use super::{Observer, engines, pcie};
-use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, NicPlace, Serving};
+use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Switches};
 
 /// Runs a loopback.
 ///
@@ -32,12 +32,31 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, String> {
 ///
 /// As [`loopback`].
 pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
+    run(question, observer, None)
+}
+
+/// Runs both halves of a queue pair on one core, by turns, where no line moves between cores. Gives for how long the host's half
+/// and the NIC's have the core for a packet, in nanoseconds.
+///
+/// # Errors
+///
+/// As [`loopback`].
+pub fn halves(question: &Loopback) -> Result<[f64; 2], String> {
+    let halves = Rc::new(Cell::new([0.0; 2]));
+    run(question, &mut (), Some(Rc::clone(&halves)))?;
+    Ok(halves.get())
+}
+
+/// Where both halves are to be on one core, what each takes for a packet.
+type Halves = Option<Rc<Cell<[f64; 2]>>>;
+
+fn run(question: &Loopback, observer: &mut dyn Observer, halves: Halves) -> Result<LoopbackOutcome, String> {
     match question.interface {
-        Interface::CcNic(features) => run_ccnic(question, features, observer),
-        Interface::UnoptimisedRing => run_ring(question, unoptimised(question)?, observer),
+        Interface::CcNic(features) => run_ccnic(question, features, observer, halves),
+        Interface::UnoptimisedRing => run_ring(question, unoptimised(question)?, observer, halves),
         Interface::Ring => {
             let shape = workload(question).ring(1024).map_err(|error| error.to_string())?;
-            run_ring(question, shape, observer)
+            run_ring(question, shape, observer, halves)
         }
         Interface::PcieRing => pcie::loopback(question, observer),
     }
@@ -81,6 +100,7 @@ fn run_ccnic(
     question: &Loopback,
     features: ccnic::Features,
     observer: &mut dyn Observer,
+    halves: Halves,
 ) -> Result<LoopbackOutcome, String> {
     let geometry = ccnic::Geometry {
         queues: queue_pairs(question)? as u32,
@@ -100,7 +120,7 @@ fn run_ccnic(
     drive(
         question,
         simulation,
-        observer,
+        (observer, halves),
         &objects,
         move |core, queue| ccnic::host_queue(core, &map, queue),
         move |core, queue| match completions[queue] {
@@ -129,7 +149,12 @@ fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
     })
 }
 
-fn run_ring(question: &Loopback, shape: ring::Shape, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
+fn run_ring(
+    question: &Loopback,
+    shape: ring::Shape,
+    observer: &mut dyn Observer,
+    halves: Halves,
+) -> Result<LoopbackOutcome, String> {
     if question.switches.engines.nic {
         return Err("a copy engine of the NIC is for CC-NIC alone: the ring's device moves bytes by itself".to_owned());
     }
@@ -142,7 +167,7 @@ fn run_ring(question: &Loopback, shape: ring::Shape, observer: &mut dyn Observer
     drive(
         question,
         simulation,
-        observer,
+        (observer, halves),
         &objects,
         move |core, queue| Box::new(pairs[queue].host(core)),
         move |core, queue| Box::new(ring::Wire::new(nic_pairs[queue].nic(PlayedByCore(core)), shape)),
@@ -165,15 +190,39 @@ where
             }
         }
     });
-    simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.nic);
+    set_up_nic(question, simulation, agent);
     Some(agent)
+}
+
+/// Makes a NIC's core as the question says.
+fn set_up_nic(question: &Loopback, simulation: &Simulation, agent: usize) {
+    let mut machine = simulation.machine().borrow_mut();
+    machine.set_prefetchers(agent, question.prefetching.nic);
+    if let Some(scale) = question.nic_work {
+        machine.set_work_scale(agent, scale);
+    }
+}
+
+/// What is touched of packets that the host forwards, where it does.
+///
+/// # Errors
+///
+/// If one NIC core is to serve all and to make packets.
+fn forwarded(question: &Loopback, shared: Option<usize>) -> Result<Option<Touch>, String> {
+    match question.switches.application {
+        Application::Loopback | Application::Copying => Ok(None),
+        Application::Forwarding(_) if shared.is_some() => {
+            Err("a NIC core that serves many queue pairs turns packets around: it makes none to be forwarded".into())
+        }
+        Application::Forwarding(touch) => Ok(Some(touch)),
+    }
 }
 
 /// Puts the host's programs and the NIC's on the machine and runs them.
 fn drive<H, N>(
     question: &Loopback,
     mut simulation: Simulation,
-    observer: &mut dyn Observer,
+    (observer, halves): (&mut dyn Observer, Halves),
     objects: &[Option<Objects>],
     host: H,
     nic: N,
@@ -183,6 +232,9 @@ where
     N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
 {
     let results = Rc::new(RefCell::new(Results::default()));
+    if let Some(halves) = halves {
+        return one_core(question, simulation, (observer, halves), host, nic);
+    }
     let (host, nic) = (Rc::new(host), Rc::new(nic));
     let nic_node = match question.nic_place {
         NicPlace::Remote => 1,
@@ -190,15 +242,7 @@ where
     };
     engines::check(question)?;
     let shared = serve_all(question, &mut simulation, nic_node, &nic);
-    let forwarding = match question.switches.application {
-        Application::Loopback | Application::Copying => None,
-        Application::Forwarding(_) if shared.is_some() => {
-            return Err(
-                "a NIC core that serves many queue pairs turns packets around: it makes none to be forwarded".into()
-            );
-        }
-        Application::Forwarding(touch) => Some(touch),
-    };
+    let forwarding = forwarded(question, shared)?;
     let (host_role, nic_role) =
         if forwarding.is_some() { (Role::Service, Role::Main) } else { (Role::Main, Role::Service) };
     let (mut hosts, mut nics) = (Vec::new(), Vec::from_iter(shared));
@@ -233,10 +277,48 @@ where
                 }
             }
         });
-        simulation.machine().borrow_mut().set_prefetchers(nic_agent, question.prefetching.nic);
+        set_up_nic(question, &simulation, nic_agent);
         nics.push(nic_agent);
     }
     engines::give(question, &mut simulation, &hosts, (nic_node, &nics));
+    finish(question, simulation, observer, &results)
+}
+
+/// Puts both halves of one queue pair on one core and runs them by turns.
+fn one_core<H, N>(
+    question: &Loopback,
+    mut simulation: Simulation,
+    (observer, halves): (&mut dyn Observer, Rc<Cell<[f64; 2]>>),
+    host: H,
+    nic: N,
+) -> Result<LoopbackOutcome, String>
+where
+    H: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a> + 'static,
+    N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
+{
+    if question.threads != 1 || question.switches != Switches::default() {
+        return Err("on one core there are one host thread and its NIC, and no switches".to_owned());
+    }
+    let results = Rc::new(RefCell::new(Results::default()));
+    let (shared, question_) = (Rc::clone(&results), question.clone());
+    let agent = simulation.core("core", 0, Role::Main, start_of(question.seed, 0), move |core| {
+        let mut both = OneCore::new(ClosedLoop::new(host(core, 0), workload(&question_)), nic(core, 0));
+        while both.account().received() < question_.packets.0 {
+            both.step();
+        }
+        both.forget_spans();
+        let before = both.account().received();
+        measure(
+            &question_,
+            core,
+            &mut both,
+            Thread { number: 0, host: core.agent(), nic: None, objects: None },
+            &shared,
+        );
+        let packets = (both.account().received() - before) as f64;
+        halves.set(both.spans().map(|span| span.picoseconds() as f64 / 1e3 / packets));
+    });
+    simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.host);
     finish(question, simulation, observer, &results)
 }
 

@@ -1,4 +1,4 @@
-//! The machine that the program runs on: calibrated on what its coherence allows, and on nothing else but one rate.
+//! The machine that the program runs on: calibrated on what one core does by itself and on what the coherence of two allows.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use conic_load::limits::{Exchange, LineAndFlag, Moved, RoundTrip, Side, Swap, Ta
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 
-use super::{failure, loopback};
+use super::{failure, halves};
 use crate::workload::{Failure, Loopback};
 
 /// The preset, before anything is calibrated.
@@ -22,6 +22,38 @@ const PRESET: &str = include_str!("../../../platforms/native.toml");
 /// What is wrong with its file.
 pub fn preset() -> Result<Platform, Failure> {
     Platform::parse("native", PRESET, &|_| None).map_err(failure)
+}
+
+/// What one core is by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cores {
+    /// A cycle, nanoseconds.
+    pub cycle: f64,
+    /// A pause of a polling loop (`Core::spin`), nanoseconds.
+    pub pause: f64,
+    /// Bytes and ways of the first and second level of its caches, where the system lists them.
+    pub caches: [Option<(u64, u32)>; 2],
+}
+
+impl Cores {
+    /// The preset with these cores.
+    ///
+    /// # Errors
+    ///
+    /// A time is not positive.
+    pub fn of(&self, preset: &Parameters) -> Result<Parameters, Failure> {
+        if [self.cycle, self.pause].iter().any(|time| !time.is_finite() || *time <= 0.0) {
+            return Err(Failure(format!("a cycle and a pause take some time, not as in {self:?}")));
+        }
+        let mut machine = preset.clone();
+        machine.core.frequency_megahertz = (1e3 / self.cycle).round().max(1.0) as u32;
+        machine.core.pause_cycles = (self.pause / self.cycle).round() as u32;
+        let [first, second] = self.caches;
+        let cache = &mut machine.cache;
+        (cache.l1_bytes, cache.l1_ways) = first.unwrap_or((cache.l1_bytes, cache.l1_ways));
+        (cache.l2_bytes, cache.l2_ways) = second.unwrap_or((cache.l2_bytes, cache.l2_ways));
+        Ok(machine)
+    }
 }
 
 /// What the coherence of two cores allows, by the kernels of [`conic_load::limits`].
@@ -95,8 +127,8 @@ impl Limits {
     }
 }
 
-/// The round trips among the limits.
-const ROUND_TRIPS: Range<usize> = 0..3;
+/// What tells whether a load takes a line over: an exchange after it.
+const OWNERSHIP: Range<usize> = 5..6;
 /// What is taken together.
 const TOGETHER: Range<usize> = 6..8;
 /// The plain streams among them; swapped lines depend on how the two sides happen to follow one another.
@@ -143,7 +175,7 @@ pub fn limits(machine: &Parameters) -> Result<Limits, Failure> {
         },
     )?;
     Ok(Limits {
-        one_line: one_line(machine)?,
+        one_line: round_trip(machine, RoundTrip::one_line)?,
         two_lines: round_trip(machine, RoundTrip::two_lines)?,
         line_and_flag,
         load: taking(machine, Take::Loads)?.nanoseconds_each(),
@@ -164,11 +196,6 @@ fn taking(machine: &Parameters, how: Take) -> Result<Moved, Failure> {
         |kernel, core, until| kernel.take(core, until),
         |kernel, core| kernel.give(core),
     )
-}
-
-/// One line's round trip, in nanoseconds.
-fn one_line(machine: &Parameters) -> Result<f64, Failure> {
-    round_trip(machine, RoundTrip::one_line)
 }
 
 fn round_trip(machine: &Parameters, make: fn(&mut Layout) -> RoundTrip) -> Result<f64, Failure> {
@@ -241,24 +268,24 @@ impl Calibrated {
 }
 
 /// How many lines a core may have on their way at once, from the fewest of present cores to the most.
-const FILL_BUFFERS: [u32; 7] = [10, 12, 16, 20, 24, 32, 48];
+const FILL_BUFFERS: [u32; 10] = [10, 11, 12, 13, 14, 16, 20, 24, 32, 48];
 
-/// Solves the few free values so that the simulated limits equal the measured ones. The round trips give the stages' scale and
-/// whether hand-over is migratory; lines that are taken together how many are on their way at once; the streams whether the next
-/// line is prefetched.
+/// Solves the few free values of a machine, whose cores are as they are, so that the simulated limits equal the measured ones: a
+/// load of a written line gives the stages' scale; an exchange after it whether it takes the line over; lines that are taken
+/// together how many are on their way at once; the streams whether the next line is prefetched.
 ///
 /// # Errors
 ///
 /// A limit is not positive, or how a run failed.
-pub fn calibrate(preset: &Parameters, measured: &Limits) -> Result<Calibrated, Failure> {
+pub fn calibrate(cores: &Parameters, measured: &Limits) -> Result<Calibrated, Failure> {
     if measured.list().iter().any(|limit| !limit.is_finite() || *limit <= 0.0) {
         return Err(Failure(format!("limits are positive numbers, not {measured:?}")));
     }
-    let mut machine = preset.clone();
+    let mut machine = cores.clone();
     machine.protocol.migratory_between_nodes = false;
     let shared = scaled(&machine, measured)?;
     machine.protocol.migratory_between_nodes = true;
-    let nearest = scaled(&machine, measured)?.nearer(Some(shared), ROUND_TRIPS);
+    let nearest = scaled(&machine, measured)?.nearer(Some(shared), OWNERSHIP);
     let mut best = [None, None];
     for (best, next_line) in best.iter_mut().zip([false, true]) {
         for line_fill_buffers in FILL_BUFFERS {
@@ -272,17 +299,18 @@ pub fn calibrate(preset: &Parameters, measured: &Limits) -> Result<Calibrated, F
     Ok(with.map_or(nearest, |with| with.nearer(without, STREAMS)))
 }
 
-/// Finds the stages' scale with which one line's round trip comes out.
+/// Finds the stages' scale with which a load of a line that the other core has written comes out: one way, of many lines that lie
+/// near and far, and without the polling that round trips have besides.
 fn scaled(machine: &Parameters, measured: &Limits) -> Result<Calibrated, Failure> {
     let mut stretch = 1.0;
     for _ in 0..ROUNDS {
-        let simulated = one_line(&stretched(machine, stretch))?;
-        stretch = (stretch * measured.one_line / simulated).clamp(0.01, 100_000.0);
+        let simulated = taking(&stretched(machine, stretch), Take::Loads)?.nanoseconds_each();
+        stretch = (stretch * measured.load / simulated).clamp(0.01, 100_000.0);
     }
     Calibrated::new(stretched(machine, stretch), measured, stretch)
 }
 
-/// Rounds of [`scaled`]: the round trip is nearly in proportion, so that each brings it much nearer.
+/// Rounds of [`scaled`]: the load is nearly in proportion, so that each brings it much nearer.
 const ROUNDS: usize = 6;
 
 /// The machine with the stages of the way from core to core scaled.
@@ -298,29 +326,57 @@ fn stretched(machine: &Parameters, stretch: f64) -> Parameters {
     machine
 }
 
-/// The scale of annotated work with which the loopback's rate comes out, the one value that is fitted to an interface's figure:
-/// within 1%, or the nearest that there is. Sets it in the question's machine and returns it.
+/// Fits the annotated work of a loopback's two halves to what each takes for a packet where both are on one core, nanoseconds: within
+/// 1%, or the nearest that there is. Sets both scales in the question, and returns what comes out.
+///
+/// A scale stands for more instructions, not for slower ones: the reorder buffer spans the same time with all of them.
 ///
 /// # Errors
 ///
 /// How a run failed.
-pub fn fit_work(question: &mut Loopback, packets_per_second: f64) -> Result<f64, Failure> {
-    let (mut low, mut high) = (0.0, 16.0);
-    for _ in 0..12 {
-        let middle = f64::midpoint(low, high);
-        question.machine.core.work_scale = middle;
-        let rate = loopback(question).map_err(Failure)?.packets_per_second;
-        if (rate / packets_per_second - 1.0).abs() < 0.01 {
-            break;
+pub fn fit_work(question: &mut Loopback, nanoseconds: [f64; 2]) -> Result<[f64; 2], Failure> {
+    let instructions = question.machine.core.work_instructions;
+    let mut at = |scale: f64| {
+        question.machine.core.work_scale = scale;
+        question.machine.core.work_instructions = instructions * scale;
+        halves(question).map_err(Failure)
+    };
+    let (once, twice) = (at(1.0)?, at(2.0)?);
+    let mut fitted = [(0.0, 0.0); 2];
+    for (half, fitted) in fitted.iter_mut().enumerate() {
+        let wanted = nanoseconds[half];
+        let (mut before, mut found) = ((1.0, once[half]), (2.0, twice[half]));
+        // Time grows with work in a nearly straight line, which is followed to where it meets what is wanted.
+        for _ in 0..MOST_STEPS {
+            let slope = (found.1 - before.1) / (found.0 - before.0);
+            if (found.1 / wanted - 1.0).abs() < 0.01 || slope.is_nan() || slope <= 0.0 {
+                break;
+            }
+            let scale = (found.0 + (wanted - found.1) / slope).clamp(LEAST_WORK, MOST_WORK);
+            (before, found) = (found, (scale, at(scale)?[half]));
         }
-        if rate > packets_per_second { low = middle } else { high = middle }
+        *fitted = found;
     }
-    Ok(question.machine.core.work_scale)
+    let [(host, host_takes), (nic, nic_takes)] = fitted;
+    question.machine.core.work_scale = host;
+    question.machine.core.work_instructions = instructions * host;
+    question.nic_work = Some(nic);
+    Ok([host_takes, nic_takes])
 }
+
+/// Steps of [`fit_work`]: three or four suffice where the line is straight.
+const MOST_STEPS: usize = 8;
+
+/// Less than any interface's annotated work is scaled by; none at all would be no work for the reorder buffer to count.
+const LEAST_WORK: f64 = 0.01;
+
+/// More than any is scaled by: the ring's NIC copies packets of 4 KB in pieces, which no annotation says.
+const MOST_WORK: f64 = 1024.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Interface;
 
     #[test]
     fn a_machine_is_found_again_from_its_limits() {
@@ -356,6 +412,45 @@ mod tests {
             let expected = 8e9 / few.load;
             assert!((together / expected - 1.0).abs() < 0.15, "{together} lines a second, not {expected}");
         }
+    }
+
+    #[test]
+    fn cores_are_as_they_say() {
+        let preset = preset().expect("it comes with the program");
+        let cores = Cores { cycle: 0.25, pause: 35.0, caches: [Some((32 << 10, 8)), None] };
+        let machine = cores.of(preset.parameters()).expect("they can be");
+        assert_eq!((machine.core.frequency_megahertz, machine.core.pause_cycles), (4000, 140));
+        assert_eq!(machine.cache.sizes()[..2], [(32 << 10, 8), preset.parameters().cache.sizes()[1]]);
+        let paused = kernel(&machine, |_| (), |(), core, until| conic_load::limits::pauses(core, until), |(), _| ());
+        assert!((paused.expect("it runs").nanoseconds_each() - 35.0).abs() < 0.01);
+        assert!(Cores { cycle: 0.0, ..cores }.of(preset.parameters()).is_err());
+    }
+
+    fn best() -> Interface {
+        Interface::CcNic(conic_interface::ccnic::Features::best())
+    }
+
+    #[test]
+    fn the_work_of_each_half_is_found_again() {
+        let preset = preset().expect("it comes with the program");
+        let mut machine = preset.parameters().clone();
+        let instructions = machine.core.work_instructions;
+        let mut question = Loopback { window: 64, ..Loopback::new(&machine, best()) };
+        let [host, nic] = [2.0, 5.0].map(|scale| {
+            machine.core.work_scale = scale;
+            machine.core.work_instructions = instructions * scale;
+            halves(&Loopback { machine: machine.clone(), ..question.clone() }).expect("it runs")
+        });
+        // A machine that differs in what lies between cores alone.
+        question.machine = stretched(preset.parameters(), 3.0);
+        let fitted = fit_work(&mut question, [host[0], nic[1]]).expect("it runs");
+        for (fitted, expected) in fitted.into_iter().zip([host[0], nic[1]]) {
+            assert!((fitted / expected - 1.0).abs() < 0.01, "{fitted} ns instead of {expected}");
+        }
+        assert!((question.machine.core.work_scale / 2.0 - 1.0).abs() < 0.03, "{question:?}");
+        assert!(question.nic_work.is_some_and(|scale| (scale / 5.0 - 1.0).abs() < 0.03), "{question:?}");
+        // More work, as many instructions in a nanosecond.
+        assert_eq!(question.machine.core.reorder_span(), preset.parameters().core.reorder_span());
     }
 
     #[test]

@@ -198,29 +198,35 @@ impl Machine for Formulas {
     }
 }
 
+/// A core of round numbers.
+fn core_parameters(cores: u32) -> CoreParameters {
+    CoreParameters {
+        cores,
+        frequency_megahertz: 2000,
+        issue_cycles: 1,
+        l1_hit_cycles: 5,
+        l2_hit_cycles: 15,
+        atomic_cycles: 20,
+        poll_exit_cycles: 0,
+        pause_cycles: 1,
+        line_fill_buffers: 12,
+        load_buffer: 64,
+        reorder_buffer: 300,
+        work_instructions: 3.0,
+        store_buffer: 64,
+        write_combining_buffers: BUFFERS,
+        work_scale: 1.0,
+        prefetch_next_line: true,
+        prefetch_stride: true,
+        prefetch_adjacent: true,
+    }
+}
+
 /// A platform of round numbers.
 pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Parameters {
     Parameters {
         name: name.to_owned(),
-        core: CoreParameters {
-            cores,
-            frequency_megahertz: 2000,
-            issue_cycles: 1,
-            l1_hit_cycles: 5,
-            l2_hit_cycles: 15,
-            atomic_cycles: 20,
-            poll_exit_cycles: 0,
-            line_fill_buffers: 12,
-            load_buffer: 64,
-            reorder_buffer: 300,
-            work_instructions: 3.0,
-            store_buffer: 64,
-            write_combining_buffers: BUFFERS,
-            work_scale: 1.0,
-            prefetch_next_line: true,
-            prefetch_stride: true,
-            prefetch_adjacent: true,
-        },
+        core: core_parameters(cores),
         cache: CacheParameters {
             l1_bytes: 48 << 10,
             l1_ways: 12,

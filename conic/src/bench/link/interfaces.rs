@@ -12,7 +12,7 @@ use conic_load::message_loop::{
     CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, ReceivePacket,
     SendPacket, line_pair_ends, message_lines, slots_of,
 };
-use conic_load::{Account, ClosedLoop, Workload};
+use conic_load::{Account, ClosedLoop, OneCore, Workload};
 use conic_native::NativeCore;
 
 use super::{Failure, Setup};
@@ -27,6 +27,15 @@ pub trait Link: Send + Sync + 'static {
     fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory, Self>;
     /// The NIC's half of a queue pair.
     fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory, Self>;
+}
+
+/// An interface of which one core may run both halves.
+pub trait Halves: Link {
+    /// Both halves of the first queue pair.
+    fn on_one_core<'memory>(
+        &self,
+        core: NativeCore<'memory>,
+    ) -> OneCore<impl HostQueue + use<'memory, Self>, impl NicQueue + use<'memory, Self>>;
 }
 
 /// An application that sends and receives.
@@ -147,6 +156,16 @@ impl<P: Policy> Link for CcNic<P> {
     }
 }
 
+impl<P: Policy> Halves for CcNic<P> {
+    fn on_one_core<'memory>(
+        &self,
+        core: NativeCore<'memory>,
+    ) -> OneCore<impl HostQueue + use<'memory, P>, impl NicQueue + use<'memory, P>> {
+        let host = ClosedLoop::new(Host::<_, P>::new(core, &self.map, 0), self.workload);
+        OneCore::new(host, Wire::new(Nic::<_, P>::new(core, &self.map, 0)))
+    }
+}
+
 /// The PCIe-style ring.
 pub struct Ring {
     layout: Layout,
@@ -173,6 +192,17 @@ impl Link for Ring {
     }
     fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
         Packets(ring::Wire::new(self.pairs[queue].nic(PlayedByCore(core)), self.pairs[queue].shape()))
+    }
+}
+
+impl Halves for Ring {
+    fn on_one_core<'memory>(
+        &self,
+        core: NativeCore<'memory>,
+    ) -> OneCore<impl HostQueue + use<'memory>, impl NicQueue + use<'memory>> {
+        let pair = &self.pairs[0];
+        let nic = ring::Wire::new(pair.nic(PlayedByCore(core)), pair.shape());
+        OneCore::new(ClosedLoop::new(pair.host(core), self.workload), nic)
     }
 }
 
