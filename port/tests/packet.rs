@@ -130,8 +130,9 @@ fn the_queues_of_a_group_share_the_flows_and_lose_none() {
     let spec: PortSpec = "af-packet:v0,queues=3".parse().unwrap();
     let mut queues = spec.open().unwrap();
     assert_eq!(queues.len(), 3);
-    for _ in 0..60 {
-        let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
+    // All at once: the port of a socket that is closed may be the next one's.
+    let sockets: Vec<UdpSocket> = (0..60).map(|_| UdpSocket::bind("10.1.0.1:0").unwrap()).collect();
+    for socket in &sockets {
         for _ in 0..3 {
             socket.send_to(b"hello", "10.1.0.2:9").unwrap();
         }
