@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::bench::arena::Arena;
 use crate::bench::common::{Common, MachineReport, print_left_out, usable_cores};
-use crate::bench::failure::Failure;
+use crate::bench::failure::{Failure, print_json};
 use crate::bench::limits::{CALIBRATING, Kernel};
 use crate::bench::link::{Interface, Outcome, Setup, Span, run, run_halves};
 use crate::bench::placement::{Placement, Spread};
@@ -279,7 +279,7 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
         placements: places,
     };
     if arguments.common.json {
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
         return Ok(ExitCode::SUCCESS);
     }
     println!("this machine, measured and predicted");
@@ -302,8 +302,7 @@ fn measure(
     let on_one_core = all.len() - subjects.len();
     let count = CALIBRATING.len() + all.len();
     let rounds = usize::from(arguments.rounds);
-    let slice = (SLICE + WARM_UP).picoseconds() * (rounds * count) as u64;
-    let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
+    let until = Until::rounds(rounds, count, SLICE + WARM_UP);
     alternate(arena, count, until, progress, |subject| {
         if let Some(kernel) = CALIBRATING.get(subject) {
             return kernel.measure(arena, pages, SLICE).map(Measured::Limit);

@@ -13,10 +13,10 @@ use super::arena::{Arena, ArenaError};
 use super::common::{
     Common, MachineReport, nanoseconds, placement_line, print_left_out, range, span, three_digits, usable_cores,
 };
-use super::failure::Failure;
+use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
-use super::rounds::{Dropped, Slices, Until, alternate};
+use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
 
 /// What the machine's coherence allows: round trips of lines, and streams of them
 ///
@@ -256,7 +256,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let usable = usable_cores();
     let arena = arguments.common.arena(1)?;
     let machine = MachineReport::of(&arena, usable);
-    let rounds = arguments.duration.picoseconds().div_ceil(SLICE.picoseconds()).max(1) as usize;
+    let rounds = rounds_of(arguments.duration, SLICE);
     let mut progress = Progress::new();
     progress.start("limits");
     let found = found(&arena, &arguments.common, rounds, SLICE, &mut progress)?;
@@ -278,7 +278,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
             machine,
             placements: found.reports,
         };
-        println!("{}", serde_json::to_string(&report).map_err(|error| Failure::failed(error.to_string()))?);
+        print_json(&report)?;
         return Ok(ExitCode::SUCCESS);
     }
     println!("limits of this machine's coherence");
@@ -310,8 +310,7 @@ pub fn found(
     measured: Time,
     progress: &mut Progress,
 ) -> Result<Found, Failure> {
-    let slice = (measured + WARM_UP).picoseconds() * (rounds * KERNELS.len()) as u64;
-    let until = Until { rounds, limit: Time::from_picoseconds(2 * slice) };
+    let until = Until::rounds(rounds, KERNELS.len(), measured + WARM_UP);
     let measure = |subject: usize| KERNELS[subject].measure(arena, common.pages(), measured);
     let all = alternate(arena, KERNELS.len(), until, progress, measure)?;
     let complete = all.complete(KERNELS.len());
