@@ -1,34 +1,20 @@
 //! A daemon takes over from another, and its clients notice nothing.
 
+#[path = "support/served.rs"]
+mod served;
+
 use std::path::Path;
-use std::thread::JoinHandle;
 
 use conic_client::{Client, Link, Options, Queue};
-use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
-use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
-
-type Thread = JoinHandle<Result<(), DaemonError>>;
+use served::{Served, wait_until};
 
 fn config(socket: &Path, mode: NetworkMode) -> Config {
     let networks = vec![NetworkConfig { mode, ..NetworkConfig::default() }];
     let config = Config { socket: socket.to_owned(), networks, ..Config::default() };
     config.checked().expect("a sound configuration")
-}
-
-fn start(socket: &Path, mode: NetworkMode) -> (Stop, Thread) {
-    let stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config(socket, mode), stop.clone(), Box::new(|_| {})).expect("it starts");
-    (stop, std::thread::spawn(move || daemon.run()))
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
-    }
 }
 
 fn attach(socket: &Path, queues: u32) -> (Client, Vec<Queue>) {
@@ -67,7 +53,7 @@ impl Loop {
 fn no_client_is_lost_and_no_frame_however_often_it_happens() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
-    let (mut stop, mut thread) = start(&socket, NetworkMode::Loopback);
+    let mut served = Served::start(config(&socket, NetworkMode::Loopback));
     let (client, queues) = attach(&socket, 3);
     let mut loops: Vec<Loop> = queues.into_iter().map(|queue| Loop { queue, sent: 0, received: 0 }).collect();
     for round in 1..=10 {
@@ -77,26 +63,7 @@ fn no_client_is_lost_and_no_frame_however_often_it_happens() {
             loops.iter().zip(&target).all(|(one, &target)| one.received >= target)
         });
         // The new one begins in the middle of everything.
-        let next = Stop::new().expect("a descriptor");
-        let (configuration, raised) = (config(&socket, NetworkMode::Loopback), next.clone());
-        let (tell, told) = std::sync::mpsc::channel();
-        let log = Box::new(move |event: &Event| {
-            if let Event::Adopted { clients, .. } = event {
-                // The test waits for it.
-                let _ = tell.send(*clients);
-            }
-        });
-        let new = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
-        let mut adopted = None;
-        wait_until("it has taken over", || {
-            loops.iter_mut().for_each(Loop::step);
-            adopted = told.try_recv().ok();
-            adopted.is_some()
-        });
-        assert_eq!(adopted, Some(1), "round {round}");
-        assert!(matches!(thread.join(), Ok(Ok(()))), "the old one ended");
-        (stop, thread) = (next, new);
-        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+        served = served.taken_over(round, &client, || loops.iter_mut().for_each(Loop::step));
     }
     wait_until("all is back", || {
         loops.iter_mut().for_each(|one| {
@@ -108,15 +75,14 @@ fn no_client_is_lost_and_no_frame_however_often_it_happens() {
     });
     // A new client meets the one that listens now.
     let (_other, _queues) = attach(&socket, 1);
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
 }
 
 #[test]
 fn a_take_over_that_fails_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
-    let (stop, thread) = start(&socket, NetworkMode::Loopback);
+    let served = Served::start(config(&socket, NetworkMode::Loopback));
     let (client, queues) = attach(&socket, 1);
     // One without the network that the client is on.
     let mut other = config(&socket, NetworkMode::Loopback);
@@ -133,6 +99,5 @@ fn a_take_over_that_fails_changes_nothing() {
     let nobody = folder.path().join("nobody.sock");
     let alone = Daemon::adopt(config(&nobody, NetworkMode::Bridge), Stop::new().expect("one"), Box::new(|_| {}));
     assert!(alone.err().expect("nobody is there").to_string().contains("--adopt"));
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
 }

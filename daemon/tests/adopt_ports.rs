@@ -3,19 +3,22 @@
 //!
 //! In network namespaces of their own; without the right to make one, the tests say that they are skipped.
 
+#[path = "support/served.rs"]
+mod served;
+
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use conic_client::{Client, Link, Operator, Options, Queue};
-use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_client::{Client, Operator, Options, Queue};
+use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
-use conic_native::{clock, yield_core};
+use conic_native::clock;
 use conic_nicd::config::{Config, NetworkConfig, PortConfig};
 use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit};
 use rustix::thread::UnshareFlags;
+use served::{Served, wait_until};
 
 /// The station that answers: a client of the daemon.
 const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
@@ -31,14 +34,6 @@ fn config(socket: &Path, spec: &str) -> Config {
     let ports = vec![PortConfig { spec: spec.to_owned(), vlan: None }];
     let networks = vec![NetworkConfig { ports, ..NetworkConfig::default() }];
     Config { socket: socket.to_owned(), networks, ..Config::default() }.checked().expect("a sound configuration")
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
-    }
 }
 
 /// Makes the answer of an echo request (RFC 792); false if it is none.
@@ -73,62 +68,19 @@ fn run(arguments: &[&str]) -> bool {
     Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
 }
 
-/// A daemon that one daemon after the other takes over from, with one client.
-struct Served {
-    socket: PathBuf,
-    spec: String,
-    stop: Stop,
-    thread: JoinHandle<Result<(), DaemonError>>,
-    client: Client,
-}
-
-impl Served {
-    /// One on a port, and the queue of its client.
-    fn start(folder: &Path, spec: &str) -> (Served, Queue) {
-        let (socket, stop) = (folder.join("nic.sock"), Stop::new().expect("a descriptor"));
-        let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
-        let thread = std::thread::spawn(move || daemon.run());
-        let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
-        let options = Options { geometry, mac: Some(STATION), ..Options::default() };
-        let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
-        (Served { socket, spec: spec.to_owned(), stop, thread, client }, queues.remove(0))
-    }
-
-    /// Another daemon takes over, while `step` is done again and again; the client notices nothing.
-    fn taken_over(self, round: u32, mut step: impl FnMut()) -> Served {
-        let stop = Stop::new().expect("a descriptor");
-        let (configuration, raised) = (config(&self.socket, &self.spec), stop.clone());
-        let (tell, told) = std::sync::mpsc::channel();
-        let log = Box::new(move |event: &Event| {
-            if let Event::Adopted { clients, .. } = event {
-                // The test waits for it.
-                let _ = tell.send(*clients);
-            }
-        });
-        let thread = std::thread::spawn(move || Daemon::adopt(configuration, raised, log)?.run());
-        let mut adopted = None;
-        wait_until("it has taken over", || {
-            step();
-            adopted = told.try_recv().ok();
-            adopted.is_some() || thread.is_finished()
-        });
-        if adopted != Some(1) {
-            panic!("round {round}: {:?}", thread.join());
-        }
-        assert!(matches!(self.thread.join(), Ok(Ok(()))), "the old one ended");
-        assert_eq!((self.client.maintain(), self.client.reconnects()), (Link::Up, 0), "round {round}");
-        Served { stop, thread, ..self }
-    }
-
-    fn end(self) {
-        self.stop.raise();
-        assert!(matches!(self.thread.join(), Ok(Ok(()))));
-    }
+/// A daemon on a port, its client, and the client's queue.
+fn served_on(folder: &Path, spec: &str) -> (Served, Client, Queue) {
+    let socket = folder.join("nic.sock");
+    let served = Served::start(config(&socket, spec));
+    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
+    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
+    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    (served, client, queues.remove(0))
 }
 
 fn ping_goes_on_across_take_overs(spec: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut served, mut queue) = Served::start(folder.path(), spec);
+    let (mut served, client, mut queue) = served_on(folder.path(), spec);
     assert!(run(&["neighbour", "replace", "10.9.7.2", "lladdr", "02:00:00:00:00:0a", "dev", "t0"]));
     let mut ping = Command::new("ping");
     ping.args(["-q", "-i", "0.001", "-c", &PINGS.to_string(), "10.9.7.2"]).stdout(Stdio::piped());
@@ -154,7 +106,7 @@ fn ping_goes_on_across_take_overs(spec: &str) {
     for round in 1..=5 {
         let before = serve();
         wait_until("pings come", || serve() > before + 100);
-        served = served.taken_over(round, || {
+        served = served.taken_over(round, &client, || {
             serve();
         });
     }
@@ -193,17 +145,13 @@ fn pings_go_on_while_the_daemon_is_replaced() {
 fn ping_is_not_disturbed_by_another_port() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
-    let stop = Stop::new().expect("a descriptor");
-    let spec = "tap:t0,address=10.9.7.1/24";
-    let daemon = Daemon::start(config(&socket, spec), stop.clone(), Box::new(|_| {})).expect("it starts");
-    let thread = std::thread::spawn(move || daemon.run());
+    let served = Served::start(config(&socket, "tap:t0,address=10.9.7.1/24"));
     let other = config(&socket, "tap:t0,address=10.9.7.1/24,mtu=1400");
     let refused = Daemon::adopt(other, Stop::new().expect("a descriptor"), Box::new(|_| {}));
     let why = refused.err().expect("the interface is the other's").to_string();
     assert!(why.contains("in use by another process"), "{why}");
     assert!(run(&["link", "show", "t0"]), "the interface is still there");
-    stop.raise();
-    assert!(matches!(thread.join(), Ok(Ok(()))));
+    served.end();
 }
 
 /// What sends numbered frames to the station, over the other end of the daemon's interface.
@@ -248,7 +196,7 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
     let mut numbered = Numbered { socket: PacketSocket::open(&PacketOptions::new("v0")).expect("root may"), sent: 0 };
     let folder = tempfile::tempdir().expect("a folder");
-    let (mut served, mut queue) = Served::start(folder.path(), "af-packet:v1");
+    let (mut served, client, mut queue) = served_on(folder.path(), "af-packet:v1");
     let (mut last, mut incoming) = (0, Vec::new());
     let mut serve = || {
         numbered.send();
@@ -264,7 +212,7 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     for round in 1..=5 {
         let before = serve();
         wait_until("frames come", || serve() > before + 100);
-        served = served.taken_over(round, || {
+        served = served.taken_over(round, &client, || {
             serve();
         });
     }
@@ -325,7 +273,7 @@ impl<P: Port> Exchange<P> {
 
 /// Exchanges frames with the other end of a port while one daemon after the other takes over; gives that end back.
 fn frames_go_on_across_take_overs<P: Port>(spec: &str, folder: &Path, peer: impl FnOnce() -> P) -> P {
-    let (mut served, queue) = Served::start(folder, spec);
+    let (mut served, client, queue) = served_on(folder, spec);
     let mut exchange = Exchange { peer: peer(), queue, sent: 0, arrived: 0, back: 0 };
     let mut flow = |frames: u64| {
         let before = exchange.step();
@@ -333,7 +281,7 @@ fn frames_go_on_across_take_overs<P: Port>(spec: &str, folder: &Path, peer: impl
     };
     for round in 1..=5 {
         flow(500);
-        served = served.taken_over(round, || flow(0));
+        served = served.taken_over(round, &client, || flow(0));
     }
     flow(500);
     let peer = exchange.peer;

@@ -394,6 +394,15 @@ impl NetworkConfig {
     }
 }
 
+/// Checks that a file is refused for a reason when one of its words is another: from, to, reason.
+#[cfg(test)]
+fn check_refusals(text: &str, changes: &[(&str, &str, &str)]) {
+    for (from, to, reason) in changes {
+        let error = Config::read(&text.replace(from, to)).expect_err(to).to_string();
+        assert!(error.contains(reason), "{to}: {error}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -219,17 +219,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_connected_or_pinned_is_refused() {
-        for (from, to, reason) in [
+        let changes = [
             ("port:0", "port:1", "no port:1: its 1 ports"),
             ("client:web", "client:left", "two connections"),
             ("client:web", "station:web", "client:NAME or port:NUMBER"),
             ("queue = 2", "queues = 2", "unknown field `queues`"),
             ("destination-port=80", "port=80", "there are destination-mac"),
             ("between = [\"client:left\", \"client:right\"]", "between = [\"client:left\"]", "length"),
-        ] {
-            let error = Config::read(&TEXT.replace(from, to)).expect_err(to).to_string();
-            assert!(error.contains(reason), "{to}: {error}");
-        }
+        ];
+        crate::config::check_refusals(TEXT, &changes);
         let loopback = "[[network]]\nmode = \"loopback\"\n[[network.pin]]\nclient = \"a\"\nmatch = \"vlan=7\"";
         assert!(Config::read(loopback).expect_err("a loopback").to_string().contains("pins no flows"));
     }

@@ -1,0 +1,63 @@
+//! A daemon in a thread of the test, that one daemon after the other takes over from.
+
+use std::thread::JoinHandle;
+
+use conic_client::{Client, Link};
+use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_native::{clock, yield_core};
+use conic_nicd::config::Config;
+
+/// Waits for something, for twenty seconds at most.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !done() {
+        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
+        yield_core();
+    }
+}
+
+/// The daemon that serves now.
+pub struct Served {
+    config: Config,
+    stop: Stop,
+    thread: JoinHandle<Result<(), DaemonError>>,
+}
+
+impl Served {
+    pub fn start(config: Config) -> Served {
+        let stop = Stop::new().expect("a descriptor");
+        let daemon = Daemon::start(config.clone(), stop.clone(), Box::new(|_| {})).expect("it starts");
+        Served { config, stop, thread: std::thread::spawn(move || daemon.run()) }
+    }
+
+    /// Another takes over, while `step` is done again and again; the one client notices nothing.
+    pub fn taken_over(self, round: u32, client: &Client, mut step: impl FnMut()) -> Served {
+        let stop = Stop::new().expect("a descriptor");
+        let (config, raised) = (self.config.clone(), stop.clone());
+        let (tell, told) = std::sync::mpsc::channel();
+        let log = Box::new(move |event: &Event| {
+            if let Event::Adopted { clients, .. } = event {
+                // The test waits for it.
+                let _ = tell.send(*clients);
+            }
+        });
+        let thread = std::thread::spawn(move || Daemon::adopt(config, raised, log)?.run());
+        let mut adopted = None;
+        wait_until("it has taken over", || {
+            step();
+            adopted = told.try_recv().ok();
+            adopted.is_some() || thread.is_finished()
+        });
+        if adopted != Some(1) {
+            panic!("round {round}: {:?}", thread.join());
+        }
+        assert!(matches!(self.thread.join(), Ok(Ok(()))), "the old one ended");
+        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+        Served { stop, thread, ..self }
+    }
+
+    pub fn end(self) {
+        self.stop.raise();
+        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+    }
+}
