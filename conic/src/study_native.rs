@@ -46,9 +46,11 @@ pub struct Arguments {
 const EXAMPLES: &str = "What is calibrated, and on what:
   the stages of the way from core to core    a load of a line that the other core has written
   whether a load takes a line over           which brings an exchange after it nearest
-  line fill buffers                          which bring lines taken together nearest
+  line fill buffers                          which bring lines loaded together nearest
+  those of them for stores                   which bring lines stored together nearest
   next-line prefetcher                       which brings the streams nearest
   the clock, the pause of a polling loop     instructions of a cycle, and pauses, one behind the other
+  what looking at the time takes             looks at it, one behind the other
   sizes of the caches                        what the system lists
   the work of each interface's halves        both on one core, each size of packets: no line moves between cores there
 
@@ -201,10 +203,12 @@ struct PlaceReport {
     calibration: Vec<LimitReport>,
     stretch: f64,
     line_fill_buffers: u32,
+    store_fill_buffers: u32,
     migratory: bool,
     next_line_prefetch: bool,
     clock_ghz: f64,
     pause_cycles: u32,
+    clock_cycles: u32,
     l1_bytes: u64,
     l2_bytes: u64,
     work: Vec<WorkReport>,
@@ -384,7 +388,12 @@ fn calibrated(
     };
     let listed = caches(core);
     let cache = |level: u32| listed.iter().find(|cache| cache.level == level).map(|cache| (cache.bytes, cache.ways));
-    let cores = Cores { cycle: limit(Kernel::Cycle)?, pause: limit(Kernel::Pause)?, caches: [1, 2].map(cache) };
+    let cores = Cores {
+        cycle: limit(Kernel::Cycle)?,
+        pause: limit(Kernel::Pause)?,
+        clock: limit(Kernel::Clock)?,
+        caches: [1, 2].map(cache),
+    };
     let limits = Limits {
         // Not of the probes beside the slices: those are one line of one address, which may lie near to the cores or far.
         one_line: limit(Kernel::OneLine)?,

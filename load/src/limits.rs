@@ -13,8 +13,9 @@
 //! | [`Taking`] | lines that the other core has written, without polling: one by one, or together | Figure 7 |
 //! | [`Stream`] | a megabyte at a time, announced by a register | Figure 9 |
 //! | [`pauses`] | nothing: what a round of polling waits | - |
+//! | [`clock_readings`] | nothing: what the clock takes to be read | - |
 //!
-//! Each kernel but the last is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
+//! Each kernel but the last two is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
 
@@ -56,6 +57,17 @@ impl Moved {
 /// Calls [`Core::spin`] until `until`, and nothing else.
 pub fn pauses<C: Core>(core: &C, until: Time) -> Moved {
     in_batches(core, until, |_| (), |_| core.spin())
+}
+
+/// Reads the clock until `until`, which it must take some time to do, and nothing else.
+pub fn clock_readings<C: Core>(core: &C, until: Time) -> Moved {
+    let start = core.now();
+    let (mut count, mut now) = (0, start);
+    while now < until {
+        now = core.now();
+        count += 1;
+    }
+    Moved { count, span: now.since(start) }
 }
 
 fn lines(layout: &mut Layout, name: &str, count: u64, home: Home, words: SynchronisingWords) -> Address {

@@ -372,11 +372,22 @@ impl Core for SimCore<'_> {
         self.pause(until.picoseconds());
     }
     fn now(&self) -> Time {
+        let span = self.fiber.machine.borrow().timing.clock;
+        if span > 0 {
+            self.work_for(span);
+        }
         Time::from_picoseconds(self.fiber.machine.borrow().agents[self.fiber.agent].time)
     }
     fn work(&self, cycles: u32) {
+        let span = self.fiber.machine.borrow().agents[self.fiber.agent].work(cycles);
+        self.work_for(span);
+    }
+}
+
+impl SimCore<'_> {
+    /// Works for a span, in picoseconds, as far as the reorder buffer lets it.
+    fn work_for(&self, mut span: u64) {
         let mut machine = self.fiber.machine.borrow_mut();
-        let mut span = machine.agents[self.fiber.agent].work(cycles);
         if self.is_interrupted(&machine) {
             self.interrupted(&mut machine, false);
         }

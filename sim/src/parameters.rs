@@ -56,8 +56,12 @@ pub struct CoreParameters {
     pub poll_exit_cycles: u32,
     /// Cycles of the instruction with which a program waits in a polling loop (`Core::spin`): x86's `pause`, or none.
     pub pause_cycles: u32,
+    /// Cycles that reading the clock takes (`Core::now`): x86's `rdtsc` and the arithmetic behind it.
+    pub clock_cycles: u32,
     /// Lines that may be on their way into the first-level cache at once.
     pub line_fill_buffers: u32,
+    /// Of those, how many may be there for stores that wait in the store buffer.
+    pub store_fill_buffers: u32,
     /// Requests for lines that wait for a line fill buffer without stopping the core (load buffer).
     pub load_buffer: u32,
     /// Instructions that a core may have under way behind the oldest one that is not done (reorder buffer).

@@ -241,6 +241,39 @@ fn a_store_waits_for_the_store_buffer_if_it_is_full_and_not_if_a_place_is_left()
 }
 
 #[test]
+fn a_store_waits_for_a_line_fill_buffer_that_stores_may_take_and_a_load_does_not() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        p.core.store_fill_buffers = 3;
+        let s = Stages::of(&p);
+        let store =
+            |core: &SimCore<'_>, at: Address, count| (0..count).for_each(|index| core.store(at.lines(index), 1));
+        let fenced = |count| {
+            takes(&p, move |core, at| {
+                store(core, at, count);
+                core.full_fence();
+            })
+        };
+        assert_eq!(fenced(3), 3 * s.issue + s.local_memory(), "{name}");
+        // The fourth asks when the first line has come.
+        assert_eq!(fenced(4), s.issue + 2 * s.local_memory(), "{name}");
+        let loaded = takes(&p, move |core, at| {
+            store(core, at, 4);
+            core.load_acquire(at.lines(4));
+        });
+        assert_eq!(loaded, 4 * s.issue + s.local_memory(), "{name}");
+    }
+}
+
+#[test]
+fn the_clock_takes_its_cycles_to_be_read() {
+    let mut p = quiet("icx");
+    p.core.clock_cycles = 30;
+    // Once by the program, once by who measures it.
+    assert_eq!(takes(&p, |core, _| _ = core.now()), 2 * p.core.cycles(30));
+}
+
+#[test]
 fn a_fence_waits_for_the_last_store_and_not_longer() {
     let p = quiet("icx");
     let s = Stages::of(&p);
@@ -437,5 +470,44 @@ fn a_store_behind_a_load_is_not_seen_before_the_load_has_come() {
         let mut p = quiet(name);
         p.core.frequency_megahertz = 2_000;
         assert_eq!([seen(&p, -1), seen(&p, 1)], [1, 7], "{name}");
+    }
+}
+
+/// What a load of a line in memory, stores to so many lines behind it, and a fence take, if another core loads the stores' lines
+/// before the first line comes.
+fn lost(parameters: &Parameters, stores: u64) -> u64 {
+    let mut layout = Layout::new();
+    let at = layout.add("lines", 16 * 64, 64, Home::Host, SynchronisingWords::ALL);
+    let mut simulation = Simulation::new(parameters, &layout, Options { checked: true, ..Options::default() });
+    let begins = Time::from_nanoseconds(10_000);
+    let took = Rc::new(RefCell::new(0));
+    let into = Rc::clone(&took);
+    let store = move |core: &SimCore<'_>| (1..=stores).for_each(|index| core.store(at.lines(index), 1));
+    simulation.core("writer", 0, Role::Main, Time::ZERO, move |core| {
+        store(core);
+        core.full_fence();
+        while core.now() < begins {
+            core.spin();
+        }
+        let begins = core.now();
+        core.read_line(at);
+        store(core);
+        core.full_fence();
+        *into.borrow_mut() = core.now().since(begins).picoseconds();
+    });
+    simulation.core("reader", 0, Role::Main, begins + Time::from_nanoseconds(10), move |core| {
+        (1..=stores).for_each(|index| _ = core.read_line(at.lines(index)));
+    });
+    simulation.run().expect("both end");
+    took.take()
+}
+
+#[test]
+fn stores_that_have_lost_their_lines_ask_for_them_together() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let expected = s.local_memory() + s.ask + s.snoop + s.home_to_core;
+        assert_eq!([lost(&p, 1), lost(&p, 4)], [expected; 2], "{name}");
     }
 }

@@ -39,10 +39,12 @@ pub fn report(place: &Placement, calibrated: &Calibrated, works: &[Work<'_>], ro
         calibration: limits.enumerate().map(limit).collect(),
         stretch: rounded(calibrated.stretch, 4),
         line_fill_buffers: calibrated.line_fill_buffers,
+        store_fill_buffers: calibrated.store_fill_buffers,
         migratory: calibrated.migratory,
         next_line_prefetch: calibrated.next_line,
         clock_ghz: f64::from(machine.core.frequency_megahertz) / 1e3,
         pause_cycles: machine.core.pause_cycles,
+        clock_cycles: machine.core.clock_cycles,
         l1_bytes: machine.cache.l1_bytes,
         l2_bytes: machine.cache.l2_bytes,
         work: works.iter().map(work).collect(),
@@ -78,16 +80,18 @@ pub fn print(place: &PlaceReport) {
     }
     let switch = |on: bool| if on { "on" } else { "off" };
     println!(
-        "    stages times {:.2}, migratory hand-over {}, {} line fill buffers, next-line prefetcher {}",
+        "    stages times {:.2}, migratory hand-over {}, {} line fill buffers ({} of them for stores), next-line prefetcher {}",
         place.stretch,
         switch(place.migratory),
         place.line_fill_buffers,
+        place.store_fill_buffers,
         switch(place.next_line_prefetch),
     );
     println!(
-        "    the core: {:.2} GHz, a pause of {} cycles, caches of {} and {} KiB",
+        "    the core: {:.2} GHz, a pause of {} cycles, the time read in {}, caches of {} and {} KiB",
         place.clock_ghz,
         place.pause_cycles,
+        place.clock_cycles,
         place.l1_bytes >> 10,
         place.l2_bytes >> 10
     );

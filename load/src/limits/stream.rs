@@ -23,6 +23,9 @@ const AHEAD: u64 = 8;
 /// 450 to 550 that it looks at.
 const LOOKS_AHEAD: u64 = 20;
 
+/// The same where each line is overwritten as well: some 35 instructions each.
+const SWAPS_AHEAD: u64 = 14;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ring {
     lines: Address,
@@ -111,9 +114,9 @@ impl Reader {
             if core.load_acquire(at) <= self.read {
                 break;
             }
-            // A core that has found a line full foresees that the next ones are, and has begun their loads by now. One that
-            // waits for a line foresees no more than another look at it.
-            core.will_read(self.ring.lines.lines((self.read + LOOKS_AHEAD) % RING), 0);
+            // A core that has found a line full foresees that the next ones are, and has begun their loads by now, those again
+            // whose lines it has lost since it began them. One that waits for a line foresees no more than another look at it.
+            (1..=LOOKS_AHEAD).for_each(|ahead| core.will_read(self.ring.lines.lines((self.read + ahead) % RING), 0));
             let line = core.read_line(at);
             self.sum = line.0[1..].iter().fold(self.sum, |sum, word| sum ^ word);
             self.stopped = line.0[7] == STOP;
@@ -249,6 +252,8 @@ impl Swap {
                     continue;
                 }
                 core.prefetch_write(self.lines.lines((position + AHEAD) % RING));
+                // As a stream's reader does, a core that has found a line full foresees that the next ones are.
+                (1..=SWAPS_AHEAD).for_each(|ahead| core.will_read(self.lines.lines((position + ahead) % RING), 0));
                 sum = core.read_line(at).0[1..].iter().fold(sum, |sum, word| sum ^ word);
                 // Word 0 is released last, and is the signal.
                 core.publish_line(at, &Line([lap + mine, sum, position, sum, position, sum, position, sum]));

@@ -108,6 +108,8 @@ pub struct Agent {
     waited: u64,
     pub(crate) caches: Private,
     pub(crate) fills: Fills,
+    /// Those of them that were taken for stores.
+    pub(crate) store_fills: Fills,
     /// Loads that it has issued and goes on behind.
     pub(crate) reorder: Reorder,
     pub(crate) stores: VecDeque<Store>,
@@ -150,6 +152,7 @@ impl Agent {
             caches: Private::within(room, &parameters.cache),
             reorder: Reorder::new(shape.reorder_span(), shape.load_buffer),
             fills: Fills::new(shape.line_fill_buffers),
+            store_fills: Fills::new(shape.store_fill_buffers),
             stores: VecDeque::with_capacity(shape.store_buffer as usize),
             store_limit: shape.store_buffer as usize,
             requested: 0,
@@ -318,6 +321,11 @@ impl Agent {
     #[inline(always)]
     pub(crate) fn is_on_its_way(&self, line: u32) -> bool {
         self.fills.wait_for(line)
+    }
+
+    /// Whether a line fill buffer is left for a store.
+    pub(crate) fn may_ask_for_store(&self) -> bool {
+        !self.fills.are_full() && !self.store_fills.are_full()
     }
 
     /// Whether nothing of it is under way.

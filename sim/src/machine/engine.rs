@@ -145,6 +145,7 @@ fn shape(parameters: &Parameters, engine: &EngineParameters) -> Parameters {
         CacheParameters { l1_bytes: bytes, l1_ways: ways, l2_bytes: bytes, l2_ways: ways, ..parameters.cache.clone() };
     let core = CoreParameters {
         line_fill_buffers: lines,
+        store_fill_buffers: lines,
         load_buffer: lines,
         store_buffer: lines,
         prefetch_next_line: false,

@@ -68,6 +68,9 @@ impl Machine {
         }
         let agent = &mut self.agents[id];
         agent.fills.free(line);
+        if agent.store_fills.wait_for(line) {
+            agent.store_fills.free(line);
+        }
         let mut held = Held::default();
         cache::granted(&mut held, copy, version);
         let fills = &agent.fills;
@@ -118,15 +121,12 @@ impl Machine {
             let place = agent.caches.find(store.line);
             let owned = place.filter(|place| agent.caches.held(place.second).copy >= Copy::Exclusive);
             let Some(place) = owned else {
-                // Lost to a snoop before its turn, or not asked for yet: now it must come.
-                agent.requested = agent.requested.max(1);
+                // Lost to a snoop before its turn, or not asked for yet: now it must come, and with it whatever lines of the
+                // stores behind it were lost.
                 if !agent.is_on_its_way(store.line) {
-                    if !agent.fills.are_full() {
-                        let now = self.now;
-                        self.fetch(id, store.line, self.ask_of_stores(id, 0), now);
-                    } else {
-                        agent.requested = 0;
-                    }
+                    agent.requested = 0;
+                    let now = self.now;
+                    self.ask_for_stores(id, now);
                 }
                 return;
             };
@@ -160,7 +160,7 @@ impl Machine {
         if whole { Ask::OwnWhole } else { Ask::Own }
     }
 
-    /// Asks for the lines of stores that wait, in order, while there are line fill buffers.
+    /// Asks for the lines of stores that wait, in order, while there are line fill buffers for them.
     pub(crate) fn ask_for_stores(&mut self, id: usize, time: u64) {
         while self.agents[id].requested < self.agents[id].stores.len() {
             let agent = &mut self.agents[id];
@@ -173,9 +173,10 @@ impl Machine {
             let owned =
                 agent.caches.peek(store.line).is_some_and(|place| agent.caches.held(place).copy >= Copy::Exclusive);
             if !owned && !agent.is_on_its_way(store.line) {
-                if agent.fills.are_full() {
+                if !agent.may_ask_for_store() {
                     return;
                 }
+                agent.store_fills.take_for(store.line);
                 let ask = self.ask_of_stores(id, self.agents[id].requested);
                 self.fetch(id, store.line, ask, time);
             }

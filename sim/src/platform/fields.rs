@@ -156,7 +156,9 @@ sections! {
         atomic_cycles: Cycles, 0.0;
         poll_exit_cycles: Cycles, 0.0;
         pause_cycles: Cycles, 0.0;
+        clock_cycles: Cycles, 0.0;
         line_fill_buffers: Count("lines"), 1.0;
+        store_fill_buffers: Count("lines"), 1.0;
         load_buffer: Count("loads"), 1.0;
         reorder_buffer: Count("instructions"), 1.0;
         work_instructions: Ratio, 0.1;

@@ -69,5 +69,6 @@ pub fn tiny(name: &str, seed: u64) -> Parameters {
     protocol.directory_write = random.coin();
     protocol.speculative_memory_read = random.coin();
     protocol.full_line_store_without_data = random.coin();
+    parameters.core.store_fill_buffers = 1 + random.below(parameters.core.line_fill_buffers.into()) as u32;
     parameters
 }

@@ -31,6 +31,8 @@ pub struct Cores {
     pub cycle: f64,
     /// A pause of a polling loop (`Core::spin`), nanoseconds.
     pub pause: f64,
+    /// Reading the clock (`Core::now`), nanoseconds.
+    pub clock: f64,
     /// Bytes and ways of the first and second level of its caches, where the system lists them.
     pub caches: [Option<(u64, u32)>; 2],
 }
@@ -42,12 +44,13 @@ impl Cores {
     ///
     /// A time is not positive.
     pub fn of(&self, preset: &Parameters) -> Result<Parameters, Failure> {
-        if [self.cycle, self.pause].iter().any(|time| !time.is_finite() || *time <= 0.0) {
-            return Err(Failure(format!("a cycle and a pause take some time, not as in {self:?}")));
+        if [self.cycle, self.pause, self.clock].iter().any(|time| !time.is_finite() || *time <= 0.0) {
+            return Err(Failure(format!("a cycle, a pause and the clock take some time, not as in {self:?}")));
         }
         let mut machine = preset.clone();
         machine.core.frequency_megahertz = (1e3 / self.cycle).round().max(1.0) as u32;
         machine.core.pause_cycles = (self.pause / self.cycle).round() as u32;
+        machine.core.clock_cycles = (self.clock / self.cycle).round() as u32;
         let [first, second] = self.caches;
         let cache = &mut machine.cache;
         (cache.l1_bytes, cache.l1_ways) = first.unwrap_or((cache.l1_bytes, cache.l1_ways));
@@ -129,8 +132,6 @@ impl Limits {
 
 /// What tells whether a load takes a line over: an exchange after it.
 const OWNERSHIP: Range<usize> = 5..6;
-/// What is taken together.
-const TOGETHER: Range<usize> = 6..8;
 /// The plain streams among them; swapped lines depend on how the two sides happen to follow one another.
 const STREAMS: Range<usize> = 8..10;
 
@@ -242,6 +243,8 @@ pub struct Calibrated {
     pub next_line: bool,
     /// Lines that a core has on their way at once.
     pub line_fill_buffers: u32,
+    /// Of those, how many for stores.
+    pub store_fill_buffers: u32,
 }
 
 impl Calibrated {
@@ -253,6 +256,7 @@ impl Calibrated {
             migratory: machine.protocol.migratory_between_nodes,
             next_line: machine.core.prefetch_next_line,
             line_fill_buffers: machine.core.line_fill_buffers,
+            store_fill_buffers: machine.core.store_fill_buffers,
             machine,
         })
     }
@@ -267,12 +271,12 @@ impl Calibrated {
     }
 }
 
-/// How many lines a core may have on their way at once, from the fewest of present cores to the most.
-const FILL_BUFFERS: [u32; 10] = [10, 11, 12, 13, 14, 16, 20, 24, 32, 48];
+/// How many lines a core may have on their way at once, for loads or for stores, from the fewest of present cores to the most.
+const FILL_BUFFERS: [u32; 14] = [6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 20, 24, 32, 48];
 
 /// Solves the few free values of a machine, whose cores are as they are, so that the simulated limits equal the measured ones: a
 /// load of a written line gives the stages' scale; an exchange after it whether it takes the line over; lines that are taken
-/// together how many are on their way at once; the streams whether the next line is prefetched.
+/// together how many are on their way at once, for loads and for stores; the streams whether the next line is prefetched.
 ///
 /// # Errors
 ///
@@ -286,17 +290,39 @@ pub fn calibrate(cores: &Parameters, measured: &Limits) -> Result<Calibrated, Fa
     let shared = scaled(&machine, measured)?;
     machine.protocol.migratory_between_nodes = true;
     let nearest = scaled(&machine, measured)?.nearer(Some(shared), OWNERSHIP);
-    let mut best = [None, None];
-    for (best, next_line) in best.iter_mut().zip([false, true]) {
-        for line_fill_buffers in FILL_BUFFERS {
-            let mut machine = nearest.machine.clone();
-            machine.core.line_fill_buffers = line_fill_buffers;
-            machine.core.prefetch_next_line = next_line;
-            *best = Some(Calibrated::new(machine, measured, nearest.stretch)?.nearer(best.take(), TOGETHER));
+    let [without, with] = [false, true].map(|next_line| {
+        let mut machine = nearest.machine.clone();
+        machine.core.prefetch_next_line = next_line;
+        buffered(&mut machine, measured)?;
+        Calibrated::new(machine, measured, nearest.stretch)
+    });
+    Ok(with?.nearer(Some(without?), STREAMS))
+}
+
+/// Finds how many lines a core may have on their way at once: as many as bring lines that are loaded together nearest, and of those
+/// as many for stores as bring lines that are stored together nearest.
+fn buffered(machine: &mut Parameters, measured: &Limits) -> Result<(), Failure> {
+    type Set = fn(&mut Parameters, u32);
+    let lines: Set = |machine, buffers| {
+        machine.core.line_fill_buffers = buffers;
+        machine.core.store_fill_buffers = buffers;
+    };
+    let of_stores: Set = |machine, buffers| machine.core.store_fill_buffers = buffers;
+    for (how, wanted, set) in [
+        (Take::LoadsTogether, measured.loads_together, lines),
+        (Take::StoresTogether, measured.stores_together, of_stores),
+    ] {
+        let (most, mut best) = (machine.core.line_fill_buffers, (f64::INFINITY, 0));
+        for buffers in FILL_BUFFERS.into_iter().filter(|&buffers| how == Take::LoadsTogether || buffers <= most) {
+            set(machine, buffers);
+            let distance = (taking(machine, how)?.per_second() / wanted).ln().abs();
+            if distance < best.0 {
+                best = (distance, buffers);
+            }
         }
+        set(machine, best.1);
     }
-    let [without, with] = best;
-    Ok(with.map_or(nearest, |with| with.nearer(without, STREAMS)))
+    Ok(())
 }
 
 /// Finds the stages' scale with which a load of a line that the other core has written comes out: one way, of many lines that lie
@@ -386,9 +412,11 @@ mod tests {
             there.protocol.migratory_between_nodes = migratory;
             there.core.prefetch_next_line = false;
             there.core.line_fill_buffers = 12;
+            there.core.store_fill_buffers = 9;
             let measured = limits(&there).expect("it runs");
             let found = calibrate(preset.parameters(), &measured).expect("it runs");
             assert_eq!(found.migratory, migratory);
+            assert_eq!((found.line_fill_buffers, found.store_fill_buffers), (12, 9));
             assert!((found.stretch / 3.0 - 1.0).abs() < 0.03, "{}", found.stretch);
             assert!(found.simulated.distance(&measured, 0..11) < 0.05, "{found:?}");
         }
@@ -417,12 +445,16 @@ mod tests {
     #[test]
     fn cores_are_as_they_say() {
         let preset = preset().expect("it comes with the program");
-        let cores = Cores { cycle: 0.25, pause: 35.0, caches: [Some((32 << 10, 8)), None] };
+        let cores = Cores { cycle: 0.25, pause: 35.0, clock: 8.0, caches: [Some((32 << 10, 8)), None] };
         let machine = cores.of(preset.parameters()).expect("they can be");
         assert_eq!((machine.core.frequency_megahertz, machine.core.pause_cycles), (4000, 140));
         assert_eq!(machine.cache.sizes()[..2], [(32 << 10, 8), preset.parameters().cache.sizes()[1]]);
-        let paused = kernel(&machine, |_| (), |(), core, until| conic_load::limits::pauses(core, until), |(), _| ());
-        assert!((paused.expect("it runs").nanoseconds_each() - 35.0).abs() < 0.01);
+        let alone = |host: fn(&(), &SimCore<'_>, Time) -> Moved| kernel(&machine, |_| (), host, |(), _| ());
+        let paused = alone(|(), core, until| conic_load::limits::pauses(core, until)).expect("it runs");
+        // Between 32 pauses it looks at the clock.
+        assert!((paused.nanoseconds_each() - (35.0 + 8.0 / 32.0)).abs() < 0.01);
+        let looked = alone(|(), core, until| conic_load::limits::clock_readings(core, until)).expect("it runs");
+        assert!((looked.nanoseconds_each() - 8.0).abs() < 0.01);
         assert!(Cores { cycle: 0.0, ..cores }.of(preset.parameters()).is_err());
     }
 
