@@ -6,8 +6,9 @@ mod waiting;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use conic_client::{Client, Options, Queue};
+use conic_client::{Client, Operator, Options, Queue};
 use conic_control::Name;
 use conic_daemon::{Daemon, DaemonError, Event, Log, Stop};
 use conic_interface::ccnic::Geometry;
@@ -150,4 +151,60 @@ fn who_cannot_be_copied_is_served_and_it_is_said() {
     attach(&config, "many");
     assert!(said("many.pcap and 15 more like it are there already"));
     nic.end();
+}
+
+#[test]
+fn what_an_operator_mirrors_goes_over_to_another_daemon() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    let text = format!(
+        "socket = \"{0}/nic.sock\"\n[[network]]\n[[network.port]]\nspec = \"capture:record={0}/wire.pcap\"\n\
+         [[network.port]]\nspec = \"memif:{0}/memif.sock\"\n\
+         [[network.mirror]]\nend = \"client:web\"\nfile = \"{0}/configured.pcap\"\n",
+        path.display()
+    );
+    let config = Config::read(&text).expect("a sound file");
+    let nic = Nic::run(&config, Daemon::start);
+    let (web, mut of_web) = attach(&config, "web");
+    let (_other, mut of_other) = attach(&config, "other");
+    let ask = |end: &str, file: Option<&str>| {
+        let operator = Operator::connect(&config.socket, Duration::from_secs(10)).expect("it listens");
+        let file = file
+            .map_or_else(String::new, |file| format!(r#", "file": "{}/{file}", "most_bytes": 150"#, path.display()));
+        let answer = operator.ask(&format!(r#"{{"ask": "mirror", "end": "{end}"{file}}}"#)).expect("an answer");
+        assert!(answer.contains("done"), "{answer}");
+    };
+    // In place of the configuration's; the ports'; and one that ends before.
+    ask("client:1", Some("client.pcap"));
+    ask("port:0", Some("port.pcapng"));
+    ask("port:1", Some("memif.pcapng"));
+    ask("client:2", Some("ended.pcap"));
+    ask("client:2", None);
+    send(&web, &mut of_web, 70);
+    gets(&mut of_other, 70);
+    // Each has taken 70 bytes of its 150: there is room for one more such frame, and not for two.
+    let moved = Config::read(&text.replace("wire.pcap", "wire_on.pcap")).expect("a sound file");
+    let next = Nic::run(&moved, Daemon::adopt);
+    assert!(matches!(nic.thread.join(), Ok(Ok(()))), "the old one ended");
+    [75, 76].into_iter().for_each(|bytes| send(&web, &mut of_web, bytes));
+    gets(&mut of_other, 76);
+    // And on to a third, by which time nothing is left.
+    let third = Config::read(&text.replace("wire.pcap", "wire_still.pcap")).expect("a sound file");
+    let last = Nic::run(&third, Daemon::adopt);
+    assert!(matches!(next.thread.join(), Ok(Ok(()))), "the second one ended");
+    send(&web, &mut of_web, 77);
+    gets(&mut of_other, 77);
+    last.end();
+    // A port that is another port in the new daemon is not the one that was mirrored.
+    for (file, expected) in [
+        ("client.pcap", &[70][..]),
+        ("client.1.pcap", &[75]),
+        ("client.2.pcap", &[]),
+        ("port.pcapng", &[70]),
+        ("configured.pcap", &[]),
+    ] {
+        assert_eq!(lengths(&path.join(file), expected.len()), expected, "{file}");
+    }
+    let exists = |file: &str| path.join(file).exists();
+    assert!(exists("memif.2.pcapng") && !exists("port.1.pcapng") && !exists("ended.1.pcap"));
 }
