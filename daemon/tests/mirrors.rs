@@ -1,5 +1,8 @@
 //! Mirrors that the configuration asks for: who is copied to which file, from when on, and what happens where that cannot be.
 
+#[path = "support/waiting.rs"]
+mod waiting;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -9,9 +12,9 @@ use conic_client::{Client, Operator, Options, Queue};
 use conic_control::Name;
 use conic_daemon::{Daemon, DaemonError, Event, Log, Stop};
 use conic_interface::ccnic::Geometry;
-use conic_native::{clock, yield_core};
 use conic_nicd::config::Config;
 use conic_port::CaptureReader;
+use waiting::wait_until;
 
 /// A running daemon, and what it logs.
 struct Nic {
@@ -40,14 +43,6 @@ impl Nic {
     fn end(self) {
         self.stop.raise();
         assert!(matches!(self.thread.join(), Ok(Ok(()))));
-    }
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
     }
 }
 
