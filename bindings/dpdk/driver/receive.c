@@ -207,13 +207,14 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 			ask_for_payloads(queue, count);
 		for (uint32_t i = 0; i < count; i++) {
 			const struct conic_packet *packet = &queue->packets[i];
+			uint16_t length = conic_packet_length(packet);
 			struct rte_mbuf *mbuf = take(queue, packet);
 
 			if (unlikely(mbuf == NULL))
 				continue;
 			if (unlikely((queue->wishes | (packet->metadata & CONIC_METADATA_VLAN)) != 0))
 				conic_examine(queue, mbuf, packet->metadata);
-			bytes += conic_packet_length(packet);
+			bytes += length;
 			mbufs[filled++] = mbuf;
 		}
 		queue->counters.packets += filled - before;
