@@ -1,7 +1,11 @@
 //! Mirrors that the configuration asks for: who is copied to which file, from when on, and what happens where that cannot be.
 
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::cell::RefCell;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,45 +13,42 @@ use conic_client::{Client, Operator, Options, Queue};
 use conic_control::Name;
 use conic_daemon::{Daemon, DaemonError, Event, Log, Stop};
 use conic_interface::ccnic::Geometry;
-use conic_native::{clock, yield_core};
 use conic_nicd::config::Config;
 use conic_port::CaptureReader;
+use waiting::wait_until;
 
 /// A running daemon, and what it logs.
 struct Nic {
     stop: Stop,
     thread: JoinHandle<Result<(), DaemonError>>,
-    events: Arc<Mutex<Vec<Event>>>,
+    events: Receiver<Event>,
+    heard: RefCell<Vec<Event>>,
 }
 
 impl Nic {
     fn run(config: &Config, make: fn(Config, Stop, Log) -> Result<Daemon, DaemonError>) -> Nic {
         let stop = Stop::new().expect("a descriptor");
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&events);
-        let log = Box::new(move |event: &Event| noted.lock().expect("nobody panicked").push(event.clone()));
+        let (tell, events) = channel();
+        let log = Box::new(move |event: &Event| {
+            // Nobody listens any more where the test has gone on to another.
+            let _ = tell.send(event.clone());
+        });
         let (config, raised) = (config.clone(), stop.clone());
         let thread = std::thread::spawn(move || make(config, raised, log)?.run());
-        let nic = Nic { stop, thread, events };
+        let nic = Nic { stop, thread, events, heard: RefCell::default() };
         wait_until("it listens", || nic.logged(|event| matches!(event, Event::Listening { .. })));
         nic
     }
 
     fn logged(&self, wanted: impl Fn(&Event) -> bool) -> bool {
-        self.events.lock().expect("nobody panicked").iter().any(wanted)
+        let mut heard = self.heard.borrow_mut();
+        heard.extend(self.events.try_iter());
+        heard.iter().any(wanted)
     }
 
     fn end(self) {
         self.stop.raise();
         assert!(matches!(self.thread.join(), Ok(Ok(()))));
-    }
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
     }
 }
 
