@@ -10,7 +10,7 @@ use crate::explore::message_of;
 const LONGEST: usize = 16 << 10;
 
 /// Mutations of one input, at most.
-const MOST_MUTATIONS: u64 = 6;
+const MOST_MUTATIONS: usize = 6;
 
 /// Values at which lengths, counts and offsets turn over.
 const EDGES: [u64; 12] = [0, 1, 2, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
@@ -36,65 +36,51 @@ pub fn fuzz(corpus: &Path, seed: u64, rounds: u64, mut target: impl FnMut(&[u8])
         }
     };
     kept.iter().for_each(|input| attempt(input));
-    let mut mutator = Mutator(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..rounds {
-        let mut input = kept[mutator.below(kept.len())].clone();
-        for _ in 0..=mutator.next() % MOST_MUTATIONS {
-            let other = &kept[mutator.below(kept.len())];
-            mutator.mutate(&mut input, other);
+        let mut input = kept[random.usize(..kept.len())].clone();
+        for _ in 0..random.usize(1..=MOST_MUTATIONS) {
+            let other = &kept[random.usize(..kept.len())];
+            mutate(&mut random, &mut input, other);
         }
         attempt(&input);
     }
     kept.len() as u64 + rounds
 }
 
-/// A linear congruential generator (Knuth's constants), its high bits.
-struct Mutator(u64);
-
-impl Mutator {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 32
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        self.next() as usize % most.max(1)
-    }
-
-    fn mutate(&mut self, input: &mut Vec<u8>, other: &[u8]) {
-        let at = self.below(input.len() + 1).min(input.len().saturating_sub(1));
-        match self.next() % 7 {
-            0 => input.truncate(at),
-            1 if !input.is_empty() => input[at] ^= 1 << (self.next() % 8),
-            2 if !input.is_empty() => input[at] = self.next() as u8,
-            3 => self.put_an_edge(input, at),
-            4 => {
-                let count = 1 + self.below(64);
-                let bytes: Vec<u8> = (0..count).map(|_| self.next() as u8).collect();
-                input.splice(at..at, bytes);
-            }
-            5 => {
-                let end = (at + self.below(32)).min(input.len());
-                input.drain(at.min(end)..end);
-            }
-            // The beginning of one and the end of another.
-            _ => {
-                input.truncate(at);
-                input.extend_from_slice(&other[self.below(other.len())..]);
-            }
+fn mutate(random: &mut fastrand::Rng, input: &mut Vec<u8>, other: &[u8]) {
+    let at = random.usize(..input.len().max(1));
+    match random.u8(..7) {
+        0 => input.truncate(at),
+        1 if !input.is_empty() => input[at] ^= 1 << random.u8(..8),
+        2 if !input.is_empty() => input[at] = random.u8(..),
+        3 => put_an_edge(random, input, at),
+        4 => {
+            let count = random.usize(1..=64);
+            let bytes: Vec<u8> = (0..count).map(|_| random.u8(..)).collect();
+            input.splice(at..at, bytes);
         }
-        input.truncate(LONGEST);
+        5 => {
+            let end = (at + random.usize(..32)).min(input.len());
+            input.drain(at.min(end)..end);
+        }
+        // The beginning of one and the end of another.
+        _ => {
+            input.truncate(at);
+            input.extend_from_slice(&other[random.usize(..other.len().max(1))..]);
+        }
     }
+    input.truncate(LONGEST);
+}
 
-    /// Puts a number of 1, 2, 4 or 8 bytes, in either order, over what is there.
-    fn put_an_edge(&mut self, input: &mut [u8], at: usize) {
-        let value = EDGES[self.below(EDGES.len())];
-        let width = 1 << self.below(4);
-        let bytes = if self.next().is_multiple_of(2) { value.to_le_bytes() } else { value.to_be_bytes() };
-        let bytes = if self.next().is_multiple_of(2) { &bytes[..width] } else { &bytes[8 - width..] };
-        let room = input.len().saturating_sub(at).min(width);
-        input[at..at + room].copy_from_slice(&bytes[..room]);
-    }
+/// Puts a number of 1, 2, 4 or 8 bytes, in either order, over what is there.
+fn put_an_edge(random: &mut fastrand::Rng, input: &mut [u8], at: usize) {
+    let value = EDGES[random.usize(..EDGES.len())];
+    let width = 1 << random.u8(..4);
+    let bytes = if random.bool() { value.to_le_bytes() } else { value.to_be_bytes() };
+    let bytes = if random.bool() { &bytes[..width] } else { &bytes[8 - width..] };
+    let room = input.len().saturating_sub(at).min(width);
+    input[at..at + room].copy_from_slice(&bytes[..room]);
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ struct Request {
     answer: Option<Unit>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     words: Vec<u64>,
     cache: BTreeMap<Address, (Held, Unit)>,
@@ -72,8 +72,8 @@ struct State {
     recalls: BTreeMap<u64, Recall>,
     next_id: u64,
     now: u64,
-    core_random: u64,
-    device_random: u64,
+    core_random: fastrand::Rng,
+    device_random: fastrand::Rng,
     core_is_gone: bool,
     device_is_gone: bool,
 }
@@ -94,15 +94,8 @@ impl RendezvousMemory {
     pub fn with_unit(layout: &Layout, seed: u64, eviction_percent: u64, unit: u64) -> RendezvousMemory {
         assert!(unit.is_power_of_two() && unit >= LINE_BYTES, "a coherence unit of {unit} bytes");
         let layout = Words::new(layout);
-        let state =
-            State { words: vec![0; layout.count()], core_random: seed, device_random: !seed, ..State::default() };
-        RendezvousMemory(Arc::new(Shared {
-            layout,
-            unit,
-            eviction_percent,
-            state: state.into(),
-            changed: Condvar::new(),
-        }))
+        let state = State::new(layout.count(), seed).into();
+        RendezvousMemory(Arc::new(Shared { layout, unit, eviction_percent, state, changed: Condvar::new() }))
     }
 
     /// The two ends. Each goes to a thread of its own.
@@ -151,16 +144,24 @@ impl RendezvousMemory {
     }
 }
 
-/// One draw of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
-
 impl State {
+    fn new(words: usize, seed: u64) -> State {
+        State {
+            words: vec![0; words],
+            cache: BTreeMap::new(),
+            arrivals: VecDeque::new(),
+            requests: BTreeMap::new(),
+            on_their_way: BTreeSet::new(),
+            recalls: BTreeMap::new(),
+            next_id: 0,
+            now: 0,
+            core_random: fastrand::Rng::with_seed(seed),
+            device_random: fastrand::Rng::with_seed(!seed),
+            core_is_gone: false,
+            device_is_gone: false,
+        }
+    }
+
     fn arrive(&mut self, line: Address, ask: Ask) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -181,7 +182,7 @@ impl State {
 
     /// A moment at which the cache may give a unit up, on the core's side.
     fn core_moment(&mut self, percent: u64) {
-        let random = draw(&mut self.core_random);
+        let random = self.core_random.u64(..);
         self.perhaps_evict(percent, random);
     }
 
@@ -364,7 +365,7 @@ impl Core for RendezvousCore {
         }
         let unit = self.0.unit(at);
         let mut state = self.moment();
-        let dropped = self.0.0.eviction_percent > 0 && draw(&mut state.core_random).is_multiple_of(8);
+        let dropped = self.0.0.eviction_percent > 0 && state.core_random.u8(..8) == 0;
         if !dropped && !state.cache.contains_key(&unit) && !state.requests.contains_key(&unit) {
             let request = Request { id: None, ask: Ask::Shared, store: None, waited_for: false, answer: None };
             state.requests.insert(unit, request);
@@ -401,7 +402,7 @@ impl RendezvousDevice {
     /// Lets the cache answer a recall, which it does by itself, whatever its core waits for.
     fn settle(&self, state: &mut State, tag: u64) {
         let Some(Recall::Asked(line)) = state.recalls.get(&tag).copied() else { return };
-        let random = draw(&mut state.device_random);
+        let random = state.device_random.u64(..);
         state.perhaps_evict(self.0.0.eviction_percent, random);
         let changed = state.give_up(line);
         state.recalls.insert(tag, Recall::Answered(changed));
@@ -463,7 +464,7 @@ impl HomeAgent for RendezvousDevice {
         let late = state.on_their_way.len();
         // No draw where there is nothing to draw: how often a device looks must not matter to a run without prefetches.
         if late > 0 {
-            let random = draw(&mut state.device_random);
+            let random = state.device_random.u64(..);
             // One that is late comes at the latest when nothing else does.
             if state.arrivals.is_empty() || random.is_multiple_of(4) {
                 let unit = state.on_their_way.iter().nth((random >> 32) as usize % late).copied();

@@ -8,7 +8,7 @@ use conic_fabric::Time;
 use serde::Serialize;
 
 use crate::bench::arena::Arena;
-use crate::bench::common::{Common, MachineReport, span, usable_cores};
+use crate::bench::common::{Common, span};
 use crate::bench::draw;
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, Spread, rounded};
@@ -141,9 +141,7 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = options.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = options.common.arena(1)?;
     let region = Region::new(options.common.pages())?;
     let subjects = subjects();
     let measured = measure(&arena, &region, &subjects, options.duration)?;

@@ -12,7 +12,7 @@ use conic_load::{Function, Latency};
 use conic_native::{Flag, Memory, NativeCore, Pages, clock};
 
 use crate::bench::arena::{Arena, ArenaError, Job};
-use crate::bench::common::{Common, MachineReport, span, usable_cores};
+use crate::bench::common::{Common, span};
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, rounded};
 use crate::bench::progress::Progress;
@@ -98,13 +98,11 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
     let sizes: Vec<usize> = match options.bytes {
         Some(bytes) => vec![bytes as usize],
         None => [56].into_iter().chain((7..=16).map(|power| 1 << power)).collect(),
     };
-    let arena = options.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = options.common.arena(1)?;
     let here: Vec<f64> = sizes.iter().map(|&bytes| computed_here(options.function, bytes)).collect();
     let until = Until::rounds(rounds_of(options.duration, SLICE), sizes.len(), SLICE + WARM_UP);
     let mut progress = Progress::new();

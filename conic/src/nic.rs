@@ -158,7 +158,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     if options.check {
         let networks = config.networks.len();
         let ports: usize = config.networks.iter().map(|network| network.ports.len()).sum();
-        println!("sound: {networks} networks, {ports} ports, socket {}", config.socket.display());
+        println!("sound: networks {networks}, ports {ports}, socket {}", config.socket.display());
         return Ok(ExitCode::SUCCESS);
     }
     allow_descriptors();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use conic_port::{CaptureError, CaptureFormat, CaptureWriter, MAX_FRAME, MIN_FRAME, Timestamp};
+use conic_sim::draws::Draws;
 use serde_json::json;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
@@ -72,38 +73,39 @@ pub fn in_memory(frames: u64, seed: u64) -> Vec<u8> {
     bytes
 }
 
+// The simulator's draws, of a published generator: a seed gives the same file with every version of this program.
 fn write<W: Write>(mut writer: CaptureWriter<W>, frames: u64, seed: u64) -> Result<(), CaptureError> {
-    let mut random = SplitMix(seed);
+    let mut random = Draws::new(seed);
     let mut frame = vec![0; MAX_FRAME];
     let mut nanoseconds = BEGIN_NANOSECONDS;
     for index in 0..frames {
         let length = size(index, &mut random);
         build(&mut frame[..length], &mut random);
         writer.write(Timestamp::from_nanoseconds(nanoseconds), &frame[..length])?;
-        nanoseconds += 1 + random.next() % 20_000;
+        nanoseconds += 1 + random.below(20_000);
     }
     writer.finish()
 }
 
 /// The smallest and the largest frame, and the sizes at which buffers and lines end; then a mix as on the Internet with
 /// some jumbo frames in it.
-fn size(index: u64, random: &mut SplitMix) -> usize {
+fn size(index: u64, random: &mut Draws) -> usize {
     const EDGES: [usize; 12] = [MIN_FRAME, 63, 64, 65, 104, 105, 128, 129, 1514, 4096, 4097, MAX_FRAME];
     if let Some(&edge) = EDGES.get(index as usize) {
         return edge;
     }
-    match random.next() % 100 {
-        0..55 => 60 + (random.next() % 8) as usize,
+    match random.below(100) {
+        0..55 => 60 + random.below(8) as usize,
         55..75 => 590,
         75..90 => 1514,
-        90..98 => MIN_FRAME + (random.next() % (1514 - MIN_FRAME as u64 + 1)) as usize,
-        _ => 1515 + (random.next() % (MAX_FRAME as u64 - 1514)) as usize,
+        90..98 => MIN_FRAME + random.below(1514 - MIN_FRAME as u64 + 1) as usize,
+        _ => 1515 + random.below(MAX_FRAME as u64 - 1514) as usize,
     }
 }
 
 /// A UDP packet of one of eight flows, with right checksums.
-fn build(frame: &mut [u8], random: &mut SplitMix) {
-    let flow = (random.next() % 8) as u8;
+fn build(frame: &mut [u8], random: &mut Draws) {
+    let flow = random.below(8) as u8;
     let ethernet = EthernetRepr {
         src_addr: EthernetAddress([0x02, 0, 0, 0, 0, flow]),
         dst_addr: EthernetAddress([0x02, 0, 0, 0, 1, 0]),
@@ -125,7 +127,7 @@ fn build(frame: &mut [u8], random: &mut SplitMix) {
     let mut packet = Ipv4Packet::new_unchecked(packet.payload_mut());
     ip.emit(&mut packet, &checksums);
     let fill = |payload: &mut [u8]| {
-        payload.chunks_mut(8).for_each(|to| to.copy_from_slice(&random.next().to_le_bytes()[..to.len()]))
+        payload.chunks_mut(8).for_each(|to| to.copy_from_slice(&random.number().to_le_bytes()[..to.len()]))
     };
     udp.emit(
         &mut UdpPacket::new_unchecked(packet.payload_mut()),
@@ -135,17 +137,4 @@ fn build(frame: &mut [u8], random: &mut SplitMix) {
         fill,
         &checksums,
     );
-}
-
-/// The SplitMix64 generator (Steele, Lea, Flood, 2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
 }

@@ -14,7 +14,7 @@ use conic_study::workload::Loopback;
 use serde::Serialize;
 
 use crate::bench::arena::Arena;
-use crate::bench::common::{Common, MachineReport, print_left_out, usable_cores};
+use crate::bench::common::{Common, MachineReport, print_left_out};
 use crate::bench::failure::{Failure, print_json};
 use crate::bench::limits::{CALIBRATING, Kernel};
 use crate::bench::link::{Interface, Outcome, Setup, Span, run, run_halves};
@@ -249,9 +249,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 }
 
 fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = arguments.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = arguments.common.arena(1)?;
     let core = arena.pairs()[0].0;
     let subjects = subjects(arguments.quick)?;
     let preset = preset().map_err(|failure| Failure::failed(failure.to_string()))?;

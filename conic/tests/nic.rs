@@ -1,5 +1,8 @@
 //! The daemon as a program: clients in this process, the NIC in another.
 
+#[path = "../../daemon/tests/support/waiting.rs"]
+mod waiting;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,8 +11,9 @@ use conic_client::{AttachError, Buffer, Client, Link, Name, Options, Queue, Reas
 use conic_interface::burst::HostQueue;
 use conic_interface::ccnic::Geometry;
 use conic_load::{ClosedLoop, Workload};
-use conic_native::{clock, yield_core};
+use conic_native::clock;
 use tempfile::TempDir;
+use waiting::wait_until;
 
 /// A daemon that is killed when it is dropped.
 struct Nic {
@@ -82,14 +86,6 @@ fn metrics_of(nic: &Nic) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     answer
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
-    }
 }
 
 fn small(queues: u32) -> Options {

@@ -124,7 +124,7 @@ fn over_a_million_packets_pass_with_every_feature_set_and_none_is_lost_or_change
 }
 
 /// A NIC's process killed at a random moment: what had come is sound, the pool becomes whole, and a new one goes on.
-fn kill<P: Policy>(features: Features, kills: u32, random: &mut impl FnMut() -> u64) {
+fn kill<P: Policy>(features: Features, kills: u32, random: &mut fastrand::Rng) {
     let region = Region::new(features);
     let mut host = Host::<_, P>::new(NativeCore::new(&region.memory), &region.map, 0);
     let (mut passed, mut lost_buffers) = (0, 0);
@@ -132,11 +132,11 @@ fn kill<P: Policy>(features: Features, kills: u32, random: &mut impl FnMut() -> 
         let nic = region.start();
         let mut application = ClosedLoop::new(Lent(&mut host), WORKLOAD);
         // Some die before their first packet, the others between any two instructions of the loop.
-        let packets = if random().is_multiple_of(8) { 0 } else { random() % 4096 };
+        let packets = if random.u8(..8) == 0 { 0 } else { random.u64(..4096) };
         while application.account().received() < packets {
             application.step();
         }
-        for _ in 0..random() % 256 {
+        for _ in 0..random.u8(..) {
             application.step();
         }
         assert_eq!(
@@ -171,12 +171,9 @@ fn kill<P: Policy>(features: Features, kills: u32, random: &mut impl FnMut() -> 
 fn a_killed_nic_leaves_nothing_that_recovery_does_not_mend() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = open();
-    // A linear congruential generator (Knuth's constants), its high bits: the same moments in every run.
-    let mut state = 2024u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let seed = 2024;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
     for features in features() {
         with_policy!(features, P => kill::<P>(features, 15, &mut random));
     }

@@ -22,7 +22,7 @@ use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::{Mode, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{Mode, Party, SwitchOptions, SwitchPort};
 use conic_port::{Legacy, Port};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -120,6 +120,8 @@ struct Network {
     worker: Worker,
     /// For each port, whether another daemon can go on with it.
     can_bequeath: Vec<bool>,
+    /// Mirrors that an operator asked for.
+    asked_mirrors: Vec<(Party, mirror::Asked)>,
 }
 
 impl Daemon {
@@ -339,6 +341,7 @@ impl Daemon {
         } else if let Step::Attached(session) = step {
             let Session { session, name, network, queues, bytes, memory, .. } = *session;
             about_to("take a client's queues back");
+            self.networks[network].forget_mirror(Party::Client(session));
             let faults = self.networks[network].worker.detach(session).map_or(0, |(_, faults)| faults.total());
             let leaving = Leaving { session, name: name.to_string(), why, faults, noticed: begun };
             self.give_region_back(memory, Taken { user: peer.user, queues, bytes }, Some(leaving));
@@ -431,7 +434,7 @@ fn start_networks(
             bell: reports.bell.clone(),
         });
         let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
-        networks.push(Network { config: network.clone(), worker, can_bequeath });
+        networks.push(Network { config: network.clone(), worker, can_bequeath, asked_mirrors: Vec::new() });
     }
     Ok(networks)
 }

@@ -2,6 +2,8 @@
 
 #[path = "support/served.rs"]
 mod served;
+#[path = "support/waiting.rs"]
+mod waiting;
 
 use std::path::Path;
 
@@ -9,7 +11,8 @@ use conic_client::{Client, Link, Options, Queue};
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
-use served::{Served, wait_until};
+use served::Served;
+use waiting::wait_until;
 
 fn config(socket: &Path, mode: NetworkMode) -> Config {
     let networks = vec![NetworkConfig { mode, ..NetworkConfig::default() }];

@@ -5,6 +5,8 @@
 
 #[path = "support/served.rs"]
 mod served;
+#[path = "support/waiting.rs"]
+mod waiting;
 
 use std::io::Write;
 use std::path::Path;
@@ -18,7 +20,8 @@ use conic_native::clock;
 use conic_nicd::config::{Config, NetworkConfig, PortConfig};
 use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit};
 use rustix::thread::UnshareFlags;
-use served::{Served, wait_until};
+use served::Served;
+use waiting::wait_until;
 
 /// The station that answers: a client of the daemon.
 const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];

@@ -14,8 +14,9 @@ use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VE
 use conic_daemon::{Daemon, DaemonError, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, MOST_DESCRIPTORS};
-use conic_native::{clock, yield_core};
+use conic_native::clock;
 use conic_nicd::config::{Config, Limits, NetworkConfig, WaitMode};
+use support::waiting::wait_until;
 use support::{held, settled};
 use tempfile::TempDir;
 
@@ -52,14 +53,6 @@ impl Drop for Running {
             let ended = thread.join();
             assert!(std::thread::panicking() || matches!(ended, Ok(Ok(()))), "the daemon ended in {ended:?}");
         }
-    }
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
     }
 }
 
@@ -128,42 +121,40 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
     let (client, queues) = Client::attach(&running.socket(), &options()).expect("a client of the good kind");
     let descriptors = kinds();
     let baseline = settled();
-    let mut seed = 77u64;
-    let mut random = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        seed >> 33
-    };
+    let seed = 77;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..3000 {
         let channel = Channel::connect(&running.socket()).expect("it listens");
-        let steps = random() % 3;
+        let steps = random.u8(..3);
         for _ in 0..=steps {
-            let mut bytes = match random() % 5 {
+            let mut bytes = match random.u8(..5) {
                 0 => hello(),
                 1 => wish(),
                 2 => Message::Detach.encode(),
                 3 => Message::Query("{\"ask\":\"list\"}".to_owned()).encode(),
-                _ => (0..1 + random() % 200).map(|_| random() as u8).collect(),
+                _ => (0..random.usize(1..=200)).map(|_| random.u8(..)).collect(),
             };
-            match random() % 4 {
-                0 => bytes.truncate(1 + random() as usize % bytes.len()),
+            match random.u8(..4) {
+                0 => bytes.truncate(random.usize(1..=bytes.len())),
                 1 => {
-                    let at = random() as usize % bytes.len();
-                    bytes[at] = random() as u8;
+                    let at = random.usize(..bytes.len());
+                    bytes[at] = random.u8(..);
                 }
                 _ => {}
             }
-            let count = if random() % 3 == 0 { random() as usize % (MOST_DESCRIPTORS + 1) } else { 0 };
+            let count = if random.u8(..3) == 0 { random.usize(..=MOST_DESCRIPTORS) } else { 0 };
             let some: Vec<BorrowedFd<'_>> =
                 (0..count).map(|index| descriptors[index % descriptors.len()].as_fd()).collect();
             // The header may say so, too.
-            if random() % 2 == 0 && bytes.len() > 13 {
+            if random.bool() && bytes.len() > 13 {
                 bytes[12] = count as u8;
             }
             if channel.send(&bytes, &some).is_err() {
                 break;
             }
         }
-        if random() % 2 == 0 {
+        if random.bool() {
             let _ = hear_within(&channel);
         }
         drop(channel);

@@ -11,10 +11,11 @@ use conic_client::{Client, Link, Options, Reason};
 use conic_daemon::{Daemon, Stop};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::HostQueue;
-use conic_native::{Count, Flag, clock, yield_core};
+use conic_native::{Count, Flag};
 use conic_nicd::config::Config;
 
 use support::bystanders::Bystanders;
+use support::waiting::wait_until;
 use support::{ECHO, VICTIM, held, layout, options, settled, write_frame};
 
 /// Attachments of the hostile client; each scribbles in the next of the ways.
@@ -26,30 +27,18 @@ const WORDS: u64 = 400_000;
 /// Words between two frames that it sends as if nothing were wrong.
 const WORDS_BETWEEN_FRAMES: u64 = 64;
 
-/// A linear congruential generator (Knuth's constants), its high bits. The seed is in the test's message.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 31
-    }
-    fn below(&mut self, most: u64) -> u64 {
-        self.next() % most
-    }
-    /// Values that checks are most likely to let through, or to trip over.
-    fn value(&mut self, bytes: u64) -> u64 {
-        match self.below(8) {
-            0 => 0,
-            1 => u64::MAX,
-            2 => 1 << self.below(64),
-            3 => self.below(bytes),
-            4 => bytes + self.below(1 << 20),
-            // A descriptor: an address in the low half, a length and flags above it.
-            5 => (self.below(bytes) / 64 * 64) | (self.next() << 40),
-            6 => self.below(1024),
-            _ => (self.next() << 33) | self.next(),
-        }
+/// Values that checks are most likely to let through, or to trip over.
+fn value(random: &mut fastrand::Rng, bytes: u64) -> u64 {
+    match random.u8(..8) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => 1 << random.u8(..64),
+        3 => random.u64(..bytes),
+        4 => bytes + random.u64(..1 << 20),
+        // A descriptor: an address in the low half, a length and flags above it.
+        5 => (random.u64(..bytes) / 64 * 64) | (random.u64(..) << 40),
+        6 => random.u64(..1024),
+        _ => random.u64(..),
     }
 }
 
@@ -108,33 +97,33 @@ fn scribble(socket: &Path, seed: u64) -> bool {
         .filter(|&(_, bytes)| bytes > 0)
         .collect();
     let calls = layout.segments().iter().find(|segment| segment.name == "calls").expect("a part for calls").start;
-    let mut random = Random(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     for number in 0..WORDS {
         let word = match seed % 4 {
             // All of it in turn.
             0 => number * 8 % bytes,
             // Anywhere.
-            1 => random.below(bytes / 8) * 8,
+            1 => random.u64(..bytes / 8) * 8,
             // The first word of each line, which most signals are.
             2 => number * 64 % bytes,
             // Rings, credits, flags and the sets of free buffers alone, while they are read.
             _ => {
-                let (start, bytes) = small[random.below(small.len() as u64) as usize];
-                start + random.below(bytes / 8) * 8
+                let (start, bytes) = small[random.usize(..small.len())];
+                start + random.u64(..bytes / 8) * 8
             }
         };
         let at = Address(word);
         let value = match seed / 4 % 3 {
-            0 => random.value(bytes),
+            0 => value(&mut random, bytes),
             // One bit of what is there.
-            1 => core.load_acquire(at) ^ (1 << random.below(64)),
+            1 => core.load_acquire(at) ^ (1 << random.u8(..64)),
             // What is there somewhere else: sound by itself, and wrong where it is.
-            _ => core.load_acquire(Address(random.below(bytes / 8) * 8)),
+            _ => core.load_acquire(Address(random.u64(..bytes / 8) * 8)),
         };
         core.store_release(at, value);
         if number.is_multiple_of(WORDS_BETWEEN_FRAMES) {
             let mut outgoing = Vec::new();
-            if let Some(mut frame) = queue.allocate(60 + random.below(1400) as usize) {
+            if let Some(mut frame) = queue.allocate(random.usize(60..1460)) {
                 write_frame(&mut frame, VICTIM, ECHO, number);
                 outgoing.push(frame);
             }
@@ -154,12 +143,4 @@ fn scribble(socket: &Path, seed: u64) -> bool {
         client.maintain();
     }
     client.detached().is_some_and(|refused| refused.reason == Reason::Faults)
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 60.0, "waited too long: {what}");
-        yield_core();
-    }
 }

@@ -1,52 +1,54 @@
 //! Mirrors that the configuration asks for: who is copied to which file, from when on, and what happens where that cannot be.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+#[path = "support/waiting.rs"]
+mod waiting;
 
-use conic_client::{Client, Options, Queue};
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use conic_client::{Client, Operator, Options, Queue};
 use conic_control::Name;
 use conic_daemon::{Daemon, DaemonError, Event, Log, Stop};
 use conic_interface::ccnic::Geometry;
-use conic_native::{clock, yield_core};
 use conic_nicd::config::Config;
 use conic_port::CaptureReader;
+use waiting::wait_until;
 
 /// A running daemon, and what it logs.
 struct Nic {
     stop: Stop,
     thread: JoinHandle<Result<(), DaemonError>>,
-    events: Arc<Mutex<Vec<Event>>>,
+    events: Receiver<Event>,
+    heard: RefCell<Vec<Event>>,
 }
 
 impl Nic {
     fn run(config: &Config, make: fn(Config, Stop, Log) -> Result<Daemon, DaemonError>) -> Nic {
         let stop = Stop::new().expect("a descriptor");
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&events);
-        let log = Box::new(move |event: &Event| noted.lock().expect("nobody panicked").push(event.clone()));
+        let (tell, events) = channel();
+        let log = Box::new(move |event: &Event| {
+            // Nobody listens any more where the test has gone on to another.
+            let _ = tell.send(event.clone());
+        });
         let (config, raised) = (config.clone(), stop.clone());
         let thread = std::thread::spawn(move || make(config, raised, log)?.run());
-        let nic = Nic { stop, thread, events };
+        let nic = Nic { stop, thread, events, heard: RefCell::default() };
         wait_until("it listens", || nic.logged(|event| matches!(event, Event::Listening { .. })));
         nic
     }
 
     fn logged(&self, wanted: impl Fn(&Event) -> bool) -> bool {
-        self.events.lock().expect("nobody panicked").iter().any(wanted)
+        let mut heard = self.heard.borrow_mut();
+        heard.extend(self.events.try_iter());
+        heard.iter().any(wanted)
     }
 
     fn end(self) {
         self.stop.raise();
         assert!(matches!(self.thread.join(), Ok(Ok(()))));
-    }
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
     }
 }
 
@@ -155,4 +157,60 @@ fn who_cannot_be_copied_is_served_and_it_is_said() {
     attach(&config, "many");
     assert!(said("many.pcap and 15 more like it are there already"));
     nic.end();
+}
+
+#[test]
+fn what_an_operator_mirrors_goes_over_to_another_daemon() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    let text = format!(
+        "socket = \"{0}/nic.sock\"\n[[network]]\n[[network.port]]\nspec = \"capture:record={0}/wire.pcap\"\n\
+         [[network.port]]\nspec = \"memif:{0}/memif.sock\"\n\
+         [[network.mirror]]\nend = \"client:web\"\nfile = \"{0}/configured.pcap\"\n",
+        path.display()
+    );
+    let config = Config::read(&text).expect("a sound file");
+    let nic = Nic::run(&config, Daemon::start);
+    let (web, mut of_web) = attach(&config, "web");
+    let (_other, mut of_other) = attach(&config, "other");
+    let ask = |end: &str, file: Option<&str>| {
+        let operator = Operator::connect(&config.socket, Duration::from_secs(10)).expect("it listens");
+        let file = file
+            .map_or_else(String::new, |file| format!(r#", "file": "{}/{file}", "most_bytes": 150"#, path.display()));
+        let answer = operator.ask(&format!(r#"{{"ask": "mirror", "end": "{end}"{file}}}"#)).expect("an answer");
+        assert!(answer.contains("done"), "{answer}");
+    };
+    // In place of the configuration's; the ports'; and one that ends before.
+    ask("client:1", Some("client.pcap"));
+    ask("port:0", Some("port.pcapng"));
+    ask("port:1", Some("memif.pcapng"));
+    ask("client:2", Some("ended.pcap"));
+    ask("client:2", None);
+    send(&web, &mut of_web, 70);
+    gets(&mut of_other, 70);
+    // Each has taken 70 bytes of its 150: there is room for one more such frame, and not for two.
+    let moved = Config::read(&text.replace("wire.pcap", "wire_on.pcap")).expect("a sound file");
+    let next = Nic::run(&moved, Daemon::adopt);
+    assert!(matches!(nic.thread.join(), Ok(Ok(()))), "the old one ended");
+    [75, 76].into_iter().for_each(|bytes| send(&web, &mut of_web, bytes));
+    gets(&mut of_other, 76);
+    // And on to a third, by which time nothing is left.
+    let third = Config::read(&text.replace("wire.pcap", "wire_still.pcap")).expect("a sound file");
+    let last = Nic::run(&third, Daemon::adopt);
+    assert!(matches!(next.thread.join(), Ok(Ok(()))), "the second one ended");
+    send(&web, &mut of_web, 77);
+    gets(&mut of_other, 77);
+    last.end();
+    // A port that is another port in the new daemon is not the one that was mirrored.
+    for (file, expected) in [
+        ("client.pcap", &[70][..]),
+        ("client.1.pcap", &[75]),
+        ("client.2.pcap", &[]),
+        ("port.pcapng", &[70]),
+        ("configured.pcap", &[]),
+    ] {
+        assert_eq!(lengths(&path.join(file), expected.len()), expected, "{file}");
+    }
+    let exists = |file: &str| path.join(file).exists();
+    assert!(exists("memif.2.pcapng") && !exists("port.1.pcapng") && !exists("ended.1.pcap"));
 }

@@ -16,10 +16,11 @@ use std::sync::Arc;
 use conic_client::{Buffer, Client, Name, Options};
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
-use conic_native::{Count, Flag, clock, yield_core};
+use conic_native::{Count, Flag, clock};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
 
 use support::bystanders::Bystanders;
+use support::waiting::wait_until;
 use support::{ONE, OTHER, content, held, settled, write_frame};
 
 /// Cycles where the command line does not say.
@@ -32,16 +33,6 @@ const SIZES: std::ops::RangeInclusive<u64> = 60..=9600;
 const CYCLES_FOR_A_LONG_BURST: u64 = 64;
 const LONGEST_BURST: u64 = 1024;
 const SHORT_BURST: u64 = 24;
-
-/// A linear congruential generator (Knuth's constants), its high bits.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most
-    }
-}
 
 /// What was there.
 #[derive(Default)]
@@ -126,7 +117,7 @@ fn config(socket: &Path) -> Config {
 }
 
 fn soak(socket: &Path, cycles: u64, seed: u64) -> Seen {
-    let (mut random, mut seen) = (Random(seed), Seen::default());
+    let (mut random, mut seen) = (fastrand::Rng::with_seed(seed), Seen::default());
     // What is passed at the first time stays: a place for the network's name, and so on.
     cycle(socket, &mut random, &mut seen, 1);
     wait_until("the first is gone", || held().1 == held_by_bystanders());
@@ -135,7 +126,7 @@ fn soak(socket: &Path, cycles: u64, seed: u64) -> Seen {
     let mut told = begun;
     for number in 1..=cycles {
         let long = number.is_multiple_of(CYCLES_FOR_A_LONG_BURST);
-        let burst = 1 + random.below(if long { LONGEST_BURST } else { SHORT_BURST });
+        let burst = random.u64(1..=if long { LONGEST_BURST } else { SHORT_BURST });
         cycle(socket, &mut random, &mut seen, if number == CYCLES_FOR_A_LONG_BURST { LONGEST_BURST } else { burst });
         let now = clock::now();
         if now.since(told).seconds() > 60.0 {
@@ -151,16 +142,16 @@ fn soak(socket: &Path, cycles: u64, seed: u64) -> Seen {
 }
 
 /// Attaches, sends a burst, gets it back, and detaches.
-fn cycle(socket: &Path, random: &mut Random, seen: &mut Seen, burst: u64) {
+fn cycle(socket: &Path, random: &mut fastrand::Rng, seen: &mut Seen, burst: u64) {
     let long = burst > SHORT_BURST;
-    let queues = 1 + random.below(if long { 2 } else { 8 }) as u32;
+    let queues = random.u32(1..=if long { 2 } else { 8 });
     // What is on its way both ways, and what idle queue pairs keep.
     let (descriptors, buffers) = if long { (2048, [4096, 8192, 0]) } else { (256, [256, 256, 128]) };
     let geometry = Geometry { queues, descriptors, buffers, object_bytes: 0 };
     let network = Name::new("loop").expect("a name");
     let (client, mut all) =
         Client::attach(socket, &Options { geometry, network, ..Options::default() }).expect("the daemon lets it in");
-    let queue = &mut all[random.below(queues.into()) as usize];
+    let queue = &mut all[random.usize(..queues as usize)];
     let (mut sent, mut came): (u64, u64) = (0, 0);
     let mut lengths = std::collections::VecDeque::new();
     let mut outgoing: Vec<Buffer> = Vec::new();
@@ -189,14 +180,6 @@ fn cycle(socket: &Path, random: &mut Random, seen: &mut Seen, burst: u64) {
     seen.bursts[burst.ilog2() as usize] += 1;
     seen.queues[queues as usize] += 1;
     drop((all, client));
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 60.0, "waited too long: {what}");
-        yield_core();
-    }
 }
 
 /// Mappings of the bystanders' regions: their own and the daemon's.

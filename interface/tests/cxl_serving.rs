@@ -40,11 +40,6 @@ fn number_of(value: &[u8]) -> u64 {
     number
 }
 
-fn random(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % bound
-}
-
 #[test]
 fn it_answers_as_a_map_does_where_one_thread_plays_both_sides() {
     let mut layout = Layout::new();
@@ -52,9 +47,9 @@ fn it_answers_as_a_map_does_where_one_thread_plays_both_sides() {
     let memory = common::Memory::new(&layout);
     let host = memory.agent(0);
     let mut model = BTreeMap::new();
-    let mut state = 3;
+    let mut random = fastrand::Rng::with_seed(3);
     for key in 0..180 {
-        let value = value_of(key, 8 + random(&mut state, LONG as u64 - 7) as usize);
+        let value = value_of(key, random.usize(8..=LONG));
         assert!(database.insert(&host, key * 7, &value));
         model.insert(key * 7, value);
     }
@@ -62,9 +57,9 @@ fn it_answers_as_a_map_does_where_one_thread_plays_both_sides() {
     let device = || PlayedByCore(memory.agent(1));
     let mut handler = Handler::new(device(), device(), database, COHERENT, (0, 0));
     for step in 0..20_000 {
-        let key = random(&mut state, 190) * 7;
-        let new = value_of(step, 8 + random(&mut state, LONG as u64 - 7) as usize);
-        match random(&mut state, 4) {
+        let key = random.u64(..190) * 7;
+        let new = value_of(step, random.usize(8..=LONG));
+        match random.u8(..4) {
             0 => {
                 let answer = handler.serve(&Request::Put(key, &new).packet());
                 let known = model.get_mut(&key).map(|old| *old = new).is_some();
@@ -171,12 +166,12 @@ fn histories(seed: u64, update: Update, length: usize, pause: u64) -> (Vec<Vec<D
                 }
             }
             face.wait_until(Time::from_nanoseconds(20_000));
-            let mut state = seed * 8 + core;
+            let mut random = fastrand::Rng::with_seed(seed * 8 + core);
             for step in 0..80 {
-                let key = random(&mut state, KEYS);
-                face.work(random(&mut state, 4 * pause) as u32);
+                let key = random.u64(..KEYS);
+                face.work(random.u64(..4 * pause) as u32);
                 let begin = face.now();
-                if random(&mut state, 3) == 0 {
+                if random.u8(..3) == 0 {
                     let number = 1_000 * (core + 1) + step;
                     match update {
                         Update::Stamped => assert!(database.update(face, key, &value(number))),
@@ -196,12 +191,12 @@ fn histories(seed: u64, update: Update, length: usize, pause: u64) -> (Vec<Vec<D
         let (at, bytes) = database.of_device();
         device.switch_bias(at, bytes, Bias::Device, true);
         let mut handler = Handler::new(*device, *device, database, COHERENT, (4, 4));
-        let mut state = seed * 8 + 7;
+        let mut random = fastrand::Rng::with_seed(seed * 8 + 7);
         for step in 0..120 {
-            let key = random(&mut state, KEYS);
+            let key = random.u64(..KEYS);
             let begin = device.now();
             let number = 10_000 + step;
-            let put = random(&mut state, 4) == 0;
+            let put = random.u8(..4) == 0;
             let new = value(number);
             let request = if put { Request::Put(key, &new) } else { Request::Get(key) };
             let (write, value) = match handler.serve(&request.packet()).expect("it is a request") {
@@ -210,7 +205,7 @@ fn histories(seed: u64, update: Update, length: usize, pause: u64) -> (Vec<Vec<D
                 other => panic!("key {key} is there: {other:?}"),
             };
             note(&into, key, Done { write, value, begin, end: device.now() });
-            device.work(random(&mut state, pause) as u32);
+            device.work(random.u32(..pause as u32));
         }
         *counted.borrow_mut() = handler.statistics();
     });
@@ -266,10 +261,10 @@ fn a_request_finds_what_the_one_before_it_took_in() {
         device.switch_bias(at, bytes, Bias::Device, true);
         let mut handler = Handler::new(*device, *device, database, COHERENT, (0, 0));
         let mut newest: Vec<Vec<u8>> = (0..MANY).map(|key| value_of(key, 8 + 30 * key as usize)).collect();
-        let mut state = 5;
+        let mut random = fastrand::Rng::with_seed(5);
         for step in 0..2_000 {
-            let key = random(&mut state, MANY);
-            if random(&mut state, 4) == 0 {
+            let key = random.u64(..MANY);
+            if random.u8(..4) == 0 {
                 newest[key as usize] = value_of(step, 8 + 12 * (step % 16) as usize);
                 let answer = handler.serve(&Request::Put(key, &newest[key as usize]).packet());
                 assert_eq!(answer, Some(Answer::Stored));

@@ -13,6 +13,7 @@ mod kept;
 mod line;
 mod mapping;
 mod memory;
+mod pages;
 mod place;
 pub mod processor;
 mod steps;

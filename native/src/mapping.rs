@@ -4,10 +4,10 @@
 //! defined, with words of 16 and 32 bits and payloads at any alignment.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::copy;
+use crate::{copy, pages};
 
 /// The seals of memory that is made here: nobody can change its size, nor seal it further.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -71,8 +71,7 @@ impl Mapping {
     /// # Errors
     /// The kernel's: no memory, or a descriptor that cannot be mapped so.
     pub fn of(descriptor: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Mapping> {
-        let raw = descriptor.as_raw_fd();
-        Mapping::map(bytes, libc::MAP_SHARED | libc::MAP_POPULATE, raw, offset as libc::off_t)
+        pages::map(descriptor, bytes, offset, libc::MAP_POPULATE).map(|base| Mapping { base, bytes })
     }
 
     /// The same without a page made present: each comes when it is first touched. For memory that another process brings, whose
@@ -81,7 +80,7 @@ impl Mapping {
     /// # Errors
     /// As [`Mapping::of`].
     pub fn on_demand(descriptor: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        Mapping::map(bytes, libc::MAP_SHARED, descriptor.as_raw_fd(), 0)
+        pages::map(descriptor, bytes, 0, 0).map(|base| Mapping { base, bytes })
     }
 
     /// Memory of this process alone, zeroed and present, at a page boundary: for what the kernel is to be told of.
@@ -89,10 +88,15 @@ impl Mapping {
     /// # Errors
     /// No memory.
     pub fn anonymous(bytes: usize) -> io::Result<Mapping> {
-        Mapping::map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE, -1, 0)
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
+        let base = pages::mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) })?;
+        Ok(Mapping { base, bytes })
     }
 
-    /// New memory to share, zeroed, present, and sealed against any change of size; with the descriptor to pass on.
+    /// New memory to share, zeroed, present, on huge pages where the system makes them for who asks, and sealed against any change
+    /// of size; with the descriptor to pass on.
     ///
     /// # Errors
     /// No memory.
@@ -104,28 +108,24 @@ impl Mapping {
         }
         // SAFETY: the call just returned this descriptor, and nobody else has it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
+        // SAFETY: a call on a descriptor that is ours.
+        if unsafe { libc::ftruncate(raw, bytes as libc::off_t) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = Mapping::on_demand(descriptor.as_fd(), bytes)?;
+        pages::collapse(descriptor.as_fd(), mapping.base, bytes);
         // Allocation, not `ftruncate`, is what can fail for want of memory; better here than by a signal later.
         // SAFETY: a call on a descriptor that is ours.
         let failed = unsafe { libc::posix_fallocate(raw, 0, bytes as libc::off_t) };
         if failed != 0 {
             return Err(io::Error::from_raw_os_error(failed));
         }
-        let mapping = Mapping::of(descriptor.as_fd(), bytes, 0)?;
+        pages::populate(mapping.base, bytes);
         // SAFETY: a call on a descriptor that is ours.
         if unsafe { libc::fcntl(raw, libc::F_ADD_SEALS, SEALS) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok((mapping, descriptor))
-    }
-
-    fn map(bytes: usize, flags: i32, descriptor: i32, offset: libc::off_t) -> io::Result<Mapping> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, descriptor, offset) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Mapping { base: base.cast(), bytes })
     }
 
     /// Its size.
@@ -204,6 +204,8 @@ impl Drop for Mapping {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     #[test]

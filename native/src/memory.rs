@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use conic_fabric::{Home, Layout};
 
-use crate::{about_to, place};
+use crate::{about_to, pages, place};
 
 /// Bytes of a plain page.
-const PAGE: u64 = 4096;
+const PAGE: u64 = pages::PAGE as u64;
 
-/// Bytes of the huge pages asked for.
-const HUGE_PAGE: u64 = 2 << 20;
+/// Bytes of a huge page.
+const HUGE_PAGE: u64 = pages::HUGE_PAGE as u64;
 
 /// The seals a region carries: nobody can truncate it under the other side's feet, nor seal it further.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -24,8 +24,8 @@ pub enum Pages {
     /// a process that is not trusted: no seal keeps it from giving pages back to the system, and where no other huge page is
     /// free then, the next access to that place ends the process that makes it.
     HugeIfAvailable,
-    /// Plain pages; where the system makes huge ones of them for who asks (`shmem_enabled` among the kernel's settings for
-    /// transparent huge pages), it is asked. A page that a peer gave back comes again, empty, at the next access.
+    /// Plain pages; the system is asked to make huge ones of them, which Linux 6.1 and newer does for everybody, unless there are
+    /// several NUMA nodes, of which each segment has its own. A page that a peer gave back comes again, empty, at the next access.
     Plain,
 }
 
@@ -108,7 +108,10 @@ impl Memory {
             return Err(system("setting the size of a region"));
         }
         let memory = Memory::map(descriptor, bytes, pages)?;
-        memory.bind_homes(layout);
+        let scattered = memory.bind_homes(layout);
+        if pages == Pages::Plain && !scattered {
+            pages::collapse(memory.descriptor(), memory.base, bytes as usize);
+        }
         // Before what allocates without a look at this mapping's wish for huge pages.
         memory.populate();
         about_to("allocate a region");
@@ -162,41 +165,34 @@ impl Memory {
     }
 
     fn map(descriptor: OwnedFd, bytes: u64, pages: Pages) -> Result<Memory, MemoryError> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let raw = descriptor.as_raw_fd();
         about_to("map a region");
-        // SAFETY: a new mapping at a place of the kernel's choosing touches no memory that exists.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, protection, libc::MAP_SHARED, raw, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(system("mapping a region"));
-        }
+        let mapped = pages::map(descriptor.as_fd(), bytes as usize, 0, 0);
+        let base = mapped.map_err(|error| MemoryError::System { doing: "mapping a region", error })?;
         if pages == Pages::Plain && bytes >= HUGE_PAGE {
             // SAFETY: the range is the new mapping; the advice changes no contents, and a system that does not take it
             // leaves plain pages.
-            unsafe { libc::madvise(base, bytes as usize, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(base.cast(), bytes as usize, libc::MADV_HUGEPAGE) };
         }
-        Ok(Memory { base: base.cast(), bytes, descriptor, pages })
+        Ok(Memory { base, bytes, descriptor, pages })
     }
 
-    /// Asks the kernel for this process's page-table entries, so that no packet waits for a fault. Older kernels lack
-    /// the advice; there the first access to each page faults, and nothing else changes.
     fn populate(&self) {
-        const MADV_POPULATE_WRITE: i32 = 23;
         about_to("touch a region's pages");
-        // SAFETY: the range is this mapping; populating changes no contents.
-        unsafe { libc::madvise(self.base.cast(), self.bytes as usize, MADV_POPULATE_WRITE) };
+        pages::populate(self.base, self.bytes as usize);
     }
 
-    fn bind_homes(&self, layout: &Layout) {
+    /// Wants each segment on its home's node; true where there are several nodes.
+    fn bind_homes(&self, layout: &Layout) -> bool {
         let nodes = place::numa_nodes();
         if nodes.len() < 2 {
-            return;
+            return false;
         }
         for segment in layout.segments() {
             let node = if segment.home == Home::Host { nodes[0] } else { nodes[1] };
             let start = self.base.wrapping_add(segment.start.0 as usize);
             place::prefer_node(start, segment.bytes as usize, node);
         }
+        true
     }
 
     /// The region's first byte in this process.
@@ -282,21 +278,6 @@ mod tests {
         for at in [Address(4096), Address(4160), Address(4224)] {
             assert_eq!((them.read_line(at), Line(words_at(at))), (line, line), "at {at}");
         }
-    }
-
-    #[test]
-    fn plain_pages_are_huge_ones_where_the_system_makes_them_for_who_asks() {
-        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
-        if !["[always]", "[advise]", "[within_size]"].iter().any(|setting| enabled.contains(setting)) {
-            println!("skipped: the system makes no transparent huge pages of shared memory: {}", enabled.trim());
-            return;
-        }
-        let memory = Memory::create(&layout(16 << 20), Pages::Plain).expect("a region");
-        let mappings = std::fs::read_to_string("/proc/self/smaps").expect("this process's mappings");
-        let start = format!("{:x}-", memory.base() as usize);
-        let mut lines = mappings.lines().skip_while(|line| !line.starts_with(&start));
-        let huge = lines.find(|line| line.starts_with("ShmemPmdMapped:")).expect("what the kernel says of it");
-        assert!(huge.contains(" 16384 kB"), "{huge}");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 #define MAC "mac"
 #define ATTACH "attach"
 #define ZERO_COPY "zero-copy"
+#define LRO "lro"
 
 /* How often the link is looked at, in microseconds. */
 #define LOOK_EVERY 10000
@@ -27,7 +28,7 @@
 RTE_LOG_REGISTER_DEFAULT(conic_log, NOTICE);
 
 static const char *const known[] = {
-	PATH, NETWORK, QUEUES, DESCRIPTORS, BUFFERS, JUMBO, MAC, ATTACH, ZERO_COPY, NULL,
+	PATH, NETWORK, QUEUES, DESCRIPTORS, BUFFERS, JUMBO, MAC, ATTACH, ZERO_COPY, LRO, NULL,
 };
 
 struct arguments {
@@ -39,6 +40,7 @@ struct arguments {
 	uint64_t jumbo;
 	uint64_t attach;
 	uint64_t zero_copy;
+	uint64_t lro;
 	struct rte_ether_addr mac;
 };
 
@@ -100,7 +102,7 @@ static int parse(const char *text, struct arguments *arguments)
 
 	if (list == NULL) {
 		CONIC_LOG(ERR, "%s: unknown argument; there are path, network, queues, descriptors, buffers, jumbo, mac, attach, "
-			  "zero-copy\n", text);
+			  "zero-copy, lro\n", text);
 		return -EINVAL;
 	}
 	failed = rte_kvargs_process(list, PATH, path, arguments) < 0 ||
@@ -111,7 +113,8 @@ static int parse(const char *text, struct arguments *arguments)
 		 rte_kvargs_process(list, BUFFERS, number, &arguments->buffers) < 0 ||
 		 rte_kvargs_process(list, JUMBO, number, &arguments->jumbo) < 0 ||
 		 rte_kvargs_process(list, ATTACH, number, &arguments->attach) < 0 ||
-		 rte_kvargs_process(list, ZERO_COPY, number, &arguments->zero_copy) < 0;
+		 rte_kvargs_process(list, ZERO_COPY, number, &arguments->zero_copy) < 0 ||
+		 rte_kvargs_process(list, LRO, number, &arguments->lro) < 0;
 	rte_kvargs_free(list);
 	if (failed)
 		return -EINVAL;
@@ -171,6 +174,7 @@ static int open_port(struct device *device, const struct arguments *arguments, c
 		.buffers = { device->zero_copy ? 0 : arguments->buffers, arguments->buffers, arguments->jumbo },
 		.headroom = CONIC_HEADROOM,
 		.places = CONIC_PLACES,
+		.joins = device->joins,
 	};
 
 	snprintf(client, sizeof(client), "%.32s", name);
@@ -227,6 +231,7 @@ static int probe(struct rte_vdev_device *vdev)
 	device->descriptors = arguments.descriptors;
 	device->attach_from = RTE_MIN(arguments.attach, (uint64_t)UINT32_MAX);
 	device->zero_copy = is_zero_copy(&arguments);
+	device->joins = arguments.lro != 0;
 	dev->data->mac_addrs = &device->mac;
 	failed = open_port(device, &arguments, name);
 	if (failed) {
@@ -271,4 +276,5 @@ RTE_PMD_REGISTER_PARAM_STRING(net_conic,
 	JUMBO "=<buffers of 16 KiB, a power of two> "
 	MAC "=<address> "
 	ATTACH "=<bytes from which received packets are pointed to, not copied> "
-	ZERO_COPY "=<0|1: mbufs in shared memory without --mbuf-pool-ops-name=conic>");
+	ZERO_COPY "=<0|1: mbufs in shared memory without --mbuf-pool-ops-name=conic> "
+	LRO "=<0|1: received TCP packets are joined, for applications that want LRO>");

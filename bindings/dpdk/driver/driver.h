@@ -100,6 +100,9 @@ struct receive_queue {
 	struct conic_class mbufs;
 	uint8_t *base;
 	uint32_t idle;
+	/* Of `packets`, where joined packets are received: how many there are, and how many of them are the application's. */
+	uint32_t held;
+	uint32_t taken;
 	uint16_t index;
 	uint16_t pool_count;
 	bool scatter;
@@ -148,6 +151,8 @@ struct device {
 	/* From this many bytes on a packet is pointed to rather than copied. */
 	uint32_t attach_from;
 	bool zero_copy;
+	/* Whether the NIC joins TCP packets. */
+	bool joins;
 	uint64_t reconnects;
 	uint64_t link_downs;
 	struct conic_half *senders[CONIC_MOST_QUEUES];
@@ -166,8 +171,13 @@ void conic_close_queues(struct device *device);
 
 /* receive.c */
 uint16_t conic_receive(void *queue, struct rte_mbuf **mbufs, uint16_t most);
+struct rte_mbuf *conic_receive_segment(struct receive_queue *queue, const struct conic_packet *segment);
+void conic_receive_idle(struct receive_queue *queue);
 void conic_receive_follow(struct receive_queue *queue);
 void conic_receive_discard(struct receive_queue *queue);
+
+/* joined.c */
+uint16_t conic_receive_joined(void *queue, struct rte_mbuf **mbufs, uint16_t most);
 
 /* lanes.c */
 int conic_lanes_join(struct rte_eth_dev *dev);

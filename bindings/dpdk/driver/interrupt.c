@@ -118,7 +118,7 @@ int conic_interrupt_enable(struct rte_eth_dev *dev, uint16_t index)
 	for (struct receive_queue *lane = queue; lane != NULL; lane = lane->next) {
 		conic_receive_follow(lane);
 		follow_bell(lane);
-		if (conic_half_arm(lane->half))
+		if (conic_half_arm(lane->half) || lane->taken < lane->held)
 			eventfd_write(queue->own_bell, 1);
 	}
 	return 0;

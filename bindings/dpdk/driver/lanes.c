@@ -12,7 +12,8 @@ static uint16_t receive_by_turns(void *of, struct rte_mbuf **mbufs, uint16_t mos
 	uint16_t filled = 0;
 
 	do {
-		filled += conic_receive(lane, mbufs + filled, most - filled);
+		filled += lane->device->joins ? conic_receive_joined(lane, mbufs + filled, most - filled)
+					      : conic_receive(lane, mbufs + filled, most - filled);
 		lane = lane->next != NULL ? lane->next : first;
 	} while (filled < most && lane != first->turn);
 	/* Behind a burst that is full: a busy queue does not keep the others waiting. */
@@ -47,7 +48,7 @@ int conic_lanes_join(struct rte_eth_dev *dev)
 	struct device *device = dev->data->dev_private;
 	uint32_t own = dev->data->nb_rx_queues;
 
-	dev->rx_pkt_burst = conic_receive;
+	dev->rx_pkt_burst = device->joins ? conic_receive_joined : conic_receive;
 	if (own == 0)
 		return 0;
 	for (uint32_t i = 0; i < device->queues; i++) {

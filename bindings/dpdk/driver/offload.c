@@ -185,6 +185,9 @@ static uint64_t checksum_flags(const struct rte_mbuf *mbuf, const struct rte_net
 		flags |= rte_raw_cksum(header, lengths->l3_len) == 0xffff ? RTE_MBUF_F_RX_IP_CKSUM_GOOD
 									   : RTE_MBUF_F_RX_IP_CKSUM_BAD;
 	}
+	if ((mbuf->ol_flags & RTE_MBUF_F_RX_LRO) != 0)
+		/* It is begun, which was said. */
+		return flags;
 	if ((metadata & CONIC_METADATA_TRANSPORT_GOOD) != 0)
 		flags |= RTE_MBUF_F_RX_L4_CKSUM_GOOD;
 	else if (transport == RTE_PTYPE_L4_TCP || transport == RTE_PTYPE_L4_UDP)

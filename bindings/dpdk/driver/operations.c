@@ -14,6 +14,14 @@ static struct device *device_of(struct rte_eth_dev *dev)
 
 static int configure(struct rte_eth_dev *dev)
 {
+	bool wants_joined = (dev->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TCP_LRO) != 0;
+
+	/* That it is not there without the argument, the ethdev layer sees. */
+	if (device_of(dev)->joins && !wants_joined) {
+		CONIC_LOG(ERR, "port %u: with lro=1 the application must want LRO: it gets packets that stand for several\n",
+			  dev->data->port_id);
+		return -EINVAL;
+	}
 	return conic_hash_configure(dev);
 }
 
@@ -33,6 +41,10 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->tx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = device->descriptors, .nb_min = 4, .nb_align = 1,
 						       .nb_seg_max = UINT16_MAX, .nb_mtu_seg_max = UINT16_MAX };
 	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER | CONIC_WISHES;
+	if (device->joins) {
+		info->rx_offload_capa |= RTE_ETH_RX_OFFLOAD_TCP_LRO;
+		info->max_lro_pkt_size = CONIC_LONGEST_LARGE;
+	}
 	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE |
 				RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM |
 				RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_TSO |
@@ -146,7 +158,8 @@ static int receive_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t descr
 	queue->first = queue->turn = queue;
 	queue->next = NULL;
 	offloads = conf->offloads | dev->data->dev_conf.rxmode.offloads;
-	queue->scatter = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+	/* A packet that stands for several is in several mbufs anyway. */
+	queue->scatter = device->joins || (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
 	queue->wishes = offloads & CONIC_WISHES;
 	queue->pool_count = 0;
 	if (pool != NULL)

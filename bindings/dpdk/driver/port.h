@@ -45,6 +45,7 @@ struct conic_wishes {
 	uint64_t buffers[CONIC_CLASSES];
 	uint64_t headroom;
 	uint64_t places;
+	bool joins;
 };
 
 struct conic_port_state {
@@ -119,6 +120,23 @@ static inline uint64_t conic_metadata_with_vlan(uint64_t metadata, uint16_t cont
 static inline uint16_t conic_metadata_vlan(uint64_t metadata)
 {
 	return metadata >> 32;
+}
+
+/* Where the transport header begins, in bytes from the packet's beginning, and where its checksum lies, from there. */
+static inline uint8_t conic_metadata_start(uint64_t metadata)
+{
+	return metadata;
+}
+
+static inline uint8_t conic_metadata_offset(uint64_t metadata)
+{
+	return metadata >> 8;
+}
+
+/* Bytes of payload of each packet that a large one stands for. */
+static inline uint16_t conic_metadata_size(uint64_t metadata)
+{
+	return metadata >> 16;
 }
 
 /* A packet that stands for several of `size` bytes of payload, with its checksum begun: that lies `offset` bytes from `start`. */

@@ -31,12 +31,21 @@ void conic_receive_follow(struct receive_queue *queue)
 	queue->idle = 0;
 	if (conic_half_is_stale(queue->half)) {
 		conic_interrupt_forget(queue);
+		/* What was held lies in the region that is left. */
+		queue->taken = queue->held = 0;
 		conic_half_renew(queue->half);
 	}
 	region = conic_region_of(queue->half, false);
 	if (region != NULL)
 		queue->region = region;
 	settle(queue);
+}
+
+/* There was nothing: looks now and then whether the queue has to move on. */
+void conic_receive_idle(struct receive_queue *queue)
+{
+	if (unlikely(++queue->idle == POLLS_BETWEEN_LOOKS))
+		conic_receive_follow(queue);
 }
 
 /* The mbuf whose buffer the packet is in; null if there is none there. */
@@ -141,7 +150,7 @@ static __rte_noinline struct rte_mbuf *bring(struct receive_queue *queue, const 
 	uint16_t length = conic_packet_length(packet);
 	struct rte_mbuf *mbuf;
 
-	if ((packet->word & CONIC_NEXT) != 0 || length == 0 || address + length > queue->region->layout.bytes) {
+	if (((packet->word & CONIC_NEXT) != 0 && !queue->device->joins) || length == 0 || address + length > queue->region->layout.bytes) {
 		queue->counters.bad++;
 		return NULL;
 	}
@@ -153,6 +162,27 @@ static __rte_noinline struct rte_mbuf *bring(struct receive_queue *queue, const 
 	mbuf = copy(queue, address, length);
 	conic_half_free(queue->half, &address, 1);
 	return mbuf;
+}
+
+/* The mbuf of a packet, or of a segment of one; null if there is none for it, which is counted. */
+static __rte_always_inline struct rte_mbuf *take(struct receive_queue *queue, const struct conic_packet *packet)
+{
+	struct rte_mbuf *mbuf = mbuf_of(queue, conic_packet_address(packet));
+	uint16_t length = conic_packet_length(packet);
+
+	if (unlikely(mbuf == NULL))
+		return bring(queue, packet);
+	fill(queue, mbuf, length);
+	if (unlikely(length > queue->room))
+		/* The buffer has more room than the mempool was made for. */
+		mbuf->buf_len = mbuf->data_off + queue->mbufs.room;
+	queue->counters.direct++;
+	return mbuf;
+}
+
+struct rte_mbuf *conic_receive_segment(struct receive_queue *queue, const struct conic_packet *segment)
+{
+	return take(queue, segment);
 }
 
 /* Asks for the first lines of packets that the driver itself will read, all before the first of them. */
@@ -177,20 +207,11 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 			ask_for_payloads(queue, count);
 		for (uint32_t i = 0; i < count; i++) {
 			const struct conic_packet *packet = &queue->packets[i];
-			struct rte_mbuf *mbuf = mbuf_of(queue, conic_packet_address(packet));
 			uint16_t length = conic_packet_length(packet);
+			struct rte_mbuf *mbuf = take(queue, packet);
 
-			if (likely(mbuf != NULL)) {
-				fill(queue, mbuf, length);
-				if (unlikely(length > queue->room))
-					/* The buffer has more room than the mempool was made for. */
-					mbuf->buf_len = mbuf->data_off + queue->mbufs.room;
-				queue->counters.direct++;
-			} else {
-				mbuf = bring(queue, packet);
-				if (mbuf == NULL)
-					continue;
-			}
+			if (unlikely(mbuf == NULL))
+				continue;
 			if (unlikely((queue->wishes | (packet->metadata & CONIC_METADATA_VLAN)) != 0))
 				conic_examine(queue, mbuf, packet->metadata);
 			bytes += length;
@@ -201,8 +222,8 @@ uint16_t conic_receive(void *of, struct rte_mbuf **mbufs, uint16_t most)
 		if (count < want)
 			break;
 	}
-	if (filled == 0 && unlikely(++queue->idle == POLLS_BETWEEN_LOOKS))
-		conic_receive_follow(queue);
+	if (filled == 0)
+		conic_receive_idle(queue);
 	return filled;
 }
 
@@ -211,6 +232,11 @@ void conic_receive_discard(struct receive_queue *queue)
 {
 	uint32_t count, rounds = 2 * queue->device->descriptors / CONIC_BURST + 1;
 
+	for (; queue->taken < queue->held; queue->taken++) {
+		uint64_t address = conic_packet_address(&queue->packets[queue->taken]);
+
+		conic_half_free(queue->half, &address, 1);
+	}
 	/* Bounded: a sender may be faster than this. */
 	for (; rounds > 0 && (count = conic_half_receive(queue->half, queue->packets, CONIC_BURST)) > 0; rounds--) {
 		for (uint32_t i = 0; i < count; i++) {

@@ -32,6 +32,8 @@ pub struct Wishes {
     pub headroom: u64,
     /// In how many places it begins.
     pub places: u64,
+    /// Whether received TCP packets are joined, which come in chains.
+    pub joins: bool,
 }
 
 /// A port; opaque in C.
@@ -114,7 +116,13 @@ unsafe fn options_of(wishes: &Wishes) -> Result<(&OsStr, Options), String> {
         headroom: Headroom { bytes: wishes.headroom, places: wishes.places },
         mac: Some(wishes.mac),
         // With one queue the NIC needs no hash; who asks the driver for it gets it from there.
-        offloads: Offloads { requests: true, no_hash: wishes.queues == 1, ..Offloads::default() },
+        offloads: Offloads {
+            requests: true,
+            no_hash: wishes.queues == 1,
+            unfinished: wishes.joins,
+            join: wishes.joins,
+            ..Offloads::default()
+        },
         ..Options::default()
     };
     Ok((path, options))

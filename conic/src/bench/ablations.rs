@@ -9,7 +9,7 @@ use conic_load::Workload;
 use conic_native::Pages;
 use serde::Serialize;
 
-use super::common::{Common, MachineReport, print_left_out, usable_cores};
+use super::common::{Common, MachineReport, print_left_out};
 use super::compare::{self, Case, Compared, Plan, Row, compare};
 use super::draw;
 use super::failure::{Failure, print_json};
@@ -176,9 +176,7 @@ struct Entry<'a> {
 ///
 /// If the machine refuses it.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = arguments.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = arguments.common.arena(1)?;
     let setup = base(arguments.packet_size, arguments.window, arguments.common.pages());
     let mut progress = Progress::new();
     let mut all: Vec<(Group, Compared)> = Vec::new();

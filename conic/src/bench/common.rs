@@ -38,13 +38,16 @@ impl Common {
         if self.huge_pages { Pages::HugeIfAvailable } else { Pages::Plain }
     }
 
-    /// The threads, up to `pairs` pairs of them.
+    /// The threads, up to `pairs` pairs of them, and the machine that they are on.
     ///
     /// # Errors
     ///
     /// If there are not enough cores.
-    pub fn arena(&self, pairs: usize) -> Result<Arena, ArenaError> {
-        Arena::new(pairs, self.cores)
+    pub fn arena(&self, pairs: usize) -> Result<(Arena, MachineReport), ArenaError> {
+        let usable = usable_cores();
+        let arena = Arena::new(pairs, self.cores)?;
+        let machine = MachineReport::of(&arena, usable);
+        Ok((arena, machine))
     }
 }
 

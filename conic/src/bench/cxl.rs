@@ -12,9 +12,7 @@ use conic_native::{Flag, Memory, NativeCore, clock};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
-use super::common::{
-    Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
-};
+use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits};
 use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
@@ -201,9 +199,7 @@ struct Report {
 ///
 /// If the machine refuses it.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = arguments.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = arguments.common.arena(1)?;
     let mut progress = Progress::new();
     progress.start("request types");
     let until = Until::rounds(rounds_of(arguments.duration, SLICE), DESIGNS.len(), SLICE + WARM_UP);
@@ -240,11 +236,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, design): (usize, &Design)| {
-        let median = |subject| Spread::of(&measured.of(place, subject).copied().collect::<Vec<f64>>());
-        let (ns, first) = (median(subject)?, median(0)?);
-        // Where no round has a slice of both, all there is are the medians.
-        let of_medians = || Spread::of(&[ns.median / first.median]);
-        let ratio = measured.ratios(place, subject, 0, |median| *median).or_else(of_medians)?;
+        let (ns, ratio) = measured.with_ratio_to_first(place, subject)?;
         // Slices that were disturbed show whose turn it was, and nothing of the caches.
         let visible = !measured.restless && (ratio.min > 1.0 || ratio.max < 1.0);
         Some(Row { design: design.name, ns: ns.rounded(1), ratio: ratio.rounded(2), visible })

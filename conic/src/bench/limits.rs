@@ -12,9 +12,7 @@ use conic_native::{Memory, NativeCore, Pages, clock, processor};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
-use super::common::{
-    Common, MachineReport, nanoseconds, placement_line, print_left_out, range, span, three_digits, usable_cores,
-};
+use super::common::{Common, MachineReport, nanoseconds, placement_line, print_left_out, range, span, three_digits};
 use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
@@ -260,9 +258,7 @@ lines each way: the faster of stream and swap, both ways at once";
 ///
 /// If the machine refuses it.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = arguments.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = arguments.common.arena(1)?;
     let rounds = rounds_of(arguments.duration, SLICE);
     let mut progress = Progress::new();
     progress.start("limits");

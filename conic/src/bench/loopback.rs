@@ -10,7 +10,7 @@ use conic_load::Workload;
 use serde::Serialize;
 
 use super::common::{
-    Common, MachineReport, count, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
+    Common, MachineReport, count, nanoseconds, placement_line, print_notes, range, span, three_digits,
 };
 use super::failure::{Failure, print_json};
 use super::link::{Interface, Outcome, Setup, Span, run};
@@ -165,9 +165,7 @@ pub struct Report {
 ///
 /// If the configuration cannot be, or the machine refuses it.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = arguments.common.arena(usize::from(arguments.queues))?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = arguments.common.arena(usize::from(arguments.queues))?;
     let setup = arguments.setup();
     if arguments.sweep {
         return curve::main(arguments, &arena, &setup, machine);

@@ -11,9 +11,7 @@ use conic_native::{Memory, NativeCore, Pages, clock};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
-use super::common::{
-    Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits, usable_cores,
-};
+use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits};
 use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
@@ -164,9 +162,7 @@ struct Report {
 ///
 /// If the machine refuses it.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = arguments.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = arguments.common.arena(1)?;
     let mut progress = Progress::new();
     progress.start("line pair");
     let until = Until::rounds(rounds_of(arguments.duration, SLICE), KERNELS.len(), SLICE + WARM_UP);
@@ -210,11 +206,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, (_, name)): (usize, &(Kernel, &'static str))| {
-        let median = |subject| Spread::of(&measured.of(place, subject).copied().collect::<Vec<f64>>());
-        let (ns, one_line) = (median(subject)?, median(0)?);
-        // Where no round has a slice of both, all there is are the medians.
-        let of_medians = || Spread::of(&[ns.median / one_line.median]);
-        let ratio = measured.ratios(place, subject, 0, |median| *median).or_else(of_medians)?;
+        let (ns, ratio) = measured.with_ratio_to_first(place, subject)?;
         Some(Row { exchange: name, ns: ns.rounded(1), ratio: ratio.rounded(2) })
     };
     let exchanges = KERNELS.iter().enumerate().map(row).collect::<Option<_>>()?;

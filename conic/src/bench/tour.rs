@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::ablations::{Group, base};
 use super::arena::Arena;
-use super::common::{Choice, Common, MachineReport, nanoseconds, print_left_out, three_digits, usable_cores};
+use super::common::{Choice, Common, MachineReport, nanoseconds, print_left_out, three_digits};
 use super::compare::{self, Case, Compared, Comparison, Plan, compare};
 use super::draw;
 use super::failure::{Failure, print_json};
@@ -74,9 +74,7 @@ impl Pace {
 ///
 /// If the machine refuses it, or the charts cannot be written.
 pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
-    let usable = usable_cores();
-    let arena = arguments.common.arena(1)?;
-    let machine = MachineReport::of(&arena, usable);
+    let (arena, machine) = arguments.common.arena(1)?;
     let pace = Pace::of(arguments.quick);
     let tour = Tour { arena: &arena, arguments, pace, shown: !arguments.common.json };
     if tour.shown {

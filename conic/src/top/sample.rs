@@ -7,7 +7,7 @@ use std::time::Duration;
 use conic_client::Operator;
 use conic_fabric::Time;
 use conic_native::clock;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Counters by name.
 pub type Counts = BTreeMap<String, u64>;
@@ -61,9 +61,9 @@ pub struct Port {
     pub switch: Counts,
 }
 
-/// A client.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Client {
+/// Who a client is, and what it was given.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Identity {
     /// Its session.
     pub session: u64,
     /// What it calls itself.
@@ -78,6 +78,14 @@ pub struct Client {
     pub bytes: u64,
     /// Its MAC address.
     pub mac: String,
+}
+
+/// A client.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Client {
+    /// Who it is.
+    #[serde(flatten)]
+    pub identity: Identity,
     /// What the switch counts of it.
     #[serde(default)]
     pub counters: Counts,

@@ -178,15 +178,16 @@ fn draw_networks(frame: &mut Frame, at: Rect, networks: &[NetworkRow]) {
 }
 
 fn client_row(client: &ClientRow) -> Vec<Cell<'static>> {
+    let identity = &client.identity;
     let ([sent, sent_bits], [received, received_bits]) = (numbers(client.sent), numbers(client.received));
     vec![
-        right(client.session.to_string()),
-        Cell::new(client.name.clone()),
-        right(client.user.to_string()),
-        Cell::new(client.network.clone()),
-        right(client.queues.to_string()),
-        right(format!("{}M", client.bytes >> 20)),
-        Cell::new(client.mac.clone()),
+        right(identity.session.to_string()),
+        Cell::new(identity.name.clone()),
+        right(identity.user.to_string()),
+        Cell::new(identity.network.clone()),
+        right(identity.queues.to_string()),
+        right(format!("{}M", identity.bytes >> 20)),
+        Cell::new(identity.mac.clone()),
         right(sent),
         right(sent_bits),
         right(received),

@@ -109,7 +109,12 @@ fn a_screen_shows_every_row() {
 fn what_does_not_fit_is_said_to_be_missing() {
     let mut view = view();
     let one = view.clients[0].clone();
-    view.clients = (0..50).map(|session| super::view::ClientRow { session, ..one.clone() }).collect();
+    let client = |session| {
+        let mut client = one.clone();
+        client.identity.session = session;
+        client
+    };
+    view.clients = (0..50).map(client).collect();
     view.drops = (0..30).map(|_| view.drops[0].clone()).collect();
     let state = State { scroll: 10, trouble: Some("the NIC is gone"), paused: true, keys: true, ..plain() };
     let lines = drawn(&view, 100, 40, &state);
@@ -141,7 +146,7 @@ fn clients_are_sorted() {
     let mut view = view();
     let mut first = |order| {
         view.sort(order);
-        view.clients[0].name.clone()
+        view.clients[0].identity.name.clone()
     };
     assert_eq!(first(Order::Drops), "bad");
     assert_eq!(first(Order::Sent), "good");

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::sample::{Client, Counts, Port, Sample, ticks_a_second};
+use super::sample::{Client, Counts, Identity, Port, Sample, ticks_a_second};
 
 /// What is shown.
 #[derive(Clone, Debug, Serialize)]
@@ -54,20 +54,9 @@ pub struct NetworkRow {
 /// A client.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClientRow {
-    /// Its session.
-    pub session: u64,
-    /// What it calls itself.
-    pub name: String,
-    /// Its user.
-    pub user: u32,
-    /// Its network.
-    pub network: String,
-    /// Its queue pairs.
-    pub queues: u32,
-    /// Bytes of its region.
-    pub bytes: u64,
-    /// Its MAC address.
-    pub mac: String,
+    /// Who it is.
+    #[serde(flatten)]
+    pub identity: Identity,
     /// What it sent.
     pub sent: Rate,
     /// What it received.
@@ -167,7 +156,8 @@ impl View {
         // A daemon that was started anew begins at zero.
         let same = before.process == now.process;
         for client in &now.list.clients {
-            let earlier = before.list.clients.iter().find(|one| same && one.session == client.session);
+            let earlier =
+                before.list.clients.iter().find(|one| same && one.identity.session == client.identity.session);
             view.add_client(earlier, client, seconds);
         }
         for network in &now.list.networks {
@@ -185,7 +175,7 @@ impl View {
 
     /// Sorts clients; those that are equal by their session.
     pub fn sort(&mut self, order: Order) {
-        self.clients.sort_by_key(|client| client.session);
+        self.clients.sort_by_key(|client| client.identity.session);
         match order {
             Order::Session => {}
             Order::Sent => self.clients.sort_by(|a, b| b.sent.frames.total_cmp(&a.sent.frames)),
@@ -196,7 +186,7 @@ impl View {
 
     fn add_networks(&mut self, before: &Sample, now: &Sample, same: bool) {
         for (index, network) in now.list.networks.iter().enumerate() {
-            let members = || self.clients.iter().filter(|client| client.network == network.name);
+            let members = || self.clients.iter().filter(|client| client.identity.network == network.name);
             let given = members().map(|client| client.sent);
             let given =
                 given.chain(self.ports.iter().filter(|port| port.network == network.name).map(|port| port.received));
@@ -211,7 +201,7 @@ impl View {
                 name: network.name.clone(),
                 mode: network.mode.clone(),
                 clients: members().count(),
-                queues: members().map(|client| client.queues).sum(),
+                queues: members().map(|client| client.identity.queues).sum(),
                 ports: network.ports.len(),
                 rate: given.fold(Rate::default(), sum),
                 core,
@@ -220,19 +210,16 @@ impl View {
     }
 
     fn add_client(&mut self, before: Option<&Client>, now: &Client, seconds: f64) {
-        let name = if now.name.is_empty() { "-" } else { &now.name };
+        let mut identity = now.identity.clone();
+        if identity.name.is_empty() {
+            identity.name.push('-');
+        }
         let (counters, faults) = (before.map(|one| &one.counters), before.map(|one| &one.faults));
-        let of = format!("client {} {name}", now.session);
+        let of = format!("client {} {}", identity.session, identity.name);
         self.add_drops(&of, counters, &now.counters, seconds, is_loss);
         self.add_drops(&of, faults, &now.faults, seconds, |_| true);
         self.clients.push(ClientRow {
-            session: now.session,
-            name: name.to_owned(),
-            user: now.user,
-            network: now.network.clone(),
-            queues: now.queues,
-            bytes: now.bytes,
-            mac: now.mac.clone(),
+            identity,
             sent: rate(counters, &now.counters, "sent", seconds),
             received: rate(counters, &now.counters, "received", seconds),
             drops: losses(&now.counters),

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use conic_client::{Client, Options, Queue};
+use conic_client::{Begun, Client, Metadata, Offloads, Options, Queue};
 use conic_fabric::Time;
-use conic_port::offload::checksum::{Verdict, verify};
+use conic_port::offload::checksum::{Verdict, fill, verify};
 use conic_port::offload::vlan::{Tag, strip};
 
-use crate::modes::{CLIENT, open_daemon, packets, run_mode, sent_on};
+use crate::modes::{CLIENT, open_daemon, packet, packets, run_mode, sent_on};
 use crate::testpmd::{
     DEVICE, Running, Testpmd, alone, counter, daemon, driver, folder, options, program, receive_for, send,
     wait_for_echo, wait_until,
@@ -139,6 +139,118 @@ fn testpmd_has_what_it_forwards_cut() {
         let log = testpmd.end();
         assert_eq!(counter(&log, "tx_bad"), 0);
     }
+}
+
+/// Frames of one TCP flow that follow each other.
+fn flow(count: usize, payload: usize) -> Vec<Vec<u8>> {
+    let segment = |number: usize| {
+        let mut frame = packet(CLIENT, DEVICE, 54 + payload, 1);
+        // Numbered in the IP header, not to be fragmented, its place in the flow, an acknowledgement and nothing else.
+        frame[18..21].copy_from_slice(&[0, number as u8, 0x40]);
+        frame[38..42].copy_from_slice(&((number * payload) as u32).to_be_bytes());
+        frame[47] = 0x10;
+        frame[54..].iter_mut().enumerate().for_each(|(index, byte)| *byte = (number * 31 + index * 7) as u8);
+        fill(&mut frame);
+        frame
+    };
+    (0..count).map(segment).collect()
+}
+
+/// The same frame as a neighbour leaves it that has the NIC finish its checksum: the sum of the pseudo-header stands there (RFC 9293).
+fn begun(frame: &[u8]) -> Vec<u8> {
+    let mut begun = frame.to_vec();
+    let words = frame[26..34].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum = words.sum::<u32>() + 6 + (frame.len() - 34) as u32;
+    let sum = (sum & 0xffff) + (sum >> 16);
+    begun[50..52].copy_from_slice(&((sum + (sum >> 16)) as u16).to_be_bytes());
+    begun
+}
+
+/// Sends frames in one call.
+fn send_at_once(queue: &mut Queue, frames: &[Vec<u8>], metadata: Metadata) {
+    let buffers = frames.iter().map(|frame| {
+        let mut buffer = queue.allocate(frame.len()).expect("a buffer");
+        buffer.fill(frame);
+        buffer.set_metadata(metadata);
+        buffer
+    });
+    let mut outgoing: Vec<_> = buffers.collect();
+    assert_eq!(queue.transmit(&mut outgoing), frames.len());
+}
+
+/// Receives frames of TCP until they have so many bytes of payload.
+fn receive_payload(queue: &mut Queue, bytes: usize) -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    wait_until("all that was sent comes back", || {
+        all.extend(receive_for(queue, Time::from_nanoseconds(10_000_000)));
+        all.iter().map(|frame| frame.len() - 54).sum::<usize>() >= bytes
+    });
+    all
+}
+
+/// What testpmd says of its packets' most segments, of those that stand for several.
+fn most_segments(log: &str) -> usize {
+    let segments =
+        |line: &str| line.split("nb_segs=").nth(1)?.split(|next: char| !next.is_ascii_digit()).next()?.parse().ok();
+    let mut lines = log.lines().peekable();
+    let mut most = 0;
+    while let Some(line) = lines.next() {
+        if lines.peek().is_some_and(|next| next.contains("RTE_MBUF_F_RX_LRO")) {
+            most = most.max(segments(line).unwrap_or(0));
+        }
+    }
+    most
+}
+
+/// Joined on the way to testpmd, in chains, and cut again on the way back.
+#[test]
+fn testpmd_gets_joined_what_comes_in_segments() {
+    const PAYLOAD: usize = 1400;
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let frames = flow(30, PAYLOAD);
+    let payload: Vec<u8> = frames.iter().flat_map(|frame| frame[54..].to_vec()).collect();
+    for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
+        let folder = folder();
+        let _nic = open_daemon(folder.path());
+        let options = Options { offloads: Offloads { requests: true, ..Offloads::default() }, ..with_mac() };
+        let (_client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &options).expect("a NIC");
+        let peer = format!("--eth-peer=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
+        let mut testpmd = Testpmd::start(&driver, folder.path(), eal, ",lro=1", &[&peer, "--enable-lro"]);
+        let all = packets(CLIENT, DEVICE);
+        run_mode(&mut queues[0], &mut testpmd, "mac", &all, sent_on);
+        // What a neighbour has only begun is finished: this mode sends it on as it is.
+        let metadata = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 });
+        send_at_once(&mut queues[0], &[begun(&frames[0])], metadata);
+        assert!(receive_payload(&mut queues[0], PAYLOAD) == [sent_on(&frames[0])], "{}", testpmd.log());
+        say_all(&mut testpmd, &["stop", "port stop 0", "csum set ip hw 0", "csum set tcp hw 0", "tso set 1000 0"]);
+        say_all(&mut testpmd, &["port start 0", "set verbose 1", "set fwd csum", "start"]);
+        // The mode before gives the same echo.
+        wait_until("testpmd forwards so", || testpmd.log().contains("csum packet forwarding"));
+        wait_for_echo(&mut queues[0], &all[0], sent_on, &testpmd);
+        // A burst may reach the NIC in two, of which each is joined.
+        wait_until("many segments come as one packet", || {
+            send_at_once(&mut queues[0], &frames, Metadata::NONE);
+            let back = receive_payload(&mut queues[0], payload.len());
+            assert!(back.iter().all(|frame| frame.len() <= 1054 && verify(frame).transport == Verdict::Good));
+            let joined: Vec<u8> = back.iter().flat_map(|frame| frame[54..].to_vec()).collect();
+            assert!(joined == payload, "{} frames, {} bytes: {}", back.len(), joined.len(), testpmd.log());
+            most_segments(&testpmd.log()) > 1
+        });
+        let log = testpmd.end();
+        assert_eq!((counter(&log, "rx_bad"), counter(&log, "tx_bad"), counter(&log, "ring_faults")), (0, 0, 0));
+    }
+}
+
+/// An application that knows nothing of joined packets gets none.
+#[test]
+fn a_device_that_joins_is_for_applications_that_want_it() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let _nic = open_daemon(folder.path());
+    let testpmd = Testpmd::start(&driver, folder.path(), &[], ",lro=1", &[]);
+    wait_until("it is refused", || testpmd.log().contains("with lro=1 the application must want LRO"));
 }
 
 fn tagged(frame: &[u8], control: u16) -> Vec<u8> {

@@ -2,8 +2,8 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 3}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits, and which it can give; passes its listening socket, and for each client its region, connection, process, kick and bells | opens the other ports, maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 4}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket, and for each client its mirror, region, connection, process, kick and bells | opens the other ports, maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | ends its networks' threads, gives the ports and says where each queue stood, ends | takes ports and queues over there, then begins |
 //!
@@ -28,7 +28,8 @@ use conic_nicd::switch::{Party, Rules, Suspended};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Daemon, DaemonError, mirror, system};
+use super::mirror::Asked;
+use super::{Daemon, DaemonError, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
 use crate::worker::{Left, Order};
@@ -44,7 +45,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 3;
+pub(super) const TAKING_OVER: u32 = 4;
 
 /// What is said of a client; with it come region, connection, process and kick.
 #[derive(Debug, Serialize, Deserialize)]
@@ -61,6 +62,8 @@ struct Heir {
     process: i32,
     user: u32,
     group: u32,
+    /// Of an operator; one of the configuration begins anew.
+    mirror: Option<Asked>,
 }
 
 /// Where a client's queues stood, and what it may do.
@@ -229,13 +232,15 @@ impl Daemon {
         let next = self.next_session;
         let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": self.promises() });
         link.say(&head, &[self.listener.as_fd()])?;
+        let copied: Vec<_> = self.networks.iter().map(|network| network.worker.report().mirrors).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
             let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
+            let network = &self.networks[session.network];
             let heir = Heir {
                 session: session.session,
                 name: session.name.as_str().to_owned(),
-                network: self.networks[session.network].config.name.clone(),
+                network: network.config.name.clone(),
                 mac: session.mac,
                 queues,
                 descriptors,
@@ -245,6 +250,7 @@ impl Daemon {
                 process: connection.peer.process,
                 user: connection.peer.user,
                 group: connection.peer.group,
+                mirror: network.mirror_to_pass(Party::Client(session.session), &copied[session.network]),
             };
             let passed = [
                 session.memory.descriptor(),
@@ -330,7 +336,7 @@ impl Daemon {
 
     /// Serves a client from where its queues stood.
     fn go_on_with(&mut self, one: Arriving, stood: Stood) -> Result<(), DaemonError> {
-        let Arriving { heir, network, channel, process, memory, map, notices, kick, bells } = one;
+        let Arriving { mut heir, network, channel, process, memory, map, notices, kick, bells } = one;
         let bytes = map.layout.bytes().next_multiple_of(4096);
         // It had passed the old one's quota; a smaller one holds for new clients only.
         self.quota.take_regardless(heir.user, heir.queues, bytes);
@@ -345,7 +351,8 @@ impl Daemon {
             bells: Arc::clone(&bells),
         });
         let mirrored = EndConfig::Client(heir.name.clone());
-        if let Some(event) = mirror::begin(&self.networks[network], Party::Client(heir.session), &mirrored) {
+        let (party, passed) = (Party::Client(heir.session), heir.mirror.take());
+        if let Some(event) = self.networks[network].begin_mirror(party, &mirrored, passed) {
             (self.log)(&event);
         }
         let number = self.next;

@@ -13,8 +13,8 @@ use conic_nicd::config::{EndConfig, WaitMode};
 use conic_nicd::switch::{Party, Rules};
 use conic_port::MAX_FRAME;
 
+use super::Daemon;
 use super::region::{self, Leaving, Made, Region, Returned, Taken};
-use super::{Daemon, mirror};
 use crate::connection::{Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::worker::Order;
@@ -122,12 +122,12 @@ impl Daemon {
         });
         // Before the client can send anything.
         let mirrored = EndConfig::Client(name.to_string());
-        if let Some(event) = mirror::begin(&self.networks[network], Party::Client(session), &mirrored) {
+        if let Some(event) = self.networks[network].begin_mirror(Party::Client(session), &mirrored, None) {
             (self.log)(&event);
         }
         let connection = self.connections.get_mut(&number).ok_or_else(gone)?;
         if let Err(error) = pass(&connection.channel, &memory, &kick, &theirs, attached) {
-            worker.detach(session);
+            self.networks[network].worker.detach(session);
             return Err(refused(Reason::Resources, format!("the queues could not be passed: {error}")));
         }
         let event = Event::Attached {
@@ -135,7 +135,7 @@ impl Daemon {
             name: name.to_string(),
             process: connection.peer.process,
             user: taken.user,
-            network: config.name.clone(),
+            network: self.networks[network].config.name.clone(),
             queues: taken.queues,
             bytes: taken.bytes,
             mac: mac_text(mac),

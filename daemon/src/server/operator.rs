@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 
 use super::Daemon;
 use super::adopt::TAKING_OVER;
-use crate::capture::Capture;
+use super::mirror::Asked;
 use crate::connection::{Session, Step, Unsaid, mac_text, refused};
 use crate::worker::Report;
 
@@ -244,22 +244,17 @@ impl Daemon {
         Ok(())
     }
 
-    fn mirror(&self, name: Option<&str>, end: &str, file: Option<PathBuf>, most_bytes: u64) -> Result<(), String> {
+    fn mirror(&mut self, name: Option<&str>, end: &str, file: Option<PathBuf>, most_bytes: u64) -> Result<(), String> {
         let network = self.network_named(name)?;
         let party = self.party(network, end)?;
-        let worker = &self.networks[network].worker;
+        let network = &mut self.networks[network];
         let Some(file) = file else {
-            if !worker.report().mirrors.iter().any(|(one, _)| *one == party) {
-                return Err(format!("{end} is not mirrored"));
-            }
-            worker.mirror(party, None);
-            return Ok(());
+            return if network.unmirror(party) { Ok(()) } else { Err(format!("{end} is not mirrored")) };
         };
         if !file.is_absolute() {
             return Err(format!("the file is named by its whole path, and not {}", file.display()));
         }
-        worker.mirror(party, Some(Box::new(Capture::start(file, most_bytes)?)));
-        Ok(())
+        network.mirror(party, Asked { file, most_bytes })
     }
 
     fn pin(&self, client: u64, pin: Option<Pin>) -> Result<(), String> {

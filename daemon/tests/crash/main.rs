@@ -42,21 +42,11 @@ const ATTEMPTS: u32 = 20;
 /// Of the kills, those of daemons: one in so many.
 const KILLS_FOR_A_DAEMON: u64 = 10;
 
-/// A linear congruential generator (Knuth's constants), its high bits: the same stops from one seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % most
-    }
-
-    /// A stop at a step that is passed so often.
-    fn plan(&mut self, step: &Step, count: u64, blow: Blow) -> Plan {
-        // Every other time the first, where the state is simplest to think of.
-        let occurrence = if self.below(2) == 0 { 1 } else { 1 + self.below(count.min(DEEPEST)) };
-        Plan { step: step.clone(), occurrence, blow }
-    }
+/// A stop at a step that is passed so often.
+fn plan(random: &mut fastrand::Rng, step: &Step, count: u64, blow: Blow) -> Plan {
+    // Every other time the first, where the state is simplest to think of.
+    let occurrence = if random.bool() { 1 } else { random.u64(1..=count.min(DEEPEST)) };
+    Plan { step: step.clone(), occurrence, blow }
 }
 
 /// What the command line asks for.
@@ -107,7 +97,7 @@ fn main() -> ExitCode {
     }
     let begun = clock::now();
     println!("crash matrix, seed {}", arguments.seed);
-    let mut random = Random(arguments.seed);
+    let mut random = fastrand::Rng::with_seed(arguments.seed);
     let wanted = arguments.daemons.or(arguments.kills).unwrap_or(0);
     let of_daemons = arguments.daemons.unwrap_or(wanted / KILLS_FOR_A_DAEMON);
     let (mut clients, mut frames) = (Table::new(), 0);
@@ -134,7 +124,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn stop_clients(random: &mut Random, wanted: u64) -> (Table, u64) {
+fn stop_clients(random: &mut fastrand::Rng, wanted: u64) -> (Table, u64) {
     let mut clients = Clients::begin();
     let steps = clients.steps();
     let mut table = Table::new();
@@ -144,11 +134,11 @@ fn stop_clients(random: &mut Random, wanted: u64) -> (Table, u64) {
         for (step, count) in &steps {
             let row = table.entry(step.clone()).or_default();
             let before = row.kills;
-            clients.attempt(&random.plan(step, *count, Blow::Kill), row);
+            clients.attempt(&plan(random, step, *count, Blow::Kill), row);
             kills += row.kills - before;
             tried += 1;
             if tried % KILLS_FOR_A_STOP == 0 || rounds == 0 && tried % 2 == 0 {
-                clients.attempt(&random.plan(step, *count, Blow::Stop), row);
+                clients.attempt(&plan(random, step, *count, Blow::Stop), row);
             }
         }
         rounds += 1;
@@ -165,7 +155,7 @@ fn stop_clients(random: &mut Random, wanted: u64) -> (Table, u64) {
     (table, clients.end())
 }
 
-fn stop_daemons(random: &mut Random, wanted: u64) -> Table {
+fn stop_daemons(random: &mut fastrand::Rng, wanted: u64) -> Table {
     let steps = steps_of_a_daemon();
     let mut table = Table::new();
     let (mut kills, mut rounds) = (0, 0);
@@ -173,10 +163,10 @@ fn stop_daemons(random: &mut Random, wanted: u64) -> Table {
         for (index, (step, count)) in steps.iter().enumerate() {
             let row = table.entry(step.clone()).or_default();
             let before = row.kills;
-            attempt_on_a_daemon(&random.plan(step, *count, Blow::Kill), row);
+            attempt_on_a_daemon(&plan(random, step, *count, Blow::Kill), row);
             kills += row.kills - before;
             if (index + rounds) % KILLS_FOR_A_STOP as usize == 0 {
-                attempt_on_a_daemon(&random.plan(step, *count, Blow::Stop), row);
+                attempt_on_a_daemon(&plan(random, step, *count, Blow::Stop), row);
             }
         }
         rounds += 1;

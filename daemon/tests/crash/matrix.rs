@@ -12,9 +12,10 @@ use conic_native::{Count, Flag, clock};
 use tempfile::TempDir;
 
 use crate::roles::{REFUSED, STEP_TIMEOUT};
-use crate::served::{Fate, Player, held_by, wait_until};
+use crate::served::{Fate, Player, held_by};
 use crate::stops::{Blow, Plan, Step};
 use crate::support::bystanders::Bystanders;
+use crate::support::waiting::{try_until, wait_until};
 use crate::support::{ECHO, VICTIM, options, write_frame};
 
 /// What became of the stops at one step.
@@ -120,13 +121,8 @@ impl Clients {
 
     /// Waits until the daemon holds what it held in the beginning; microseconds that it took.
     pub fn wait_for_baseline(&self) -> u64 {
-        let waited = || format!("{:?} is held where {:?} was before", self.daemon.holds(), self.baseline);
-        let begun = clock::now();
-        while self.daemon.holds() != self.baseline {
-            assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {}", waited());
-            conic_native::yield_core();
-        }
-        clock::now().since(begun).nanoseconds() / 1000
+        try_until("the daemon holds what it held before", || self.daemon.holds() == self.baseline)
+            .unwrap_or_else(|why| panic!("{why}: {:?} instead of {:?}", self.daemon.holds(), self.baseline))
     }
 
     /// Stops one client according to a plan, and checks what the others and the daemon make of it.

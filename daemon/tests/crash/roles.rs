@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use conic_client::{Buffer, Client, Queue};
 use conic_daemon::{Daemon, Event, Stop};
-use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, Limits};
 
 use crate::returned;
 use crate::stops::{Plan, Step, Stops};
+use crate::support::waiting::try_until;
 use crate::support::{ECHO, VICTIM, options, write_frame};
 
 /// How many clients the daemon has room for: the bystanders and the victim.
@@ -125,15 +125,8 @@ fn transmit(queue: &mut Queue, frames: &mut Vec<Buffer>) -> Result<(), Failure> 
     })
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> Result<(), Failure> {
-    let begun = clock::now();
-    while !done() {
-        if clock::now().since(begun).seconds() > 20.0 {
-            return Err((1, format!("waited too long: {what}")));
-        }
-        yield_core();
-    }
-    Ok(())
+fn wait_until(what: &str, done: impl FnMut() -> bool) -> Result<(), Failure> {
+    try_until(what, done).map(drop).map_err(|why| (1, why))
 }
 
 /// A daemon with one bridge, until its standard input ends.

@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use conic_native::{clock, yield_core};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
 use crate::roles::SAYS;
 use crate::stops::{Plan, Step};
 use crate::support::bystanders::Bystanders;
+use crate::support::waiting::wait_until;
 
 /// A process that plays a part. It is killed when it is dropped.
 pub struct Player {
@@ -131,14 +131,4 @@ pub fn held_by(process: &str) -> (usize, usize) {
     let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).map_or(0, Iterator::count);
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
     (descriptors, maps.lines().filter(|line| line.contains("memfd:conic")).count())
-}
-
-/// Waits; microseconds that it took.
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> u64 {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
-    }
-    clock::now().since(begun).nanoseconds() / 1000
 }

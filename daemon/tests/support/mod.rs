@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 pub mod bystanders;
+pub mod waiting;
 
 use conic_client::{Buffer, Options};
 use conic_fabric::Layout;

@@ -4,17 +4,9 @@ use std::thread::JoinHandle;
 
 use conic_client::{Client, Link};
 use conic_daemon::{Daemon, DaemonError, Event, Stop};
-use conic_native::{clock, yield_core};
 use conic_nicd::config::Config;
 
-/// Waits for something, for twenty seconds at most.
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = clock::now();
-    while !done() {
-        assert!(clock::now().since(begun).seconds() < 20.0, "waited too long: {what}");
-        yield_core();
-    }
-}
+use crate::waiting::wait_until;
 
 /// The daemon that serves now.
 pub struct Served {

@@ -73,15 +73,15 @@ impl Application {
 
     /// Exchanges packets up to `until` by a NIC on a core whose engine makes a copy now and then.
     fn exchange(&mut self, nic: &mut dyn NicQueue, engine: &Guard, until: u64) {
-        let mut random = Random::new(until);
+        let mut random = fastrand::Rng::with_seed(until);
         for _ in 0..ROUNDS {
             if self.received == until {
                 return;
             }
             self.send(until);
             nic.turn_around();
-            for _ in 0..random.below(3) {
-                engine.make_copy(random.below(8) as usize);
+            for _ in 0..random.u8(..3) {
+                engine.make_copy(random.usize(..8));
             }
             self.receive();
         }

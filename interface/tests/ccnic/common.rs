@@ -179,24 +179,3 @@ pub fn assert_whole(memory: &CrashMemory, map: &Map, held: impl IntoIterator<Ite
         allocator.free(&core, at);
     }
 }
-
-/// A small generator of numbers that look random (xorshift64*), the same on every run.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 11) % bound
-    }
-}

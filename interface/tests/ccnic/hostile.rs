@@ -28,7 +28,7 @@ const RESTART: u64 = 200;
 /// Writes nonsense, some of it close to sense.
 struct Scribbler {
     core: CrashCore,
-    random: Random,
+    random: fastrand::Rng,
     /// First word and number of words of each segment that may be scribbled over.
     targets: Vec<(Address, u64)>,
     map: Map,
@@ -46,43 +46,49 @@ impl Scribbler {
             let entry = |segment: &Segment| vec![(segment.start, segment.bytes / 8); often(&segment.name)];
             wanted.flat_map(entry).collect()
         };
-        Scribbler { core, random: Random::new(seed), targets: segments(&map.layout), map: map.clone(), steps: 0 }
+        Scribbler {
+            core,
+            random: fastrand::Rng::with_seed(seed),
+            targets: segments(&map.layout),
+            map: map.clone(),
+            steps: 0,
+        }
     }
 
     fn descriptor(&mut self) -> u64 {
         let random = &mut self.random;
-        let class = self.map.pool.classes[random.below(3) as usize];
-        let address = match random.below(5) {
-            0 => random.next(),
-            1 => self.map.pool.objects.0 + random.below(self.map.pool.object_bytes + 64),
-            2 => class.start.0 + random.below((class.count << class.shift) + 64),
-            _ => class.start.0 + (random.below(class.count) << class.shift),
+        let class = self.map.pool.classes[random.usize(..3)];
+        let address = match random.u8(..5) {
+            0 => random.u64(..),
+            1 => self.map.pool.objects.0 + random.u64(..self.map.pool.object_bytes + 64),
+            2 => class.start.0 + random.u64(..(class.count << class.shift) + 64),
+            _ => class.start.0 + (random.u64(..class.count) << class.shift),
         };
-        let length = match random.below(6) {
-            0 => random.next() as u16,
+        let length = match random.u8(..6) {
+            0 => random.u16(..),
             1 => 0,
             2 => 9600,
             3 => 128,
-            _ => 1 + random.below(110) as u16,
+            _ => random.u16(1..=110),
         };
-        let flags = match random.below(4) {
-            0 => random.next() as u8,
+        let flags = match random.u8(..4) {
+            0 => random.u8(..),
             1 => Flags::INLINE,
             2 => Flags::NEXT,
             _ => 0,
         };
-        let phase = if random.below(2) == 0 { Flags::PHASE } else { 0 };
+        let phase = if random.bool() { Flags::PHASE } else { 0 };
         let descriptor = Descriptor::new(Address(address), length).with(flags | phase);
-        if random.below(8) == 0 { descriptor.without(Flags::VALID).word } else { descriptor.word }
+        if random.u8(..8) == 0 { descriptor.without(Flags::VALID).word } else { descriptor.word }
     }
 
     fn value(&mut self) -> u64 {
-        match self.random.below(8) {
-            0 => self.random.next(),
+        match self.random.u8(..8) {
+            0 => self.random.u64(..),
             1 => 0,
             2 => u64::MAX,
             // A position a little ahead or behind.
-            3 | 4 => (self.steps / 8 + self.random.below(64)).wrapping_sub(self.random.below(64)),
+            3 | 4 => (self.steps / 8 + self.random.u64(..64)).wrapping_sub(self.random.u64(..64)),
             _ => self.descriptor(),
         }
     }
@@ -99,11 +105,11 @@ impl Scribbler {
     /// A few words anywhere, or a whole ring.
     fn scribble(&mut self) {
         self.steps += 1;
-        let whole = self.random.below(8) == 0;
-        let (start, words) = self.targets[self.random.below(self.targets.len() as u64) as usize];
-        let count = if whole { words } else { 1 + self.random.below(4) };
+        let whole = self.random.u8(..8) == 0;
+        let (start, words) = self.targets[self.random.usize(..self.targets.len())];
+        let count = if whole { words } else { self.random.u64(1..=4) };
         for index in 0..count {
-            let word = if whole { index } else { self.random.below(words.max(1)) };
+            let word = if whole { index } else { self.random.u64(..words.max(1)) };
             if words > 0 {
                 let value = self.value();
                 self.store(start.word(word as usize), value);
@@ -167,7 +173,7 @@ fn host_attacks(features: Features, seed: u64) {
     let mut scribbler = Scribbler::new(memory.core("scribbler"), &map, seed);
     let core = Guard::new(&memory, &map, "nic", Side::Nic);
     let mut wire = nic(features, core.clone(), &map, 0).wire();
-    let mut random = Random::new(seed + 1);
+    let mut random = fastrand::Rng::with_seed(seed + 1);
     let mut bound = Bound::new();
     bound.check(&core, "setting one aside", 10);
     let mut frame = vec![0; 9600];
@@ -195,7 +201,7 @@ fn host_attacks(features: Features, seed: u64) {
         }
         bound.check(&core, "the others", 0);
         // 32 packets of at most four segments of 16 KiB: a jumbo frame is 300 operations to read and 2400 to write.
-        match random.below(5) {
+        match random.u8(..5) {
             0 | 1 => {
                 turned += wire.turn_around();
                 bound.check(&core, "turn_around", 32 * 4 * 3000);
@@ -207,12 +213,12 @@ fn host_attacks(features: Features, seed: u64) {
                 bound.check(&core, "take_frame", 3000);
             }
             3 => {
-                let length = [60, 100, 1500, 9600, 0, 20_000][random.below(6) as usize];
+                let length = [60, 100, 1500, 9600, 0, 20_000][random.usize(..6)];
                 wire.deliver_frame(&vec![7; length]);
                 bound.check(&core, "deliver_frame", 3000);
             }
             _ => {
-                let room = MAX_SEGMENTS + random.below(29) as usize;
+                let room = MAX_SEGMENTS + random.usize(..29);
                 polled_in_all += poll_and_read(&mut *wire, &core, &mut bound, room);
             }
         }
@@ -267,7 +273,7 @@ fn nic_attacks(features: Features, seed: u64) {
     let mut scribbler = Scribbler::new(memory.core("scribbler"), &map, seed);
     let core = Guard::new(&memory, &map, "host", Side::Host);
     let mut host = host(features, core.clone(), &map, 0);
-    let mut random = Random::new(seed + 1);
+    let mut random = fastrand::Rng::with_seed(seed + 1);
     let mut bound = Bound::new();
     bound.check(&core, "posting", 1000);
     let mut received = 0;
@@ -286,9 +292,9 @@ fn nic_attacks(features: Features, seed: u64) {
         accomplice.turn_around();
         bound.check(&core, "the others", 0);
         let mut out = [Descriptor::BLANK; 16];
-        match random.below(4) {
+        match random.u8(..4) {
             0 => {
-                let room = random.below(17) as usize;
+                let room = random.usize(..17);
                 let count = host.rx_burst(&mut out[..room]);
                 bound.check(&core, "rx_burst", 1500);
                 received += count;
@@ -300,7 +306,7 @@ fn nic_attacks(features: Features, seed: u64) {
                 bound.check(&core, "buf_free", 1500);
             }
             1 => {
-                let length = 60 + random.below(100) as u16;
+                let length = random.u16(60..160);
                 if let Some(packet) = packet(&mut *host, step, length) {
                     bound.check(&core, "buf_alloc", 1500);
                     if host.tx_burst(&[packet]) == 0 {

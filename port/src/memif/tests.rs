@@ -97,6 +97,17 @@ fn right() -> (Mapping, Vec<(Message, Option<OwnedFd>)>) {
     (memory, messages)
 }
 
+/// A client that has said so many of the first messages, rightly.
+fn begun(server: &mut Memif, rightly: usize) -> Raw {
+    let mut client = Raw::connect(server);
+    let (memory, messages) = right();
+    for (message, descriptor) in messages.into_iter().take(rightly) {
+        client.say(message, descriptor.as_ref());
+    }
+    client.memory = Some(memory);
+    client
+}
+
 /// A client that has done everything right.
 fn joined(server: &mut Memif) -> Raw {
     let mut client = Raw::connect(server);
@@ -115,11 +126,7 @@ fn joined(server: &mut Memif) -> Raw {
 fn refusal(rightly: usize, message: Message, descriptors: Vec<OwnedFd>) -> String {
     let folder = folder();
     let mut server = server(&folder);
-    let client = Raw::connect(&mut server);
-    let (_memory, messages) = right();
-    for (message, descriptor) in messages.into_iter().take(rightly) {
-        client.say(message, descriptor.as_ref());
-    }
+    let client = begun(&mut server, rightly);
     client.say(message, descriptors.first());
     look(&mut server, Time::ZERO);
     assert_eq!((server.counts.refused, server.is_connected()), (1, false), "{message:?}");
@@ -255,11 +262,7 @@ fn a_client_that_says_nothing_is_let_go_in_time_and_one_at_any_point_of_the_hand
     for rightly in 0..5 {
         let folder = folder();
         let mut server = server(&folder);
-        let client = Raw::connect(&mut server);
-        let (_memory, messages) = right();
-        for (message, descriptor) in messages.into_iter().take(rightly) {
-            client.say(message, descriptor.as_ref());
-        }
+        let _client = begun(&mut server, rightly);
         look(&mut server, milliseconds(1));
         let due = server.next_due().expect("a deadline");
         look(&mut server, Time::from_picoseconds(due.picoseconds() - 1));
@@ -267,8 +270,7 @@ fn a_client_that_says_nothing_is_let_go_in_time_and_one_at_any_point_of_the_hand
         look(&mut server, due);
         assert_eq!(server.counts.timed_out, 1, "behind {rightly} messages");
         // One that dies instead, at the same point.
-        let client = Raw::connect(&mut server);
-        drop(client);
+        drop(begun(&mut server, rightly));
         look(&mut server, Time::ZERO);
         joined(&mut server);
     }

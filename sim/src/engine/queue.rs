@@ -3,12 +3,16 @@
 //! The order does not depend on when an event was put into the queue, so an agent may be simulated ahead of the others, as
 //! far as nothing can reach it, and every run still is the same.
 //!
-//! A calendar queue: events of the near future are in lists, one for each 64 picoseconds; a list has few events, of which
+//! A calendar queue: events of the near future are in lists, one for each 32 picoseconds; a list has few events, of which
 //! the first in order is searched for. Events of the far future are in a heap. Lists are linked through one slab whose entries are
 //! used again at once, so the whole queue stays in the first-level cache: a heap of all events took twice as long.
+//!
+//! The first event of all is in no list: when it is taken out, the next one is searched for at once, while the host is busy with
+//! this one. Searched for when it was asked for, it had to be waited for.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hint::select_unpredictable;
 
 /// When an event happens, and its place among those at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +24,9 @@ pub struct Key {
 }
 
 impl Key {
+    /// After every event.
+    const NEVER: Key = Key { time: u64::MAX, order: u64::MAX };
+
     /// The `sequence`-th event of `source`, at `time`.
     pub fn new(time: u64, source: u16, sequence: u64) -> Key {
         Key { time, order: u64::from(source) << 48 | sequence & 0xffff_ffff_ffff }
@@ -27,8 +34,8 @@ impl Key {
 }
 
 /// Base-two logarithm of the picoseconds that one list covers.
-const SPAN: u32 = 6;
-/// Lists, a power of two and a square: together a quarter of a microsecond.
+const SPAN: u32 = 5;
+/// Lists, a power of two and a square: together an eighth of a microsecond.
 const LISTS: usize = 4096;
 /// No entry.
 const NONE: u32 = u32::MAX;
@@ -53,6 +60,9 @@ pub struct EventQueue<E> {
     /// The list that the present lies in, counted from the beginning of time.
     present: u64,
     far: BinaryHeap<Reverse<(Key, u32)>>,
+    /// The first entry of all, which is in no list, and its key: found while the host is busy with the event before it.
+    first: u32,
+    first_key: Key,
 }
 
 impl<E: Copy> Default for EventQueue<E> {
@@ -65,6 +75,8 @@ impl<E: Copy> Default for EventQueue<E> {
             summary: 0,
             present: 0,
             far: BinaryHeap::new(),
+            first: NONE,
+            first_key: Key::NEVER,
         }
     }
 }
@@ -85,9 +97,17 @@ impl<E: Copy> EventQueue<E> {
             (entry.key, entry.event) = (key, event);
             index
         };
-        self.place(key, index);
+        if key >= self.first_key {
+            return self.place(key, index);
+        }
+        let (before, before_key) = (self.first, self.first_key);
+        (self.first, self.first_key) = (index, key);
+        if before != NONE {
+            self.place(before_key, before);
+        }
     }
 
+    /// Puts an entry into its list.
     #[inline(always)]
     fn place(&mut self, key: Key, index: u32) {
         let list = key.time >> SPAN;
@@ -109,14 +129,13 @@ impl<E: Copy> EventQueue<E> {
         let start = self.present as usize % LISTS;
         let (word, bit) = (start / 64, start % 64);
         let here = self.occupied[word] & u64::MAX << bit;
-        if here != 0 {
-            return word * 64 + here.trailing_zeros() as usize;
-        }
         // The words after this one, then those before it, then the bits of this one before the start: as the summary has it
         // when this one's bit is the lowest.
         let from = word as u32 + 1;
-        let word = (from + self.summary.rotate_right(from).trailing_zeros()) as usize % (LISTS / 64);
-        word * 64 + self.occupied[word].trailing_zeros() as usize
+        let other = (from + self.summary.rotate_right(from).trailing_zeros()) as usize % (LISTS / 64);
+        // Both are computed: whether the next event is near is hard to foresee.
+        let (word, bits) = select_unpredictable(here != 0, (word, here), (other, self.occupied[other]));
+        word * 64 + bits.trailing_zeros() as usize
     }
 
     /// Brings events of the far future that have come near into the lists.
@@ -134,47 +153,57 @@ impl<E: Copy> EventQueue<E> {
     /// Takes the first event out.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<(Key, E)> {
-        if self.summary == 0 {
-            let Reverse((key, _)) = self.far.peek()?;
-            self.present = key.time >> SPAN;
-            self.approach();
+        let (index, key) = (self.first, self.first_key);
+        if index == NONE {
+            return None;
         }
-        let list = self.first_list();
-        let mut first = self.heads[list];
-        let Entry { key, next, .. } = self.entries[first as usize];
-        let mut time = key.time;
-        if next == NONE {
-            self.heads[list] = NONE;
-            let word = &mut self.occupied[list / 64];
-            *word &= !(1 << (list % 64));
-            self.summary &= !(u64::from(*word == 0) << (list / 64));
-        } else {
-            first = self.take_first_of(list);
-            time = self.entries[first as usize].key.time;
-        }
-        self.entries[first as usize].next = self.free;
-        self.free = first;
-        let present = time >> SPAN;
+        let present = key.time >> SPAN;
         if present != self.present {
             self.present = present;
             if !self.far.is_empty() {
                 self.approach();
             }
         }
-        let Entry { key, event, .. } = self.entries[first as usize];
-        Some((key, event))
+        // Whoever handles this event need not wait for the search for the next one.
+        (self.first, self.first_key) = self.take_first();
+        let entry = &mut self.entries[index as usize];
+        entry.next = self.free;
+        self.free = index;
+        Some((key, entry.event))
+    }
+
+    /// Takes the first entry out of the lists, or out of the far future where they are empty.
+    #[inline(always)]
+    fn take_first(&mut self) -> (u32, Key) {
+        if self.summary == 0 {
+            return self.far.pop().map_or((NONE, Key::NEVER), |Reverse((key, index))| (index, key));
+        }
+        let list = self.first_list();
+        let first = self.heads[list];
+        let Entry { key, next, .. } = self.entries[first as usize];
+        if next != NONE {
+            return self.take_first_of(list);
+        }
+        self.heads[list] = NONE;
+        let word = &mut self.occupied[list / 64];
+        *word &= !(1 << (list % 64));
+        self.summary &= !(u64::from(*word == 0) << (list / 64));
+        (first, key)
     }
 
     /// Takes the first in order out of a list of several.
-    fn take_first_of(&mut self, list: usize) -> u32 {
+    fn take_first_of(&mut self, list: usize) -> (u32, Key) {
         let (mut before, mut first) = (NONE, self.heads[list]);
         let Entry { mut key, next: mut index, .. } = self.entries[first as usize];
         let mut previous = first;
         while index != NONE {
             let entry = &self.entries[index as usize];
-            if entry.key < key {
-                (before, first, key) = (previous, index, entry.key);
-            }
+            let other = entry.key;
+            // Two at the same time are rare; which of two is earlier is as hard to foresee as can be.
+            let earlier = if other.time == key.time { other.order < key.order } else { other.time < key.time };
+            (before, first) = select_unpredictable(earlier, (previous, index), (before, first));
+            key.time = select_unpredictable(earlier, other.time, key.time);
+            key.order = select_unpredictable(earlier, other.order, key.order);
             (previous, index) = (index, entry.next);
         }
         let next = self.entries[first as usize].next;
@@ -183,22 +212,13 @@ impl<E: Copy> EventQueue<E> {
         } else {
             self.entries[before as usize].next = next;
         }
-        first
+        (first, key)
     }
 
     /// The first event's time.
-    #[inline]
+    #[inline(always)]
     pub fn first_time(&self) -> Option<u64> {
-        if self.summary == 0 {
-            return self.far.peek().map(|Reverse((key, _))| key.time);
-        }
-        let mut index = self.heads[self.first_list()];
-        let mut time = u64::MAX;
-        while index != NONE {
-            time = time.min(self.entries[index as usize].key.time);
-            index = self.entries[index as usize].next;
-        }
-        Some(time)
+        (self.first != NONE).then_some(self.first_key.time)
     }
 
     /// How many there are.
@@ -210,7 +230,7 @@ impl<E: Copy> EventQueue<E> {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.summary == 0 && self.far.is_empty()
+        self.first == NONE
     }
 }
 

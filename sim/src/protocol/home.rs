@@ -127,11 +127,12 @@ struct Running {
 impl Running {
     /// Whether something must come before it can go on.
     fn awaits(&self) -> bool {
-        self.cores != 0
-            || self.node
-            || self.memory_awaited
-            || self.last_level_awaited
-            || (self.asked_home && self.reply.is_none())
+        // All of them at once: each for itself is hard for the host to foresee.
+        (self.cores != 0)
+            | self.node
+            | self.memory_awaited
+            | self.last_level_awaited
+            | (self.asked_home & self.reply.is_none())
     }
 }
 

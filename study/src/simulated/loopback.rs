@@ -32,7 +32,10 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, String> {
 ///
 /// As [`loopback`].
 pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
-    run(question, observer, None)
+    match question.interface {
+        Interface::PcieRing => pcie::loopback(question, observer),
+        _ => drive(question, prepare(question)?, observer),
+    }
 }
 
 /// Runs both halves of a queue pair on one core, by turns, where no line moves between cores. Gives for how long the host's half
@@ -40,25 +43,40 @@ pub fn observed_loopback(question: &Loopback, observer: &mut dyn Observer) -> Re
 ///
 /// # Errors
 ///
-/// As [`loopback`].
+/// As [`loopback`]; and if there are several threads, switches, or a NIC behind PCIe.
 pub fn halves(question: &Loopback) -> Result<[f64; 2], String> {
-    let halves = Rc::new(Cell::new([0.0; 2]));
-    run(question, &mut (), Some(Rc::clone(&halves)))?;
-    Ok(halves.get())
+    one_core(question, prepare(question)?)
 }
 
-/// Where both halves are to be on one core, what each takes for a packet.
-type Halves = Option<Rc<Cell<[f64; 2]>>>;
+/// Makes the host's half of a queue pair on a core.
+type MakeHost = dyn for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a>;
+/// Makes the NIC's.
+type MakeNic = dyn for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a>;
 
-fn run(question: &Loopback, observer: &mut dyn Observer, halves: Halves) -> Result<LoopbackOutcome, String> {
+/// A machine in whose memory an interface is laid out, and no program yet.
+struct Prepared {
+    simulation: Simulation,
+    objects: Vec<Option<Objects>>,
+    host: Rc<MakeHost>,
+    nic: Rc<MakeNic>,
+}
+
+impl Prepared {
+    fn new<H, N>(simulation: Simulation, objects: Vec<Option<Objects>>, host: H, nic: N) -> Prepared
+    where
+        H: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a> + 'static,
+        N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
+    {
+        Prepared { simulation, objects, host: Rc::new(host), nic: Rc::new(nic) }
+    }
+}
+
+fn prepare(question: &Loopback) -> Result<Prepared, String> {
     match question.interface {
-        Interface::CcNic(features) => run_ccnic(question, features, observer, halves),
-        Interface::UnoptimisedRing => run_ring(question, unoptimised(question)?, observer, halves),
-        Interface::Ring => {
-            let shape = workload(question).ring(1024).map_err(|error| error.to_string())?;
-            run_ring(question, shape, observer, halves)
-        }
-        Interface::PcieRing => pcie::loopback(question, observer),
+        Interface::CcNic(features) => prepare_ccnic(question, features),
+        Interface::UnoptimisedRing => prepare_ring(question, unoptimised(question)?),
+        Interface::Ring => prepare_ring(question, workload(question).ring(1024).map_err(|error| error.to_string())?),
+        Interface::PcieRing => Err("a NIC behind PCIe is no program on a core".to_owned()),
     }
 }
 
@@ -96,12 +114,7 @@ fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
     }
 }
 
-fn run_ccnic(
-    question: &Loopback,
-    features: ccnic::Features,
-    observer: &mut dyn Observer,
-    halves: Halves,
-) -> Result<LoopbackOutcome, String> {
+fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepared, String> {
     let geometry = ccnic::Geometry {
         queues: queue_pairs(question)? as u32,
         descriptors: 1024,
@@ -117,17 +130,15 @@ fn run_ccnic(
     map.pool.fill(&simulation.setup());
     let map = Rc::new(map);
     let nic_map = Rc::clone(&map);
-    drive(
-        question,
+    Ok(Prepared::new(
         simulation,
-        (observer, halves),
-        &objects,
+        objects,
         move |core, queue| ccnic::host_queue(core, &map, queue),
         move |core, queue| match completions[queue] {
             None => ccnic::nic_queue(core, &nic_map, queue),
             Some(completions) => ccnic::bulk_nic_queue(core, &nic_map, queue, completions),
         },
-    )
+    ))
 }
 
 /// The paper's baseline.
@@ -149,12 +160,7 @@ fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
     })
 }
 
-fn run_ring(
-    question: &Loopback,
-    shape: ring::Shape,
-    observer: &mut dyn Observer,
-    halves: Halves,
-) -> Result<LoopbackOutcome, String> {
+fn prepare_ring(question: &Loopback, shape: ring::Shape) -> Result<Prepared, String> {
     if question.switches.engines.nic {
         return Err("a copy engine of the NIC is for CC-NIC alone: the ring's device moves bytes by itself".to_owned());
     }
@@ -164,21 +170,16 @@ fn run_ring(
     let objects = place_objects(question, &mut layout);
     let simulation = Simulation::new(&question.machine, &layout, Options { seed: question.seed, ..Options::default() });
     let nic_pairs = Rc::clone(&pairs);
-    drive(
-        question,
+    Ok(Prepared::new(
         simulation,
-        (observer, halves),
-        &objects,
+        objects,
         move |core, queue| Box::new(pairs[queue].host(core)),
         move |core, queue| Box::new(ring::Wire::new(nic_pairs[queue].nic(PlayedByCore(core)), shape)),
-    )
+    ))
 }
 
 /// Puts the NIC core on the machine that serves all queue pairs, where there is to be one, and gives its agent.
-fn serve_all<N>(question: &Loopback, simulation: &mut Simulation, node: usize, nic: &Rc<N>) -> Option<usize>
-where
-    N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
-{
+fn serve_all(question: &Loopback, simulation: &mut Simulation, node: usize, nic: &Rc<MakeNic>) -> Option<usize> {
     let Serving::Shared { queue_pairs, attention } = question.switches.serving else { return None };
     let (make, start) = (Rc::clone(nic), start_of(question.seed, question.threads as u64));
     let agent = simulation.core("NIC core", node, Role::Service, start, move |core| {
@@ -219,23 +220,9 @@ fn forwarded(question: &Loopback, shared: Option<usize>) -> Result<Option<Touch>
 }
 
 /// Puts the host's programs and the NIC's on the machine and runs them.
-fn drive<H, N>(
-    question: &Loopback,
-    mut simulation: Simulation,
-    (observer, halves): (&mut dyn Observer, Halves),
-    objects: &[Option<Objects>],
-    host: H,
-    nic: N,
-) -> Result<LoopbackOutcome, String>
-where
-    H: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a> + 'static,
-    N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
-{
+fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
+    let Prepared { mut simulation, objects, host, nic } = prepared;
     let results = Rc::new(RefCell::new(Results::default()));
-    if let Some(halves) = halves {
-        return one_core(question, simulation, (observer, halves), host, nic);
-    }
-    let (host, nic) = (Rc::new(host), Rc::new(nic));
     let nic_node = match question.nic_place {
         NicPlace::Remote => 1,
         NicPlace::SameNode => 0,
@@ -285,22 +272,14 @@ where
 }
 
 /// Puts both halves of one queue pair on one core and runs them by turns.
-fn one_core<H, N>(
-    question: &Loopback,
-    mut simulation: Simulation,
-    (observer, halves): (&mut dyn Observer, Rc<Cell<[f64; 2]>>),
-    host: H,
-    nic: N,
-) -> Result<LoopbackOutcome, String>
-where
-    H: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn HostQueue<Core = &'a SimCore<'a>> + 'a> + 'static,
-    N: for<'a> Fn(&'a SimCore<'a>, usize) -> Box<dyn NicQueue + 'a> + 'static,
-{
+fn one_core(question: &Loopback, prepared: Prepared) -> Result<[f64; 2], String> {
+    let Prepared { mut simulation, host, nic, .. } = prepared;
     if question.threads != 1 || question.switches != Switches::default() {
         return Err("on one core there are one host thread and its NIC, and no switches".to_owned());
     }
     let results = Rc::new(RefCell::new(Results::default()));
-    let (shared, question_) = (Rc::clone(&results), question.clone());
+    let halves = Rc::new(Cell::new([0.0; 2]));
+    let (shared, into, question_) = (Rc::clone(&results), Rc::clone(&halves), question.clone());
     let agent = simulation.core("core", 0, Role::Main, start_of(question.seed, 0), move |core| {
         let mut both = OneCore::new(ClosedLoop::new(host(core, 0), workload(&question_)), nic(core, 0));
         while both.account().received() < question_.packets.0 {
@@ -316,10 +295,11 @@ where
             &shared,
         );
         let packets = (both.account().received() - before) as f64;
-        halves.set(both.spans().map(|span| span.picoseconds() as f64 / 1e3 / packets));
+        into.set(both.spans().map(|span| span.picoseconds() as f64 / 1e3 / packets));
     });
     simulation.machine().borrow_mut().set_prefetchers(agent, question.prefetching.host);
-    finish(question, simulation, observer, &results)
+    finish(question, simulation, &mut (), &results)?;
+    Ok(halves.get())
 }
 
 /// Runs what was put on the machine.
@@ -334,4 +314,21 @@ pub(super) fn finish(
     observer.ends(&mut simulation.machine().borrow_mut());
     let machine = simulation.machine().borrow();
     Ok(outcome(question, &results.borrow(), machine.operations(), machine.events(), machine.now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_sim::platform::Platform;
+
+    use super::*;
+
+    #[test]
+    fn what_one_core_cannot_run_is_refused() {
+        let machine = Platform::load("icx").expect("a platform that comes").parameters().clone();
+        let one = Loopback::new(&machine, Interface::Ring);
+        let refused = |question: &Loopback| halves(question).expect_err("it is refused");
+        assert!(refused(&Loopback { threads: 2, ..one.clone() }).contains("one host thread"));
+        let behind_pcie = Loopback { interface: Interface::PcieRing, ..one };
+        assert!(refused(&behind_pcie).contains("no program on a core"));
+    }
 }

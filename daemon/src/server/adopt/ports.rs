@@ -3,12 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use conic_nicd::config::EndConfig;
 use conic_nicd::switch::{Circuit, Party};
 use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::{Daemon, Network, open};
+use super::super::mirror::Asked;
+use super::super::{Daemon, open};
 use super::{Last, Link};
 use crate::event::Event;
 
@@ -21,6 +23,8 @@ pub(in crate::server) struct Promise {
     pub given: bool,
     /// The circuit that it is an end of, by configuration or an operator: its other end comes with the clients.
     pub circuit: Option<Circuit>,
+    /// Its mirror, if an operator asked for one.
+    mirror: Option<Asked>,
 }
 
 /// What is said of a queue of a port that is given; its descriptors follow.
@@ -85,15 +89,16 @@ impl Daemon {
     }
 
     pub(super) fn promises(&self) -> Vec<Promise> {
-        let circuits: Vec<_> = self.networks.iter().map(|network| network.worker.report().circuits).collect();
+        let reports: Vec<_> = self.networks.iter().map(|network| network.worker.report()).collect();
         let promise = |(network, port): (usize, usize)| {
-            let Network { config, can_bequeath, .. } = &self.networks[network];
-            let own = circuits[network].iter().find(|(party, ..)| *party == Party::Port(port));
+            let (one, report, party) = (&self.networks[network], &reports[network], Party::Port(port));
+            let own = report.circuits.iter().find(|(of, ..)| *of == party);
             Promise {
-                network: config.name.clone(),
-                spec: config.ports[port].spec.clone(),
-                given: can_bequeath[port],
+                network: one.config.name.clone(),
+                spec: one.config.ports[port].spec.clone(),
+                given: one.can_bequeath[port],
                 circuit: own.map(|(_, circuit, _)| *circuit),
+                mirror: one.mirror_to_pass(party, &report.mirrors),
             }
         };
         self.places().map(promise).collect()
@@ -106,10 +111,20 @@ impl Daemon {
         own.map(|(promise, (_, port))| (promise, port)).collect()
     }
 
-    /// Goes on with the ports that were given. One that was promised and not given, because it broke, is opened anew.
+    /// Goes on with the ports that were given, and with an operator's mirrors of any that are here too. One that was promised and not
+    /// given, because it broke, is opened anew.
     pub(super) fn inherit_ports(&mut self, expected: Expected) {
         for Promised { promise, place, legacies } in expected.0 {
-            let Some((network, port)) = place.filter(|_| promise.given) else { continue };
+            let Some((network, port)) = place else { continue };
+            if let Some(passed) = promise.mirror
+                && let Some(event) =
+                    self.networks[network].begin_mirror(Party::Port(port), &EndConfig::Port(port), Some(passed))
+            {
+                (self.log)(&event);
+            }
+            if !promise.given {
+                continue;
+            }
             match open(&self.networks[network].config.ports[port], legacies) {
                 Ok(queues) => self.networks[network].worker.inherit(port, queues),
                 Err(text) => {

@@ -5,15 +5,6 @@ use super::search::check;
 use super::state::{Setting, State};
 use super::step::{Change, Step, steps};
 
-/// One draw of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
-
 /// What a run counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
@@ -25,16 +16,16 @@ pub struct Walked {
 /// Runs until so many exchanges are complete; each must carry its own request and response.
 pub fn walk(setting: &Setting, seed: u64, exchanges: u64) -> Result<Walked, String> {
     let mut state = State::new(setting);
-    let (mut random, mut walked, mut possible, mut complete) = (seed, Walked::default(), Vec::new(), 0);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut walked, mut possible, mut complete) = (Walked::default(), Vec::new(), 0);
     while complete < exchanges {
         possible.clear();
         steps(setting, Mutation::None, &state, &mut possible);
-        let step = match possible.len() as u64 {
-            0 => return Err(format!("deadlock after {walked:?}\n{state:#?}")),
-            count => possible[(draw(&mut random) % count) as usize],
+        let Some(&step) = random.choice(&possible) else {
+            return Err(format!("deadlock after {walked:?}\n{state:#?}"));
         };
         // Evictions and time-outs are rarer than what they disturb, or nothing would ever come to pass.
-        if matches!(step, Step::Evict(_) | Step::Expire(_)) && !draw(&mut random).is_multiple_of(8) {
+        if matches!(step, Step::Evict(_) | Step::Expire(_)) && random.u8(..8) > 0 {
             continue;
         }
         walked.steps += 1;
