@@ -24,8 +24,8 @@ pub enum Pages {
     /// a process that is not trusted: no seal keeps it from giving pages back to the system, and where no other huge page is
     /// free then, the next access to that place ends the process that makes it.
     HugeIfAvailable,
-    /// Plain pages; the system is asked to make huge ones of them, which Linux 6.1 and newer does for everybody, unless there are
-    /// several NUMA nodes, of which each segment has its own. A page that a peer gave back comes again, empty, at the next access.
+    /// Plain pages; where the system makes huge ones of them for who asks (`shmem_enabled` among the kernel's settings for
+    /// transparent huge pages), it is asked. A page that a peer gave back comes again, empty, at the next access.
     Plain,
 }
 
@@ -108,10 +108,7 @@ impl Memory {
             return Err(system("setting the size of a region"));
         }
         let memory = Memory::map(descriptor, bytes, pages)?;
-        let scattered = memory.bind_homes(layout);
-        if pages == Pages::Plain && !scattered {
-            pages::collapse(memory.descriptor(), memory.base, bytes as usize);
-        }
+        memory.bind_homes(layout);
         // Before what allocates without a look at this mapping's wish for huge pages.
         memory.populate();
         about_to("allocate a region");
@@ -181,18 +178,16 @@ impl Memory {
         pages::populate(self.base, self.bytes as usize);
     }
 
-    /// Wants each segment on its home's node; true where there are several nodes.
-    fn bind_homes(&self, layout: &Layout) -> bool {
+    fn bind_homes(&self, layout: &Layout) {
         let nodes = place::numa_nodes();
         if nodes.len() < 2 {
-            return false;
+            return;
         }
         for segment in layout.segments() {
             let node = if segment.home == Home::Host { nodes[0] } else { nodes[1] };
             let start = self.base.wrapping_add(segment.start.0 as usize);
             place::prefer_node(start, segment.bytes as usize, node);
         }
-        true
     }
 
     /// The region's first byte in this process.
@@ -278,6 +273,21 @@ mod tests {
         for at in [Address(4096), Address(4160), Address(4224)] {
             assert_eq!((them.read_line(at), Line(words_at(at))), (line, line), "at {at}");
         }
+    }
+
+    #[test]
+    fn plain_pages_are_huge_ones_where_the_system_makes_them_for_who_asks() {
+        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+        if !["[always]", "[advise]", "[within_size]"].iter().any(|setting| enabled.contains(setting)) {
+            println!("skipped: the system makes no transparent huge pages of shared memory: {}", enabled.trim());
+            return;
+        }
+        let memory = Memory::create(&layout(16 << 20), Pages::Plain).expect("a region");
+        let mappings = std::fs::read_to_string("/proc/self/smaps").expect("this process's mappings");
+        let start = format!("{:x}-", memory.base() as usize);
+        let mut lines = mappings.lines().skip_while(|line| !line.starts_with(&start));
+        let huge = lines.find(|line| line.starts_with("ShmemPmdMapped:")).expect("what the kernel says of it");
+        assert!(huge.contains(" 16384 kB"), "{huge}");
     }
 
     #[test]
