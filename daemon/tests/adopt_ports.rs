@@ -364,9 +364,10 @@ fn no_frame_of_an_xdp_socket_is_lost_while_the_daemon_is_replaced() {
     }
     assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
     for spec in ["af-xdp:v1,queues=2,frames=64", "af-xdp:v1,frames=64,generic", "impair:delay=0us+af-xdp:v1,queues=2"] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("nic.sock");
-        match Daemon::start(config(&socket, spec), Stop::new().expect("a descriptor"), Box::new(|_| {})) {
+        // The daemon that is only tried has a folder of its own: for a moment a child that another test forks has its socket too.
+        let [tried, folder] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let first = config(&tried.path().join("nic.sock"), spec);
+        match Daemon::start(first, Stop::new().expect("a descriptor"), Box::new(|_| {})) {
             Ok(daemon) => drop(daemon),
             Err(error) => return skipped(&error.to_string()),
         }
