@@ -32,17 +32,18 @@ static struct rte_mbuf *next_packet(struct receive_queue *queue)
 	return NULL;
 }
 
-/* Completes a checksum that was begun, so that the packet can be sent on as it is. */
-static void complete(struct rte_mbuf *mbuf, uint64_t metadata)
+/* Completes a checksum that was begun, so that the packet can be sent on as it is; false where its place is not in the packet. */
+static bool complete(struct rte_mbuf *mbuf, uint64_t metadata)
 {
 	uint32_t start = conic_metadata_start(metadata), at = start + conic_metadata_offset(metadata);
 	uint16_t sum;
 
 	if (at + sizeof(sum) > mbuf->data_len || rte_raw_cksum_mbuf(mbuf, start, mbuf->pkt_len - start, &sum) != 0)
-		return;
+		return false;
 	sum = ~sum;
 	/* Zero would be no checksum to UDP, and is all ones to both. */
 	*rte_pktmbuf_mtod_offset(mbuf, unaligned_uint16_t *, at) = sum == 0 ? UINT16_MAX : sum;
+	return true;
 }
 
 /* Says of a packet what the NIC said of it. */
@@ -52,8 +53,7 @@ static void tell(const struct receive_queue *queue, struct rte_mbuf *mbuf, uint6
 		mbuf->tx_offload = 0;
 		mbuf->tso_segsz = conic_metadata_size(metadata);
 		mbuf->ol_flags |= RTE_MBUF_F_RX_LRO | RTE_MBUF_F_RX_L4_CKSUM_NONE;
-	} else if ((metadata & CONIC_METADATA_BEGUN) != 0) {
-		complete(mbuf, metadata);
+	} else if ((metadata & CONIC_METADATA_BEGUN) != 0 && complete(mbuf, metadata)) {
 		metadata |= CONIC_METADATA_TRANSPORT_GOOD;
 	}
 	if ((queue->wishes | (metadata & CONIC_METADATA_VLAN)) != 0)
