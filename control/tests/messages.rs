@@ -49,6 +49,7 @@ fn messages() -> Vec<Message> {
         Message::Answer(String::new()),
     ];
     all.extend(REASONS.iter().map(|&(reason, name)| Message::Refused(Refused { reason, text: name.to_owned() })));
+    all.push(Message::Longest(60_416));
     all
 }
 

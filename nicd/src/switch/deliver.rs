@@ -57,12 +57,14 @@ pub(super) struct Route {
     pub work: Option<Work>,
     /// Whoever takes it unfinished has it already.
     pub served: bool,
+    /// Its bytes where it stands for several frames, or is one of those that it was cut into; else 0.
+    pub large: usize,
 }
 
 impl Route {
     /// To these, of a frame that is finished and of which nothing is known.
     pub fn to(targets: Targets, tagging: Option<Tagging>, pinned: Option<(u32, Option<u32>)>) -> Route {
-        Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false }
+        Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false, large: 0 }
     }
 
     /// The queue of a client that the flow is pinned to.
@@ -113,7 +115,7 @@ impl<C: Core> Switch<C> {
         if !route.served && route.work.is_none() {
             return form;
         }
-        let takes = form == Form::AsItIs && self.takes_unfinished(place);
+        let takes = form == Form::AsItIs && self.takes_unfinished(place, route.large);
         match route.served {
             true if takes => Form::Never,
             false if !takes => Form::Never,

@@ -57,6 +57,11 @@ impl Joining {
         let place = |_| Held { frames: Coalescer::with_room(most), queue: 0 };
         Joining { places: (0..PLACES).map(place).collect(), full: 0 }
     }
+
+    /// Packets that are joined from here on have no more than so many bytes.
+    pub fn limit(&mut self, most: usize) {
+        self.places.iter_mut().for_each(|held| held.frames.limit(most));
+    }
 }
 
 impl<C: Core> Member<C> {

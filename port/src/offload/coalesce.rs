@@ -25,6 +25,8 @@ pub enum Joined {
 /// The frames of one flow that wait to be joined. Its memory is fixed when it is made.
 pub struct Coalescer {
     bytes: Box<[u8]>,
+    /// Bytes of a packet at most.
+    most: usize,
     /// Bytes held; 0 for nothing.
     length: usize,
     frames: usize,
@@ -53,8 +55,10 @@ impl Coalescer {
 
     /// An empty one, for packets of at most so many bytes.
     pub fn with_room(most: usize) -> Coalescer {
+        let most = most.min(LONGEST);
         Coalescer {
-            bytes: vec![0; most.min(LONGEST)].into_boxed_slice(),
+            bytes: vec![0; most].into_boxed_slice(),
+            most,
             length: 0,
             frames: 0,
             headers: None,
@@ -64,6 +68,11 @@ impl Coalescer {
             next_identification: 0,
             closed: false,
         }
+    }
+
+    /// Joins no more from here on than gives packets of so many bytes, if there is room for as many.
+    pub fn limit(&mut self, most: usize) {
+        self.most = most.min(self.bytes.len());
     }
 
     /// Whether nothing is held.
@@ -81,7 +90,7 @@ impl Coalescer {
         let Some((headers, payload)) = joinable(frame) else { return Joined::Never };
         if self.is_empty() {
             // The checksum of what is joined is made anew, which must not make a wrong one right.
-            if frame.len() > self.bytes.len() || checksum::verify(frame).transport != Verdict::Good {
+            if frame.len() > self.most || checksum::verify(frame).transport != Verdict::Good {
                 return Joined::Never;
             }
             self.bytes[..frame.len()].copy_from_slice(frame);
@@ -121,7 +130,7 @@ impl Coalescer {
         let held = &self.bytes[..self.length];
         let data = frame.len() - payload;
         let whole = self.length - self.headers.map_or(0, |headers| headers.network) + data;
-        let too_long = whole > 65_535 || self.length + data > self.bytes.len();
+        let too_long = whole > 65_535 || self.length + data > self.most;
         if self.closed || payload != self.payload || data > self.size || too_long {
             return false;
         }
