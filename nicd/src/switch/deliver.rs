@@ -18,7 +18,7 @@ use super::{BURST, Switch};
 const INDIRECTIONS: usize = 512;
 
 /// Bytes of a frame's two addresses, behind which a tag stands.
-const ADDRESSES: usize = 12;
+pub(super) const ADDRESSES: usize = 12;
 
 /// Who gets a frame.
 #[derive(Clone, Copy)]
@@ -243,16 +243,18 @@ impl<C: Core> Switch<C> {
         let Some(receiver) = &mut self.members[to] else { return };
         let (queue, hash) = receiver.queue_of(header, route.pinned_at(to), &self.toeplitz);
         let (offloads, frame) = (receiver.rules.offloads, &self.frame[..length]);
-        if offloads.join && receiver.join((to, queue), frame, route.work.is_none(), &self.toeplitz, &mut self.dirty) {
+        let tag = offloads.stripped(frame);
+        let left = if tag.is_some() { length - TAG_BYTES } else { length };
+        // What must be filled up could not be joined to.
+        let joinable = route.work.is_none() && left >= MIN_FRAME;
+        if offloads.join && receiver.join((to, queue), frame, joinable, &self.toeplitz, &mut self.dirty) {
             return;
         }
-        let tag = if offloads.strip { Tag::of(frame).filter(|tag| tag.kind == Tag::new(0).kind) } else { None };
         let mut metadata = Metadata::NONE;
         if offloads.requests {
             metadata = offloads.describe(frame, route.known, tag);
             metadata = hash.map_or(metadata, |hash| metadata.with_hash(hash));
         }
-        let left = if tag.is_some() { length - TAG_BYTES } else { length };
         if left > MAX_FRAME + TAG_BYTES {
             if tag.is_some() {
                 // Work is left for it, so that nobody else gets what lies here.

@@ -239,6 +239,8 @@ pub(super) trait Told {
     fn are_hashed(&self) -> bool;
     /// Whether its frames must all be laid out here on their way.
     fn need_a_look(&self) -> bool;
+    /// The tag that is taken out of a frame for it.
+    fn stripped(&self, frame: &[u8]) -> Option<Tag>;
     /// What a client is told of a frame that is whole, of which something is known already. `tag` was taken out of it.
     fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata;
 }
@@ -252,6 +254,11 @@ impl Told for Offloads {
     #[inline(always)]
     fn need_a_look(&self) -> bool {
         self.verify || self.strip || self.join
+    }
+
+    #[inline(always)]
+    fn stripped(&self, frame: &[u8]) -> Option<Tag> {
+        if self.strip { Tag::of(frame).filter(|tag| tag.kind == Tag::new(0).kind) } else { None }
     }
 
     fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata {
