@@ -355,13 +355,13 @@ fn a_client_that_scribbles_over_its_region_is_named_and_the_others_lose_nothing(
     let outside = Outside::default();
     // It would have to call for its queues to be looked at again.
     let options = SwitchOptions { rest_after: Time::NEVER, ..SwitchOptions::default() };
-    let mut switch = Switch::new(options, vec![port(&outside, None)]);
+    let mut switch = Switch::new(options.clone(), vec![port(&outside, None)]);
     let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
     let mut b = Client::attach(&mut switch, Time::ZERO, 2, 2, rules(mac(2)));
     let hostile = Client::attach(&mut switch, Time::ZERO, 3, 2, rules(mac(3)));
     let mut random = fastrand::Rng::with_seed(99);
     let words = hostile.core.memory().bytes() / 8;
-    let mut named = false;
+    let mut named = 0;
     for step in 0..4000u64 {
         for _ in 0..200 {
             // Its rings more often than the rest: they are where most can go wrong.
@@ -387,12 +387,13 @@ fn a_client_that_scribbles_over_its_region_is_named_and_the_others_lose_nothing(
         assert_eq!(b.receive().into_iter().filter(own).collect::<Vec<_>>(), [sent]);
         a.receive();
         outside.take();
-        named |= switch.take_offenders().iter().any(|offender| {
+        for offender in switch.take_offenders() {
             assert_eq!(offender.session, 3);
-            true
-        });
+            assert!(offender.faults.total() > options.most_faults);
+            named += 1;
+        }
     }
-    assert!(named, "{:?}", switch.clients().map(|(_, _, faults)| faults).collect::<Vec<_>>());
+    assert_eq!(named, 1, "{:?}", switch.clients().map(|(_, _, faults)| faults).collect::<Vec<_>>());
     assert!(switch.clients().filter(|(session, ..)| *session != 3).all(|(_, _, faults)| faults.total() == 0));
     assert!(switch.detach(3).is_some());
 }

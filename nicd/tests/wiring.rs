@@ -126,6 +126,29 @@ fn a_pinned_flow_goes_to_its_client_and_queue_and_no_other_does() {
 }
 
 #[test]
+fn a_pinned_flow_does_not_leave_its_vlan() {
+    let outside = Outside::default();
+    let mut switch = bridge(vec![port(&outside, None)]);
+    let member = |number, vlan| Rules { vlan, ..rules(mac(number)) };
+    let pins = vec![pin("source-port=5", None)];
+    let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { pins, ..member(1, Some(8)) });
+    let mut stranger = Client::attach(&mut switch, Time::ZERO, 2, 1, member(2, Some(7)));
+    let mut trunk = Client::attach(&mut switch, Time::ZERO, 3, 1, member(3, None));
+    // Without a tag, with one of another VLAN, and with its own; as one piece and as several.
+    for (vlan, arrives) in [(0, 0), (7, 0), (8, 2)] {
+        let plain = frame(mac(3), mac(9), 5, 1, 100);
+        let tagged = [&plain[..12], &[0x81, 0, 0, vlan], &plain[12..]].concat();
+        let sent = if vlan == 0 { &plain } else { &tagged };
+        assert!(trunk.send(0, sent, 1) && trunk.send(0, sent, 2));
+        switch.step(Time::ZERO);
+        assert_eq!(pinned.receive(), vec![plain; arrives], "VLAN {vlan}");
+    }
+    assert!(stranger.send(0, &frame(mac(2), mac(9), 5, 1, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!(pinned.receive().len(), 0);
+}
+
+#[test]
 fn a_loopback_counts_bytes_and_keeps_limits() {
     let options = SwitchOptions { mode: Mode::Loopback, ..SwitchOptions::default() };
     let mut switch = Switch::new(options, Vec::new());
@@ -192,7 +215,10 @@ fn a_mirror_has_what_one_sends_and_gets_and_nothing_waits_for_it() {
     let got = b.receive();
     assert!(sent.iter().all(|one| got.contains(one)), "{} frames", got.len());
     let counters = switch.mirrors().next().expect("it").1;
-    assert_eq!((counters.frames, counters.dropped), (3, 2));
+    assert_eq!((counters.frames, counters.bytes, counters.dropped), (3, 100 + 1500 + 90, 2));
+    // Another takes its place.
+    switch.mirror(Party::Client(1), Box::new(Few(Arc::clone(&copies), 3)));
+    assert_eq!(switch.mirrors().map(|(_, counters)| counters.frames).collect::<Vec<_>>(), [0]);
     assert!(switch.unmirror(Party::Client(1)).is_some() && switch.unmirror(Party::Client(1)).is_none());
     // It goes with its client.
     switch.mirror(Party::Client(2), Box::new(Few(copies, 3)));

@@ -54,7 +54,7 @@ impl Outside {
 }
 
 /// A port's error.
-fn down() -> PortError {
+pub fn down() -> PortError {
     conic_port::CaptureReader::open(std::path::Path::new("/nonexistent/capture")).err().expect("there is none").into()
 }
 
