@@ -85,6 +85,7 @@ impl Direction {
     ///
     /// It always takes the time of its flits: that is what was measured. But it begins in the free slots before it, where
     /// those have not left; so the free slots of a queue are its last ones, at most as many as the flits of a line have.
+    #[inline(always)]
     pub fn send_data(&mut self, line: u64, now: u64) -> u64 {
         let at = self.link_of(line);
         let before = self.usable_slots(&self.links[at], now);
@@ -100,6 +101,7 @@ impl Direction {
     /// It rides in free slots at the end of its link's queue where a flit with such slots has not left yet, and arrives with
     /// the last message there: it never overtakes one. Otherwise it takes a flit, in whose other slots later headers may
     /// ride.
+    #[inline(always)]
     pub fn send_header(&mut self, line: u64, now: u64) -> u64 {
         let at = self.link_of(line);
         let usable = self.usable_slots(&self.links[at], now);

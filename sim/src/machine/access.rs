@@ -30,7 +30,7 @@ pub(crate) enum Use {
 
 impl Machine {
     /// Loads bytes of a line; gives the whole line, of which those are valid. `place`: where in the code. `waited`: this load has waited for its line.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place: u32) -> Step<&Line> {
         if !self.may_act(id) {
             return Err(W::Time);
@@ -67,7 +67,7 @@ impl Machine {
     }
 
     /// Waits until a core may read a line, and takes the time that it takes.
-    #[inline]
+    #[inline(always)]
     fn readable(&mut self, id: usize, line: u32, how: Use, waited: bool, place_in_code: u32) -> Step<()> {
         let timing = self.timing;
         let agent = &mut self.agents[id];
@@ -209,6 +209,7 @@ impl Machine {
     }
 
     /// Performs a store: the core owns the line.
+    #[inline(always)]
     pub(crate) fn perform(&mut self, id: usize, line: u32, place: usize, bytes: u64, data: &Line) {
         let at = line as usize;
         if self.options.checked {

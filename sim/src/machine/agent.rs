@@ -188,6 +188,7 @@ impl Agent {
 
     /// Notes that a message is on its way. Gives the beginning of the round of polling that it falls into, if the agent is
     /// parked: it must go on from there.
+    #[inline(always)]
     pub(crate) fn expect_message(&mut self, time: u64) -> Option<u64> {
         if self.messages.back().is_none_or(|&last| last <= time) {
             self.messages.push_back(time);
@@ -223,6 +224,7 @@ impl Agent {
     }
 
     /// Takes the message that has arrived off the list.
+    #[inline(always)]
     pub(crate) fn message_arrived(&mut self, time: u64) {
         let first = self.messages.pop_front();
         debug_assert_eq!(first, Some(time));
@@ -294,6 +296,7 @@ impl Agent {
     }
 
     /// Whether what the program waits for has come.
+    #[inline(always)]
     pub(crate) fn is_served(&self) -> bool {
         match self.wait {
             Wait::Line(line) => !self.is_on_its_way(line),

@@ -31,7 +31,7 @@ impl Machine {
         let mut unchecked = 0;
         let newest = self.newest.get_mut(at).unwrap_or(&mut unchecked);
         if active.completed_by(self.now) {
-            home::handle(is_home, &self.choices, stable, active, ToHome::Complete, newest, &mut self.actions);
+            home::complete(is_home, &self.choices, stable, active, newest, &mut self.actions);
         }
         home::handle(is_home, &self.choices, stable, active, message, newest, &mut self.actions);
         let (after, wait) = (stable.last_level, waiting(active));

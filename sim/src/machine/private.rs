@@ -116,6 +116,7 @@ impl Private {
     }
 
     /// Puts a line in, in both levels; gives the line that had to go, and its copy. `may_go` says which may.
+    #[inline(always)]
     pub fn install(&mut self, line: u32, held: Held, may_go: impl FnMut(u32) -> bool) -> Option<(u32, Held)> {
         if let Some(place) = self.second.find(line) {
             self.set(place, held);
@@ -138,6 +139,7 @@ impl Private {
     }
 
     /// Takes a line out of both levels.
+    #[inline(always)]
     pub fn remove(&mut self, line: u32, place: usize) {
         self.leave_first(line);
         self.second.remove(place);

@@ -7,6 +7,7 @@ mod finish;
 use std::collections::VecDeque;
 
 use super::{Ask, Asker, Copy, Found, Snoop, ToCore, ToHome, Version};
+pub use completion::complete;
 pub use eviction::evict_last_level;
 
 /// What a node may do with a line; see the table in [`super`].
@@ -210,6 +211,8 @@ struct Handling<'a> {
 /// # Panics
 ///
 /// On a message that the protocol does not allow: a mistake of the model, never of the program it runs.
+// In the one place where a machine calls it: the message is in the host's registers there.
+#[inline(always)]
 pub fn handle(
     is_home: bool,
     choices: &Choices,

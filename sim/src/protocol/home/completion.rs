@@ -1,6 +1,21 @@
 //! The other node's acknowledgement of a reply, where it is known before when it comes.
 
-use super::Active;
+use super::{Action, Active, Choices, Stable, handle};
+use crate::protocol::{ToHome, Version};
+
+/// Handles [`ToHome::Complete`], as [`handle`] does, where it comes late and so seldom.
+#[cold]
+#[inline(never)]
+pub fn complete(
+    is_home: bool,
+    choices: &Choices,
+    stable: &mut Stable,
+    active: &mut Active,
+    newest: &mut Version,
+    actions: &mut Vec<Action>,
+) {
+    handle(is_home, choices, stable, active, ToHome::Complete, newest, actions);
+}
 
 impl Active {
     /// Whoever knows when a reply will have been acknowledged says so; [`crate::protocol::ToHome::Complete`] need then be sent
