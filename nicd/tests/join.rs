@@ -447,6 +447,15 @@ fn a_flow_whose_frames_go_to_two_queues_is_not_joined_over_them() {
     assert_eq!(cut(hear(&mut receiver, 1 - first)), sent[3..]);
 }
 
+/// Whether a frame is of one of the streams. One with another address or protocol, whose ports lie elsewhere, or that is no packet, is
+/// another flow's and may lie in the other queue.
+fn is_of_the_streams(frame: &[u8]) -> bool {
+    let headers = Headers::of(frame).filter(|headers| headers.protocol == TCP);
+    headers.is_some_and(|headers| {
+        headers.checksum_at() == Some(headers.network + 36) && headers.addresses(frame) == [10, 0, 0, 9, 10, 0, 0, 1]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, rng_seed: RngSeed::Fixed(10), ..ProptestConfig::default() })]
 
@@ -506,16 +515,8 @@ proptest! {
                 }
             }
         }
-        // A frame with another address or protocol, whose ports lie elsewhere, or that is no packet, is another flow's and may lie
-        // in the other queue.
-        let own = |frame: &Vec<u8>| {
-            let headers = Headers::of(frame).filter(|headers| headers.protocol == TCP);
-            headers.is_some_and(|headers| {
-                headers.checksum_at() == Some(headers.network + 36) && headers.addresses(frame) == [10, 0, 0, 9, 10, 0, 0, 1]
-            })
-        };
         let plain = |mut flows: BTreeMap<u16, Vec<Vec<u8>>>| {
-            flows.values_mut().for_each(|frames| frames.retain(own));
+            flows.values_mut().for_each(|frames| frames.retain(|frame| is_of_the_streams(frame)));
             flows
         };
         let (got, sent) = (plain(got), plain(sent));

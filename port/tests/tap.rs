@@ -301,34 +301,8 @@ fn frames_with_a_tag_are_joined_for_the_kernel() {
     network::run("ip", &["link", "set", "conictwo", "master", "between"]);
     network::run("ip", &["link", "set", "between", "up"]);
     let segment = |number: usize, tag: u8| {
-        let mut frame = vec![
-            2,
-            0,
-            0,
-            0,
-            0,
-            1,
-            2,
-            0,
-            0,
-            0,
-            0,
-            2,
-            0x81,
-            0,
-            0x60,
-            tag,
-            8,
-            0,
-            0x45,
-            0,
-            4,
-            16,
-            0,
-            number as u8,
-            0x40,
-            0,
-        ];
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        frame.extend([0x81, 0, 0x60, tag, 8, 0, 0x45, 0, 4, 16, 0, number as u8, 0x40, 0]);
         frame.extend([64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 4, 0, 0, 80]);
         frame.extend((1000 * number as u32).to_be_bytes());
         frame.extend([0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
