@@ -14,7 +14,8 @@ use conic_nicd::switch::{Party, Rules};
 use conic_port::MAX_FRAME;
 
 use super::Daemon;
-use super::region::{self, Leaving, Made, Region, Returned, Taken};
+use super::region::{self, Leaving, Made, Region, Returned, Taken, Wish};
+use super::spare::Spare;
 use crate::connection::{Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::worker::Order;
@@ -56,7 +57,10 @@ impl Daemon {
         let rules = Rules { offloads, ..self.networks[network].config.rules_for(name.as_str(), user, mac) };
         let session = self.next_session;
         self.next_session += 1;
-        region::make(number, Taken { user, queues, bytes }, (map, notices), &self.reports);
+        let asked = Wish { connection: number, taken: Taken { user, queues, bytes }, map, notices };
+        if let Some((asked, memory)) = self.spare.provide(asked) {
+            region::make(asked, memory, &self.reports);
+        }
         let (geometry, headroom) = (wish.geometry, wish.headroom);
         Ok(Some(Making { session, name, network, mac, geometry, headroom, rules }))
     }
@@ -81,13 +85,35 @@ impl Daemon {
                 };
             }
         };
-        let memory = Arc::clone(&region.memory);
+        let (memory, map) = (Arc::clone(&region.memory), Arc::clone(&region.map));
         match self.enter(number, making, taken, region) {
-            Ok(event) => (self.log)(&event),
+            Ok(event) => {
+                (self.log)(&event);
+                self.keep_spare(map);
+            }
             Err(refusal) => {
                 self.give_region_back(memory, taken, None);
                 self.refuse(number, refusal);
             }
+        }
+    }
+
+    /// Has a region made for who asks next for what this one asked for, unless it is too large to be kept for nobody.
+    fn keep_spare(&mut self, map: Arc<Map>) {
+        if map.layout.bytes() > self.config.limits.spare_mib << 20 || !self.spare.lacks(&map) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.spare, Spare::Making(Arc::clone(&map), None));
+        if let Spare::Ready(_, memory) = before {
+            region::let_go(memory);
+        }
+        region::make_spare(map, &self.reports);
+    }
+
+    /// Goes on with who waited for the spare region, if somebody did.
+    pub(super) fn spare_is_made(&mut self, memory: Option<Memory>) {
+        if let Some((wish, memory)) = self.spare.is_made(memory) {
+            region::make(wish, memory, &self.reports);
         }
     }
 
