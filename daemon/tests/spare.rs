@@ -7,18 +7,25 @@ mod served;
 mod waiting;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 
 use conic_client::{Client, Options};
 use conic_fabric::Time;
 use conic_interface::ccnic::Geometry;
 use conic_native::{clock, yield_core};
-use conic_nicd::config::Config;
+use conic_nicd::config::{Config, Limits};
 use served::Served;
 use waiting::wait_until;
 
 /// The tests look at this process's mappings, so they take turns.
 static TURN: Mutex<()> = Mutex::new(());
+
+fn config(folder: &Path, spare_mib: u64) -> Config {
+    let limits = Limits { spare_mib, ..Limits::default() };
+    let config = Config { socket: folder.join("nic.sock"), limits, ..Config::default() };
+    config.checked().expect("a sound configuration")
+}
 
 fn asking_for(geometry: Geometry) -> Options {
     Options { geometry, ..Options::default() }
@@ -60,7 +67,7 @@ fn another(before: u64) -> u64 {
 fn a_region_of_the_layout_asked_for_last_is_made_before_it_is_asked_for_and_given_once() {
     let _turn = TURN.lock();
     let folder = tempfile::tempdir().expect("a folder");
-    let config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
+    let config = config(folder.path(), Limits::default().spare_mib);
     let served = Served::start(config.clone());
     let attach = |geometry| Client::attach(&config.socket, &asking_for(geometry)).expect("it is served");
     let larger = Geometry { descriptors: 128, ..SMALL };
@@ -85,7 +92,7 @@ fn a_region_of_the_layout_asked_for_last_is_made_before_it_is_asked_for_and_give
 fn clients_that_come_at_once_get_regions_of_their_own() {
     let _turn = TURN.lock();
     let folder = tempfile::tempdir().expect("a folder");
-    let config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
+    let config = config(folder.path(), Limits::default().spare_mib);
     let served = Served::start(config.clone());
     for _ in 0..20 {
         let attach = || Client::attach(&config.socket, &asking_for(SMALL)).expect("it is served");
@@ -106,8 +113,7 @@ fn none_is_made_where_that_is_not_wanted_or_it_is_too_large() {
     let of_objects = |mebibytes: u64| Geometry { object_bytes: mebibytes << 20, ..SMALL };
     for (spare_mib, geometry) in [(0, SMALL), (1, of_objects(1)), (2, of_objects(2))] {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
-        config.limits.spare_mib = spare_mib;
+        let config = config(folder.path(), spare_mib);
         let served = Served::start(config.clone());
         let client = Client::attach(&config.socket, &asking_for(geometry)).expect("it is served");
         let until = clock::now() + Time::from_nanoseconds(100_000_000);

@@ -65,8 +65,18 @@ impl Daemon {
         Ok(Some(Making { session, name, network, mac, geometry, headroom, rules }))
     }
 
-    /// Goes on with a client whose region is made, or cannot be; it may be gone.
+    /// Goes on with a client whose region is made, or cannot be.
     pub(super) fn finish_session(&mut self, made: Made) {
+        let map = made.region.as_ref().ok().map(|region| Arc::clone(&region.map));
+        self.give_region(made);
+        // Behind the client's answer, and also where nobody is there to get it: the spare one may have gone into this.
+        if let Some(map) = map {
+            self.keep_spare(map);
+        }
+    }
+
+    /// Gives a client its region, or says why there is none; it may be gone.
+    fn give_region(&mut self, made: Made) {
         let Made { connection: number, taken, region } = made;
         let connection = self.connections.get_mut(&number);
         let step = connection.map(|connection| std::mem::replace(&mut connection.step, Step::Connected));
@@ -85,12 +95,9 @@ impl Daemon {
                 };
             }
         };
-        let (memory, map) = (Arc::clone(&region.memory), Arc::clone(&region.map));
+        let memory = Arc::clone(&region.memory);
         match self.enter(number, making, taken, region) {
-            Ok(event) => {
-                (self.log)(&event);
-                self.keep_spare(map);
-            }
+            Ok(event) => (self.log)(&event),
             Err(refusal) => {
                 self.give_region_back(memory, taken, None);
                 self.refuse(number, refusal);
