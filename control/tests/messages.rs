@@ -49,6 +49,8 @@ fn messages() -> Vec<Message> {
         Message::Answer(String::new()),
     ];
     all.extend(REASONS.iter().map(|&(reason, name)| Message::Refused(Refused { reason, text: name.to_owned() })));
+    all.push(Message::Part { descriptors: 2, text: "{}".to_owned() });
+    all.push(Message::Longest(60_416));
     all
 }
 
@@ -69,6 +71,17 @@ fn every_cut_and_every_addition_is_refused() {
         let mut longer = bytes.clone();
         longer.push(0);
         assert!(Message::decode(&longer, message.descriptors()).is_err(), "{message:?} and a byte");
+        // Also where the header counts it; a zero behind a text is a text too.
+        let length = longer.len() as u32;
+        longer[8..12].copy_from_slice(&length.to_le_bytes());
+        let ends_in_text = matches!(
+            message,
+            Message::Attached(_) | Message::Refused(_) | Message::Query(_) | Message::Answer(_) | Message::Part { .. }
+        );
+        if !ends_in_text {
+            let error = Message::decode(&longer, message.descriptors()).expect_err("a byte too many").to_string();
+            assert!(error.contains("1 bytes more than its kind"), "{message:?} and a byte that it counts: {error}");
+        }
     }
 }
 
@@ -78,7 +91,10 @@ fn descriptors_that_do_not_belong_are_refused() {
         for wrong in [message.descriptors() + 1, message.descriptors().wrapping_sub(1)] {
             assert!(Message::decode(&message.encode(), wrong).is_err(), "{message:?} with {wrong}");
         }
-        // Also where the header says that they come.
+        // Also where the header says that they come; with a part as many come as it says.
+        if let Message::Part { .. } = message {
+            continue;
+        }
         let mut bytes = message.encode();
         bytes[12..14].copy_from_slice(&(message.descriptors() as u16 + 1).to_le_bytes());
         let count = message.descriptors() + 1;
@@ -99,6 +115,53 @@ fn a_refusal_says_what_is_wrong() {
     assert!(changed(8, 17).contains("says that it has 17 bytes"));
     assert!(changed(14, 1).contains("reserved"));
     assert!(Name::new("a b").expect_err("a space").to_string().contains("letters, digits"));
+}
+
+#[test]
+fn a_name_has_up_to_32_bytes_and_none_that_means_something_in_a_path() {
+    assert_eq!(name(&"n".repeat(32)).as_str().len(), 32);
+    assert!(Name::new(&"n".repeat(33)).is_err());
+    assert!(name("aZ09-_.:").as_str().starts_with("aZ"));
+    for wrong in ["a/b", "a\\b", "a\0b", "a\n", "\u{e9}"] {
+        assert!(Name::new(wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// Offsets of an [`Attached`] behind header, session, geometry, bytes, address and longest frame.
+const WAIT_AT: usize = 16 + 8 + 44 + 8 + 6 + 4;
+const BELLS_AT: usize = WAIT_AT + 4 + 32;
+
+#[test]
+fn flags_and_bells_that_cannot_be_are_refused() {
+    let attached = &messages()[4];
+    let changed = |at: usize, value: u16, descriptors: usize| {
+        let mut bytes = attached.encode();
+        bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        bytes[12..14].copy_from_slice(&(descriptors as u16).to_le_bytes());
+        Message::decode(&bytes, descriptors)
+    };
+    assert_eq!(changed(WAIT_AT, 1, 5).as_ref(), Ok(attached), "the offset is right");
+    assert!(changed(WAIT_AT, 2, 5).expect_err("no flag").to_string().contains("0 or 1, not 2"));
+    assert!(changed(WAIT_AT + 2, 2, 5).expect_err("no flag").to_string().contains("0 or 1, not 2"));
+    // As many bells as come with one message, and one more.
+    assert!(matches!(changed(BELLS_AT, 14, 16), Ok(Message::Attached(Attached { bells: 14, .. }))));
+    assert!(changed(BELLS_AT, 15, 17).expect_err("too many").to_string().contains("more than come at once"));
+}
+
+/// Programs of other versions know them by these bits.
+#[test]
+fn extensions_have_the_bits_that_others_know() {
+    let bits = [
+        Extensions::NOTIFY,
+        Extensions::OFFLOADS,
+        Extensions::VERIFY,
+        Extensions::STRIP,
+        Extensions::UNFINISHED,
+        Extensions::NO_HASH,
+        Extensions::JOIN,
+        Extensions::LONGEST,
+    ];
+    assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128]);
 }
 
 #[test]
@@ -123,7 +186,7 @@ proptest! {
 
     /// Whatever is taken is a message that encodes to the very same bytes, version apart.
     #[test]
-    fn what_is_decoded_encodes_to_the_same(which in 0usize..20, at in 0usize..200, value: u8, descriptors in 0usize..17) {
+    fn what_is_decoded_encodes_to_the_same(which in 0usize..23, at in 0usize..200, value: u8, descriptors in 0usize..17) {
         let all = messages();
         let message = &all[which % all.len()];
         let mut bytes = message.encode();

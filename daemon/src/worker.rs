@@ -92,6 +92,15 @@ pub(crate) enum Order {
         /// Where the answer goes: what the client did.
         answer: Sender<Option<(MemberCounters, NicFaults)>>,
     },
+    /// A client gets no packet that stands for several and is longer, when the answer comes.
+    Longest {
+        /// Its session.
+        session: u64,
+        /// Bytes.
+        longest: u32,
+        /// Where the answer goes.
+        answer: Sender<()>,
+    },
     /// A client may send so much from here on.
     Limit {
         /// Its session.
@@ -254,6 +263,14 @@ impl Worker {
 
     pub(crate) fn limit(&self, session: u64, limit: Option<RateLimit>) {
         self.order(Order::Limit { session, limit });
+    }
+
+    /// Limits the packets that stand for several which a client gets; when this returns, it gets no longer ones.
+    pub(crate) fn limit_packets(&self, session: u64, longest: u32) {
+        let (answer, answered) = channel();
+        self.order(Order::Longest { session, longest, answer });
+        // A thread that has ended gives nobody anything.
+        let _ = answered.recv();
     }
 
     pub(crate) fn connect(&self, party: Party, circuit: Option<Circuit>) {
@@ -441,6 +458,10 @@ impl Loop {
                     let _ = epoll::delete(&self.epoll, &kick);
                 }
                 let _ = answer.send(gone);
+            }
+            Order::Longest { session, longest, answer } => {
+                self.switch.limit_packets(session, longest);
+                let _ = answer.send(());
             }
             Order::Limit { session, limit } => self.switch.limit(clock::now(), session, limit),
             // Whoever is gone meanwhile is in no circuit and has no flows.

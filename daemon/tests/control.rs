@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use conic_client::{Client, Link, Options};
+use conic_client::{Begun, Client, Link, Metadata, Offloads, Options};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
 use conic_daemon::{Daemon, DaemonError, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
@@ -126,13 +126,14 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..3000 {
         let channel = Channel::connect(&running.socket()).expect("it listens");
-        let steps = random.u8(..3);
+        let steps = random.u8(..4);
         for _ in 0..=steps {
-            let mut bytes = match random.u8(..5) {
+            let mut bytes = match random.u8(..6) {
                 0 => hello(),
                 1 => wish(),
                 2 => Message::Detach.encode(),
                 3 => Message::Query("{\"ask\":\"list\"}".to_owned()).encode(),
+                4 => Message::Longest(random.u32(..)).encode(),
                 _ => (0..random.usize(1..=200)).map(|_| random.u8(..)).collect(),
             };
             match random.u8(..4) {
@@ -197,7 +198,9 @@ fn descriptors_that_a_client_passes_are_refused_and_closed() {
 fn each_word_belongs_to_its_step() {
     let _turn = TURN.lock();
     let running = Running::start(|_| ());
-    for early in [wish(), Message::Detach.encode(), Message::Query("{}".to_owned()).encode()] {
+    for early in
+        [wish(), Message::Detach.encode(), Message::Longest(9000).encode(), Message::Query("{}".to_owned()).encode()]
+    {
         let channel = Channel::connect(&running.socket()).expect("it listens");
         channel.send(&early, &[]).expect("there is room");
         assert_eq!(reason(&channel), Some(Reason::Malformed));
@@ -209,6 +212,57 @@ fn each_word_belongs_to_its_step() {
     let channel = Channel::connect(&running.socket()).expect("it listens");
     channel.send(&Message::Hello(old).encode(), &[]).expect("there is room");
     assert_eq!(reason(&channel), Some(Reason::Version));
+}
+
+/// A packet of TCP over IPv4 from station 9 to station 1, which the NIC is to cut into segments of 1000 bytes of payload.
+fn large_packet(payload: usize) -> (Vec<u8>, Metadata) {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0];
+    packet.extend((40 + payload as u16).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1, 4, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 2]);
+    packet.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    packet.extend((0..payload).map(|at| (at * 7) as u8));
+    // A checksum that is begun is the sum of the pseudo-header.
+    let sum = 0x0a00 + 9 + 0x0a00 + 1 + 6 + 20 + payload as u16;
+    packet[50..52].copy_from_slice(&sum.to_be_bytes());
+    let work = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 }).with_large(1000);
+    (packet, work.with(Metadata::NETWORK))
+}
+
+/// Also when the daemon has died and is back.
+#[test]
+fn no_packet_is_longer_than_a_client_says_that_it_takes() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let start = || Running::start(|config| config.socket = socket.clone());
+    let mut running = start();
+    let offloads = Offloads { requests: true, unfinished: true, join: true, ..Offloads::default() };
+    let geometry = Geometry { buffers: [64, 64, 16], ..geometry() };
+    let station = |number| Options { geometry, mac: Some([2, 0, 0, 0, 0, number]), offloads, ..options() };
+    let (receiver, mut receiving) = Client::attach(&socket, &station(1)).expect("a client");
+    let (sender, mut sending) = Client::attach(&socket, &station(9)).expect("another");
+    let (packet, work) = large_packet(6000);
+    let mut lengths = || {
+        let mut buffer = sending[0].allocate(packet.len()).expect("a buffer");
+        buffer.fill(&packet);
+        buffer.set_metadata(work);
+        assert_eq!(sending[0].transmit(&mut vec![buffer]), 1);
+        let (mut incoming, mut lengths) = (Vec::new(), Vec::new());
+        wait_until("all of it comes", || {
+            receiving[0].receive(&mut incoming, 32);
+            lengths.extend(incoming.drain(..).map(|buffer| buffer.len()));
+            lengths.iter().map(|length| length - 54).sum::<usize>() >= 6000
+        });
+        lengths
+    };
+    assert_eq!(lengths(), [6054]);
+    receiver.limit_packets(3054).expect("the daemon can");
+    assert_eq!(lengths(), [3054, 3054]);
+    drop(running);
+    running = start();
+    wait_until("both are back", || [&receiver, &sender].iter().all(|client| client.maintain() == Link::Up));
+    assert_eq!(lengths(), [3054, 3054]);
+    drop(running);
 }
 
 #[test]

@@ -108,6 +108,13 @@ pub trait Core {
     /// buffer reaches so far. Nothing natively; in simulation the load then starts here. Never a substitute for
     /// [`Core::prefetch_read`]: that one is an instruction.
     fn will_read(&self, _at: Address, _cycles: u32) {}
+    /// Keeps a word that was computed, or stored, by itself in a register of its own until it is stored: the compiler does not load
+    /// it together with its neighbours. A load that takes in several recent stores cannot have them from the store buffer; it waits
+    /// until they are in the cache, behind every older store, and so behind lines that are still on their way to this core. No
+    /// instruction, and nothing but the word in other worlds.
+    fn in_register(&self, word: u64) -> u64 {
+        word
+    }
     /// Declares that what follows depends on this line, which was read as bulk data: an out-of-order core, too, waits here.
     /// Nothing natively.
     fn depends_on(&self, _at: Address) {}
@@ -281,6 +288,10 @@ macro_rules! delegate_core {
             #[inline(always)]
             fn will_read(&$self, at: $crate::Address, cycles: u32) {
                 $crate::Core::will_read($lent, at, cycles);
+            }
+            #[inline(always)]
+            fn in_register(&$self, word: u64) -> u64 {
+                $crate::Core::in_register($lent, word)
             }
             #[inline(always)]
             fn depends_on(&$self, at: $crate::Address) {

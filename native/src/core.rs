@@ -167,6 +167,10 @@ impl Core for NativeCore<'_> {
         line::prefetch_write(self.base.wrapping_add(at.0 as usize));
     }
     #[inline(always)]
+    fn in_register(&self, word: u64) -> u64 {
+        line::in_register(word)
+    }
+    #[inline(always)]
     fn flush(&self, at: Address) {
         line::flush(self.pointer(at, 1, 1));
     }

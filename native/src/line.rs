@@ -211,6 +211,22 @@ pub(crate) fn prefetch_write(at: *const u8) {
     let _ = at;
 }
 
+/// A word, in a general register here, whatever the compiler would have liked to do with its neighbours.
+#[inline(always)]
+pub(crate) fn in_register(word: u64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut word = word;
+        // SAFETY: there is no instruction in it.
+        unsafe {
+            std::arch::asm!("/* {word} */", word = inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+        }
+        word
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    word
+}
+
 /// Writes a line back and drops it from every cache; nothing where the machine cannot.
 #[inline(always)]
 pub(crate) fn flush(at: *const u8) {

@@ -336,6 +336,7 @@ impl NetworkConfig {
         let own_address_only = rule.own_address_only.unwrap_or(self.own_address_only);
         Rules {
             offloads: Offloads::default(),
+            longest: None,
             mac,
             own_address_only,
             vlan: rule.vlan,
@@ -444,15 +445,51 @@ mod tests {
         assert_eq!((config.limits.clients_per_user, config.limits.clients), (4, Limits::default().clients));
         let rules = config.networks[0].rules_for("any", 1001, [2; 6]);
         let limit = RateLimit { bytes_per_second: 1000, burst_bytes: DEFAULT_BURST };
-        let (circuit, pins, offloads) = (None, Vec::new(), Offloads::default());
+        let (circuit, pins, offloads, longest) = (None, Vec::new(), Offloads::default(), None);
         assert_eq!(
             rules,
-            Rules { mac: [2; 6], own_address_only: true, vlan: Some(9), limit: Some(limit), circuit, pins, offloads }
+            Rules {
+                mac: [2; 6],
+                own_address_only: true,
+                vlan: Some(9),
+                limit: Some(limit),
+                circuit,
+                pins,
+                offloads,
+                longest
+            }
         );
         assert_eq!(config.networks[0].rules_for("any", 1002, [2; 6]).vlan, None);
         assert_eq!(config.networks[1].mode, NetworkMode::Loopback);
         let written = toml::to_string(&config).expect("it can be written");
         assert_eq!(Config::read(&written), Ok(config));
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_a_client_says_what_it_may_do() {
+        let text = r#"
+            allow_users = "any"
+            [[network]]
+            own_address_only = false
+            [[network.client]]
+            name = "web"
+            user = 1001
+            bytes_per_second = 1000
+            burst_bytes = 77
+            own_address_only = true
+            [[network.client]]
+            name = "web"
+            vlan = 9
+        "#;
+        let config = Config::read(text).expect("a sound file");
+        assert!(config.allow_users.allow(1002));
+        let rules = |name: &str, user: u32| {
+            let rules = config.networks[0].rules_for(name, user, [2; 6]);
+            (rules.own_address_only, rules.vlan, rules.limit.map(|limit| limit.burst_bytes))
+        };
+        assert_eq!(rules("web", 1001), (true, None, Some(77)));
+        assert_eq!(rules("web", 1002), (false, Some(9), None));
+        assert_eq!(rules("db", 1001), (false, None, None));
     }
 
     #[test]
@@ -469,7 +506,15 @@ mod tests {
             ("socket_mode = \"0888\"", "octal"),
             ("allow_users = \"all\"", "\"any\""),
             ("metrics = \"0.0.0.0:80\"", "loopback"),
+            ("metrics = \"192.0.2.1:80\"", "loopback"),
+            ("socket_mode = \"1777\"", "octal"),
             ("step_timeout_ms = 0", "at least 1"),
+            ("[[network]]\naddress_age_s = 0", "at least 1"),
+            ("[[network]]\n[[network.client]]\nvlan = 0", "1 to 4094"),
+            ("[[network]]\n[[network.client]]\nvlan = 4095", "1 to 4094"),
+            ("[[network]]\n[[network.client]]\nbytes_per_second = 0", "at least 1 byte"),
+            ("[[network]]\n[[network.client]]\nburst_bytes = 0", "at least 1 byte"),
+            ("[[network]]\nmode = \"loopback\"\n[[network.client]]\nvlan = 7", "has no VLANs"),
             ("[[network]]\n[[network]]", "two networks"),
             ("[[network]]\nname = \"a b\"", "letters"),
             ("[[network]]\nmode = \"loopback\"\n[[network.port]]\nspec = \"tap:a\"", "is a loopback and has ports"),

@@ -120,7 +120,7 @@ fn a_begun_checksum_is_completed_for_who_wants_it_whole_and_kept_for_who_does_no
         assert!(told.hash().is_some());
         let [(got, told), (flood, _)] = &begun.hear()[..] else { panic!("two frames") };
         assert_eq!(flood[34..], tcp(1, 200, payload)[34..]);
-        assert_eq!(told.begun(), BEGUN.begun());
+        assert_eq!((told.begun(), told.has(Metadata::TRANSPORT_BAD)), (BEGUN.begun(), false));
         assert_eq!(got[34..], tcp(1, 3, payload)[34..], "the checksum is left begun");
         let [(got, told), _] = &old.hear()[..] else { panic!("two frames") };
         assert_eq!((got, *told), (&finished(tcp(1, 4, payload)), Metadata::NONE));
@@ -141,17 +141,22 @@ fn a_large_packet_for_which_buffers_run_out_is_dropped_whole_and_takes_none_with
     };
     let mut held = Vec::new();
     let mut at = [conic_fabric::Address(0)];
-    // All but two or three of the buffers that such a packet needs four of.
+    // All but two of the buffers that such a packet needs four of.
     while whole.hosts[0].buf_alloc(16_000, &mut at) == 1 {
         held.push(at[0]);
     }
-    whole.hosts[0].buf_free(&held.split_off(held.len() - 2));
+    let free_two = |whole: &mut Client, held: &mut Vec<_>| {
+        whole.hosts[0].buf_free(&held.split_off(held.len() - 2));
+        whole.hosts[0].drain();
+    };
+    free_two(&mut whole, &mut held);
     for round in 1..100 {
         sender.ask(&tcp(1, 2, 60_000), REQUEST.with_large(1448));
         settle(&mut switch);
         assert_eq!((whole.hear().len(), lost(&switch)), (0, round));
     }
-    whole.hosts[0].buf_free(&held);
+    // Two more are enough: those two are still there.
+    free_two(&mut whole, &mut held);
     sender.ask(&tcp(1, 2, 60_000), REQUEST.with_large(1448));
     settle(&mut switch);
     let [(got, _)] = &whole.hear()[..] else { panic!("a packet") };
@@ -192,6 +197,74 @@ fn a_large_packet_is_cut_for_who_wants_frames_and_passed_whole_to_who_takes_it()
 }
 
 #[test]
+fn a_large_packet_behind_others_of_a_burst_arrives_whole_and_behind_them() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut whole = attach(&mut switch, 2, ALL);
+    for before in [1, 27, 28, 29, 31] {
+        (0..before).for_each(|_| sender.ask(&tcp(1, 2, 10), REQUEST));
+        sender.ask(&tcp(1, 2, 60_000), REQUEST.with_large(1448));
+        sender.ask(&tcp(1, 2, 11), REQUEST);
+        settle(&mut switch);
+        let lengths: Vec<usize> = whole.hear().iter().map(|(packet, _)| packet.len()).collect();
+        let expected = [&vec![64; before][..], &[60_054, 65]].concat();
+        assert_eq!(lengths, expected);
+    }
+}
+
+#[test]
+fn what_fills_a_frame_up_is_zeroes_and_not_what_lay_there() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut sender = attach(&mut switch, 1, PLAIN);
+    let mut frames = attach(&mut switch, 2, PLAIN);
+    let mut strips = attach(&mut switch, 3, Offloads { strip: true, ..PLAIN });
+    // The last piece is three bytes of payload behind 54 of headers.
+    sender.ask(&tcp(1, 2, 2 * 1448 + 3), REQUEST.with_large(1448));
+    switch.step(Time::ZERO);
+    let got = frames.hear();
+    assert_eq!((got.len(), got[2].0.len(), &got[2].0[57..]), (3, 60, &[0; 3][..]));
+    // A frame that is too short without its tag, into buffers that have held others.
+    for _ in 0..200 {
+        outside.give([&mac(3)[..], &mac(9), &[0x81, 0, 0, 7, 0x88, 0xb5], &[0xee; 80]].concat());
+        switch.step(Time::ZERO);
+        assert_eq!(strips.hear().len(), 1);
+        outside.give([&mac(3)[..], &mac(9), &[0x81, 0, 0, 7, 0x88, 0xb5], &[0xdd; 42]].concat());
+        switch.step(Time::ZERO);
+        let [(got, told)] = &strips.hear()[..] else { panic!("a frame") };
+        assert_eq!((got.len(), &got[14..56], &got[56..]), (60, &[0xdd; 42][..], &[0; 4][..]));
+        assert_eq!(told.vlan(), Some(7));
+    }
+    // A provider's tag is none that a client can be told of: it stays.
+    let provider = [&mac(3)[..], &mac(9), &[0x88, 0xa8, 0, 7, 0x88, 0xb5], &[0xdd; 60]].concat();
+    outside.give(provider.clone());
+    switch.step(Time::ZERO);
+    let [(got, told)] = &strips.hear()[..] else { panic!("a frame") };
+    assert_eq!((got, told.vlan()), (&provider, None));
+}
+
+#[test]
+fn what_is_told_of_a_frame_is_told_behind_a_change_of_its_tag_too() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let member = Rules { vlan: Some(7), ..rules(mac(1)) };
+    let mut sender = Client::attach(&mut switch, Time::ZERO, 1, 1, member);
+    let mut trunk = attach(&mut switch, 2, Offloads { verify: true, ..PLAIN });
+    let back = finished(tcp(2, 1, 100));
+    assert!(trunk.send(0, &[&back[..12], &[0x81, 0, 0, 7], &back[12..]].concat(), 1));
+    switch.step(Time::ZERO);
+    assert_eq!(sender.receive(), [back]);
+    let mut sent = finished(tcp(1, 2, 100));
+    for verdict in [Metadata::TRANSPORT_GOOD, Metadata::TRANSPORT_BAD] {
+        assert!(sender.send(0, &sent, 1));
+        switch.step(Time::ZERO);
+        let [(got, told)] = &trunk.hear()[..] else { panic!("a frame") };
+        assert_eq!((got.len(), &got[12..16]), (sent.len() + 4, &[0x81, 0, 0, 7][..]));
+        assert!(told.has(verdict | Metadata::NETWORK_GOOD), "{told:x?}");
+        sent[60] ^= 1;
+    }
+}
+
+#[test]
 fn a_tag_is_put_in_and_taken_out() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
@@ -225,8 +298,11 @@ fn what_a_packet_is_not_is_dropped_and_counted() {
     let mut six = frame.clone();
     six[12..14].copy_from_slice(&[0x86, 0xdd]);
     let begun = |start, offset| Metadata::NONE.with_begun(Begun { start, offset });
-    let wrong: [(&[u8], Metadata); 8] = [
+    let wrong: [(&[u8], Metadata); 10] = [
         (&frame, begun(35, 16)),
+        // The field is there, and not where it would have to be for what is summed.
+        (&frame, begun(35, 15)),
+        (&frame, begun(33, 17)),
         (&frame, begun(34, 6)),
         (&frame, begun(255, 255)),
         (&frame, Metadata(1 << 60)),
@@ -240,6 +316,19 @@ fn what_a_packet_is_not_is_dropped_and_counted() {
         switch.step(Time::ZERO);
         assert_eq!((receiver.hear().len(), dropped(&switch, 1)), (0, count as u64 + 1), "{request:x?}");
     }
+    let before = dropped(&switch, 1);
+    // A packet of IPv6 has no checksum of its own, and no frame holds what is to be cut so coarsely.
+    let six = [&frame[..12], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64], &[1; 32][..], &frame[34..54]].concat();
+    sender.ask(&six, Metadata::NONE.with(Metadata::NETWORK));
+    sender.ask(&tcp(1, 2, 30_000), BEGUN.with_large(9600));
+    settle(&mut switch);
+    assert_eq!((receiver.hear().len(), dropped(&switch, 1)), (0, before + 2));
+    // Too short for its addresses, and too long for a frame without a word on how to cut it.
+    sender.ask(&frame[..13], Metadata::NONE.with(Metadata::NETWORK));
+    sender.ask(&tcp(1, 2, 9600), REQUEST);
+    settle(&mut switch);
+    let counted = switch.clients().find(|(session, ..)| *session == 1).expect("it is there").1;
+    assert_eq!((receiver.hear().len(), counted.dropped_offload, counted.dropped_length), (0, before + 2, 2));
     // Who did not say that it asks is not listened to.
     let mut old = attach(&mut switch, 3, Offloads::default());
     old.ask(&tcp(3, 2, 100), Metadata(u64::MAX));
@@ -319,6 +408,10 @@ fn work_crosses_to_and_from_a_port_that_takes_it() {
         (tcp(200, 2, 30_000), work),
         (tcp(200, 2, 100), valid),
         (tcp(200, 2, 100), virtio::Metadata { segmentation, ..valid }),
+        // Longer than a frame, and nobody says how it is to be cut: of TCP, of what is not known here, and finished.
+        (tcp(200, 2, 30_000), virtio::Metadata { segmentation: None, ..work }),
+        (of_no_protocol(tcp(200, 2, 30_000)), virtio::Metadata { segmentation: None, ..work }),
+        (tcp(200, 2, 30_000), valid),
     ] {
         coming.lock().expect("nobody panicked").push_back((packet, work));
     }
@@ -327,5 +420,27 @@ fn work_crosses_to_and_from_a_port_that_takes_it() {
     let got = whole.hear();
     assert_eq!((got[0].0.len(), got[0].1.large()), (30_054, Some(1448)));
     assert!(got.len() == 2 && got[1].1.has(Metadata::TRANSPORT_GOOD), "the kernel knows");
-    assert_eq!(switch.ports().next().expect("it").switch.dropped_offload, 1);
+    assert_eq!(switch.ports().next().expect("it").switch.dropped_offload, 4);
+}
+
+#[test]
+fn what_stands_for_several_crosses_from_a_port_to_another_as_one() {
+    let ends = [(); 2].map(|()| (Arc::new(Mutex::new(VecDeque::new())), Arc::new(Mutex::new(Vec::new()))));
+    let ports = ends.each_ref().map(|(coming, gone)| {
+        let queue = Box::new(Unfinished(Arc::clone(coming), Arc::clone(gone), Counters::default()));
+        SwitchPort { queues: vec![queue], vlan: None, circuit: None }
+    });
+    let mut switch = Switch::<KeptCore>::new(SwitchOptions::default(), ports.into());
+    let segmentation = Some(virtio::Segmentation { size: 1448, protocol: 6 });
+    let work = virtio::Metadata { checksum: Checksum::Partial { start: 34, offset: 16 }, segmentation };
+    ends[0].0.lock().expect("nobody panicked").push_back((tcp(100, 200, 30_000), work));
+    switch.step(Time::ZERO);
+    assert_eq!(*ends[1].1.lock().expect("nobody panicked"), [(tcp(100, 200, 30_000), work)]);
+    assert_eq!(ends[0].1.lock().expect("nobody panicked").len(), 0);
+}
+
+/// The same with a protocol that has no checksum known here.
+fn of_no_protocol(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[23] = 99;
+    frame
 }

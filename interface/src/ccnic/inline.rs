@@ -33,25 +33,23 @@ pub(crate) const fn slots(length: u16) -> u64 {
     if length as usize <= 8 * FIRST_WORDS { 1 } else { 2 }
 }
 
-/// A payload on its way between a buffer and the ring.
+/// A payload on its way between a buffer and the ring. Lines are made of it word by word, by value: so they stay in vector registers. Put
+/// together in memory they would be loaded across the halves in which they were stored, which [`Core::in_register`] says the price of.
 pub(crate) struct Payload([Line; 2]);
 
 /// Loads a payload from its buffer, whose lines this side owns.
 #[inline(always)]
 pub(crate) fn load<C: Core>(core: &C, descriptor: Descriptor) -> Payload {
-    let mut lines = [Line::ZERO; 2];
     let at = descriptor.address();
-    if at.is_line_aligned() {
-        let count = descriptor.lines() as usize;
-        core.read_lines(at, &mut lines[..count.min(2)]);
-    } else {
+    if !at.is_line_aligned() {
         let mut bytes = [0u8; 128];
         core.read_bytes(at, &mut bytes[..usize::from(descriptor.length())]);
-        for (line, chunk) in lines.iter_mut().zip(bytes.chunks_exact(64)) {
-            *line = Line::from_bytes(chunk.try_into().expect("a chunk of a line"));
-        }
+        let (lines, _) = bytes.as_chunks();
+        return Payload([Line::from_bytes(&lines[0]), Line::from_bytes(&lines[1])]);
     }
-    Payload(lines)
+    let first = core.read_line(at);
+    let rest = if descriptor.lines() > 1 { core.read_line(at.lines(1)) } else { Line::ZERO };
+    Payload([first, rest])
 }
 
 impl Payload {
@@ -59,34 +57,27 @@ impl Payload {
     pub(crate) fn first(&self, descriptor: Descriptor) -> Line {
         let fields = descriptor.word & !0xff_ffff_ffff & !RING_FLAGS;
         let [payload, _] = &self.0;
-        let mut line = Line::ZERO;
-        line.0[0] = fields | flag_bit(Flags::INLINE);
-        line.0[1] = descriptor.metadata;
-        line.0[2..].copy_from_slice(&payload.0[..FIRST_WORDS]);
-        line
+        let [a, b, c, d, e, f, _, _] = payload.0;
+        Line([fields | flag_bit(Flags::INLINE), descriptor.metadata, a, b, c, d, e, f])
     }
 
     #[inline(always)]
     pub(crate) fn continuation(&self) -> Line {
         let [payload, rest] = &self.0;
-        let mut line = Line::ZERO;
-        line.0[0] = flag_bit(Flags::CONTINUED);
-        line.0[1..3].copy_from_slice(&payload.0[FIRST_WORDS..]);
-        line.0[3..].copy_from_slice(&rest.0[..5]);
-        line
+        let [_, _, _, _, _, _, g, h] = payload.0;
+        let [a, b, c, d, e, _, _, _] = rest.0;
+        Line([flag_bit(Flags::CONTINUED), g, h, a, b, c, d, e])
     }
 }
 
 /// Stores a payload that came in the ring into a buffer, whose lines this side owns.
 #[inline(always)]
 pub(crate) fn store<C: Core>(core: &C, at: Address, length: u16, first: &Line, second: &Line) {
-    let mut payload = Line::ZERO;
-    payload.0[..FIRST_WORDS].copy_from_slice(&first.0[2..]);
-    payload.0[FIRST_WORDS..].copy_from_slice(&second.0[1..3]);
-    core.write_line(at, &payload);
+    let [_, _, a, b, c, d, e, f] = first.0;
+    let [_, g, h, rest @ ..] = second.0;
+    core.write_line(at, &Line([a, b, c, d, e, f, g, h]));
     if length > 64 {
-        let mut rest = Line::ZERO;
-        rest.0[..5].copy_from_slice(&second.0[3..]);
-        core.write_line(at.lines(1), &rest);
+        let [a, b, c, d, e] = rest;
+        core.write_line(at.lines(1), &Line([a, b, c, d, e, 0, 0, 0]));
     }
 }

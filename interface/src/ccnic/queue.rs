@@ -247,7 +247,7 @@ impl<P: Policy> Producer<P> {
         let signal = full_signal::<P>(&self.map, position);
         let first = group[0].word & !RING_FLAGS | signal;
         if P::PACKING != Packing::Packed && P::WHOLE_LINE {
-            self.write_slot_line(core, at, &slot_line(first, group));
+            self.write_slot_line(core, at, &slot_line(core, first, group));
             return;
         }
         core.store(at.word(1), group[0].metadata);
@@ -298,19 +298,20 @@ impl<P: Policy> Producer<P> {
     }
 }
 
-/// A slot's line. A full one is put together from its descriptors without a loop, so that it goes from the caller's array
-/// to the ring in vector registers: gathered word by word in memory and read back whole, it would stall on the words.
+/// A slot's line. Its descriptors were written a moment ago, each by itself: loaded together they would stall.
 #[inline(always)]
-fn slot_line(first: u64, group: &[Descriptor]) -> Line {
-    if let [a, b, c, d] = group {
-        return Line([first, a.metadata, b.word, b.metadata, c.word, c.metadata, d.word, d.metadata]);
+fn slot_line<C: Core>(core: &C, first: u64, group: &[Descriptor]) -> Line {
+    let kept = |descriptor: &Descriptor| [descriptor.word, descriptor.metadata].map(|word| core.in_register(word));
+    let mut pairs = [[0; 2]; MAX_SEGMENTS];
+    match group {
+        [a, b, c, d] => pairs = [kept(a), kept(b), kept(c), kept(d)],
+        [a, b, c] => pairs[..3].copy_from_slice(&[kept(a), kept(b), kept(c)]),
+        [a, b] => pairs[..2].copy_from_slice(&[kept(a), kept(b)]),
+        [a, ..] => pairs[0] = kept(a),
+        [] => {}
     }
-    let mut line = Line::ZERO;
-    for (pair, descriptor) in line.0.chunks_exact_mut(2).zip(group) {
-        pair.copy_from_slice(&[descriptor.word, descriptor.metadata]);
-    }
-    line.0[0] = first;
-    line
+    let [[_, a], [b, c], [d, e], [f, g]] = pairs;
+    Line([first, a, b, c, d, e, f, g])
 }
 
 /// The longest run of whole packets, from the front, that goes into one slot (grouped), or one packet (otherwise).

@@ -54,7 +54,7 @@ impl Outside {
 }
 
 /// A port's error.
-fn down() -> PortError {
+pub fn down() -> PortError {
     conic_port::CaptureReader::open(std::path::Path::new("/nonexistent/capture")).err().expect("there is none").into()
 }
 
@@ -110,6 +110,7 @@ pub fn rules(mac: [u8; 6]) -> Rules {
         circuit: None,
         pins: Vec::new(),
         offloads: Offloads::default(),
+        longest: None,
     }
 }
 

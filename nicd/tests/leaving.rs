@@ -1,0 +1,133 @@
+//! Who goes leaves nothing behind, and a switch that stops leaves everything for the next.
+
+#[path = "support/clients.rs"]
+#[allow(dead_code, reason = "each test crate reads its part of a client")]
+mod clients;
+
+use clients::{Client, Outside, frame, mac, port, rules};
+use conic_fabric::Time;
+use conic_interface::ccnic::notify::{PACKETS, ROOM};
+use conic_native::KeptCore;
+use conic_nicd::switch::{Station, Switch, SwitchOptions, SwitchPort};
+
+fn bridge(outside: &Outside) -> Switch<KeptCore> {
+    Switch::new(SwitchOptions::default(), vec![port(outside, None)])
+}
+
+fn rings(switch: &mut Switch<KeptCore>) -> Vec<(u64, u32)> {
+    let mut rings = Vec::new();
+    switch.take_rings(&mut rings);
+    rings
+}
+
+#[test]
+fn a_client_that_goes_leaves_neither_its_address_nor_a_ring_to_the_next_in_its_place() {
+    let outside = Outside::default();
+    let mut switch = bridge(&outside);
+    let gone = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut stays = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    gone.notices.wish_for(&gone.core, 0, PACKETS);
+    assert!(stays.send(0, &frame(mac(2), mac(1), 1, 1, 100), 1));
+    switch.step(Time::ZERO);
+    assert!(switch.detach(1).is_some());
+    assert_eq!((switch.table().find(Time::ZERO, Station::new(mac(1), 0)), rings(&mut switch)), (None, vec![]));
+    let mut next = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    // Nobody has that address now: it is looked for everywhere, and found outside.
+    outside.give(frame(mac(1), mac(2), 1, 2, 100));
+    switch.step(Time::ZERO);
+    assert!(stays.send(0, &frame(mac(2), mac(1), 1, 3, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((next.receive().len(), outside.take().len()), (0, 1));
+    assert!(switch.detach(1).is_none());
+}
+
+#[test]
+fn a_client_that_waits_is_rung_once_for_what_came() {
+    let outside = Outside::default();
+    let mut switch = bridge(&outside);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 2, rules(mac(1)));
+    client.notices.wish_for(&client.core, 0, ROOM);
+    outside.give(frame(mac(200), mac(1), 1, 1, 100));
+    switch.step(Time::ZERO);
+    assert_eq!(rings(&mut switch), [], "it waits for room, and not for packets");
+    assert!(client.send(0, &frame(mac(1), mac(200), 1, 2, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((rings(&mut switch), rings(&mut switch)), (vec![(1, 0)], vec![]));
+    let queue = (0..2).find(|&queue| client.hosts[queue].has_packets()).expect("a packet");
+    client.receive();
+    client.notices.wish_for(&client.core, queue, PACKETS);
+    for number in 0..3 {
+        outside.give(frame(mac(200), mac(1), 1, number, 100));
+        switch.step(Time::ZERO);
+    }
+    assert_eq!(rings(&mut switch), [(1, queue as u32)]);
+}
+
+#[test]
+fn a_switch_goes_on_where_another_stopped() {
+    let outside = Outside::default();
+    let mut switch = bridge(&outside);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 70, rules(mac(1)));
+    let rest = SwitchOptions::default().rest_after;
+    for number in 0..5 {
+        outside.give(frame(mac(200), mac(1), number as u16, number, 100));
+        assert!(client.send(69, &frame(mac(1), mac(200), 1, number, 100), 1));
+    }
+    switch.step(Time::ZERO);
+    switch.step(Time::from_nanoseconds(1));
+    switch.step(rest + rest);
+    assert!(switch.is_resting());
+    assert_eq!(outside.take().len(), 5);
+    // Sent, and nobody has looked at it yet.
+    assert!(client.hosts[0].has_packets() || client.hosts.iter().any(|host| host.has_packets()));
+    assert!(client.send(3, &frame(mac(1), mac(200), 1, 9, 100), 1));
+    client.notices.wish_for(&client.core, 5, PACKETS | ROOM);
+    let mut suspended = switch.suspend();
+    assert_eq!((suspended.len(), switch.clients().count(), rings(&mut switch)), (1, 0, vec![(1, 5)]));
+    let suspended = suspended.remove(0);
+    let resume = |next: &mut Switch<KeptCore>, suspended| {
+        next.resume(rest, suspended, (&client.map, client.notices), || client.core.clone())
+    };
+    let mut next = bridge(&outside);
+    for wrong in [&suspended.positions[1..], &[&suspended.positions[..], &[[0; 3]]].concat()] {
+        let wrong = conic_nicd::switch::Suspended { positions: wrong.to_vec(), ..suspended.clone() };
+        assert!(!resume(&mut next, wrong));
+    }
+    assert!(resume(&mut next, suspended) && !next.is_resting());
+    for queue in [0, 3, 63, 64, 69] {
+        assert!(!client.notices.call_if_resting(&client.core, queue), "queue {queue} is looked at again");
+    }
+    next.step(rest);
+    assert_eq!(outside.take(), [frame(mac(1), mac(200), 1, 9, 100)]);
+    outside.give(frame(mac(200), mac(1), 7, 9, 100));
+    next.step(rest);
+    let mut numbers: Vec<u8> = client.receive().iter().map(|frame| frame[49]).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 9], "what was delivered before is there, once");
+    assert_eq!(next.clients().next().expect("it").2.total(), 0);
+}
+
+#[test]
+fn a_port_that_is_inherited_has_the_vlan_that_it_was_given() {
+    let outside = Outside::default();
+    let SwitchPort { queues, .. } = port(&outside, None);
+    let empty = SwitchPort { queues: Vec::new(), ..port(&outside, Some(8)) };
+    let mut switch = Switch::new(SwitchOptions::default(), vec![empty]);
+    let mut trunk = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    switch.inherit(0, queues);
+    let sent = frame(mac(200), mac(1), 1, 1, 100);
+    outside.give(sent.clone());
+    switch.step(Time::ZERO);
+    assert_eq!(trunk.receive(), [[&sent[..12], &[0x81, 0, 0, 8], &sent[12..]].concat()]);
+}
+
+#[test]
+fn as_many_queues_stay_awake_as_the_switch_is_told() {
+    let options = SwitchOptions { always_awake: 3, ..SwitchOptions::default() };
+    let rest = options.rest_after;
+    let mut switch = Switch::new(options, Vec::new());
+    let client = Client::attach(&mut switch, Time::ZERO, 1, 5, rules(mac(1)));
+    (0..3).for_each(|round| _ = switch.step(rest + Time::from_nanoseconds(round * rest.nanoseconds())));
+    let resting = (0..5).filter(|&queue| client.notices.call_if_resting(&client.core, queue)).count();
+    assert_eq!((resting, switch.is_resting()), (2, false));
+}

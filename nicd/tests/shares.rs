@@ -1,0 +1,105 @@
+//! Who gets how much: queues and clients take turns, and an operator's limit holds from when it is set.
+
+#[path = "support/clients.rs"]
+#[allow(dead_code, reason = "each test crate reads its part of a client")]
+mod clients;
+
+use clients::{Client, Outside, frame, mac, port, rules};
+use conic_fabric::Time;
+use conic_nicd::switch::{RateLimit, Rules, Switch, SwitchOptions};
+
+#[test]
+fn a_queue_that_was_not_served_in_a_turn_is_the_first_in_the_next() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 3, rules(mac(1)));
+    let mut bytes = [0; 3];
+    for step in 0..300u64 {
+        for queue in 0..3 {
+            while a.send(queue, &frame(mac(1), mac(200), queue as u16, step, 1500), 1) {}
+        }
+        switch.step(Time::from_nanoseconds(step));
+        outside.take().iter().for_each(|sent| bytes[usize::from(sent[35])] += sent.len());
+    }
+    let sum: usize = bytes.iter().sum();
+    assert!(bytes.iter().all(|&one| one > sum / 4), "{bytes:?}: each queue has about a third");
+}
+
+#[test]
+fn two_that_send_more_than_a_third_takes_get_half_of_it_each() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut senders = [1, 2].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, rules(mac(number))));
+    let mut receiver = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    let mut frames = [0; 2];
+    for step in 0..400 {
+        for sender in &mut senders {
+            let sent = frame(sender.mac, mac(3), 1, step, 1500);
+            (0..10).for_each(|_| _ = sender.send(0, &sent, 1));
+        }
+        switch.step(Time::from_nanoseconds(step));
+        // Room for no more than some of it comes back in a step.
+        let mut packets = [conic_interface::ccnic::Descriptor::BLANK; 8];
+        let count = receiver.hosts[0].rx_burst(&mut packets);
+        for packet in &packets[..count] {
+            let mut from = [0; 12];
+            conic_fabric::Core::read_bytes(&receiver.core, packet.address(), &mut from);
+            frames[usize::from(from[11] - 1)] += 1;
+            receiver.hosts[0].buf_free(&[packet.address()]);
+        }
+    }
+    let sum: usize = frames.iter().sum();
+    assert!(frames.iter().all(|&one| one > 2 * sum / 5), "{frames:?}");
+    assert!(switch.clients().any(|(_, counters, _)| counters.dropped_full + counters.dropped_no_buffer > 1000));
+}
+
+#[test]
+fn a_limit_holds_from_when_it_is_set_until_it_is_taken_away() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut in_a_millisecond = |switch: &mut Switch<_>, from: u64| {
+        for step in 0..1000 {
+            while client.send(0, &frame(mac(1), mac(200), 1, step, 1000), 1) {}
+            switch.step(Time::from_nanoseconds(1_000_000 * from + 1000 * step));
+        }
+        outside.take().iter().map(Vec::len).sum::<usize>()
+    };
+    let free = in_a_millisecond(&mut switch, 1);
+    assert_eq!(switch.next_due(), None);
+    let limit = RateLimit { bytes_per_second: 50_000_000, burst_bytes: 10_000 };
+    switch.limit(Time::from_nanoseconds(2_000_000), 1, Some(limit));
+    // A millisecond's worth, what may be sent at once, and a burst of the ring that was begun.
+    let limited = in_a_millisecond(&mut switch, 2);
+    assert!((50_000..50_000 + 10_000 + 33_000).contains(&limited), "{limited} bytes");
+    assert!(switch.next_due().expect("it may send again") > Time::from_nanoseconds(2_900_000));
+    switch.limit(Time::from_nanoseconds(3_000_000), 1, None);
+    let freed = in_a_millisecond(&mut switch, 3);
+    assert!(freed > 4 * limited && freed > free / 2, "{free}, {limited}, {freed} bytes");
+    switch.limit(Time::from_nanoseconds(4_000_000), 1, Some(limit));
+    assert_eq!(switch.suspend().remove(0).rules.limit, Some(limit), "whoever goes on keeps it");
+    switch.limit(Time::ZERO, 9, None);
+}
+
+#[test]
+fn a_limited_client_that_rests_wakes_nobody() {
+    let options = SwitchOptions::default();
+    let (rest, limit) = (options.rest_after, Some(RateLimit { bytes_per_second: 1000, burst_bytes: 1 }));
+    let mut switch = Switch::new(options, Vec::new());
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { limit, ..rules(mac(1)) });
+    assert!(client.send(0, &frame(mac(1), mac(2), 1, 1, 1000), 1));
+    switch.step(Time::ZERO);
+    let due = switch.next_due().expect("it may send again");
+    assert!(due > Time::from_nanoseconds(900_000_000), "{due}");
+    switch.step(due);
+    switch.step(due + rest);
+    assert_eq!((switch.is_resting(), switch.next_due()), (true, None));
+}
+
+#[test]
+fn a_port_gives_no_more_than_a_burst_at_a_time() {
+    let outside = Outside::default();
+    let mut switch: Switch<conic_native::KeptCore> = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    (0..100).for_each(|number| outside.give(frame(mac(200), mac(1), 1, number, 100)));
+    let moved: Vec<usize> = (0..5).map(|_| switch.step(Time::ZERO)).collect();
+    assert_eq!(moved, [32, 32, 32, 4, 0]);
+}
