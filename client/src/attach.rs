@@ -15,12 +15,12 @@ use conic_native::{KeptCore, Memory, clock, fences};
 use crate::session::{Region, Session};
 use crate::{AttachError, Options};
 
-/// Attaches, step by step, each within the options' patience.
-pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachError> {
+/// Attaches, step by step, each within the options' patience, and gets no packet that stands for several and is longer than `longest`.
+pub(crate) fn attach(path: &Path, options: &Options, longest: Option<u32>) -> Result<Session, AttachError> {
     // Refused here, before anybody is asked, with the reason.
     Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
     let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
-    let extensions = Extensions(Extensions::NOTIFY | Extensions::of_offloads(options.offloads).0);
+    let extensions = Extensions(Extensions::NOTIFY | Extensions::LONGEST | Extensions::of_offloads(options.offloads).0);
     let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
     say(&channel, &Message::Hello(hello))?;
     let (answer, _) = hear(&channel, options.patience, "its welcome")?;
@@ -52,7 +52,23 @@ pub(crate) fn attach(path: &Path, options: &Options) -> Result<Session, AttachEr
         all.extend(more);
     }
     let region = map_region(region, options, &attached, kick, all)?;
-    Ok(Session { channel, region: Arc::new(region), attached })
+    let session = Session { channel, region: Arc::new(region), attached, extensions: welcome.extensions };
+    if let Some(longest) = longest {
+        limit_packets(&session, options, longest)?;
+    }
+    Ok(session)
+}
+
+/// Has the NIC give no packet that stands for several and is longer than so many bytes.
+pub(crate) fn limit_packets(session: &Session, options: &Options, longest: u32) -> Result<(), AttachError> {
+    if !session.extensions.has(Extensions::LONGEST) {
+        return Err(AttachError::Peer(format!("it cannot keep packets to {longest} bytes: start a newer NIC")));
+    }
+    say(&session.channel, &Message::Longest(longest))?;
+    match hear(&session.channel, options.patience, "its word on the longest packet")? {
+        (Message::Longest(agreed), _) if agreed == longest => Ok(()),
+        (answer, _) => Err(unexpected("the longest packet", &answer)),
+    }
 }
 
 fn map_region(

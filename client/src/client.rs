@@ -7,7 +7,7 @@ use conic_control::{Attached, Message, Refused};
 use conic_fabric::Time;
 use conic_native::{Count, clock};
 
-use crate::attach::attach;
+use crate::attach::{attach, limit_packets};
 use crate::session::Session;
 use crate::{AttachError, Options, Queue};
 
@@ -46,6 +46,8 @@ struct State {
     /// Why the daemon detached this client, if it said so.
     detached: Option<Refused>,
     reconnects: u64,
+    /// The longest packet that stands for several, if the program has limited them.
+    longest: Option<u32>,
 }
 
 impl Client {
@@ -55,13 +57,19 @@ impl Client {
     ///
     /// Nobody listens, the daemon refuses, or takes too long; the text says what to do.
     pub fn attach(path: &Path, options: &Options) -> Result<(Client, Vec<Queue>), AttachError> {
-        let session = attach(path, options)?;
+        let session = attach(path, options, None)?;
         let queues = session.attached.geometry.queues as usize;
         let shared = Arc::new(Shared {
             path: path.to_owned(),
             options: options.clone(),
             generation: Count::new(1),
-            state: Mutex::new(State { session, next_attempt: Time::ZERO, detached: None, reconnects: 0 }),
+            state: Mutex::new(State {
+                session,
+                next_attempt: Time::ZERO,
+                detached: None,
+                reconnects: 0,
+                longest: None,
+            }),
         });
         let queues = (0..queues).map(|index| Queue::new(Arc::clone(&shared), index)).collect();
         Ok((Client { shared }, queues))
@@ -96,6 +104,25 @@ impl Client {
     /// How often it has attached again.
     pub fn reconnects(&self) -> u64 {
         self.shared.state().reconnects
+    }
+
+    /// From here on no packet comes that stands for several and is longer than so many bytes, also after a reconnection. What came before
+    /// may be there still. With [`crate::Offloads::unfinished`]; without, none comes at all.
+    ///
+    /// # Errors
+    ///
+    /// The daemon is older than this, refuses, or takes too long.
+    pub fn limit_packets(&self, longest: u32) -> Result<(), AttachError> {
+        let mut state = self.shared.state();
+        if self.link() == Link::Up {
+            let limited = limit_packets(&state.session, &self.shared.options, longest);
+            if let Err(AttachError::Refused(refused)) = &limited {
+                state.detached = Some(refused.clone());
+            }
+            limited?;
+        }
+        state.longest = Some(longest);
+        Ok(())
     }
 
     /// Why the daemon detached this client last, if it said so.
@@ -142,7 +169,7 @@ impl Shared {
         if !self.options.reconnect || now < state.next_attempt {
             return;
         }
-        if let Ok(session) = attach(&self.path, &self.options) {
+        if let Ok(session) = attach(&self.path, &self.options, state.longest) {
             state.session = session;
             state.reconnects += 1;
             self.generation.set(generation + 1);

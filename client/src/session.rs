@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use conic_control::Attached;
+use conic_control::{Attached, Extensions};
 use conic_fabric::{Address, Core};
 use conic_interface::ccnic::Map;
 use conic_interface::ccnic::notify::Notices;
@@ -76,4 +76,6 @@ pub(crate) struct Session {
     pub(crate) channel: Channel,
     pub(crate) region: Arc<Region>,
     pub(crate) attached: Attached,
+    /// What both sides have.
+    pub(crate) extensions: Extensions,
 }

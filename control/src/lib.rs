@@ -6,6 +6,7 @@
 //! | 1 | [`Hello`] | [`Welcome`] or [`Refused`] | none |
 //! | 2 | [`Attach`] | [`Attached`] or [`Refused`] | region, kick, and a bell for each of the first queues |
 //! | 3 | - | [`Bells`], until each queue has one | bells |
+//! | then | [`Message::Longest`], whenever it wants | the same, when it is so | none |
 //! | then | [`Message::Detach`], or it closes the socket | [`Refused`], if it is detached for its faults | none |
 //!
 //! Every message begins with the same 16 bytes ([`HEADER`]) and says how long it is; what follows is little-endian, and a
@@ -52,6 +53,8 @@ impl Extensions {
     pub const NO_HASH: u64 = 1 << 5;
     /// TCP frames of one flow that follow each other come as one packet. Only with `UNFINISHED`.
     pub const JOIN: u64 = 1 << 6;
+    /// The client may say how long packets that stand for several are at most.
+    pub const LONGEST: u64 = 1 << 7;
     /// What this program has.
     pub const KNOWN: Extensions = Extensions(
         Extensions::NOTIFY
@@ -60,7 +63,8 @@ impl Extensions {
             | Extensions::STRIP
             | Extensions::UNFINISHED
             | Extensions::NO_HASH
-            | Extensions::JOIN,
+            | Extensions::JOIN
+            | Extensions::LONGEST,
     );
 
     /// What a client says that makes so much of metadata.
@@ -125,7 +129,7 @@ mod tests {
                 _ => assert_eq!(heard, without),
             }
         }
-        let known = Extensions(Extensions::KNOWN.0 & !Extensions::NOTIFY);
+        let known = Extensions(Extensions::KNOWN.0 & !(Extensions::NOTIFY | Extensions::LONGEST));
         assert_eq!(known, Extensions::of_offloads(all));
     }
 }

@@ -240,6 +240,8 @@ pub enum Kind {
     Answer = 9,
     /// What one daemon says to the one that takes over from it, as JSON, with descriptors.
     Part = 10,
+    /// How long packets that stand for several are at most.
+    Longest = 11,
 }
 
 /// A message.
@@ -257,6 +259,9 @@ pub enum Message {
     Bells(Bells),
     /// The client is done.
     Detach,
+    /// From here on the client gets no packet that stands for several and is longer than so many bytes. Only with
+    /// [`Extensions::LONGEST`].
+    Longest(u32),
     /// See [`Refused`].
     Refused(Refused),
     /// An operator's question.
@@ -291,6 +296,7 @@ impl Message {
             Message::Attached(_) => Kind::Attached,
             Message::Bells(_) => Kind::Bells,
             Message::Detach => Kind::Detach,
+            Message::Longest(_) => Kind::Longest,
             Message::Refused(_) => Kind::Refused,
             Message::Query(_) => Kind::Query,
             Message::Answer(_) => Kind::Answer,
@@ -311,6 +317,7 @@ impl Message {
                 writer.u16(bells.count);
             }
             Message::Detach => {}
+            Message::Longest(bytes) => writer.u32(*bytes),
             Message::Refused(refused) => {
                 writer.u16(refused.reason as u16);
                 writer.bytes(refused.text.as_bytes());
@@ -334,7 +341,7 @@ impl Message {
             )));
         }
         let kinds = [Kind::Hello, Kind::Welcome, Kind::Attach, Kind::Attached, Kind::Bells, Kind::Detach];
-        let kinds = kinds.into_iter().chain([Kind::Refused, Kind::Query, Kind::Answer, Kind::Part]);
+        let kinds = kinds.into_iter().chain([Kind::Refused, Kind::Query, Kind::Answer, Kind::Part, Kind::Longest]);
         let number = reader.kind;
         let kind = kinds.into_iter().find(|&kind| kind as u16 == number);
         let message = match kind.ok_or_else(|| Malformed::new(format!("there is no kind {number} of message")))? {
@@ -347,6 +354,7 @@ impl Message {
                 count: reader.u16("the number of bells")?,
             }),
             Kind::Detach => Message::Detach,
+            Kind::Longest => Message::Longest(reader.u32("the longest packet")?),
             Kind::Refused => {
                 let number = reader.u16("the reason")?;
                 let reason = Reason::of(number);

@@ -50,6 +50,7 @@ fn messages() -> Vec<Message> {
     ];
     all.extend(REASONS.iter().map(|&(reason, name)| Message::Refused(Refused { reason, text: name.to_owned() })));
     all.push(Message::Part { descriptors: 2, text: "{}".to_owned() });
+    all.push(Message::Longest(60_416));
     all
 }
 
@@ -158,8 +159,9 @@ fn extensions_have_the_bits_that_others_know() {
         Extensions::UNFINISHED,
         Extensions::NO_HASH,
         Extensions::JOIN,
+        Extensions::LONGEST,
     ];
-    assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64]);
+    assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128]);
 }
 
 #[test]
@@ -184,7 +186,7 @@ proptest! {
 
     /// Whatever is taken is a message that encodes to the very same bytes, version apart.
     #[test]
-    fn what_is_decoded_encodes_to_the_same(which in 0usize..22, at in 0usize..200, value: u8, descriptors in 0usize..17) {
+    fn what_is_decoded_encodes_to_the_same(which in 0usize..23, at in 0usize..200, value: u8, descriptors in 0usize..17) {
         let all = messages();
         let message = &all[which % all.len()];
         let mut bytes = message.encode();

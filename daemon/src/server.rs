@@ -299,6 +299,12 @@ impl Daemon {
                 }
             }
             (Message::Attach(wish), Step::Negotiated { .. }) => self.attach(number, &wish),
+            (Message::Longest(bytes), Step::Attached(session)) => {
+                self.networks[session.network].worker.limit_packets(session.session, bytes);
+                if !say(&connection.channel, &Message::Longest(bytes)) {
+                    self.let_go(number, "closed");
+                }
+            }
             (Message::Detach, Step::Attached(_)) => self.let_go(number, "asked"),
             (Message::Query(question), Step::Negotiated { .. } | Step::Asking(_)) => self.answer(number, &question),
             (other, _) => {
@@ -403,6 +409,7 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Hello(_) => "a greeting",
         Message::Attach(_) => "a wish to attach",
         Message::Detach => "a farewell",
+        Message::Longest(_) => "a limit",
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }

@@ -24,8 +24,12 @@ use rustix::net::{SendFlags, send};
 use crate::bell::Bell;
 use crate::server::region::{Made, Returned};
 
-/// Steps between two looks at what the control thread wants.
+/// Steps between two looks at what the control thread wants, at most.
 const STEPS_BETWEEN_ORDERS: u32 = 32;
+
+/// The time between them, but for one step: under load a step takes a tenth of a millisecond, with ports that call the kernel, and
+/// whoever takes over from this daemon waits for the look.
+const BETWEEN_ORDERS: Time = Time::from_nanoseconds(100_000);
 
 /// How long a network's thread looks again although nothing moves before it naps: a client's ring is full, or a frame of a
 /// port waits for its time.
@@ -91,6 +95,15 @@ pub(crate) enum Order {
         session: u64,
         /// Where the answer goes: what the client did.
         answer: Sender<Option<(MemberCounters, NicFaults)>>,
+    },
+    /// A client gets no packet that stands for several and is longer, when the answer comes.
+    Longest {
+        /// Its session.
+        session: u64,
+        /// Bytes.
+        longest: u32,
+        /// Where the answer goes.
+        answer: Sender<()>,
     },
     /// A client may send so much from here on.
     Limit {
@@ -258,6 +271,14 @@ impl Worker {
         self.order(Order::Limit { session, limit });
     }
 
+    /// Limits the packets that stand for several which a client gets; when this returns, it gets no longer ones.
+    pub(crate) fn limit_packets(&self, session: u64, longest: u32) {
+        let (answer, answered) = channel();
+        self.order(Order::Longest { session, longest, answer });
+        // A thread that has ended gives nobody anything.
+        let _ = answered.recv();
+    }
+
     pub(crate) fn connect(&self, party: Party, circuit: Option<Circuit>) {
         self.order(Order::Connect { party, circuit });
     }
@@ -364,8 +385,12 @@ impl Loop {
             if !self.obey() {
                 return;
             }
+            let looked = clock::now();
             for _ in 0..STEPS_BETWEEN_ORDERS {
                 let now = clock::now();
+                if now.since(looked) >= BETWEEN_ORDERS {
+                    break;
+                }
                 let moved = self.switch.step(now);
                 self.ring();
                 if moved > 0 {
@@ -443,6 +468,10 @@ impl Loop {
                     let _ = epoll::delete(&self.epoll, &kick);
                 }
                 let _ = answer.send(gone);
+            }
+            Order::Longest { session, longest, answer } => {
+                self.switch.limit_packets(session, longest);
+                let _ = answer.send(());
             }
             Order::Limit { session, limit } => self.switch.limit(clock::now(), session, limit),
             // Whoever is gone meanwhile is in no circuit and has no flows.
@@ -539,3 +568,66 @@ impl Loop {
 }
 
 const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use conic_port::{Counters, PortError, Receive, Transmit};
+
+    use super::*;
+
+    /// Each frame of it takes a tenth of a millisecond, and there is always another.
+    struct Slow(Arc<Mutex<u64>>, Counters);
+
+    impl Port for Slow {
+        fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+            let begun = clock::now();
+            while clock::now().since(begun) < BETWEEN_ORDERS {
+                spin();
+            }
+            *self.0.lock().expect("nobody panicked") += 1;
+            Ok(Receive::Skipped)
+        }
+        fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+            Ok(Transmit::Accepted)
+        }
+        fn next_due(&self) -> Option<Time> {
+            Some(Time::ZERO)
+        }
+        fn counters(&self) -> &Counters {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn an_order_waits_for_a_step_and_not_for_many() {
+        let frames = Arc::new(Mutex::new(0));
+        let slow = Slow(Arc::clone(&frames), Counters::default());
+        let (news, _heard) = channel();
+        let worker = Worker::start(WorkerOptions {
+            network: 0,
+            core: None,
+            wait: WaitMode::Spin,
+            switch: SwitchOptions::default(),
+            ports: vec![SwitchPort { queues: vec![Box::new(slow)], vlan: None, circuit: None }],
+            held_back: false,
+            news,
+            bell: Bell::new().expect("a descriptor"),
+        });
+        let worker = worker.expect("a thread");
+        let count = || *frames.lock().expect("nobody panicked");
+        let mut beside = 0;
+        for _ in 0..10 {
+            let before = count();
+            // It is in the middle of a step.
+            while count() == before {
+                spin();
+            }
+            worker.report();
+            beside += count() - before;
+        }
+        // A step is at most a burst of 32, and the answer may be heard late; by steps alone an order waited for 32 of them.
+        assert!(beside <= 10 * 8 * 32, "{beside} frames beside ten orders");
+    }
+}

@@ -9,13 +9,13 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use conic_client::{Client, Link, Options};
+use conic_client::{Begun, Client, Link, Metadata, Offloads, Options};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
 use conic_daemon::{Daemon, DaemonError, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, MOST_DESCRIPTORS};
 use conic_native::clock;
-use conic_nicd::config::{Config, Limits, NetworkConfig, WaitMode};
+use conic_nicd::config::{AllowedUsers, Config, Limits, NetworkConfig, WaitMode};
 use support::waiting::wait_until;
 use support::{held, settled};
 use tempfile::TempDir;
@@ -127,13 +127,14 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..3000 {
         let channel = Channel::connect(&running.socket()).expect("it listens");
-        let steps = random.u8(..3);
+        let steps = random.u8(..4);
         for _ in 0..=steps {
-            let mut bytes = match random.u8(..5) {
+            let mut bytes = match random.u8(..6) {
                 0 => hello(),
                 1 => wish(),
                 2 => Message::Detach.encode(),
                 3 => Message::Query("{\"ask\":\"list\"}".to_owned()).encode(),
+                4 => Message::Longest(random.u32(..)).encode(),
                 _ => (0..random.usize(1..=200)).map(|_| random.u8(..)).collect(),
             };
             match random.u8(..4) {
@@ -198,7 +199,9 @@ fn descriptors_that_a_client_passes_are_refused_and_closed() {
 fn each_word_belongs_to_its_step() {
     let _turn = TURN.lock();
     let running = Running::start(|_| ());
-    for early in [wish(), Message::Detach.encode(), Message::Query("{}".to_owned()).encode()] {
+    for early in
+        [wish(), Message::Detach.encode(), Message::Longest(9000).encode(), Message::Query("{}".to_owned()).encode()]
+    {
         let channel = Channel::connect(&running.socket()).expect("it listens");
         channel.send(&early, &[]).expect("there is room");
         assert_eq!(reason(&channel), Some(Reason::Malformed));
@@ -210,6 +213,57 @@ fn each_word_belongs_to_its_step() {
     let channel = Channel::connect(&running.socket()).expect("it listens");
     channel.send(&Message::Hello(old).encode(), &[]).expect("there is room");
     assert_eq!(reason(&channel), Some(Reason::Version));
+}
+
+/// A packet of TCP over IPv4 from station 9 to station 1, which the NIC is to cut into segments of 1000 bytes of payload.
+fn large_packet(payload: usize) -> (Vec<u8>, Metadata) {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0, 0x45, 0];
+    packet.extend((40 + payload as u16).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1, 4, 0, 0, 80, 0, 0, 0, 0, 0, 0, 0, 2]);
+    packet.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    packet.extend((0..payload).map(|at| (at * 7) as u8));
+    // A checksum that is begun is the sum of the pseudo-header.
+    let sum = 0x0a00 + 9 + 0x0a00 + 1 + 6 + 20 + payload as u16;
+    packet[50..52].copy_from_slice(&sum.to_be_bytes());
+    let work = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 }).with_large(1000);
+    (packet, work.with(Metadata::NETWORK))
+}
+
+/// Also when the daemon has died and is back.
+#[test]
+fn no_packet_is_longer_than_a_client_says_that_it_takes() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let start = || Running::start(|config| config.socket = socket.clone());
+    let mut running = start();
+    let offloads = Offloads { requests: true, unfinished: true, join: true, ..Offloads::default() };
+    let geometry = Geometry { buffers: [64, 64, 16], ..geometry() };
+    let station = |number| Options { geometry, mac: Some([2, 0, 0, 0, 0, number]), offloads, ..options() };
+    let (receiver, mut receiving) = Client::attach(&socket, &station(1)).expect("a client");
+    let (sender, mut sending) = Client::attach(&socket, &station(9)).expect("another");
+    let (packet, work) = large_packet(6000);
+    let mut lengths = || {
+        let mut buffer = sending[0].allocate(packet.len()).expect("a buffer");
+        buffer.fill(&packet);
+        buffer.set_metadata(work);
+        assert_eq!(sending[0].transmit(&mut vec![buffer]), 1);
+        let (mut incoming, mut lengths) = (Vec::new(), Vec::new());
+        wait_until("all of it comes", || {
+            receiving[0].receive(&mut incoming, 32);
+            lengths.extend(incoming.drain(..).map(|buffer| buffer.len()));
+            lengths.iter().map(|length| length - 54).sum::<usize>() >= 6000
+        });
+        lengths
+    };
+    assert_eq!(lengths(), [6054]);
+    receiver.limit_packets(3054).expect("the daemon can");
+    assert_eq!(lengths(), [3054, 3054]);
+    drop(running);
+    running = start();
+    wait_until("both are back", || [&receiver, &sender].iter().all(|client| client.maintain() == Link::Up));
+    assert_eq!(lengths(), [3054, 3054]);
+    drop(running);
 }
 
 #[test]
@@ -227,6 +281,45 @@ fn who_takes_too_long_is_told_so() {
 }
 
 #[test]
+fn each_step_has_its_own_time() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let running = Running::start(|config| config.step_timeout_ms = 2000);
+    let channel = Channel::connect(&running.socket()).expect("it listens");
+    // Longer than a step may take, both together.
+    for said in [hello(), wish()] {
+        let begun = clock::now();
+        wait_until("much of the step is over", || clock::now().since(begun).seconds() > 1.2);
+        channel.send(&said, &[]).expect("there is room");
+        assert!(matches!(hear(&channel), Some(Message::Welcome(_) | Message::Attached(_))));
+    }
+}
+
+#[test]
+fn as_many_may_be_attaching_as_there_are_places_and_the_next_is_told_so() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let running = Running::start(|config| config.step_timeout_ms = 60_000);
+    let client = Client::attach(&running.socket(), &options()).expect("who is attached takes no place");
+    let waiting: Vec<Channel> = (0..64).map(|_| greet(&running.socket())).collect();
+    let next = Channel::connect(&running.socket()).expect("it listens");
+    assert_eq!(reason(&next), Some(Reason::Resources));
+    drop((waiting, client));
+    wait_until("there are places again", || Client::attach(&running.socket(), &options()).is_ok());
+}
+
+#[test]
+fn the_socket_is_open_to_whom_it_is_said_and_goes_with_the_daemon() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (text, mode) in [("0600", 0o600), ("0666", 0o666)] {
+        let mut running = Running::start(|config| config.socket_mode = text.to_owned());
+        let found = std::fs::metadata(running.socket()).expect("a socket").permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&found) & 0o777, mode);
+        running.stop.raise();
+        let ended = running.thread.take().map(JoinHandle::join);
+        assert!(matches!(ended, Some(Ok(Ok(())))) && !running.socket().exists());
+    }
+}
+
+#[test]
 fn quotas_hold_and_are_given_back() {
     let _turn = TURN.lock();
     let limits = Limits { clients_per_user: 3, queues_per_user: 4, ..Limits::default() };
@@ -241,6 +334,50 @@ fn quotas_hold_and_are_given_back() {
     drop(first);
     wait_until("the quota is given back", || attach(3).is_ok());
     drop(second);
+}
+
+#[test]
+fn what_a_client_may_have_ends_at_its_bound_and_not_before() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let limits = Limits { queues_per_client: 20, descriptors: 128, mib_per_client: 64, ..Limits::default() };
+    let running = Running::start(|config| {
+        let network = |name: &str| NetworkConfig { name: name.to_owned(), ..NetworkConfig::default() };
+        config.networks = vec![network("one"), network("two")];
+        config.limits = limits;
+    });
+    let attach = |wish: Attach| {
+        let channel = greet(&running.socket());
+        channel.send(&Message::Attach(wish).encode(), &[]).expect("there is room");
+        match hear(&channel) {
+            Some(Message::Attached(_)) => Ok(channel),
+            Some(Message::Refused(refused)) => Err(refused.reason),
+            other => panic!("{other:?}"),
+        }
+    };
+    let wish = |geometry| Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None };
+    assert!(attach(wish(Geometry { descriptors: 128, ..geometry() })).is_ok());
+    assert!(attach(wish(Geometry { queues: 20, ..geometry() })).is_ok());
+    for (queues, descriptors, object_bytes) in
+        [(21, 64, 0), (u32::MAX, 64, 0), (1, 256, 0), (1, 1 << 63, 0), (1, 64, (64 << 20) + 1), (1, 64, u64::MAX)]
+    {
+        let wish = wish(Geometry { queues, descriptors, object_bytes, ..geometry() });
+        assert_eq!(attach(wish.clone()).err(), Some(Reason::Quota), "{wish:?}");
+    }
+    assert_eq!(attach(wish(Geometry { descriptors: 63, ..geometry() })).err(), Some(Reason::Geometry));
+    let of = |network: &str, mac| {
+        let network = Name::new(network).expect("a name");
+        attach(Attach { network, mac: Some(mac), ..wish(geometry()) })
+    };
+    assert_eq!(of("three", [2; 6]).err(), Some(Reason::Network));
+    for nobodys in [[0; 6], [1, 0, 0, 0, 0, 9], [0xff; 6]] {
+        assert_eq!(of("one", nobodys).err(), Some(Reason::Mac), "{nobodys:?}");
+    }
+    let one = of("one", [2; 6]);
+    assert_eq!(of("one", [2; 6]).err(), Some(Reason::Mac), "it is another's");
+    assert!(one.is_ok() && of("two", [2; 6]).is_ok(), "but not on this network");
+    // All bells come, of more queues than have one in the first message.
+    let many = Options { geometry: Geometry { queues: 20, ..geometry() }, ..options() };
+    assert_eq!(Client::attach(&running.socket(), &many).expect("within the limits").1.len(), 20);
 }
 
 #[test]
@@ -327,6 +464,20 @@ fn want_of_descriptors_keeps_those_who_wait_waiting_and_no_core_busy() {
     assert!(matches!(hear(&client), Some(Message::Welcome(_))), "whoever waited is let in");
 }
 
+/// The user `nobody`.
+const NOBODY: u32 = 65_534;
+
+/// Does something as that user, which only root may.
+fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::spawn(move || {
+        // Of this thread alone: the system call knows nothing of processes.
+        let nobody = rustix::process::Uid::from_raw(NOBODY);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+        work()
+    });
+    thread.join().expect("it connects")
+}
+
 #[test]
 fn connections_that_say_nothing_take_the_place_of_no_other_user() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -338,17 +489,62 @@ fn connections_that_say_nothing_take_the_place_of_no_other_user() {
     let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(running.folder.path(), anyone).expect("a folder of ours");
     let socket = running.socket();
-    let silent = std::thread::spawn(move || {
-        // Of this thread alone: the system call knows nothing of processes.
-        let nobody = rustix::process::Uid::from_raw(65_534);
-        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
-        (0..100).map(|_| Channel::connect(&socket)).collect::<Vec<_>>()
-    });
-    let silent = silent.join().expect("it connects");
+    let silent = as_nobody(move || (0..100).map(|_| Channel::connect(&socket)).collect::<Vec<_>>());
     assert!(silent.iter().filter(|one| one.is_ok()).count() >= 64, "so many wait");
     let own = (Channel::connect(&running.socket())).expect("it listens");
     own.send(&hello(), &[]).expect("there is room");
     assert!(matches!(hear(&own), Some(Message::Welcome(_))), "it is let in beside them");
+}
+
+#[test]
+fn another_user_is_let_in_where_the_configuration_says_so_and_never_asks_as_an_operator() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: connecting as another user, which needs root");
+        return;
+    }
+    let refused = |message: &Option<Message>| matches!(message, Some(Message::Refused(refused)) if refused.reason == Reason::NotAllowed);
+    for (users, is_let_in) in [
+        (AllowedUsers::Users(vec![]), false),
+        (AllowedUsers::Users(vec![NOBODY - 1]), false),
+        (AllowedUsers::Users(vec![NOBODY]), true),
+        (AllowedUsers::Word("any".to_owned()), true),
+    ] {
+        let running = Running::start(|config| {
+            (config.socket_mode, config.allow_users) = ("0666".to_owned(), users.clone());
+        });
+        let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(running.folder.path(), anyone).expect("a folder of ours");
+        let socket = running.socket();
+        let [welcome, answer] = as_nobody(move || {
+            let channel = Channel::connect(&socket).expect("it listens");
+            channel.send(&hello(), &[]).expect("there is room");
+            let welcome = hear(&channel);
+            // It may be closed already.
+            let _ = channel.send(&Message::Query("{\"ask\":\"list\"}".to_owned()).encode(), &[]);
+            [welcome, hear(&channel)]
+        });
+        assert_eq!(matches!(welcome, Some(Message::Welcome(_))), is_let_in, "{users:?}: {welcome:?}");
+        assert!(refused(if is_let_in { &answer } else { &welcome }), "{users:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn what_a_newer_program_asks_for_is_answered_with_what_there_is() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let running = Running::start(|_| ());
+    for (asked, both) in [(u64::MAX, Extensions::KNOWN), (0, Extensions(0))] {
+        let newer = Hello { versions: (OLDEST, u16::MAX), extensions: Extensions(asked), name: Name::default() };
+        let channel = Channel::connect(&running.socket()).expect("it listens");
+        channel.send(&Message::Hello(newer).encode(), &[]).expect("there is room");
+        let Some(Message::Welcome(welcome)) = hear(&channel) else { panic!("it is not welcome") };
+        assert_eq!((welcome.version, welcome.extensions), (VERSION, both));
+    }
+    let other = greet(&running.socket());
+    other.send(&Message::Query("{\"ask\":\"adopt\",\"version\":999}".to_owned()).encode(), &[]).expect("there is room");
+    let Some(Message::Answer(answer)) = hear(&other) else { panic!("no answer") };
+    assert!(answer.contains("and not in version 999"), "{answer}");
+    drop(Client::attach(&running.socket(), &options()).expect("it goes on"));
 }
 
 #[test]

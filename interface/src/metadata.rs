@@ -87,7 +87,9 @@ impl Metadata {
     /// The same with a checksum to be completed. Takes the hash's place.
     #[must_use]
     pub const fn with_begun(self, begun: Begun) -> Metadata {
-        let kept = self.0 & !(Metadata::HASH | 0xffff_ffff);
+        // A hash has the place of the size too; without one there may be a size, which stays.
+        let cleared = if self.has(Metadata::HASH) { Metadata::HASH | 0xffff_ffff } else { 0xffff };
+        let kept = self.0 & !cleared;
         Metadata(kept | begun.start as u64 | (begun.offset as u64) << OFFSET | Metadata::BEGUN)
     }
 
@@ -207,6 +209,9 @@ mod tests {
         let begun = Begun { start: 34, offset: 16 };
         let request = Metadata::NONE.with_begun(begun).with_large(1448).with_vlan(0x6123).with(Metadata::NETWORK);
         assert_eq!((request.begun(), request.large(), request.vlan()), (Some(begun), Some(1448), Some(0x6123)));
+        let elsewhere = Begun { start: 38, offset: 6 };
+        let moved = request.with_begun(elsewhere);
+        assert_eq!((moved.begun(), moved.large(), moved.vlan()), (Some(elsewhere), Some(1448), Some(0x6123)));
         assert!(request.is_request() && request.hash().is_none());
         assert_eq!(request.with_hash(7), request, "the checksum has the hash's place");
         let received = Metadata::NONE.with_hash(0xdead_beef).with_vlan(7).with(Metadata::TRANSPORT_GOOD);

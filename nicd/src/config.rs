@@ -339,6 +339,7 @@ impl NetworkConfig {
         let own_address_only = rule.own_address_only.unwrap_or(self.own_address_only);
         Rules {
             offloads: Offloads::default(),
+            longest: None,
             mac,
             own_address_only,
             vlan: rule.vlan,
@@ -447,10 +448,19 @@ mod tests {
         assert_eq!((config.limits.clients_per_user, config.limits.clients), (4, Limits::default().clients));
         let rules = config.networks[0].rules_for("any", 1001, [2; 6]);
         let limit = RateLimit { bytes_per_second: 1000, burst_bytes: DEFAULT_BURST };
-        let (circuit, pins, offloads) = (None, Vec::new(), Offloads::default());
+        let (circuit, pins, offloads, longest) = (None, Vec::new(), Offloads::default(), None);
         assert_eq!(
             rules,
-            Rules { mac: [2; 6], own_address_only: true, vlan: Some(9), limit: Some(limit), circuit, pins, offloads }
+            Rules {
+                mac: [2; 6],
+                own_address_only: true,
+                vlan: Some(9),
+                limit: Some(limit),
+                circuit,
+                pins,
+                offloads,
+                longest
+            }
         );
         assert_eq!(config.networks[0].rules_for("any", 1002, [2; 6]).vlan, None);
         assert_eq!(config.networks[1].mode, NetworkMode::Loopback);

@@ -153,3 +153,16 @@ fn a_port_that_failed_is_named_once_and_not_asked_again() {
     (0..5).for_each(|_| _ = switch.step(Time::ZERO));
     assert_eq!((switch.take_failures().len(), switch.next_due()), (1, None));
 }
+
+#[test]
+fn a_port_counts_for_all_its_queues() {
+    let queue =
+        |received_frames| -> Box<dyn Port> { Box::new(Broken(Counters { received_frames, ..Counters::default() })) };
+    let two = SwitchPort { queues: vec![queue(3), queue(4)], vlan: None, circuit: None };
+    let switch: Switch<KeptCore> = Switch::new(SwitchOptions::default(), vec![two]);
+    let own = switch.ports().next().expect("it").own;
+    assert_eq!(
+        own.iter().filter(|(name, _)| *name == "received_frames").collect::<Vec<_>>(),
+        [&("received_frames", 7)]
+    );
+}

@@ -8,11 +8,10 @@ mod clients;
 use std::collections::BTreeMap;
 
 use clients::{Client, Outside, frame, mac, port, rules};
-use conic_fabric::Core;
-use conic_fabric::Time;
+use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, prepare};
-use conic_interface::metadata::Metadata;
+use conic_interface::metadata::{Begun, Metadata};
 use conic_native::{KeptCore, Memory, NativeCore, Pages};
 use conic_nicd::switch::{MemberCounters, Offloads, Pin, Rules, Switch, SwitchOptions};
 use conic_port::offload::checksum::{complete, fill};
@@ -31,6 +30,43 @@ struct Stream {
     source: u16,
     next: u32,
     identification: u16,
+}
+
+impl Client {
+    /// Sends a frame with what the NIC is to do to it; false where there is no room.
+    fn send_with(&mut self, frame: &[u8], request: Metadata) -> bool {
+        let mut at = [Address(0)];
+        if self.hosts[0].buf_alloc(frame.len() as u64, &mut at) == 0 {
+            return false;
+        }
+        self.core.write_bytes(at[0], frame);
+        self.hosts[0].tx_burst(&[Descriptor::new(at[0], frame.len() as u16).with_metadata(request.0)]) == 1
+    }
+
+    /// Sends a packet of TCP over IPv4 that is to be cut into segments of `size` bytes of payload, and to get a tag; false where there
+    /// is no room.
+    fn send_large(&mut self, packet: &[u8], size: u16, tag: Option<u16>) -> bool {
+        let mut begun = packet.to_vec();
+        // The sum of the pseudo-header is what the field holds when the checksum is begun.
+        let words = begun[26..34].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let sum = words.sum::<u32>() + 6 + (begun.len() - 34) as u32;
+        begun[50..52].copy_from_slice(&(((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+        let request = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 }).with_large(size);
+        let request = tag.map_or(request, |control| request.with_vlan(control));
+        let mut at = [Address(0)];
+        let mut pieces: Vec<Descriptor> = Vec::new();
+        for piece in begun.chunks(8192) {
+            if self.hosts[0].buf_alloc(piece.len() as u64, &mut at) == 0 {
+                return false;
+            }
+            self.core.write_bytes(at[0], piece);
+            pieces.push(Descriptor::new(at[0], piece.len() as u16).with(Flags::NEXT));
+        }
+        pieces[0] = pieces[0].with_metadata(request.0);
+        let last = pieces.len() - 1;
+        pieces[last] = pieces[last].without(Flags::NEXT);
+        self.hosts[0].tx_burst(&pieces) == pieces.len()
+    }
 }
 
 impl Stream {
@@ -78,12 +114,18 @@ fn hear(client: &mut Client, queue: usize) -> Vec<(Vec<u8>, Metadata)> {
     }
 }
 
-/// The frames that packets stand for.
+/// The frame with a tag.
+fn tagged(frame: &[u8], control: u16) -> Vec<u8> {
+    [&frame[..12], &[0x81, 0], &control.to_be_bytes(), &frame[12..]].concat()
+}
+
+/// The frames that packets stand for, with the tags that were taken out of them.
 fn cut(packets: Vec<(Vec<u8>, Metadata)>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for (mut packet, told) in packets {
+        let whole = |frame: &[u8]| told.vlan().map_or_else(|| frame.to_vec(), |control| tagged(frame, control));
         let Some(size) = told.large() else {
-            frames.push(packet);
+            frames.push(whole(&packet));
             continue;
         };
         let begun = told.begun().expect("what stands for several has its checksum begun");
@@ -91,7 +133,7 @@ fn cut(packets: Vec<(Vec<u8>, Metadata)>) -> Vec<Vec<u8>> {
         let mut segments = Segments::of(&packet, Segmentation { size, protocol: TCP }).expect("it can be cut");
         let mut frame = vec![0; segments.longest()];
         while let Some(length) = segments.next(&packet, &mut frame) {
-            frames.push(frame[..length].to_vec());
+            frames.push(whole(&frame[..length]));
         }
     }
     frames
@@ -99,6 +141,20 @@ fn cut(packets: Vec<(Vec<u8>, Metadata)>) -> Vec<Vec<u8>> {
 
 fn attach(switch: &mut Switch<KeptCore>, number: u64, queues: u32, offloads: Offloads) -> Client {
     Client::attach(switch, Time::ZERO, number, queues, Rules { offloads, ..rules(mac(number)) })
+}
+
+/// Client 1, whose longest buffers are of 4 KiB.
+fn without_jumbo(switch: &mut Switch<KeptCore>, offloads: Offloads) -> Client {
+    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [256, 256, 0], object_bytes: 0 };
+    let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+    let (map, notices) = Notices::in_map(map);
+    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
+    prepare(&NativeCore::new(&memory), &map);
+    let core = KeptCore::new(std::sync::Arc::new(memory));
+    let rules = Rules { offloads, ..rules(mac(1)) };
+    switch.attach(Time::ZERO, 1, rules, (&map, notices), || core.clone());
+    let hosts = vec![Host::new(core.clone(), &map, 0)];
+    Client { session: 1, mac: mac(1), core, map, notices, hosts }
 }
 
 fn counters(switch: &Switch<KeptCore>, session: u64) -> MemberCounters {
@@ -165,6 +221,85 @@ fn streams_that_take_turns_are_joined_each_and_a_frame_of_another_kind_stops_non
 }
 
 #[test]
+fn frames_with_a_tag_are_joined_with_those_that_have_the_same() {
+    for strip in [false, true] {
+        let outside = Outside::default();
+        let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+        let mut receiver = attach(&mut switch, 1, 1, Offloads { strip, ..JOIN });
+        let mut stream = Stream::new(1000);
+        // Of the same VLAN with another priority, and without a tag, too.
+        let tags = [Some(7), Some(8), Some(0x6008), None];
+        let mut sent = Vec::new();
+        for number in 0..20 {
+            let frame = stream.frame(0x10, 1448);
+            sent.push(tags[number / 5].map_or_else(|| frame.clone(), |control| tagged(&frame, control)));
+        }
+        sent.iter().for_each(|frame| outside.give(frame.clone()));
+        switch.step(Time::ZERO);
+        let got = hear(&mut receiver, 0);
+        let told: Vec<_> = got.iter().map(|(_, told)| told.vlan()).collect();
+        assert_eq!(told, if strip { tags.to_vec() } else { vec![None; 4] });
+        let starts: Vec<_> = got.iter().map(|(_, told)| told.begun().map(|begun| begun.start)).collect();
+        assert_eq!(starts, if strip { [Some(34); 4] } else { [Some(38), Some(38), Some(38), Some(34)] });
+        assert_eq!(cut(got), sent);
+    }
+}
+
+#[test]
+fn frames_whose_tag_stands_beside_them_are_joined() {
+    for strip in [false, true] {
+        let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+        let mut receiver = attach(&mut switch, 1, 1, Offloads { strip, ..JOIN });
+        let mut sender = attach(&mut switch, 9, 1, UNFINISHED);
+        let mut stream = Stream::new(5);
+        let frames: Vec<_> = (0..8).map(|_| stream.frame(0x10, 1000)).collect();
+        let mut send = |frame: &[u8], control| sender.send_with(frame, Metadata::NONE.with_vlan(control));
+        assert!(frames[..4].iter().all(|frame| send(frame, 7)) && frames[4..].iter().all(|frame| send(frame, 9)));
+        switch.step(Time::ZERO);
+        let got = hear(&mut receiver, 0);
+        assert_eq!(
+            got.iter().map(|(packet, _)| packet.len()).collect::<Vec<_>>(),
+            [if strip { 4054 } else { 4058 }; 2]
+        );
+        let sent: Vec<_> =
+            frames.iter().enumerate().map(|(at, frame)| tagged(frame, if at < 4 { 7 } else { 9 })).collect();
+        assert_eq!(cut(got), sent);
+    }
+}
+
+/// Its size was lost.
+#[test]
+fn a_packet_that_stands_for_several_still_says_their_size_when_its_tag_is_taken_out() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut receiver = attach(&mut switch, 1, 1, Offloads { strip: true, ..UNFINISHED });
+    let mut sender = attach(&mut switch, 9, 1, UNFINISHED);
+    let large = Stream::new(5).frame(0x10, 6000);
+    assert!(sender.send_large(&large, 1000, Some(7)));
+    switch.step(Time::ZERO);
+    let [(packet, told)] = &hear(&mut receiver, 0)[..] else { panic!("one packet") };
+    assert_eq!((packet.len(), told.large(), told.vlan()), (6054, Some(1000), Some(7)));
+    assert_eq!(told.begun(), Some(Begun { start: 34, offset: 16 }));
+}
+
+/// They would be filled up, and what fills them up would lie between what is joined.
+#[test]
+fn frames_that_are_too_short_without_their_tag_come_by_themselves_to_who_gets_them_without() {
+    for (strip, lengths) in [(true, vec![60, 60]), (false, vec![62])] {
+        let outside = Outside::default();
+        let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+        let mut receiver = attach(&mut switch, 1, 1, Offloads { strip, ..JOIN });
+        let mut stream = Stream::new(1000);
+        for _ in 0..2 {
+            outside.give(tagged(&stream.frame(0x10, 2)[..56], 7));
+        }
+        switch.step(Time::ZERO);
+        let got = hear(&mut receiver, 0);
+        assert_eq!(got.iter().map(|(packet, _)| packet.len()).collect::<Vec<_>>(), lengths);
+        assert!(got.iter().all(|(_, told)| told.vlan() == strip.then_some(7)));
+    }
+}
+
+#[test]
 fn nothing_passes_what_is_held_of_its_flow() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
@@ -206,17 +341,7 @@ fn a_large_packet_of_a_client_does_not_pass_what_is_held_of_its_flow() {
     let first = stream.frame(0x10, 1000);
     let large = stream.frame(0x10, 4000);
     assert!(sender.send(0, &first, 1));
-    let mut at = [conic_fabric::Address(0)];
-    assert_eq!(sender.hosts[0].buf_alloc(large.len() as u64, &mut at), 1);
-    // The pseudo-header's sum is what the field holds when the checksum is begun.
-    let mut begun = large.clone();
-    let sum: u32 = 0x0a00 + 9 + 0x0a00 + 1 + 6 + 4020;
-    begun[50..52].copy_from_slice(&(((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
-    sender.core.write_bytes(at[0], &begun);
-    let request =
-        Metadata::NONE.with_begun(conic_interface::metadata::Begun { start: 34, offset: 16 }).with_large(1000);
-    let packet = Descriptor::new(at[0], begun.len() as u16).with_metadata(request.0);
-    assert_eq!(sender.hosts[0].tx_burst(&[packet]), 1);
+    assert!(sender.send_large(&large, 1000, None));
     switch.step(Time::ZERO);
     let got = hear(&mut receiver, 0);
     assert_eq!((got.len(), &got[0].0), (2, &first));
@@ -227,16 +352,7 @@ fn a_large_packet_of_a_client_does_not_pass_what_is_held_of_its_flow() {
 fn a_client_without_large_buffers_gets_packets_that_its_buffers_hold() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [256, 256, 0], object_bytes: 0 };
-    let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
-    let (map, notices) = Notices::in_map(map);
-    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
-    prepare(&NativeCore::new(&memory), &map);
-    let core = KeptCore::new(std::sync::Arc::new(memory));
-    let rules = Rules { offloads: JOIN, ..rules(mac(1)) };
-    switch.attach(Time::ZERO, 1, rules, (&map, notices), || core.clone());
-    let hosts = vec![Host::new(core.clone(), &map, 0)];
-    let mut receiver = Client { session: 1, mac: mac(1), core, map, notices, hosts };
+    let mut receiver = without_jumbo(&mut switch, JOIN);
     let mut stream = Stream::new(1000);
     let sent: Vec<_> = (0..32).map(|_| stream.frame(0x10, 1448)).collect();
     sent.iter().for_each(|frame| outside.give(frame.clone()));
@@ -247,11 +363,61 @@ fn a_client_without_large_buffers_gets_packets_that_its_buffers_hold() {
 }
 
 #[test]
+fn no_packet_is_longer_than_a_client_takes_whoever_joined_it() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut joined = attach(&mut switch, 1, 1, JOIN);
+    let mut unfinished = attach(&mut switch, 2, 1, UNFINISHED);
+    let mut sender = attach(&mut switch, 9, 1, UNFINISHED);
+    let mut stream = Stream::new(5);
+    let large = stream.frame(0x10, 6000);
+    // Exactly three segments, and a byte less.
+    for (limit, lengths) in [(54 + 3000, vec![3054, 3054]), (54 + 2999, vec![2054; 3]), (1054, vec![1054; 6])] {
+        switch.limit_packets(1, limit);
+        switch.limit_packets(2, limit);
+        let mut stream = Stream::new(5);
+        let frames: Vec<_> = (0..6).map(|_| stream.frame(0x10, 1000)).collect();
+        frames.iter().for_each(|frame| outside.give(frame.clone()));
+        switch.step(Time::ZERO);
+        let got = hear(&mut joined, 0);
+        assert_eq!(got.iter().map(|(packet, _)| packet.len()).collect::<Vec<_>>(), lengths, "from a port, {limit}");
+        assert_eq!(cut(got), frames);
+        assert!(sender.send_large(&large, 1000, None));
+        switch.step(Time::ZERO);
+        let got = hear(&mut joined, 0);
+        assert_eq!(got.iter().map(|(packet, _)| packet.len()).collect::<Vec<_>>(), lengths, "from a client, {limit}");
+        assert_eq!(cut(got).concat().len(), frames.concat().len());
+        // Who has nothing joined gets the pieces.
+        assert!(sender.send_large(&[&mac(2)[..], &large[6..]].concat(), 1000, None));
+        switch.step(Time::ZERO);
+        assert_eq!(hear(&mut unfinished, 0).iter().map(|(packet, _)| packet.len()).collect::<Vec<_>>(), [1054; 6]);
+    }
+    switch.limit_packets(2, 6054);
+    assert!(sender.send_large(&[&mac(2)[..], &large[6..]].concat(), 1000, None));
+    switch.step(Time::ZERO);
+    assert_eq!(hear(&mut unfinished, 0)[0].0.len(), 6054);
+}
+
+/// In the direction of a client whose buffers do not hold it, a packet was lost.
+#[test]
+fn a_packet_that_a_clients_buffers_do_not_hold_comes_cut() {
+    let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
+    let mut receiver = without_jumbo(&mut switch, UNFINISHED);
+    let mut sender = attach(&mut switch, 9, 1, UNFINISHED);
+    let large = Stream::new(5).frame(0x10, 4 * 4096);
+    assert!(sender.send_large(&large, 1024, None));
+    switch.step(Time::ZERO);
+    let got = hear(&mut receiver, 0);
+    assert_eq!((got.len(), counters(&switch, 1).dropped_no_buffer), (16, 0));
+    assert!(got.iter().flat_map(|(frame, _)| &frame[54..]).eq(&large[54..]));
+}
+
+#[test]
 fn frames_that_find_no_buffer_are_counted_each() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
     let mut receiver = attach(&mut switch, 1, 1, JOIN);
-    let mut at = [conic_fabric::Address(0)];
+    let mut at = [Address(0)];
     while receiver.hosts[0].buf_alloc(16_000, &mut at) == 1 {}
     let mut stream = Stream::new(1000);
     (0..32).for_each(|_| outside.give(stream.frame(0x10, 1448)));
@@ -281,19 +447,34 @@ fn a_flow_whose_frames_go_to_two_queues_is_not_joined_over_them() {
     assert_eq!(cut(hear(&mut receiver, 1 - first)), sent[3..]);
 }
 
+/// Whether a frame is of one of the streams. One with another address or protocol, whose ports lie elsewhere, or that is no packet, is
+/// another flow's and may lie in the other queue.
+fn is_of_the_streams(frame: &[u8]) -> bool {
+    let headers = Headers::of(frame).filter(|headers| headers.protocol == TCP);
+    headers.is_some_and(|headers| {
+        headers.checksum_at() == Some(headers.network + 36) && headers.addresses(frame) == [10, 0, 0, 9, 10, 0, 0, 1]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, rng_seed: RngSeed::Fixed(10), ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_comes_each_flow_is_whole_and_in_order(
-        steps in proptest::collection::vec((0u16..12, 0u8..16, any::<u16>(), 1u8..=255), 1..100),
+        steps in proptest::collection::vec((0u16..12, 0u8..17, any::<u16>(), 1u8..=255), 1..100),
+        limit in proptest::option::of(0u32..4000),
+        strip: bool,
     ) {
         let outside = Outside::default();
         let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-        let mut receiver = attach(&mut switch, 1, 2, JOIN);
+        let mut receiver = attach(&mut switch, 1, 2, Offloads { strip, ..JOIN });
+        limit.iter().for_each(|&limit| switch.limit_packets(1, limit));
         let mut streams: Vec<_> = (1000..1012).map(Stream::new).collect();
         let mut sent: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
-        let flow = |frame: &[u8]| u16::from_be_bytes([frame[34], frame[35]]);
+        let flow = |frame: &[u8]| {
+            let at = if frame[12..14] == [0x81, 0] { 38 } else { 34 };
+            u16::from_be_bytes([frame[at], frame[at + 1]])
+        };
         for (number, kind, at, value) in steps {
             let stream = &mut streams[usize::from(number)];
             let mut frame = match kind {
@@ -303,7 +484,7 @@ proptest! {
                 13 => { stream.next = stream.next.wrapping_add(u32::from(at)); stream.frame(0x10, 200) }
                 _ => stream.frame(0x10, 200),
             };
-            if kind >= 14 {
+            if kind == 14 || kind == 15 {
                 // Behind the addresses, so that it comes here, and not in the ports, so that it is known by them.
                 let place = 14 + usize::from(at) % (frame.len() - 14);
                 if !(34..38).contains(&place) {
@@ -313,6 +494,12 @@ proptest! {
                     }
                 }
             }
+            // A third of the streams have no tag, the others one each, and some frames another.
+            let tag = match kind {
+                16 => Some(at),
+                _ => [None, Some(7), Some(0x6007)][usize::from(number) % 3],
+            };
+            let frame = tag.map_or_else(|| frame.clone(), |control| tagged(&frame, control));
             sent.entry(flow(&frame)).or_default().push(frame.clone());
             outside.give(frame);
         }
@@ -320,21 +507,16 @@ proptest! {
         for _ in 0..8 {
             switch.step(Time::ZERO);
             for queue in 0..2 {
-                for frame in cut(hear(&mut receiver, queue)) {
+                let packets = hear(&mut receiver, queue);
+                let longest = packets.iter().filter(|(_, told)| told.large().is_some()).map(|(packet, _)| packet.len()).max();
+                prop_assert!(longest.is_none_or(|longest| limit.is_none_or(|limit| longest <= limit as usize)));
+                for frame in cut(packets) {
                     got.entry(flow(&frame)).or_default().push(frame);
                 }
             }
         }
-        // A frame with another address or protocol, whose ports lie elsewhere, or that is no packet, is another flow's and may lie
-        // in the other queue.
-        let own = |frame: &Vec<u8>| {
-            let headers = Headers::of(frame).filter(|headers| headers.protocol == TCP);
-            headers.is_some_and(|headers| {
-                headers.checksum_at() == Some(50) && headers.addresses(frame) == [10, 0, 0, 9, 10, 0, 0, 1]
-            })
-        };
         let plain = |mut flows: BTreeMap<u16, Vec<Vec<u8>>>| {
-            flows.values_mut().for_each(|frames| frames.retain(own));
+            flows.values_mut().for_each(|frames| frames.retain(|frame| is_of_the_streams(frame)));
             flows
         };
         let (got, sent) = (plain(got), plain(sent));

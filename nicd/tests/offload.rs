@@ -120,7 +120,7 @@ fn a_begun_checksum_is_completed_for_who_wants_it_whole_and_kept_for_who_does_no
         assert!(told.hash().is_some());
         let [(got, told), (flood, _)] = &begun.hear()[..] else { panic!("two frames") };
         assert_eq!(flood[34..], tcp(1, 200, payload)[34..]);
-        assert_eq!(told.begun(), BEGUN.begun());
+        assert_eq!((told.begun(), told.has(Metadata::TRANSPORT_BAD)), (BEGUN.begun(), false));
         assert_eq!(got[34..], tcp(1, 3, payload)[34..], "the checksum is left begun");
         let [(got, told), _] = &old.hear()[..] else { panic!("two frames") };
         assert_eq!((got, *told), (&finished(tcp(1, 4, payload)), Metadata::NONE));
@@ -226,7 +226,7 @@ fn what_fills_a_frame_up_is_zeroes_and_not_what_lay_there() {
     assert_eq!((got.len(), got[2].0.len(), &got[2].0[57..]), (3, 60, &[0; 3][..]));
     // A frame that is too short without its tag, into buffers that have held others.
     for _ in 0..200 {
-        outside.give([&mac(3)[..], &mac(9), &[0x81, 0, 0, 7, 0x88, 0xb5], &[0xee; 100]].concat());
+        outside.give([&mac(3)[..], &mac(9), &[0x81, 0, 0, 7, 0x88, 0xb5], &[0xee; 80]].concat());
         switch.step(Time::ZERO);
         assert_eq!(strips.hear().len(), 1);
         outside.give([&mac(3)[..], &mac(9), &[0x81, 0, 0, 7, 0x88, 0xb5], &[0xdd; 42]].concat());
@@ -235,6 +235,12 @@ fn what_fills_a_frame_up_is_zeroes_and_not_what_lay_there() {
         assert_eq!((got.len(), &got[14..56], &got[56..]), (60, &[0xdd; 42][..], &[0; 4][..]));
         assert_eq!(told.vlan(), Some(7));
     }
+    // A provider's tag is none that a client can be told of: it stays.
+    let provider = [&mac(3)[..], &mac(9), &[0x88, 0xa8, 0, 7, 0x88, 0xb5], &[0xdd; 60]].concat();
+    outside.give(provider.clone());
+    switch.step(Time::ZERO);
+    let [(got, told)] = &strips.hear()[..] else { panic!("a frame") };
+    assert_eq!((got, told.vlan()), (&provider, None));
 }
 
 #[test]
@@ -310,6 +316,19 @@ fn what_a_packet_is_not_is_dropped_and_counted() {
         switch.step(Time::ZERO);
         assert_eq!((receiver.hear().len(), dropped(&switch, 1)), (0, count as u64 + 1), "{request:x?}");
     }
+    let before = dropped(&switch, 1);
+    // A packet of IPv6 has no checksum of its own, and no frame holds what is to be cut so coarsely.
+    let six = [&frame[..12], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64], &[1; 32][..], &frame[34..54]].concat();
+    sender.ask(&six, Metadata::NONE.with(Metadata::NETWORK));
+    sender.ask(&tcp(1, 2, 30_000), BEGUN.with_large(9600));
+    settle(&mut switch);
+    assert_eq!((receiver.hear().len(), dropped(&switch, 1)), (0, before + 2));
+    // Too short for its addresses, and too long for a frame without a word on how to cut it.
+    sender.ask(&frame[..13], Metadata::NONE.with(Metadata::NETWORK));
+    sender.ask(&tcp(1, 2, 9600), REQUEST);
+    settle(&mut switch);
+    let counted = switch.clients().find(|(session, ..)| *session == 1).expect("it is there").1;
+    assert_eq!((receiver.hear().len(), counted.dropped_offload, counted.dropped_length), (0, before + 2, 2));
     // Who did not say that it asks is not listened to.
     let mut old = attach(&mut switch, 3, Offloads::default());
     old.ask(&tcp(3, 2, 100), Metadata(u64::MAX));
@@ -402,6 +421,22 @@ fn work_crosses_to_and_from_a_port_that_takes_it() {
     assert_eq!((got[0].0.len(), got[0].1.large()), (30_054, Some(1448)));
     assert!(got.len() == 2 && got[1].1.has(Metadata::TRANSPORT_GOOD), "the kernel knows");
     assert_eq!(switch.ports().next().expect("it").switch.dropped_offload, 4);
+}
+
+#[test]
+fn what_stands_for_several_crosses_from_a_port_to_another_as_one() {
+    let ends = [(); 2].map(|()| (Arc::new(Mutex::new(VecDeque::new())), Arc::new(Mutex::new(Vec::new()))));
+    let ports = ends.each_ref().map(|(coming, gone)| {
+        let queue = Box::new(Unfinished(Arc::clone(coming), Arc::clone(gone), Counters::default()));
+        SwitchPort { queues: vec![queue], vlan: None, circuit: None }
+    });
+    let mut switch = Switch::<KeptCore>::new(SwitchOptions::default(), ports.into());
+    let segmentation = Some(virtio::Segmentation { size: 1448, protocol: 6 });
+    let work = virtio::Metadata { checksum: Checksum::Partial { start: 34, offset: 16 }, segmentation };
+    ends[0].0.lock().expect("nobody panicked").push_back((tcp(100, 200, 30_000), work));
+    switch.step(Time::ZERO);
+    assert_eq!(*ends[1].1.lock().expect("nobody panicked"), [(tcp(100, 200, 30_000), work)]);
+    assert_eq!(ends[0].1.lock().expect("nobody panicked").len(), 0);
 }
 
 /// The same with a protocol that has no checksum known here.

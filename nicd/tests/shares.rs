@@ -6,7 +6,7 @@ mod clients;
 
 use clients::{Client, Outside, frame, mac, port, rules};
 use conic_fabric::Time;
-use conic_nicd::switch::{RateLimit, Switch, SwitchOptions};
+use conic_nicd::switch::{RateLimit, Rules, Switch, SwitchOptions};
 
 #[test]
 fn a_queue_that_was_not_served_in_a_turn_is_the_first_in_the_next() {
@@ -78,4 +78,28 @@ fn a_limit_holds_from_when_it_is_set_until_it_is_taken_away() {
     switch.limit(Time::from_nanoseconds(4_000_000), 1, Some(limit));
     assert_eq!(switch.suspend().remove(0).rules.limit, Some(limit), "whoever goes on keeps it");
     switch.limit(Time::ZERO, 9, None);
+}
+
+#[test]
+fn a_limited_client_that_rests_wakes_nobody() {
+    let options = SwitchOptions::default();
+    let (rest, limit) = (options.rest_after, Some(RateLimit { bytes_per_second: 1000, burst_bytes: 1 }));
+    let mut switch = Switch::new(options, Vec::new());
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { limit, ..rules(mac(1)) });
+    assert!(client.send(0, &frame(mac(1), mac(2), 1, 1, 1000), 1));
+    switch.step(Time::ZERO);
+    let due = switch.next_due().expect("it may send again");
+    assert!(due > Time::from_nanoseconds(900_000_000), "{due}");
+    switch.step(due);
+    switch.step(due + rest);
+    assert_eq!((switch.is_resting(), switch.next_due()), (true, None));
+}
+
+#[test]
+fn a_port_gives_no_more_than_a_burst_at_a_time() {
+    let outside = Outside::default();
+    let mut switch: Switch<conic_native::KeptCore> = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    (0..100).for_each(|number| outside.give(frame(mac(200), mac(1), 1, number, 100)));
+    let moved: Vec<usize> = (0..5).map(|_| switch.step(Time::ZERO)).collect();
+    assert_eq!(moved, [32, 32, 32, 4, 0]);
 }

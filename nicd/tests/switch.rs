@@ -228,6 +228,24 @@ fn a_sender_has_its_own_address() {
 }
 
 #[test]
+fn a_frame_does_not_go_back_to_where_it_came_from_and_a_group_is_no_sender() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { own_address_only: false, ..rules(mac(1)) });
+    outside.give(frame(mac(200), mac(1), 1, 1, 100));
+    outside.give(frame(mac(201), mac(200), 1, 2, 100));
+    assert!(a.send(0, &frame(mac(1), mac(1), 1, 3, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((a.receive().len(), outside.take().len()), (1, 0));
+    let (port, client) = (switch.ports().next().expect("it").switch, switch.clients().next().expect("it").1);
+    assert_eq!((port.dropped_no_way, client.dropped_no_way), (1, 1));
+    let known = switch.table().stations(Time::ZERO).len();
+    assert!(a.send(0, &frame([3, 0, 0, 0, 0, 9], mac(200), 1, 4, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((outside.take().len(), switch.table().stations(Time::ZERO).len()), (1, known));
+}
+
+#[test]
 fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
     let (trunk, access) = (Outside::default(), Outside::default());
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&trunk, None), port(&access, Some(8))]);
@@ -248,11 +266,24 @@ fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
     trunk.give(tagged.clone());
     switch.step(Time::ZERO);
     assert_eq!((blue.receive(), red.receive().len()), (vec![answer], 0));
-    // A member may send no tags.
-    assert!(red.send(0, &[&everybody[..12], &[0x81, 0, 0, 8], &everybody[12..]].concat(), 1));
+    // A member may send no tags, not even its own VLAN's.
+    for vlan in [7, 8] {
+        assert!(red.send(0, &[&everybody[..12], &[0x81, 0, 0, vlan], &everybody[12..]].concat(), 1));
+    }
     switch.step(Time::ZERO);
-    assert_eq!((blue.receive().len(), access.take().len()), (0, 0));
-    assert_eq!(switch.clients().next().expect("the first").1.dropped_vlan, 1);
+    assert_eq!((blue.receive().len(), red_too.receive().len()), (0, 0));
+    assert_eq!((access.take().len(), trunk.take().len()), (0, 0));
+    assert_eq!(switch.clients().next().expect("the first").1.dropped_vlan, 2);
+    // The other VLAN is as far from this one.
+    let everybody = frame(mac(2), [0xff; 6], 1, 3, 100);
+    assert!(blue.send(0, &everybody, 1));
+    switch.step(Time::ZERO);
+    assert_eq!((red.receive().len(), red_too.receive().len(), access.take()), (0, 0, vec![everybody]));
+    // What is too short without its tag is filled up for each of several, with zeroes.
+    trunk.give([&[0xff; 6][..], &mac(50), &[0x81, 0, 0, 7], &[0xee; 44]].concat());
+    switch.step(Time::ZERO);
+    let filled = [&[0xff; 6][..], &mac(50), &[0xee; 44], &[0; 4]].concat();
+    assert_eq!((red.receive(), red_too.receive()), (vec![filled.clone()], vec![filled]));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use conic_native::{Flag, KeptCore};
 use conic_nicd::switch::{
     Circuit, MemberCounters, Mirror, Mode, Party, Pin, RateLimit, Rules, Switch, SwitchOptions, SwitchPort,
 };
+use conic_port::offload::rss::{Ports, Toeplitz};
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
 fn bridge(ports: Vec<SwitchPort>) -> Switch<KeptCore> {
@@ -95,7 +96,8 @@ fn pin(text: &str, queue: Option<u32>) -> Pin {
 fn a_pinned_flow_goes_to_its_client_and_queue_and_no_other_does() {
     let outside = Outside::default();
     let mut switch = bridge(vec![port(&outside, None)]);
-    let pins = vec![pin("source-port=5", Some(2)), pin("source-port=6", None), pin("source-port=7", Some(40))];
+    // It has queues 0 to 3.
+    let pins = vec![pin("source-port=5", Some(2)), pin("source-port=6", None), pin("source-port=7", Some(4))];
     let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 4, Rules { pins, ..rules(mac(1)) });
     let mut other = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
     let mut queue_of = |switch: &mut Switch<KeptCore>, frame: Vec<u8>| -> Option<usize> {
@@ -123,6 +125,27 @@ fn a_pinned_flow_goes_to_its_client_and_queue_and_no_other_does() {
     assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 5, 1, 100)), None);
     assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 1, 1, 100)), Some(3));
     assert_eq!(switch.pins().count(), 1);
+    // Who is in a circuit gets nothing but by that.
+    assert!(switch.connect(Party::Client(1), end(0, false)));
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 1, 1, 100)), None);
+    assert!(switch.connect(Party::Client(1), None));
+    assert_eq!(queue_of(&mut switch, frame(mac(200), mac(2), 1, 1, 100)), Some(3));
+}
+
+/// As a program is told where it asks for the NIC's table: of 512 entries, each the queue of its number modulo theirs.
+#[test]
+fn flows_lie_in_the_queues_that_a_table_of_512_entries_has() {
+    let outside = Outside::default();
+    let mut switch = bridge(vec![port(&outside, None)]);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 3, rules(mac(1)));
+    for flow in 0..200 {
+        let sent = frame(mac(200), mac(1), flow, 1, 100);
+        let hash = Toeplitz::default().hash_frame(&sent, Ports::default()).expect("it has a flow");
+        outside.give(sent);
+        switch.step(Time::ZERO);
+        assert!(client.hosts[hash as usize % 512 % 3].has_packets(), "flow {flow}");
+        client.receive();
+    }
 }
 
 #[test]

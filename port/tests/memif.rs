@@ -222,6 +222,8 @@ fn a_legacy_that_is_not_whole_is_refused() {
     refused(&|legacy| legacy.words[4] = 1 << 40);
     refused(&|legacy| legacy.words[6] = 1 << 31);
     refused(&|legacy| legacy.words[7] = 15);
+    // A place where there is no ring.
+    refused(&|legacy| legacy.words[6] = 8);
 }
 
 #[test]

@@ -175,6 +175,12 @@ proptest! {
     }
 }
 
+/// The frame with tags of type 0x8100, the outermost first.
+fn tagged(frame: &[u8], tags: &[u16]) -> Vec<u8> {
+    let tags = tags.iter().flat_map(|control| [[0x81, 0], control.to_be_bytes()].concat());
+    frame[..12].iter().copied().chain(tags).chain(frame[12..].iter().copied()).collect()
+}
+
 /// What a frame is that carries data of a stream, as one that follows the others or in some other way.
 #[derive(Clone, Copy, Debug)]
 struct Step {
@@ -205,7 +211,7 @@ fn stream(six: bool, steps: &[Step]) -> Vec<Vec<u8>> {
             frame[18..20].copy_from_slice(&identification.to_be_bytes());
             checksum::fill(&mut frame);
         }
-        if kind >= 17 {
+        if (17..20).contains(&kind) {
             // In the headers, for the most part; the checksums right in spite of it, or wrong.
             let place = usize::from(at) % if kind == 17 { frame.len() } else { 66 };
             frame[place] ^= value;
@@ -222,9 +228,11 @@ fn stream(six: bool, steps: &[Step]) -> Vec<Vec<u8>> {
 
 /// The identification of a packet that may not be made fragments says nothing, and may be another.
 fn without_idle_identification(mut frame: Vec<u8>) -> Vec<u8> {
-    if frame[12..14] == [8, 0] && frame[20] & 0x40 != 0 {
-        frame[18..20].fill(0);
-        frame[24..26].fill(0);
+    let tag = if frame[12..14] == [0x81, 0] { 4 } else { 0 };
+    let packet = &mut frame[tag..];
+    if packet[12..14] == [8, 0] && packet[20] & 0x40 != 0 {
+        packet[18..20].fill(0);
+        packet[24..26].fill(0);
     }
     frame
 }
@@ -235,10 +243,14 @@ proptest! {
     #[test]
     fn cutting_what_was_joined_gives_the_frames_again(
         six: bool,
-        steps in proptest::collection::vec((0u8..20, any::<u16>(), any::<u8>()), 1..60),
+        tag: Option<u16>,
+        steps in proptest::collection::vec((0u8..21, any::<u16>(), any::<u8>()), 1..60),
     ) {
         let steps: Vec<Step> = steps.into_iter().map(|(kind, at, value)| Step { kind, at, value }).collect();
-        let frames = stream(six, &steps);
+        // All with one tag, but for those with another.
+        let own = |step: &Step| if step.kind == 20 { Some(tag.unwrap_or(0) ^ u16::from(step.value)) } else { tag };
+        let untagged = stream(six, &steps);
+        let frames: Vec<_> = untagged.iter().zip(&steps).map(|(frame, step)| tagged(frame, own(step).as_slice())).collect();
         let joined = coalesce(&frames);
         let again = joined.into_iter().flat_map(|(packet, size)| match size {
             Some(size) => cut(&packet, size, TCP),
@@ -246,6 +258,29 @@ proptest! {
         });
         let plain = |frames: Vec<Vec<u8>>| frames.into_iter().map(without_idle_identification).collect::<Vec<_>>();
         prop_assert_eq!(plain(again.collect()), plain(frames));
+    }
+}
+
+#[test]
+fn frames_are_joined_that_have_the_same_tags_and_no_others() {
+    let parts: Vec<Vec<u8>> = cut(&tcp(false, 1, ACK, &[], &[7; 2000]), 1000, TCP);
+    let count = |first: Vec<u8>, second: Vec<u8>| coalesce(&[first, second]).len();
+    for tags in [&[][..], &[7], &[0x6007], &[7, 8]] {
+        let frames: Vec<_> = parts.iter().map(|part| tagged(part, tags)).collect();
+        let joined = coalesce(&frames);
+        assert_eq!((joined.len(), joined[0].1), (1, Some(1000)), "{tags:?}");
+        assert_eq!(cut(&joined[0].0, 1000, TCP), frames, "{tags:?}");
+        // Another VLAN, priority, count of tags, or type.
+        for others in [&[][..], &[9], &[0x2007], &[0x1007], &[7], &[7, 9], &[9, 8], &[8, 7]] {
+            if tags != others {
+                assert_eq!(count(frames[0].clone(), tagged(&parts[1], others)), 2, "{tags:?} {others:?}");
+            }
+        }
+        let mut of_a_provider = tagged(&parts[1], tags);
+        if !tags.is_empty() {
+            of_a_provider[12..14].copy_from_slice(&[0x88, 0xa8]);
+            assert_eq!(count(frames[0].clone(), of_a_provider), 2, "{tags:?}");
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use conic_fabric::Time;
+use conic_port::offload::checksum::fill;
 use conic_port::offload::segment::LONGEST;
 use conic_port::offload::virtio::{Checksum, Metadata};
 use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
@@ -284,6 +285,60 @@ fn patient(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     stream
+}
+
+/// Frames of one flow with a VLAN tag are one packet for the kernel, which passes it on as one packet: whatever it looks at in it, it
+/// finds right.
+#[test]
+fn frames_with_a_tag_are_joined_for_the_kernel() {
+    const FRAMES: usize = 8;
+    if !alone() || !network::run("ip", &["link", "add", "between", "type", "bridge"]) {
+        return;
+    }
+    let open = |name: &str| Tap::open(&TapOptions { offload: true, ..options(name) }).unwrap();
+    let (mut one, mut two) = (open("conicone"), open("conictwo"));
+    network::run("ip", &["link", "set", "conicone", "master", "between"]);
+    network::run("ip", &["link", "set", "conictwo", "master", "between"]);
+    network::run("ip", &["link", "set", "between", "up"]);
+    let segment = |number: usize, tag: u8| {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+        frame.extend([0x81, 0, 0x60, tag, 8, 0, 0x45, 0, 4, 16, 0, number as u8, 0x40, 0]);
+        frame.extend([64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 4, 0, 0, 80]);
+        frame.extend((1000 * number as u32).to_be_bytes());
+        frame.extend([0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+        frame.extend((0..1000).map(|at: usize| (at * 7 + number) as u8));
+        fill(&mut frame);
+        frame
+    };
+    let mut packet = vec![0; LONGEST];
+    for tag in [7, 8] {
+        let frames: Vec<Vec<u8>> = (0..FRAMES).map(|number| segment(number, tag)).collect();
+        let payload = frames.iter().flat_map(|frame| &frame[58..]);
+        let mut whole = None;
+        for _ in 0..1000 {
+            for frame in &frames {
+                assert_eq!(one.transmit(Time::ZERO, frame).unwrap(), Transmit::Accepted);
+            }
+            one.flush(Time::ZERO).unwrap();
+            let mut metadata = Metadata::NONE;
+            // The kernel may have something to say itself.
+            match two.receive_unfinished(Time::ZERO, &mut packet, &mut metadata).unwrap() {
+                Receive::Frame { length, .. } if packet[12..16] == [0x81, 0, 0x60, tag] => {
+                    whole = Some((length, metadata))
+                }
+                Receive::Frame { .. } => {}
+                _ => wait(&two),
+            }
+            if whole.is_some() {
+                break;
+            }
+        }
+        let (length, metadata) = whole.expect("it comes out of the other interface");
+        assert_eq!(length, 58 + FRAMES * 1000);
+        assert_eq!(metadata.segmentation.map(|one| one.size), Some(1000));
+        assert_eq!(metadata.checksum, Checksum::Partial { start: 38, offset: 16 });
+        assert!(packet[58..length].iter().eq(payload));
+    }
 }
 
 /// What one interface gives, to the other as it is; how long the longest packet was, and how many stood for several.

@@ -72,6 +72,29 @@ fn jumbo_frames_pass_in_several_buffers() {
 }
 
 #[test]
+fn what_is_longer_than_the_longest_frame_is_left_out_and_counted_once() {
+    let Some(mut port) = open(13_000, small()) else { return };
+    let mut socket = packet_socket("v1");
+    let mut buffer = [0; MAX_FRAME];
+    for (count, length) in [(1, MAX_FRAME + 1), (2, 13_000)] {
+        socket.write_all(&frame(length, EXPERIMENT, 1)).unwrap();
+        loop {
+            match port.receive(Time::ZERO, &mut buffer).unwrap() {
+                Receive::None => wait_for(&port, 1000),
+                Receive::Skipped => break,
+                other => panic!("{length}: {other:?}"),
+            }
+        }
+        assert_eq!((port.counters().skipped_oversized, port.counters().skipped()), (count, count), "{length}");
+        let sent = frame(MAX_FRAME, EXPERIMENT, 2);
+        socket.write_all(&sent).unwrap();
+        assert_eq!(receive(&mut port), sent, "behind {length}");
+    }
+    port.flush(Time::ZERO).unwrap();
+    check_frames(&port, 64);
+}
+
+#[test]
 fn the_generic_hook_serves_too() {
     both_ways(1500, &[60, 1514], XdpOptions { generic: true, ..small() });
 }
@@ -166,6 +189,11 @@ fn a_port_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
         + detail(&port, "kernel_receive_ring_full")
         + detail(&port, "kernel_fill_ring_empty");
     assert!(kernel > 0);
+    let missed = detail(&port, "kernel_receive_dropped") + detail(&port, "kernel_receive_ring_full");
+    for _ in 0..2 {
+        port.finish().unwrap();
+        assert_eq!(port.counters().missed, missed, "each is counted once");
+    }
     let sent = frame(99, EXPERIMENT, 2);
     socket.write_all(&sent).unwrap();
     assert_eq!(receive(&mut port), sent);

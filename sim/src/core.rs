@@ -8,7 +8,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
 use crate::machine::uncached::Kind;
-use crate::machine::{Copying, Machine, Wait};
+use crate::machine::{Agent, Copying, Machine, Wait};
 use crate::protocol::Ask;
 use crate::timer::Ticks;
 
@@ -374,23 +374,23 @@ impl Core for SimCore<'_> {
     fn now(&self) -> Time {
         let span = self.fiber.machine.borrow().timing.clock;
         if span > 0 {
-            self.work_for(span);
+            self.work_for(|_| span);
         }
         Time::from_picoseconds(self.fiber.machine.borrow().agents[self.fiber.agent].time)
     }
     fn work(&self, cycles: u32) {
-        let span = self.fiber.machine.borrow().agents[self.fiber.agent].work(cycles);
-        self.work_for(span);
+        self.work_for(|agent| agent.work(cycles));
     }
 }
 
 impl SimCore<'_> {
     /// Works for a span, in picoseconds, as far as the reorder buffer lets it.
-    fn work_for(&self, mut span: u64) {
+    fn work_for(&self, span: impl Fn(&Agent) -> u64) {
         let mut machine = self.fiber.machine.borrow_mut();
         if self.is_interrupted(&machine) {
             self.interrupted(&mut machine, false);
         }
+        let mut span = span(&machine.agents[self.fiber.agent]);
         loop {
             let agent = &mut machine.agents[self.fiber.agent];
             let room = agent.reorder.room(agent.worked()).min(span);

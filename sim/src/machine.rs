@@ -98,8 +98,11 @@ impl Default for Options {
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A message is at a node's home agents; `waited`: it has already waited for its slice of them.
-    Home { node: u8, waited: bool, line: u32, message: ToHome },
+    /// A message is at a node's home agents, and need not be looked up, or has been.
+    Home { node: u8, line: u32, message: ToHome },
+    /// A message is at a node's home agents, whose slice must look it up. A kind of its own, so that the host need not foresee twice
+    /// which message it is.
+    LookUp { node: u8, line: u32, message: ToHome },
     /// A message is at a core.
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
@@ -352,7 +355,9 @@ impl Machine {
         if let Some(recorder) = &mut self.recorder {
             recorder.sent_to_home(key, self.now, source, node, line, message);
         }
-        self.queue.push(key, Event::Home { node, waited: false, line, message });
+        let looked_up = slices::must_be_looked_up(message);
+        let event = if looked_up { Event::LookUp { node, line, message } } else { Event::Home { node, line, message } };
+        self.queue.push(key, event);
     }
 
     /// The source number of an agent.
@@ -437,8 +442,9 @@ impl Machine {
                 recorder.handles(key);
             }
             match event {
-                Event::Home { node, waited, line, message } => {
-                    if waited || self.is_looked_up(node as usize, line, message) {
+                Event::Home { node, line, message } => self.at_home(node as usize, line, message),
+                Event::LookUp { node, line, message } => {
+                    if self.is_looked_up(node as usize, line, message) {
                         self.at_home(node as usize, line, message);
                     }
                 }

@@ -176,6 +176,7 @@ static int open_port(struct device *device, const struct arguments *arguments, c
 		.places = CONIC_PLACES,
 		.joins = device->joins,
 	};
+	struct region *region;
 
 	snprintf(client, sizeof(client), "%.32s", name);
 	memcpy(wishes.mac, &device->mac, sizeof(wishes.mac));
@@ -185,8 +186,10 @@ static int open_port(struct device *device, const struct arguments *arguments, c
 		return -ENODEV;
 	}
 	/* Its large buffers are kept for mbufs, which a mempool will bring. */
-	if (conic_region_of(device->receivers[0], device->zero_copy) == NULL)
+	region = conic_region_of(device->receivers[0], device->zero_copy);
+	if (region == NULL)
 		return -ENOMEM;
+	device->longest_joined = RTE_MIN(CONIC_LONGEST_LARGE, conic_region_longest(region));
 	return 0;
 }
 

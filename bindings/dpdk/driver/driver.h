@@ -151,8 +151,9 @@ struct device {
 	/* From this many bytes on a packet is pointed to rather than copied. */
 	uint32_t attach_from;
 	bool zero_copy;
-	/* Whether the NIC joins TCP packets. */
+	/* Whether the NIC joins TCP packets, and to how many bytes at most. */
 	bool joins;
+	uint32_t longest_joined;
 	uint64_t reconnects;
 	uint64_t link_downs;
 	struct conic_half *senders[CONIC_MOST_QUEUES];
@@ -193,6 +194,7 @@ struct region *conic_region_of(const struct conic_half *half, bool for_mbufs);
 void conic_region_clear(struct region *region);
 void conic_region_give_up(struct region *region);
 struct region *conic_regions(void);
+uint32_t conic_region_longest(const struct region *region);
 struct rte_mbuf_ext_shared_info *conic_region_share(struct region *region, uint64_t address);
 
 /* offload.c */

@@ -12,8 +12,22 @@ static struct device *device_of(struct rte_eth_dev *dev)
 	return dev->data->dev_private;
 }
 
+/* Has the NIC join no more than the application takes; where that names nothing, the ethdev layer has put in a frame's length. */
+static int limit_joined(struct rte_eth_dev *dev)
+{
+	uint32_t longest = dev->data->dev_conf.rxmode.max_lro_pkt_size;
+	char error[512] = "";
+
+	if (conic_port_limit(device_of(dev)->port, longest, error, sizeof(error)))
+		return 0;
+	CONIC_LOG(ERR, "port %u: max_lro_pkt_size=%u: %s\n", dev->data->port_id, longest, error);
+	return -EIO;
+}
+
 static int configure(struct rte_eth_dev *dev)
 {
+	int failed = 0;
+
 	bool wants_joined = (dev->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TCP_LRO) != 0;
 
 	/* That it is not there without the argument, the ethdev layer sees. */
@@ -22,7 +36,9 @@ static int configure(struct rte_eth_dev *dev)
 			  dev->data->port_id);
 		return -EINVAL;
 	}
-	return conic_hash_configure(dev);
+	if (device_of(dev)->joins)
+		failed = limit_joined(dev);
+	return failed != 0 ? failed : conic_hash_configure(dev);
 }
 
 static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
@@ -43,7 +59,7 @@ static int information(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER | CONIC_WISHES;
 	if (device->joins) {
 		info->rx_offload_capa |= RTE_ETH_RX_OFFLOAD_TCP_LRO;
-		info->max_lro_pkt_size = CONIC_LONGEST_LARGE;
+		info->max_lro_pkt_size = device->longest_joined;
 	}
 	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE |
 				RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM |

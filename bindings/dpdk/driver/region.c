@@ -94,6 +94,17 @@ struct region *conic_region_of(const struct conic_half *half, bool for_mbufs)
 	return region;
 }
 
+/* Bytes that a packet has room for in a region, in as many of its longest buffers as it may have segments. */
+uint32_t conic_region_longest(const struct region *region)
+{
+	uint64_t largest = 0;
+
+	for (int i = 0; i < CONIC_CLASSES; i++)
+		if (region->layout.classes[i].count > 0)
+			largest = region->layout.classes[i].room;
+	return CONIC_MOST_SEGMENTS * largest;
+}
+
 static void give_back(void *address, void *opaque)
 {
 	struct region *region = opaque;

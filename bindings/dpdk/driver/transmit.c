@@ -7,6 +7,7 @@
 void conic_transmit_follow(struct transmit_queue *queue)
 {
 	struct region *region;
+	uint32_t room;
 
 	if (conic_half_is_stale(queue->half))
 		conic_half_renew(queue->half);
@@ -17,12 +18,10 @@ void conic_transmit_follow(struct transmit_queue *queue)
 	memset(&queue->mbufs, 0, sizeof(queue->mbufs));
 	if (queue->region->mbufs > 0)
 		queue->mbufs = queue->region->layout.classes[CONIC_LARGE];
-	queue->largest = 0;
-	for (int i = 0; i < CONIC_CLASSES; i++)
-		if (queue->region->layout.classes[i].count > 0)
-			queue->largest = queue->region->layout.classes[i].room;
-	queue->longest = RTE_MIN((uint32_t)CONIC_LONGEST, CONIC_MOST_SEGMENTS * queue->largest);
-	queue->longest_large = RTE_MIN(CONIC_LONGEST_LARGE, CONIC_MOST_SEGMENTS * queue->largest);
+	room = conic_region_longest(queue->region);
+	queue->largest = room / CONIC_MOST_SEGMENTS;
+	queue->longest = RTE_MIN((uint32_t)CONIC_LONGEST, room);
+	queue->longest_large = RTE_MIN(CONIC_LONGEST_LARGE, room);
 }
 
 /* Whether an mbuf's buffer can be handed over: it lies in this region, and nobody else refers to it. */

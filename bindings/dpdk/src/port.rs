@@ -154,6 +154,27 @@ pub unsafe extern "C" fn conic_port_close(port: *mut Port) {
     drop(unsafe { Box::from_raw(port) });
 }
 
+/// Has the NIC give no joined packet of more than so many bytes from here on; false, and the reason in `error`, if that cannot be.
+///
+/// # Safety
+///
+/// `port` came from [`conic_port_open`], and `error` has room for `error_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_port_limit(
+    port: *const Port,
+    longest: u32,
+    error: *mut c_char,
+    error_bytes: usize,
+) -> bool {
+    // SAFETY: as this function's contract says.
+    let limited = unsafe { (*port).client.limit_packets(longest) };
+    if let Err(why) = &limited {
+        // SAFETY: as above.
+        unsafe { write_text(&why.to_string(), error, error_bytes) };
+    }
+    limited.is_ok()
+}
+
 /// Looks after the connection, which may attach it again, and says how it is. From any thread.
 ///
 /// # Safety

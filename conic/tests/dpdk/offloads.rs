@@ -188,15 +188,17 @@ fn receive_payload(queue: &mut Queue, bytes: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// What testpmd says of its packets' most segments, of those that stand for several.
-fn most_segments(log: &str) -> usize {
-    let segments =
-        |line: &str| line.split("nb_segs=").nth(1)?.split(|next: char| !next.is_ascii_digit()).next()?.parse().ok();
+/// What testpmd says of its packets that stand for several: the most segments, and the most bytes, of one of them.
+fn most_joined(log: &str) -> (usize, usize) {
+    let number = |line: &str, name: &str| {
+        line.split(name).nth(1)?.split(|next: char| !next.is_ascii_digit()).next()?.parse::<usize>().ok()
+    };
     let mut lines = log.lines().peekable();
-    let mut most = 0;
+    let mut most = (0, 0);
     while let Some(line) = lines.next() {
         if lines.peek().is_some_and(|next| next.contains("RTE_MBUF_F_RX_LRO")) {
-            most = most.max(segments(line).unwrap_or(0));
+            let (segments, bytes) = (number(line, "nb_segs="), number(line, " - length="));
+            most = (most.0.max(segments.unwrap_or(0)), most.1.max(bytes.unwrap_or(0)));
         }
     }
     most
@@ -206,6 +208,8 @@ fn most_segments(log: &str) -> usize {
 #[test]
 fn testpmd_gets_joined_what_comes_in_segments() {
     const PAYLOAD: usize = 1400;
+    // All that the device says that it gives.
+    const MOST: &str = "--max-lro-pkt-size=60416";
     let _alone = alone();
     let Some(driver) = driver() else { return };
     let frames = flow(30, PAYLOAD);
@@ -216,7 +220,7 @@ fn testpmd_gets_joined_what_comes_in_segments() {
         let options = Options { offloads: Offloads { requests: true, ..Offloads::default() }, ..with_mac() };
         let (_client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &options).expect("a NIC");
         let peer = format!("--eth-peer=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
-        let mut testpmd = Testpmd::start(&driver, folder.path(), eal, ",lro=1", &[&peer, "--enable-lro"]);
+        let mut testpmd = Testpmd::start(&driver, folder.path(), eal, ",lro=1", &[&peer, "--enable-lro", MOST]);
         let all = packets(CLIENT, DEVICE);
         run_mode(&mut queues[0], &mut testpmd, "mac", &all, sent_on);
         // What a neighbour has only begun is finished: this mode sends it on as it is.
@@ -235,10 +239,63 @@ fn testpmd_gets_joined_what_comes_in_segments() {
             assert!(back.iter().all(|frame| frame.len() <= 1054 && verify(frame).transport == Verdict::Good));
             let joined: Vec<u8> = back.iter().flat_map(|frame| frame[54..].to_vec()).collect();
             assert!(joined == payload, "{} frames, {} bytes: {}", back.len(), joined.len(), testpmd.log());
-            most_segments(&testpmd.log()) > 1
+            most_joined(&testpmd.log()).0 > 1
         });
         let log = testpmd.end();
         assert_eq!((counter(&log, "rx_bad"), counter(&log, "tx_bad"), counter(&log, "ring_faults")), (0, 0, 0));
+    }
+}
+
+/// The application's limit holds for what the NIC joins and for what a neighbour sends uncut. Where it names none, the ethdev layer takes
+/// a frame's length for it, and nothing is joined.
+#[test]
+fn joined_packets_are_no_longer_than_the_application_takes() {
+    const PAYLOAD: usize = 1400;
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let frames = flow(30, PAYLOAD);
+    let payload: Vec<u8> = frames.iter().flat_map(|frame| frame[54..].to_vec()).collect();
+    let uncut = begun(
+        &[&frames[0][..16], &((40 + 6 * PAYLOAD) as u16).to_be_bytes(), &frames[0][18..54], &payload[..6 * PAYLOAD]]
+            .concat(),
+    );
+    let large =
+        Metadata::NONE.with_begun(Begun { start: 34, offset: 16 }).with_large(PAYLOAD as u16).with(Metadata::NETWORK);
+    // Tagged ones, too, whose tag the driver takes out of what is joined.
+    for (limit, tag, expected) in [
+        (Some(5000), None, 54 + 3 * PAYLOAD),
+        (Some(58 + 2 * PAYLOAD), Some(0x6123), 54 + 2 * PAYLOAD),
+        (None, None, 0),
+    ] {
+        let folder = folder();
+        let _nic = open_daemon(folder.path());
+        let options = Options { offloads: Offloads { requests: true, ..Offloads::default() }, ..with_mac() };
+        let (_client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &options).expect("a NIC");
+        let peer = format!("--eth-peer=0,{}", CLIENT.map(|byte| format!("{byte:02x}")).join(":"));
+        let limit = limit.map(|bytes| format!("--max-lro-pkt-size={bytes}"));
+        let arguments: Vec<&str> = [&peer, "--enable-lro"].into_iter().chain(limit.as_deref()).collect();
+        let mut testpmd = Testpmd::start(&driver, folder.path(), &[], ",lro=1", &arguments);
+        let all = packets(CLIENT, DEVICE);
+        say_all(
+            &mut testpmd,
+            &["show port info 0", "port stop 0", "csum set ip hw 0", "csum set tcp hw 0", "tso set 1000 0"],
+        );
+        say_all(&mut testpmd, &["port start 0", "vlan set strip on 0", "set verbose 1", "set fwd csum", "start"]);
+        wait_for_echo(&mut queues[0], &all[0], sent_on, &testpmd);
+        wait_until("what may be joined is", || {
+            let with_tag = |metadata: Metadata| tag.map_or(metadata, |control| metadata.with_vlan(control));
+            send_at_once(&mut queues[0], &frames, with_tag(Metadata::NONE));
+            let back = receive_payload(&mut queues[0], payload.len());
+            assert!(back.iter().flat_map(|frame| &frame[54..]).eq(&payload));
+            send_at_once(&mut queues[0], std::slice::from_ref(&uncut), with_tag(large));
+            let back = receive_payload(&mut queues[0], 6 * PAYLOAD);
+            assert!(back.iter().flat_map(|frame| &frame[54..]).eq(&payload[..6 * PAYLOAD]));
+            most_joined(&testpmd.log()).1 >= expected
+        });
+        let log = testpmd.end();
+        assert_eq!(most_joined(&log).1, expected);
+        assert_eq!(log.contains("VLAN tci=0x6123"), tag.is_some(), "{log}");
+        assert!(log.contains("Maximum configurable size of LRO aggregated packet: 60416"), "{log}");
     }
 }
 

@@ -18,7 +18,7 @@ use super::{BURST, Switch};
 const INDIRECTIONS: usize = 512;
 
 /// Bytes of a frame's two addresses, behind which a tag stands.
-const ADDRESSES: usize = 12;
+pub(super) const ADDRESSES: usize = 12;
 
 /// Who gets a frame.
 #[derive(Clone, Copy)]
@@ -57,12 +57,14 @@ pub(super) struct Route {
     pub work: Option<Work>,
     /// Whoever takes it unfinished has it already.
     pub served: bool,
+    /// Its bytes where it stands for several frames, or is one of those that it was cut into; else 0.
+    pub large: usize,
 }
 
 impl Route {
     /// To these, of a frame that is finished and of which nothing is known.
     pub fn to(targets: Targets, tagging: Option<Tagging>, pinned: Option<(u32, Option<u32>)>) -> Route {
-        Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false }
+        Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false, large: 0 }
     }
 
     /// The queue of a client that the flow is pinned to.
@@ -113,7 +115,7 @@ impl<C: Core> Switch<C> {
         if !route.served && route.work.is_none() {
             return form;
         }
-        let takes = form == Form::AsItIs && self.takes_unfinished(place);
+        let takes = form == Form::AsItIs && self.takes_unfinished(place, route.large);
         match route.served {
             true if takes => Form::Never,
             false if !takes => Form::Never,
@@ -241,16 +243,18 @@ impl<C: Core> Switch<C> {
         let Some(receiver) = &mut self.members[to] else { return };
         let (queue, hash) = receiver.queue_of(header, route.pinned_at(to), &self.toeplitz);
         let (offloads, frame) = (receiver.rules.offloads, &self.frame[..length]);
-        if offloads.join && receiver.join((to, queue), frame, route.work.is_none(), &self.toeplitz, &mut self.dirty) {
+        let tag = offloads.stripped(frame);
+        let left = if tag.is_some() { length - TAG_BYTES } else { length };
+        // What must be filled up could not be joined to.
+        let joinable = route.work.is_none() && left >= MIN_FRAME;
+        if offloads.join && receiver.join((to, queue), frame, joinable, &self.toeplitz, &mut self.dirty) {
             return;
         }
-        let tag = if offloads.strip { Tag::of(frame).filter(|tag| tag.kind == Tag::new(0).kind) } else { None };
         let mut metadata = Metadata::NONE;
         if offloads.requests {
             metadata = offloads.describe(frame, route.known, tag);
             metadata = hash.map_or(metadata, |hash| metadata.with_hash(hash));
         }
-        let left = if tag.is_some() { length - TAG_BYTES } else { length };
         if left > MAX_FRAME + TAG_BYTES {
             if tag.is_some() {
                 // Work is left for it, so that nobody else gets what lies here.

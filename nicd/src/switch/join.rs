@@ -2,15 +2,17 @@
 //!
 //! What a joined packet is made of, and what ends one, is said in [`conic_port::offload::coalesce`]. Nothing is held beyond the burst
 //! that it came in. No frame passes another of its flow: each flow has one place where its frames are held, and what cannot be
-//! joined to them has them leave first.
+//! joined to them has them leave first. Frames of one flow with different tags are held at the same place, and never joined.
 
 use conic_fabric::Core;
 use conic_interface::metadata::{Begun, Metadata};
 use conic_port::offload::coalesce::{Coalescer, Joined};
 use conic_port::offload::rss::{Ports, Toeplitz};
 use conic_port::offload::virtio::{Checksum, Metadata as Virtio};
+use conic_port::offload::vlan::TAG_BYTES;
 use conic_port::offload::{Headers, TCP};
 
+use super::deliver::ADDRESSES;
 use super::member::Member;
 use super::offload::Told;
 
@@ -57,16 +59,21 @@ impl Joining {
         let place = |_| Held { frames: Coalescer::with_room(most), queue: 0 };
         Joining { places: (0..PLACES).map(place).collect(), full: 0 }
     }
+
+    /// Packets that are joined from here on have no more than so many bytes.
+    pub fn limit(&mut self, most: usize) {
+        self.places.iter_mut().for_each(|held| held.frames.limit(most));
+    }
 }
 
 impl<C: Core> Member<C> {
     /// Holds a frame for this client to join others to it; false if it is to be delivered now, behind what has left for that.
-    /// `finished`: nothing is left to do for it. `slot` is the client's own.
+    /// `joinable`: nothing is left to do for it, and it is long enough as the client gets it. `slot` is the client's own.
     pub(super) fn join(
         &mut self,
         (slot, queue): (usize, usize),
         frame: &[u8],
-        finished: bool,
+        joinable: bool,
         toeplitz: &Toeplitz,
         dirty: &mut Vec<(u32, u32)>,
     ) -> bool {
@@ -78,7 +85,7 @@ impl<C: Core> Member<C> {
             }
             Flow::Other => return false,
         };
-        if !finished {
+        if !joinable {
             self.deliver_joined(slot, place, toeplitz, dirty);
             return false;
         }
@@ -131,7 +138,9 @@ impl<C: Core> Member<C> {
         let frames = held.frames() as u64;
         if let Some((packet, said, ..)) = held.packet() {
             let offloads = self.rules.offloads;
-            let mut metadata = offloads.describe(packet, known(said), None);
+            let tag = offloads.stripped(packet);
+            let packet = if tag.is_some() { without_tag(packet) } else { packet };
+            let mut metadata = offloads.describe(packet, known(said), tag);
             if offloads.are_hashed()
                 && let Some(hash) = toeplitz.hash_frame(packet, Ports::default())
             {
@@ -147,11 +156,17 @@ impl<C: Core> Member<C> {
     }
 }
 
+/// A packet that has a tag, without it: the addresses move, which are less than the rest.
+fn without_tag(packet: &mut [u8]) -> &mut [u8] {
+    packet.copy_within(..ADDRESSES, TAG_BYTES);
+    &mut packet[TAG_BYTES..]
+}
+
 /// What a receiver is told of what leaves a coalescer.
 fn known(said: Virtio) -> Metadata {
     match said.checksum {
         Checksum::Partial { start, offset } => {
-            // Neither is more than a plain header.
+            // Neither is more than a plain header behind two tags.
             let begun = Metadata::NONE.with_begun(Begun { start: start as u8, offset: offset as u8 });
             said.segmentation.map_or(begun, |segmentation| begun.with_large(segmentation.size))
         }

@@ -30,6 +30,8 @@ pub struct Rules {
     /// What it makes of metadata.
     #[serde(with = "super::offload::handed_over")]
     pub offloads: Offloads,
+    /// The longest packet that stands for several which it takes, in bytes; none where it takes what its buffers hold.
+    pub longest: Option<u32>,
     /// Flows that it gets whatever they are addressed to.
     pub pins: Vec<Pin>,
 }
@@ -64,6 +66,9 @@ pub(super) struct Member<C> {
     pub awake: Vec<u32>,
     /// Those that are not, a bit for each.
     pub resting: Vec<u64>,
+    /// Bytes that a chain of its buffers holds, and those of a packet that stands for several at most.
+    pub room: usize,
+    pub longest: usize,
     /// Where its frames are joined, if it has that done.
     pub joining: Option<Box<Joining>>,
 }
@@ -134,12 +139,15 @@ impl<C: Core> Member<C> {
 
     fn with_nics(now: Time, session: u64, rules: Rules, notices: Notices, nics: Vec<Nic<C, PhaseCredit>>) -> Member<C> {
         // A chain of buffers for each packet.
-        let longest = MAX_SEGMENTS * nics.first().map_or(0, Nic::largest_room);
+        let room = MAX_SEGMENTS * nics.first().map_or(0, Nic::largest_room);
         let lane = |nic| Lane { wire: Wire::new(nic), out: [Descriptor::BLANK; BURST], waiting: 0, idle_since: None };
         let lanes: Vec<Lane<C>> = nics.into_iter().map(lane).collect();
-        let joining = rules.offloads.join.then(|| Box::new(Joining::new(longest)));
-        Member {
+        let joining = rules.offloads.join.then(|| Box::new(Joining::new(room)));
+        let longest = rules.longest;
+        let mut member = Member {
             session,
+            room,
+            longest: room,
             bucket: rules.limit.map(|limit| Bucket::new(now, limit)),
             rules,
             awake: (0..lanes.len() as u32).collect(),
@@ -150,6 +158,19 @@ impl<C: Core> Member<C> {
             deficit: 0,
             notices,
             joining,
+        };
+        if let Some(longest) = longest {
+            member.limit_packets(longest);
+        }
+        member
+    }
+
+    /// From here on gives it no packet that stands for several and is longer than so many bytes. Between bursts: nothing is held.
+    pub fn limit_packets(&mut self, longest: u32) {
+        self.rules.longest = Some(longest);
+        self.longest = self.room.min(longest as usize);
+        if let Some(joining) = &mut self.joining {
+            joining.limit(self.longest);
         }
     }
 

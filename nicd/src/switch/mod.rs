@@ -321,6 +321,13 @@ impl<C: Core> Switch<C> {
         }
     }
 
+    /// From here on gives a client no packet that stands for several and is longer than so many bytes: what is, is cut.
+    pub fn limit_packets(&mut self, session: u64, longest: u32) {
+        if let Some(member) = self.slot_of(session).and_then(|slot| self.members[slot].as_mut()) {
+            member.limit_packets(longest);
+        }
+    }
+
     /// Lets a client go: from here on nothing of its region is touched. Gives what it did, if there is such a client.
     pub fn detach(&mut self, session: u64) -> Option<(MemberCounters, NicFaults)> {
         let slot = self.slot_of(session)?;

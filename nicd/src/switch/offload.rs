@@ -3,7 +3,7 @@
 //! | what | who may take it as it is | done here for the others |
 //! |---|---|---|
 //! | a begun checksum | clients with [`Offloads::unfinished`], ports that say so | it is completed |
-//! | a packet that stands for several | the same | it is cut |
+//! | a packet that stands for several | the same, of those clients whose limit and buffers allow its length | it is cut |
 //! | a VLAN tag beside the frame | - | it is put in, and is then a tag like any other |
 //! | the IPv4 header's checksum | - | it is filled in |
 //!
@@ -143,6 +143,7 @@ impl<C: Core> Switch<C> {
         let Some(work) = work else {
             return self.send_on(now, &Route { known, ..route }, &header, length);
         };
+        let route = Route { large: if work.cut.is_some() { length } else { 0 }, ..route };
         let unfinished = Route { known: work.metadata(), work: Some(work), ..route };
         self.send_in_form(now, &unfinished, &header, length, Form::AsItIs);
         let finished = Route { known: Metadata::NONE.with(Metadata::TRANSPORT_GOOD), served: true, ..route };
@@ -202,13 +203,13 @@ impl<C: Core> Switch<C> {
         true
     }
 
-    /// Whether a place takes packets for which work is left.
+    /// Whether a place takes packets for which work is left, of which one that stands for several has `large` bytes.
     #[inline(always)]
-    pub(super) fn takes_unfinished(&self, place: Place) -> bool {
+    pub(super) fn takes_unfinished(&self, place: Place, large: usize) -> bool {
         match place {
-            Place::Client(slot) => {
-                self.members[slot as usize].as_ref().is_some_and(|member| member.rules.offloads.unfinished)
-            }
+            Place::Client(slot) => self.members[slot as usize]
+                .as_ref()
+                .is_some_and(|member| member.rules.offloads.unfinished && large <= member.longest),
             Place::Port(port) => self.ports[port as usize].takes_unfinished,
         }
     }
@@ -238,6 +239,8 @@ pub(super) trait Told {
     fn are_hashed(&self) -> bool;
     /// Whether its frames must all be laid out here on their way.
     fn need_a_look(&self) -> bool;
+    /// The tag that is taken out of a frame for it.
+    fn stripped(&self, frame: &[u8]) -> Option<Tag>;
     /// What a client is told of a frame that is whole, of which something is known already. `tag` was taken out of it.
     fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata;
 }
@@ -251,6 +254,11 @@ impl Told for Offloads {
     #[inline(always)]
     fn need_a_look(&self) -> bool {
         self.verify || self.strip || self.join
+    }
+
+    #[inline(always)]
+    fn stripped(&self, frame: &[u8]) -> Option<Tag> {
+        if self.strip { Tag::of(frame).filter(|tag| tag.kind == Tag::new(0).kind) } else { None }
     }
 
     fn describe(&self, frame: &[u8], known: Metadata, tag: Option<Tag>) -> Metadata {
@@ -304,13 +312,16 @@ mod tests {
 
     #[test]
     fn offloads_are_handed_over_and_what_a_daemon_did_not_know_is_not_there() {
-        let rules =
-            Rules { offloads: Offloads { requests: true, join: true, ..Offloads::default() }, ..Rules::default() };
+        let rules = Rules {
+            offloads: Offloads { requests: true, join: true, ..Offloads::default() },
+            longest: Some(9000),
+            ..Rules::default()
+        };
         let text = toml::to_string(&rules).expect("rules can be written");
         assert_eq!(toml::from_str::<Rules>(&text).expect("and read"), rules);
-        let old = text.replace("join = true\n", "").replace("no_hash = false\n", "");
+        let old = text.replace("join = true\n", "").replace("no_hash = false\n", "").replace("longest = 9000\n", "");
         assert_ne!(old, text);
         let old = toml::from_str::<Rules>(&old).expect("and read without what is new");
-        assert_eq!(old.offloads, Offloads { requests: true, ..Offloads::default() });
+        assert_eq!((old.offloads, old.longest), (Offloads { requests: true, ..Offloads::default() }, None));
     }
 }

@@ -164,6 +164,19 @@ mod tests {
     }
 
     #[test]
+    fn who_was_seen_longest_ago_makes_room_and_who_is_too_old_is_not_listed() {
+        let at = |number: u8| Time::from_nanoseconds(u64::from(number));
+        let mut table = Table::new(WAYS, at(100));
+        for number in [2, 1, 4, 3, 5] {
+            table.learn(at(number), station(number), Place::Port(0));
+        }
+        let known =
+            |table: &Table, now| table.stations(now).iter().map(|(station, _)| station.mac as u8).collect::<Vec<_>>();
+        assert_eq!(known(&table, at(5)), [2, 3, 4, 5], "1 was seen longest ago, and there is room for four");
+        assert_eq!(known(&table, at(103)), [4, 5]);
+    }
+
+    #[test]
     fn where_all_is_fixed_the_next_finds_no_room_and_is_counted() {
         let mut table = Table::new(WAYS, Time::from_nanoseconds(10));
         for number in 0..WAYS as u8 {

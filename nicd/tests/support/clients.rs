@@ -110,6 +110,7 @@ pub fn rules(mac: [u8; 6]) -> Rules {
         circuit: None,
         pins: Vec::new(),
         offloads: Offloads::default(),
+        longest: None,
     }
 }
 

@@ -6,7 +6,7 @@ use conic_native::Mapping;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::channel::{Channel, Heard};
-use super::message::{AddRing, Init, Message, SECRET, Text, VERSION};
+use super::message::{AddRing, Hello, Init, Message, SECRET, Text, VERSION};
 use super::*;
 
 /// Looks at one time after which the control channel has been looked at.
@@ -208,6 +208,93 @@ fn every_message_that_cannot_be_is_refused_with_its_reason() {
     }
 }
 
+/// The reason for which a server that bears so many bytes hangs up, if it does, behind what is said to it.
+fn answer(most_bytes: u64, messages: impl IntoIterator<Item = (Message, OwnedFd)>) -> Option<String> {
+    let folder = folder();
+    let mut server = Memif::open(&MemifOptions { most_bytes, ..options(&folder) }).expect("a server");
+    let client = Raw::connect(&mut server);
+    client.say(Message::Init(init()), None);
+    for (message, descriptor) in messages {
+        client.say(message, Some(&descriptor));
+        look(&mut server, Time::ZERO);
+    }
+    let heard = std::iter::from_fn(|| client.hear());
+    let reason =
+        |message| if let Message::Disconnect { reason, .. } = message { Some(reason.to_string()) } else { None };
+    heard.filter_map(reason).last()
+}
+
+#[test]
+fn a_client_brings_no_more_regions_bytes_and_rings_than_are_borne() {
+    let regions = |count: u16| (0..count).map(|index| (Message::AddRegion { index, bytes: 16_384 }, region().1));
+    let (most, all) = (session::MOST_REGIONS as u16, 16_384 * session::MOST_REGIONS as u64);
+    assert_eq!(answer(all, regions(most)), None);
+    assert_eq!(answer(2 * all, regions(most + 1)).as_deref(), Some("invalid region index"));
+    assert_eq!(answer(all - 1, regions(most)).as_deref(), Some("the regions are empty or too large"), "all together");
+    for to_server in [true, false] {
+        let rings = |count: u16| {
+            regions(1)
+                .chain((0..count).map(move |index| (Message::AddRing(AddRing { index, ..ring(to_server) }), event())))
+        };
+        let most = session::MOST_RINGS as u16;
+        assert_eq!(answer(all, rings(most)), None);
+        assert_eq!(answer(all, rings(most + 1)).as_deref(), Some("invalid ring index"));
+    }
+}
+
+/// What a client says to a server that bears so much, one message for each acknowledgement.
+fn offered(hello: Hello, wanted: &MemifOptions) -> Result<Vec<Message>, &'static str> {
+    let mut offer = Offer::default();
+    let mut reply = offer.hear(Message::Hello(hello), &[], wanted)?;
+    let mut said = Vec::new();
+    loop {
+        said.push(match reply {
+            Reply::Send(message) | Reply::Pass(message, _) => message,
+            Reply::Wait => break,
+            Reply::Ready(..) => panic!("nobody has said that it is connected"),
+        });
+        reply = offer.hear(Message::Acknowledge, &[], wanted)?;
+    }
+    let connected = Message::Connected(Text::new("test"));
+    assert!(matches!(offer.hear(connected, &[], wanted), Ok(Reply::Ready(..))));
+    Ok(said)
+}
+
+#[test]
+fn a_client_asks_for_no_more_than_its_server_bears() {
+    let Message::Hello(hello) = session::hello() else { panic!("it is one") };
+    let wanted = MemifOptions { queues: 4, log2_slots: 10, ..MemifOptions::new("socket") };
+    let rings = |hello| {
+        let said = offered(hello, &wanted).expect("it can be served");
+        assert!(matches!(said.last(), Some(Message::Connect(_))), "{said:?}");
+        let rings =
+            said.iter().filter_map(|message| if let Message::AddRing(ring) = message { Some(ring) } else { None });
+        rings.map(|ring| (ring.to_server, ring.index, ring.log2_slots)).collect::<Vec<_>>()
+    };
+    assert_eq!(rings(hello).len(), 8);
+    let small = Hello { last_to_server: 1, last_to_client: 0, most_log2_slots: 3, ..hello };
+    assert_eq!(rings(small), [(true, 0, 3), (true, 1, 3), (false, 0, 3)]);
+    for (least_version, most_version) in [(0, VERSION - 1), (VERSION + 1, u16::MAX)] {
+        let hello = Hello { least_version, most_version, ..hello };
+        assert_eq!(offered(hello, &wanted), Err("incompatible version"));
+    }
+}
+
+#[test]
+fn a_server_that_says_what_it_cannot_is_refused_by_its_client() {
+    let wanted = MemifOptions::new("socket");
+    let connected = || Message::Connected(Text::new("test"));
+    let mut offer = Offer::default();
+    for early in [Message::Acknowledge, connected(), Message::Init(init())] {
+        assert_eq!(offer.hear(early, &[], &wanted).err(), Some("unexpected message"));
+    }
+    assert_eq!(offer.hear(session::hello(), &[event()], &wanted).err(), Some("unexpected descriptor"));
+    assert!(offer.hear(session::hello(), &[], &wanted).is_ok());
+    for wrong in [session::hello(), connected(), Message::Connect(Text::new("test"))] {
+        assert_eq!(offer.hear(wrong, &[], &wanted).err(), Some("unexpected message"), "{wrong:?}");
+    }
+}
+
 /// A region may be a gigabyte of nothing: making all of it present would keep the others waiting for its size's time.
 #[test]
 fn a_region_takes_no_memory_before_it_is_used() {
@@ -268,12 +355,89 @@ fn a_client_that_says_nothing_is_let_go_in_time_and_one_at_any_point_of_the_hand
         look(&mut server, Time::from_picoseconds(due.picoseconds() - 1));
         assert_eq!(server.counts.timed_out, 0);
         look(&mut server, due);
-        assert_eq!(server.counts.timed_out, 1, "behind {rightly} messages");
+        assert_eq!((server.counts.timed_out, server.counts.ended), (1, 0), "behind {rightly} messages");
         // One that dies instead, at the same point.
         drop(begun(&mut server, rightly));
         look(&mut server, Time::ZERO);
         joined(&mut server);
     }
+}
+
+#[test]
+fn each_step_of_the_handshake_has_its_own_time() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let client = Raw::connect(&mut server);
+    let (_memory, messages) = right();
+    // Longer than a step may take, all together.
+    for (number, (message, descriptor)) in messages.into_iter().enumerate() {
+        client.say(message, descriptor.as_ref());
+        look(&mut server, milliseconds(1999 * (number as u64 + 1)));
+    }
+    assert!(server.is_connected(), "{}", server.description());
+}
+
+#[test]
+fn a_client_with_fewer_rings_than_the_one_before_is_served() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let client = Raw::connect(&mut server);
+    let (memory, mut messages) = right();
+    memory.store_u32(1024, message::COOKIE);
+    let second = AddRing { index: 1, offset: 1024, ..ring(true) };
+    messages.insert(3, (Message::AddRing(second), Some(event())));
+    for (message, descriptor) in messages {
+        client.say(message, descriptor.as_ref());
+        look(&mut server, Time::ZERO);
+    }
+    // A packet in the second, at which the server stays for what follows it.
+    memory.store_u32(1024 + 128 + 4, 60);
+    memory.store_u32(1024 + 128 + 8, 8192);
+    memory.store_release_u16(1024 + 6, 1);
+    let mut frame = [0; MAX_FRAME];
+    let got = server.receive(Time::ZERO, &mut frame).expect("memif does not fail");
+    assert_eq!(got, Receive::Frame { length: 60, captured: None });
+    drop(client);
+    while server.is_connected() {
+        look(&mut server, Time::ZERO);
+    }
+    joined(&mut server);
+}
+
+#[test]
+fn who_sleeps_is_rung_for_what_was_put_before_another_process_takes_over() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let client = Raw::connect(&mut server);
+    let (memory, messages) = right();
+    let bell = messages[3].1.as_ref().map(|bell| bell.try_clone().expect("a descriptor")).expect("a ring's");
+    for (message, descriptor) in messages {
+        client.say(message, descriptor.as_ref());
+        look(&mut server, Time::ZERO);
+    }
+    // An empty buffer in the ring to the client, which asks for interrupts.
+    memory.store_u32(512 + 128 + 4, 2048);
+    memory.store_u32(512 + 128 + 8, 8192);
+    memory.store_u16(512 + 4, 0);
+    memory.store_release_u16(512 + 6, 1);
+    assert_eq!(server.transmit(Time::ZERO, &[1; 60]).expect("memif does not fail"), Transmit::Accepted);
+    let mut count = [0; 8];
+    assert!(rustix::io::read(&bell, &mut count).is_err(), "not before a flush");
+    assert!(server.bequeath().is_some());
+    assert_eq!((rustix::io::read(&bell, &mut count), memory.load_u16(512 + 64)), (Ok(8), 1));
+    drop(client);
+}
+
+#[test]
+fn a_client_in_the_middle_of_its_handshake_is_told_that_another_process_takes_over() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let client = begun(&mut server, 2);
+    look(&mut server, Time::ZERO);
+    assert!(server.bequeath().is_some());
+    let last = std::iter::from_fn(|| client.hear()).last();
+    let Some(Message::Disconnect { reason, .. }) = last else { panic!("{last:?}") };
+    assert_eq!(reason.to_string(), "another process takes over");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Joining the TCP frames of one flow that follow each other into one large packet, as a NIC with large receive offload
-//! does: the inverse of [`super::segment`], which gives the same frames again.
+//! does: the inverse of [`super::segment`], which gives the same frames again. Frames with VLAN tags are joined too, where all of their
+//! tags are the same.
 
 use super::checksum::{self, Verdict, fill_network, fold, pseudo_header};
-use super::headers::{ETHERNET_HEADER, Headers, Network, TCP};
+use super::headers::{Headers, Network, TCP};
 use super::segment::{LONGEST, PSH, put};
 use super::virtio::{Checksum, Metadata, Segmentation};
 
@@ -25,6 +26,8 @@ pub enum Joined {
 /// The frames of one flow that wait to be joined. Its memory is fixed when it is made.
 pub struct Coalescer {
     bytes: Box<[u8]>,
+    /// Bytes of a packet at most.
+    most: usize,
     /// Bytes held; 0 for nothing.
     length: usize,
     frames: usize,
@@ -53,8 +56,10 @@ impl Coalescer {
 
     /// An empty one, for packets of at most so many bytes.
     pub fn with_room(most: usize) -> Coalescer {
+        let most = most.min(LONGEST);
         Coalescer {
-            bytes: vec![0; most.min(LONGEST)].into_boxed_slice(),
+            bytes: vec![0; most].into_boxed_slice(),
+            most,
             length: 0,
             frames: 0,
             headers: None,
@@ -64,6 +69,11 @@ impl Coalescer {
             next_identification: 0,
             closed: false,
         }
+    }
+
+    /// Joins no more from here on than gives packets of so many bytes, if there is room for as many.
+    pub fn limit(&mut self, most: usize) {
+        self.most = most.min(self.bytes.len());
     }
 
     /// Whether nothing is held.
@@ -81,7 +91,7 @@ impl Coalescer {
         let Some((headers, payload)) = joinable(frame) else { return Joined::Never };
         if self.is_empty() {
             // The checksum of what is joined is made anew, which must not make a wrong one right.
-            if frame.len() > self.bytes.len() || checksum::verify(frame).transport != Verdict::Good {
+            if frame.len() > self.most || checksum::verify(frame).transport != Verdict::Good {
                 return Joined::Never;
             }
             self.bytes[..frame.len()].copy_from_slice(frame);
@@ -116,12 +126,12 @@ impl Coalescer {
         self.closed |= frame[headers.transport + 13] & PSH != 0;
     }
 
-    /// Whether the frame is the next of what is held: the same headers but for the fields that count on.
+    /// Whether the frame is the next of what is held: the same headers, tags and all, but for the fields that count on.
     fn continues(&self, frame: &[u8], headers: &Headers, payload: usize) -> bool {
         let held = &self.bytes[..self.length];
         let data = frame.len() - payload;
         let whole = self.length - self.headers.map_or(0, |headers| headers.network) + data;
-        let too_long = whole > 65_535 || self.length + data > self.bytes.len();
+        let too_long = whole > 65_535 || self.length + data > self.most;
         if self.closed || payload != self.payload || data > self.size || too_long {
             return false;
         }
@@ -150,8 +160,9 @@ impl Coalescer {
     }
 
     /// What is held, made ready to leave: its bytes, its metadata, its headers, and the length of those. Nothing can be
-    /// joined to it any more; it stays until [`Coalescer::clear`]. `None` where nothing is held.
-    pub fn packet(&mut self) -> Option<(&[u8], Metadata, Headers, usize)> {
+    /// joined to it any more; it stays until [`Coalescer::clear`], and whoever changes its bytes clears it. `None` where nothing is
+    /// held.
+    pub fn packet(&mut self) -> Option<(&mut [u8], Metadata, Headers, usize)> {
         let held = self.headers?;
         self.closed = true;
         let length = self.length;
@@ -187,13 +198,15 @@ fn joinable(frame: &[u8]) -> Option<(Headers, usize)> {
         Network::Four => 20,
         Network::Six => 40,
     };
-    // Untagged, without IP options, without padding, and TCP with data.
-    let fits = headers.network == ETHERNET_HEADER
-        && headers.transport == headers.network + plain
+    // Without IP options, without padding, and TCP with data.
+    let fits = headers.transport == headers.network + plain
         && headers.end == frame.len()
         && headers.protocol == TCP
         && headers.checksum_at().is_some();
-    if !fits || headers.version == Network::Four && fold(checksum::sum(&frame[14..34], 0)) != 0xffff {
+    if !fits
+        || headers.version == Network::Four
+            && fold(checksum::sum(&frame[headers.network..headers.transport], 0)) != 0xffff
+    {
         return None;
     }
     let payload = headers.transport + 4 * usize::from(frame[headers.transport + 12] >> 4);

@@ -195,6 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_is_no_shorter_than_its_header_and_no_longer_than_its_frame() {
+        let ipv4 = |words: u8, total: u16| {
+            let mut frame = [0; 60];
+            frame[12..14].copy_from_slice(&[8, 0]);
+            frame[14] = 0x40 | words;
+            frame[16..18].copy_from_slice(&total.to_be_bytes());
+            Headers::of(&frame).map(|headers| (headers.transport, headers.end))
+        };
+        assert_eq!([ipv4(5, 20), ipv4(5, 46), ipv4(6, 24)], [Some((34, 34)), Some((34, 60)), Some((38, 38))]);
+        for (words, total) in [(4, 20), (5, 0), (5, 19), (6, 23), (5, 47), (12, 46)] {
+            assert_eq!(ipv4(words, total), None, "{words} words of {total} bytes");
+        }
+    }
+
+    #[test]
     fn lengths_that_do_not_fit_are_refused_and_every_length_is_survived() {
         let mut frame = ipv6(UDP, &[0; 8]);
         frame[19] = 9;

@@ -31,6 +31,22 @@ impl Key {
     pub fn new(time: u64, source: u16, sequence: u64) -> Key {
         Key { time, order: u64::from(source) << 48 | sequence & 0xffff_ffff_ffff }
     }
+
+    /// Whether it comes before another one.
+    #[inline(always)]
+    fn is_before(self, other: Key) -> bool {
+        // Two at the same time are rare; which of two is earlier is as hard to foresee as can be.
+        if self.time == other.time { self.order < other.order } else { self.time < other.time }
+    }
+
+    /// Itself, or the other one if `other_it_is`, which is hard to foresee.
+    #[inline(always)]
+    fn or_if(self, other_it_is: bool, other: Key) -> Key {
+        Key {
+            time: select_unpredictable(other_it_is, other.time, self.time),
+            order: select_unpredictable(other_it_is, other.order, self.order),
+        }
+    }
 }
 
 /// Base-two logarithm of the picoseconds that one list covers.
@@ -60,6 +76,8 @@ pub struct EventQueue<E> {
     /// The list that the present lies in, counted from the beginning of time.
     present: u64,
     far: BinaryHeap<Reverse<(Key, u32)>>,
+    /// When the first of these comes near, as the present is counted: the host foresees that it mostly is not yet.
+    approaches: u64,
     /// The first entry of all, which is in no list, and its key: found while the host is busy with the event before it.
     first: u32,
     first_key: Key,
@@ -75,6 +93,7 @@ impl<E: Copy> Default for EventQueue<E> {
             summary: 0,
             present: 0,
             far: BinaryHeap::new(),
+            approaches: u64::MAX,
             first: NONE,
             first_key: Key::NEVER,
         }
@@ -114,6 +133,7 @@ impl<E: Copy> EventQueue<E> {
         debug_assert!(list >= self.present);
         if list - self.present >= LISTS as u64 {
             self.far.push(Reverse((key, index)));
+            self.approaches = self.approaches.min(list - LISTS as u64 + 1);
             return;
         }
         let at = list as usize % LISTS;
@@ -141,8 +161,11 @@ impl<E: Copy> EventQueue<E> {
     /// Brings events of the far future that have come near into the lists.
     #[inline(never)]
     fn approach(&mut self) {
+        self.approaches = u64::MAX;
         while let Some(&Reverse((key, index))) = self.far.peek() {
-            if (key.time >> SPAN) - self.present >= LISTS as u64 {
+            let list = key.time >> SPAN;
+            if list - self.present >= LISTS as u64 {
+                self.approaches = list - LISTS as u64 + 1;
                 return;
             }
             self.far.pop();
@@ -157,12 +180,9 @@ impl<E: Copy> EventQueue<E> {
         if index == NONE {
             return None;
         }
-        let present = key.time >> SPAN;
-        if present != self.present {
-            self.present = present;
-            if !self.far.is_empty() {
-                self.approach();
-            }
+        self.present = key.time >> SPAN;
+        if self.present >= self.approaches {
+            self.approach();
         }
         // Whoever handles this event need not wait for the search for the next one.
         (self.first, self.first_key) = self.take_first();
@@ -179,14 +199,21 @@ impl<E: Copy> EventQueue<E> {
             return self.far.pop().map_or((NONE, Key::NEVER), |Reverse((key, index))| (index, key));
         }
         let list = self.first_list();
-        let first = self.heads[list];
-        let Entry { key, next, .. } = self.entries[first as usize];
-        if next != NONE {
+        let head = self.heads[list];
+        let Entry { key, next, .. } = self.entries[head as usize];
+        // A list of one is treated as one of two that are the same: which it is, the host could not foresee.
+        let second = select_unpredictable(next != NONE, next, head);
+        let Entry { key: second_key, next: third, .. } = self.entries[second as usize];
+        if third != NONE {
             return self.take_first_of(list);
         }
-        self.heads[list] = NONE;
+        let earlier = second_key.is_before(key);
+        let (first, left) = select_unpredictable(earlier, (second, head), (head, next));
+        let key = key.or_if(earlier, second_key);
+        self.entries[head as usize].next = NONE;
+        self.heads[list] = left;
         let word = &mut self.occupied[list / 64];
-        *word &= !(1 << (list % 64));
+        *word &= !(u64::from(left == NONE) << (list % 64));
         self.summary &= !(u64::from(*word == 0) << (list / 64));
         (first, key)
     }
@@ -198,12 +225,9 @@ impl<E: Copy> EventQueue<E> {
         let mut previous = first;
         while index != NONE {
             let entry = &self.entries[index as usize];
-            let other = entry.key;
-            // Two at the same time are rare; which of two is earlier is as hard to foresee as can be.
-            let earlier = if other.time == key.time { other.order < key.order } else { other.time < key.time };
+            let earlier = entry.key.is_before(key);
             (before, first) = select_unpredictable(earlier, (previous, index), (before, first));
-            key.time = select_unpredictable(earlier, other.time, key.time);
-            key.order = select_unpredictable(earlier, other.order, key.order);
+            key = key.or_if(earlier, entry.key);
             (previous, index) = (index, entry.next);
         }
         let next = self.entries[first as usize].next;

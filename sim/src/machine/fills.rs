@@ -81,10 +81,9 @@ impl Fills {
     pub(crate) fn free(&mut self, line: u32) {
         let place = self.find(line).expect("a grant answers a request");
         self.used -= 1;
-        let last = std::mem::replace(self.line_mut(self.used), NONE);
-        if place != self.used {
-            *self.line_mut(place) = last;
-        }
+        let last = *self.line_mut(self.used);
+        *self.line_mut(place) = last;
+        *self.line_mut(self.used) = NONE;
     }
 }
 

@@ -17,7 +17,8 @@ impl Machine {
         }
         let at = line as usize;
         // What the probes must know of before; nothing where nobody probes.
-        let under_way = self.queues.as_ref().and_then(|_| self.under_way(node, line));
+        let probed = self.queues.is_some();
+        let under_way = if probed { self.under_way(node, line) } else { None };
         let index = self.begin(node, line);
         let record = &mut self.lines[at];
         let is_home = record.home() == node;
@@ -25,14 +26,15 @@ impl Machine {
         let active = &mut self.actives[index as usize - 1];
         let before = stable.last_level;
         let by_device = message == ToHome::TakeEffect;
-        let waited = active.waiting_requests();
+        let waiting = |active: &home::Active| if probed { active.waiting_requests() } else { 0 };
+        let waited = waiting(active);
         let mut unchecked = 0;
         let newest = self.newest.get_mut(at).unwrap_or(&mut unchecked);
         if active.completed_by(self.now) {
             home::handle(is_home, &self.choices, stable, active, ToHome::Complete, newest, &mut self.actions);
         }
         home::handle(is_home, &self.choices, stable, active, message, newest, &mut self.actions);
-        let (after, wait) = (stable.last_level, active.waiting_requests());
+        let (after, wait) = (stable.last_level, waiting(active));
         self.requests_wait(node, line, message, waited, wait);
         self.send(node, line);
         if let ToHome::Reply { .. } = message {
@@ -76,7 +78,8 @@ impl Machine {
             self.actives.push(home::Active::default());
             self.actives.len() as u32
         });
-        if before == COMPLETING && record.completion() > self.now {
+        // Both at once: which of the two lines are mostly left as is hard for the host to foresee, that it is over is not.
+        if (before == COMPLETING) & (record.completion() > self.now) {
             self.actives[index as usize - 1].completes_at(record.completion());
         }
         record.active[node] = index;

@@ -70,14 +70,19 @@ pub(crate) fn slice_of(parameters: &Parameters, line: u64) -> u8 {
     Spread::new(parameters.node.home_slices, 2).part(line) as u8
 }
 
+/// Whether home agents must look a message up before they handle it.
+#[inline(always)]
+pub(crate) fn must_be_looked_up(message: ToHome) -> bool {
+    matches!(message, ToHome::Request { .. } | ToHome::OrderedWrite { .. } | ToHome::Snoop(_))
+}
+
 impl Machine {
-    /// Whether a message that is at a node's home agents has been looked up by now, if it must be: its slice may have others to
-    /// look up first, and then it is put off by as long as it waits for them.
+    /// Whether a message that a node's home agents must look up has been by now: its slice may have others to look up first, and
+    /// then it is put off by as long as it waits for them.
     #[inline]
     pub(crate) fn is_looked_up(&mut self, node: usize, line: u32, message: ToHome) -> bool {
-        let must = matches!(message, ToHome::Request { .. } | ToHome::OrderedWrite { .. } | ToHome::Snoop(_));
         let slices = &mut self.nodes[node].slices;
-        if !must || slices.service == 0 {
+        if slices.service == 0 {
             return true;
         }
         // It was at the slice that much earlier; all are, so their order is that of these events.
@@ -99,6 +104,6 @@ impl Machine {
         if let Some(recorder) = &mut self.recorder {
             recorder.put_off(key);
         }
-        self.queue.push(key, Event::Home { node: node as u8, waited: true, line, message });
+        self.queue.push(key, Event::Home { node: node as u8, line, message });
     }
 }

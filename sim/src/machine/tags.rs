@@ -81,9 +81,9 @@ pub struct Tags {
     sets: u32,
     ways: usize,
     /// Where the number of sets is a power of two, its logarithm.
-    shift: Option<u32>,
+    shift: u32,
     /// Else 2^64 / `sets`, rounded up: a multiplication in the place of a division, exact for all 32-bit numbers (Lemire,
-    /// Kaser and Kurz, 2019).
+    /// Kaser and Kurz, 2019). Zero where it is a power of two.
     reciprocal: u64,
     /// Base-two logarithm of the rows of a set.
     row_shift: u32,
@@ -109,8 +109,8 @@ impl Tags {
         assert!(ways <= MOST_WAYS, "a cache has {MOST_WAYS} ways at most, not {ways}");
         let sets = sets(bytes, ways) as u32;
         let ways = ways.max(1) as usize;
-        let shift = sets.is_power_of_two().then(|| sets.trailing_zeros());
-        let reciprocal = if shift.is_some() { 0 } else { u64::MAX / u64::from(sets) + 1 };
+        let shift = sets.trailing_zeros();
+        let reciprocal = if sets.is_power_of_two() { 0 } else { u64::MAX / u64::from(sets) + 1 };
         let row_shift = u32::from(ways > LANES);
         let row = |row: usize| {
             // Ways that do not exist come last, and stay there.
@@ -131,12 +131,11 @@ impl Tags {
     /// The set of a line, and its tag.
     #[inline(always)]
     fn split(&self, line: u32) -> (usize, u32) {
-        let (set, tag) = match self.shift {
-            Some(shift) => (line & ((1 << shift) - 1), line >> shift),
-            None => {
-                let tag = ((u128::from(self.reciprocal) * u128::from(line)) >> 64) as u32;
-                (line - tag * self.sets, tag)
-            }
+        let (set, tag) = if self.reciprocal == 0 {
+            (line & (self.sets - 1), line >> self.shift)
+        } else {
+            let tag = ((u128::from(self.reciprocal) * u128::from(line)) >> 64) as u32;
+            (line - tag * self.sets, tag)
         };
         (set as usize, tag << TAG_SHIFT)
     }
@@ -229,10 +228,7 @@ impl Tags {
     fn line_at(&self, place: usize) -> Option<u32> {
         let tag = self.way(place) >> TAG_SHIFT;
         let set = ((place / LANES) >> self.row_shift) as u32;
-        (tag != EMPTY >> TAG_SHIFT).then(|| match self.shift {
-            Some(shift) => tag << shift | set,
-            None => tag * self.sets + set,
-        })
+        (tag != EMPTY >> TAG_SHIFT).then(|| tag * self.sets + set)
     }
 
     /// Puts a line in with a mark, and gives its place and what had to go for it. Of the lines that may go by `may_go`, that is

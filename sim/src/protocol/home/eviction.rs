@@ -10,11 +10,7 @@ impl Stable {
         debug_assert!(self.copies & bit != 0, "only who has a copy gives one up");
         self.copies &= !bit;
         self.exclusive = false;
-        if dirty {
-            self.last_level = LastLevel::Dirty;
-        } else if self.last_level == LastLevel::None {
-            self.last_level = LastLevel::Clean;
-        }
+        self.last_level = self.last_level.max(if dirty { LastLevel::Dirty } else { LastLevel::Clean });
         self.last_level_version = version;
     }
 }
