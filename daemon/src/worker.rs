@@ -157,6 +157,8 @@ pub(crate) struct Left {
 pub(crate) enum News {
     /// A client's region is made, or cannot be.
     Made(Box<Made>),
+    /// The memory of the region that nobody has asked for is there; none if it cannot be.
+    Spare(Option<Memory>),
     /// Nothing is left of a region.
     Returned(Returned),
     /// A client broke the rules too often.
