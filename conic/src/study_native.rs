@@ -51,8 +51,10 @@ const EXAMPLES: &str = "What is calibrated, and on what:
   next-line prefetcher                       which brings the streams nearest
   the clock, the pause of a polling loop     instructions of a cycle, and pauses, one behind the other
   what looking at the time takes             looks at it, one behind the other
+  a NIC that stands still once               for how long a core does that its system or hypervisor takes away
   sizes of the caches                        what the system lists
-  the work of each interface's halves        both on one core, each size of packets: no line moves between cores there
+  the work of each interface's halves        both on one core, each size of packets and of bursts: no line moves between
+                                             cores there
 
 Nothing is fitted to what is predicted. Where a virtual machine's cores move, \
 each placement is calibrated and compared by itself.
@@ -92,19 +94,25 @@ impl Subject {
         (self.interface == Interface::Ccnic).then_some(self.variant)
     }
 
-    /// Whether another's packets go through the same instructions.
+    /// The window with which both halves run on one core: two whole bursts keep both at work, fewer packets go in smaller bursts.
+    fn on_one_core(&self) -> u64 {
+        self.workload.window.min(64)
+    }
+
+    /// Whether another's packets go through the same instructions, in bursts of one size.
     fn works_like(&self, other: &Subject) -> bool {
-        let same = |one: &Subject| (one.interface, one.variant, one.workload.packet_size);
+        let same = |one: &Subject| (one.interface, one.variant, one.workload.packet_size, one.on_one_core());
         same(self) == same(other)
     }
 }
 
-/// What both halves of an interface run on one core: each of the loopbacks' sizes once, with bursts that keep both at work.
+/// What both halves of an interface run on one core: each of the loopbacks' sizes of packets and of bursts once.
 fn on_one_core(subjects: &[Subject]) -> Vec<Subject> {
     let mut all: Vec<Subject> = Vec::new();
     for subject in subjects {
         if !all.iter().any(|other| other.works_like(subject)) {
-            all.push(Subject { workload: Workload { window: 64, ..subject.workload }, ..subject.clone() });
+            let workload = Workload { window: subject.on_one_core(), ..subject.workload };
+            all.push(Subject { workload, ..subject.clone() });
         }
     }
     all
@@ -187,6 +195,7 @@ struct WorkReport {
     interface: &'static str,
     features: Option<&'static str>,
     packet_size: u16,
+    window: u64,
     host_ns: Compared,
     nic_ns: Compared,
     /// By how much the work is scaled that the interface's code states.
@@ -209,6 +218,7 @@ struct PlaceReport {
     clock_ghz: f64,
     pause_cycles: u32,
     clock_cycles: u32,
+    stop_ns: f64,
     l1_bytes: u64,
     l2_bytes: u64,
     work: Vec<WorkReport>,
@@ -339,7 +349,7 @@ fn compare(
     measured: &Slices<Measured>,
     subjects: &[Subject],
 ) -> Result<PlaceReport, Failure> {
-    let calibrated = calibrated(preset, core, place, measured)?;
+    let (calibrated, stop) = (calibrated(preset, core, place, measured)?, limit(place, measured, Kernel::Stop)?);
     let on_one_core = on_one_core(subjects);
     let mut halves = Vec::new();
     for (index, subject) in on_one_core.iter().enumerate() {
@@ -366,8 +376,17 @@ fn compare(
         };
         found.push(predict::Found { subject, rate, latency, slices });
     }
-    let rows = predict::rows(&works, &found)?;
-    Ok(output::report(place, &calibrated, &works, rows))
+    let rows = predict::rows(&works, &found, Time::from_picoseconds((stop * 1e3) as u64))?;
+    Ok(output::report(place, &calibrated, stop, &works, rows))
+}
+
+/// What a kernel came to in a placement.
+fn limit(place: &Placement, measured: &Slices<Measured>, kernel: Kernel) -> Result<f64, Failure> {
+    let index = CALIBRATING.iter().position(|&other| other == kernel);
+    let index = index.ok_or_else(|| Failure::failed(format!("{kernel:?} is not measured here")))?;
+    let figure = |one: &Measured| if let Measured::Limit(moved) = one { kernel.figure(moved) } else { 0.0 };
+    let found = median(measured, place, index, figure).map(|(value, _)| value);
+    found.ok_or_else(|| Failure::failed(format!("{kernel:?} was not measured: try again")))
 }
 
 /// The calibrated machine but for its work.
@@ -377,13 +396,7 @@ fn calibrated(
     place: &Placement,
     measured: &Slices<Measured>,
 ) -> Result<Calibrated, Failure> {
-    let limit = |kernel: Kernel| {
-        let index = CALIBRATING.iter().position(|&other| other == kernel);
-        let index = index.ok_or_else(|| Failure::failed(format!("{kernel:?} is not measured here")))?;
-        let figure = |one: &Measured| if let Measured::Limit(moved) = one { kernel.figure(moved) } else { 0.0 };
-        let found = median(measured, place, index, figure).map(|(value, _)| value);
-        found.ok_or_else(|| Failure::failed(format!("{kernel:?} was not measured: try again")))
-    };
+    let limit = |kernel: Kernel| limit(place, measured, kernel);
     let listed = caches(core);
     let cache = |level: u32| listed.iter().find(|cache| cache.level == level).map(|cache| (cache.bytes, cache.ways));
     let cores = Cores {

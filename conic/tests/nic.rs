@@ -173,6 +173,7 @@ fn a_client_that_is_gone_leaves_nothing_and_costs_the_others_nothing() {
     let nic = Nic::start(&[]);
     let (a, mut of_a) = attach(&nic.socket(), &small(1));
     let (b, mut of_b) = attach(&nic.socket(), &small(1));
+    wait_until("a region is kept for the next one", || nic.maps() == 3);
     // The daemon closes its copies of what it passed a moment after the client has them.
     let samples = (0..20).map(|_| {
         std::thread::sleep(Duration::from_millis(10));

@@ -193,9 +193,9 @@ fn this_machine_is_measured_and_predicted() {
     let load = &place["calibration"][3];
     // What is solved for comes out, whatever was measured.
     assert!(load["error"].as_f64().is_some_and(|error| error.abs() < 0.05), "{load}");
-    // Four variants of CC-NIC and the ring, two sizes of packets.
+    // Four variants of CC-NIC and the ring, two sizes of packets, two of bursts.
     let work = place["work"].as_array().expect("work");
-    assert_eq!(work.len(), 5 * 2);
+    assert_eq!(work.len(), 5 * 2 * 2);
     for one in work {
         is_positive(&one["host_ns"]["measured"], "measured");
         is_positive(&one["nic_ns"]["measured"], "measured");

@@ -7,6 +7,7 @@ mod metrics;
 mod mirror;
 mod operator;
 pub(crate) mod region;
+mod spare;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,7 @@ use rustix::event::{Timespec, epoll};
 use adopt::Inheritance;
 use metrics::Metrics;
 use region::{Leaving, Reports, Taken};
+use spare::Spare;
 
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
@@ -94,6 +96,8 @@ pub struct Daemon {
     bell: Bell,
     /// For threads that make regions or give them back.
     reports: Reports,
+    /// What is made before somebody asks for it.
+    spare: Spare,
     /// The users of regions that are on their way back, one entry a region.
     returning: Vec<u32>,
     /// Clients' wishes that wait for one of those.
@@ -173,6 +177,7 @@ impl Daemon {
             stop,
             news,
             reports,
+            spare: Spare::default(),
             bell,
             returning: Vec::new(),
             postponed: Vec::new(),
@@ -374,6 +379,7 @@ impl Daemon {
     fn act_on(&mut self, news: News) {
         match news {
             News::Made(made) => self.finish_session(*made),
+            News::Spare(memory) => self.spare_is_made(memory),
             News::Returned(back) => self.region_is_back(back),
             News::Offender { offender } => {
                 let of = |one: &Connection| matches!(&one.step, Step::Attached(own) if own.session == offender.session);

@@ -24,8 +24,12 @@ use rustix::net::{SendFlags, send};
 use crate::bell::Bell;
 use crate::server::region::{Made, Returned};
 
-/// Steps between two looks at what the control thread wants.
+/// Steps between two looks at what the control thread wants, at most.
 const STEPS_BETWEEN_ORDERS: u32 = 32;
+
+/// The time between them, but for one step: under load a step takes a tenth of a millisecond, with ports that call the kernel, and
+/// whoever takes over from this daemon waits for the look.
+const BETWEEN_ORDERS: Time = Time::from_nanoseconds(100_000);
 
 /// How long a network's thread looks again although nothing moves before it naps: a client's ring is full, or a frame of a
 /// port waits for its time.
@@ -153,6 +157,8 @@ pub(crate) struct Left {
 pub(crate) enum News {
     /// A client's region is made, or cannot be.
     Made(Box<Made>),
+    /// The memory of the region that nobody has asked for is there; none if it cannot be.
+    Spare(Option<Memory>),
     /// Nothing is left of a region.
     Returned(Returned),
     /// A client broke the rules too often.
@@ -379,8 +385,12 @@ impl Loop {
             if !self.obey() {
                 return;
             }
+            let looked = clock::now();
             for _ in 0..STEPS_BETWEEN_ORDERS {
                 let now = clock::now();
+                if now.since(looked) >= BETWEEN_ORDERS {
+                    break;
+                }
                 let moved = self.switch.step(now);
                 self.ring();
                 if moved > 0 {
@@ -558,3 +568,66 @@ impl Loop {
 }
 
 const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use conic_port::{Counters, PortError, Receive, Transmit};
+
+    use super::*;
+
+    /// Each frame of it takes a tenth of a millisecond, and there is always another.
+    struct Slow(Arc<Mutex<u64>>, Counters);
+
+    impl Port for Slow {
+        fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+            let begun = clock::now();
+            while clock::now().since(begun) < BETWEEN_ORDERS {
+                spin();
+            }
+            *self.0.lock().expect("nobody panicked") += 1;
+            Ok(Receive::Skipped)
+        }
+        fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+            Ok(Transmit::Accepted)
+        }
+        fn next_due(&self) -> Option<Time> {
+            Some(Time::ZERO)
+        }
+        fn counters(&self) -> &Counters {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn an_order_waits_for_a_step_and_not_for_many() {
+        let frames = Arc::new(Mutex::new(0));
+        let slow = Slow(Arc::clone(&frames), Counters::default());
+        let (news, _heard) = channel();
+        let worker = Worker::start(WorkerOptions {
+            network: 0,
+            core: None,
+            wait: WaitMode::Spin,
+            switch: SwitchOptions::default(),
+            ports: vec![SwitchPort { queues: vec![Box::new(slow)], vlan: None, circuit: None }],
+            held_back: false,
+            news,
+            bell: Bell::new().expect("a descriptor"),
+        });
+        let worker = worker.expect("a thread");
+        let count = || *frames.lock().expect("nobody panicked");
+        let mut beside = 0;
+        for _ in 0..10 {
+            let before = count();
+            // It is in the middle of a step.
+            while count() == before {
+                spin();
+            }
+            worker.report();
+            beside += count() - before;
+        }
+        // A step is at most a burst of 32, and the answer may be heard late; by steps alone an order waited for 32 of them.
+        assert!(beside <= 10 * 8 * 32, "{beside} frames beside ten orders");
+    }
+}

@@ -120,6 +120,7 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
     let running = Running::start(|_| ());
     let (client, queues) = Client::attach(&running.socket(), &options()).expect("a client of the good kind");
     let descriptors = kinds();
+    wait_until("a region is kept for the next one", || held().1 == 3);
     let baseline = settled();
     let seed = 77;
     println!("seed {seed}");
@@ -386,7 +387,7 @@ fn attaching_and_detaching_leaves_nothing() {
         config.networks = vec![NetworkConfig { ports: Vec::new(), ..NetworkConfig::default() }];
     });
     drop(Client::attach(&running.socket(), &options()).expect("a first client"));
-    wait_until("it is gone", || held().1 == 0);
+    wait_until("it is gone, and a region is kept for the next one", || held().1 == 1);
     let baseline = settled();
     for _ in 0..400 {
         drop(Client::attach(&running.socket(), &options()).expect("a client"));

@@ -14,8 +14,9 @@
 //! | [`Stream`] | a megabyte at a time, announced by a register | Figure 9 |
 //! | [`pauses`] | nothing: what a round of polling waits | - |
 //! | [`clock_readings`] | nothing: what the clock takes to be read | - |
+//! | [`stops`] | nothing: for how long a core stands still when a system or hypervisor wants it | - |
 //!
-//! Each kernel but the last two is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
+//! Each kernel but the last three is two functions for two cores. One takes the time at which it stops and tells the other, which stops then.
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
 
@@ -68,6 +69,24 @@ pub fn clock_readings<C: Core>(core: &C, until: Time) -> Moved {
         count += 1;
     }
     Moved { count, span: now.since(start) }
+}
+
+/// What no reading of the clock takes by itself: between two of them the core was somebody else's.
+const STOP_OF_A_CORE: Time = Time::from_nanoseconds(1_000);
+
+/// Reads the clock until `until`, which it must take some time to do, and nothing else; says how often the core stood still
+/// meanwhile, and for how long in all. The program does not notice: a system, or a hypervisor below it, had the core.
+pub fn stops<C: Core>(core: &C, until: Time) -> Moved {
+    let (mut moved, mut now) = (Moved::default(), core.now());
+    while now < until {
+        let last = now;
+        now = core.now();
+        let span = now.since(last);
+        if span > STOP_OF_A_CORE {
+            moved = Moved { count: moved.count + 1, span: moved.span + span };
+        }
+    }
+    moved
 }
 
 fn lines(layout: &mut Layout, name: &str, count: u64, home: Home, words: SynchronisingWords) -> Address {

@@ -74,6 +74,8 @@ pub struct Limits {
     pub mib_per_client: u64,
     /// MiB of one user's clients' regions.
     pub mib_per_user: u64,
+    /// MiB, at most, of a region that is made before it is asked for, for whoever asks next for what was asked for last; 0: none.
+    pub spare_mib: u64,
 }
 
 impl Default for Limits {
@@ -86,6 +88,7 @@ impl Default for Limits {
             descriptors: 16384,
             mib_per_client: 1024,
             mib_per_user: 8192,
+            spare_mib: 16,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The impairment port: each impairment alone, by its counts and by what arrives, and everything from one seed.
 
 use conic_fabric::Time;
-use conic_port::{Direction, Impaired, Impairment, Loopback, MAX_FRAME, Port, Probability, Rate, Receive, Transmit};
+use conic_port::{
+    Counters, Direction, Impaired, Impairment, Loopback, MAX_FRAME, Port, PortError, Probability, Rate, Receive,
+    Transmit,
+};
 
 fn microseconds(count: u64) -> Time {
     Time::from_nanoseconds(1_000 * count)
@@ -168,6 +171,70 @@ fn what_finds_the_pipe_full_is_dropped_and_counted_but_a_full_port_below_is_said
         came += 1;
     }
     assert_eq!(came, 6);
+}
+
+/// Takes so many frames until it is told to let them leave, and counts how often it is.
+#[derive(Default)]
+struct Told {
+    room: usize,
+    waiting: usize,
+    left: usize,
+    flushes: usize,
+    counters: Counters,
+}
+
+impl Port for Told {
+    fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+        Ok(Receive::None)
+    }
+    fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+        if self.waiting == self.room {
+            return Ok(Transmit::Full);
+        }
+        self.waiting += 1;
+        Ok(Transmit::Accepted)
+    }
+    fn flush(&mut self, _now: Time) -> Result<(), PortError> {
+        self.flushes += 1;
+        self.left += std::mem::take(&mut self.waiting);
+        Ok(())
+    }
+    fn next_due(&self) -> Option<Time> {
+        None
+    }
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+#[test]
+fn the_port_below_is_told_once_for_a_burst_and_also_of_what_is_due_without_one() {
+    let mut port = Impaired::new(Told { room: 64, ..Told::default() }, Impairment::NONE);
+    for number in 0..32 {
+        assert_eq!(port.transmit(Time::ZERO, &numbered(number)).unwrap(), Transmit::Accepted);
+    }
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!((port.inner().left, port.inner().flushes), (32, 1));
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(port.inner().flushes, 1, "there was nothing");
+    // What a delay has held leaves with a look, and where there is no room for more without being asked.
+    let delayed = Impairment { delay: microseconds(5), limit: 4, ..Impairment::NONE };
+    let mut port = Impaired::new(Told { room: 2, ..Told::default() }, delayed);
+    for number in 0..4 {
+        assert_eq!(port.transmit(Time::ZERO, &numbered(number)).unwrap(), Transmit::Accepted);
+    }
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(port.receive(microseconds(5), &mut [0; MAX_FRAME]).unwrap(), Receive::None);
+    assert_eq!((port.inner().left, port.inner().flushes), (2, 1));
+    for number in 0..2 {
+        assert_eq!(port.transmit(microseconds(6), &numbered(number)).unwrap(), Transmit::Accepted);
+    }
+    assert_eq!((port.inner().left, port.inner().waiting), (2, 2));
+    for number in 0..2 {
+        assert_eq!(port.transmit(microseconds(6), &numbered(number)).unwrap(), Transmit::Accepted);
+    }
+    assert_eq!(port.transmit(microseconds(12), &numbered(0)).unwrap(), Transmit::Full);
+    assert_eq!((port.inner().left, port.inner().flushes), (4, 2));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use conic_fabric::{LINE_BYTES, Layout, Time};
 use conic_load::limits::{
-    Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap, Take, Taking, clock_readings, pauses,
+    Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap, Take, Taking, clock_readings, pauses, stops,
 };
 use conic_native::{Memory, NativeCore, Pages, clock, processor};
 use serde::Serialize;
@@ -41,6 +41,7 @@ const EXAMPLES: &str = "What is measured:
   stream            lines in a ring, the signal in the line, credits in batches; one way, and both ways at once
   swap              lines of one ring that each side reads and overwrites with its own: both ways at once
   pause, clock      an instruction that waits in a polling loop, reading the time, and the clock of the application's core
+  stop              for how long that core stands still where the system or a hypervisor takes it away for over a microsecond
   cached stream     a megabyte at a time, announced by a register, read into a local buffer (Figure 9)
   non-temporal      the same, written past the caches
 
@@ -81,13 +82,15 @@ pub enum Kernel {
     Cycle,
     /// Reading the clock.
     Clock,
+    /// A stop of the application's core.
+    Stop,
     /// Megabytes through the caches.
     Cached,
     /// Megabytes past the caches.
     NonTemporal,
 }
 
-const KERNELS: [Kernel; 16] = [
+const KERNELS: [Kernel; 17] = [
     Kernel::OneLine,
     Kernel::TwoLines,
     Kernel::LineAndFlag,
@@ -102,12 +105,13 @@ const KERNELS: [Kernel; 16] = [
     Kernel::Pause,
     Kernel::Cycle,
     Kernel::Clock,
+    Kernel::Stop,
     Kernel::Cached,
     Kernel::NonTemporal,
 ];
 
-/// What a model of this machine is calibrated on, in that order: eleven of single lines, and three of one core.
-pub const CALIBRATING: &[Kernel] = KERNELS.split_at(14).0;
+/// What a model of this machine is calibrated on, in that order: eleven of single lines, and four of one core.
+pub const CALIBRATING: &[Kernel] = KERNELS.split_at(15).0;
 
 impl Kernel {
     /// Nanoseconds, lines a second, or Gb/s.
@@ -115,7 +119,7 @@ impl Kernel {
         match self {
             Kernel::Taken(Take::LoadsTogether | Take::StoresTogether) => moved.per_second(),
             Kernel::OneLine | Kernel::TwoLines | Kernel::LineAndFlag | Kernel::Taken(_) => moved.nanoseconds_each(),
-            Kernel::Pause | Kernel::Cycle | Kernel::Clock => moved.nanoseconds_each(),
+            Kernel::Pause | Kernel::Cycle | Kernel::Clock | Kernel::Stop => moved.nanoseconds_each(),
             Kernel::OneWay | Kernel::BothWays | Kernel::Swap => moved.per_second(),
             Kernel::Cached | Kernel::NonTemporal => moved.per_second() * (LINE_BYTES * 8) as f64 / 1e9,
         }
@@ -157,6 +161,7 @@ impl Kernel {
             Kernel::Pause => (Box::new(|core, until| pauses(core, until)), Box::new(|_| ())),
             Kernel::Cycle => (Box::new(|_, until| cycles(until)), Box::new(|_| ())),
             Kernel::Clock => (Box::new(|core, until| clock_readings(core, until)), Box::new(|_| ())),
+            Kernel::Stop => (Box::new(|core, until| stops(core, until)), Box::new(|_| ())),
             Kernel::Cached => stream(&mut layout, Store::Cached),
             Kernel::NonTemporal => stream(&mut layout, Store::NonTemporal),
         };
@@ -226,6 +231,7 @@ pub struct PlacementReport {
     pause_ns: Spread,
     cycle_ns: Spread,
     clock_ns: Spread,
+    stop_ns: Spread,
     stream_cached_gbps: Spread,
     stream_nontemporal_gbps: Spread,
     /// Millions of 64-byte packets a second at which their lines would stream both ways.
@@ -359,6 +365,7 @@ fn place_report(measured: &Slices<Moved>, place: &Placement, slice: Time) -> Opt
         pause_ns: spread(Kernel::Pause, 2)?,
         cycle_ns: spread(Kernel::Cycle, 4)?,
         clock_ns: spread(Kernel::Clock, 2)?,
+        stop_ns: spread(Kernel::Stop, 0)?,
         stream_cached_gbps: spread(Kernel::Cached, 2)?,
         stream_nontemporal_gbps: spread(Kernel::NonTemporal, 2)?,
         model_64_byte_mpps: 0.0,
@@ -390,6 +397,7 @@ pub fn print(report: &PlacementReport) {
     lines("swap, each of both ways at once", report.swap_lines_per_second_each_way);
     time("a pause of a polling loop", report.pause_ns);
     time("reading the clock", report.clock_ns);
+    time("a stop of the core", report.stop_ns);
     let clock = three_digits(1.0 / report.cycle_ns.median);
     println!("    {:34} {clock:>7} GHz", "the application's core");
     let bits = |name: &str, spread: Spread| {

@@ -85,7 +85,8 @@ impl SwitchArguments {
             Some(Forwards::Rewrite) => Application::Forwarding(Touch::Rewrite),
         };
         let has = |side: Side| self.engine.is_some_and(|given| given == side || given == Side::Both);
-        Switches { serving, application, engines: Engines { host: has(Side::Host), nic: has(Side::Nic) } }
+        let engines = Engines { host: has(Side::Host), nic: has(Side::Nic) };
+        Switches { serving, application, engines, ..Switches::default() }
     }
 
     /// The same for a report; none where nothing is switched on.

@@ -11,7 +11,13 @@ use crate::bench::placement::{Placement, Spread, rounded};
 const QUARTER: f64 = 0.25;
 
 /// Puts a placement's report together.
-pub fn report(place: &Placement, calibrated: &Calibrated, works: &[Work<'_>], rows: Vec<Row>) -> PlaceReport {
+pub fn report(
+    place: &Placement,
+    calibrated: &Calibrated,
+    stop: f64,
+    works: &[Work<'_>],
+    rows: Vec<Row>,
+) -> PlaceReport {
     let machine = &calibrated.machine;
     let limits = calibrated.measured.list().into_iter().zip(calibrated.simulated.list());
     let limit = |(index, (measured, simulated))| LimitReport {
@@ -23,6 +29,7 @@ pub fn report(place: &Placement, calibrated: &Calibrated, works: &[Work<'_>], ro
         interface: work.subject.interface.name(),
         features: work.subject.features_name(),
         packet_size: work.subject.workload.packet_size,
+        window: work.subject.workload.window,
         host_ns: work.takes[0],
         nic_ns: work.takes[1],
         host_scale: rounded(work.machine.core.work_scale, 3),
@@ -45,6 +52,7 @@ pub fn report(place: &Placement, calibrated: &Calibrated, works: &[Work<'_>], ro
         clock_ghz: f64::from(machine.core.frequency_megahertz) / 1e3,
         pause_cycles: machine.core.pause_cycles,
         clock_cycles: machine.core.clock_cycles,
+        stop_ns: rounded(stop, 0),
         l1_bytes: machine.cache.l1_bytes,
         l2_bytes: machine.cache.l2_bytes,
         work: works.iter().map(work).collect(),
@@ -88,10 +96,11 @@ pub fn print(place: &PlaceReport) {
         switch(place.next_line_prefetch),
     );
     println!(
-        "    the core: {:.2} GHz, a pause of {} cycles, the time read in {}, caches of {} and {} KiB",
+        "    the core: {:.2} GHz, a pause of {} cycles, the time read in {}, a stop of {}, caches of {} and {} KiB",
         place.clock_ghz,
         place.pause_cycles,
         place.clock_cycles,
+        nanoseconds(place.stop_ns),
         place.l1_bytes >> 10,
         place.l2_bytes >> 10
     );
@@ -107,15 +116,16 @@ pub fn print(place: &PlaceReport) {
 
 fn print_work(work: &[WorkReport]) {
     println!(
-        "\n    {:6} {:20} {:>5}   {:>9} {:>9} {:>6}   {:>9} {:>9} {:>6}",
-        "one", "core, a packet", "bytes", "host", "simulated", "times", "NIC", "simulated", "times"
+        "\n    {:6} {:20} {:>5} {:>6}   {:>9} {:>9} {:>6}   {:>9} {:>9} {:>6}",
+        "one", "core, a packet", "bytes", "window", "host", "simulated", "times", "NIC", "simulated", "times"
     );
     for one in work {
         println!(
-            "    {:6} {:20} {:>5}   {:>9} {:>9} {:>6.2}   {:>9} {:>9} {:>6.2}",
+            "    {:6} {:20} {:>5} {:>6}   {:>9} {:>9} {:>6.2}   {:>9} {:>9} {:>6.2}",
             one.interface,
             one.features.unwrap_or_default(),
             one.packet_size,
+            one.window,
             nanoseconds(one.host_ns.measured),
             nanoseconds(one.host_ns.predicted),
             one.host_scale,

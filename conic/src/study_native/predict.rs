@@ -1,5 +1,6 @@
 //! The loopbacks on the simulated machine.
 
+use conic_fabric::Time;
 use conic_sim::Parameters;
 use conic_study::simulated::loopback;
 use conic_study::simulated::native::fit_work;
@@ -49,15 +50,16 @@ pub fn fit<'a>(machine: &Parameters, halves: &[(&'a Subject, [f64; 2])]) -> Resu
     on_all_cores(halves, work).into_iter().map(|work| work.map_err(|error: String| Failure::failed(error))).collect()
 }
 
-/// Predicts every loopback, each with the work of its interface and size.
+/// Predicts every loopback, each with the work of its interface, size and bursts, after the NIC has stood still for `stop`.
 ///
 /// # Errors
 ///
 /// How a run failed.
-pub fn rows(works: &[Work<'_>], found: &[Found<'_>]) -> Result<Vec<Row>, Failure> {
+pub fn rows(works: &[Work<'_>], found: &[Found<'_>], stop: Time) -> Result<Vec<Row>, Failure> {
     let predicted = |one: &Found<'_>| {
         let work = works.iter().find(|work| work.subject.works_like(one.subject)).ok_or("its work is not known")?;
-        loopback(&Loopback { nic_work: Some(work.nic), ..question(&work.machine, one.subject) })
+        let switches = Switches { late: stop, ..Switches::default() };
+        loopback(&Loopback { nic_work: Some(work.nic), switches, ..question(&work.machine, one.subject) })
     };
     let row = |(one, outcome): (&Found<'_>, Result<LoopbackOutcome, String>)| {
         let outcome = outcome.map_err(Failure::failed)?;

@@ -261,7 +261,12 @@ fn joined_packets_are_no_longer_than_the_application_takes() {
     );
     let large =
         Metadata::NONE.with_begun(Begun { start: 34, offset: 16 }).with_large(PAYLOAD as u16).with(Metadata::NETWORK);
-    for (limit, expected) in [(Some(5000), 54 + 3 * PAYLOAD), (None, 0)] {
+    // Tagged ones, too, whose tag the driver takes out of what is joined.
+    for (limit, tag, expected) in [
+        (Some(5000), None, 54 + 3 * PAYLOAD),
+        (Some(58 + 2 * PAYLOAD), Some(0x6123), 54 + 2 * PAYLOAD),
+        (None, None, 0),
+    ] {
         let folder = folder();
         let _nic = open_daemon(folder.path());
         let options = Options { offloads: Offloads { requests: true, ..Offloads::default() }, ..with_mac() };
@@ -275,19 +280,21 @@ fn joined_packets_are_no_longer_than_the_application_takes() {
             &mut testpmd,
             &["show port info 0", "port stop 0", "csum set ip hw 0", "csum set tcp hw 0", "tso set 1000 0"],
         );
-        say_all(&mut testpmd, &["port start 0", "set verbose 1", "set fwd csum", "start"]);
+        say_all(&mut testpmd, &["port start 0", "vlan set strip on 0", "set verbose 1", "set fwd csum", "start"]);
         wait_for_echo(&mut queues[0], &all[0], sent_on, &testpmd);
         wait_until("what may be joined is", || {
-            send_at_once(&mut queues[0], &frames, Metadata::NONE);
+            let with_tag = |metadata: Metadata| tag.map_or(metadata, |control| metadata.with_vlan(control));
+            send_at_once(&mut queues[0], &frames, with_tag(Metadata::NONE));
             let back = receive_payload(&mut queues[0], payload.len());
             assert!(back.iter().flat_map(|frame| &frame[54..]).eq(&payload));
-            send_at_once(&mut queues[0], std::slice::from_ref(&uncut), large);
+            send_at_once(&mut queues[0], std::slice::from_ref(&uncut), with_tag(large));
             let back = receive_payload(&mut queues[0], 6 * PAYLOAD);
             assert!(back.iter().flat_map(|frame| &frame[54..]).eq(&payload[..6 * PAYLOAD]));
             most_joined(&testpmd.log()).1 >= expected
         });
         let log = testpmd.end();
         assert_eq!(most_joined(&log).1, expected);
+        assert_eq!(log.contains("VLAN tci=0x6123"), tag.is_some(), "{log}");
         assert!(log.contains("Maximum configurable size of LRO aggregated packet: 60416"), "{log}");
     }
 }

@@ -14,7 +14,8 @@ use conic_nicd::switch::{Party, Rules};
 use conic_port::MAX_FRAME;
 
 use super::Daemon;
-use super::region::{self, Leaving, Made, Region, Returned, Taken};
+use super::region::{self, Leaving, Made, Region, Returned, Taken, Wish};
+use super::spare::Spare;
 use crate::connection::{Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::worker::Order;
@@ -56,13 +57,26 @@ impl Daemon {
         let rules = Rules { offloads, ..self.networks[network].config.rules_for(name.as_str(), user, mac) };
         let session = self.next_session;
         self.next_session += 1;
-        region::make(number, Taken { user, queues, bytes }, (map, notices), &self.reports);
+        let asked = Wish { connection: number, taken: Taken { user, queues, bytes }, map, notices };
+        if let Some((asked, memory)) = self.spare.provide(asked) {
+            region::make(asked, memory, &self.reports);
+        }
         let (geometry, headroom) = (wish.geometry, wish.headroom);
         Ok(Some(Making { session, name, network, mac, geometry, headroom, rules }))
     }
 
-    /// Goes on with a client whose region is made, or cannot be; it may be gone.
+    /// Goes on with a client whose region is made, or cannot be.
     pub(super) fn finish_session(&mut self, made: Made) {
+        let map = made.region.as_ref().ok().map(|region| Arc::clone(&region.map));
+        self.give_region(made);
+        // Behind the client's answer, and also where nobody is there to get it: the spare one may have gone into this.
+        if let Some(map) = map {
+            self.keep_spare(map);
+        }
+    }
+
+    /// Gives a client its region, or says why there is none; it may be gone.
+    fn give_region(&mut self, made: Made) {
         let Made { connection: number, taken, region } = made;
         let connection = self.connections.get_mut(&number);
         let step = connection.map(|connection| std::mem::replace(&mut connection.step, Step::Connected));
@@ -88,6 +102,25 @@ impl Daemon {
                 self.give_region_back(memory, taken, None);
                 self.refuse(number, refusal);
             }
+        }
+    }
+
+    /// Has a region made for who asks next for what this one asked for, unless it is too large to be kept for nobody.
+    fn keep_spare(&mut self, map: Arc<Map>) {
+        if map.layout.bytes() > self.config.limits.spare_mib << 20 || !self.spare.lacks(&map) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.spare, Spare::Making(Arc::clone(&map), None));
+        if let Spare::Ready(_, memory) = before {
+            region::let_go(memory);
+        }
+        region::make_spare(map, &self.reports);
+    }
+
+    /// Goes on with who waited for the spare region, if somebody did.
+    pub(super) fn spare_is_made(&mut self, memory: Option<Memory>) {
+        if let Some((wish, memory)) = self.spare.is_made(memory) {
+            region::make(wish, memory, &self.reports);
         }
     }
 

@@ -25,6 +25,14 @@ pub(crate) struct Taken {
     pub bytes: u64,
 }
 
+/// What a connection asks for.
+pub(super) struct Wish {
+    pub connection: u64,
+    pub taken: Taken,
+    pub map: Arc<Map>,
+    pub notices: Notices,
+}
+
 /// A region with all that is passed to a client, and what stays here of it.
 pub(crate) struct Region {
     pub memory: Arc<Memory>,
@@ -78,17 +86,35 @@ impl Reports {
     }
 }
 
-/// Has a region made for a connection.
-pub(super) fn make(connection: u64, taken: Taken, (map, notices): (Arc<Map>, Notices), reports: &Reports) {
+/// Has a region made for a connection, of this memory where there is some.
+pub(super) fn make(wish: Wish, memory: Option<Memory>, reports: &Reports) {
     let own = reports.clone();
+    let Wish { connection, taken, map, notices } = wish;
     let begun = aside(move || {
-        let region = Region::new(map, notices, taken.queues);
+        let memory = memory.map_or_else(|| lay_out(&map), Ok);
+        let region = memory.and_then(|memory| Region::new(memory, map, notices, taken.queues));
         own.tell(News::Made(Box::new(Made { connection, taken, region })));
     });
     if !begun {
         let region = Err(refused(Reason::Resources, "no thread to make the region: try again"));
         reports.tell(News::Made(Box::new(Made { connection, taken, region })));
     }
+}
+
+/// Has the memory of a region made that nobody has asked for.
+pub(super) fn make_spare(map: Arc<Map>, reports: &Reports) {
+    let own = reports.clone();
+    // What fails here fails again, and is said, when somebody asks for it.
+    let begun = aside(move || own.tell(News::Spare(lay_out(&map).ok())));
+    if !begun {
+        reports.tell(News::Spare(None));
+    }
+}
+
+/// Has memory unmapped that nobody has had.
+pub(super) fn let_go(memory: Memory) {
+    // A thread that does not begin lets go of it at once.
+    aside(move || drop(memory));
 }
 
 /// Has a region unmapped, of which nobody else here has anything any more.
@@ -117,13 +143,21 @@ fn aside(work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("nic-region".to_owned()).spawn(work).is_ok()
 }
 
+fn resources(what: &str, why: &dyn std::fmt::Display) -> Refused {
+    refused(Reason::Resources, format!("{what}: {why}"))
+}
+
+/// The memory of a region, as its two sides find it.
+fn lay_out(map: &Map) -> Result<Memory, Refused> {
+    // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access, as
+    // does a transparent huge one; where one of the reserved huge pages does not, that access would end the daemon.
+    let memory = Memory::create(&map.layout, Pages::Plain).map_err(|error| resources("no memory", &error))?;
+    prepare(&NativeCore::new(&memory), map);
+    Ok(memory)
+}
+
 impl Region {
-    fn new(map: Arc<Map>, notices: Notices, queues: u32) -> Result<Region, Refused> {
-        let resources = |what: &str, why: &dyn std::fmt::Display| refused(Reason::Resources, format!("{what}: {why}"));
-        // A client can give pages of its region back to the system: a plain page comes again, empty, at the next access, as
-        // does a transparent huge one; where one of the reserved huge pages does not, that access would end the daemon.
-        let memory = Memory::create(&map.layout, Pages::Plain).map_err(|error| resources("no memory", &error))?;
-        prepare(&NativeCore::new(&memory), &map);
+    fn new(memory: Memory, map: Arc<Map>, notices: Notices, queues: u32) -> Result<Region, Refused> {
         about_to("make bells");
         let no_descriptors = |error| resources("no descriptors", &error);
         let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_descriptors)?;

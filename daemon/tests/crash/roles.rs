@@ -136,7 +136,8 @@ fn live_as_daemon(socket: &Path, stops: &Stops) -> Result<(), Failure> {
     let config = Config {
         socket: socket.to_owned(),
         step_timeout_ms: STEP_TIMEOUT.as_millis() as u64,
-        limits: Limits { clients_per_user: CLIENTS, ..Limits::default() },
+        // Without a spare region, whose making is at no named step of the client that is watched.
+        limits: Limits { clients_per_user: CLIENTS, spare_mib: 0, ..Limits::default() },
         ..Config::default()
     };
     let config = config.checked().map_err(|error| failed(error.to_string()))?;

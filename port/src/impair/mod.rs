@@ -30,6 +30,8 @@ pub struct Impaired<P> {
     outgoing: Pipe,
     incoming: Pipe,
     scratch: Box<[u8; MAX_FRAME]>,
+    /// The port below was given frames and not told to let them leave.
+    unflushed: bool,
     ended: bool,
     /// An error of the port below, told when what came before it has been received.
     failed: Option<PortError>,
@@ -51,6 +53,7 @@ impl<P: Port> Impaired<P> {
             outgoing: Pipe::new(outgoing, impairment.seed),
             incoming: Pipe::new(incoming, !impairment.seed),
             scratch: Box::new([0; MAX_FRAME]),
+            unflushed: false,
             ended: false,
             failed: None,
             counters: Counters::default(),
@@ -62,13 +65,12 @@ impl<P: Port> Impaired<P> {
         &self.port
     }
 
-    /// Gives to the port below what is due.
+    /// Gives to the port below what is due; it may stay there.
     fn push_out(&mut self, now: Time) -> Result<(), PortError> {
-        let mut sent = false;
         while let Some(frame) = self.outgoing.due(now) {
             match self.port.transmit(now, frame) {
                 Ok(Transmit::Full) => break,
-                Ok(Transmit::Accepted) => sent = true,
+                Ok(Transmit::Accepted) => self.unflushed = true,
                 // Counted by the port below.
                 Ok(Transmit::Refused) => {}
                 Err(error) => {
@@ -78,7 +80,13 @@ impl<P: Port> Impaired<P> {
             }
             self.outgoing.pop();
         }
-        if sent { self.port.flush(now) } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Gives to the port below what is due, and has it leave.
+    fn let_out(&mut self, now: Time) -> Result<(), PortError> {
+        self.push_out(now)?;
+        if std::mem::take(&mut self.unflushed) { self.port.flush(now) } else { Ok(()) }
     }
 
     /// Takes what the port below has.
@@ -117,7 +125,7 @@ impl<P: Port> Impaired<P> {
 
 impl<P: Port> Port for Impaired<P> {
     fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
-        self.push_out(now)?;
+        self.let_out(now)?;
         if self.failed.is_none() {
             match self.pull_in(now) {
                 Ok(true) => {
@@ -164,7 +172,7 @@ impl<P: Port> Port for Impaired<P> {
             self.count();
             return Ok(Transmit::Refused);
         }
-        let sent = self.push_out(now);
+        let mut sent = self.push_out(now);
         let answer = match self.outgoing.offer(now, frame, None) {
             Offer::Taken => {
                 self.counters.count_transmitted(frame.len());
@@ -172,6 +180,8 @@ impl<P: Port> Port for Impaired<P> {
             }
             Offer::Blocked => {
                 self.counters.transmit_full += 1;
+                // No call of `flush` need follow.
+                sent = sent.and_then(|()| self.let_out(now));
                 Transmit::Full
             }
         };
@@ -180,7 +190,7 @@ impl<P: Port> Port for Impaired<P> {
     }
 
     fn flush(&mut self, now: Time) -> Result<(), PortError> {
-        let sent = self.push_out(now);
+        let sent = self.let_out(now);
         self.count();
         sent
     }
@@ -242,7 +252,7 @@ impl<P: Port> Port for Impaired<P> {
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
-        let sent = self.push_out(Time::NEVER);
+        let sent = self.let_out(Time::NEVER);
         self.count();
         sent.and(self.port.finish())
     }

@@ -250,6 +250,7 @@ fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -
             continue;
         }
         let (make, results, question_) = (Rc::clone(&nic), Rc::clone(&results), question.clone());
+        let start = start + question.switches.late;
         let nic_agent = simulation.core(&format!("NIC core {number}"), nic_node, nic_role, start, move |core| {
             let mut queue = make(core, number);
             if let Some(touch) = forwarding {
@@ -318,9 +319,27 @@ pub(super) fn finish(
 
 #[cfg(test)]
 mod tests {
+    use conic_fabric::Time;
     use conic_sim::platform::Platform;
 
     use super::*;
+
+    #[test]
+    fn what_a_late_nic_leaves_in_flight_stays_there() {
+        let mut machine = Platform::load("icx").expect("a platform that comes").parameters().clone();
+        machine.core.work_scale = 2.0;
+        let features = ccnic::Features::best();
+        // A NIC that works so little that the host is never without a whole burst to receive.
+        let one = Loopback { window: 256, nic_work: Some(0.1), ..Loopback::new(&machine, Interface::CcNic(features)) };
+        let in_flight = |late: Time| {
+            let outcome =
+                loopback(&Loopback { switches: Switches { late, ..one.switches }, ..one.clone() }).expect("it runs");
+            // Little's law.
+            outcome.packets_per_second * outcome.median_nanoseconds / 1e9
+        };
+        let [prompt, late] = [Time::ZERO, Time::from_nanoseconds(20_000)].map(in_flight);
+        assert!(prompt < 160.0 && late > 200.0, "{prompt} and {late} packets of 256");
+    }
 
     #[test]
     fn what_one_core_cannot_run_is_refused() {

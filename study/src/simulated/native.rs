@@ -455,6 +455,9 @@ mod tests {
         assert!((paused.nanoseconds_each() - (35.0 + 8.0 / 32.0)).abs() < 0.01);
         let looked = alone(|(), core, until| conic_load::limits::clock_readings(core, until)).expect("it runs");
         assert!((looked.nanoseconds_each() - 8.0).abs() < 0.01);
+        // Nobody takes a modelled core away.
+        let stopped = alone(|(), core, until| conic_load::limits::stops(core, until)).expect("it runs");
+        assert_eq!(stopped, Moved::default());
         assert!(Cores { cycle: 0.0, ..cores }.of(preset.parameters()).is_err());
     }
 

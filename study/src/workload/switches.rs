@@ -1,5 +1,6 @@
 //! Switches beyond the paper that change how a loopback runs, rather than its interface.
 
+use conic_fabric::Time;
 pub use conic_interface::serve::Attention;
 pub use conic_load::Touch;
 
@@ -50,4 +51,8 @@ pub struct Switches {
     pub application: Application,
     /// Whose copies of payloads an engine makes.
     pub engines: Engines,
+    /// For how long each queue pair's own NIC core stands still before its first round, as a real one does now and then whose
+    /// system, or a hypervisor, takes it away. A closed loop that sends a burst for each that it receives never again has fewer
+    /// packets in flight than it once had: what came of such a stop stays, as more latency, however short the run is.
+    pub late: Time,
 }
