@@ -35,11 +35,6 @@ pub fn epoch_nanoseconds() -> u64 {
     u64::try_from(date.as_nanos()).unwrap_or(u64::MAX).saturating_sub(now().nanoseconds())
 }
 
-/// Ticks of the time-stamp counter a second, as calibrated against the system's clock.
-pub fn ticks_per_second() -> f64 {
-    1e12 * 2f64.powi(32) / picoseconds_fixed() as f64
-}
-
 #[inline(always)]
 fn picoseconds_fixed() -> u64 {
     // Acquire: pairs with the release in `calibrate`, so that START is there too.

@@ -18,7 +18,7 @@ fn membarrier(command: libc::c_int) -> bool {
 }
 
 /// Registers this process, so that its light fences cost nothing; false where the kernel does not have it. For who knows that its
-/// peers' heavy fences go through the kernel ([`are_heavy`]).
+/// peers' heavy fences go through the kernel.
 pub fn register() -> bool {
     // A heavy fence once, too: a sandbox may allow the one and not the other.
     let registered = membarrier(REGISTER_GLOBAL_EXPEDITED) && membarrier(GLOBAL_EXPEDITED);
@@ -27,11 +27,6 @@ pub fn register() -> bool {
         REGISTERED.store(true, Ordering::Release);
     }
     registered
-}
-
-/// Whether this process's heavy fences reach the cores of registered processes.
-pub fn are_heavy() -> bool {
-    membarrier(GLOBAL_EXPEDITED)
 }
 
 #[inline(always)]

@@ -210,6 +210,25 @@ fn takes(parameters: &Parameters, program: impl FnOnce(&SimCore<'_>, Address) + 
 }
 
 #[test]
+fn a_line_of_the_second_level_is_waited_for_by_a_word_and_not_by_bulk_data() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        (p.cache.l1_ways, p.cache.l1_bytes) = (2, 128);
+        // The first of three lines is in the second level alone.
+        let behind = |access: fn(&SimCore<'_>, Address)| {
+            takes(&p, move |core, at| {
+                (0..3).for_each(|index| _ = core.load_acquire(at.lines(index)));
+                access(core, at);
+            })
+        };
+        let alone = behind(|_, _| ());
+        assert_eq!(behind(|core, at| _ = core.read_line(at)) - alone, Stages::of(&p).issue, "{name}");
+        let word = behind(|core, at| _ = core.load(at)) - alone;
+        assert_eq!(word, p.core.cycles(u64::from(p.core.l2_hit_cycles)), "{name}");
+    }
+}
+
+#[test]
 fn a_miss_waits_for_a_line_fill_buffer_if_all_are_taken_and_not_if_one_is_left() {
     for name in ["icx", "spr"] {
         let p = quiet(name);

@@ -26,9 +26,8 @@ static int limit_joined(struct rte_eth_dev *dev)
 
 static int configure(struct rte_eth_dev *dev)
 {
-	int failed = 0;
-
 	bool wants_joined = (dev->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TCP_LRO) != 0;
+	int failed = 0;
 
 	/* That it is not there without the argument, the ethdev layer sees. */
 	if (device_of(dev)->joins && !wants_joined) {

@@ -214,7 +214,7 @@ impl Arguments {
 }
 
 /// A duration as slices: how long each is, and how many.
-pub fn slices_in(duration: Time) -> (Time, usize) {
+fn slices_in(duration: Time) -> (Time, usize) {
     if duration <= SLICE {
         return (duration, 1);
     }

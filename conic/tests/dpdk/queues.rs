@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use conic_client::{Client, Options, Queue};
 use conic_fabric::Time;
-use conic_native::clock;
 use conic_port::offload::checksum::{Verdict, fill, verify};
 use conic_port::offload::rss::{DEFAULT_KEY, Ports, Toeplitz};
 
 use crate::modes::{CLIENT, open_daemon, packet, spoilt};
 use crate::soak::Burst;
-use crate::testpmd::{DEVICE, Testpmd, alone, counter, driver, folder, options, receive_for, send, wait_until};
+use crate::testpmd::{
+    DEVICE, Testpmd, alone, counter, driver, exchange_in_any_order, folder, options, receive_for, send, wait_until,
+};
 
 /// Receive offloads of DPDK's `rte_ethdev.h`, as testpmd's argument has them: checksums of IPv4, UDP and TCP, and the hash.
 const RECEIVE_OFFLOADS: &str = "--rx-offloads=0x8000e";
@@ -107,19 +108,6 @@ fn check_said(testpmd: &Testpmd, frames: &[Vec<u8>], lanes: usize, queues: usize
     assert_eq!(used, (0..queues).collect(), "every queue has had a packet");
 }
 
-/// Sends frames that come back by several queues, so in any order.
-fn exchange_in_any_order(queue: &mut Queue, frames: &[Vec<u8>], testpmd: &Testpmd) {
-    frames.iter().for_each(|frame| send(queue, frame));
-    let (mut back, begun) = (Vec::new(), clock::now());
-    while back.len() < frames.len() && clock::now().since(begun).seconds() < 20.0 {
-        back.extend(receive_for(queue, Time::from_nanoseconds(1_000_000)));
-    }
-    let mut sent = frames.to_vec();
-    sent.sort();
-    back.sort();
-    assert!(sent == back, "{} of {} came back as they should: {}", back.len(), sent.len(), testpmd.log());
-}
-
 /// Frames to a group come back to the client as they are sent on unchanged.
 fn to_group(mut frame: Vec<u8>) -> Vec<u8> {
     frame[..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 7]);
@@ -154,11 +142,11 @@ fn flows_are_spread_over_queues_and_told_as_they_are() {
         start(&mut testpmd, &mut client[0], "io");
         let frames: Vec<Vec<u8>> = flows().into_iter().map(to_group).collect();
         for _ in 0..20 {
-            exchange_in_any_order(&mut client[0], &frames, &testpmd);
+            exchange_in_any_order(&mut client[0], &frames, <[u8]>::to_vec, || testpmd.log());
         }
         testpmd.say("set verbose 1");
         wait_until("it tells", || testpmd.log().contains("Change verbose level"));
-        exchange_in_any_order(&mut client[0], &frames, &testpmd);
+        exchange_in_any_order(&mut client[0], &frames, <[u8]>::to_vec, || testpmd.log());
         check_said(&testpmd, &frames, lanes, queues);
         let log = testpmd.end();
         assert_eq!((counter(&log, "rx_bad"), counter(&log, "tx_bad"), counter(&log, "ring_faults")), (0, 0, 0));

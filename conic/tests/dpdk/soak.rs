@@ -3,34 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use conic_client::{Client, Options, Queue};
-use conic_fabric::Time;
+use conic_client::{Client, Options};
 use conic_interface::ccnic::Geometry;
-use conic_native::clock;
 
 use crate::modes::{CLIENT, packet};
 use crate::testpmd::{
-    DEVICE, Running, alone, daemon, driver, folder, frame, options, program, receive_for, send, swapped, wait_until,
+    DEVICE, Running, alone, daemon, driver, exchange_in_any_order, folder, frame, options, program, swapped, wait_until,
 };
 
 /// Frames under way at once: of those that lie in large buffers as many as a burst has, of others as many as have room.
 const BURSTS: [usize; 11] = [1, 2, 7, 32, 33, 64, 255, 256, 512, 1000, 1024];
 const JUMBO_BURST: usize = 48;
 const JUMBO: usize = 2700;
-
-/// Sends frames and checks what comes back, in any order.
-fn exchange(queue: &mut Queue, frames: &[Vec<u8>]) {
-    frames.iter().for_each(|frame| send(queue, frame));
-    let (mut back, begun) = (Vec::new(), clock::now());
-    while back.len() < frames.len() && clock::now().since(begun).seconds() < 20.0 {
-        back.extend(receive_for(queue, Time::from_nanoseconds(500_000)));
-    }
-    let mut expected: Vec<Vec<u8>> = frames.iter().map(|frame| swapped(frame)).collect();
-    expected.sort();
-    back.sort();
-    let lengths: Vec<usize> = frames.iter().map(Vec::len).collect();
-    assert!(expected == back, "{} of {} came back as they should: {lengths:?}", back.len(), frames.len());
-}
 
 /// `burst.c` on a device.
 pub struct Burst {
@@ -92,18 +76,20 @@ fn soak(driver: &Path, eal: &[&str], receivers: usize, senders: usize, more: &st
     let geometry = Geometry { queues: 1, descriptors: 2048, buffers: [4096, 4096, 256], object_bytes: 0 };
     let with_mac = Options { mac: Some(CLIENT), geometry, ..options() };
     let (_client, mut queues) = Client::attach(&folder.path().join("nic.sock"), &with_mac).expect("a NIC");
-    let burst = Burst::start(driver, folder.path(), eal, receivers, senders, [more, ""]);
+    let mut burst = Burst::start(driver, folder.path(), eal, receivers, senders, [more, ""]);
     // What is of no flow comes to the first queue, which always receives.
     let one = |length: usize| {
         if receivers < senders { frame(CLIENT, length, length as u64) } else { packet(CLIENT, DEVICE, length, length) }
     };
     let mut small = (60..JUMBO).cycle().map(one);
     for count in BURSTS.into_iter().chain(BURSTS) {
-        exchange(&mut queues[0], &small.by_ref().take(count).collect::<Vec<_>>());
+        let frames: Vec<Vec<u8>> = small.by_ref().take(count).collect();
+        exchange_in_any_order(&mut queues[0], &frames, swapped, || burst.said());
     }
     let jumbo: Vec<usize> = (JUMBO..=9600).collect();
     for some in jumbo.chunks(JUMBO_BURST) {
-        exchange(&mut queues[0], &some.iter().map(|&length| one(length)).collect::<Vec<_>>());
+        let frames: Vec<Vec<u8>> = some.iter().map(|&length| one(length)).collect();
+        exchange_in_any_order(&mut queues[0], &frames, swapped, || burst.said());
     }
     let said = burst.end();
     let largest = said.rsplit_once("largest burst: ").and_then(|(_, text)| text.trim().parse::<usize>().ok());

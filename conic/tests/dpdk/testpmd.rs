@@ -195,6 +195,25 @@ pub fn exchange(queue: &mut Queue, frames: &[Vec<u8>], expected: fn(&[u8]) -> Ve
     back == frames.len()
 }
 
+/// Sends frames, and checks that all come back as `expected` makes them, in any order; `log` is shown where they do not.
+pub fn exchange_in_any_order(
+    queue: &mut Queue,
+    frames: &[Vec<u8>],
+    expected: fn(&[u8]) -> Vec<u8>,
+    log: impl FnOnce() -> String,
+) {
+    frames.iter().for_each(|frame| send(queue, frame));
+    let (mut back, begun) = (Vec::new(), clock::now());
+    while back.len() < frames.len() && clock::now().since(begun).seconds() < 20.0 {
+        back.extend(receive_for(queue, Time::from_nanoseconds(500_000)));
+    }
+    let mut expected: Vec<Vec<u8>> = frames.iter().map(|frame| expected(frame)).collect();
+    expected.sort();
+    back.sort();
+    let lengths: Vec<usize> = frames.iter().map(Vec::len).collect();
+    assert!(expected == back, "{} of {} came back as they should: {lengths:?} {}", back.len(), frames.len(), log());
+}
+
 /// Waits until a frame comes back as it should; what comes back otherwise is from before.
 pub fn wait_for_echo(queue: &mut Queue, first: &[u8], expected: fn(&[u8]) -> Vec<u8>, testpmd: &Testpmd) {
     let begun = clock::now();

@@ -53,8 +53,6 @@ pub struct Host<C> {
     /// The next position to reclaim, and to post.
     tx_next: u64,
     tx_end: u64,
-    /// Receive descriptors that are posted at once.
-    refill: u64,
     statistics: HostStatistics,
 }
 
@@ -77,16 +75,10 @@ impl<C: Core> Host<C> {
             batch: None,
             tx_next: 0,
             tx_end: 0,
-            refill: 1,
             statistics: HostStatistics::default(),
         };
         host.post();
         host
-    }
-
-    /// Posts receive descriptors only when so many are missing.
-    pub fn refill_at_once(&mut self, descriptors: u64) {
-        self.refill = descriptors.clamp(1, self.queues.shape.descriptors);
     }
 
     /// What was refused.
@@ -282,9 +274,7 @@ impl<C: Core> HostQueue for Host<C> {
         if count > 0 {
             self.core.work(work::CALL + (work::DESCRIPTOR + work::RECORD) * count as u32);
         }
-        if self.queues.shape.descriptors - (self.rx_end - self.rx_next) >= self.refill {
-            self.post();
-        }
+        self.post();
         count
     }
 }

@@ -195,11 +195,6 @@ impl<C: Core> Driver<C> {
         self.core.depends_on(conic_fabric::Address(last));
     }
 
-    /// Whether a call has not returned.
-    pub fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
-    }
-
     /// What was refused.
     pub fn statistics(&self) -> DriverStatistics {
         self.statistics

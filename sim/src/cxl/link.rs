@@ -82,11 +82,6 @@ impl Channel {
         }
     }
 
-    /// For how long the wire carried messages, in picoseconds.
-    pub(super) fn busy_picoseconds(&self) -> u64 {
-        self.wire.counters().busy_picoseconds
-    }
-
     /// How long a message that is ready at `now` would wait for the wire.
     pub(super) fn wait(&self, line: u32, now: u64) -> u64 {
         self.wire.wait(line.into(), now)

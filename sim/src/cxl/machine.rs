@@ -336,11 +336,6 @@ impl Machine {
         }
     }
 
-    /// What the link carried to the host, and to the device.
-    pub fn link_busy(&self) -> [u64; 2] {
-        [self.to_host.busy_picoseconds(), self.to_device.busy_picoseconds()]
-    }
-
     /// What the link's layer did to the host, and to the device.
     pub fn link_layer(&self) -> [LayerCounters; 2] {
         [self.to_host.counters, self.to_device.counters]
