@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use conic_client::{Begun, Client, Link, Metadata, Offloads, Options};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
-use conic_daemon::{Daemon, DaemonError, Stop};
+use conic_daemon::{Daemon, DaemonError, Log, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, MOST_DESCRIPTORS};
 use conic_native::clock;
@@ -31,12 +31,16 @@ struct Running {
 
 impl Running {
     fn start(change: impl FnOnce(&mut Config)) -> Running {
+        Running::begin(change, Daemon::start)
+    }
+
+    fn begin(change: impl FnOnce(&mut Config), begin: fn(Config, Stop, Log) -> Result<Daemon, DaemonError>) -> Running {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = Config { socket: folder.path().join("nic.sock"), ..Config::default() };
         change(&mut config);
         let config = config.checked().expect("a sound configuration");
         let stop = Stop::new().expect("a descriptor");
-        let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
+        let daemon = begin(config, stop.clone(), Box::new(|_| {})).expect("it starts");
         let thread = Some(std::thread::spawn(move || daemon.run()));
         Running { stop, thread, folder }
     }
@@ -229,14 +233,14 @@ fn large_packet(payload: usize) -> (Vec<u8>, Metadata) {
     (packet, work.with(Metadata::NETWORK))
 }
 
-/// Also when the daemon has died and is back.
+/// Also when another daemon has taken over, and when that has died and is back.
 #[test]
 fn no_packet_is_longer_than_a_client_says_that_it_takes() {
     let _turn = TURN.lock();
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
-    let start = || Running::start(|config| config.socket = socket.clone());
-    let mut running = start();
+    let begin = |begin| Running::begin(|config| config.socket = socket.clone(), begin);
+    let mut running = begin(Daemon::start);
     let offloads = Offloads { requests: true, unfinished: true, join: true, ..Offloads::default() };
     let geometry = Geometry { buffers: [64, 64, 16], ..geometry() };
     let station = |number| Options { geometry, mac: Some([2, 0, 0, 0, 0, number]), offloads, ..options() };
@@ -259,8 +263,11 @@ fn no_packet_is_longer_than_a_client_says_that_it_takes() {
     assert_eq!(lengths(), [6054]);
     receiver.limit_packets(3054).expect("the daemon can");
     assert_eq!(lengths(), [3054, 3054]);
+    drop(std::mem::replace(&mut running, begin(Daemon::adopt)));
+    assert_eq!(lengths(), [3054, 3054]);
+    assert_eq!([&receiver, &sender].map(Client::reconnects), [0, 0], "nobody noticed");
     drop(running);
-    running = start();
+    running = begin(Daemon::start);
     wait_until("both are back", || [&receiver, &sender].iter().all(|client| client.maintain() == Link::Up));
     assert_eq!(lengths(), [3054, 3054]);
     drop(running);
