@@ -26,6 +26,27 @@ fn a_queue_that_was_not_served_in_a_turn_is_the_first_in_the_next() {
 }
 
 #[test]
+fn a_turn_is_overdrawn_by_one_burst_at_most_however_many_queues_there_are() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 8, rules(mac(1)));
+    let (turn, burst) = (16 << 10, 32 * 1500);
+    let mut sent = 0;
+    for step in 1..=40u64 {
+        for queue in 0..8 {
+            while client.send(queue, &frame(mac(1), mac(200), queue as u16, step, 1500), 1) {}
+        }
+        switch.step(Time::from_nanoseconds(step));
+        let at_once: usize = outside.take().iter().map(Vec::len).sum();
+        assert!(at_once <= turn + burst, "{at_once} bytes in a turn");
+        sent += at_once;
+        // What a turn had too much is paid back by the ones behind it.
+        assert!(sent <= step as usize * turn + burst, "{sent} bytes in {step} turns");
+    }
+    assert!(sent > 39 * turn, "{sent} bytes");
+}
+
+#[test]
 fn two_that_send_more_than_a_third_takes_get_half_of_it_each() {
     let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
     let mut senders = [1, 2].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, rules(mac(number))));
