@@ -571,14 +571,34 @@ const SECOND: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
+    use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
+    use conic_native::Pages;
     use conic_port::{Counters, PortError, Receive, Transmit};
 
     use super::*;
 
+    /// Frames that were received, which one thread counts and another reads.
+    #[derive(Clone)]
+    struct Received(KeptCore, Address);
+
+    impl Received {
+        fn none() -> Received {
+            let mut layout = Layout::new();
+            let at = layout.add("received", LINE_BYTES, LINE_BYTES, Home::Host, SynchronisingWords::ALL);
+            let memory = Memory::create(&layout, Pages::Plain).expect("a page");
+            Received(KeptCore::new(Arc::new(memory)), at)
+        }
+        // Acquire and release: nothing else is read by the number, and the two always go together.
+        fn count(&self) -> u64 {
+            self.0.load_acquire(self.1)
+        }
+        fn one_more(&self) {
+            self.0.store_release(self.1, self.count() + 1);
+        }
+    }
+
     /// Each frame of it takes a tenth of a millisecond, and there is always another.
-    struct Slow(Arc<Mutex<u64>>, Counters);
+    struct Slow(Received, Counters);
 
     impl Port for Slow {
         fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
@@ -586,7 +606,7 @@ mod tests {
             while clock::now().since(begun) < BETWEEN_ORDERS {
                 spin();
             }
-            *self.0.lock().expect("nobody panicked") += 1;
+            self.0.one_more();
             Ok(Receive::Skipped)
         }
         fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
@@ -602,8 +622,8 @@ mod tests {
 
     #[test]
     fn an_order_waits_for_a_step_and_not_for_many() {
-        let frames = Arc::new(Mutex::new(0));
-        let slow = Slow(Arc::clone(&frames), Counters::default());
+        let received = Received::none();
+        let slow = Slow(received.clone(), Counters::default());
         let (news, _heard) = channel();
         let worker = Worker::start(WorkerOptions {
             network: 0,
@@ -616,16 +636,15 @@ mod tests {
             bell: Bell::new().expect("a descriptor"),
         });
         let worker = worker.expect("a thread");
-        let count = || *frames.lock().expect("nobody panicked");
         let mut beside = 0;
         for _ in 0..10 {
-            let before = count();
+            let before = received.count();
             // It is in the middle of a step.
-            while count() == before {
+            while received.count() == before {
                 spin();
             }
             worker.report();
-            beside += count() - before;
+            beside += received.count() - before;
         }
         // A step is at most a burst of 32, and the answer may be heard late; by steps alone an order waited for 32 of them.
         assert!(beside <= 10 * 8 * 32, "{beside} frames beside ten orders");
