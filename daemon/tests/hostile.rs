@@ -1,5 +1,6 @@
-//! A client that writes anything into every word that it shares with the daemon, while others exchange frames: they lose none, the
-//! offender is detached, and nothing of it is left. Under AddressSanitizer this shows that no word of a client's is trusted.
+//! A client that writes anything into every word that it shares with the daemon, while others exchange frames: they lose none but those
+//! for which the offender's own frames, some of which go to everybody, had taken the room, and these are counted; the offender is
+//! detached, and nothing of it is left. Under AddressSanitizer this shows that no word of a client's is trusted.
 
 mod support;
 
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conic_client::{Client, Link, Options, Reason};
+use conic_client::{Client, Link, Operator, Options, Reason};
 use conic_daemon::{Daemon, Stop};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::HostQueue;
@@ -53,7 +54,8 @@ fn a_client_that_scribbles_over_every_shared_word_harms_nobody() {
     let stop = Stop::new().expect("a descriptor");
     let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
     let daemon = std::thread::spawn(move || daemon.run());
-    let mut all = Bystanders::attach(&socket, false).expect("the bystanders attach");
+    // Some of what an offender sends goes to everybody, and may take the room that a bystander has.
+    let mut all = Bystanders::attach(&socket, true).expect("the bystanders attach");
     let (ended, received) = (Arc::new(Flag::new()), Arc::new(Count::new(0)));
     let (own_end, own_count) = (Arc::clone(&ended), Arc::clone(&received));
     let bystanders = std::thread::spawn(move || {
@@ -63,6 +65,7 @@ fn a_client_that_scribbles_over_every_shared_word_harms_nobody() {
         }
         (all.lost(), all.sessions())
     });
+    wait_until("a region is kept for the next one, beside both sides of three", || held().1 == 7);
     let before = settled();
     let mut detached = 0;
     for attachment in 0..ATTACHMENTS {
@@ -75,10 +78,27 @@ fn a_client_that_scribbles_over_every_shared_word_harms_nobody() {
     }
     assert!(detached > ATTACHMENTS / 8, "of {ATTACHMENTS} offenders {detached} were detached");
     wait_until("nothing of the offenders is left", || held() == before);
+    let dropped = without_room(&socket);
     ended.raise();
-    assert_eq!(bystanders.join().expect("the bystanders end"), (0, [0; 3]), "frames were lost, or sessions");
+    let (lost, sessions) = bystanders.join().expect("the bystanders end");
+    assert_eq!(sessions, [0; 3], "sessions were lost");
+    println!("{lost} frames of the bystanders were lost, {dropped} dropped for want of their room");
+    assert!(lost <= dropped, "{lost} frames of the bystanders were lost, and {dropped} dropped for want of their room");
     stop.raise();
     daemon.join().expect("the daemon's thread").expect("the daemon ends in order");
+}
+
+/// Frames that were dropped because the two bystanders who count theirs had no room for them.
+fn without_room(socket: &Path) -> u64 {
+    let operator = Operator::connect(socket, Duration::from_secs(10)).expect("it listens");
+    let listed = operator.ask("{\"ask\":\"list\"}").expect("it answers");
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    let clients = listed["clients"].as_array().expect("the clients");
+    assert_eq!(clients.len(), 3, "the bystanders");
+    let of = |client: &serde_json::Value, name: &str| client["counters"][name].as_u64().expect("a counter");
+    // The third one sends the offender's frames back, and counts none.
+    let counting = clients.iter().filter(|client| client["mac"] != "02:00:00:00:00:0c");
+    counting.map(|client| of(client, "dropped_full") + of(client, "dropped_no_buffer")).sum()
 }
 
 /// Attaches and scribbles, in the way that the seed stands for; whether the daemon detached it for its faults.
