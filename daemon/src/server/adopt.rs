@@ -29,10 +29,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::mirror::Asked;
+use super::network::Network;
 use super::{Daemon, DaemonError, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
-use crate::worker::{Left, Order};
+use crate::order::{Left, Order};
 use ports::{Expected, Given, Promise, give};
 
 /// How long either side waits for the other at a step.
@@ -201,13 +202,14 @@ impl Daemon {
         let left: Vec<(Vec<(usize, usize)>, Left)> = networks
             .map(|(index, network)| {
                 let ports = self.wanted(index, &wanted);
-                let left = network.worker.suspend(ports.iter().map(|&(_, port)| port).collect());
+                let left = network.suspend(ports.iter().map(|&(_, port)| port));
                 (ports, left)
             })
             .collect();
         // From here on this one cannot go back. Should the new one die now, clients find this one gone and attach anew.
         for (wanted, Left { clients, ports }) in left {
-            for ((promise, _), queues) in wanted.iter().zip(&ports) {
+            for (port, queues) in &ports {
+                let Some((promise, _)) = wanted.iter().find(|(_, own)| own == port) else { continue };
                 let _ = queues.iter().try_for_each(|queue| give(&link, *promise, queue));
             }
             for Suspended { session, rules, positions } in clients {
@@ -232,7 +234,7 @@ impl Daemon {
         let next = self.next_session;
         let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": self.promises() });
         link.say(&head, &[self.listener.as_fd()])?;
-        let copied: Vec<_> = self.networks.iter().map(|network| network.worker.report().mirrors).collect();
+        let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
             let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
@@ -295,7 +297,7 @@ impl Daemon {
         }
         self.inherit_ports(ports);
         // Not before: a frame for a client that is not there yet would be nobody's.
-        self.networks.iter().for_each(|network| network.worker.begin());
+        self.networks.iter().for_each(Network::begin);
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         (self.log)(&Event::Adopted { clients, microseconds });
@@ -342,7 +344,7 @@ impl Daemon {
         self.quota.take_regardless(heir.user, heir.queues, bytes);
         let (bells, mac) = (Arc::new(bells), stood.rules.mac);
         let suspended = Suspended { session: heir.session, rules: stood.rules, positions: stood.positions };
-        self.networks[network].worker.attach(Order::Resume {
+        self.networks[network].attach(Order::Resume {
             suspended,
             map: Arc::clone(&map),
             notices,
