@@ -51,13 +51,13 @@ fn a_frame_for_everybody_reaches_each_once_whatever_thread_it_comes_from() {
             let expected = if index as u64 == number { vec![] } else { vec![sent.clone()] };
             assert_eq!(client.receive(), expected, "from {number}, to {index}");
         }
-        outside.iter().for_each(|one| assert_eq!(one.take(), [sent.clone()]));
+        outside.iter().for_each(|one| assert_eq!(one.take(), std::slice::from_ref(&sent)));
     }
     for (number, from) in outside.iter().enumerate() {
         let sent = frame(mac(200), EVERYBODY, 1, 1, 700);
         from.give(sent.clone());
         threads.settle(Time::ZERO);
-        clients.iter_mut().for_each(|client| assert_eq!(client.receive(), [sent.clone()]));
+        clients.iter_mut().for_each(|client| assert_eq!(client.receive(), std::slice::from_ref(&sent)));
         for (index, one) in outside.iter().enumerate() {
             assert_eq!(one.take().len(), usize::from(index != number), "from port {number} to port {index}");
         }
