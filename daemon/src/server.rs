@@ -129,9 +129,9 @@ impl Daemon {
         Daemon::make(config, stop, log, false)
     }
 
-    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif and AF_XDP
-    /// ports where the same port is on the same network here. What else one process alone may open, such as a DPDK device, cannot
-    /// be had while that one runs.
+    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif, AF_XDP and
+    /// DPDK ports where the same port is on the same network here: a DPDK device is closed there and opened here. What else one process
+    /// alone may open cannot be had while that one runs.
     ///
     /// # Errors
     ///

@@ -189,7 +189,7 @@ pub(super) fn start_networks(
             let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
             let is_given = promise.is_some_and(|promise| promise.given);
             // The queues of one that is given come when the other daemon's threads have ended.
-            let queues = if is_given { Vec::new() } else { open(port, Vec::new()).map_err(cannot)? };
+            let queues = if is_given { prepare(port) } else { open(port, Vec::new()) }.map_err(cannot)?;
             can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
             ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
         }
@@ -261,6 +261,12 @@ pub(super) fn open(config: &PortConfig, inherited: Vec<Legacy>) -> Result<Vec<Bo
     let spec = config.spec().map_err(|error| error.to_string())?;
     let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
     queues.map_err(|error| error.to_string())
+}
+
+/// Does what can be done for a port that another daemon still has; no queues yet.
+fn prepare(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
+    let spec = config.spec().map_err(|error| error.to_string())?;
+    spec.prepare().map(|()| Vec::new()).map_err(|error| error.to_string())
 }
 
 /// How long a queue has said nothing that is no longer looked at.
