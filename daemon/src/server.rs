@@ -138,9 +138,9 @@ impl Daemon {
         Daemon::make(config, stop, log, false)
     }
 
-    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif and AF_XDP
-    /// ports where the same port is on the same network here. What else one process alone may open, such as a DPDK device, cannot
-    /// be had while that one runs.
+    /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif, AF_XDP and
+    /// DPDK ports where the same port is on the same network here: a DPDK device is closed there and opened here. What else one process
+    /// alone may open cannot be had while that one runs.
     ///
     /// # Errors
     ///
@@ -432,7 +432,7 @@ fn start_networks(
             let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
             let is_given = promise.is_some_and(|promise| promise.given);
             // The queues of one that is given come when the other daemon's threads have ended.
-            let queues = if is_given { Vec::new() } else { open(port, Vec::new()).map_err(cannot)? };
+            let queues = if is_given { prepare(port) } else { open(port, Vec::new()) }.map_err(cannot)?;
             can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
             ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
         }
@@ -457,6 +457,12 @@ fn open(config: &PortConfig, inherited: Vec<Legacy>) -> Result<Vec<Box<dyn Port>
     let spec = config.spec().map_err(|error| error.to_string())?;
     let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
     queues.map_err(|error| error.to_string())
+}
+
+/// Does what can be done for a port that another daemon still has; no queues yet.
+fn prepare(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
+    let spec = config.spec().map_err(|error| error.to_string())?;
+    spec.prepare().map(|()| Vec::new()).map_err(|error| error.to_string())
 }
 
 /// How long a queue has said nothing that is no longer looked at.

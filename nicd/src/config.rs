@@ -78,6 +78,22 @@ pub struct Limits {
     pub spare_mib: u64,
 }
 
+/// The most MiB that a limit can be: their bytes are a number of 64 bits.
+const MOST_MIB: u64 = u64::MAX >> 20;
+
+impl Limits {
+    fn check(&self) -> Result<(), ConfigError> {
+        let Limits { mib_per_client, mib_per_user, spare_mib, .. } = *self;
+        for (key, mib) in [("mib_per_client", mib_per_client), ("mib_per_user", mib_per_user), ("spare_mib", spare_mib)]
+        {
+            if mib > MOST_MIB {
+                return refuse(format!("limits: {key} is at most {MOST_MIB}, and not {mib}"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -291,6 +307,7 @@ impl Config {
         if self.step_timeout_ms == 0 {
             return refuse("step_timeout_ms is at least 1: no client could attach in no time".to_owned());
         }
+        self.limits.check()?;
         let mut names = BTreeSet::new();
         let mut taps = BTreeSet::new();
         for network in &self.networks {
@@ -469,6 +486,17 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_limit_is_not_refused() {
+        let most =
+            "[limits]\nmib_per_client = 17592186044415\nmib_per_user = 17592186044415\nspare_mib = 17592186044415";
+        let limits = Config::read(most).expect("they can be").limits;
+        assert_eq!(
+            [limits.mib_per_client, limits.mib_per_user, limits.spare_mib].map(|mib| mib << 20 >> 20),
+            [MOST_MIB; 3]
+        );
+    }
+
+    #[test]
     fn the_first_rule_that_fits_a_client_says_what_it_may_do() {
         let text = r#"
             allow_users = "any"
@@ -512,6 +540,9 @@ mod tests {
             ("metrics = \"192.0.2.1:80\"", "loopback"),
             ("socket_mode = \"1777\"", "octal"),
             ("step_timeout_ms = 0", "at least 1"),
+            ("[limits]\nmib_per_client = 17592186044416", "mib_per_client is at most 17592186044415"),
+            ("[limits]\nmib_per_user = 17592186044416", "mib_per_user is at most"),
+            ("[limits]\nspare_mib = 9223372036854775807", "spare_mib is at most"),
             ("[[network]]\naddress_age_s = 0", "at least 1"),
             ("[[network]]\n[[network.client]]\nvlan = 0", "1 to 4094"),
             ("[[network]]\n[[network.client]]\nvlan = 4095", "1 to 4094"),

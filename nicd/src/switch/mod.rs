@@ -127,6 +127,8 @@ pub struct Switch<C> {
     options: SwitchOptions,
     members: Vec<Option<Member<C>>>,
     ports: Vec<PortEnd>,
+    /// Queues that somebody else goes on with, and nobody uses here.
+    bequeathed: Vec<Box<dyn Port>>,
     table: Table,
     /// The member and the port whose turn it is.
     turn: usize,
@@ -233,6 +235,7 @@ impl<C: Core> Switch<C> {
             options,
             members: Vec::new(),
             ports: ports.into_iter().map(PortEnd::new).collect(),
+            bequeathed: Vec::new(),
             table,
             turn: 0,
             steps: 0,
@@ -297,18 +300,22 @@ impl<C: Core> Switch<C> {
         self.members.drain(..).flatten().filter_map(Member::suspend).collect()
     }
 
-    /// Stops using a port's queues; what they give to whoever goes on with them, or nothing if one of them cannot.
+    /// Stops using a port's queues; what they give to whoever goes on with them, or nothing if one of them cannot. They are dropped with
+    /// this switch: a device that cannot be passed is free then, and closing it may take long.
     pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
         let Some(end) = self.ports.get_mut(port) else { return Vec::new() };
-        let queues = std::mem::take(&mut end.queues);
+        let mut queues = std::mem::take(&mut end.queues);
         end.ended.clear();
-        queues.into_iter().map(|mut queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default()
+        let legacies = queues.iter_mut().map(|queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default();
+        self.bequeathed.append(&mut queues);
+        legacies
     }
 
     /// Begins with a port's queues, which another switch has stopped using.
     pub fn inherit(&mut self, port: usize, queues: Vec<Box<dyn Port>>) {
         let Some(end) = self.ports.get_mut(port) else { return };
-        *end = PortEnd::new(SwitchPort { queues, vlan: end.vlan, circuit: end.circuit });
+        let (vlan, circuit, counters) = (end.vlan, end.circuit, end.counters);
+        *end = PortEnd { counters, ..PortEnd::new(SwitchPort { queues, vlan, circuit }) };
         self.rewire();
     }
 

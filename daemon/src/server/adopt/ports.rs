@@ -17,24 +17,24 @@ use crate::event::Event;
 /// What is said of a port of the old one, which serves nobody else meanwhile: operators are heard by the thread that speaks here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Promise {
-    network: String,
-    spec: String,
+    pub(super) network: String,
+    pub(super) spec: String,
     /// It can be given; otherwise it is opened anew.
     pub given: bool,
     /// The circuit that it is an end of, by configuration or an operator: its other end comes with the clients.
     pub circuit: Option<Circuit>,
     /// Its mirror, if an operator asked for one.
-    mirror: Option<Asked>,
+    pub(super) mirror: Option<Asked>,
 }
 
 /// What is said of a queue of a port that is given; its descriptors follow.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Given {
     /// Which promise it keeps.
-    promise: usize,
-    peer: String,
-    words: Vec<u64>,
-    descriptors: usize,
+    pub promise: usize,
+    pub peer: String,
+    pub words: Vec<u64>,
+    pub descriptors: usize,
 }
 
 /// A port of the old one, for the new one.
@@ -68,6 +68,14 @@ impl Expected {
     pub(super) fn claimed(&self) -> Vec<usize> {
         let wanted = |one: &Promised| one.place.is_some() && one.promise.given;
         self.0.iter().enumerate().filter(|(_, one)| wanted(one)).map(|(number, _)| number).collect()
+    }
+
+    /// Takes away the ports of these numbers.
+    pub(super) fn split_off(&mut self, numbers: &[usize]) -> Expected {
+        let all = std::mem::take(&mut self.0).into_iter().enumerate();
+        let (apart, kept): (Vec<_>, Vec<_>) = all.partition(|(number, _)| numbers.contains(number));
+        self.0 = kept.into_iter().map(|(_, one)| one).collect();
+        Expected(apart.into_iter().map(|(_, one)| one).collect())
     }
 
     /// Takes what is given of a port.
@@ -112,7 +120,7 @@ impl Daemon {
     }
 
     /// Goes on with the ports that were given, and with an operator's mirrors of any that are here too. One that was promised and not
-    /// given, because it broke, is opened anew.
+    /// given, because it broke or was closed, is opened.
     pub(super) fn inherit_ports(&mut self, expected: Expected) {
         for Promised { promise, place, legacies } in expected.0 {
             let Some((network, port)) = place else { continue };
