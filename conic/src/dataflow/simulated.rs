@@ -74,6 +74,10 @@ impl Transport for Timed {
         self.inner.capacity()
     }
 
+    fn crossing(&self) -> Crossing {
+        self.inner.crossing()
+    }
+
     fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, SimFailure> {
         let start = clock::now();
         let took = self.inner.exchange(request, most, response);
