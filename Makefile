@@ -59,7 +59,7 @@ crash: setup ## kill clients and the daemon ten thousand times, at each of their
 	$(CARGO) test --locked -p conic-daemon --test crash_matrix -- --kills $(KILLS) --seed $(SEED)
 
 soak: setup ## attach and detach CYCLES clients, with frames of every size in bursts of every length
-	$(CARGO) test --locked -p conic-daemon --test soak -- --cycles $(CYCLES) --seed $(SEED)
+	$(CARGO) test --locked --release -p conic-daemon --test soak -- --cycles $(CYCLES) --seed $(SEED)
 
 smoke: build ## run a short main job, and check what it prints
 	@.ci/smoke

@@ -62,7 +62,7 @@ pub(crate) fn attach(path: &Path, options: &Options, longest: Option<u32>) -> Re
 /// Has the NIC give no packet that stands for several and is longer than so many bytes.
 pub(crate) fn limit_packets(session: &Session, options: &Options, longest: u32) -> Result<(), AttachError> {
     if !session.extensions.has(Extensions::LONGEST) {
-        return Err(AttachError::Peer(format!("it cannot keep packets to {longest} bytes: start a newer NIC")));
+        return Err(AttachError::Older(format!("keep packets to {longest} bytes")));
     }
     say(&session.channel, &Message::Longest(longest))?;
     match hear(&session.channel, options.patience, "its word on the longest packet")? {

@@ -1,7 +1,7 @@
 //! A client: the connection, and what becomes of it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
 
 use conic_control::{Attached, Message, Refused};
 use conic_fabric::Time;
@@ -37,13 +37,17 @@ pub(crate) struct Shared {
     /// Odd while the link is up; one more with each change.
     generation: Count,
     state: Mutex<State>,
+    /// Held while the daemon is asked something: one question at a time.
+    question: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct State {
-    session: Session,
+    session: Arc<Session>,
+    /// A thread waits for the daemon's answer, and hears what else it says.
+    is_heard: bool,
     next_attempt: Time,
-    /// Why the daemon detached this client, if it said so.
+    /// Why the daemon detached this client, or did not let it in again, if that was said.
     detached: Option<Refused>,
     reconnects: u64,
     /// The longest packet that stands for several, if the program has limited them.
@@ -64,12 +68,14 @@ impl Client {
             options: options.clone(),
             generation: Count::new(1),
             state: Mutex::new(State {
-                session,
+                session: Arc::new(session),
+                is_heard: false,
                 next_attempt: Time::ZERO,
                 detached: None,
                 reconnects: 0,
                 longest: None,
             }),
+            question: Mutex::new(()),
         });
         let queues = (0..queues).map(|index| Queue::new(Arc::clone(&shared), index)).collect();
         Ok((Client { shared }, queues))
@@ -107,25 +113,36 @@ impl Client {
     }
 
     /// From here on no packet comes that stands for several and is longer than so many bytes, also after a reconnection. What came before
-    /// may be there still. With [`crate::Offloads::unfinished`]; without, none comes at all.
+    /// may be there still. With [`crate::Offloads::unfinished`]; without, none comes at all. Other threads' calls do not wait for the
+    /// daemon's answer, but those of this one.
     ///
     /// # Errors
     ///
     /// The daemon is older than this, refuses, or takes too long.
     pub fn limit_packets(&self, longest: u32) -> Result<(), AttachError> {
-        let mut state = self.shared.state();
-        if self.link() == Link::Up {
-            let limited = limit_packets(&state.session, &self.shared.options, longest);
-            if let Err(AttachError::Refused(refused)) = &limited {
-                state.detached = Some(refused.clone());
+        let _asked = unpoisoned(self.shared.question.lock());
+        let session = {
+            let mut state = self.shared.state();
+            if self.link() == Link::Down {
+                state.longest = Some(longest);
+                return Ok(());
             }
-            limited?;
+            state.is_heard = true;
+            Arc::clone(&state.session)
+        };
+        let limited = limit_packets(&session, &self.shared.options, longest);
+        let mut state = self.shared.state();
+        state.is_heard = false;
+        match &limited {
+            Ok(()) => state.longest = Some(longest),
+            Err(AttachError::Refused(refused)) => state.detached = Some(refused.clone()),
+            Err(_) => {}
         }
-        state.longest = Some(longest);
-        Ok(())
+        limited
     }
 
-    /// Why the daemon detached this client last, if it said so.
+    /// Why the daemon detached this client last, if it said so, or why the last attempt to attach again failed at a daemon that was
+    /// there.
     pub fn detached(&self) -> Option<Refused> {
         self.shared.state().detached.clone()
     }
@@ -143,8 +160,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked did not leave a state half changed: each change is one assignment.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 
     /// The present session's parts for a queue, with its generation, if the link is up.
@@ -159,6 +175,10 @@ impl Shared {
         let Ok(mut state) = self.state.try_lock() else { return };
         let generation = self.generation();
         if generation % 2 == 1 {
+            if state.is_heard {
+                // Its end is noticed there too, at once.
+                return;
+            }
             // First what the daemon has said: it closes behind it.
             if state.has_been_detached() || state.session.channel.is_closed() {
                 self.generation.set(generation + 1);
@@ -169,13 +189,26 @@ impl Shared {
         if !self.options.reconnect || now < state.next_attempt {
             return;
         }
-        if let Ok(session) = attach(&self.path, &self.options, state.longest) {
-            state.session = session;
-            state.reconnects += 1;
-            self.generation.set(generation + 1);
+        match attach(&self.path, &self.options, state.longest) {
+            Ok(session) => {
+                state.session = Arc::new(session);
+                state.reconnects += 1;
+                self.generation.set(generation + 1);
+            }
+            Err(error) => {
+                // Where nobody is, what was said last still holds.
+                if let Some(refused) = error.refusal() {
+                    state.detached = Some(refused);
+                }
+            }
         }
         state.next_attempt = clock::now() + BETWEEN_ATTEMPTS;
     }
+}
+
+/// Whoever panicked did not leave a state half changed: each change is one assignment.
+fn unpoisoned<T>(locked: LockResult<MutexGuard<'_, T>>) -> MutexGuard<'_, T> {
+    locked.unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use conic_control::{Malformed, Refused};
+use conic_control::{Malformed, Reason, Refused};
 use conic_interface::ccnic::GeometryError;
 use conic_native::MemoryError;
 
@@ -32,12 +32,30 @@ pub enum AttachError {
         /// What was being waited for.
         waiting_for: &'static str,
     },
+    /// The daemon is older than this program, and cannot do this.
+    Older(String),
     /// The daemon said something that cannot be.
     Peer(String),
     /// The geometry asked for cannot be.
     Geometry(GeometryError),
     /// The region was refused or could not be mapped.
     Memory(MemoryError),
+}
+
+impl AttachError {
+    /// Why a daemon that was there and stayed did not let a client in, as it would have said it; none where there was none.
+    pub(crate) fn refusal(&self) -> Option<Refused> {
+        let reason = match self {
+            AttachError::Refused(refused) => return Some(refused.clone()),
+            AttachError::Connect { .. } | AttachError::Broken { .. } => return None,
+            AttachError::Timeout { .. } => Reason::Timeout,
+            AttachError::Older(_) => Reason::Version,
+            AttachError::Peer(_) => Reason::Malformed,
+            AttachError::Geometry(_) => Reason::Geometry,
+            AttachError::Memory(_) => Reason::Resources,
+        };
+        Some(Refused { reason, text: self.to_string() })
+    }
 }
 
 impl fmt::Display for AttachError {
@@ -61,6 +79,7 @@ impl fmt::Display for AttachError {
             AttachError::Broken { doing, error } => write!(f, "{doing}: {error}"),
             AttachError::Refused(refused) => write!(f, "the NIC refused: {refused}"),
             AttachError::Timeout { waiting_for } => write!(f, "the NIC did not answer: waited for {waiting_for}"),
+            AttachError::Older(what) => write!(f, "the NIC is too old to {what}: start a newer one"),
             AttachError::Peer(what) => write!(f, "the NIC said what cannot be: {what}"),
             AttachError::Geometry(error) => write!(f, "the queues asked for cannot be: {error}"),
             AttachError::Memory(error) => error.fmt(f),

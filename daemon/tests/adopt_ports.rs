@@ -5,39 +5,25 @@
 
 #[path = "support/served.rs"]
 mod served;
+#[path = "support/station.rs"]
+mod station;
 #[path = "support/waiting.rs"]
 mod waiting;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use conic_client::{Client, Operator, Options, Queue};
+use conic_client::{Client, Operator, Queue};
 use conic_daemon::{Daemon, Stop};
-use conic_interface::ccnic::Geometry;
 use conic_native::clock;
-use conic_nicd::config::{Config, NetworkConfig, PortConfig};
 use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit};
-use rustix::thread::UnshareFlags;
 use served::Served;
+use station::{Numbered, STATION, alone, config, pair, run, skipped, station};
 use waiting::wait_until;
-
-/// The station that answers: a client of the daemon.
-const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
 
 /// Echo requests, one a millisecond.
 const PINGS: usize = 2000;
-
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
-
-fn config(socket: &Path, spec: &str) -> Config {
-    let ports = vec![PortConfig { spec: spec.to_owned(), vlan: None }];
-    let networks = vec![NetworkConfig { ports, ..NetworkConfig::default() }];
-    Config { socket: socket.to_owned(), networks, ..Config::default() }.checked().expect("a sound configuration")
-}
 
 /// Makes the answer of an echo request (RFC 792); false if it is none.
 fn answer(frame: &mut [u8]) -> bool {
@@ -57,27 +43,11 @@ fn answer(frame: &mut [u8]) -> bool {
     true
 }
 
-/// Moves this thread to a network namespace of its own, or says why the test is skipped.
-fn alone() -> bool {
-    // SAFETY: only this thread's network namespace changes; the descriptors are shared with the process's other threads as before.
-    let alone = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
-    if let Err(error) = &alone {
-        skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
-    }
-    alone.is_ok()
-}
-
-fn run(arguments: &[&str]) -> bool {
-    Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
-}
-
 /// A daemon on a port, its client, and the client's queue.
 fn served_on(folder: &Path, spec: &str) -> (Served, Client, Queue) {
     let socket = folder.join("nic.sock");
     let served = Served::start(config(&socket, spec));
-    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
-    let options = Options { geometry, mac: Some(STATION), ..Options::default() };
-    let (client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let (client, mut queues) = Client::attach(&socket, &station()).unwrap_or_else(|error| panic!("{error}"));
     (served, client, queues.remove(0))
 }
 
@@ -109,7 +79,7 @@ fn ping_goes_on_across_take_overs(spec: &str) {
     for round in 1..=5 {
         let before = serve();
         wait_until("pings come", || serve() > before + 100);
-        served = served.taken_over(round, &client, || {
+        served = served.taken_over(round, &[&client], || {
             serve();
         });
     }
@@ -157,46 +127,11 @@ fn ping_is_not_disturbed_by_another_port() {
     served.end();
 }
 
-/// What sends numbered frames to the station, over the other end of the daemon's interface.
-struct Numbered {
-    socket: PacketSocket,
-    sent: u64,
-}
-
-impl Numbered {
-    /// For local experiments (IEEE 802).
-    const TYPE: [u8; 2] = [0x88, 0xb5];
-
-    fn frame(number: u64) -> [u8; 60] {
-        let mut frame = [0; 60];
-        frame[..6].copy_from_slice(&STATION);
-        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x0b]);
-        frame[12..14].copy_from_slice(&Numbered::TYPE);
-        frame[14..22].copy_from_slice(&number.to_be_bytes());
-        frame
-    }
-
-    fn send(&mut self) {
-        self.sent += 1;
-        self.socket.transmit(clock::now(), &Numbered::frame(self.sent)).expect("the interface is there");
-        self.socket.flush(clock::now()).expect("the interface is there");
-    }
-
-    fn number(frame: &[u8]) -> Option<u64> {
-        let number = frame.get(14..22).filter(|_| frame[12..14] == Numbered::TYPE)?;
-        Some(u64::from_be_bytes(number.try_into().expect("eight bytes")))
-    }
-}
-
 #[test]
 fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
-    if !alone() {
+    if !alone() || !pair() {
         return;
     }
-    if !run(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]) {
-        return skipped("the kernel has no veth");
-    }
-    assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
     let mut numbered = Numbered { socket: PacketSocket::open(&PacketOptions::new("v0")).expect("root may"), sent: 0 };
     let folder = tempfile::tempdir().expect("a folder");
     let (mut served, client, mut queue) = served_on(folder.path(), "af-packet:v1");
@@ -215,7 +150,7 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     for round in 1..=5 {
         let before = serve();
         wait_until("frames come", || serve() > before + 100);
-        served = served.taken_over(round, &client, || {
+        served = served.taken_over(round, &[&client], || {
             serve();
         });
     }
@@ -284,7 +219,7 @@ fn frames_go_on_across_take_overs<P: Port>(spec: &str, folder: &Path, peer: impl
     };
     for round in 1..=5 {
         flow(500);
-        served = served.taken_over(round, &client, || flow(0));
+        served = served.taken_over(round, &[&client], || flow(0));
     }
     flow(500);
     let peer = exchange.peer;

@@ -15,6 +15,13 @@ pub struct Legacy {
     pub descriptors: Vec<OwnedFd>,
 }
 
+impl Legacy {
+    /// Whether nothing is passed but the place: the port was in use, and is free when whoever gave this has dropped it.
+    pub fn is_nothing(&self) -> bool {
+        self.peer.is_empty() && self.words.is_empty() && self.descriptors.is_empty()
+    }
+}
+
 /// Reads a legacy's words and descriptors in order.
 pub(crate) struct Heir {
     pub(crate) peer: String,

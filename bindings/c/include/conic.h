@@ -283,7 +283,8 @@ int conic_get_info(const struct conic_client *client,
                    struct conic_info *info,
                    size_t size);
 
-// Why the daemon detached the client last, if it said so, put into `text`, which has room for `text_size` bytes. Any thread.
+// Why the daemon detached the client last, if it said so, or why the last attempt to attach again failed at a daemon that was there,
+// put into `text`, which has room for `text_size` bytes. Any thread.
 //
 // Returns 1 if it said so, 0 (and an empty text) if it did not, or `CONIC_ERROR_ARGUMENT` if `client` or `text` is NULL.
 int conic_detached(const struct conic_client *client,

@@ -162,7 +162,8 @@ pub unsafe extern "C" fn conic_get_info(client: *const Client, info: *mut Info, 
     if written { 0 } else { Status::Argument as c_int }
 }
 
-/// Why the daemon detached the client last, if it said so, put into `text`, which has room for `text_size` bytes. Any thread.
+/// Why the daemon detached the client last, if it said so, or why the last attempt to attach again failed at a daemon that was there,
+/// put into `text`, which has room for `text_size` bytes. Any thread.
 ///
 /// Returns 1 if it said so, 0 (and an empty text) if it did not, or `CONIC_ERROR_ARGUMENT` if `client` or `text` is NULL.
 #[unsafe(no_mangle)]

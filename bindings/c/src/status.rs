@@ -45,7 +45,7 @@ impl From<&AttachError> for Status {
     fn from(error: &AttachError) -> Status {
         match error {
             AttachError::Connect { .. } => Status::Connect,
-            AttachError::Broken { .. } | AttachError::Peer(_) => Status::Peer,
+            AttachError::Broken { .. } | AttachError::Older(_) | AttachError::Peer(_) => Status::Peer,
             AttachError::Refused(_) => Status::Refused,
             AttachError::Timeout { .. } => Status::Timeout,
             AttachError::Geometry(_) => Status::Geometry,

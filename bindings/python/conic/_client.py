@@ -152,7 +152,7 @@ class Client:
 
     @property
     def detached(self):
-        """Why the daemon detached the client, if it said so, or None."""
+        """Why the daemon detached the client, or did not let it attach again, if it said so, or None."""
         why = ctypes.create_string_buffer(1024)
         said = check(library.conic_detached(self._there(), why, len(why)))
         return why.value.decode(errors="replace") if said else None

@@ -2,15 +2,18 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 4}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket, and for each client its mirror, region, connection, process, kick and bells | opens the other ports, maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 5}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket, and for each client its mirror, region, connection, process, kick and bells | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
-//! | 4 | ends its networks' threads, gives the ports and says where each queue stood, ends | takes ports and queues over there, then begins |
+//! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
+//! | 5 | closes the devices that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
 //!
-//! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4. A packet socket gets a copy
+//! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4, that of a device step 5 too. A packet socket gets a copy
 //! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
 
 mod ports;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,14 +28,16 @@ use conic_native::channel::{Channel, Listener, Peer};
 use conic_native::{Memory, clock};
 use conic_nicd::config::EndConfig;
 use conic_nicd::switch::{Party, Rules, Suspended};
+use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::mirror::Asked;
+use super::network::Network;
 use super::{Daemon, DaemonError, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
-use crate::worker::{Left, Order};
+use crate::order::{Left, Order};
 use ports::{Expected, Given, Promise, give};
 
 /// How long either side waits for the other at a step.
@@ -45,7 +50,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 4;
+pub(super) const TAKING_OVER: u32 = 5;
 
 /// What is said of a client; with it come region, connection, process and kick.
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,7 +84,10 @@ struct Stood {
 enum Last {
     Port(Given),
     Client(Stood),
-    Done,
+    /// That was all, but for ports that are still to be closed, by their promises.
+    Done(Vec<usize>),
+    /// They are closed.
+    Closed,
 }
 
 /// A client on its way to the new daemon.
@@ -201,20 +209,29 @@ impl Daemon {
         let left: Vec<(Vec<(usize, usize)>, Left)> = networks
             .map(|(index, network)| {
                 let ports = self.wanted(index, &wanted);
-                let left = network.worker.suspend(ports.iter().map(|&(_, port)| port).collect());
+                let left = network.suspend(ports.iter().map(|&(_, port)| port));
                 (ports, left)
             })
             .collect();
         // From here on this one cannot go back. Should the new one die now, clients find this one gone and attach anew.
+        let mut to_be_closed = Vec::new();
         for (wanted, Left { clients, ports }) in left {
-            for ((promise, _), queues) in wanted.iter().zip(&ports) {
-                let _ = queues.iter().try_for_each(|queue| give(&link, *promise, queue));
+            for (port, queues) in &ports {
+                let Some((promise, _)) = wanted.iter().find(|(_, own)| own == port) else { continue };
+                if !queues.is_empty() && queues.iter().all(Legacy::is_nothing) {
+                    to_be_closed.push(*promise);
+                } else {
+                    let _ = queues.iter().try_for_each(|queue| give(&link, *promise, queue));
+                }
             }
             for Suspended { session, rules, positions } in clients {
                 let _ = link.say(&json!(Last::Client(Stood { session, rules, positions })), &[]);
             }
         }
-        let _ = link.say(&json!(Last::Done), &[]);
+        let _ = link.say(&json!(Last::Done(to_be_closed)), &[]);
+        // Behind the clients, who need not wait for it: a device takes its time.
+        self.networks.clear();
+        let _ = link.say(&json!(Last::Closed), &[]);
         (self.log)(&Event::Ended);
         true
     }
@@ -232,7 +249,7 @@ impl Daemon {
         let next = self.next_session;
         let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": self.promises() });
         link.say(&head, &[self.listener.as_fd()])?;
-        let copied: Vec<_> = self.networks.iter().map(|network| network.worker.report().mirrors).collect();
+        let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
             let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
@@ -275,9 +292,9 @@ impl Daemon {
         self.listener = Listener::of_descriptor(listener);
         self.next_session = next_session;
         let mut arriving: Vec<Option<Arriving>> = arriving.into_iter().map(Some).collect();
-        loop {
+        let closed = loop {
             let (word, _) = link.hear().map_err(system("taking over"))?;
-            // Whatever it says now, its threads have ended.
+            // Whatever it says now, its threads have stopped.
             let word =
                 serde_json::from_value(word).map_err(|error| cannot(&format!("the other NIC's word: {error}")))?;
             let stood = match word {
@@ -286,19 +303,26 @@ impl Daemon {
                     continue;
                 }
                 Last::Client(stood) => stood,
-                Last::Done => break,
+                Last::Done(closed) => break closed,
+                Last::Closed => continue,
             };
             let is_it = |one: &&mut Option<Arriving>| one.as_ref().is_some_and(|one| one.heir.session == stood.session);
             if let Some(one) = arriving.iter_mut().find(is_it).and_then(Option::take) {
                 self.go_on_with(one, stood)?;
             }
-        }
+        };
+        let to_be_opened = ports.split_off(&closed);
         self.inherit_ports(ports);
         // Not before: a frame for a client that is not there yet would be nobody's.
-        self.networks.iter().for_each(|network| network.worker.begin());
+        self.networks.iter().for_each(Network::begin);
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         (self.log)(&Event::Adopted { clients, microseconds });
+        if !closed.is_empty() {
+            // Who dies instead has closed them too.
+            let _ = link.hear();
+            self.inherit_ports(to_be_opened);
+        }
         Ok(())
     }
 
@@ -342,7 +366,7 @@ impl Daemon {
         self.quota.take_regardless(heir.user, heir.queues, bytes);
         let (bells, mac) = (Arc::new(bells), stood.rules.mac);
         let suspended = Suspended { session: heir.session, rules: stood.rules, positions: stood.positions };
-        self.networks[network].worker.attach(Order::Resume {
+        self.networks[network].attach(Order::Resume {
             suspended,
             map: Arc::clone(&map),
             notices,

@@ -1,12 +1,12 @@
 //! A queue of a DPDK device, over `shim.c`.
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conic_fabric::Time;
 
 use super::{DpdkError, DpdkOptions, DpdkProblem};
-use crate::{Counters, MAX_FRAME, Port, PortError, Receive, Transmit};
+use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
 
 /// A queue, as `shim.c` has it.
 #[repr(C)]
@@ -14,10 +14,18 @@ struct Queue {
     _opaque: [u8; 0],
 }
 
+/// Buffers, as DPDK has them.
+#[repr(C)]
+struct Buffers {
+    _opaque: [u8; 0],
+}
+
 unsafe extern "C" {
     fn conic_dpdk_start(count: c_int, arguments: *mut *mut c_char) -> c_int;
     fn conic_dpdk_find(device: *const c_char) -> c_int;
-    fn conic_dpdk_configure(port: u16, queues: u16, slots: u16, made: *mut *mut Queue) -> c_int;
+    fn conic_dpdk_pool(number: u32, queues: u16, slots: u16, made: *mut *mut Buffers) -> c_int;
+    fn conic_dpdk_free(pool: *mut Buffers);
+    fn conic_dpdk_configure(port: u16, queues: u16, slots: u16, pool: *mut Buffers, made: *mut *mut Queue) -> c_int;
     fn conic_dpdk_receive(queue: *mut Queue, frame: *mut u8, room: u32) -> u32;
     fn conic_dpdk_transmit(queue: *mut Queue, frame: *const u8, length: u32) -> c_int;
     fn conic_dpdk_flush(queue: *mut Queue) -> u16;
@@ -30,13 +38,42 @@ unsafe extern "C" {
 /// Whether DPDK has been started, and what it said if it was not.
 static STARTED: OnceLock<Result<(), i32>> = OnceLock::new();
 /// Devices are found and configured one after the other: DPDK's control path is for one thread.
-static CONTROL: Mutex<()> = Mutex::new(());
+static CONTROL: Mutex<Control> = Mutex::new(Control { pools: 0, prepared: Vec::new() });
+
+/// What that thread has.
+struct Control {
+    /// Pools that were made so far.
+    pools: u32,
+    /// Those that were made for devices that are still to be opened.
+    prepared: Vec<(DpdkOptions, Pool)>,
+}
+
+/// The buffers of a device.
+struct Pool(*mut Buffers);
+
+// SAFETY: only its address is passed around; DPDK is told it by one thread at a time.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: it was made, and no queue uses it any more: a device has it as long as it has queues.
+        unsafe { conic_dpdk_free(self.0) };
+    }
+}
+
+/// What the queues of a device share.
+struct Device {
+    name: String,
+    _pool: Pool,
+}
 
 /// A queue of a DPDK device.
 pub struct Dpdk {
     queue: *mut Queue,
-    /// The last of its device's queues to go stops the device.
-    device: Arc<String>,
+    /// The last of its device's queues to go stops the device. None only while it is dropped.
+    device: Option<Arc<Device>>,
     counters: Counters,
 }
 
@@ -45,7 +82,7 @@ unsafe impl Send for Dpdk {}
 
 impl std::fmt::Debug for Dpdk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dpdk").field("device", &self.device).finish_non_exhaustive()
+        f.debug_struct("Dpdk").field("device", &self.name()).finish_non_exhaustive()
     }
 }
 
@@ -55,26 +92,66 @@ impl Dpdk {
     /// # Errors
     /// DPDK does not start, has no such device, or the device refuses.
     pub fn open_queues(options: &DpdkOptions) -> Result<Vec<Dpdk>, PortError> {
-        let failed = |problem| PortError::from(DpdkError { device: options.device.clone(), problem });
-        let said = |code| text(code);
+        let failed = |problem| failed(options, problem);
         let Ok(device) = CString::new(options.device.clone()) else { return Err(failed(DpdkProblem::Name)) };
-        let started = *STARTED.get_or_init(|| start(options));
-        started.map_err(|code| failed(DpdkProblem::Start(said(code))))?;
-        let _control = CONTROL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut control = control(options)?;
+        let prepared = control.prepared.iter().position(|(meant, _)| meant == options);
+        let pool = match prepared {
+            Some(index) => control.prepared.swap_remove(index).1,
+            None => make_pool(&mut control, options)?,
+        };
         // SAFETY: DPDK is started; the text outlives the call.
         let port = unsafe { conic_dpdk_find(device.as_ptr()) };
-        let port = u16::try_from(port).map_err(|_| failed(DpdkProblem::Device(said(port))))?;
-        let count = options.queues.max(1);
+        let port = u16::try_from(port).map_err(|_| failed(DpdkProblem::Device(text(port))))?;
+        let (count, slots) = (options.queues.max(1), options.frames as u16);
         let mut queues = vec![std::ptr::null_mut(); count];
-        // SAFETY: there is room for as many queues as are asked for.
-        let result = unsafe { conic_dpdk_configure(port, count as u16, options.frames as u16, queues.as_mut_ptr()) };
+        // SAFETY: there is room for as many queues as are asked for, and the pool stays as long as they do.
+        let result = unsafe { conic_dpdk_configure(port, count as u16, slots, pool.0, queues.as_mut_ptr()) };
         if result < 0 {
-            return Err(failed(DpdkProblem::Configure(said(result))));
+            return Err(failed(DpdkProblem::Configure(text(result))));
         }
-        let device = Arc::new(options.device.clone());
-        let queue = |queue| Dpdk { queue, device: device.clone(), counters: Counters::default() };
+        let device = Arc::new(Device { name: options.device.clone(), _pool: pool });
+        let queue = |queue| Dpdk { queue, device: Some(Arc::clone(&device)), counters: Counters::default() };
         Ok(queues.into_iter().map(queue).collect())
     }
+
+    /// Does for [`Dpdk::open_queues`] what needs no device: starts DPDK and makes the buffers, which stay until then.
+    ///
+    /// # Errors
+    /// DPDK does not start, or has not the memory.
+    pub fn prepare(options: &DpdkOptions) -> Result<(), PortError> {
+        let mut control = control(options)?;
+        let pool = make_pool(&mut control, options)?;
+        control.prepared.push((options.clone(), pool));
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        self.device.as_ref().map_or("", |device| &device.name)
+    }
+}
+
+fn failed(options: &DpdkOptions, problem: DpdkProblem) -> PortError {
+    DpdkError { device: options.device.clone(), problem }.into()
+}
+
+/// DPDK's control path, with DPDK started.
+fn control(options: &DpdkOptions) -> Result<MutexGuard<'static, Control>, PortError> {
+    let started = *STARTED.get_or_init(|| start(options));
+    started.map_err(|code| failed(options, DpdkProblem::Start(text(code))))?;
+    Ok(CONTROL.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn make_pool(control: &mut Control, options: &DpdkOptions) -> Result<Pool, PortError> {
+    let (queues, slots) = (options.queues.max(1) as u16, options.frames as u16);
+    let mut pool = std::ptr::null_mut();
+    // SAFETY: DPDK is started, and there is room for the address.
+    let result = unsafe { conic_dpdk_pool(control.pools, queues, slots, &mut pool) };
+    if result < 0 {
+        return Err(failed(options, DpdkProblem::Configure(text(result))));
+    }
+    control.pools += 1;
+    Ok(Pool(pool))
 }
 
 fn text(code: i32) -> String {
@@ -87,9 +164,8 @@ fn start(options: &DpdkOptions) -> Result<(), i32> {
     let mut arguments = vec!["conic", "--no-telemetry", "-m", &memory];
     // In memory alone: nothing is left behind, and no other DPDK program is met.
     arguments.extend_from_slice(if options.huge_pages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] });
-    if !options.is_pci() {
-        arguments.push("--no-pci");
-    }
+    // No device of the bus but those that are asked for later: it may be another program's, as the one is that is prepared for.
+    arguments.extend_from_slice(if options.is_pci() { &["--allow", "0000:00:00.0"] } else { &["--no-pci"] });
     let texts: Vec<CString> = arguments.iter().filter_map(|argument| CString::new(*argument).ok()).collect();
     let mut pointers: Vec<*mut c_char> = texts.iter().map(|text| text.as_ptr().cast_mut()).collect();
     // DPDK keeps and reorders them, and may look at them later.
@@ -168,7 +244,28 @@ impl Port for Dpdk {
     }
 
     fn description(&self) -> String {
-        format!("DPDK device {}", self.device)
+        format!("DPDK device {}", self.name())
+    }
+
+    fn forget_received(&mut self) {
+        // No more than the largest ring holds and a burst: what comes meanwhile is nobody else's.
+        for _ in 0..(1 << 14) + 32 {
+            // SAFETY: the queue is ours; without room nothing is copied.
+            if unsafe { conic_dpdk_receive(self.queue, std::ptr::null_mut(), 0) } == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The device is closed, and the other process opens it: DPDK has no way to pass one on.
+    fn can_bequeath(&self) -> bool {
+        true
+    }
+
+    /// Nothing is passed: with the last queue that is dropped the device is free.
+    fn bequeath(&mut self) -> Option<Legacy> {
+        self.flush(Time::ZERO).ok()?;
+        Some(Legacy::default())
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
@@ -178,9 +275,9 @@ impl Port for Dpdk {
 
 impl Drop for Dpdk {
     fn drop(&mut self) {
-        let _control = CONTROL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let last = Arc::into_inner(std::mem::take(&mut self.device)).is_some();
-        // SAFETY: the queue is ours and is not used again; with the last one nobody uses the device.
-        unsafe { conic_dpdk_close(self.queue, c_int::from(last)) };
+        let _control = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.device.take().and_then(Arc::into_inner);
+        // SAFETY: the queue is ours and is not used again; with the last one nobody uses the device, whose buffers go behind it.
+        unsafe { conic_dpdk_close(self.queue, c_int::from(last.is_some())) };
     }
 }

@@ -50,4 +50,15 @@ impl DpdkOptions {
         #[cfg(not(feature = "dpdk"))]
         Err(DpdkError { device: self.device.clone(), problem: DpdkProblem::NotBuilt }.into())
     }
+
+    /// Does for [`DpdkOptions::open`] what can be done while another process has the device.
+    ///
+    /// # Errors
+    /// This program was built without DPDK; or DPDK does not start, or has not the memory.
+    pub fn prepare(&self) -> Result<(), PortError> {
+        #[cfg(feature = "dpdk")]
+        return Dpdk::prepare(self);
+        #[cfg(not(feature = "dpdk"))]
+        Err(DpdkError { device: self.device.clone(), problem: DpdkProblem::NotBuilt }.into())
+    }
 }

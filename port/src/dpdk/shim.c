@@ -52,13 +52,28 @@ int conic_dpdk_find(const char *device)
 	return -ENODEV;
 }
 
-// Configures and starts a device with this many queues of this many slots; negative where it refuses.
-int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct conic_dpdk_queue **made)
+// Makes buffers for a device with this many queues of this many slots, as the number-th pool of this process; negative where there is
+// no memory.
+int conic_dpdk_pool(unsigned number, uint16_t queues, uint16_t slots, struct rte_mempool **made)
+{
+	char name[RTE_MEMPOOL_NAMESIZE];
+	snprintf(name, sizeof(name), "conic_%u", number);
+	*made = rte_pktmbuf_pool_create(name, queues * (4 * (unsigned)slots + 4 * BURST), 0, 0,
+			RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+	return *made == NULL ? -rte_errno : 0;
+}
+
+void conic_dpdk_free(struct rte_mempool *pool)
+{
+	rte_mempool_free(pool);
+}
+
+// Configures and starts a device with this many queues of this many slots, whose buffers are the pool's; negative where it refuses.
+int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_mempool *pool,
+		struct conic_dpdk_queue **made)
 {
 	struct rte_eth_conf configuration;
 	struct rte_eth_dev_info info;
-	struct rte_mempool *pool;
-	char name[RTE_MEMPOOL_NAMESIZE];
 	uint16_t queue, receive = slots, transmit = slots;
 	int result = rte_eth_dev_info_get(port, &info);
 	if (result < 0)
@@ -72,11 +87,6 @@ int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct 
 	}
 	configuration.rxmode.offloads = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
 	configuration.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-	snprintf(name, sizeof(name), "conic_%u", port);
-	pool = rte_pktmbuf_pool_create(name, queues * (4 * (unsigned)slots + 4 * BURST), 0, 0,
-			RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
-	if (pool == NULL)
-		return -rte_errno;
 	result = rte_eth_dev_configure(port, queues, queues, &configuration);
 	if (result == 0)
 		result = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit);
@@ -87,10 +97,8 @@ int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct 
 	}
 	if (result == 0)
 		result = rte_eth_dev_start(port);
-	if (result < 0) {
-		rte_mempool_free(pool);
+	if (result < 0)
 		return result;
-	}
 	// Some devices have no such mode, and take everything.
 	rte_eth_promiscuous_enable(port);
 	for (queue = 0; queue < queues; queue++) {
@@ -186,7 +194,7 @@ int conic_dpdk_statistics(const struct conic_dpdk_queue *queue, uint64_t values[
 	return 0;
 }
 
-// Frees a queue; with the last one of a device, the device.
+// Frees a queue; with the last one of a device, the device, so that another process may have it. Its buffers are not freed.
 void conic_dpdk_close(struct conic_dpdk_queue *queue, int last)
 {
 	struct rte_device *device = NULL;
@@ -200,7 +208,6 @@ void conic_dpdk_close(struct conic_dpdk_queue *queue, int last)
 		rte_eth_dev_close(queue->port);
 		if (device != NULL)
 			rte_dev_remove(device);
-		rte_mempool_free(queue->pool);
 	}
 	free(queue);
 }

@@ -150,6 +150,18 @@ impl PortSpec {
         }
     }
 
+    /// Does for [`PortSpec::inherit`] what can be done while the other process has the port: starts DPDK for a device of it.
+    ///
+    /// # Errors
+    /// The kind's: then it could not be gone on with.
+    pub fn prepare(&self) -> Result<(), PortError> {
+        match &self.kind {
+            Kind::Impaired(_, below) => below.prepare(),
+            Kind::Dpdk(options) => options.prepare(),
+            _ => Ok(()),
+        }
+    }
+
     /// Goes on with the queues of the same port of another process, by what each of them gave ([`Port::bequeath`]), in order; none of
     /// its settings is touched.
     ///
@@ -161,7 +173,7 @@ impl PortSpec {
             Kind::Tap(options) => Ok(boxed(Tap::inherit(options, legacies)?)),
             Kind::Xdp(options) => Ok(boxed(XdpSocket::inherit(options, legacies)?)),
             Kind::Memif(options) => Ok(boxed(Memif::inherit(options, legacies)?)),
-            // These give nothing.
+            // These give nothing, or are closed by whoever had them.
             Kind::Loopback { .. } | Kind::Packet(_) | Kind::Dpdk(_) | Kind::Replay { .. } | Kind::Record { .. } => {
                 self.open()
             }

@@ -9,32 +9,33 @@ use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::super::Daemon;
 use super::super::mirror::Asked;
-use super::super::{Daemon, open};
+use super::super::network::open;
 use super::{Last, Link};
 use crate::event::Event;
 
 /// What is said of a port of the old one, which serves nobody else meanwhile: operators are heard by the thread that speaks here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Promise {
-    network: String,
-    spec: String,
+    pub(super) network: String,
+    pub(super) spec: String,
     /// It can be given; otherwise it is opened anew.
     pub given: bool,
     /// The circuit that it is an end of, by configuration or an operator: its other end comes with the clients.
     pub circuit: Option<Circuit>,
     /// Its mirror, if an operator asked for one.
-    mirror: Option<Asked>,
+    pub(super) mirror: Option<Asked>,
 }
 
 /// What is said of a queue of a port that is given; its descriptors follow.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Given {
     /// Which promise it keeps.
-    promise: usize,
-    peer: String,
-    words: Vec<u64>,
-    descriptors: usize,
+    pub promise: usize,
+    pub peer: String,
+    pub words: Vec<u64>,
+    pub descriptors: usize,
 }
 
 /// A port of the old one, for the new one.
@@ -70,6 +71,14 @@ impl Expected {
         self.0.iter().enumerate().filter(|(_, one)| wanted(one)).map(|(number, _)| number).collect()
     }
 
+    /// Takes away the ports of these numbers.
+    pub(super) fn split_off(&mut self, numbers: &[usize]) -> Expected {
+        let all = std::mem::take(&mut self.0).into_iter().enumerate();
+        let (apart, kept): (Vec<_>, Vec<_>) = all.partition(|(number, _)| numbers.contains(number));
+        self.0 = kept.into_iter().map(|(_, one)| one).collect();
+        Expected(apart.into_iter().map(|(_, one)| one).collect())
+    }
+
     /// Takes what is given of a port.
     pub(super) fn take(&mut self, link: &Link<'_>, given: Given) -> io::Result<()> {
         let Given { promise, peer, words, descriptors } = given;
@@ -89,7 +98,7 @@ impl Daemon {
     }
 
     pub(super) fn promises(&self) -> Vec<Promise> {
-        let reports: Vec<_> = self.networks.iter().map(|network| network.worker.report()).collect();
+        let reports: Vec<_> = self.networks.iter().map(|network| network.report()).collect();
         let promise = |(network, port): (usize, usize)| {
             let (one, report, party) = (&self.networks[network], &reports[network], Party::Port(port));
             let own = report.circuits.iter().find(|(of, ..)| *of == party);
@@ -112,7 +121,7 @@ impl Daemon {
     }
 
     /// Goes on with the ports that were given, and with an operator's mirrors of any that are here too. One that was promised and not
-    /// given, because it broke, is opened anew.
+    /// given, because it broke or was closed, is opened.
     pub(super) fn inherit_ports(&mut self, expected: Expected) {
         for Promised { promise, place, legacies } in expected.0 {
             let Some((network, port)) = place else { continue };
@@ -126,7 +135,7 @@ impl Daemon {
                 continue;
             }
             match open(&self.networks[network].config.ports[port], legacies) {
-                Ok(queues) => self.networks[network].worker.inherit(port, queues),
+                Ok(queues) => self.networks[network].inherit(port, queues),
                 Err(text) => {
                     let network = promise.network;
                     (self.log)(&Event::PortFailed { network, text });

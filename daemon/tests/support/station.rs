@@ -1,0 +1,85 @@
+//! A client of a daemon with a port, in a network of its own, and what sends it frames from the port's other end.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use conic_client::Options;
+use conic_interface::ccnic::Geometry;
+use conic_native::clock;
+use conic_nicd::config::{Config, NetworkConfig, PortConfig};
+use conic_port::{PacketSocket, Port};
+use rustix::thread::UnshareFlags;
+
+/// The station that answers: a client of the daemon.
+pub const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
+
+pub fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+pub fn config(socket: &Path, spec: &str) -> Config {
+    let ports = vec![PortConfig { spec: spec.to_owned(), vlan: None }];
+    let networks = vec![NetworkConfig { ports, ..NetworkConfig::default() }];
+    Config { socket: socket.to_owned(), networks, ..Config::default() }.checked().expect("a sound configuration")
+}
+
+/// Moves this thread to a network namespace of its own, or says why the test is skipped.
+pub fn alone() -> bool {
+    // SAFETY: only this thread's network namespace changes; the descriptors are shared with the process's other threads as before.
+    let alone = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+    if let Err(error) = &alone {
+        skipped(&format!("making a network namespace needs CAP_SYS_ADMIN ({error})"));
+    }
+    alone.is_ok()
+}
+
+/// Two interfaces, `v0` and `v1`, at the ends of one wire, up; or says why the test is skipped.
+pub fn pair() -> bool {
+    if !run(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]) {
+        skipped("the kernel has no veth");
+        return false;
+    }
+    assert!(run(&["link", "set", "v0", "up"]) && run(&["link", "set", "v1", "up"]));
+    true
+}
+
+pub fn run(arguments: &[&str]) -> bool {
+    Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
+}
+
+pub fn station() -> Options {
+    let geometry = Geometry { queues: 1, descriptors: 256, buffers: [1024, 256, 16], object_bytes: 0 };
+    Options { geometry, mac: Some(STATION), ..Options::default() }
+}
+
+/// What sends numbered frames to the station, over the other end of the daemon's interface.
+pub struct Numbered {
+    pub socket: PacketSocket,
+    pub sent: u64,
+}
+
+impl Numbered {
+    /// For local experiments (IEEE 802).
+    pub const TYPE: [u8; 2] = [0x88, 0xb5];
+
+    pub fn frame(number: u64) -> [u8; 60] {
+        let mut frame = [0; 60];
+        frame[..6].copy_from_slice(&STATION);
+        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x0b]);
+        frame[12..14].copy_from_slice(&Numbered::TYPE);
+        frame[14..22].copy_from_slice(&number.to_be_bytes());
+        frame
+    }
+
+    pub fn send(&mut self) {
+        self.sent += 1;
+        self.socket.transmit(clock::now(), &Numbered::frame(self.sent)).expect("the interface is there");
+        self.socket.flush(clock::now()).expect("the interface is there");
+    }
+
+    pub fn number(frame: &[u8]) -> Option<u64> {
+        let number = frame.get(14..22).filter(|_| frame[12..14] == Numbered::TYPE)?;
+        Some(u64::from_be_bytes(number.try_into().expect("eight bytes")))
+    }
+}
