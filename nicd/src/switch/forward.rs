@@ -10,7 +10,7 @@ use conic_port::offload::vlan::Tag;
 use conic_port::{MAX_FRAME, MIN_FRAME};
 
 use super::circuit::Party;
-use super::deliver::{Form, Route, Tagging, Targets};
+use super::deliver::{Form, Route, Tagging, Targets, Way};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
 use super::mirror::Mirrored;
 use super::table::Place;
@@ -223,7 +223,7 @@ impl<C: Core> Switch<C> {
             if other.is_none() {
                 self.count_no_way(from);
             }
-            return other.map(|other| Route::to(Targets::One(other), None, None));
+            return other.map(|other| Route::to(from, Targets::One(other), None, None));
         }
         let (vlan, tagging) = if self.has_vlans {
             let tag = Tag::of(header.bytes());
@@ -237,7 +237,7 @@ impl<C: Core> Switch<C> {
         }
         let pinned = if self.pinned.is_empty() { None } else { self.pin_of(header, vlan, from) };
         if header.is_multicast() {
-            return Some(Route::to(Targets::AllBut(from), tagging, pinned));
+            return Some(Route::to(from, Targets::AllBut(from), tagging, pinned));
         }
         let place = match pinned {
             Some((slot, _)) => Some(Place::Client(slot)),
@@ -248,8 +248,8 @@ impl<C: Core> Switch<C> {
                 self.count_no_way(from);
                 None
             }
-            Some(place) => Some(Route::to(Targets::One(place), tagging, pinned)),
-            None => Some(Route::to(Targets::AllBut(from), tagging, pinned)),
+            Some(place) => Some(Route::to(from, Targets::One(place), tagging, pinned)),
+            None => Some(Route::to(from, Targets::AllBut(from), tagging, pinned)),
         }
     }
 
@@ -279,7 +279,8 @@ impl<C: Core> Switch<C> {
         let Ok([Some(sender), Some(receiver)]) = self.members.get_disjoint_mut([slot, to]) else { return };
         let length = u64::from(passing.packet.length());
         let (queue, hash) = receiver.queue_of(passing.header, passing.route.pinned_at(to), &self.toeplitz);
-        let Some((target, first)) = receiver.make_room(queue, length, to, &mut self.dirty) else { return };
+        let way = Way { from: passing.route.from, slot: to, queue };
+        let Some((target, first)) = receiver.make_room(way, length, &mut self.dirty) else { return };
         let from = sender.lanes[lane].wire.nic().core();
         let into = target.wire.nic().core();
         for (index, line) in passing.lines.iter().enumerate().take(lines_of(length) as usize) {
