@@ -165,8 +165,12 @@ fn table(answer: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let mut lines = String::new();
     for network in list("networks") {
+        let threads = match network["threads"].as_u64() {
+            Some(threads @ 2..) => format!(", {threads} threads"),
+            _ => String::new(),
+        };
         lines += &format!(
-            "network {} ({}), {} clients\n",
+            "network {} ({}), {} clients{threads}\n",
             text(&network["name"]),
             text(&network["mode"]),
             network["clients"]
@@ -179,6 +183,15 @@ fn table(answer: &Value) -> String {
         for circuit in network["circuits"].as_array().into_iter().flatten() {
             let [near, far] = [&circuit["between"][0], &circuit["between"][1]].map(text);
             lines += &format!("  connected {near} to {far}\n");
+        }
+        for trunk in network["trunks"].as_array().into_iter().flatten() {
+            let counters = &trunk["counters"];
+            let [sent, full, lost] =
+                ["sent_frames", "dropped_full", "dropped_no_way"].map(|name| count(&counters[name]));
+            let (from, to) = (&trunk["from"], &trunk["to"]);
+            lines += &format!(
+                "  thread {from} to {to}: {sent} frames, {full} found no room; {lost} from there were for nobody\n"
+            );
         }
         for mirror in network["mirrors"].as_array().into_iter().flatten() {
             let [frames, dropped] = [&mirror["frames"], &mirror["dropped"]].map(count);

@@ -15,7 +15,8 @@ use conic_port::PortSpec;
 /// Serve queues of a software NIC to other processes.
 ///
 /// Processes attach over a Unix socket and get queue pairs over memory that they share with the NIC and with nobody else. Its
-/// networks join them to each other and to ports; each network has a thread, on a core of its own if --core or the file says so.
+/// networks join them to each other and to ports; each network has a thread, or several, on cores of their own if --core or the file says
+/// so.
 /// Needs no privileges but those of its ports (a TAP interface: CAP_NET_ADMIN), and no huge pages.
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
@@ -32,10 +33,14 @@ pub struct Options {
     /// How the first network joins its members: bridge (by address) or loopback (each queue's frames come back to it)
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// The core that the first network's thread is bound to
-    #[arg(long, value_name = "CORE")]
-    core: Option<usize>,
-    /// What the first network's thread does when there is nothing to do
+    /// How many threads serve the first network: the n-th port is on thread n modulo their number, both counted from 0, and a client on
+    /// the one that has the fewest
+    #[arg(long, value_name = "NUMBER")]
+    threads: Option<usize>,
+    /// The core that the first network's thread is bound to; of several threads a core for each
+    #[arg(long, value_name = "CORE,...", value_delimiter = ',')]
+    core: Vec<usize>,
+    /// What the first network's threads do when there is nothing to do
     #[arg(long, value_enum)]
     wait: Option<Wait>,
     /// A port of the first network, as KIND:ARGUMENTS (see below); may be given several times
@@ -82,6 +87,7 @@ const EXAMPLES: &str = "Examples:
   conic nic --socket /tmp/nic.sock --mode loopback        each process gets its own frames back
   sudo conic nic --port tap:lab0,address=10.9.0.1/24      the same bridge with the kernel on it
   conic nic --port tap:lab0 --connect port:0,client:web   a wire between the kernel and the client that calls itself web
+  conic nic --threads 2 --core 2,3                        a bridge that two cores serve
   conic nic --config nic.toml --adopt                     a new version takes over, and no client is lost
   conic nic --config nic.toml --check                     is the file sound?
   conic nic --port tap:lab0 --print-config > nic.toml     a file to start from";
@@ -93,7 +99,7 @@ enum Mode {
     Loopback,
 }
 
-/// What a network's thread does when there is nothing to do.
+/// What a network's threads do when there is nothing to do.
 #[derive(Clone, Copy, ValueEnum)]
 enum Wait {
     /// Look again, always: least latency, a whole core
@@ -135,7 +141,12 @@ impl Options {
                 Wait::Interrupt => WaitMode::Interrupt,
             };
         }
-        first.core = self.core.or(first.core);
+        first.threads = self.threads.unwrap_or(first.threads);
+        match self.core[..] {
+            [] => {}
+            [core] if first.threads == 1 => (first.core, first.cores) = (Some(core), Vec::new()),
+            _ => (first.core, first.cores) = (None, self.core.clone()),
+        }
         first.ports.extend(self.port.iter().map(|spec| PortConfig { spec: spec.to_string(), vlan: None }));
         first.connects.extend_from_slice(&self.connect);
         first.pins.extend_from_slice(&self.pin);

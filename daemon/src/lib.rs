@@ -4,20 +4,22 @@
 //! |---|---|
 //! | `server` | the control thread: the socket, sessions, quotas; who attaches and who is gone |
 //! | `connection` | one client's connection, from its first word to its queues |
-//! | `worker` | a network's thread: the switch, stepped |
+//! | `worker` | one of a network's threads: the switch, stepped |
+//! | `order` | what the control thread and those threads say to each other |
 //! | `capture` | a mirror that writes a capture file |
 //! | `event` | what happened, for logs |
 //! | `bell` | descriptors that wake threads |
 //!
-//! The control thread makes each client's region, gives a view of it to the network's thread, and passes it to the client. The
-//! network's thread alone touches its contents from then on. A client's death is found by the control thread (its socket is
-//! closed, or its process has ended), which takes the client from the network's thread and unmaps the region: nothing in it is
+//! The control thread makes each client's region, gives a view of it to one of the network's threads, and passes it to the client. That
+//! thread alone touches its contents from then on. A client's death is found by the control thread (its socket is
+//! closed, or its process has ended), which takes the client from its thread and unmaps the region: nothing in it is
 //! looked at again.
 
 mod bell;
 mod capture;
 mod connection;
 mod event;
+mod order;
 mod server;
 mod worker;
 

@@ -5,6 +5,7 @@ mod attach;
 mod door;
 mod metrics;
 mod mirror;
+mod network;
 mod operator;
 pub(crate) mod region;
 mod spare;
@@ -21,22 +22,22 @@ use conic_control::{Attach, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
-use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
+use conic_nicd::config::Config;
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::{Mode, Party, SwitchOptions, SwitchPort};
-use conic_port::{Legacy, Port};
+use conic_nicd::switch::Party;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
 use metrics::Metrics;
+use network::{Network, start_networks};
 use region::{Leaving, Reports, Taken};
 use spare::Spare;
 
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
-use crate::worker::{News, Worker, WorkerOptions};
+use crate::order::News;
 
 /// What an epoll event is of: the lowest bit tells a connection's socket from its process.
 const LISTENER: u64 = u64::MAX;
@@ -118,18 +119,8 @@ pub struct Daemon {
     log: Log,
 }
 
-/// A network and its thread.
-struct Network {
-    config: NetworkConfig,
-    worker: Worker,
-    /// For each port, whether another daemon can go on with it.
-    can_bequeath: Vec<bool>,
-    /// Mirrors that an operator asked for.
-    asked_mirrors: Vec<(Party, mirror::Asked)>,
-}
-
 impl Daemon {
-    /// Opens the ports, starts a thread for each network, and listens. `config` was checked.
+    /// Opens the ports, starts each network's threads, and listens. `config` was checked.
     ///
     /// # Errors
     ///
@@ -300,7 +291,7 @@ impl Daemon {
             }
             (Message::Attach(wish), Step::Negotiated { .. }) => self.attach(number, &wish),
             (Message::Longest(bytes), Step::Attached(session)) => {
-                self.networks[session.network].worker.limit_packets(session.session, bytes);
+                self.networks[session.network].limit_packets(session.session, bytes);
                 if !say(&connection.channel, &Message::Longest(bytes)) {
                     self.let_go(number, "closed");
                 }
@@ -353,7 +344,7 @@ impl Daemon {
             let Session { session, name, network, queues, bytes, memory, .. } = *session;
             about_to("take a client's queues back");
             self.networks[network].forget_mirror(Party::Client(session));
-            let faults = self.networks[network].worker.detach(session).map_or(0, |(_, faults)| faults.total());
+            let faults = self.networks[network].detach(session).map_or(0, |(_, faults)| faults.total());
             let leaving = Leaving { session, name: name.to_string(), why, faults, noticed: begun };
             self.give_region_back(memory, Taken { user: peer.user, queues, bytes }, Some(leaving));
         }
@@ -413,76 +404,6 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }
-}
-
-/// Opens each network's ports, or goes on with those that are inherited, and starts its thread.
-fn start_networks(
-    config: &Config,
-    mut inheritance: Option<&mut Inheritance>,
-    reports: &Reports,
-) -> Result<Vec<Network>, DaemonError> {
-    let mut networks = Vec::new();
-    for (index, network) in config.networks.iter().enumerate() {
-        let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-        let (mut ports, mut can_bequeath) = (Vec::new(), Vec::new());
-        for (number, port) in network.ports.iter().enumerate() {
-            let place = (index, number);
-            let promise = inheritance.as_deref_mut().and_then(|one| one.claim(&network.name, &port.spec, place));
-            // A client comes with its own end of a circuit, and so does a port.
-            let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
-            let is_given = promise.is_some_and(|promise| promise.given);
-            // The queues of one that is given come when the other daemon's threads have ended.
-            let queues = if is_given { prepare(port) } else { open(port, Vec::new()) }.map_err(cannot)?;
-            can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
-            ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
-        }
-        let worker = Worker::start(WorkerOptions {
-            network: index,
-            core: network.core,
-            wait: network.wait,
-            switch: switch_options(network, config.most_faults),
-            ports,
-            held_back: inheritance.is_some(),
-            news: reports.news.clone(),
-            bell: reports.bell.clone(),
-        });
-        let worker = worker.map_err(|error| cannot(format!("its thread does not start: {error}")))?;
-        networks.push(Network { config: network.clone(), worker, can_bequeath, asked_mirrors: Vec::new() });
-    }
-    Ok(networks)
-}
-
-/// Opens a port's queues, or goes on with another daemon's if it gave some; the error says which, and what to do.
-fn open(config: &PortConfig, inherited: Vec<Legacy>) -> Result<Vec<Box<dyn Port>>, String> {
-    let spec = config.spec().map_err(|error| error.to_string())?;
-    let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
-    queues.map_err(|error| error.to_string())
-}
-
-/// Does what can be done for a port that another daemon still has; no queues yet.
-fn prepare(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
-    let spec = config.spec().map_err(|error| error.to_string())?;
-    spec.prepare().map(|()| Vec::new()).map_err(|error| error.to_string())
-}
-
-/// How long a queue has said nothing that is no longer looked at.
-const REST: Time = Time::from_nanoseconds(200_000);
-
-/// Queues that a thread that never sleeps looks at whatever they say: few enough to cost each other nothing.
-const AWAKE_WHILE_SPINNING: usize = 8;
-
-fn switch_options(network: &NetworkConfig, most_faults: u64) -> SwitchOptions {
-    let mode = match network.mode {
-        NetworkMode::Bridge => Mode::Bridge,
-        NetworkMode::Loopback => Mode::Loopback,
-    };
-    let age = Time::from_nanoseconds(network.address_age_s.saturating_mul(1_000_000_000));
-    let (rest_after, always_awake) = match network.wait {
-        WaitMode::Spin => (REST, AWAKE_WHILE_SPINNING),
-        WaitMode::Adaptive => (REST, 0),
-        WaitMode::Interrupt => (Time::ZERO, 0),
-    };
-    SwitchOptions { mode, age, most_faults, rest_after, always_awake, ..SwitchOptions::default() }
 }
 
 /// A connection to the daemon that listens at a path.

@@ -1,4 +1,4 @@
-//! A network's thread: the switch, stepped.
+//! One of a network's threads: the switch, stepped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,20 +9,19 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use conic_fabric::Time;
-use conic_interface::ccnic::notify::Notices;
-use conic_interface::ccnic::{Map, NicFaults};
+use conic_interface::ccnic::NicFaults;
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
 use conic_nicd::switch::{
-    Circuit, MemberCounters, Mirror, MirrorCounters, Offender, Party, Pin, PortReport, RateLimit, Rules, Suspended,
-    Switch, SwitchOptions, SwitchPort,
+    Away, Circuit, MemberCounters, Mirror, Party, Pin, RateLimit, Ring, Switch, SwitchOptions, SwitchPort, Trunk,
+    TrunkMap,
 };
-use conic_port::{Legacy, Port};
+use conic_port::Port;
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
 use crate::bell::Bell;
-use crate::server::region::{Made, Returned};
+use crate::order::{Left, News, Order, Report};
 
 /// Steps between two looks at what the control thread wants, at most.
 const STEPS_BETWEEN_ORDERS: u32 = 32;
@@ -41,155 +40,6 @@ const NAP: Time = Time::from_nanoseconds(50_000);
 /// What an epoll event is of: nothing needs to be known but that it came.
 const ANY: epoll::EventData = epoll::EventData::new_u64(0);
 
-/// What the control thread wants.
-pub(crate) enum Order {
-    /// A client comes.
-    Attach {
-        /// Its session.
-        session: u64,
-        /// What it may do.
-        rules: Rules,
-        /// Where everything lies in its region.
-        map: Arc<Map>,
-        /// Where its flags for waking lie.
-        notices: Notices,
-        /// Its region.
-        memory: Arc<Memory>,
-        /// What it kicks.
-        kick: Arc<OwnedFd>,
-        /// What it is rung by, one for each queue.
-        bells: Arc<Vec<OwnedFd>>,
-    },
-    /// A client comes from the daemon before this one.
-    Resume {
-        /// Where its queues stood.
-        suspended: Suspended,
-        /// As for `Attach`.
-        map: Arc<Map>,
-        /// As for `Attach`.
-        notices: Notices,
-        /// As for `Attach`.
-        memory: Arc<Memory>,
-        /// As for `Attach`.
-        kick: Arc<OwnedFd>,
-        /// As for `Attach`.
-        bells: Arc<Vec<OwnedFd>>,
-    },
-    /// No client is served any more; the answer says where each stood.
-    Suspend {
-        /// The ports that somebody else goes on with.
-        ports: Vec<usize>,
-        /// Where the answer goes.
-        answer: Sender<Left>,
-    },
-    /// A port's queues come from the daemon before this one.
-    Inherit {
-        /// The port's number.
-        port: usize,
-        /// Its queues.
-        queues: Vec<Box<dyn Port>>,
-    },
-    /// A client goes; the answer says that nothing of it is touched any more.
-    Detach {
-        /// Its session.
-        session: u64,
-        /// Where the answer goes: what the client did.
-        answer: Sender<Option<(MemberCounters, NicFaults)>>,
-    },
-    /// A client gets no packet that stands for several and is longer, when the answer comes.
-    Longest {
-        /// Its session.
-        session: u64,
-        /// Bytes.
-        longest: u32,
-        /// Where the answer goes.
-        answer: Sender<()>,
-    },
-    /// A client may send so much from here on.
-    Limit {
-        /// Its session.
-        session: u64,
-        /// How much.
-        limit: Option<RateLimit>,
-    },
-    /// Somebody is an end of a circuit from here on, or of none.
-    Connect {
-        /// Who.
-        party: Party,
-        /// Which.
-        circuit: Option<Circuit>,
-    },
-    /// A client gets a flow in addition, or none any more but by its address.
-    Pin {
-        /// Its session.
-        session: u64,
-        /// Which flow.
-        pin: Option<Pin>,
-    },
-    /// Copies of what somebody sends and gets go somewhere from here on, or nowhere any more.
-    Mirror {
-        /// Who.
-        party: Party,
-        /// Where they go.
-        mirror: Option<Box<dyn Mirror>>,
-    },
-    /// What is there?
-    Report {
-        /// Where the answer goes.
-        answer: Sender<Report>,
-    },
-    /// A thread that was held back begins.
-    Begin,
-    /// The end.
-    Stop,
-}
-
-/// What a network's thread leaves to whoever goes on.
-#[derive(Debug, Default)]
-pub(crate) struct Left {
-    /// Where each client stood.
-    pub clients: Vec<Suspended>,
-    /// For each port that was asked for, what its queues give; nothing if one of them cannot.
-    pub ports: Vec<Vec<Legacy>>,
-}
-
-/// What the control thread must know.
-pub(crate) enum News {
-    /// A client's region is made, or cannot be.
-    Made(Box<Made>),
-    /// The memory of the region that nobody has asked for is there; none if it cannot be.
-    Spare(Option<Memory>),
-    /// Nothing is left of a region.
-    Returned(Returned),
-    /// A client broke the rules too often.
-    Offender {
-        /// Who, and what it did.
-        offender: Offender,
-    },
-    /// A port failed.
-    PortFailed {
-        /// The network's number.
-        network: usize,
-        /// How.
-        text: String,
-    },
-}
-
-/// What a network's thread has done.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
-    /// Each client: session, counters, faults.
-    pub clients: Vec<(u64, MemberCounters, NicFaults)>,
-    /// Each port.
-    pub ports: Vec<PortReport>,
-    /// Who is in a circuit, and with whom.
-    pub circuits: Vec<(Party, Circuit, Option<Party>)>,
-    /// Flows that clients get whatever they are addressed to.
-    pub pins: Vec<(u64, Pin)>,
-    /// Who is looked into, and what was seen.
-    pub mirrors: Vec<(Party, MirrorCounters)>,
-}
-
 /// The control thread's end of a network's thread.
 pub(crate) struct Worker {
     orders: Sender<Order>,
@@ -197,9 +47,24 @@ pub(crate) struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Another thread of a thread's network.
+pub(crate) struct Neighbour {
+    /// Its number.
+    pub thread: usize,
+    /// The trunk between the two, as [`TrunkMap::new`] lays it out.
+    pub memory: Arc<Memory>,
+    /// What wakes it.
+    pub bell: Bell,
+}
+
 /// What a network's thread is given.
 pub(crate) struct WorkerOptions {
     pub network: usize,
+    /// What wakes it.
+    pub wake: Bell,
+    /// The network's other threads, and who they serve from the start.
+    pub neighbours: Vec<Neighbour>,
+    pub aways: Vec<Away>,
     pub core: Option<usize>,
     pub wait: WaitMode,
     pub switch: SwitchOptions,
@@ -218,14 +83,17 @@ impl Worker {
     ///
     /// The system gives no thread, or the process has no such core.
     pub(crate) fn start(options: WorkerOptions) -> io::Result<Worker> {
-        let wake = Bell::new()?;
+        let wake = options.wake.clone();
         let (orders, taken) = channel();
         let (begun, ready) = channel();
-        let own = wake.clone();
-        let thread = std::thread::Builder::new().name(format!("nic-{}", options.network)).spawn(move || {
+        let name = match options.switch.thread {
+            0 => format!("nic-{}", options.network),
+            thread => format!("nic-{}-{thread}", options.network),
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
             let bound = options.core.map_or(Ok(()), pin);
             let held_back = options.held_back;
-            let made = bound.and_then(|()| Loop::new(options, taken, own));
+            let made = bound.and_then(|()| Loop::new(options, taken));
             // Who waits for it is still there: it waits below.
             match made {
                 Ok(mut made) => {
@@ -251,8 +119,19 @@ impl Worker {
         self.wake.ring();
     }
 
+    /// Gives it a client.
     pub(crate) fn attach(&self, order: Order) {
         self.order(order);
+    }
+
+    /// Tells it whom another thread serves from here on.
+    pub(crate) fn enter_away(&self, away: Away) {
+        self.order(Order::Away(away));
+    }
+
+    /// Tells it whom another thread serves no more.
+    pub(crate) fn forget_away(&self, party: Party) {
+        self.order(Order::Forget(party));
     }
 
     /// Takes a client away; when this returns, nothing of it is touched any more.
@@ -296,17 +175,25 @@ impl Worker {
         self.order(Order::Inherit { port, queues });
     }
 
-    /// Stops serving; what is left for whoever goes on, with these ports.
-    pub(crate) fn suspend(&self, ports: Vec<usize>) -> Left {
+    /// Takes nothing any more from clients and ports, when there is an answer; [`Worker::suspend`] follows.
+    pub(crate) fn quiet(&self) -> Receiver<()> {
         let (answer, answered) = channel();
-        self.order(Order::Suspend { ports, answer });
-        answered.recv().unwrap_or_default()
+        self.order(Order::Quiet { answer });
+        answered
     }
 
-    pub(crate) fn report(&self) -> Report {
+    /// Stops serving; the answer is what is left for whoever goes on, with these ports.
+    pub(crate) fn suspend(&self, ports: Vec<usize>) -> Receiver<Left> {
+        let (answer, answered) = channel();
+        self.order(Order::Suspend { ports, answer });
+        answered
+    }
+
+    /// Asks what it has done.
+    pub(crate) fn report(&self) -> Receiver<Report> {
         let (answer, answered) = channel();
         self.order(Order::Report { answer });
-        answered.recv().unwrap_or_default()
+        answered
     }
 }
 
@@ -326,6 +213,8 @@ type Wakers = (Arc<OwnedFd>, Arc<Vec<OwnedFd>>);
 /// The thread's own.
 struct Loop {
     network: usize,
+    /// Its number among the network's threads.
+    thread: usize,
     switch: Switch<KeptCore>,
     wait: WaitMode,
     orders: Receiver<Order>,
@@ -334,7 +223,9 @@ struct Loop {
     epoll: OwnedFd,
     /// Each client's kick, and the bells of its queues.
     clients: BTreeMap<u64, Wakers>,
-    rings: Vec<(u64, u32)>,
+    rings: Vec<Ring>,
+    /// What wakes the network's other threads, by their numbers.
+    neighbours: BTreeMap<usize, Bell>,
     news: Sender<News>,
     bell: Bell,
     /// When something moved last.
@@ -342,9 +233,15 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(options: WorkerOptions, orders: Receiver<Order>, wake: Bell) -> io::Result<Loop> {
-        let WorkerOptions { network, wait, switch, ports, news, bell, .. } = options;
-        let switch = Switch::new(switch, ports);
+    fn new(options: WorkerOptions, orders: Receiver<Order>) -> io::Result<Loop> {
+        let WorkerOptions { network, wake, neighbours, aways, wait, switch, ports, news, bell, .. } = options;
+        let thread = switch.thread;
+        let mut switch = Switch::new(switch, ports);
+        let map = TrunkMap::new();
+        for Neighbour { thread: other, memory, .. } in &neighbours {
+            switch.join(Trunk::new(KeptCore::new(Arc::clone(memory)), &map, thread, *other));
+        }
+        aways.into_iter().for_each(|away| switch.enter_away(clock::now(), away));
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &wake, ANY, epoll::EventFlags::IN)?;
         for descriptor in switch.descriptors() {
@@ -352,6 +249,7 @@ impl Loop {
         }
         Ok(Loop {
             network,
+            thread,
             switch,
             wait,
             orders,
@@ -359,6 +257,7 @@ impl Loop {
             epoll,
             clients: BTreeMap::new(),
             rings: Vec::new(),
+            neighbours: neighbours.into_iter().map(|one| (one.thread, one.bell)).collect(),
             news,
             bell,
             active: clock::now(),
@@ -403,11 +302,18 @@ impl Loop {
         }
     }
 
-    /// Rings the clients that wait.
+    /// Rings the clients and threads that wait.
     #[inline(always)]
     fn ring(&mut self) {
         self.switch.take_rings(&mut self.rings);
-        for (session, queue) in self.rings.drain(..) {
+        for ring in self.rings.drain(..) {
+            let (session, queue) = match ring {
+                Ring::Client { session, queue } => (session, queue),
+                Ring::Thread(other) => {
+                    self.neighbours.get(&other).into_iter().for_each(Bell::ring);
+                    continue;
+                }
+            };
             if let Some(bell) = self.clients.get(&session).and_then(|(_, bells)| bells.get(queue as usize)) {
                 // Never waits, whatever the client did to its end. A bell that is full has rung.
                 let _ = send(bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -445,11 +351,15 @@ impl Loop {
                     self.hear_from(session, (kick, bells));
                 }
             }
+            Order::Quiet { answer } => {
+                let _ = answer.send(());
+                return self.waits_to_end();
+            }
             Order::Suspend { ports, answer } => {
                 let clients = self.switch.suspend();
                 // Who was about to be rung is rung once too often.
                 self.ring();
-                let ports = ports.into_iter().map(|port| self.switch.bequeath(port)).collect();
+                let ports = ports.into_iter().map(|port| (port, self.switch.bequeath(port))).collect();
                 let _ = answer.send(Left { clients, ports });
                 // The ports are another daemon's now: a frame that was taken here would be lost.
                 return false;
@@ -462,6 +372,8 @@ impl Loop {
                 self.switch.inherit(port, queues);
             }
             Order::Begin => {}
+            Order::Away(away) => self.switch.enter_away(clock::now(), away),
+            Order::Forget(party) => self.switch.forget_away(party),
             Order::Detach { session, answer } => {
                 let gone = self.switch.detach(session);
                 if let Some((kick, _)) = self.clients.remove(&session) {
@@ -496,6 +408,13 @@ impl Loop {
         true
     }
 
+    /// Takes what the other threads have sent, and nothing else, when all of them are quiet; then ends.
+    fn waits_to_end(&mut self) -> bool {
+        let Ok(order) = self.orders.recv() else { return false };
+        while self.switch.serve_trunks(clock::now()) > 0 {}
+        self.act_on(order)
+    }
+
     fn hear_from(&mut self, session: u64, wakers: Wakers) {
         // Each kick is an event, and nobody reads it: whatever the client does to it, this thread never waits.
         let kicked = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -509,6 +428,7 @@ impl Loop {
         Report {
             clients: self.switch.clients().collect(),
             ports: self.switch.ports().collect(),
+            trunks: self.switch.trunks().map(|(other, counters)| (self.thread, other, counters)).collect(),
             circuits: self.switch.circuits().collect(),
             mirrors: self.switch.mirrors().collect(),
             pins: self.switch.pins().map(|(session, pin)| (session, pin.clone())).collect(),
@@ -517,7 +437,10 @@ impl Loop {
 
     /// Waits after a step without progress; false if there may be orders.
     fn rest(&mut self, now: Time) -> bool {
-        let may_rest = self.switch.is_resting();
+        // What comes from other threads comes in bursts, and no queue is awake for it.
+        let lingers =
+            self.wait == WaitMode::Adaptive && !self.neighbours.is_empty() && now.since(self.active) < PATIENCE;
+        let may_rest = !lingers && self.switch.is_resting();
         let may_sleep = may_rest || now.since(self.active) >= PATIENCE;
         if self.wait == WaitMode::Spin && !self.clients.is_empty() || !may_sleep {
             spin();
@@ -627,6 +550,9 @@ mod tests {
         let (news, _heard) = channel();
         let worker = Worker::start(WorkerOptions {
             network: 0,
+            wake: Bell::new().expect("a descriptor"),
+            neighbours: Vec::new(),
+            aways: Vec::new(),
             core: None,
             wait: WaitMode::Spin,
             switch: SwitchOptions::default(),
@@ -643,7 +569,7 @@ mod tests {
             while received.count() == before {
                 spin();
             }
-            worker.report();
+            worker.report().recv().expect("it is told");
             beside += received.count() - before;
         }
         // A step is at most a burst of 32, and the answer may be heard late; by steps alone an order waited for 32 of them.

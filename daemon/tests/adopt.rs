@@ -66,7 +66,7 @@ fn no_client_is_lost_and_no_frame_however_often_it_happens() {
             loops.iter().zip(&target).all(|(one, &target)| one.received >= target)
         });
         // The new one begins in the middle of everything.
-        served = served.taken_over(round, &client, || loops.iter_mut().for_each(Loop::step));
+        served = served.taken_over(round, &[&client], || loops.iter_mut().for_each(Loop::step));
     }
     wait_until("all is back", || {
         loops.iter_mut().for_each(|one| {

@@ -79,7 +79,7 @@ fn ping_goes_on_across_take_overs(spec: &str) {
     for round in 1..=5 {
         let before = serve();
         wait_until("pings come", || serve() > before + 100);
-        served = served.taken_over(round, &client, || {
+        served = served.taken_over(round, &[&client], || {
             serve();
         });
     }
@@ -150,7 +150,7 @@ fn frames_of_a_packet_socket_come_once_while_the_daemon_is_replaced() {
     for round in 1..=5 {
         let before = serve();
         wait_until("frames come", || serve() > before + 100);
-        served = served.taken_over(round, &client, || {
+        served = served.taken_over(round, &[&client], || {
             serve();
         });
     }
@@ -219,7 +219,7 @@ fn frames_go_on_across_take_overs<P: Port>(spec: &str, folder: &Path, peer: impl
     };
     for round in 1..=5 {
         flow(500);
-        served = served.taken_over(round, &client, || flow(0));
+        served = served.taken_over(round, &[&client], || flow(0));
     }
     flow(500);
     let peer = exchange.peer;

@@ -80,6 +80,11 @@ pub fn prefix(operators: usize) -> usize {
     HEADER + 8 * operators
 }
 
+/// The operators that a message speaks of, by its header; none where it has none.
+pub fn operators_of(message: &[u8]) -> usize {
+    message.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes).into())
+}
+
 fn word(bytes: &[u8], index: usize) -> Option<u64> {
     let bytes = bytes.get(8 * index..8 * index + 8)?;
     bytes.try_into().ok().map(u64::from_le_bytes)

@@ -57,9 +57,9 @@ impl Account {
 
     /// Forgets the latencies so far, at the end of a warm-up.
     pub fn forget_latency(&mut self) {
-        self.latency = Latency::new();
+        self.latency.clear();
         if let Some(latency) = &mut self.from_writing {
-            **latency = Latency::new();
+            latency.clear();
         }
     }
 

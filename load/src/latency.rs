@@ -30,6 +30,11 @@ impl Latency {
         }
     }
 
+    /// Forgets what was recorded, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.histogram.reset();
+    }
+
     /// Adds another histogram's counts.
     pub fn add(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("two histograms of the same bounds");

@@ -109,7 +109,7 @@ impl Default for Limits {
     }
 }
 
-/// A network: clients and ports that reach each other, served by one thread.
+/// A network: clients and ports that reach each other, served by one thread or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkConfig {
@@ -117,9 +117,14 @@ pub struct NetworkConfig {
     pub name: String,
     /// How its members are joined.
     pub mode: NetworkMode,
-    /// The core that its thread is bound to; any if it is not there.
+    /// How many threads serve it: port `i` is on thread `i` modulo their number, a client on the one that has the fewest.
+    pub threads: usize,
+    /// The core that its one thread is bound to; any if it is not there.
     pub core: Option<usize>,
-    /// What its thread does when there is nothing to do.
+    /// The core that each of its threads is bound to; any if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<usize>,
+    /// What its threads do when there is nothing to do.
     pub wait: WaitMode,
     /// A client may send from its own address alone.
     pub own_address_only: bool,
@@ -166,6 +171,9 @@ pub struct ClientConfig {
     pub own_address_only: Option<bool>,
 }
 
+/// Threads of a network, at most: each has a way of two MiB to each other.
+const MOST_THREADS: usize = 16;
+
 /// Bytes that a limited client may send at once where its rule does not say.
 const DEFAULT_BURST: u64 = 65_536;
 
@@ -180,7 +188,9 @@ impl Default for NetworkConfig {
         NetworkConfig {
             name: "default".to_owned(),
             mode: NetworkMode::Bridge,
+            threads: 1,
             core: None,
+            cores: Vec::new(),
             wait: WaitMode::Adaptive,
             own_address_only: true,
             address_age_s: 300,
@@ -203,7 +213,7 @@ pub enum NetworkMode {
     Loopback,
 }
 
-/// What a network's thread does when there is nothing to do.
+/// What a network's threads do when there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitMode {
@@ -366,6 +376,34 @@ impl NetworkConfig {
         }
     }
 
+    /// The core that a thread is bound to.
+    pub fn core_of(&self, thread: usize) -> Option<usize> {
+        self.cores.get(thread).copied().or(self.core.filter(|_| thread == 0))
+    }
+
+    fn check_threads(&self) -> Result<(), ConfigError> {
+        let NetworkConfig { name, threads, core, cores, .. } = self;
+        if !(1..=MOST_THREADS).contains(threads) {
+            return refuse(format!("network \"{name}\": threads is 1 to {MOST_THREADS}, not {threads}"));
+        }
+        if core.is_some() && (*threads > 1 || !cores.is_empty()) {
+            return refuse(format!(
+                "network \"{name}\": core is for a network of one thread: name a core for each with cores = [...]"
+            ));
+        }
+        if !cores.is_empty() && cores.len() != *threads {
+            let named = cores.len();
+            return refuse(format!(
+                "network \"{name}\": cores names one for each of its {threads} threads, not {named}"
+            ));
+        }
+        let mut seen = BTreeSet::new();
+        match cores.iter().find(|&core| !seen.insert(core)) {
+            Some(core) => refuse(format!("network \"{name}\": core {core} is named twice: give each thread its own")),
+            None => Ok(()),
+        }
+    }
+
     fn check_clients(&self) -> Result<(), ConfigError> {
         let name = &self.name;
         for rule in &self.clients {
@@ -394,6 +432,7 @@ impl NetworkConfig {
         if self.address_age_s == 0 {
             return refuse(format!("network \"{name}\": address_age_s is at least 1"));
         }
+        self.check_threads()?;
         self.check_clients()?;
         self.check_wiring()?;
         self.check_mirrors()?;
@@ -458,8 +497,12 @@ mod tests {
             [[network]]
             name = "echo"
             mode = "loopback"
+            threads = 2
+            cores = [2, 0]
         "#;
         let config = Config::read(text).expect("a sound file");
+        let cores = config.networks.iter().map(|network| (network.core_of(0), network.core_of(1)));
+        assert_eq!(cores.collect::<Vec<_>>(), [(Some(1), None), (Some(2), Some(0))]);
         assert_eq!(config.mode_bits(), Ok(0o600));
         assert!(config.allow_users.allow(1001) && !config.allow_users.allow(1002));
         assert_eq!((config.limits.clients_per_user, config.limits.clients), (4, Limits::default().clients));
@@ -544,6 +587,12 @@ mod tests {
             ("[limits]\nmib_per_user = 17592186044416", "mib_per_user is at most"),
             ("[limits]\nspare_mib = 9223372036854775807", "spare_mib is at most"),
             ("[[network]]\naddress_age_s = 0", "at least 1"),
+            ("[[network]]\nthreads = 0", "threads is 1 to 16, not 0"),
+            ("[[network]]\nthreads = 17", "threads is 1 to 16, not 17"),
+            ("[[network]]\nthreads = 2\ncore = 1", "cores = [...]"),
+            ("[[network]]\ncore = 1\ncores = [1]", "cores = [...]"),
+            ("[[network]]\nthreads = 2\ncores = [1]", "one for each of its 2 threads, not 1"),
+            ("[[network]]\nthreads = 2\ncores = [1, 1]", "core 1 is named twice"),
             ("[[network]]\n[[network.client]]\nvlan = 0", "1 to 4094"),
             ("[[network]]\n[[network.client]]\nvlan = 4095", "1 to 4094"),
             ("[[network]]\n[[network.client]]\nbytes_per_second = 0", "at least 1 byte"),

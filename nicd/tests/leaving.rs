@@ -8,7 +8,7 @@ use clients::{Client, Outside, frame, mac, port, rules};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::{PACKETS, ROOM};
 use conic_native::KeptCore;
-use conic_nicd::switch::{Station, Switch, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{Ring, Station, Switch, SwitchOptions, SwitchPort};
 
 fn bridge(outside: &Outside) -> Switch<KeptCore> {
     Switch::new(SwitchOptions::default(), vec![port(outside, None)])
@@ -17,7 +17,11 @@ fn bridge(outside: &Outside) -> Switch<KeptCore> {
 fn rings(switch: &mut Switch<KeptCore>) -> Vec<(u64, u32)> {
     let mut rings = Vec::new();
     switch.take_rings(&mut rings);
-    rings
+    let client = |ring| match ring {
+        Ring::Client { session, queue } => (session, queue),
+        Ring::Thread(other) => panic!("there is no thread {other}"),
+    };
+    rings.into_iter().map(client).collect()
 }
 
 #[test]

@@ -2,14 +2,17 @@
 
 #[path = "support/clients.rs"]
 mod clients;
+#[path = "support/threads.rs"]
+#[allow(dead_code, reason = "each test crate uses its part")]
+mod threads;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use clients::{Client, Fault, Outside, frame, mac, port, rules};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
-use conic_native::KeptCore;
 use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions};
+use threads::Threads;
 
 /// Flow and number of such a frame.
 fn label(frame: &[u8]) -> ([u8; 6], u16, u64) {
@@ -22,11 +25,18 @@ fn label(frame: &[u8]) -> ([u8; 6], u16, u64) {
 type Expected = BTreeMap<([u8; 6], [u8; 6], u16), VecDeque<Vec<u8>>>;
 
 /// Everybody receives what has come.
-fn drain(clients: &mut [Client], outside: &Outside, expected: &mut Expected, far: [u8; 6], trace: &mut Vec<u8>) {
+fn drain(
+    clients: &mut [Client],
+    outside: &Outside,
+    expected: &mut Expected,
+    far: [u8; 6],
+    trace: &mut Vec<u8>,
+    dead: &[[u8; 6]],
+) {
     let got = clients.iter_mut().flat_map(|client| client.receive().into_iter().map(|frame| (client.mac, frame)));
     for (to, frame) in got.chain(outside.take().into_iter().map(|frame| (far, frame))) {
         trace.extend_from_slice(&frame[..50]);
-        take(expected, to, &frame, [0; 6]);
+        take(expected, to, &frame, dead);
     }
 }
 
@@ -37,8 +47,10 @@ const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];
 struct World {
     random: fastrand::Rng,
     outside: Outside,
-    switch: Switch<KeptCore>,
+    switch: Threads,
     clients: Vec<Client>,
+    /// Who is gone and may have sent what is still on its way between threads.
+    dead: Vec<[u8; 6]>,
     expected: Expected,
     now: Time,
     sessions: u64,
@@ -47,23 +59,27 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, threads: usize) -> World {
         let outside = Outside::default();
         let options = SwitchOptions { rest_after: Time::from_nanoseconds(2_000), ..SwitchOptions::default() };
-        let switch = Switch::new(options, vec![port(&outside, None)]);
+        let switch = Threads::new(threads, 1 << 12, &options, vec![port(&outside, None)]);
         let (expected, trace) = (Expected::new(), Vec::new());
         let random = fastrand::Rng::with_seed(seed);
-        World { random, outside, switch, clients: Vec::new(), expected, now: Time::ZERO, sessions: 0, number: 0, trace }
+        let (clients, dead) = (Vec::new(), Vec::new());
+        World { random, outside, switch, clients, dead, expected, now: Time::ZERO, sessions: 0, number: 0, trace }
     }
 
     fn drain(&mut self) {
-        drain(&mut self.clients, &self.outside, &mut self.expected, FAR, &mut self.trace);
+        drain(&mut self.clients, &self.outside, &mut self.expected, FAR, &mut self.trace, &self.dead);
     }
 
     fn step(&mut self, most: u64) -> usize {
         self.now += Time::from_nanoseconds(1 + self.random.u64(..most));
         let moved = self.switch.step(self.now);
         self.drain();
+        if moved == 0 {
+            self.dead.clear();
+        }
         moved
     }
 
@@ -75,7 +91,11 @@ impl World {
         }
         self.sessions += 1;
         let (queues, mac) = (1 + self.random.u64(..3) as u32, mac(self.sessions % 100 + 1));
-        self.clients.push(Client::attach(&mut self.switch, self.now, self.sessions, queues, rules(mac)));
+        let thread = match self.switch.switches.len() {
+            1 => 0,
+            threads => self.random.usize(..threads),
+        };
+        self.clients.push(self.switch.attach(thread, self.now, self.sessions, queues, rules(mac)));
     }
 
     /// One dies with frames on their way, to it and from it.
@@ -86,9 +106,12 @@ impl World {
         self.expected.retain(|(from, to, _), _| *from != gone.mac && *to != gone.mac);
         // What it had sent may still have been delivered, or not.
         for client in &mut self.clients {
-            client.receive().iter().for_each(|frame| take(&mut self.expected, client.mac, frame, gone.mac));
+            client.receive().iter().for_each(|frame| take(&mut self.expected, client.mac, frame, &[gone.mac]));
         }
-        self.outside.take().iter().for_each(|frame| take(&mut self.expected, FAR, frame, gone.mac));
+        self.outside.take().iter().for_each(|frame| take(&mut self.expected, FAR, frame, &[gone.mac]));
+        if self.switch.switches.len() > 1 {
+            self.dead.push(gone.mac);
+        }
     }
 
     fn outside_sends(&mut self) {
@@ -137,9 +160,9 @@ impl World {
     }
 }
 
-/// Runs a world for so many rounds and returns what can be seen of it, and how many frames each fault of the port cost.
-fn run(seed: u64, rounds: u64) -> (Vec<u8>, [u64; 3]) {
-    let mut world = World::new(seed);
+/// Runs a world of so many threads for so many rounds and returns what can be seen of it, and how many frames each fault of the port cost.
+fn run(seed: u64, threads: usize, rounds: u64) -> (Vec<u8>, [u64; 3]) {
+    let mut world = World::new(seed, threads);
     for round in 0..rounds {
         match world.random.u64(..12) {
             0 if world.clients.len() < 5 => world.client_comes(),
@@ -166,19 +189,22 @@ fn run(seed: u64, rounds: u64) -> (Vec<u8>, [u64; 3]) {
         let dropped = counters.dropped_full + counters.dropped_no_buffer + counters.dropped_length;
         assert_eq!((dropped, faults.total()), (0, 0), "seed {seed}, client {session}: {counters:?} {faults:?}");
     }
-    assert!(world.switch.take_offenders().is_empty());
+    for switch in &mut world.switch.switches {
+        assert!(switch.take_offenders().is_empty());
+        assert!(switch.trunks().all(|(_, counters)| counters.dropped_full == 0), "seed {seed}");
+    }
     // What a failing port cost is counted by reason, and cost nobody else a frame.
-    let counted = world.switch.ports().next().expect("one port").switch;
+    let counted = world.switch.first_port().switch;
     let lost = world.outside.lost();
     assert_eq!([counted.dropped_full, counted.dropped_refused, counted.dropped_failed], lost, "seed {seed}");
-    assert_eq!(world.switch.take_failures().len() as u64, lost[2], "seed {seed}");
+    assert_eq!(world.switch.switches[0].take_failures().len() as u64, lost[2], "seed {seed}");
     (world.trace, lost)
 }
 
-/// Strikes a frame out that a station got; it must be the next of its flow, or from `dead`, whose flows may have holes.
-fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: [u8; 6]) {
+/// Strikes a frame out that a station got; it must be the next of its flow, or from one of the `dead`, whose flows may have holes.
+fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: &[[u8; 6]]) {
     let (from, flow, number) = label(got);
-    if flow == 9 || from == dead {
+    if flow == 9 || dead.contains(&from) {
         return;
     }
     let flows = expected.get_mut(&(from, to, flow));
@@ -197,8 +223,8 @@ fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: [u8; 6]) {
 #[test]
 fn every_frame_arrives_once_in_order_and_unchanged_whatever_the_seed() {
     let mut lost = [0; 3];
-    for seed in 1..20 {
-        let (_, cost) = run(seed, 400);
+    for (seed, threads) in (1..20).map(|seed| (seed, 1)).chain((20..30).flat_map(|seed| [(seed, 2), (seed, 3)])) {
+        let (_, cost) = run(seed, threads, 400);
         lost.iter_mut().zip(cost).for_each(|(sum, cost)| *sum += cost);
     }
     assert!(lost.iter().all(|&count| count > 0), "a fault cost nothing: {lost:?}");
@@ -206,8 +232,10 @@ fn every_frame_arrives_once_in_order_and_unchanged_whatever_the_seed() {
 
 #[test]
 fn one_seed_is_one_run() {
-    assert_eq!(run(7, 300), run(7, 300));
-    assert_ne!(run(7, 300), run(8, 300));
+    for threads in [1, 3] {
+        assert_eq!(run(7, threads, 300), run(7, threads, 300));
+        assert_ne!(run(7, threads, 300), run(8, threads, 300));
+    }
 }
 
 #[test]

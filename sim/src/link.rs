@@ -50,10 +50,12 @@ impl Direction {
     /// Empty links.
     ///
     /// # Panics
-    /// Where there is no link or more than [`MOST_PARTS`], no slot or flit, or where a message does not fit into its flits.
+    /// Where there is no link or more than [`MOST_PARTS`], no slot or flit, or where a message does not fit into its flits, or a
+    /// flit takes no time.
     pub fn new(parameters: &InterconnectParameters) -> Direction {
         let p = parameters;
         assert!(p.links > 0, "interconnect.links is 0: there must be a link");
+        assert!(p.flit_time > 0, "interconnect.flit_time is 0: a flit takes time");
         assert!(p.flit_slots > 0 && p.header_slots > 0, "interconnect.flit_slots and header_slots must not be 0");
         assert!(
             0 < p.data_slots && p.data_slots <= p.data_flits * p.flit_slots,
@@ -132,14 +134,9 @@ impl Direction {
     /// They are the last ones, so the last flit holds the last `flit_slots` of them, and the flits before it the others.
     #[inline]
     fn usable_slots(&self, link: &Link, now: u64) -> u32 {
-        // No more flits than a line has: see `send_data`. Always as many rounds, because a branch on how far the link is
-        // behind would be hard to foresee.
-        let mut leaves_from_now_on = 0;
-        let mut flit_ends = now;
-        for _ in 0..self.data_flits {
-            flit_ends += self.flit_time;
-            leaves_from_now_on += u32::from(flit_ends <= link.busy_until);
-        }
+        // No more flits than a line has: see `send_data`.
+        let behind = link.busy_until.saturating_sub(now).min(self.data_time);
+        let leaves_from_now_on = (behind / self.flit_time) as u32;
         link.free_slots.min(leaves_from_now_on * self.flit_slots)
     }
 

@@ -177,6 +177,8 @@ pub struct Machine {
     pub(crate) choices: Choices,
     /// The present: the time of the last event.
     pub(crate) now: u64,
+    /// The place of the last event in the order.
+    present: Key,
     /// When a run is stopped.
     pub(crate) limit: u64,
     queue: EventQueue<Event>,
@@ -188,6 +190,8 @@ pub struct Machine {
     pub(crate) nodes: [Node; 2],
     pub(crate) lines: Table<LineRecord>,
     actives: Vec<Active>,
+    /// For each of them, memory's answer that nobody is told of: the place in the order that it has.
+    untold_answers: Vec<Option<Key>>,
     free_actives: Vec<u32>,
     pub(crate) data: Table<Line>,
     /// The newest version of each line; empty where nobody checks versions.
@@ -245,12 +249,14 @@ impl Machine {
             parameters: parameters.clone(),
             options,
             now: 0,
+            present: Key::new(0, 0, 0),
             limit: u64::MAX,
             queue: EventQueue::default(),
             sequences: vec![0; 3],
             agents: Vec::new(),
             room: Room::for_many(),
             actives: Vec::new(),
+            untold_answers: Vec::new(),
             free_actives: Vec::new(),
             data: pages::collect((0..lines).map(|_| Line::ZERO)),
             newest: vec![0; if options.checked { lines } else { 0 }],
@@ -436,7 +442,7 @@ impl Machine {
             }
             let (key, event) = self.queue.pop()?;
             debug_assert!(key.time >= self.now);
-            self.now = key.time;
+            (self.now, self.present) = (key.time, key);
             self.events += 1;
             if let Some(recorder) = &mut self.recorder {
                 recorder.handles(key);

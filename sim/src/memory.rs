@@ -12,6 +12,22 @@ struct Channel {
     accesses: u64,
     /// For how long it was refreshed while a line waited for nothing else.
     refreshing: u64,
+    /// When its next refresh begins, seen from the last line that it took.
+    next_refresh: u64,
+}
+
+impl Channel {
+    /// When it is free of its refresh, from `now` on; asked in nondecreasing order of `now`.
+    #[inline]
+    fn past_refresh(&mut self, refresh: &RefreshParameters, now: u64) -> u64 {
+        let &RefreshParameters { interval, span } = refresh;
+        if now >= self.next_refresh {
+            // Seldom, and the one division.
+            self.next_refresh += ((now - self.next_refresh) / interval + 1) * interval;
+        }
+        let since = now + interval - self.next_refresh;
+        if since < span { now + span - since } else { now }
+    }
 }
 
 /// The memory of one node.
@@ -52,16 +68,14 @@ impl Memory {
 
     /// The same memory, whose channels are refreshed.
     pub fn refreshed(mut self, refresh: Option<RefreshParameters>) -> Memory {
+        if let Some(refresh) = &refresh {
+            let number = self.channels.len() as u64;
+            for (turn, channel) in (0..).zip(&mut self.channels) {
+                channel.next_refresh = refresh.interval * turn / number;
+            }
+        }
         self.refresh = refresh;
         self
-    }
-
-    /// When a channel is free of its refresh, from `now` on.
-    fn past_refresh(&self, channel: usize, now: u64) -> u64 {
-        let Some(RefreshParameters { interval, span }) = self.refresh else { return now };
-        let turn = interval * channel as u64 / self.channels.len() as u64;
-        let since = (now + interval - turn) % interval;
-        if since < span { now + span - since } else { now }
     }
 
     /// The channel that holds a line.
@@ -86,9 +100,9 @@ impl Memory {
     #[inline]
     fn starts(&mut self, line: u64, now: u64) -> u64 {
         let number = self.channel_of(line);
-        let free = self.channels[number].busy_until.max(now);
-        let start = self.past_refresh(number, free);
         let channel = &mut self.channels[number];
+        let free = channel.busy_until.max(now);
+        let start = self.refresh.as_ref().map_or(free, |refresh| channel.past_refresh(refresh, free));
         channel.refreshing += start - free;
         channel.busy_until = start + self.line_time;
         channel.accesses += 1;

@@ -59,12 +59,12 @@ fn an_exchange_is_exactly_two_round_trips_and_a_shared_return_one_more() {
     three.insert("upgrade", 100);
     three.insert("grant", 200);
     assert_eq!(messages(&shared), three);
-    // The upgrade: two crossings, a header and a line on the wire, four passes with the device's own copy's, a message's time;
-    // less what the host works between its stores to the two halves of the line, which the first one's wait hides.
+    // The upgrade: two crossings, a header and a line on the wire, two passes, a message's time; less what the host works between
+    // its stores to the two halves of the line, which the first one's wait hides.
     let p = machine();
     let upgrade = 2 * p.link.crossing
         + u64::from(1 + p.link.line_words) * p.link.word_time
-        + 4 * p.directory.pass
+        + 2 * p.directory.pass
         + p.device.message_time
         - p.core.cycles(u64::from(work::CALL + work::DESCRIPTOR));
     let more = shared.median_nanoseconds() - exclusive.median_nanoseconds();
@@ -103,7 +103,7 @@ fn a_pair_in_one_serialising_unit_deadlocks_and_in_different_ones_does_not() {
     serialising.directory.transactions = 1;
     serialising.cache.unit_transactions = 1;
     // Alignments at which the second line is in the first one's directory unit, and in its transaction unit.
-    for (alignment, unit) in [(256 * 128, "directory unit"), (8 * 128, "transaction unit")] {
+    for (alignment, unit) in [(256 * 128, "directory unit"), (16 * 128, "transaction unit")] {
         let line = alignment / 128;
         let shares = [
             directory_unit_of(&serialising.directory, line) == directory_unit_of(&serialising.directory, 0),
@@ -221,6 +221,23 @@ fn a_load_that_waits_at_the_device_has_its_frame_one_way_later() {
     let wire = u64::from(p.link.line_words) * p.link.word_time + p.link.crossing + p.cache.l2_to_core;
     let instructions = p.core.cycles(u64::from((1 + 4) * p.core.issue_cycles + p.core.l1_hit_cycles + work::CALL));
     assert!(waiting.iter().all(|time| *time == stages + wire + instructions), "{waiting:?}");
+}
+
+#[test]
+fn on_a_nics_clock_every_message_crosses_to_the_directory_and_takes_as_many_longer_cycles() {
+    let p = machine();
+    let received = |machine| {
+        let question = Frames { machine, ..plain(Around::default()) };
+        receive(&question, Arrives::WithTheLoad).expect("it ends")[100]
+    };
+    let nic = p.on_nic_clock();
+    // Request, recall, its answer, grant; the device hears of two of them.
+    let pass = p.directory.pass * p.device.nic_cycle / p.device.cycle - p.directory.pass;
+    let longer = 4 * (pass + p.device.nic_crossing) + 2 * (p.device.nic_cycle - p.device.cycle);
+    assert_eq!(received(nic) - received(p), longer);
+    // Where one clock is all there is, nothing changes.
+    let asic = of("cxl3-mem");
+    assert_eq!(asic.on_nic_clock(), asic);
 }
 
 #[test]

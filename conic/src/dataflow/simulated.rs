@@ -16,6 +16,7 @@ use conic_native::clock;
 use conic_sim::Failure as SimFailure;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
+use conic_study::coherent_pio::crossing::Crossing;
 use conic_study::coherent_pio::graphs::Graph as Modelled;
 use conic_study::coherent_pio::simulated::{CoherentLines, Simulated, SimulatedClock, Transport};
 use serde::Serialize;
@@ -71,6 +72,10 @@ struct Timed {
 impl Transport for Timed {
     fn capacity(&self) -> usize {
         self.inner.capacity()
+    }
+
+    fn crossing(&self) -> Crossing {
+        self.inner.crossing()
     }
 
     fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, SimFailure> {
@@ -132,7 +137,7 @@ fn batches(graph: Graph, machine: &EciParameters, detail: Detail, elements: usiz
         Graph::Bloom => Modelled::Bloom,
     };
     let lines =
-        CoherentLines::new(machine, &modelled.program(), modelled.pipeline(&machine.device), EXCHANGE_BYTES as usize);
+        CoherentLines::new(machine, &modelled.part(&machine.device, Crossing::Together), EXCHANGE_BYTES as usize);
     let lines = lines.map_err(|error| Failure::failed(error.to_string()))?;
     match graph {
         Graph::Filters => measure(&filters(elements), detail, lines, span),

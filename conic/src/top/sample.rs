@@ -21,7 +21,7 @@ pub struct Sample {
     pub process: i32,
     /// What it says.
     pub list: List,
-    /// How long each network's thread has run, in ticks of the kernel's clock, by the network's number.
+    /// How long each network's threads have run, in ticks of the kernel's clock, by the network's number.
     pub ran: BTreeMap<usize, u64>,
 }
 
@@ -137,18 +137,21 @@ pub fn read(answer: &str) -> Result<List, Box<dyn Error>> {
     }
 }
 
-/// How long the threads of a process have run that serve networks (`nic-0` and so on); nothing where the kernel does not say.
+/// How long the threads of a process have run that serve networks (`nic-0`, of several also `nic-0-1` and so on); nothing where the kernel does not say.
 fn ran(process: i32) -> BTreeMap<usize, u64> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return BTreeMap::new() };
     let stats = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
-    stats.filter_map(|stat| ticks_of(&stat)).collect()
+    stats.filter_map(|stat| ticks_of(&stat)).fold(BTreeMap::new(), |mut ran, (network, ticks)| {
+        *ran.entry(network).or_default() += ticks;
+        ran
+    })
 }
 
 /// The network's number and the ticks of a thread, from what the kernel says of it, if it serves a network.
 pub fn ticks_of(stat: &str) -> Option<(usize, u64)> {
     let (before, rest) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
-    let network = name.strip_prefix("nic-")?.parse().ok()?;
+    let network = name.strip_prefix("nic-")?.split('-').next()?.parse().ok()?;
     // Fields 14 and 15 of proc(5) are the ticks in user and in kernel mode; `rest` begins with field 3.
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();

@@ -170,6 +170,7 @@ fn answers_that_are_no_lists_are_told() {
 fn the_kernels_line_of_a_thread_is_read() {
     let line = "77 (nic-12) S 1 2 3 4 5 6 7 8 9 10 1500 44 0 0 20 0 2 0 100 0";
     assert_eq!(ticks_of(line), Some((12, 1544)));
+    assert_eq!(ticks_of(&line.replace("nic-12", "nic-12-3")), Some((12, 1544)));
     assert_eq!(ticks_of("77 (conic) S 1 2 3 4 5 6 7 8 9 10 1500 44 0 0"), None);
     assert_eq!(ticks_of("77 (a) (nic-1) S 1"), None);
     assert_eq!(ticks_of("77 (nic-1) S 1 2 3"), None);

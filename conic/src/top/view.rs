@@ -47,7 +47,7 @@ pub struct NetworkRow {
     pub ports: usize,
     /// Frames that its members gave it.
     pub rate: Rate,
-    /// The part of a core that its thread used, if that is known.
+    /// The part of a core that its threads used, if that is known.
     pub core: Option<f64>,
 }
 

@@ -33,10 +33,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::mirror::Asked;
+use super::network::Network;
 use super::{Daemon, DaemonError, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
-use crate::worker::{Left, Order};
+use crate::order::{Left, Order};
 use ports::{Expected, Given, Promise, give};
 
 /// How long either side waits for the other at a step.
@@ -208,14 +209,15 @@ impl Daemon {
         let left: Vec<(Vec<(usize, usize)>, Left)> = networks
             .map(|(index, network)| {
                 let ports = self.wanted(index, &wanted);
-                let left = network.worker.suspend(ports.iter().map(|&(_, port)| port).collect());
+                let left = network.suspend(ports.iter().map(|&(_, port)| port));
                 (ports, left)
             })
             .collect();
         // From here on this one cannot go back. Should the new one die now, clients find this one gone and attach anew.
         let mut to_be_closed = Vec::new();
         for (wanted, Left { clients, ports }) in left {
-            for ((promise, _), queues) in wanted.iter().zip(&ports) {
+            for (port, queues) in &ports {
+                let Some((promise, _)) = wanted.iter().find(|(_, own)| own == port) else { continue };
                 if !queues.is_empty() && queues.iter().all(Legacy::is_nothing) {
                     to_be_closed.push(*promise);
                 } else {
@@ -247,7 +249,7 @@ impl Daemon {
         let next = self.next_session;
         let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": self.promises() });
         link.say(&head, &[self.listener.as_fd()])?;
-        let copied: Vec<_> = self.networks.iter().map(|network| network.worker.report().mirrors).collect();
+        let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
             let Geometry { queues, descriptors, buffers, object_bytes } = session.geometry;
@@ -312,7 +314,7 @@ impl Daemon {
         let to_be_opened = ports.split_off(&closed);
         self.inherit_ports(ports);
         // Not before: a frame for a client that is not there yet would be nobody's.
-        self.networks.iter().for_each(|network| network.worker.begin());
+        self.networks.iter().for_each(Network::begin);
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         (self.log)(&Event::Adopted { clients, microseconds });
@@ -364,7 +366,7 @@ impl Daemon {
         self.quota.take_regardless(heir.user, heir.queues, bytes);
         let (bells, mac) = (Arc::new(bells), stood.rules.mac);
         let suspended = Suspended { session: heir.session, rules: stood.rules, positions: stood.positions };
-        self.networks[network].worker.attach(Order::Resume {
+        self.networks[network].attach(Order::Resume {
             suspended,
             map: Arc::clone(&map),
             notices,

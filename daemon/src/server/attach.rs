@@ -18,7 +18,7 @@ use super::region::{self, Leaving, Made, Region, Returned, Taken, Wish};
 use super::spare::Spare;
 use crate::connection::{Making, Session, Step, mac_text, refused};
 use crate::event::Event;
-use crate::worker::Order;
+use crate::order::Order;
 
 impl Daemon {
     /// Begins to give a client what it asks for, or says why not.
@@ -124,7 +124,7 @@ impl Daemon {
         }
     }
 
-    /// Gives the region to the network's thread, and passes it to the client.
+    /// Gives the region to one of the network's threads, and passes it to the client.
     fn enter(&mut self, number: u64, making: Making, taken: Taken, region: Region) -> Result<Event, Refused> {
         let gone = || refused(Reason::Malformed, "the connection is gone");
         let Making { session, name, network, mac, geometry, headroom, rules } = making;
@@ -142,9 +142,8 @@ impl Daemon {
             network: Name::new(&config.name).unwrap_or_default(),
             bells: theirs.len().min(MOST_BELLS) as u16,
         };
-        let worker = &self.networks[network].worker;
         about_to("order a client's service");
-        worker.attach(Order::Attach {
+        self.networks[network].attach(Order::Attach {
             session,
             rules,
             map,
@@ -160,7 +159,7 @@ impl Daemon {
         }
         let connection = self.connections.get_mut(&number).ok_or_else(gone)?;
         if let Err(error) = pass(&connection.channel, &memory, &kick, &theirs, attached) {
-            self.networks[network].worker.detach(session);
+            self.networks[network].detach(session);
             return Err(refused(Reason::Resources, format!("the queues could not be passed: {error}")));
         }
         let event = Event::Attached {

@@ -9,10 +9,11 @@ use std::time::Duration;
 use conic_control::REASONS;
 use conic_nicd::switch::MirrorCounters;
 
+use super::Daemon;
+use super::network::Network;
 use super::operator::party_text;
-use super::{Daemon, Network};
 use crate::connection::mac_text;
-use crate::worker::Report;
+use crate::order::Report;
 
 /// How long a reader may take to ask and to read.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -60,7 +61,7 @@ impl Daemon {
 
     /// The counters as Prometheus reads them.
     pub(super) fn metrics_text(&self) -> String {
-        let reports: Vec<Report> = self.networks.iter().map(|network| network.worker.report()).collect();
+        let reports: Vec<Report> = self.networks.iter().map(|network| network.report()).collect();
         let mut text = String::new();
         text += &head("clients", "gauge", "Clients that are attached.");
         for (index, network) in self.networks.iter().enumerate() {
@@ -104,10 +105,12 @@ impl Daemon {
         text + &clients + &faults + &ports + &self.wiring_text(&reports)
     }
 
-    /// Who is connected to whom, who has flows pinned, who is looked into.
+    /// Who is connected to whom, who has flows pinned, who is looked into, what went from thread to thread.
     fn wiring_text(&self, reports: &[Report]) -> String {
         let mut circuits = head("circuit", "gauge", "Cross-connects: 1 with both ends there, 0 with one.");
         let mut pins = head("pinned_flows", "gauge", "Flows that are pinned to a client.");
+        let mut trunks =
+            head("trunk_total", "counter", "What went from one thread of a network to another, and what did not.");
         let mut mirrors = head("mirror_total", "counter", "What was copied of a client's or a port's frames.");
         for (Network { config, .. }, report) in self.networks.iter().zip(reports) {
             let network = &config.name;
@@ -126,6 +129,12 @@ impl Daemon {
                 let count = report.pins.iter().filter(|(own, _)| own == session).count();
                 let _ = writeln!(pins, "conic_pinned_flows{{network=\"{network}\",session=\"{session}\"}} {count}");
             }
+            for (from, to, counters) in &report.trunks {
+                for (what, count) in counters.named() {
+                    let label = format!("network=\"{network}\",from=\"{from}\",to=\"{to}\",what=\"{what}\"");
+                    let _ = writeln!(trunks, "conic_trunk_total{{{label}}} {count}");
+                }
+            }
             for (party, MirrorCounters { frames, bytes, dropped }) in &report.mirrors {
                 let label = format!("network=\"{network}\",end=\"{}\"", party_text(*party));
                 for (what, count) in [("frames", frames), ("bytes", bytes), ("dropped", dropped)] {
@@ -133,7 +142,7 @@ impl Daemon {
                 }
             }
         }
-        circuits + &pins + &mirrors
+        circuits + &pins + &mirrors + &trunks
     }
 }
 

@@ -7,8 +7,9 @@ use conic_nicd::config::{EndConfig, MIRROR_BYTES};
 use conic_nicd::switch::{MirrorCounters, Party};
 use serde::{Deserialize, Serialize};
 
+use super::Daemon;
+use super::network::Network;
 use super::operator::party_text;
-use super::{Daemon, Network};
 use crate::capture::Capture;
 use crate::event::Event;
 
@@ -29,7 +30,7 @@ impl Network {
     /// There is no such file to be made; the text says why.
     pub(super) fn mirror(&mut self, party: Party, asked: Asked) -> Result<(), String> {
         let capture = Capture::start(asked.file.clone(), asked.most_bytes)?;
-        self.worker.mirror(party, Some(Box::new(capture)));
+        self.copy_to(party, Some(Box::new(capture)));
         self.forget_mirror(party);
         self.asked_mirrors.push((party, asked));
         Ok(())
@@ -37,9 +38,9 @@ impl Network {
 
     /// Ends a mirror, whoever asked for it; false if there is none.
     pub(super) fn unmirror(&mut self, party: Party) -> bool {
-        let is_there = self.worker.report().mirrors.iter().any(|(one, _)| *one == party);
+        let is_there = self.report().mirrors.iter().any(|(one, _)| *one == party);
         if is_there {
-            self.worker.mirror(party, None);
+            self.copy_to(party, None);
             self.forget_mirror(party);
         }
         is_there
@@ -69,7 +70,7 @@ impl Network {
         let (end, network) = (party_text(party), self.config.name.clone());
         let event = match Capture::start_beside_others(&asked.file, asked.most_bytes) {
             Ok((capture, file)) => {
-                self.worker.mirror(party, Some(Box::new(capture)));
+                self.copy_to(party, Some(Box::new(capture)));
                 self.asked_mirrors.extend(passed.map(|asked| (party, asked)));
                 Event::Mirrored { network, end, file: file.display().to_string() }
             }

@@ -20,7 +20,7 @@ use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
 use conic_native::clock;
 use conic_nicd::config::{MIRROR_BYTES, NetworkMode};
-use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit};
+use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit, TrunkCounters};
 use rustix::event::epoll;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -29,7 +29,7 @@ use super::Daemon;
 use super::adopt::TAKING_OVER;
 use super::mirror::Asked;
 use crate::connection::{Session, Step, Unsaid, mac_text, refused};
-use crate::worker::Report;
+use crate::order::Report;
 
 /// Bytes that may be sent at once where nobody says how many.
 const DEFAULT_BURST: u64 = 65_536;
@@ -177,7 +177,7 @@ impl Daemon {
 
     fn limit(&mut self, client: u64, limit: Option<RateLimit>) -> Value {
         let Some(network) = self.network_of_client(client) else { return no_client(client) };
-        self.networks[network].worker.limit(client, limit);
+        self.networks[network].limit(client, limit);
         json!({ "done": true })
     }
 
@@ -225,21 +225,21 @@ impl Daemon {
         }
         let number = self.next_circuit;
         self.next_circuit += 1;
-        let worker = &self.networks[network].worker;
-        worker.connect(near, Some(Circuit { number, far: false }));
-        worker.connect(far, Some(Circuit { number, far: true }));
+        let network = &self.networks[network];
+        network.connect(near, Some(Circuit { number, far: false }));
+        network.connect(far, Some(Circuit { number, far: true }));
         Ok(())
     }
 
     fn disconnect(&mut self, name: Option<&str>, end: &str) -> Result<(), String> {
         let network = self.bridge_of(name)?;
         let party = self.party(network, end)?;
-        let worker = &self.networks[network].worker;
-        let circuits = worker.report().circuits;
+        let network = &self.networks[network];
+        let circuits = network.report().circuits;
         let own = circuits.iter().find(|(one, ..)| *one == party);
         let Some((_, circuit, _)) = own else { return Err(format!("{end} is not connected to anybody")) };
         for (one, _, _) in circuits.iter().filter(|(_, other, _)| other.number == circuit.number) {
-            worker.connect(*one, None);
+            network.connect(*one, None);
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Daemon {
         match pin.as_ref().and_then(|pin| pin.queue) {
             Some(queue) if queue >= queues => Err(format!("client {client} has {queues} queues, counted from 0")),
             _ => {
-                self.networks[network].worker.pin(client, pin);
+                self.networks[network].pin(client, pin);
                 Ok(())
             }
         }
@@ -283,7 +283,7 @@ impl Daemon {
 
     /// All that there is.
     fn list(&self) -> Value {
-        let reports: Vec<Report> = self.networks.iter().map(|network| network.worker.report()).collect();
+        let reports: Vec<Report> = self.networks.iter().map(|network| network.report()).collect();
         let networks = self.networks.iter().zip(&reports).enumerate().map(|(index, (network, report))| {
             let ports = network.config.ports.iter().zip(&report.ports).map(|(config, port)| {
                 json!({
@@ -298,9 +298,11 @@ impl Daemon {
             json!({
                 "name": network.config.name,
                 "mode": network.config.mode,
+                "threads": network.config.threads,
                 "clients": self.sessions().filter(|(_, session)| session.network == index).count(),
                 "ports": ports.collect::<Vec<_>>(),
                 "circuits": report.circuits.iter().filter(|(_, circuit, _)| !circuit.far).map(circuit).collect::<Vec<_>>(),
+                "trunks": report.trunks.iter().map(trunk).collect::<Vec<_>>(),
                 "pins": report.pins.iter().map(pin).collect::<Vec<_>>(),
                 "mirrors": report.mirrors.iter().map(mirror).collect::<Vec<_>>(),
             })
@@ -318,6 +320,7 @@ impl Daemon {
             "name": session.name.as_str(),
             "user": user,
             "network": self.networks[session.network].config.name,
+            "thread": self.networks[session.network].thread_of(session.session),
             "queues": session.queues,
             "bytes": session.bytes,
             "mac": mac_text(session.mac),
@@ -354,6 +357,11 @@ fn done(result: Result<(), String>) -> Value {
 /// A circuit by its near end; the other is null where nobody is there.
 fn circuit((near, _, far): &(Party, Circuit, Option<Party>)) -> Value {
     json!({ "between": [party_text(*near), far.map(party_text)] })
+}
+
+/// What a thread of a network counts of its way to another.
+fn trunk((from, to, counters): &(usize, usize, TrunkCounters)) -> Value {
+    json!({ "from": from, "to": to, "counters": object(&counters.named()) })
 }
 
 fn pin((client, Pin { pattern, queue }): &(u64, Pin)) -> Value {

@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::bell::Bell;
 use crate::connection::refused;
-use crate::worker::News;
+use crate::order::News;
 
 /// What a client has of its user's quota.
 #[derive(Clone, Copy, Debug)]

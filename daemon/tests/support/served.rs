@@ -22,8 +22,15 @@ impl Served {
         Served { config, stop, thread: std::thread::spawn(move || daemon.run()) }
     }
 
-    /// Another takes over, while `step` is done again and again; the one client notices nothing.
-    pub fn taken_over(self, round: u32, client: &Client, mut step: impl FnMut()) -> Served {
+    /// The one that takes over next is another in this.
+    #[allow(dead_code, reason = "not every test program changes it")]
+    pub fn with(mut self, change: impl FnOnce(&mut Config)) -> Served {
+        change(&mut self.config);
+        self
+    }
+
+    /// Another takes over, while `step` is done again and again; the clients notice nothing.
+    pub fn taken_over(self, round: u32, clients: &[&Client], mut step: impl FnMut()) -> Served {
         let stop = Stop::new().expect("a descriptor");
         let (config, raised) = (self.config.clone(), stop.clone());
         let (tell, told) = std::sync::mpsc::channel();
@@ -40,11 +47,13 @@ impl Served {
             adopted = told.try_recv().ok();
             adopted.is_some() || thread.is_finished()
         });
-        if adopted != Some(1) {
+        if adopted != Some(clients.len()) {
             panic!("round {round}: {:?}", thread.join());
         }
         assert!(matches!(self.thread.join(), Ok(Ok(()))), "the old one ended");
-        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+        for client in clients {
+            assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+        }
         Served { stop, thread, ..self }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::offload::Told;
 use super::pinned::PinnedFlows;
 use super::table::Place;
-use super::{Pin, Switch};
+use super::{Pin, Rules, Switch};
 
 /// One end of a circuit. A circuit carries frames when both its ends are there; until then what is sent into it is dropped and
 /// counted. Where several places claim one end, the first that came has it.
@@ -19,12 +19,12 @@ pub struct Circuit {
 }
 
 /// Somebody whom a switch serves, as operators name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
-    /// A client, by its session.
-    Client(u64),
     /// A port, by its number in the network.
     Port(usize),
+    /// A client, by its session.
+    Client(u64),
 }
 
 /// A place that is in a circuit, and the one at the other end if there is any.
@@ -32,8 +32,8 @@ pub enum Party {
 pub(super) struct Wired {
     place: Place,
     circuit: Circuit,
-    /// The session, for the order in which clients came.
-    came: u64,
+    /// Who it is: of ports the first, then of clients the one that came first, has an end that several claim.
+    party: Party,
     other: Option<Place>,
 }
 
@@ -43,11 +43,12 @@ impl<C: Core> Switch<C> {
         match party {
             Party::Client(session) => {
                 let member = self.slot_of(session).and_then(|slot| self.members[slot].as_mut());
-                let Some(member) = member else { return false };
+                let Some(member) = member else { return self.change_away(party, |rules| rules.circuit = circuit) };
                 member.rules.circuit = circuit;
             }
             Party::Port(port) => {
-                let Some(end) = self.ports.get_mut(port) else { return false };
+                let end = self.port_of(port).and_then(|index| self.ports.get_mut(index));
+                let Some(end) = end else { return self.change_away(party, |rules| rules.circuit = circuit) };
                 end.circuit = circuit;
             }
         }
@@ -58,7 +59,9 @@ impl<C: Core> Switch<C> {
     /// Has a client get a flow in addition; false if there is no such client.
     pub fn pin(&mut self, session: u64, pin: Pin) -> bool {
         let member = self.slot_of(session).and_then(|slot| self.members[slot].as_mut());
-        let Some(member) = member else { return false };
+        let Some(member) = member else {
+            return self.change_away(Party::Client(session), |rules| rules.pins.push(pin));
+        };
         member.rules.pins.push(pin);
         self.rewire();
         true
@@ -67,44 +70,51 @@ impl<C: Core> Switch<C> {
     /// Has a client get no flow any more but by its address; false if there is no such client.
     pub fn unpin(&mut self, session: u64) -> bool {
         let member = self.slot_of(session).and_then(|slot| self.members[slot].as_mut());
-        let Some(member) = member else { return false };
+        let Some(member) = member else {
+            return self.change_away(Party::Client(session), |rules| rules.pins.clear());
+        };
         member.rules.pins.clear();
         self.rewire();
         true
     }
 
-    /// Who is in a circuit, and with whom.
+    /// Who of those that it serves is in a circuit, and with whom.
     pub fn circuits(&self) -> impl Iterator<Item = (Party, Circuit, Option<Party>)> {
-        self.wired.iter().filter_map(|one| {
+        self.wired.iter().filter(|one| one.place.is_here()).map(|one| {
             let other = one.other.and_then(|place| self.party(place));
-            Some((self.party(one.place)?, one.circuit, other))
+            (one.party, one.circuit, other)
         })
     }
 
-    /// The flows that clients get, in the order in which they are looked at.
+    /// The flows that its clients get, in the order in which they are looked at.
     pub fn pins(&self) -> impl Iterator<Item = (u64, &Pin)> {
-        let clients = self.members.iter().flatten();
-        clients.flat_map(|member| member.rules.pins.iter().map(|pin| (member.session, pin)))
+        let mut clients: Vec<_> = self.members.iter().flatten().collect();
+        clients.sort_unstable_by_key(|member| member.session);
+        clients.into_iter().flat_map(|member| member.rules.pins.iter().map(|pin| (member.session, pin)))
     }
 
     pub(super) fn party(&self, place: Place) -> Option<Party> {
         match place {
             Place::Client(slot) => Some(Party::Client(self.members[slot as usize].as_ref()?.session)),
-            Place::Port(port) => Some(Party::Port(port as usize)),
+            Place::Port(port) => Some(Party::Port(self.number_of(port as usize))),
+            Place::Trunk(_) => None,
+            Place::Away(number) => Some(self.aways[number as usize].as_ref()?.away.party),
         }
     }
 
     /// Finds out who is connected to whom, after somebody came, went, or was put elsewhere.
     pub(super) fn rewire(&mut self) {
-        let ports = self.ports.iter().enumerate();
-        let ports = ports.filter_map(|(port, end)| Some((Place::Port(port as u32), end.circuit?, 0)));
-        let members = self.members.iter().enumerate().filter_map(|(slot, member)| {
-            let member = member.as_ref()?;
-            Some((Place::Client(slot as u32), member.rules.circuit?, member.session))
-        });
-        let mut wired: Vec<Wired> =
-            ports.chain(members).map(|(place, circuit, came)| Wired { place, circuit, came, other: None }).collect();
-        wired.sort_unstable_by_key(|one| (one.circuit, one.came, one.place));
+        let ports =
+            self.ports.iter().enumerate().filter_map(|(port, end)| Some((Place::Port(port as u32), end.circuit?)));
+        let clients = self.clients_by_place();
+        let clients = clients.filter_map(|(place, _, rules)| Some((place, rules.circuit?)));
+        let away_ports = self.aways_by_place().filter(|(_, away)| matches!(away.party, Party::Port(_)));
+        let away_ports = away_ports.filter_map(|(place, away)| Some((place, away.rules.circuit?)));
+        let places = ports.chain(clients).chain(away_ports);
+        let mut wired: Vec<Wired> = places
+            .filter_map(|(place, circuit)| Some(Wired { place, circuit, party: self.party(place)?, other: None }))
+            .collect();
+        wired.sort_unstable_by_key(|one| (one.circuit, one.party));
         let first = |wired: &[Wired], circuit: Circuit| wired.iter().position(|one| one.circuit == circuit);
         for index in 0..wired.len() {
             let Circuit { number, far } = wired[index].circuit;
@@ -117,13 +127,28 @@ impl<C: Core> Switch<C> {
         let offloads = || self.members.iter().flatten().map(|member| member.rules.offloads);
         self.has_lookers = offloads().any(|offloads| offloads.need_a_look());
         self.has_joiners = offloads().any(|offloads| offloads.join);
-        let ports = self.ports.iter().filter(|end| end.takes_unfinished).count();
-        self.has_unfinished = ports > 1 || offloads().any(|offloads| offloads.unfinished);
+        // A port of another thread may take them; that this is not known costs a checksum at most.
+        let away_ports = self.aways_by_place().filter(|(_, away)| matches!(away.party, Party::Port(_))).count();
+        let ports = self.ports.iter().filter(|end| end.takes_unfinished).count() + away_ports;
+        self.has_unfinished = ports > 1 || self.clients_by_place().any(|(_, _, rules)| rules.offloads.unfinished);
         // Who is in a circuit is in no other traffic.
-        let pins = self.members.iter().enumerate().filter_map(|(slot, member)| Some((slot as u32, member.as_ref()?)));
-        let pins = pins.filter(|(_, member)| member.rules.circuit.is_none());
-        self.pinned =
-            PinnedFlows::of(pins.flat_map(|(slot, member)| member.rules.pins.iter().map(move |pin| (slot, pin))));
+        let mut pins: Vec<_> = self.clients_by_place().filter(|(_, _, rules)| rules.circuit.is_none()).collect();
+        pins.sort_unstable_by_key(|&(_, session, _)| session);
+        self.pinned = PinnedFlows::of(
+            pins.into_iter().flat_map(|(place, _, rules)| rules.pins.iter().map(move |pin| (place, pin))),
+        );
+    }
+
+    /// Every client of the network: its place, its session, what it may do.
+    fn clients_by_place(&self) -> impl Iterator<Item = (Place, u64, &Rules)> {
+        let own = self.members.iter().enumerate().filter_map(|(slot, member)| {
+            let member = member.as_ref()?;
+            Some((Place::Client(slot as u32), member.session, &member.rules))
+        });
+        own.chain(self.aways_by_place().filter_map(|(place, away)| match away.party {
+            Party::Client(session) => Some((place, session, &away.rules)),
+            Party::Port(_) => None,
+        }))
     }
 
     /// Whether a place is in a circuit, and so in no other traffic; and the other end, if it is there.

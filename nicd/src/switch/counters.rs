@@ -79,3 +79,31 @@ impl PortCounters {
         ]
     }
 }
+
+/// What a thread of a network counts of its way to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrunkCounters {
+    /// Frames that went to the other.
+    pub sent_frames: u64,
+    /// Bytes of these.
+    pub sent_bytes: u64,
+    /// Frames that came from it.
+    pub received_frames: u64,
+    /// Frames for it that found the way full.
+    pub dropped_full: u64,
+    /// Frames that came from it for somebody who is not here, or not any more.
+    pub dropped_no_way: u64,
+}
+
+impl TrunkCounters {
+    /// Every counter with its name.
+    pub fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("sent_frames", self.sent_frames),
+            ("sent_bytes", self.sent_bytes),
+            ("received_frames", self.received_frames),
+            ("dropped_full", self.dropped_full),
+            ("dropped_no_way", self.dropped_no_way),
+        ]
+    }
+}

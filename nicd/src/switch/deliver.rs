@@ -12,7 +12,7 @@ use super::header::Header;
 use super::member::{Lane, Member};
 use super::offload::{Told, Work};
 use super::table::Place;
-use super::{BURST, Switch};
+use super::{BURST, Ring, Switch};
 
 /// Entries of a NIC's table from hashes to queues; here entry `i` is queue `i` modulo their number.
 const INDIRECTIONS: usize = 512;
@@ -31,6 +31,8 @@ impl Targets {
     fn include(&self, place: Place) -> bool {
         match *self {
             Targets::One(one) => one == place,
+            // Split horizon: each thread has a trunk to each other, so that what came by one has no need of another.
+            Targets::AllBut(Place::Trunk(_)) => place.is_here(),
             Targets::AllBut(from) => from != place,
         }
     }
@@ -50,7 +52,7 @@ pub(super) struct Route {
     /// Its VLAN, where there are some; without, everybody gets it as it is.
     pub tagging: Option<Tagging>,
     /// A client and the queue that this flow is to go to there.
-    pub pinned: Option<(u32, Option<u32>)>,
+    pub pinned: Option<(Place, Option<u32>)>,
     /// What is known of it.
     pub known: Metadata,
     /// What is left to do for it: it goes to whoever takes it so.
@@ -63,14 +65,14 @@ pub(super) struct Route {
 
 impl Route {
     /// To these, of a frame that is finished and of which nothing is known.
-    pub fn to(targets: Targets, tagging: Option<Tagging>, pinned: Option<(u32, Option<u32>)>) -> Route {
+    pub fn to(targets: Targets, tagging: Option<Tagging>, pinned: Option<(Place, Option<u32>)>) -> Route {
         Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false, large: 0 }
     }
 
     /// The queue of a client that the flow is pinned to.
     #[inline(always)]
-    pub fn pinned_at(&self, slot: usize) -> Option<u32> {
-        self.pinned.filter(|(pinned, _)| *pinned as usize == slot).and_then(|(_, queue)| queue)
+    pub fn pinned_at(&self, place: Place) -> Option<u32> {
+        self.pinned.filter(|(pinned, _)| *pinned == place).and_then(|(_, queue)| queue)
     }
 }
 
@@ -132,6 +134,8 @@ impl<C: Core> Switch<C> {
                 None => return Form::Never,
             },
             Place::Port(port) => self.ports[port as usize].vlan,
+            // Its VLAN is said beside it.
+            Place::Trunk(_) | Place::Away(_) => return Form::AsItIs,
         };
         form(own, vlan, tag)
     }
@@ -148,10 +152,11 @@ impl<C: Core> Switch<C> {
         }
     }
 
-    /// Every place that there is.
+    /// Every place that there is: all that is behind a trunk is one.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<C> {
         let clients = (0..self.members.len() as u32).map(Place::Client);
-        clients.chain((0..self.ports.len() as u32).map(Place::Port))
+        let ports = (0..self.ports.len() as u32).map(Place::Port);
+        clients.chain(ports).chain((0..self.trunks.len() as u32).map(Place::Trunk))
     }
 
     /// Sends the frame that lies here out of a port, with what is left to do for it: frames of one flow by one of its queues.
@@ -233,6 +238,7 @@ impl<C: Core> Switch<C> {
             match place {
                 Place::Client(to) => self.deliver(to as usize, route, header, length),
                 Place::Port(to) => self.send(now, to as usize, length, route.work.as_ref()),
+                Place::Trunk(_) | Place::Away(_) => self.send_across(route, place, length),
             }
         }
         form == Form::Changed
@@ -241,7 +247,7 @@ impl<C: Core> Switch<C> {
     /// Copies the frame that lies here into a client's region, with what the client is told of it.
     fn deliver(&mut self, to: usize, route: &Route, header: &Header, length: usize) {
         let Some(receiver) = &mut self.members[to] else { return };
-        let (queue, hash) = receiver.queue_of(header, route.pinned_at(to), &self.toeplitz);
+        let (queue, hash) = receiver.queue_of(header, route.pinned_at(Place::Client(to as u32)), &self.toeplitz);
         let (offloads, frame) = (receiver.rules.offloads, &self.frame[..length]);
         let tag = offloads.stripped(frame);
         let left = if tag.is_some() { length - TAG_BYTES } else { length };
@@ -290,8 +296,11 @@ impl<C: Core> Switch<C> {
             let lane = &mut member.lanes[queue as usize];
             lane.flush();
             if member.notices.must_ring(lane.wire.core(), queue as usize, PACKETS) {
-                self.rings.push((member.session, queue));
+                self.rings.push(Ring::Client { session: member.session, queue });
             }
+        }
+        if !self.trunks.is_empty() {
+            self.flush_trunks();
         }
         for end in &mut self.ports {
             if !std::mem::take(&mut end.unflushed) {

@@ -1,25 +1,27 @@
 //! From where a frame goes on to where.
 
-use conic_fabric::{Core, LINE_BYTES, Line};
-use conic_fabric::{Time, lines_of};
+use conic_fabric::{Core, LINE_BYTES, Line, Time};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{PACKETS, ROOM as WAIT_ROOM};
 use conic_interface::ccnic::{Descriptor, Flags, PhaseCredit, Wire};
 use conic_interface::metadata::Metadata;
+use conic_port::offload::rss::Toeplitz;
 use conic_port::offload::vlan::Tag;
 use conic_port::{MAX_FRAME, MIN_FRAME};
 
 use super::circuit::Party;
 use super::deliver::{Form, Route, Tagging, Targets};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
+use super::member::Member;
 use super::mirror::Mirrored;
+use super::record::copy_frame;
 use super::table::Place;
-use super::{Mode, Switch};
+use super::{Mode, Ring, Switch};
 
 /// A frame on its way: its beginning, in private memory, and where the rest is.
 pub(super) struct Passing<'frame> {
     pub lines: &'frame [Line; HEADER_LINES],
-    header: &'frame Header,
+    pub header: &'frame Header,
     pub packet: Descriptor,
     pub route: &'frame Route,
 }
@@ -101,7 +103,7 @@ impl<C: Core> Switch<C> {
                 moved += turned;
                 member.has_sent(bytes);
                 if member.notices.must_ring(member.lanes[queue].wire.core(), queue, PACKETS | WAIT_ROOM) {
-                    self.rings.push((member.session, queue as u32));
+                    self.rings.push(Ring::Client { session: member.session, queue: queue as u32 });
                 }
             }
             self.note_idle(now, slot, queue, idle);
@@ -137,7 +139,7 @@ impl<C: Core> Switch<C> {
             // Also where nothing was polled: what was refused took slots, and they go back.
             lane.wire.nic().complete_tx(&polled[..count]);
             if count > 0 && member.notices.must_ring(lane.wire.core(), queue, WAIT_ROOM) {
-                self.rings.push((member.session, queue as u32));
+                self.rings.push(Ring::Client { session: member.session, queue: queue as u32 });
             }
             member.has_sent(bytes);
         }
@@ -191,6 +193,7 @@ impl<C: Core> Switch<C> {
         match route.targets {
             Targets::One(Place::Client(to)) => self.pass(slot, lane, to as usize, &passing),
             Targets::One(Place::Port(to)) => self.leave(now, slot, lane, to as usize, &passing),
+            Targets::One(away) => self.carry(slot, lane, away, &passing),
             Targets::AllBut(_) => {
                 for to in 0..self.members.len() {
                     if self.form_at(&route, Place::Client(to as u32)) == Form::AsItIs {
@@ -201,6 +204,9 @@ impl<C: Core> Switch<C> {
                     if self.form_at(&route, Place::Port(to as u32)) == Form::AsItIs {
                         self.leave(now, slot, lane, to, &passing);
                     }
+                }
+                for to in 0..self.trunks.len() {
+                    self.carry(slot, lane, Place::Trunk(to as u32), &passing);
                 }
             }
         }
@@ -240,7 +246,7 @@ impl<C: Core> Switch<C> {
             return Some(Route::to(Targets::AllBut(from), tagging, pinned));
         }
         let place = match pinned {
-            Some((slot, _)) => Some(Place::Client(slot)),
+            Some((place, _)) => Some(place),
             None => self.table.find(now, header.to(vlan)),
         };
         match place {
@@ -255,15 +261,11 @@ impl<C: Core> Switch<C> {
 
     /// The client that is to get a frame's flow, and the queue if that is said too.
     #[inline(never)]
-    fn pin_of(&self, header: &Header, vlan: u16, from: Place) -> Option<(u32, Option<u32>)> {
-        let sender = match from {
-            Place::Client(slot) => Some(slot),
-            Place::Port(_) => None,
-        };
-        self.pinned.find(header, vlan, sender)
+    fn pin_of(&self, header: &Header, vlan: u16, from: Place) -> Option<(Place, Option<u32>)> {
+        self.pinned.find(header, vlan, from)
     }
 
-    fn count_no_way(&mut self, from: Place) {
+    pub(super) fn count_no_way(&mut self, from: Place) {
         match from {
             Place::Client(slot) => {
                 if let Some(member) = &mut self.members[slot as usize] {
@@ -271,27 +273,17 @@ impl<C: Core> Switch<C> {
                 }
             }
             Place::Port(port) => self.ports[port as usize].counters.dropped_no_way += 1,
+            Place::Trunk(trunk) => self.trunks[trunk as usize].counters.dropped_no_way += 1,
+            // What another thread serves sends there.
+            Place::Away(_) => {}
         }
     }
 
     /// Copies a frame from a client's region to another's.
     fn pass(&mut self, slot: usize, lane: usize, to: usize, passing: &Passing<'_>) {
         let Ok([Some(sender), Some(receiver)]) = self.members.get_disjoint_mut([slot, to]) else { return };
-        let length = u64::from(passing.packet.length());
-        let (queue, hash) = receiver.queue_of(passing.header, passing.route.pinned_at(to), &self.toeplitz);
-        let Some((target, first)) = receiver.make_room(queue, length, to, &mut self.dirty) else { return };
         let from = sender.lanes[lane].wire.nic().core();
-        let into = target.wire.nic().core();
-        for (index, line) in passing.lines.iter().enumerate().take(lines_of(length) as usize) {
-            into.write_line(first.lines(index as u64), line);
-        }
-        for index in HEADER_LINES as u64..lines_of(length) {
-            into.write_line(first.lines(index), &from.read_line(passing.packet.address().lines(index)));
-        }
-        let metadata = hash.map_or(Metadata::NONE, |hash| Metadata::NONE.with_hash(hash));
-        target.push(Descriptor::new(first, passing.packet.length()).with_metadata(metadata.0));
-        receiver.counters.received_frames += 1;
-        receiver.counters.received_bytes += length;
+        receiver.copy_over(to, from, passing, &self.toeplitz, &mut self.dirty);
     }
 
     /// Copies a frame from a client's region to here; its beginning is what was decided upon.
@@ -332,6 +324,8 @@ impl<C: Core> Switch<C> {
                 let end = &mut self.ports[port as usize];
                 (end.vlan, &mut end.counters.dropped_vlan)
             }
+            // Said beside the frame, and checked where it came in.
+            Place::Trunk(_) | Place::Away(_) => return None,
         };
         match (own, tag) {
             (Some(own), None) => Some(own),
@@ -341,6 +335,30 @@ impl<C: Core> Switch<C> {
             }
             (None, tag) => Some(tag.map_or(0, Tag::vlan)),
         }
+    }
+}
+
+impl<C: Core> Member<C> {
+    /// Copies a frame from another region, where it lies in one piece; `slot` is the client's own.
+    #[inline(always)]
+    pub(super) fn copy_over<F: Core>(
+        &mut self,
+        slot: usize,
+        from: &F,
+        passing: &Passing<'_>,
+        toeplitz: &Toeplitz,
+        dirty: &mut Vec<(u32, u32)>,
+    ) {
+        let length = u64::from(passing.packet.length());
+        let pinned = passing.route.pinned_at(Place::Client(slot as u32));
+        let (queue, hash) = self.queue_of(passing.header, pinned, toeplitz);
+        let Some((target, first)) = self.make_room(queue, length, slot, dirty) else { return };
+        let into = target.wire.nic().core();
+        copy_frame((from, passing.packet.address()), passing.lines, length, (into, first));
+        let metadata = hash.map_or(Metadata::NONE, |hash| Metadata::NONE.with_hash(hash));
+        target.push(Descriptor::new(first, passing.packet.length()).with_metadata(metadata.0));
+        self.counters.received_frames += 1;
+        self.counters.received_bytes += length;
     }
 }
 

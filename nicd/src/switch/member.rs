@@ -7,12 +7,12 @@ use conic_interface::ccnic::{Descriptor, MAX_SEGMENTS, Map, Nic, NicFaults, NicP
 use conic_interface::metadata::Offloads;
 use serde::{Deserialize, Serialize};
 
-use super::BURST;
 use super::circuit::Circuit;
 use super::counters::MemberCounters;
 use super::join::Joining;
 use super::limit::{Bucket, RateLimit};
 use super::pin::Pin;
+use super::{BURST, Ring};
 
 /// What a client may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,11 +119,11 @@ impl<C: Core> Member<C> {
     }
 
     /// Delivers what was copied for it, and enters it to be rung if it waits.
-    pub fn flush_and_ring(&mut self, rings: &mut Vec<(u64, u32)>) {
+    pub fn flush_and_ring(&mut self, rings: &mut Vec<Ring>) {
         for (queue, lane) in self.lanes.iter_mut().enumerate() {
             lane.flush();
             if self.notices.must_ring(lane.wire.core(), queue, PACKETS | ROOM) {
-                rings.push((self.session, queue as u32));
+                rings.push(Ring::Client { session: self.session, queue: queue as u32 });
             }
         }
     }

@@ -16,12 +16,18 @@
 //! | `forward` | from where a frame goes on to where |
 //! | `retag` | a VLAN tag that goes in or out while a frame is copied |
 //! | `deliver` | in which form, and into which queue |
+//! | `away` | who is served by the network's other threads, each with a switch of its own |
+//! | `across` | frames that go to them and come from them |
+//! | `trunk` | two rings between two threads |
+//! | `record` | what stands before a frame there |
 //!
 //! A client's memory is read once. The first lines of a frame are copied out, decided upon, and what is delivered is that copy; the
 //! rest is copied from the client's region to the other's without a look at it. What a client changes meanwhile is its own frame.
 //!
 //! It reads no clock and starts no thread: [`Switch::step`] is told the time.
 
+mod across;
+mod away;
 mod circuit;
 mod counters;
 mod deliver;
@@ -34,9 +40,11 @@ mod mirror;
 mod offload;
 mod pin;
 mod pinned;
+mod record;
 mod rest;
 mod retag;
 mod table;
+mod trunk;
 
 use std::os::fd::BorrowedFd;
 
@@ -49,16 +57,19 @@ use conic_port::offload::virtio;
 use conic_port::offload::vlan::TAG_BYTES;
 use conic_port::{Legacy, MAX_FRAME, Port, PortError, Receive};
 
+pub use away::Away;
 pub use circuit::{Circuit, Party};
 pub use conic_interface::metadata::Offloads;
-pub use counters::{MemberCounters, PortCounters};
+pub use counters::{MemberCounters, PortCounters, TrunkCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
 pub use member::{Rules, Suspended};
 pub use mirror::{Mirror, MirrorCounters};
 pub use pin::{Mac, Pattern, Pin, Prefix};
 pub use table::{Place, Station, Table};
+pub use trunk::{Trunk, TrunkMap};
 
+use away::AwayEnd;
 use circuit::Wired;
 use member::Member;
 use mirror::Mirrored;
@@ -110,6 +121,24 @@ pub struct SwitchOptions {
     pub rest_after: Time,
     /// So many queues are looked at whatever they say.
     pub always_awake: usize,
+    /// Which of its network's threads it is of, from 0.
+    pub thread: usize,
+    /// How many threads the network has, at least 1. Port `i` of the network is on thread `i` modulo their number.
+    pub threads: usize,
+}
+
+/// Who sleeps and is to be rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ring {
+    /// A client that waits for one of its queues.
+    Client {
+        /// Its session.
+        session: u64,
+        /// The queue.
+        queue: u32,
+    },
+    /// Another thread of the network, by its number.
+    Thread(usize),
 }
 
 impl Default for SwitchOptions {
@@ -118,7 +147,16 @@ impl Default for SwitchOptions {
     fn default() -> SwitchOptions {
         let age = Time::from_nanoseconds(300_000_000_000);
         let rest_after = Time::from_nanoseconds(100_000);
-        SwitchOptions { mode: Mode::Bridge, stations: 4096, age, most_faults: 64, rest_after, always_awake: 0 }
+        SwitchOptions {
+            mode: Mode::Bridge,
+            stations: 4096,
+            age,
+            most_faults: 64,
+            rest_after,
+            always_awake: 0,
+            thread: 0,
+            threads: 1,
+        }
     }
 }
 
@@ -145,8 +183,8 @@ pub struct Switch<C> {
     offenders: Vec<Offender>,
     /// Queues from which nothing has come for long.
     drowsy: Vec<(u32, u32)>,
-    /// Clients that wait and are to be rung: session, queue.
-    rings: Vec<(u64, u32)>,
+    /// Who waits and is to be rung.
+    rings: Vec<Ring>,
     /// Some member or port has a VLAN.
     has_vlans: bool,
     /// Who is in a circuit.
@@ -155,6 +193,10 @@ pub struct Switch<C> {
     mirrors: Vec<Mirrored>,
     /// Flows that clients get whatever they are addressed to.
     pinned: PinnedFlows,
+    /// The ways to the network's other threads.
+    trunks: Vec<Trunk<C>>,
+    /// Who is served by them.
+    aways: Vec<Option<AwayEnd>>,
     /// Some client is told what needs a look at whole frames.
     has_lookers: bool,
     /// Somebody takes packets for which work is left.
@@ -251,6 +293,8 @@ impl<C: Core> Switch<C> {
             wired: Vec::new(),
             mirrors: Vec::new(),
             pinned: PinnedFlows::default(),
+            trunks: Vec::new(),
+            aways: Vec::new(),
             has_lookers: false,
             has_unfinished: false,
             toeplitz: Toeplitz::default(),
@@ -300,10 +344,10 @@ impl<C: Core> Switch<C> {
         self.members.drain(..).flatten().filter_map(Member::suspend).collect()
     }
 
-    /// Stops using a port's queues; what they give to whoever goes on with them, or nothing if one of them cannot. They are dropped with
-    /// this switch: a device that cannot be passed is free then, and closing it may take long.
+    /// Stops using the queues of a port of the network; what they give to whoever goes on with them, or nothing if one of them cannot. They
+    /// are dropped with this switch: a device that cannot be passed is free then, and closing it may take long.
     pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
-        let Some(end) = self.ports.get_mut(port) else { return Vec::new() };
+        let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return Vec::new() };
         let mut queues = std::mem::take(&mut end.queues);
         end.ended.clear();
         let legacies = queues.iter_mut().map(|queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default();
@@ -311,9 +355,9 @@ impl<C: Core> Switch<C> {
         legacies
     }
 
-    /// Begins with a port's queues, which another switch has stopped using.
+    /// Begins with the queues of a port of the network, which another switch has stopped using.
     pub fn inherit(&mut self, port: usize, queues: Vec<Box<dyn Port>>) {
-        let Some(end) = self.ports.get_mut(port) else { return };
+        let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return };
         let (vlan, circuit, counters) = (end.vlan, end.circuit, end.counters);
         *end = PortEnd { counters, ..PortEnd::new(SwitchPort { queues, vlan, circuit }) };
         self.rewire();
@@ -342,7 +386,7 @@ impl<C: Core> Switch<C> {
         self.unmirror(Party::Client(session));
         self.dirty.retain(|&(client, _)| client as usize != slot);
         self.drowsy.retain(|&(client, _)| client as usize != slot);
-        self.rings.retain(|&(client, _)| client != session);
+        self.rings.retain(|ring| !matches!(ring, Ring::Client { session: client, .. } if *client == session));
         self.table.forget(Place::Client(slot as u32));
         self.rewire();
         Some((member.counters(), member.faults()))
@@ -358,6 +402,9 @@ impl<C: Core> Switch<C> {
         let mut moved = 0;
         for port in 0..self.ports.len() {
             moved += self.serve_port(now, port);
+        }
+        for trunk in 0..self.trunks.len() {
+            moved += self.serve_trunk(now, trunk);
         }
         let count = self.members.len();
         // Without a division, which would be most of an idle step.
@@ -477,6 +524,7 @@ impl<C: Core> Switch<C> {
                 }
             }
         }
+        self.trunks.iter_mut().for_each(Trunk::arm);
     }
 
     /// What is readable when a port may have something; see [`Port::descriptor`].

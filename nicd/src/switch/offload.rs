@@ -41,6 +41,11 @@ impl Work {
         if self.cut.is_some() { metadata.with_large(self.size) } else { metadata }
     }
 
+    /// As another thread's switch is told it: where the checksum is begun, and the size of the pieces if it is to be cut.
+    pub(super) fn for_trunk(&self) -> (Begun, Option<u16>) {
+        (self.begun, self.cut.map(|_| self.size))
+    }
+
     /// As ports are told it.
     pub(super) fn for_port(&self) -> virtio::Metadata {
         let (start, offset) = (u16::from(self.begun.start), u16::from(self.begun.offset));
@@ -51,7 +56,7 @@ impl Work {
     }
 
     /// What is left to do for a packet, if it is as the sender says: its outermost TCP or UDP packet is meant.
-    fn of(packet: &[u8], start: usize, offset: usize, size: Option<u16>) -> Option<Work> {
+    pub(super) fn of(packet: &[u8], start: usize, offset: usize, size: Option<u16>) -> Option<Work> {
         let headers = Headers::of(packet)?;
         if headers.transport != start || headers.checksum_at() != Some(start + offset) {
             return None;
@@ -140,12 +145,25 @@ impl<C: Core> Switch<C> {
         self.show(now, from, length);
         let header = Header::of_frame(&self.frame[..length]);
         let Some(route) = self.route(now, from, &header) else { return };
+        self.send_unfinished(now, &route, &header, length, work, known);
+    }
+
+    /// The same, of a packet of which it is known where it goes.
+    pub(super) fn send_unfinished(
+        &mut self,
+        now: Time,
+        route: &Route,
+        header: &Header,
+        length: usize,
+        work: Option<Work>,
+        known: Metadata,
+    ) {
         let Some(work) = work else {
-            return self.send_on(now, &Route { known, ..route }, &header, length);
+            return self.send_on(now, &Route { known, ..*route }, header, length);
         };
-        let route = Route { large: if work.cut.is_some() { length } else { 0 }, ..route };
+        let route = Route { large: if work.cut.is_some() { length } else { 0 }, ..*route };
         let unfinished = Route { known: work.metadata(), work: Some(work), ..route };
-        self.send_in_form(now, &unfinished, &header, length, Form::AsItIs);
+        self.send_in_form(now, &unfinished, header, length, Form::AsItIs);
         let finished = Route { known: Metadata::NONE.with(Metadata::TRANSPORT_GOOD), served: true, ..route };
         if !self.places().any(|place| self.form_at(&finished, place) != Form::Never) {
             return;
@@ -155,7 +173,7 @@ impl<C: Core> Switch<C> {
                 let Begun { start, offset } = work.begun;
                 // It fits: the work was checked against the packet.
                 if complete(&mut self.frame[..length], start.into(), offset.into()) {
-                    self.send_on(now, &finished, &header, length);
+                    self.send_on(now, &finished, header, length);
                 }
             }
             Some(mut cut) => {
@@ -211,6 +229,8 @@ impl<C: Core> Switch<C> {
                 .as_ref()
                 .is_some_and(|member| member.rules.offloads.unfinished && large <= member.longest),
             Place::Port(port) => self.ports[port as usize].takes_unfinished,
+            // It is finished where it arrives, for those who do not take it so.
+            Place::Trunk(_) | Place::Away(_) => true,
         }
     }
 
@@ -223,7 +243,7 @@ impl<C: Core> Switch<C> {
                 member.is_some_and(|member| member.rules.offloads.need_a_look())
                     && self.form_at(route, place) != Form::Never
             }
-            Place::Port(_) => false,
+            Place::Port(_) | Place::Trunk(_) | Place::Away(_) => false,
         };
         self.has_lookers
             && match route.targets {

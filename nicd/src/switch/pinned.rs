@@ -1,13 +1,14 @@
 //! Pinned flows by what their patterns name: a look-up for each set of fields that some pattern names, however many pins there are.
 //!
 //! A pattern is a mask over the fields of a frame and a value under it. Pins with one mask are one class, and lie in a map by their
-//! values. Where several pins fit, the one that comes first has the flow: by client, and by the order of each client's pins.
+//! values. Where several pins fit, the one that comes first has the flow: by when its client came, and by the order of each client's pins.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::header::Header;
 use super::pin::{Flow, Mac, Pattern, Pin, Prefix};
+use super::table::Place;
 
 /// What patterns look at: destination and VLAN, source and protocol, ports, source address, destination address.
 type Fields = [u64; 7];
@@ -25,7 +26,7 @@ struct Needs {
 #[derive(Clone, Copy, Debug)]
 struct Pinned {
     order: usize,
-    slot: u32,
+    place: Place,
     queue: Option<u32>,
 }
 
@@ -44,12 +45,12 @@ pub(super) struct PinnedFlows {
 }
 
 impl PinnedFlows {
-    /// The pins of clients, by their slots, in the order in which they are to be looked at.
-    pub fn of<'pin>(pins: impl Iterator<Item = (u32, &'pin Pin)>) -> PinnedFlows {
+    /// The pins of clients, by their places, in the order in which they are to be looked at.
+    pub fn of<'pin>(pins: impl Iterator<Item = (Place, &'pin Pin)>) -> PinnedFlows {
         let mut classes: Vec<Class> = Vec::new();
-        for (order, (slot, pin)) in pins.enumerate() {
+        for (order, (place, pin)) in pins.enumerate() {
             let Some((mask, value, needs)) = masked(&pin.pattern) else { continue };
-            let pinned = Pinned { order, slot, queue: pin.queue };
+            let pinned = Pinned { order, place, queue: pin.queue };
             let class = match classes.iter().position(|class| (class.mask, class.needs) == (mask, needs)) {
                 Some(index) => &mut classes[index],
                 None => {
@@ -68,14 +69,14 @@ impl PinnedFlows {
     }
 
     /// The client that is to get a frame's flow, and the queue if that is said too; never the client that it comes from.
-    pub fn find(&self, header: &Header, vlan: u16, from: Option<u32>) -> Option<(u32, Option<u32>)> {
+    pub fn find(&self, header: &Header, vlan: u16, from: Place) -> Option<(Place, Option<u32>)> {
         let (fields, has) = fields(&Flow::of(header, vlan));
         let fitting = self.classes.iter().filter(|class| class.needs.are_met(has)).filter_map(|class| {
             let mut value = fields;
             value.iter_mut().zip(class.mask).for_each(|(word, mask)| *word &= mask);
-            class.pins.get(&value)?.iter().find(|pinned| Some(pinned.slot) != from)
+            class.pins.get(&value)?.iter().find(|pinned| pinned.place != from)
         });
-        fitting.min_by_key(|pinned| pinned.order).map(|pinned| (pinned.slot, pinned.queue))
+        fitting.min_by_key(|pinned| pinned.order).map(|pinned| (pinned.place, pinned.queue))
     }
 }
 
@@ -230,16 +231,16 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         let mut found = 0;
         for _ in 0..400 {
-            let pins: Vec<(u32, Pin)> = (0..random.u32(1..40))
-                .map(|number| (number / 4, Pin { pattern: pattern(&mut random), queue: Some(number) }))
+            let pins: Vec<(Place, Pin)> = (0..random.u32(1..40))
+                .map(|number| (Place::Client(number / 4), Pin { pattern: pattern(&mut random), queue: Some(number) }))
                 .collect();
-            let flows = PinnedFlows::of(pins.iter().map(|(slot, pin)| (*slot, pin)));
+            let flows = PinnedFlows::of(pins.iter().map(|(place, pin)| (*place, pin)));
             for _ in 0..50 {
                 let (header, vlan) = (Header::of_frame(&frame(&mut random)), random.u16(..2));
-                let from = random.bool().then(|| random.u32(..10));
+                let from = if random.bool() { Place::Client(random.u32(..10)) } else { Place::Port(0) };
                 let flow = Flow::of(&header, vlan);
-                let fitting = |(slot, pin): &&(u32, Pin)| Some(*slot) != from && flow.fits(&pin.pattern);
-                let expected = pins.iter().find(fitting).map(|(slot, pin)| (*slot, pin.queue));
+                let fitting = |(place, pin): &&(Place, Pin)| *place != from && flow.fits(&pin.pattern);
+                let expected = pins.iter().find(fitting).map(|(place, pin)| (*place, pin.queue));
                 assert_eq!(flows.find(&header, vlan, from), expected, "{pins:?}");
                 found += u32::from(expected.is_some());
             }
@@ -252,7 +253,7 @@ mod tests {
         let pins: Vec<Pin> = (0..1000)
             .map(|port| Pin { pattern: format!("protocol=tcp,source-port={port}").parse().expect("one"), queue: None })
             .collect();
-        let flows = PinnedFlows::of(pins.iter().map(|pin| (0, pin)));
+        let flows = PinnedFlows::of(pins.iter().map(|pin| (Place::Client(0), pin)));
         assert_eq!((flows.classes.len(), flows.classes[0].pins.len()), (1, 1000));
     }
 }

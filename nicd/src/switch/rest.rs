@@ -2,7 +2,7 @@
 
 use conic_fabric::{Core, Time};
 
-use super::Switch;
+use super::{Ring, Switch};
 
 impl<C: Core> Switch<C> {
     /// Enters a queue from which nothing has come since a time.
@@ -53,8 +53,8 @@ impl<C: Core> Switch<C> {
         self.members.iter().flatten().all(|member| member.awake.is_empty())
     }
 
-    /// Clients that sleep and are to be rung, each with its queue.
-    pub fn take_rings(&mut self, into: &mut Vec<(u64, u32)>) {
+    /// Who sleeps and is to be rung.
+    pub fn take_rings(&mut self, into: &mut Vec<Ring>) {
         into.append(&mut self.rings);
     }
 }

@@ -13,6 +13,7 @@ use super::Switch;
 use super::deliver::Tagging;
 use super::forward::Passing;
 use super::header::{HEADER_LINES, Header};
+use super::table::Place;
 
 /// Bits of a tag, which every byte behind it moves by.
 const TAG_BITS: u32 = 8 * TAG_BYTES as u32;
@@ -127,7 +128,8 @@ impl<C: Core> Switch<C> {
         let length = unpadded.max(MIN_FRAME);
         let head: [Line; HEADER_LINES] = std::array::from_fn(|_| retagged.next());
         let header = Header::of_lines(&head, length);
-        let (queue, hash) = receiver.queue_of(&header, passing.route.pinned_at(to), &self.toeplitz);
+        let (queue, hash) =
+            receiver.queue_of(&header, passing.route.pinned_at(Place::Client(to as u32)), &self.toeplitz);
         let Some((target, first)) = receiver.make_room(queue, length as u64, to, &mut self.dirty) else { return };
         let into = target.wire.nic().core();
         let lines = lines_of(length as u64);

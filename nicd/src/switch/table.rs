@@ -12,6 +12,18 @@ pub enum Place {
     Client(u32),
     /// A port, by its number in the switch.
     Port(u32),
+    /// Another thread of the network, by its trunk's number in the switch.
+    Trunk(u32),
+    /// Somebody whom another thread serves, by the number that the switch has for it.
+    Away(u32),
+}
+
+impl Place {
+    /// Whether this switch itself serves it.
+    #[inline(always)]
+    pub(super) fn is_here(self) -> bool {
+        matches!(self, Place::Client(_) | Place::Port(_))
+    }
 }
 
 /// A MAC address in a VLAN (0 where frames have no tag).
@@ -49,13 +61,27 @@ pub struct Table {
     moved: u64,
     /// Addresses that found no room, because all entries in their way are fixed.
     full: u64,
+    /// Other switches are to be told where stations are.
+    tells: bool,
+    /// Stations that were seen here for the first time, or no longer elsewhere, since this was asked last.
+    news: Vec<Station>,
 }
 
 impl Table {
     /// A table of at least `entries` entries, which are forgotten when they were not seen for `age`.
     pub fn new(entries: usize, age: Time) -> Table {
         let sets = entries.div_ceil(WAYS).next_power_of_two();
-        Table { sets: vec![[None; WAYS]; sets], age, moved: 0, full: 0 }
+        Table { sets: vec![[None; WAYS]; sets], age, moved: 0, full: 0, tells: false, news: Vec::new() }
+    }
+
+    /// From here on notes stations that are seen here and were not before.
+    pub(super) fn tell(&mut self) {
+        self.tells = true;
+    }
+
+    /// Stations that were noted since this was asked last.
+    pub(super) fn take_news(&mut self) -> Vec<Station> {
+        std::mem::take(&mut self.news)
     }
 
     fn set_of(&self, station: Station) -> usize {
@@ -88,7 +114,10 @@ impl Table {
             if known.fixed {
                 return known.place == new.place;
             }
-            self.moved += u64::from(known.place != new.place);
+            if known.place != new.place {
+                self.moved += 1;
+                note(self.tells, &mut self.news, &new);
+            }
             *known = new;
             return true;
         }
@@ -97,6 +126,7 @@ impl Table {
         match oldest.min_by_key(|entry| entry.map(|entry| entry.seen)) {
             Some(place) => {
                 *place = Some(new);
+                note(self.tells, &mut self.news, &new);
                 true
             }
             None => {
@@ -127,6 +157,15 @@ impl Table {
     /// How often an address moved, and how often one found no room.
     pub fn counts(&self) -> (u64, u64) {
         (self.moved, self.full)
+    }
+}
+
+/// Notes what is new here. Who is fixed has been told of otherwise. Not inlined: it is in nobody's way who is known.
+#[cold]
+#[inline(never)]
+fn note(tells: bool, news: &mut Vec<Station>, new: &Entry) {
+    if tells && !new.fixed && new.place.is_here() {
+        news.push(new.station);
     }
 }
 

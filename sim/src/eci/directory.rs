@@ -38,11 +38,7 @@ impl Machine {
         match work {
             DirectoryWork::Request(key) => {
                 let message = self.messages[key as usize];
-                let mut passed = self.pass(message.unit, IN, false);
-                let upgrade = matches!(message.what, What::ToHome(ToHome::Request { has_copy: true, .. }));
-                if upgrade && self.parameters.directory.invalidates_own_copy {
-                    passed += 2 * self.parameters.directory.pass;
-                }
+                let passed = self.pass(message.unit, IN, false);
                 self.agenda.at(passed, Event::Passed(key));
             }
             DirectoryWork::Recall(unit) => {

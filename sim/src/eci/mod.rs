@@ -18,7 +18,8 @@
 //! # What it leaves out
 //!
 //! The CPU's own memory, and with it the second level's capacity: all lines are homed at the device, and far fewer than 16 MiB
-//! of them. Messages wait for nothing on a link but the wire (no credits). Hardware prefetchers. An instruction is an access or
+//! of them. Messages wait for nothing on a link but the wire (no credits). The answer to an upgrade carries the line, where ECI's
+//! (PEMD) carries none: some 10 ns of wire too much, and no copy is lost that a recall takes meanwhile. Hardware prefetchers. An instruction is an access or
 //! time that the program says ([`conic_fabric::Core::work`]).
 
 mod cache;

@@ -132,8 +132,6 @@ pub struct EciDirectoryParameters {
     pub header_time: u64,
     /// The same of a message with a line.
     pub line_time: u64,
-    /// Whether a request to write a line that was granted shared first takes the device's own shared copy: two more passes.
-    pub invalidates_own_copy: bool,
 }
 
 /// The device's own logic.
@@ -145,8 +143,12 @@ pub struct EciDeviceParameters {
     pub message_time: u64,
     /// How often at least it looks at its timers.
     pub timer_resolution: u64,
-    /// The period of the clock of a NIC's logic.
+    /// The period of the clock of a NIC's logic, and of the directory controller that it is built with.
     pub nic_cycle: u64,
+    /// From the link's clock to that one, or back: what each message takes longer where they are two.
+    pub nic_crossing: u64,
+    /// Between two messages that cross so, at the least.
+    pub nic_crossing_interval: u64,
     /// The period of the network port's clock.
     pub port_cycle: u64,
     /// From an element of 128 bytes to its eight hashes, where the device computes them, in cycles of its clock.
@@ -163,6 +165,25 @@ pub struct EciDeviceParameters {
     pub transmit_stage: u64,
     /// The same for each 128 bytes of the frame.
     pub transmit_line: u64,
+}
+
+impl EciParameters {
+    /// The same machine with the directory controller on the clock of a NIC's logic instead of the link's: what takes cycles there
+    /// takes as many of the other clock, and every message crosses between the two.
+    #[must_use]
+    pub fn on_nic_clock(&self) -> EciParameters {
+        let EciDeviceParameters { cycle, nic_cycle, nic_crossing, nic_crossing_interval, .. } = self.device;
+        let same_cycles = |time: u64| time * nic_cycle / cycle;
+        let mut nic = self.clone();
+        // Once for each message: between the link and the directory.
+        nic.link.crossing += nic_crossing;
+        nic.directory.pass = same_cycles(self.directory.pass);
+        nic.directory.header_time = same_cycles(self.directory.header_time).max(nic_crossing_interval);
+        nic.directory.line_time = same_cycles(self.directory.line_time).max(nic_crossing_interval);
+        nic.device.message_time = same_cycles(self.device.message_time);
+        nic.device.cycle = nic_cycle;
+        nic
+    }
 }
 
 impl EciCoreParameters {

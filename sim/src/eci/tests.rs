@@ -43,13 +43,14 @@ pub(super) fn parameters() -> EciParameters {
             pass: 70_000,
             header_time: 3_000,
             line_time: 6_000,
-            invalidates_own_copy: false,
         },
         device: EciDeviceParameters {
             cycle: 3_000,
             message_time: 3_000,
             timer_resolution: 1_000_000,
             nic_cycle: 4_000,
+            nic_crossing: 20_000,
+            nic_crossing_interval: 12_000,
             port_cycle: 3_103,
             hash_latency: 64,
             hash_interval: 2,
@@ -143,9 +144,6 @@ fn a_store_to_a_shared_line_pays_a_round_trip_and_to_an_exclusive_one_none() {
     let silent = 1_000 + 10_000 + 11_000;
     assert_eq!(timed(&parameters(), Grant::Exclusive, program)[1], silent);
     assert_eq!(timed(&parameters(), Grant::Shared, program)[1], silent + ROUND_TRIP);
-    let mut own_copy = parameters();
-    own_copy.directory.invalidates_own_copy = true;
-    assert_eq!(timed(&own_copy, Grant::Shared, program)[1], silent + ROUND_TRIP + 2 * 70_000);
 }
 
 #[test]

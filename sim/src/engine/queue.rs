@@ -60,7 +60,8 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Entry<E> {
     key: Key,
-    event: E,
+    /// None before the first.
+    event: Option<E>,
     next: u32,
 }
 
@@ -107,24 +108,32 @@ impl<E: Copy> EventQueue<E> {
     // copied only when the host's store buffer has drained.
     #[inline(always)]
     pub fn push(&mut self, key: Key, event: E) {
+        if self.free == NONE {
+            self.add_entry();
+        }
         let index = self.free;
-        let index = if index == NONE {
-            self.entries.push(Entry { key, event, next: NONE });
-            self.entries.len() as u32 - 1
-        } else {
-            let entry = &mut self.entries[index as usize];
-            self.free = entry.next;
-            (entry.key, entry.event) = (key, event);
-            index
-        };
-        if key >= self.first_key {
-            return self.place(key, index);
+        let entry = &mut self.entries[index as usize];
+        self.free = entry.next;
+        (entry.key, entry.event) = (key, Some(event));
+        // The later of it and the first of all goes into a list: which one that is, the host could not foresee.
+        let is_first = key.is_before(self.first_key);
+        let (later, later_key) =
+            (select_unpredictable(is_first, self.first, index), key.or_if(is_first, self.first_key));
+        self.first = select_unpredictable(is_first, index, self.first);
+        self.first_key = self.first_key.or_if(is_first, key);
+        if later != NONE {
+            self.place(later_key, later);
         }
-        let (before, before_key) = (self.first, self.first_key);
-        (self.first, self.first_key) = (index, key);
-        if before != NONE {
-            self.place(before_key, before);
-        }
+    }
+
+    /// Makes a free entry, where there is none.
+    // On its own, as the heap's push is: this code stands wherever an event is put in, and the host's first-level cache has not
+    // room for all of the simulator's. It is not told the event, which would be made in two places then.
+    #[cold]
+    #[inline(never)]
+    fn add_entry(&mut self) {
+        self.free = self.entries.len() as u32;
+        self.entries.push(Entry { key: Key::NEVER, event: None, next: NONE });
     }
 
     /// Puts an entry into its list.
@@ -133,15 +142,20 @@ impl<E: Copy> EventQueue<E> {
         let list = key.time >> SPAN;
         debug_assert!(list >= self.present);
         if list - self.present >= LISTS as u64 {
-            self.far.push(Reverse((key, index)));
-            self.approaches = self.approaches.min(list - LISTS as u64 + 1);
-            return;
+            return self.place_far(key, index);
         }
         let at = list as usize % LISTS;
         self.entries[index as usize].next = self.heads[at];
         self.heads[at] = index;
         self.occupied[at / 64] |= 1 << (at % 64);
         self.summary |= 1 << (at / 64);
+    }
+
+    /// Puts an entry of the far future into the heap.
+    #[inline(never)]
+    fn place_far(&mut self, key: Key, index: u32) {
+        self.far.push(Reverse((key, index)));
+        self.approaches = self.approaches.min((key.time >> SPAN) - LISTS as u64 + 1);
     }
 
     /// The first list with entries, from the present on. There is one.
@@ -190,7 +204,7 @@ impl<E: Copy> EventQueue<E> {
         let entry = &mut self.entries[index as usize];
         entry.next = self.free;
         self.free = index;
-        Some((key, entry.event))
+        entry.event.map(|event| (key, event))
     }
 
     /// Takes the first entry out of the lists, or out of the far future where they are empty.

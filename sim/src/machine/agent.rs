@@ -43,8 +43,8 @@ pub enum Wait {
     LoadRoom,
     /// Room in the store buffer.
     StoreRoom,
-    /// The load of this place in the order of loads, and all before it.
-    Retire(u64),
+    /// The oldest load, whose place in the order of loads has these lowest bits.
+    Retire(u32),
     /// The loads of a line that were issued.
     Load(u32),
     /// All loads that were issued.
@@ -66,6 +66,10 @@ pub enum Wait {
     /// Nothing any more: its program has ended.
     Ended,
 }
+
+// It is handed on in a register: through memory, where it was just written part by part, it could be read whole only when the
+// host's store buffer has drained.
+const _: () = assert!(size_of::<Wait>() == 8, "what a program waits for fits into a register of the host");
 
 /// A round of polling, for whoever skips rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +108,8 @@ pub struct Agent {
     pub(crate) time: u64,
     /// When the messages on their way to it arrive, in order.
     messages: VecDeque<u64>,
+    /// The first of them, or the end of time: every access asks for it.
+    next_message: u64,
     /// For how long it has waited, in picoseconds.
     waited: u64,
     pub(crate) caches: Private,
@@ -148,6 +154,7 @@ impl Agent {
             core,
             time: 0,
             messages: VecDeque::new(),
+            next_message: u64::MAX,
             waited: 0,
             caches: Private::within(room, &parameters.cache),
             reorder: Reorder::new(shape.reorder_span(), shape.load_buffer),
@@ -183,13 +190,14 @@ impl Agent {
     /// When the next message arrives.
     #[inline(always)]
     pub(crate) fn next_message(&self) -> u64 {
-        self.messages.front().copied().unwrap_or(u64::MAX)
+        self.next_message
     }
 
     /// Notes that a message is on its way. Gives the beginning of the round of polling that it falls into, if the agent is
     /// parked: it must go on from there.
     #[inline(always)]
     pub(crate) fn expect_message(&mut self, time: u64) -> Option<u64> {
+        self.next_message = self.next_message.min(time);
         if self.messages.back().is_none_or(|&last| last <= time) {
             self.messages.push_back(time);
         } else {
@@ -202,6 +210,7 @@ impl Agent {
     pub(crate) fn expect_own(&mut self, time: u64) {
         let place = self.messages.partition_point(|&other| other <= time);
         self.messages.insert(place, time);
+        self.next_message = self.next_message.min(time);
     }
 
     /// Ends the skipping of rounds with the one in which `time` lies, or the first that begins at `time` or after.
@@ -228,6 +237,7 @@ impl Agent {
     pub(crate) fn message_arrived(&mut self, time: u64) {
         let first = self.messages.pop_front();
         debug_assert_eq!(first, Some(time));
+        self.next_message = self.messages.front().copied().unwrap_or(u64::MAX);
     }
 
     /// Skips rounds from now on, but not the first that begins at `until` or later.
@@ -302,7 +312,7 @@ impl Agent {
             Wait::Line(line) => !self.is_on_its_way(line),
             Wait::FillBuffer(..) => !self.fills.are_full(),
             Wait::LoadRoom => self.prefetches.len() < self.prefetch_limit,
-            Wait::Retire(sequence) => self.reorder.has_retired(sequence),
+            Wait::Retire(load) => !self.reorder.is_oldest(load),
             Wait::Load(line) => !self.reorder.waits_for(line),
             Wait::LoadsDone => self.reorder.is_empty(),
             Wait::StoreRoom => self.stores.len() < self.store_limit,

@@ -102,6 +102,7 @@ impl Machine {
     }
 
     /// A copy may begin.
+    #[inline(never)]
     pub(crate) fn copy_is_at_engine(&mut self, copy: u32) {
         let (engine, copying) = self.engines.posted.remove(copy as usize);
         self.engines.waiting.get_mut(&engine).expect("an engine").push_back(copying);

@@ -19,7 +19,8 @@ impl Machine {
         match message {
             ToCore::Snoop(snoop) => self.snooped(id, line, snoop),
             ToCore::Grant { copy, version, data } => {
-                let version = if data { version } else { self.version_without_data(id, line) };
+                let known = data || !self.options.checked;
+                let version = if known { version } else { self.version_without_data(id, line) };
                 self.granted(id, line, copy, version);
             }
         }
@@ -29,14 +30,12 @@ impl Machine {
     }
 
     fn snooped(&mut self, id: usize, line: u32, snoop: Snoop) {
+        if snoop == Snoop::Current {
+            self.port_reads(line);
+        }
         let agent = &mut self.agents[id];
         agent.counters.accesses.snoops += 1;
         let place = agent.caches.peek(line);
-        if snoop == Snoop::Current
-            && let Some(port) = self.port.as_mut()
-        {
-            port.found.insert(line, self.data[line as usize]);
-        }
         let mut held = place.map_or(Held::default(), |place| agent.caches.held(place));
         let found = cache::snooped(&mut held, snoop);
         if let Some(place) = place {
@@ -53,11 +52,18 @@ impl Machine {
         self.send_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
     }
 
-    /// The version of a line that is granted without its data: what the core has, or is about to write over.
-    fn version_without_data(&self, id: usize, line: u32) -> Version {
-        if !self.options.checked {
-            return 0;
+    /// A core's data goes to the root port, where there is one.
+    #[inline(never)]
+    fn port_reads(&mut self, line: u32) {
+        if let Some(port) = self.port.as_mut() {
+            port.found.insert(line, self.data[line as usize]);
         }
+    }
+
+    /// The version of a line that is granted without its data: what the core has, or is about to write over.
+    #[cold]
+    #[inline(never)]
+    fn version_without_data(&self, id: usize, line: u32) -> Version {
         let caches = &self.agents[id].caches;
         caches.peek(line).map_or_else(|| self.newest[line as usize], |place| caches.held(place).version)
     }
@@ -205,6 +211,8 @@ impl Machine {
     }
 
     /// Stops a run in which a line has two writers, or a writer and a reader.
+    #[cold]
+    #[inline(never)]
     fn check_one_writer(&self, line: u32) {
         let copies: Vec<(usize, Copy)> = (0..self.agents.len())
             .filter_map(|id| {

@@ -5,7 +5,7 @@ use crate::protocol::{Ask, Asker, ToCore, ToHome, Version};
 
 use super::queues::Queue;
 use super::tags::Gone;
-use super::{COMPLETING, Machine};
+use super::{COMPLETING, Event, Machine};
 
 impl Machine {
     /// Handles a message at a node's home agents.
@@ -20,6 +20,9 @@ impl Machine {
         let probed = self.queues.is_some();
         let under_way = if probed { self.under_way(node, line) } else { None };
         let index = self.begin(node, line);
+        if let ToHome::NodeFound(_) = message {
+            self.tell_of_memory(node, line, index);
+        }
         let record = &mut self.lines[at];
         let is_home = record.home() == node;
         let stable = &mut record.stable[node];
@@ -42,7 +45,7 @@ impl Machine {
         }
         let active = &mut self.actives[index as usize - 1];
         if let Some(time) = active.must_hear_of_completion() {
-            self.send_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
+            self.send_completion(node, line, time);
         } else if active.is_idle() {
             self.lines[at].active[node] = 0;
             self.free_actives.push(index);
@@ -54,6 +57,13 @@ impl Machine {
         if (before == LastLevel::None) != (after == LastLevel::None) {
             self.keep_last_level(node, line, after != LastLevel::None, by_device);
         }
+    }
+
+    /// Has a node's home agents hear that the other node has a reply, because a request waits for that.
+    #[cold]
+    #[inline(never)]
+    fn send_completion(&mut self, node: usize, line: u32, time: u64) {
+        self.send_home(time.max(self.now), 1 - node, node as u8, line, ToHome::Complete);
     }
 
     /// A core has given its copy of a line up: that changes nothing of what is under way for the line, and sends nothing.
@@ -76,6 +86,7 @@ impl Machine {
         }
         let index = self.free_actives.pop().unwrap_or_else(|| {
             self.actives.push(home::Active::default());
+            self.untold_answers.push(None);
             self.actives.len() as u32
         });
         // Both at once: which of the two lines are mostly left as is hard for the host to foresee, that it is over is not.
@@ -139,7 +150,7 @@ impl Machine {
             Action::ReadMemory => {
                 let done = self.nodes[node].memory.read(u64::from(line), self.now);
                 self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
-                self.send_home(done, node, node as u8, line, ToHome::Memory);
+                self.memory_answers(node, line, done);
             }
             Action::ReadLastLevel => {
                 let done = self.now + self.timing.llc_read;
@@ -152,6 +163,31 @@ impl Machine {
             Action::ToDevice(request, _) => self.answer_device(line, request),
             Action::Written(write) => self.written(line, write),
             Action::Ready(write) => self.write_is_ready(write),
+        }
+    }
+
+    /// Memory answers when it is `done`. Where the other node's answer is awaited too, and nobody looks at messages, nothing
+    /// happens then unless that answer comes later still: it keeps its place in the order, and is no event yet.
+    #[inline]
+    fn memory_answers(&mut self, node: usize, line: u32, done: u64) {
+        let index = self.lines[line as usize].active[node] as usize - 1;
+        if self.actives[index].awaits_node() && self.recorder.is_none() && self.queues.is_none() {
+            self.untold_answers[index] = Some(self.key(done, node));
+        } else {
+            self.send_home(done, node, node as u8, line, ToHome::Memory);
+        }
+    }
+
+    /// The other node has answered: memory has answered before, or its answer is an event.
+    #[inline]
+    fn tell_of_memory(&mut self, node: usize, line: u32, index: u32) {
+        let place = index as usize - 1;
+        if let Some(key) = self.untold_answers[place].take() {
+            if key < self.present {
+                self.actives[place].memory_has_answered();
+            } else {
+                self.queue.push(key, Event::Home { node: node as u8, line, message: ToHome::Memory });
+            }
         }
     }
 

@@ -387,6 +387,7 @@ impl Machine {
     }
 
     /// An ordered write has its line.
+    #[inline(never)]
     pub(crate) fn write_is_ready(&mut self, write: u32) {
         if let Past::DeviceWrite { ready, .. } = &mut self.past[write as usize] {
             *ready = true;
@@ -395,6 +396,7 @@ impl Machine {
     }
 
     /// A write past the caches takes effect.
+    #[inline(never)]
     pub(crate) fn written(&mut self, line: u32, write: u32) {
         match self.past[write as usize] {
             Past::CoreWrite { bytes, data } => {
@@ -422,6 +424,7 @@ impl Machine {
     }
 
     /// The home agents answer a device's request for a line.
+    #[inline(never)]
     pub(crate) fn answer_device(&mut self, line: u32, request: u16) {
         let past = self.past.remove(request.into());
         self.leaves(Queue::PastCaches, request.into(), self.now);

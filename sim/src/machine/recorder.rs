@@ -317,6 +317,8 @@ impl Recorder {
     }
 
     /// An agent's copy of a line has become another.
+    #[cold]
+    #[inline(never)]
     pub fn holds(&mut self, agent: usize, line: u32, copy: Copy, at: u64) {
         if self.has_room() {
             let (place, at) = (place_of(agent), Time::from_picoseconds(at));

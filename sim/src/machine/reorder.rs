@@ -85,10 +85,16 @@ impl Reorder {
         self.loads.front().map_or(u64::MAX, |oldest| (oldest.worked + self.span).saturating_sub(worked))
     }
 
-    /// The oldest load, which must have come before a core whose buffer is full goes on.
+    /// The oldest load, which must have come before a core whose buffer is full goes on: the lowest bits of its place in the order.
     #[inline(always)]
-    pub(crate) fn oldest(&self) -> u64 {
-        self.loads.front().map_or(self.issued, |oldest| oldest.sequence)
+    pub(crate) fn oldest(&self) -> u32 {
+        self.loads.front().map_or(self.issued, |oldest| oldest.sequence) as u32
+    }
+
+    /// Whether this load, which was the oldest, is so still.
+    #[inline(always)]
+    pub(crate) fn is_oldest(&self, load: u32) -> bool {
+        self.loads.front().is_some_and(|oldest| oldest.sequence as u32 == load)
     }
 
     /// For how long a core works while it fills the buffer, in picoseconds.
@@ -240,10 +246,11 @@ mod tests {
         buffer.issue(8, 0);
         let stores_after = buffer.last();
         buffer.arrived(8);
+        let oldest = buffer.oldest();
         assert_eq!(buffer.retire(), None);
-        assert!(!buffer.has_retired(1) && !buffer.has_retired(stores_after));
+        assert!(buffer.is_oldest(oldest) && !buffer.has_retired(1) && !buffer.has_retired(stores_after));
         buffer.arrived(7);
         assert_eq!([buffer.retire(), buffer.retire()], [Some(1), Some(2)]);
-        assert!(buffer.has_retired(stores_after) && buffer.is_empty());
+        assert!(buffer.has_retired(stores_after) && buffer.is_empty() && !buffer.is_oldest(oldest));
     }
 }

@@ -132,6 +132,7 @@ impl PastCaches {
     }
 
     /// Whether a write to memory finds no buffer.
+    #[inline(never)]
     pub fn lacks_buffer(&self) -> bool {
         !self.unanswered.is_empty() && self.unanswered.len() + self.to_memory.held() >= self.buffers as usize
     }
@@ -207,6 +208,7 @@ impl Machine {
     }
 
     /// Sends the store at the front of the store buffer, which is one to a register, unless it is on its way already.
+    #[inline(never)]
     pub(crate) fn start_uncached_store(&mut self, id: usize, time: u64) {
         let past = &mut self.agents[id].past;
         if std::mem::replace(&mut past.storing, true) {
@@ -224,6 +226,7 @@ impl Machine {
     }
 
     /// The store to a register at the front of the store buffer is done.
+    #[inline(never)]
     pub(crate) fn uncached_stored(&mut self, id: usize) {
         let agent = &mut self.agents[id];
         agent.message_arrived(self.now);
@@ -350,6 +353,7 @@ impl Machine {
     }
 
     /// The home agents have answered a write to memory.
+    #[inline(never)]
     pub(crate) fn memory_written(&mut self, id: usize, line: u32) {
         let unanswered = &mut self.agents[id].past.unanswered;
         let write = unanswered.iter().position(|&written| written == line).expect("an answer to a write");

@@ -30,6 +30,7 @@ impl Watched {
         }
     }
 
+    #[inline(never)]
     fn tell(&mut self, line: u32) {
         while let Some(&(_, tag)) = self.lines.range((line, 0)..=(line, u64::MAX)).next() {
             self.lines.remove(&(line, tag));

@@ -181,6 +181,22 @@ impl Active {
         self.waiting.len()
     }
 
+    /// Whether the other node's answer to a snoop is awaited: until it comes, an answer of memory changes nothing but what
+    /// [`Active::memory_has_answered`] does.
+    pub fn awaits_node(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.node)
+    }
+
+    /// Notes memory's answer, without going on: for whoever knows that [`ToHome::Memory`] would have come before what comes now.
+    ///
+    /// # Panics
+    ///
+    /// If no request is under way.
+    pub fn memory_has_answered(&mut self) {
+        let running = self.running.as_mut().expect("memory answers a request");
+        (running.memory_awaited, running.memory_read) = (false, true);
+    }
+
     /// Lets a test rename the versions that are on their way through it.
     #[cfg(test)]
     pub(super) fn change_versions(&mut self, change: &mut impl FnMut(&mut Version)) {
@@ -258,8 +274,7 @@ pub fn handle(
             }
         }
         ToHome::Memory => {
-            let running = handling.active.running.as_mut().expect("memory answers a request");
-            (running.memory_awaited, running.memory_read) = (false, true);
+            handling.active.memory_has_answered();
             handling.advance();
         }
         ToHome::LastLevel => {
@@ -274,7 +289,7 @@ impl Handling<'_> {
     /// Starts a request at once, or has it wait for those before it.
     fn request(&mut self, request: Waiting) {
         if self.active.is_idle() {
-            self.start(request);
+            self.start(request.asker, request.ask, request.has_data, request.write, request.order);
         } else {
             self.active.waiting.push_back(request);
         }
@@ -288,13 +303,13 @@ impl Handling<'_> {
                 continue;
             }
             let Some(next) = self.active.waiting.pop_front() else { return };
-            self.start(next);
+            self.start(next.asker, next.ask, next.has_data, next.write, next.order);
         }
     }
 
     /// Starts a request: asks those who may have the line.
-    fn start(&mut self, next: Waiting) {
-        let Waiting { asker, ask, has_data, write, order } = next;
+    // Not told by a [`Waiting`], which would have to be read just after it was written, part by part.
+    fn start(&mut self, asker: Asker, ask: Ask, has_data: bool, write: u32, order: Order) {
         let mut running = Running {
             asker,
             ask,

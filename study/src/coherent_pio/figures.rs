@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
     pub(super) fn frames(&mut self, bytes: usize, prefetch: bool) -> Frames {
         self.asked += 1;
         Frames {
-            machine: self.machine.clone(),
+            machine: self.machine.on_nic_clock(),
             bytes,
             prefetch,
             exclusive: false,

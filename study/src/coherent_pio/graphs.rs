@@ -16,6 +16,7 @@ use conic_dataflow::{
 use conic_sim::eci::EciParameters;
 use conic_sim::eci::parameters::EciDeviceParameters;
 
+use super::crossing::{Crossing, Part};
 use super::simulated::{Pipeline, Simulated, SimulatedClock, Transport};
 
 /// Filters of the synthetic pipeline.
@@ -84,6 +85,11 @@ impl Graph {
         }
     }
 
+    /// That part with what its logic takes on a device, and how batches cross to it.
+    pub fn part(self, device: &EciDeviceParameters, crossing: Crossing) -> Part {
+        Part { program: self.program(), pipeline: self.pipeline(device), crossing }
+    }
+
     fn operators(self) -> u64 {
         match self {
             Graph::Filters => FILTERS,
@@ -122,7 +128,7 @@ impl Graph {
     }
 
     /// What Timely and copying take of a batch whose operators are on a device.
-    fn around(self, machine: &EciParameters, elements: usize, detail: Detail) -> u64 {
+    fn around(self, machine: &EciParameters, elements: usize, detail: Detail, crossing: Crossing) -> u64 {
         let (software, core) = (&machine.software, &machine.core);
         let (seen, words) = match detail {
             Detail::Collapsed => (0, 1),
@@ -131,8 +137,10 @@ impl Graph {
         let (input, output) = self.bytes();
         // A load and a store for each: into a request, and out of a response. The lines' own are simulated.
         let accesses = |bytes: u64| 2 * bytes.div_ceil(core.access_bytes.into());
-        let copied =
-            2 * accesses(prefix(words as usize) as u64) + elements as u64 * (accesses(input) + accesses(output));
+        // Each exchange has a header, of which one each way is before the progress.
+        let headers = 2 * (crossing.exchanges() - 1) * accesses(prefix(0) as u64);
+        let progress = 2 * accesses(prefix(words as usize) as u64);
+        let copied = headers + progress + elements as u64 * (accesses(input) + accesses(output));
         let copying = core.cycles(copied * u64::from(core.issue_cycles));
         software.batch + seen * software.stand_in + elements as u64 * software.record + copying
     }
@@ -154,6 +162,7 @@ impl Graph {
         detail: Detail,
         transport: T,
     ) -> Result<BatchTime, Fault> {
+        let crossing = transport.crossing();
         let exchanges = match self {
             Graph::Filters => run(&filters(), elements, detail, transport, number, filtered)?,
             Graph::Bloom => {
@@ -162,7 +171,7 @@ impl Graph {
                 run(&Chain::new(Bloom), elements, detail, transport, element, |element| Bloom.apply(element))?
             }
         };
-        Ok(BatchTime { software: self.around(machine, elements, detail), exchanges })
+        Ok(BatchTime { software: self.around(machine, elements, detail, crossing), exchanges })
     }
 }
 
@@ -225,9 +234,9 @@ mod tests {
         platform.parameters().clone()
     }
 
-    fn exchanges(machine: &EciParameters, graph: Graph, elements: usize, detail: Detail) -> u64 {
-        let lines = CoherentLines::new(machine, &graph.program(), graph.pipeline(&machine.device), EXCHANGE_BYTES)
-            .expect("it begins");
+    fn exchanges(machine: &EciParameters, graph: Graph, elements: usize, detail: Detail, crossing: Crossing) -> u64 {
+        let part = graph.part(&machine.device, crossing);
+        let lines = CoherentLines::new(machine, &part, EXCHANGE_BYTES).expect("it begins");
         graph.offloaded(machine, elements, detail, lines).expect("the device answers").exchanges
     }
 
@@ -237,14 +246,21 @@ mod tests {
             let machine = machine(name);
             // Two round trips, whatever else.
             let least = 4 * machine.link.crossing;
-            for graph in [Graph::Filters, Graph::Bloom] {
+            for (graph, crossing) in [Graph::Filters, Graph::Bloom]
+                .into_iter()
+                .flat_map(|graph| [Crossing::Together, Crossing::Apart].map(|crossing| (graph, crossing)))
+            {
+                let least = crossing.exchanges() * least;
                 // The last is longer than an exchange.
-                let times = [1, 16, 700].map(|elements| exchanges(&machine, graph, elements, Detail::Collapsed));
+                let times =
+                    [1, 16, 700].map(|elements| exchanges(&machine, graph, elements, Detail::Collapsed, crossing));
                 assert!(least < times[0] && times[0] < times[1] && times[1] < times[2], "{name}: {times:?}");
                 assert!(times[0] < 4 * least, "{name}: {times:?}");
             }
-            let each = exchanges(&machine, Graph::Filters, 16, Detail::EachOperator);
-            assert!(each > exchanges(&machine, Graph::Filters, 16, Detail::Collapsed));
+            let of = |detail, crossing| exchanges(&machine, Graph::Filters, 16, detail, crossing);
+            for crossing in [Crossing::Together, Crossing::Apart] {
+                assert!(of(Detail::EachOperator, crossing) > of(Detail::Collapsed, crossing));
+            }
         }
     }
 
@@ -252,8 +268,8 @@ mod tests {
     fn the_device_takes_its_pipelines_time() {
         let machine = machine("enzian");
         let of = |pipeline| {
-            let lines =
-                CoherentLines::new(&machine, &Graph::Bloom.program(), pipeline, EXCHANGE_BYTES).expect("it begins");
+            let part = Part { pipeline, ..Graph::Bloom.part(&machine.device, Crossing::Apart) };
+            let lines = CoherentLines::new(&machine, &part, EXCHANGE_BYTES).expect("it begins");
             Graph::Bloom.offloaded(&machine, 8, Detail::Collapsed, lines).expect("the device answers").exchanges
         };
         let pipeline = Graph::Bloom.pipeline(&machine.device);

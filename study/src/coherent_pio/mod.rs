@@ -6,6 +6,7 @@
 //! | [`frames`] | frames of a NIC, by the same |
 //! | [`sockets`] | FastForward between two sockets |
 //! | [`simulated`] | a device for Timely graphs whose time is the simulator's |
+//! | [`crossing`] | in how many exchanges a batch of such a graph crosses |
 //! | [`graphs`] | the graphs of section 5.3 with a part on such a device |
 //! | `streams.rs` | Figures 11 and 12 |
 //! | `what_if.rs` | the same protocols on a machine of a coming generation |
@@ -17,6 +18,7 @@
 //!
 //! Nothing here knows what was published.
 
+pub mod crossing;
 pub mod exchange;
 mod figures;
 pub mod frames;

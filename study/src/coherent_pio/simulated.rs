@@ -8,13 +8,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use conic_dataflow::wire::Request;
-use conic_dataflow::{Device, Executor, Fault, Program, SyncActivator};
+use conic_dataflow::{Device, Fault, SyncActivator};
 use conic_fabric::{Core, Home, Layout, Time};
 use conic_interface::pio::{Behaviour, Features, Homed, Host, NotBegun, Poll};
-use conic_load::invocation::Answer;
 use conic_sim::eci::{Disturbances, EciCore, EciParameters, EciSimulation};
 use conic_sim::{Failure, Parameters, Role};
 
+use super::crossing::{Computing, Crossing, Part};
 use super::exchange::{WORDS, serve, shape};
 use super::pcie;
 
@@ -29,7 +29,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// How long it takes for the elements of a request.
-    fn time(self, cycle: u64, request: &[u8], element_bytes: usize) -> Time {
+    pub(super) fn time(self, cycle: u64, request: &[u8], element_bytes: usize) -> Time {
         let elements = Request::read(request, element_bytes).map_or(0, |request| request.elements) as u64;
         let cycles = u64::from(self.latency) + u64::from(self.interval) * elements.saturating_sub(1);
         Time::from_picoseconds(cycle * cycles)
@@ -55,6 +55,8 @@ impl SimulatedClock {
 pub trait Transport: 'static {
     /// Bytes of the longest request and response.
     fn capacity(&self) -> usize;
+    /// How the device expects batches to cross.
+    fn crossing(&self) -> Crossing;
     /// Exchanges; the response has at most `most` bytes and replaces what is in `response`. Gives the time from before the request
     /// is written until the response was read.
     ///
@@ -78,10 +80,11 @@ pub struct CoherentLines {
     simulation: EciSimulation,
     call: Rc<RefCell<Call>>,
     capacity: usize,
+    crossing: Crossing,
 }
 
 impl CoherentLines {
-    /// A device that runs a program, behind groups of lines of so many bytes each way.
+    /// A device that runs a part of a graph, behind groups of lines of so many bytes each way.
     ///
     /// # Errors
     ///
@@ -90,7 +93,7 @@ impl CoherentLines {
     /// # Panics
     ///
     /// If there are more lines than the protocol counts.
-    pub fn new(machine: &EciParameters, program: &Program, pipeline: Pipeline, bytes: usize) -> Result<Self, Failure> {
+    pub fn new(machine: &EciParameters, part: &Part, bytes: usize) -> Result<Self, Failure> {
         let mut layout = Layout::new();
         let lines = shape(machine, bytes, 0).place(&mut layout, Home::Nic).expect("a shape of whole lines");
         let capacity = lines.capacity() as usize;
@@ -104,20 +107,14 @@ impl CoherentLines {
                 exchange(&mut host, &mut outside.borrow_mut());
             }
         });
-        let mut executor = Executor::new(program.clone());
-        let (cycle, element) = (machine.device.cycle, program.input_bytes());
+        let mut computing = Computing::new(part, machine.device.cycle, capacity);
         simulation.device("device", Role::Service, move |device| {
             let homed = Homed::<_, WORDS>::new(*device, lines, Behaviour::default()).expect("so many lines fit");
-            serve(homed, |request, response| {
-                response.resize(capacity, 0);
-                let bytes = executor.answer(request, response);
-                response.truncate(bytes);
-                pipeline.time(cycle, request, element)
-            });
+            serve(homed, |request, response| computing.answer(request, response));
         });
         // As far as the host's first pause.
         simulation.run()?;
-        Ok(CoherentLines { simulation, call, capacity })
+        Ok(CoherentLines { simulation, call, capacity, crossing: part.crossing })
     }
 }
 
@@ -142,6 +139,10 @@ impl Transport for CoherentLines {
         self.capacity
     }
 
+    fn crossing(&self) -> Crossing {
+        self.crossing
+    }
+
     fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, Failure> {
         {
             let mut call = self.call.borrow_mut();
@@ -162,37 +163,35 @@ pub struct Pcie {
     transport: pcie::Transport,
     function: pcie::calls::Function,
     capacity: usize,
+    crossing: Crossing,
 }
 
 impl Pcie {
-    /// A device that runs a program, reached over PCIe by calls of so many bytes each way at most.
+    /// A device that runs a part of a graph, reached over PCIe by calls of so many bytes each way at most.
     ///
     /// # Panics
     ///
     /// When it is called, if the machine has no programmable device behind PCIe.
-    pub fn new(
-        machine: &Parameters,
-        transport: pcie::Transport,
-        program: &Program,
-        pipeline: Pipeline,
-        bytes: usize,
-    ) -> Pcie {
-        let executor = RefCell::new(Executor::new(program.clone()));
-        let element = program.input_bytes();
+    pub fn new(machine: &Parameters, transport: pcie::Transport, part: &Part, bytes: usize) -> Pcie {
         let cycle = machine.fpga.as_ref().map_or(0, |fpga| fpga.cycle);
+        let computing = RefCell::new(Computing::new(part, cycle, bytes));
         let function = move |request: &[u8]| {
-            let mut response = vec![0; bytes];
-            let length = executor.borrow_mut().answer(request, &mut response);
-            response.truncate(length);
-            (response, pipeline.time(cycle, request, element))
+            let mut response = Vec::new();
+            let time = computing.borrow_mut().answer(request, &mut response);
+            (response, time)
         };
-        Pcie { machine: machine.clone(), transport, function: Rc::new(function), capacity: bytes }
+        let (machine, crossing) = (machine.clone(), part.crossing);
+        Pcie { machine, transport, function: Rc::new(function), capacity: bytes, crossing }
     }
 }
 
 impl Transport for Pcie {
     fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    fn crossing(&self) -> Crossing {
+        self.crossing
     }
 
     fn exchange(&mut self, request: &[u8], most: usize, response: &mut Vec<u8>) -> Result<Time, Failure> {
@@ -228,8 +227,10 @@ impl<T: Transport> Device for Simulated<T> {
         if bytes > capacity {
             return Err(Fault::NotBegun(NotBegun::TooLong { bytes, capacity }));
         }
-        let took = self.transport.exchange(request, most, &mut self.response).map_err(|_| Fault::Stopped)?;
-        self.clock.add(took);
+        let (crossing, transport) = (self.transport.crossing(), &mut self.transport);
+        let exchange = |request: &[u8], most, response: &mut Vec<u8>| transport.exchange(request, most, response);
+        let took = crossing.batch(request, most, &mut self.response, exchange);
+        self.clock.add(took.map_err(|_| Fault::Stopped)?);
         Ok(())
     }
 

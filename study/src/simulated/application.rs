@@ -1,6 +1,6 @@
 //! The application of a loopback, and what its threads measure: the same over every interface.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use conic_fabric::{Layout, Time};
 use conic_interface::burst::HostQueue;
@@ -48,6 +48,26 @@ pub(super) struct Thread {
     pub host: usize,
     pub nic: Option<usize>,
     pub objects: Option<Objects>,
+}
+
+/// The agents of a queue pair's two ends: set when both are on the machine, which is before a program of either runs.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    host: Cell<usize>,
+    nic: Cell<Option<usize>>,
+}
+
+impl Ends {
+    /// Says which they are; a NIC's core that serves many pairs is counted with one of them, and no end of the others.
+    pub fn set(&self, host: usize, nic: Option<usize>) {
+        self.host.set(host);
+        self.nic.set(nic);
+    }
+
+    /// The pair's thread.
+    pub fn thread(&self, number: usize, objects: Option<Objects>) -> Thread {
+        Thread { number, host: self.host.get(), nic: self.nic.get(), objects }
+    }
 }
 
 /// Places the data of each host thread's own, where it has any.

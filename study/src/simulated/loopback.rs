@@ -12,7 +12,7 @@ use conic_load::{ClosedLoop, Network, Objects, OneCore, Touch, Traffic};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 use super::application::{
-    Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
+    Ends, Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
 };
 use super::{Observer, engines, pcie};
 use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Switches};
@@ -237,27 +237,27 @@ fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -
         // The host first: it posts the first blank buffers. The NICs start once that is done, each at another moment.
         let start = start_of(question.seed, number as u64);
         let (make, results_, question_) = (Rc::clone(&host), Rc::clone(&results), question.clone());
-        let objects = objects[number];
+        let (objects, ends) = (objects[number], Rc::new(Ends::default()));
+        let ends_ = Rc::clone(&ends);
         let host_agent = simulation.core(&format!("host core {number}"), 0, host_role, start, move |core| {
             let queue = make(core, number);
-            // A host core and a NIC core of its own are made one after the other; a shared one is counted once.
-            let nic = shared.map_or(Some(core.agent() + 1), |shared| (number == 0).then_some(shared));
-            application(&question_, core, queue, Thread { number, host: core.agent(), nic, objects }, &results_);
+            application(&question_, core, queue, ends_.thread(number, objects), &results_);
         });
         simulation.machine().borrow_mut().set_prefetchers(host_agent, question.prefetching.host);
         hosts.push(host_agent);
-        if shared.is_some() {
+        if let Some(shared) = shared {
+            // It is counted once.
+            ends.set(host_agent, (number == 0).then_some(shared));
             continue;
         }
         let (make, results, question_) = (Rc::clone(&nic), Rc::clone(&results), question.clone());
+        let ends_ = Rc::clone(&ends);
         let start = start + question.switches.late;
         let nic_agent = simulation.core(&format!("NIC core {number}"), nic_node, nic_role, start, move |core| {
             let mut queue = make(core, number);
             if let Some(touch) = forwarding {
-                let (host, nic) = (core.agent() - 1, Some(core.agent()));
-                let thread = Thread { number, host, nic, objects: None };
                 let mut network = Network::new(core, queue, generator(&question_, touch));
-                return measure(&question_, core, &mut network, thread, &results);
+                return measure(&question_, core, &mut network, ends_.thread(number, None), &results);
             }
             loop {
                 if queue.turn_around() == 0 {
@@ -266,6 +266,7 @@ fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -
             }
         });
         set_up_nic(question, &simulation, nic_agent);
+        ends.set(host_agent, Some(nic_agent));
         nics.push(nic_agent);
     }
     engines::give(question, &mut simulation, &hosts, (nic_node, &nics));

@@ -16,7 +16,7 @@ use conic_load::{Account, Generator, Traffic};
 use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, Simulation};
 
-use super::application::{Results, Thread, application, generator, measure, place_objects, start_of};
+use super::application::{Ends, Results, application, generator, measure, place_objects, start_of};
 use super::loopback::finish;
 use super::{Observer, engines};
 use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
@@ -62,23 +62,23 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
     let mut hosts = Vec::new();
     for (thread, pair) in pairs.into_iter().enumerate() {
         let start = start_of(question.seed, thread as u64);
+        let ends = Rc::new(Ends::default());
         let (results_, question_, objects_) = (Rc::clone(&results), question.clone(), objects[thread]);
+        let ends_ = Rc::clone(&ends);
         let host = simulation.core(&format!("host core {thread}"), 0, host_role, start, move |core| {
-            // Host cores and queues of the NIC are made in pairs.
-            let (number, host) = (thread, core.agent());
-            let thread = Thread { number, host, nic: Some(host + 1), objects: objects_ };
+            let thread = ends_.thread(thread, objects_);
             application(&question_, core, Box::new(pair.host(core)), thread, &results_);
         });
         let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, shape));
-        let (results, question_) = (Rc::clone(&results), question.clone());
-        simulation.device(&format!("NIC queue {thread}"), nic_role, start, move |device| {
+        let (results, question_, ends_) = (Rc::clone(&results), question.clone(), Rc::clone(&ends));
+        let queue = simulation.device(&format!("NIC queue {thread}"), nic_role, start, move |device| {
             let queue = ChipQueue::new(&pair, OnChip::new(device, &nic, places), &chip, nic.descriptor_batch);
             let Application::Forwarding(touch) = question_.switches.application else { queue.turn_round() };
             let generator = generator(&question_, touch);
-            let (host, nic) = (device.agent() - 1, Some(device.agent()));
-            let thread = Thread { number: thread, host, nic, objects: None };
+            let thread = ends_.thread(thread, None);
             measure(&question_, device, &mut ChipNetwork { queue, generator }, thread, &results);
         });
+        ends.set(host, Some(queue));
         simulation.machine().borrow_mut().set_prefetchers(host, question.prefetching.host);
         hosts.push(host);
     }

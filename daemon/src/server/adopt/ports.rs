@@ -9,8 +9,9 @@ use conic_port::Legacy;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::super::Daemon;
 use super::super::mirror::Asked;
-use super::super::{Daemon, open};
+use super::super::network::open;
 use super::{Last, Link};
 use crate::event::Event;
 
@@ -97,7 +98,7 @@ impl Daemon {
     }
 
     pub(super) fn promises(&self) -> Vec<Promise> {
-        let reports: Vec<_> = self.networks.iter().map(|network| network.worker.report()).collect();
+        let reports: Vec<_> = self.networks.iter().map(|network| network.report()).collect();
         let promise = |(network, port): (usize, usize)| {
             let (one, report, party) = (&self.networks[network], &reports[network], Party::Port(port));
             let own = report.circuits.iter().find(|(of, ..)| *of == party);
@@ -134,7 +135,7 @@ impl Daemon {
                 continue;
             }
             match open(&self.networks[network].config.ports[port], legacies) {
-                Ok(queues) => self.networks[network].worker.inherit(port, queues),
+                Ok(queues) => self.networks[network].inherit(port, queues),
                 Err(text) => {
                     let network = promise.network;
                     (self.log)(&Event::PortFailed { network, text });

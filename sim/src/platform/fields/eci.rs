@@ -49,13 +49,14 @@ sections! {
         pass: Picoseconds, 0.0;
         header_time: Picoseconds, 0.0;
         line_time: Picoseconds, 0.0;
-        invalidates_own_copy: Flag, 0.0;
     }
     DEVICE device "device" EciDeviceParameters {
         cycle: Picoseconds, 1.0;
         message_time: Picoseconds, 0.0;
         timer_resolution: Picoseconds, 1.0;
         nic_cycle: Picoseconds, 1.0;
+        nic_crossing: Picoseconds, 0.0;
+        nic_crossing_interval: Picoseconds, 0.0;
         port_cycle: Picoseconds, 1.0;
         hash_latency: Cycles, 1.0;
         hash_interval: Cycles, 1.0;

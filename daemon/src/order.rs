@@ -1,0 +1,187 @@
+//! What the control thread and a network's threads say to each other.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use conic_interface::ccnic::notify::Notices;
+use conic_interface::ccnic::{Map, NicFaults};
+use conic_native::Memory;
+use conic_nicd::switch::{
+    Away, Circuit, MemberCounters, Mirror, MirrorCounters, Offender, Party, Pin, PortReport, RateLimit, Rules,
+    Suspended, TrunkCounters,
+};
+use conic_port::{Legacy, Port};
+
+use crate::server::region::{Made, Returned};
+
+/// What the control thread wants.
+pub(crate) enum Order {
+    /// A client comes.
+    Attach {
+        /// Its session.
+        session: u64,
+        /// What it may do.
+        rules: Rules,
+        /// Where everything lies in its region.
+        map: Arc<Map>,
+        /// Where its flags for waking lie.
+        notices: Notices,
+        /// Its region.
+        memory: Arc<Memory>,
+        /// What it kicks.
+        kick: Arc<OwnedFd>,
+        /// What it is rung by, one for each queue.
+        bells: Arc<Vec<OwnedFd>>,
+    },
+    /// A client comes from the daemon before this one.
+    Resume {
+        /// Where its queues stood.
+        suspended: Suspended,
+        /// As for `Attach`.
+        map: Arc<Map>,
+        /// As for `Attach`.
+        notices: Notices,
+        /// As for `Attach`.
+        memory: Arc<Memory>,
+        /// As for `Attach`.
+        kick: Arc<OwnedFd>,
+        /// As for `Attach`.
+        bells: Arc<Vec<OwnedFd>>,
+    },
+    /// Nothing is taken any more from clients and ports; what other threads have sent still is, before `Suspend`, which follows.
+    Quiet {
+        /// Where the answer goes, when it is so.
+        answer: Sender<()>,
+    },
+    /// No client is served any more; the answer says where each stood.
+    Suspend {
+        /// The ports that somebody else goes on with, by their numbers in the network.
+        ports: Vec<usize>,
+        /// Where the answer goes.
+        answer: Sender<Left>,
+    },
+    /// A port's queues come from the daemon before this one.
+    Inherit {
+        /// The port's number.
+        port: usize,
+        /// Its queues.
+        queues: Vec<Box<dyn Port>>,
+    },
+    /// Another thread of the network serves somebody from here on.
+    Away(Away),
+    /// It serves it no more.
+    Forget(Party),
+    /// A client goes; the answer says that nothing of it is touched any more.
+    Detach {
+        /// Its session.
+        session: u64,
+        /// Where the answer goes: what the client did.
+        answer: Sender<Option<(MemberCounters, NicFaults)>>,
+    },
+    /// A client gets no packet that stands for several and is longer, when the answer comes.
+    Longest {
+        /// Its session.
+        session: u64,
+        /// Bytes.
+        longest: u32,
+        /// Where the answer goes.
+        answer: Sender<()>,
+    },
+    /// A client may send so much from here on.
+    Limit {
+        /// Its session.
+        session: u64,
+        /// How much.
+        limit: Option<RateLimit>,
+    },
+    /// Somebody is an end of a circuit from here on, or of none.
+    Connect {
+        /// Who.
+        party: Party,
+        /// Which.
+        circuit: Option<Circuit>,
+    },
+    /// A client gets a flow in addition, or none any more but by its address.
+    Pin {
+        /// Its session.
+        session: u64,
+        /// Which flow.
+        pin: Option<Pin>,
+    },
+    /// Copies of what somebody sends and gets go somewhere from here on, or nowhere any more.
+    Mirror {
+        /// Who.
+        party: Party,
+        /// Where they go.
+        mirror: Option<Box<dyn Mirror>>,
+    },
+    /// What is there?
+    Report {
+        /// Where the answer goes.
+        answer: Sender<Report>,
+    },
+    /// A thread that was held back begins.
+    Begin,
+    /// The end.
+    Stop,
+}
+
+/// What a network's thread leaves to whoever goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Where each client stood.
+    pub clients: Vec<Suspended>,
+    /// Each port that was asked for, and what its queues give; nothing if one of them cannot.
+    pub ports: Vec<(usize, Vec<Legacy>)>,
+}
+
+/// What the control thread must know.
+pub(crate) enum News {
+    /// A client's region is made, or cannot be.
+    Made(Box<Made>),
+    /// The memory of the region that nobody has asked for is there; none if it cannot be.
+    Spare(Option<Memory>),
+    /// Nothing is left of a region.
+    Returned(Returned),
+    /// A client broke the rules too often.
+    Offender {
+        /// Who, and what it did.
+        offender: Offender,
+    },
+    /// A port failed.
+    PortFailed {
+        /// The network's number.
+        network: usize,
+        /// How.
+        text: String,
+    },
+}
+
+/// What a network, or one of its threads, has done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    /// Each client: session, counters, faults.
+    pub clients: Vec<(u64, MemberCounters, NicFaults)>,
+    /// Each port, in order.
+    pub ports: Vec<PortReport>,
+    /// What each thread counts of its way to each other: its number, the other's, the counters.
+    pub trunks: Vec<(usize, usize, TrunkCounters)>,
+    /// Who is in a circuit, and with whom.
+    pub circuits: Vec<(Party, Circuit, Option<Party>)>,
+    /// Flows that clients get whatever they are addressed to.
+    pub pins: Vec<(u64, Pin)>,
+    /// Who is looked into, and what was seen.
+    pub mirrors: Vec<(Party, MirrorCounters)>,
+}
+
+impl Order {
+    /// The client that comes, and what it may do.
+    pub(crate) fn newcomer(&self) -> Option<(u64, &Rules)> {
+        match self {
+            Order::Attach { session, rules, .. } => Some((*session, rules)),
+            Order::Resume { suspended, .. } => Some((suspended.session, &suspended.rules)),
+            _ => None,
+        }
+    }
+}

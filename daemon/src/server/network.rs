@@ -1,0 +1,291 @@
+//! A network: its threads, who is served by which, and what they do together.
+//!
+//! Each thread has a switch of its own, with some of the clients and ports, and a trunk to each other thread. A port is on the thread of
+//! its number modulo theirs, and a client on the one that has the fewest when it comes. Each thread is told whom the others serve, and what
+//! these may do, so that an order about somebody goes to all of them where it says who reaches whom, and else to that one's thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use conic_fabric::Time;
+use conic_interface::ccnic::NicFaults;
+use conic_native::{Memory, Pages};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
+use conic_nicd::switch::{
+    Away, Circuit, MemberCounters, Mirror, Mode, Offloads, Party, Pin, RateLimit, Rules, SwitchOptions, SwitchPort,
+    TrunkMap,
+};
+use conic_port::{Legacy, Port};
+
+use super::DaemonError;
+use super::adopt::Inheritance;
+use super::mirror::Asked;
+use super::region::Reports;
+use crate::bell::Bell;
+use crate::order::{Left, Order, Report};
+use crate::worker::{Neighbour, Worker, WorkerOptions};
+
+/// A network and its threads.
+pub(super) struct Network {
+    pub config: NetworkConfig,
+    workers: Vec<Worker>,
+    /// The thread of each client, by its session.
+    clients: BTreeMap<u64, usize>,
+    /// For each port, whether another daemon can go on with it.
+    pub can_bequeath: Vec<bool>,
+    /// Mirrors that an operator asked for.
+    pub asked_mirrors: Vec<(Party, Asked)>,
+}
+
+impl Network {
+    /// Gives a client to a thread, by an order that says who comes.
+    pub fn attach(&mut self, order: Order) {
+        let Some((session, rules)) = order.newcomer() else { return };
+        let away = (Party::Client(session), rules.clone());
+        let thread = self.thread_with_the_fewest();
+        self.clients.insert(session, thread);
+        self.workers[thread].attach(order);
+        let (party, rules) = away;
+        // Until they know, they ask everybody for it.
+        for worker in self.others(thread) {
+            worker.enter_away(Away { thread, party, rules: rules.clone() });
+        }
+    }
+
+    /// Takes a client away; when this returns, nothing of it is touched any more.
+    pub fn detach(&mut self, session: u64) -> Option<(MemberCounters, NicFaults)> {
+        let thread = self.clients.remove(&session)?;
+        let gone = self.workers[thread].detach(session);
+        self.others(thread).for_each(|worker| worker.forget_away(Party::Client(session)));
+        gone
+    }
+
+    /// The thread that serves a client, by its number.
+    pub fn thread_of(&self, session: u64) -> Option<usize> {
+        self.clients.get(&session).copied()
+    }
+
+    fn thread_with_the_fewest(&self) -> usize {
+        let clients = |thread: &usize| self.clients.values().filter(|&own| own == thread).count();
+        (0..self.workers.len()).min_by_key(clients).unwrap_or(0)
+    }
+
+    /// The threads that reach one by trunks.
+    fn others(&self, thread: usize) -> impl Iterator<Item = &Worker> {
+        // On a loopback nobody reaches another.
+        let count = if self.config.mode == NetworkMode::Loopback { 0 } else { self.workers.len() };
+        self.workers.iter().enumerate().take(count).filter(move |(other, _)| *other != thread).map(|(_, worker)| worker)
+    }
+
+    /// The thread that serves somebody.
+    fn worker_of(&self, party: Party) -> Option<&Worker> {
+        let thread = match party {
+            Party::Client(session) => self.thread_of(session)?,
+            Party::Port(port) => port % self.workers.len(),
+        };
+        self.workers.get(thread)
+    }
+
+    /// Lets threads begin that were held back.
+    pub fn begin(&self) {
+        self.workers.iter().for_each(Worker::begin);
+    }
+
+    /// Limits what a client sends.
+    pub fn limit(&self, session: u64, limit: Option<RateLimit>) {
+        self.worker_of(Party::Client(session)).into_iter().for_each(|worker| worker.limit(session, limit));
+    }
+
+    /// Limits the packets that stand for several which a client gets; when this returns, it gets no longer ones.
+    pub fn limit_packets(&self, session: u64, longest: u32) {
+        self.worker_of(Party::Client(session)).into_iter().for_each(|worker| worker.limit_packets(session, longest));
+    }
+
+    /// Makes somebody an end of a circuit, or of none.
+    pub fn connect(&self, party: Party, circuit: Option<Circuit>) {
+        self.workers.iter().for_each(|worker| worker.connect(party, circuit));
+    }
+
+    /// Gives a client a flow, or takes all of them from it.
+    pub fn pin(&self, session: u64, pin: Option<Pin>) {
+        self.workers.iter().for_each(|worker| worker.pin(session, pin.clone()));
+    }
+
+    /// Has copies of what somebody sends and gets go somewhere, or nowhere.
+    pub fn copy_to(&self, party: Party, mirror: Option<Box<dyn Mirror>>) {
+        if let Some(worker) = self.worker_of(party) {
+            worker.mirror(party, mirror);
+        }
+    }
+
+    /// Gives a port its queues, which come from another daemon.
+    pub fn inherit(&self, port: usize, queues: Vec<Box<dyn Port>>) {
+        if let Some(worker) = self.worker_of(Party::Port(port)) {
+            worker.inherit(port, queues);
+        }
+    }
+
+    /// Stops serving; what is left for whoever goes on, with these ports.
+    pub fn suspend(&self, ports: impl Iterator<Item = usize> + Clone) -> Left {
+        if self.workers.len() > 1 {
+            // First nobody sends across any more; then each takes what has come across, before it ends.
+            let quiet: Vec<Receiver<()>> = self.workers.iter().map(Worker::quiet).collect();
+            for one in quiet {
+                // One that has ended, by a bug, sends nothing.
+                let _ = one.recv();
+            }
+        }
+        let of = |thread| ports.clone().filter(|port| port % self.workers.len() == thread).collect();
+        let threads = self.workers.iter().enumerate();
+        let left: Vec<Receiver<Left>> = threads.map(|(thread, worker)| worker.suspend(of(thread))).collect();
+        let mut all = Left::default();
+        // One that has ended, by a bug, leaves nothing.
+        for one in left.iter().filter_map(|one| one.recv().ok()) {
+            all.clients.extend(one.clients);
+            all.ports.extend(one.ports);
+        }
+        all
+    }
+
+    /// What its threads have done, as if they were one.
+    pub fn report(&self) -> Report {
+        let asked: Vec<Receiver<Report>> = self.workers.iter().map(Worker::report).collect();
+        let mut all = Report::default();
+        let mut ports = Vec::new();
+        for (thread, one) in asked.iter().enumerate() {
+            let one = one.recv().unwrap_or_default();
+            all.clients.extend(one.clients);
+            let numbers = (thread..).step_by(self.workers.len());
+            ports.extend(numbers.zip(one.ports));
+            all.trunks.extend(one.trunks);
+            all.circuits.extend(one.circuits);
+            all.pins.extend(one.pins);
+            all.mirrors.extend(one.mirrors);
+        }
+        ports.sort_unstable_by_key(|(number, _)| *number);
+        all.ports = ports.into_iter().map(|(_, port)| port).collect();
+        all.circuits.sort_by_key(|(party, circuit, _)| (*circuit, *party));
+        // Of one client they stay in their order.
+        all.pins.sort_by_key(|(session, _)| *session);
+        all
+    }
+}
+
+/// Opens each network's ports, or goes on with those that are inherited, and starts its threads.
+pub(super) fn start_networks(
+    config: &Config,
+    mut inheritance: Option<&mut Inheritance>,
+    reports: &Reports,
+) -> Result<Vec<Network>, DaemonError> {
+    let mut networks = Vec::new();
+    for (index, network) in config.networks.iter().enumerate() {
+        let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
+        let (mut ports, mut can_bequeath) = (Vec::new(), Vec::new());
+        for (number, port) in network.ports.iter().enumerate() {
+            let place = (index, number);
+            let promise = inheritance.as_deref_mut().and_then(|one| one.claim(&network.name, &port.spec, place));
+            // A client comes with its own end of a circuit, and so does a port.
+            let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
+            let is_given = promise.is_some_and(|promise| promise.given);
+            // The queues of one that is given come when the other daemon's threads have ended.
+            let queues = if is_given { prepare(port) } else { open(port, Vec::new()) }.map_err(cannot)?;
+            can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
+            ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
+        }
+        let started = start_threads((index, network), config.most_faults, ports, inheritance.is_some(), reports);
+        let workers = started.map_err(|why| cannot(format!("its threads do not start: {why}")))?;
+        let (config, clients, asked_mirrors) = (network.clone(), BTreeMap::new(), Vec::new());
+        networks.push(Network { config, workers, clients, can_bequeath, asked_mirrors });
+    }
+    Ok(networks)
+}
+
+/// Starts a network's threads, with a trunk between each two of a bridge.
+fn start_threads(
+    (index, network): (usize, &NetworkConfig),
+    most_faults: u64,
+    ports: Vec<SwitchPort>,
+    held_back: bool,
+    reports: &Reports,
+) -> Result<Vec<Worker>, String> {
+    let threads = network.threads;
+    let aways: Vec<Away> =
+        ports.iter().enumerate().map(|(number, port)| away_port(number % threads, number, port)).collect();
+    let mut dealt: Vec<Vec<SwitchPort>> = std::iter::repeat_with(Vec::new).take(threads).collect();
+    ports.into_iter().enumerate().for_each(|(number, port)| dealt[number % threads].push(port));
+    let bells = std::iter::repeat_with(Bell::new).take(threads).collect::<Result<Vec<_>, _>>();
+    let bells = bells.map_err(|error| error.to_string())?;
+    let mut trunks = BTreeMap::new();
+    if network.mode == NetworkMode::Bridge {
+        for pair in (0..threads).flat_map(|far| (0..far).map(move |near| (near, far))) {
+            let memory = Memory::create(&TrunkMap::new().layout, Pages::Plain).map_err(|error| error.to_string())?;
+            trunks.insert(pair, Arc::new(memory));
+        }
+    }
+    let mut workers = Vec::new();
+    for (thread, ports) in dealt.into_iter().enumerate() {
+        let neighbour = |other: usize| {
+            let memory = trunks.get(&(thread.min(other), thread.max(other)))?;
+            Some(Neighbour { thread: other, memory: Arc::clone(memory), bell: bells[other].clone() })
+        };
+        let neighbours: Vec<Neighbour> = (0..threads).filter_map(neighbour).collect();
+        let worker = Worker::start(WorkerOptions {
+            network: index,
+            wake: bells[thread].clone(),
+            neighbours,
+            aways: aways.iter().filter(|away| away.thread != thread).cloned().collect(),
+            core: network.core_of(thread),
+            wait: network.wait,
+            switch: switch_options(network, thread, most_faults),
+            ports,
+            held_back,
+            news: reports.news.clone(),
+            bell: reports.bell.clone(),
+        });
+        workers.push(worker.map_err(|error| error.to_string())?);
+    }
+    Ok(workers)
+}
+
+/// What the other threads must know of a port.
+fn away_port(thread: usize, number: usize, port: &SwitchPort) -> Away {
+    // Whether it takes unfinished packets is known when it is there.
+    let offloads = Offloads::default();
+    let rules = Rules { vlan: port.vlan, circuit: port.circuit, offloads, ..Rules::default() };
+    Away { thread, party: Party::Port(number), rules }
+}
+
+/// Opens a port's queues, or goes on with another daemon's if it gave some; the error says which, and what to do.
+pub(super) fn open(config: &PortConfig, inherited: Vec<Legacy>) -> Result<Vec<Box<dyn Port>>, String> {
+    let spec = config.spec().map_err(|error| error.to_string())?;
+    let queues = if inherited.is_empty() { spec.open() } else { spec.inherit(inherited) };
+    queues.map_err(|error| error.to_string())
+}
+
+/// Does what can be done for a port that another daemon still has; no queues yet.
+fn prepare(config: &PortConfig) -> Result<Vec<Box<dyn Port>>, String> {
+    let spec = config.spec().map_err(|error| error.to_string())?;
+    spec.prepare().map(|()| Vec::new()).map_err(|error| error.to_string())
+}
+
+/// How long a queue has said nothing that is no longer looked at.
+const REST: Time = Time::from_nanoseconds(200_000);
+
+/// Queues that a thread that never sleeps looks at whatever they say: few enough to cost each other nothing.
+const AWAKE_WHILE_SPINNING: usize = 8;
+
+fn switch_options(network: &NetworkConfig, thread: usize, most_faults: u64) -> SwitchOptions {
+    let mode = match network.mode {
+        NetworkMode::Bridge => Mode::Bridge,
+        NetworkMode::Loopback => Mode::Loopback,
+    };
+    let age = Time::from_nanoseconds(network.address_age_s.saturating_mul(1_000_000_000));
+    let (rest_after, always_awake) = match network.wait {
+        WaitMode::Spin => (REST, AWAKE_WHILE_SPINNING),
+        WaitMode::Adaptive => (REST, 0),
+        WaitMode::Interrupt => (Time::ZERO, 0),
+    };
+    let threads = network.threads;
+    SwitchOptions { mode, age, most_faults, rest_after, always_awake, thread, threads, ..SwitchOptions::default() }
+}

@@ -1,0 +1,238 @@
+//! Frames that go to the network's other threads and come from them.
+//!
+//! What was checked where a frame came in is not checked again: its sender, its VLAN, what is left to do for it. Who sends it across says
+//! for whom it is; which of those on this side get it, and in which form, is decided here. What came by a trunk leaves by none.
+
+use conic_fabric::{Address, Core, LINE_BYTES, Line, Time, lines_of};
+use conic_interface::ccnic::Descriptor;
+use conic_interface::metadata::{Begun, Metadata};
+use conic_port::MAX_FRAME;
+use conic_port::offload::vlan::Tag;
+
+use super::circuit::Party;
+use super::counters::TrunkCounters;
+use super::deliver::{Form, Route, Tagging, Targets};
+use super::forward::Passing;
+use super::header::Header;
+use super::offload::Work;
+use super::record::{Record, To, copy_frame};
+use super::table::{Place, Station};
+use super::{BURST, Ring, Switch};
+
+impl<C: Core> Switch<C> {
+    /// The trunk to a place that is not here, and what is said there of a frame.
+    fn record(&self, route: &Route, place: Place, length: usize) -> Option<(usize, Record)> {
+        let (trunk, to) = match place {
+            Place::Trunk(trunk) => {
+                let everybody = matches!(route.targets, Targets::AllBut(_));
+                (trunk as usize, To::Bridge { everybody, pinned: self.pinned_client(route) })
+            }
+            Place::Away(number) => {
+                let end = self.aways[number as usize].as_ref()?;
+                let to = match end.away.party {
+                    // Who is in a circuit is in no other traffic.
+                    party if end.away.rules.circuit.is_some() => To::Circuit(party),
+                    Party::Client(session) => To::Client { session, queue: route.pinned_at(place) },
+                    Party::Port(_) => return None,
+                };
+                (end.trunk, to)
+            }
+            Place::Client(_) | Place::Port(_) => return None,
+        };
+        let vlan = route.tagging.map(|tagging| tagging.vlan);
+        let work = route.work.as_ref().map(Work::for_trunk);
+        let known = if work.is_some() { Metadata::NONE } else { route.known };
+        Some((trunk, Record { to, length, vlan, known, work }))
+    }
+
+    /// The client and the queue that a frame's flow is pinned to.
+    fn pinned_client(&self, route: &Route) -> Option<(u64, u32)> {
+        let (place, queue) = route.pinned?;
+        match self.party(place)? {
+            Party::Client(session) => Some((session, queue?)),
+            Party::Port(_) => None,
+        }
+    }
+
+    /// Sends the frame that lies here to a place that another thread serves.
+    pub(super) fn send_across(&mut self, route: &Route, place: Place, length: usize) {
+        let Some((trunk, record)) = self.record(route, place, length) else { return };
+        let frame = &self.frame[..length];
+        self.trunks[trunk].offer(&record, |core, at| {
+            core.write_bytes(at, frame);
+            // The line is copied whole to whoever gets it: nothing is to be in it that another sent.
+            let filled = lines_of(length as u64) * LINE_BYTES - length as u64;
+            core.write_bytes(at + length as u64, &[0; LINE_BYTES as usize][..filled as usize]);
+        });
+    }
+
+    /// Copies a frame from a client's region to a place that another thread serves.
+    pub(super) fn carry(&mut self, slot: usize, lane: usize, place: Place, passing: &Passing<'_>) {
+        let length = passing.packet.length();
+        let Some((trunk, record)) = self.record(passing.route, place, usize::from(length)) else { return };
+        let Some(sender) = &mut self.members[slot] else { return };
+        let from = (sender.lanes[lane].wire.nic().core(), passing.packet.address());
+        self.trunks[trunk].offer(&record, |core, at| copy_frame(from, passing.lines, length.into(), (core, at)));
+    }
+
+    /// Lets the other threads have what was put for them, and tells them where new stations are.
+    #[inline(never)]
+    pub(super) fn flush_trunks(&mut self) {
+        let news = self.table.take_news();
+        for trunk in &mut self.trunks {
+            trunk.tell(&news);
+            if trunk.publish() {
+                self.rings.push(Ring::Thread(trunk.thread));
+            }
+        }
+    }
+
+    /// Takes frames from the other threads alone; how many. For a thread that is about to end.
+    pub fn serve_trunks(&mut self, now: Time) -> usize {
+        (0..self.trunks.len()).map(|trunk| self.serve_trunk(now, trunk)).sum()
+    }
+
+    /// Takes frames from another thread.
+    pub(super) fn serve_trunk(&mut self, now: Time, index: usize) -> usize {
+        let mut taken = 0;
+        while taken < BURST
+            && let Some((record, at)) = self.trunks[index].take()
+        {
+            taken += 1;
+            if let To::News(station) = record.to {
+                self.table.learn(now, station, Place::Trunk(index as u32));
+                continue;
+            }
+            self.trunks[index].counters.received_frames += 1;
+            self.arrive(now, index, &record, at);
+        }
+        if taken > 0 {
+            self.trunks[index].let_go();
+            self.flush(now);
+        }
+        taken
+    }
+
+    /// Sends a frame on that came by a trunk, and lies there at an address.
+    fn arrive(&mut self, now: Time, trunk: usize, record: &Record, at: Address) {
+        let length = record.length;
+        let core = self.trunks[trunk].core();
+        let mut lines = [core.read_line(at), Line::ZERO];
+        if length > LINE_BYTES as usize {
+            lines[1] = core.read_line(at.lines(1));
+        }
+        let header = Header::of_lines(&lines, length);
+        let Some(route) = self.route_from(now, trunk, record, &header) else { return };
+        if let Targets::One(Place::Client(to)) = route.targets
+            && length <= MAX_FRAME
+            && record.work.is_none()
+            && record.known == Metadata::NONE
+            && self.mirrors.is_empty()
+            && self.form_at(&route, Place::Client(to)) == Form::AsItIs
+            && !self.is_looked_at(&route)
+        {
+            let packet = Descriptor::new(at, length as u16);
+            let passing = Passing { lines: &lines, header: &header, packet, route: &route };
+            let Some(receiver) = &mut self.members[to as usize] else { return };
+            let from = self.trunks[trunk].core();
+            return receiver.copy_over(to as usize, from, &passing, &self.toeplitz, &mut self.dirty);
+        }
+        self.trunks[trunk].core().read_bytes(at, &mut self.frame[..length]);
+        let mut work = None;
+        if let Some((Begun { start, offset }, size)) = record.work {
+            work = Work::of(&self.frame[..length], start.into(), offset.into(), size);
+            if work.is_none() {
+                // It was checked where it came in.
+                return self.count_no_way(Place::Trunk(trunk as u32));
+            }
+        }
+        self.send_unfinished(now, &route, &header, length, work, record.known);
+    }
+
+    /// Where a frame goes that came by a trunk; none if it goes nowhere, which is counted unless it goes there otherwise. Learns where its
+    /// sender is.
+    fn route_from(&mut self, now: Time, trunk: usize, record: &Record, header: &Header) -> Option<Route> {
+        let from = Place::Trunk(trunk as u32);
+        if let To::Circuit(party) = record.to {
+            let place = self.place_of(party);
+            if place.is_none() {
+                self.count_no_way(from);
+            }
+            return place.map(|place| Route::to(Targets::One(place), None, None));
+        }
+        let tagging = self.has_vlans.then(|| {
+            let tag = Tag::of(header.bytes());
+            // A switch that knows of no VLANs yet passes tags, as one without VLANs does.
+            Tagging { vlan: record.vlan.unwrap_or(tag.map_or(0, Tag::vlan)), tag }
+        });
+        let vlan = tagging.map_or(0, |tagging| tagging.vlan);
+        if !header.is_from_multicast() {
+            self.table.learn(now, header.from(vlan), from);
+        }
+        let (everybody, pinned) = match record.to {
+            To::Bridge { everybody, pinned } => (everybody, pinned),
+            To::Client { session, queue } => {
+                // Most frames are for the address of whoever gets them.
+                let addressed = self.table.find(now, header.to(vlan));
+                let addressed = addressed.filter(|&place| self.party(place) == Some(Party::Client(session)));
+                let place = addressed.or_else(|| self.place_of(Party::Client(session)));
+                return self.route_to(from, place, tagging, queue);
+            }
+            To::Circuit(_) | To::News(_) => return None,
+        };
+        if header.is_multicast() {
+            let pinned =
+                pinned.and_then(|(session, queue)| Some((self.place_of(Party::Client(session))?, Some(queue))));
+            return Some(Route::to(Targets::AllBut(from), tagging, pinned));
+        }
+        let station = header.to(vlan);
+        match self.table.find(now, station) {
+            Some(place) if place.is_here() => {
+                if everybody {
+                    self.answer(trunk, station);
+                }
+                self.route_to(from, Some(place), tagging, None)
+            }
+            // It went there as well.
+            Some(_) if everybody => None,
+            Some(_) => {
+                self.count_no_way(from);
+                None
+            }
+            None => Some(Route::to(Targets::AllBut(from), tagging, None)),
+        }
+    }
+
+    /// The way to one place here, and to a queue of it if that is said; none, and it is counted, where nobody is there.
+    fn route_to(
+        &mut self,
+        from: Place,
+        place: Option<Place>,
+        tagging: Option<Tagging>,
+        queue: Option<u32>,
+    ) -> Option<Route> {
+        // Who is in a circuit is in no other traffic.
+        let Some(place) = place.filter(|&place| self.wired.is_empty() || self.circuit_of(place).is_none()) else {
+            self.count_no_way(from);
+            return None;
+        };
+        Some(Route::to(Targets::One(place), tagging, queue.map(|queue| (place, Some(queue)))))
+    }
+
+    fn place_of(&self, party: Party) -> Option<Place> {
+        match party {
+            Party::Client(session) => self.slot_of(session).map(|slot| Place::Client(slot as u32)),
+            Party::Port(number) => self.port_of(number).map(|port| Place::Port(port as u32)),
+        }
+    }
+
+    /// Tells a thread that asked everybody that a station is here.
+    fn answer(&mut self, trunk: usize, station: Station) {
+        self.trunks[trunk].tell(&[station]);
+    }
+
+    /// What each trunk counted, by the number of the thread at its other end.
+    pub fn trunks(&self) -> impl Iterator<Item = (usize, TrunkCounters)> {
+        self.trunks.iter().map(|trunk| (trunk.thread, trunk.counters))
+    }
+}

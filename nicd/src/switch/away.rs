@@ -1,0 +1,91 @@
+//! Who is served by the network's other threads. Each thread has a switch of its own, and is told of all clients and ports of the others:
+//! what it decides for its own is what one switch for all would decide.
+
+use conic_fabric::{Core, Time};
+
+use super::circuit::Party;
+use super::table::{Place, Station};
+use super::{Rules, Switch, Trunk};
+
+/// Somebody whom another thread of the network serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Away {
+    /// That thread's number.
+    pub thread: usize,
+    /// Who.
+    pub party: Party,
+    /// What it may do; of a port its VLAN and its circuit.
+    pub rules: Rules,
+}
+
+/// The same, with the way there.
+pub(super) struct AwayEnd {
+    pub away: Away,
+    /// The trunk's number in the switch.
+    pub trunk: usize,
+}
+
+impl<C: Core> Switch<C> {
+    /// Joins it to another thread's switch. Each has a trunk to each other before anybody comes.
+    pub fn join(&mut self, trunk: Trunk<C>) {
+        self.table.tell();
+        self.trunks.push(trunk);
+    }
+
+    /// Enters somebody whom another thread serves from here on.
+    ///
+    /// # Panics
+    ///
+    /// There is no trunk to that thread.
+    pub fn enter_away(&mut self, now: Time, away: Away) {
+        let trunk = self.trunks.iter().position(|trunk| trunk.thread == away.thread);
+        let trunk = trunk.unwrap_or_else(|| panic!("there is no trunk to thread {}", away.thread));
+        let number = self.aways.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.aways.push(None);
+            self.aways.len() - 1
+        });
+        let rules = &away.rules;
+        self.has_vlans |= rules.vlan.is_some();
+        if let Party::Client(_) = away.party {
+            let station = Station::new(rules.mac, rules.vlan.unwrap_or(0));
+            self.table.fix(now, station, Place::Away(number as u32));
+        }
+        self.aways[number] = Some(AwayEnd { away, trunk });
+        self.rewire();
+    }
+
+    /// Forgets somebody whom another thread no longer serves.
+    pub fn forget_away(&mut self, party: Party) {
+        let is_it = |end: &Option<AwayEnd>| end.as_ref().is_some_and(|end| end.away.party == party);
+        let Some(number) = self.aways.iter().position(is_it) else { return };
+        self.aways[number] = None;
+        self.table.forget(Place::Away(number as u32));
+        self.rewire();
+    }
+
+    /// Changes what somebody may do whom another thread serves; false if there is no such party.
+    pub(super) fn change_away(&mut self, party: Party, change: impl FnOnce(&mut Rules)) -> bool {
+        let mut ends = self.aways.iter_mut().flatten();
+        let Some(end) = ends.find(|end| end.away.party == party) else { return false };
+        change(&mut end.away.rules);
+        self.rewire();
+        true
+    }
+
+    /// Everybody whom other threads serve, by place.
+    pub(super) fn aways_by_place(&self) -> impl Iterator<Item = (Place, &Away)> {
+        let aways = self.aways.iter().enumerate();
+        aways.filter_map(|(number, end)| Some((Place::Away(number as u32), &end.as_ref()?.away)))
+    }
+
+    /// The number in the network of a port that it serves.
+    pub(super) fn number_of(&self, port: usize) -> usize {
+        self.options.thread + self.options.threads * port
+    }
+
+    /// The port that has this number in the network, if it serves that.
+    pub(super) fn port_of(&self, number: usize) -> Option<usize> {
+        let is_here = number % self.options.threads == self.options.thread;
+        (is_here && number / self.options.threads < self.ports.len()).then_some(number / self.options.threads)
+    }
+}

@@ -1,0 +1,195 @@
+//! What crosses a trunk: a line that says what it is, with the lines of its frame behind it.
+
+use conic_fabric::{Address, Core, LINE_WORDS, Line, lines_of};
+use conic_interface::metadata::{Begun, Metadata};
+
+use super::circuit::Party;
+use super::table::Station;
+
+/// For whom a frame is on the other side. Its sender's switch has decided that, as if all were one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    /// Whomever the bridge finds.
+    Bridge {
+        /// It goes over every trunk, because it is for many, or because its station is not known.
+        everybody: bool,
+        /// A client that has its flow pinned to a queue: it gets it there, if it gets it.
+        pinned: Option<(u64, u32)>,
+    },
+    /// A client, by its session.
+    Client {
+        session: u64,
+        /// The queue that its flow is pinned to.
+        queue: Option<u32>,
+    },
+    /// The end of a circuit.
+    Circuit(Party),
+    /// Nobody: no frame comes with it, but where a station is.
+    News(Station),
+}
+
+/// What stands before a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub to: To,
+    /// Bytes of the frame.
+    pub length: usize,
+    /// Its VLAN, where its sender's switch has some.
+    pub vlan: Option<u16>,
+    /// What is known of it.
+    pub known: Metadata,
+    /// What is left to do for it: where its checksum is begun, and the size of the pieces if it is to be cut.
+    pub work: Option<(Begun, Option<u16>)>,
+}
+
+/// Kinds, in the lowest byte of a record's first word. Zero is none: no record lies where nothing was written.
+const FILLER: u64 = 1;
+const BRIDGE: u64 = 2;
+const EVERYBODY: u64 = 3;
+const CLIENT: u64 = 4;
+const FAR_CLIENT: u64 = 5;
+const FAR_PORT: u64 = 6;
+const NEWS: u64 = 7;
+
+/// Where a record's words lie in its line: kind and length, session, port or address, queue and VLAN, what is known, what is left.
+const HEAD: usize = 0;
+const WHO: usize = 1;
+const WHERE: usize = 2;
+const KNOWN: usize = 3;
+const WORK: usize = 4;
+
+/// Bits below the length.
+const LENGTH: u32 = 8;
+
+/// In the word of what is left: it is there, and it is to be cut.
+const IS_LEFT: u64 = 1 << 63;
+const IS_CUT: u64 = 1 << 62;
+
+/// A number that may be missing, in 32 bits: one more than it is.
+fn number(value: Option<u32>) -> u64 {
+    value.map_or(0, |value| u64::from(value) + 1)
+}
+
+fn number_of(word: u64) -> Option<u32> {
+    (word as u32).checked_sub(1)
+}
+
+impl Record {
+    /// One without a frame, that says where a station is.
+    pub fn news(station: Station) -> Record {
+        Record { to: To::News(station), length: 0, vlan: None, known: Metadata::NONE, work: None }
+    }
+
+    /// Lines of it and of its frame.
+    pub fn lines(&self) -> u64 {
+        1 + lines_of(self.length as u64)
+    }
+
+    /// So many lines without meaning, as a line.
+    pub fn filler(lines: u64) -> Line {
+        let mut line = Line([0; LINE_WORDS]);
+        line.0[HEAD] = FILLER | lines << LENGTH;
+        line
+    }
+
+    pub fn to_line(self) -> Line {
+        let (kind, who, queue) = match self.to {
+            To::Bridge { everybody, pinned } => {
+                let (session, queue) = pinned.map_or((0, None), |(session, queue)| (session, Some(queue)));
+                (if everybody { EVERYBODY } else { BRIDGE }, session, queue)
+            }
+            To::Client { session, queue } => (CLIENT, session, queue),
+            To::Circuit(Party::Client(session)) => (FAR_CLIENT, session, None),
+            To::Circuit(Party::Port(port)) => (FAR_PORT, port as u64, None),
+            To::News(station) => (NEWS, station.mac, None),
+        };
+        let vlan = match self.to {
+            To::News(station) => Some(station.vlan),
+            _ => self.vlan,
+        };
+        let mut line = Line([0; LINE_WORDS]);
+        line.0[HEAD] = kind | (self.length as u64) << LENGTH;
+        line.0[WHO] = who;
+        line.0[WHERE] = number(queue) | number(vlan.map(u32::from)) << 32;
+        line.0[KNOWN] = self.known.0;
+        line.0[WORK] = self.work.map_or(0, |(Begun { start, offset }, size)| {
+            let size = size.map_or(0, |size| IS_CUT | u64::from(size) << 16);
+            IS_LEFT | u64::from(start) | u64::from(offset) << 8 | size
+        });
+        line
+    }
+
+    /// What a line says; how many lines are to be passed over, if it says no more.
+    ///
+    /// # Errors
+    ///
+    /// So many lines have no meaning.
+    pub fn of_line(line: &Line) -> Result<Record, u64> {
+        let length = line.0[HEAD] >> LENGTH;
+        let (queue, vlan) = (number_of(line.0[WHERE]), number_of(line.0[WHERE] >> 32).map(|vlan| vlan as u16));
+        let who = line.0[WHO];
+        let to = match line.0[HEAD] & 0xff {
+            kind @ (BRIDGE | EVERYBODY) => {
+                To::Bridge { everybody: kind == EVERYBODY, pinned: queue.map(|queue| (who, queue)) }
+            }
+            CLIENT => To::Client { session: who, queue },
+            FAR_CLIENT => To::Circuit(Party::Client(who)),
+            FAR_PORT => To::Circuit(Party::Port(who as usize)),
+            NEWS => To::News(Station { mac: who, vlan: vlan.unwrap_or(0) }),
+            _ => return Err(length),
+        };
+        let left = line.0[WORK];
+        let work = (left & IS_LEFT != 0).then(|| {
+            let size = (left & IS_CUT != 0).then_some((left >> 16) as u16);
+            (Begun { start: left as u8, offset: (left >> 8) as u8 }, size)
+        });
+        let vlan = if matches!(to, To::News(_)) { None } else { vlan };
+        Ok(Record { to, length: length as usize, vlan, known: Metadata(line.0[KNOWN]), work })
+    }
+}
+
+/// Copies the lines of a frame of so many bytes from one region to another; the first of them were read before.
+#[inline(always)]
+pub(super) fn copy_frame<F: Core, I: Core>(
+    (from, at): (&F, Address),
+    first: &[Line],
+    length: u64,
+    (into, to): (&I, Address),
+) {
+    for (index, line) in first.iter().enumerate().take(lines_of(length) as usize) {
+        into.write_line(to.lines(index as u64), line);
+    }
+    for index in first.len() as u64..lines_of(length) {
+        into.write_line(to.lines(index), &from.read_line(at.lines(index)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_what_its_line_says() {
+        let begun = Begun { start: 34, offset: 16 };
+        let kinds = [
+            To::Bridge { everybody: false, pinned: None },
+            To::Bridge { everybody: true, pinned: Some((7, 0)) },
+            To::Client { session: u64::MAX, queue: None },
+            To::Client { session: 3, queue: Some(511) },
+            To::Circuit(Party::Client(9)),
+            To::Circuit(Party::Port(0)),
+        ];
+        for to in kinds {
+            for vlan in [None, Some(0), Some(4094)] {
+                for work in [None, Some((begun, None)), Some((begun, Some(1448)))] {
+                    let known = Metadata::NONE.with(Metadata::TRANSPORT_GOOD);
+                    let record = Record { to, length: 65_535, vlan, known, work };
+                    assert_eq!(Record::of_line(&record.to_line()), Ok(record));
+                }
+            }
+        }
+        let news = Record::news(Station::new([2, 0, 0, 0, 0, 9], 5));
+        assert_eq!((Record::of_line(&news.to_line()), news.lines()), (Ok(news), 1));
+        assert_eq!(Record::of_line(&Record::filler(12)), Err(12));
+    }
+}
