@@ -61,6 +61,17 @@ fn without_impairments_everything_passes_at_once_in_order() {
 }
 
 #[test]
+fn what_is_not_impaired_stays_below_until_it_is_taken() {
+    let mut port = Impaired::new(Loopback::new(1024), Impairment::NONE);
+    (0..10).for_each(|number| assert_eq!(port.transmit(Time::ZERO, &numbered(number)).unwrap(), Transmit::Accepted));
+    port.flush(Time::ZERO).unwrap();
+    for taken in 1..=10 {
+        assert!(matches!(port.receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::Frame { .. }));
+        assert_eq!(port.inner().counters().received_frames, taken);
+    }
+}
+
+#[test]
 fn lost_frames_are_counted_and_the_rest_is_whole_and_in_order() {
     let mut port = outgoing(Impairment { loss: half(), ..Impairment::NONE });
     let numbers = numbers(&through(&mut port, 1000));

@@ -158,7 +158,7 @@ impl<C: Core> Switch<C> {
             if place.is_none() {
                 self.count_no_way(from);
             }
-            return place.map(|place| Route::to(Targets::One(place), None, None));
+            return place.map(|place| Route::to(from, Targets::One(place), None, None));
         }
         let tagging = self.has_vlans.then(|| {
             let tag = Tag::of(header.bytes());
@@ -183,7 +183,7 @@ impl<C: Core> Switch<C> {
         if header.is_multicast() {
             let pinned =
                 pinned.and_then(|(session, queue)| Some((self.place_of(Party::Client(session))?, Some(queue))));
-            return Some(Route::to(Targets::AllBut(from), tagging, pinned));
+            return Some(Route::to(from, Targets::AllBut(from), tagging, pinned));
         }
         let station = header.to(vlan);
         match self.table.find(now, station) {
@@ -199,7 +199,7 @@ impl<C: Core> Switch<C> {
                 self.count_no_way(from);
                 None
             }
-            None => Some(Route::to(Targets::AllBut(from), tagging, None)),
+            None => Some(Route::to(from, Targets::AllBut(from), tagging, None)),
         }
     }
 
@@ -216,7 +216,7 @@ impl<C: Core> Switch<C> {
             self.count_no_way(from);
             return None;
         };
-        Some(Route::to(Targets::One(place), tagging, queue.map(|queue| (place, Some(queue)))))
+        Some(Route::to(from, Targets::One(place), tagging, queue.map(|queue| (place, Some(queue)))))
     }
 
     fn place_of(&self, party: Party) -> Option<Place> {

@@ -48,6 +48,7 @@ pub(super) struct Tagging {
 /// Where a frame goes.
 #[derive(Clone, Copy)]
 pub(super) struct Route {
+    pub from: Place,
     pub targets: Targets,
     /// Its VLAN, where there are some; without, everybody gets it as it is.
     pub tagging: Option<Tagging>,
@@ -65,8 +66,8 @@ pub(super) struct Route {
 
 impl Route {
     /// To these, of a frame that is finished and of which nothing is known.
-    pub fn to(targets: Targets, tagging: Option<Tagging>, pinned: Option<(Place, Option<u32>)>) -> Route {
-        Route { targets, tagging, pinned, known: Metadata::NONE, work: None, served: false, large: 0 }
+    pub fn to(from: Place, targets: Targets, tagging: Option<Tagging>, pinned: Option<(Place, Option<u32>)>) -> Route {
+        Route { from, targets, tagging, pinned, known: Metadata::NONE, work: None, served: false, large: 0 }
     }
 
     /// The queue of a client that the flow is pinned to.
@@ -74,6 +75,14 @@ impl Route {
     pub fn pinned_at(&self, place: Place) -> Option<u32> {
         self.pinned.filter(|(pinned, _)| *pinned == place).and_then(|(_, queue)| queue)
     }
+}
+
+/// From whom a frame comes to which queue of a client, who has this slot.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    pub from: Place,
+    pub slot: usize,
+    pub queue: usize,
 }
 
 /// How a frame of a VLAN gets to a place.
@@ -253,7 +262,8 @@ impl<C: Core> Switch<C> {
         let left = if tag.is_some() { length - TAG_BYTES } else { length };
         // What must be filled up could not be joined to.
         let joinable = route.work.is_none() && left >= MIN_FRAME;
-        if offloads.join && receiver.join((to, queue), frame, joinable, &self.toeplitz, &mut self.dirty) {
+        let way = Way { from: route.from, slot: to, queue };
+        if offloads.join && receiver.join(way, frame, joinable, &self.toeplitz, &mut self.dirty) {
             return;
         }
         let mut metadata = Metadata::NONE;
@@ -266,13 +276,13 @@ impl<C: Core> Switch<C> {
                 // Work is left for it, so that nobody else gets what lies here.
                 strip(&mut self.frame[..length]);
             }
-            return receiver.copy_in_pieces((to, queue), &self.frame[..left], metadata, 1, &mut self.dirty);
+            return receiver.copy_in_pieces(way, &self.frame[..left], metadata, 1, &mut self.dirty);
         }
         if tag.is_none() {
-            return receiver.copy_in((to, queue), frame, metadata, &mut self.dirty);
+            return receiver.copy_in(way, frame, metadata, &mut self.dirty);
         }
         let bytes = left.max(MIN_FRAME);
-        let Some((target, at)) = receiver.make_room(queue, bytes as u64, to, &mut self.dirty) else { return };
+        let Some((target, at)) = receiver.make_room(way, bytes as u64, &mut self.dirty) else { return };
         let core = target.wire.nic().core();
         core.write_bytes(at, &frame[..ADDRESSES]);
         core.write_bytes(at + ADDRESSES as u64, &frame[ADDRESSES + TAG_BYTES..]);
@@ -336,23 +346,28 @@ impl<C: Core> Member<C> {
     #[inline(always)]
     pub(super) fn make_room(
         &mut self,
-        queue: usize,
+        way: Way,
         length: u64,
-        slot: usize,
         dirty: &mut Vec<(u32, u32)>,
     ) -> Option<(&mut Lane<C>, conic_fabric::Address)> {
+        let Way { from, slot, queue } = way;
+        let left = self.left_by(queue, from);
         let lane = &mut self.lanes[queue];
         if lane.waiting == BURST {
             lane.flush();
         }
-        if lane.wire.nic().rx_room(lane.waiting + 1) <= lane.waiting {
+        let wanted = lane.waiting + 1 + left;
+        if lane.wire.nic().rx_room(wanted) < wanted {
             self.counters.dropped_full += 1;
+            self.has_no_room(queue, from);
             return None;
         }
         let Some(at) = lane.wire.nic().rx_alloc(length) else {
             self.counters.dropped_no_buffer += 1;
+            self.has_no_buffer(queue, from);
             return None;
         };
+        let lane = &mut self.lanes[queue];
         if lane.waiting == 0 {
             dirty.push((slot as u32, queue as u32));
         }
@@ -361,16 +376,10 @@ impl<C: Core> Member<C> {
 }
 
 impl<C: Core> Member<C> {
-    /// Copies a frame of at least the shortest length into a queue's region; counts why it cannot be. `slot` is the client's own.
+    /// Copies a frame of at least the shortest length into a queue's region; counts why it cannot be.
     #[inline(always)]
-    pub(super) fn copy_in(
-        &mut self,
-        (slot, queue): (usize, usize),
-        frame: &[u8],
-        metadata: Metadata,
-        dirty: &mut Vec<(u32, u32)>,
-    ) {
-        let Some((target, at)) = self.make_room(queue, frame.len() as u64, slot, dirty) else { return };
+    pub(super) fn copy_in(&mut self, way: Way, frame: &[u8], metadata: Metadata, dirty: &mut Vec<(u32, u32)>) {
+        let Some((target, at)) = self.make_room(way, frame.len() as u64, dirty) else { return };
         target.wire.nic().core().write_bytes(at, frame);
         target.push(Descriptor::new(at, frame.len() as u16).with_metadata(metadata.0));
         self.counters.received_frames += 1;
@@ -380,20 +389,22 @@ impl<C: Core> Member<C> {
     /// The same of a packet that no buffer may hold, in a chain of them; it stands for so many `frames` that came by themselves.
     pub(super) fn copy_in_pieces(
         &mut self,
-        (slot, queue): (usize, usize),
+        way: Way,
         packet: &[u8],
         metadata: Metadata,
         frames: u64,
         dirty: &mut Vec<(u32, u32)>,
     ) {
+        let Way { from, slot, queue } = way;
+        let wanted = MAX_SEGMENTS + self.left_by(queue, from);
         let lane = &mut self.lanes[queue];
         // Alone at the front of a burst, so that the chain is in one slot.
         lane.flush();
         let nic = lane.wire.nic();
         let room = nic.largest_room().min(packet.len());
-        if nic.rx_room(MAX_SEGMENTS) < MAX_SEGMENTS {
+        if nic.rx_room(wanted) < wanted {
             self.counters.dropped_full += frames;
-            return;
+            return self.has_no_room(queue, from);
         }
         let pieces = packet.len().div_ceil(room.max(1));
         let mut chain = [Descriptor::BLANK; MAX_SEGMENTS];
@@ -407,7 +418,7 @@ impl<C: Core> Member<C> {
         if filled < pieces {
             chain[..filled].iter().for_each(|piece| nic.rx_free(piece.address()));
             self.counters.dropped_no_buffer += frames;
-            return;
+            return self.has_no_buffer(queue, from);
         }
         chain[0] = chain[0].with_metadata(metadata.0);
         chain[filled - 1] = chain[filled - 1].without(Flags::NEXT);

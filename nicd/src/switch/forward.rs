@@ -10,7 +10,7 @@ use conic_port::offload::vlan::Tag;
 use conic_port::{MAX_FRAME, MIN_FRAME};
 
 use super::circuit::Party;
-use super::deliver::{Form, Route, Tagging, Targets};
+use super::deliver::{Form, Route, Tagging, Targets, Way};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
 use super::member::Member;
 use super::mirror::Mirrored;
@@ -229,7 +229,7 @@ impl<C: Core> Switch<C> {
             if other.is_none() {
                 self.count_no_way(from);
             }
-            return other.map(|other| Route::to(Targets::One(other), None, None));
+            return other.map(|other| Route::to(from, Targets::One(other), None, None));
         }
         let (vlan, tagging) = if self.has_vlans {
             let tag = Tag::of(header.bytes());
@@ -243,7 +243,7 @@ impl<C: Core> Switch<C> {
         }
         let pinned = if self.pinned.is_empty() { None } else { self.pin_of(header, vlan, from) };
         if header.is_multicast() {
-            return Some(Route::to(Targets::AllBut(from), tagging, pinned));
+            return Some(Route::to(from, Targets::AllBut(from), tagging, pinned));
         }
         let place = match pinned {
             Some((place, _)) => Some(place),
@@ -254,8 +254,8 @@ impl<C: Core> Switch<C> {
                 self.count_no_way(from);
                 None
             }
-            Some(place) => Some(Route::to(Targets::One(place), tagging, pinned)),
-            None => Some(Route::to(Targets::AllBut(from), tagging, pinned)),
+            Some(place) => Some(Route::to(from, Targets::One(place), tagging, pinned)),
+            None => Some(Route::to(from, Targets::AllBut(from), tagging, pinned)),
         }
     }
 
@@ -352,7 +352,8 @@ impl<C: Core> Member<C> {
         let length = u64::from(passing.packet.length());
         let pinned = passing.route.pinned_at(Place::Client(slot as u32));
         let (queue, hash) = self.queue_of(passing.header, pinned, toeplitz);
-        let Some((target, first)) = self.make_room(queue, length, slot, dirty) else { return };
+        let way = Way { from: passing.route.from, slot, queue };
+        let Some((target, first)) = self.make_room(way, length, dirty) else { return };
         let into = target.wire.nic().core();
         copy_frame((from, passing.packet.address()), passing.lines, length, (into, first));
         let metadata = hash.map_or(Metadata::NONE, |hash| Metadata::NONE.with_hash(hash));

@@ -12,9 +12,10 @@ use conic_port::offload::virtio::{Checksum, Metadata as Virtio};
 use conic_port::offload::vlan::TAG_BYTES;
 use conic_port::offload::{Headers, TCP};
 
-use super::deliver::ADDRESSES;
+use super::deliver::{ADDRESSES, Way};
 use super::member::Member;
 use super::offload::Told;
+use super::table::Place;
 
 /// Places where frames are held, for each client that has them joined: flows that are joined at a time.
 const PLACES: usize = 8;
@@ -26,10 +27,12 @@ pub(super) struct Joining {
     full: u64,
 }
 
-/// Frames of one flow, and the queue that they go to: frames that can be joined are alike in all that chooses one.
+/// Frames of one flow, the queue that they go to, and who sent the last of them: frames that can be joined are alike in all that chooses
+/// a queue.
 struct Held {
     frames: Coalescer,
     queue: usize,
+    from: Place,
 }
 
 /// Which places have to do with a frame.
@@ -56,7 +59,7 @@ fn flow_of(frame: &[u8], toeplitz: &Toeplitz) -> Flow {
 impl Joining {
     /// For a client that takes packets of up to so many bytes.
     pub fn new(most: usize) -> Joining {
-        let place = |_| Held { frames: Coalescer::with_room(most), queue: 0 };
+        let place = |_| Held { frames: Coalescer::with_room(most), queue: 0, from: Place::Client(0) };
         Joining { places: (0..PLACES).map(place).collect(), full: 0 }
     }
 
@@ -68,15 +71,16 @@ impl Joining {
 
 impl<C: Core> Member<C> {
     /// Holds a frame for this client to join others to it; false if it is to be delivered now, behind what has left for that.
-    /// `joinable`: nothing is left to do for it, and it is long enough as the client gets it. `slot` is the client's own.
+    /// `joinable`: nothing is left to do for it, and it is long enough as the client gets it.
     pub(super) fn join(
         &mut self,
-        (slot, queue): (usize, usize),
+        way: Way,
         frame: &[u8],
         joinable: bool,
         toeplitz: &Toeplitz,
         dirty: &mut Vec<(u32, u32)>,
     ) -> bool {
+        let Way { from, slot, queue } = way;
         let place = match flow_of(frame, toeplitz) {
             Flow::At(place) => place,
             Flow::Any => {
@@ -101,7 +105,8 @@ impl<C: Core> Member<C> {
         }
         if let Some(joining) = &mut self.joining {
             joining.full |= 1 << place;
-            joining.places[place].queue = queue;
+            let held = &mut joining.places[place];
+            (held.queue, held.from) = (queue, from);
         }
         true
     }
@@ -110,10 +115,11 @@ impl<C: Core> Member<C> {
         self.joining.as_mut().map_or(Joined::Never, |joining| joining.places[place].frames.offer(frame))
     }
 
-    /// The queue that what is held at a place goes to, if something is.
-    fn queue_of_joined(&self, place: usize) -> Option<usize> {
+    /// The queue that what is held at a place goes to, and from whom, if something is.
+    fn way_of_joined(&self, slot: usize, place: usize) -> Option<Way> {
         let joining = self.joining.as_ref()?;
-        (joining.full & 1 << place != 0).then_some(joining.places[place].queue)
+        let Held { queue, from, .. } = joining.places[place];
+        (joining.full & 1 << place != 0).then_some(Way { from, slot, queue })
     }
 
     /// Whether something is held for it.
@@ -131,7 +137,7 @@ impl<C: Core> Member<C> {
 
     /// Copies what is held at a place into the client's region.
     fn deliver_joined(&mut self, slot: usize, place: usize, toeplitz: &Toeplitz, dirty: &mut Vec<(u32, u32)>) {
-        let Some(queue) = self.queue_of_joined(place) else { return };
+        let Some(way) = self.way_of_joined(slot, place) else { return };
         let Some(mut joining) = self.joining.take() else { return };
         joining.full &= !(1 << place);
         let held = &mut joining.places[place].frames;
@@ -147,8 +153,8 @@ impl<C: Core> Member<C> {
                 metadata = metadata.with_hash(hash);
             }
             match frames {
-                1 => self.copy_in((slot, queue), packet, metadata, dirty),
-                _ => self.copy_in_pieces((slot, queue), packet, metadata, frames, dirty),
+                1 => self.copy_in(way, packet, metadata, dirty),
+                _ => self.copy_in_pieces(way, packet, metadata, frames, dirty),
             }
         }
         held.clear();

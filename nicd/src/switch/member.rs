@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::circuit::Circuit;
 use super::counters::MemberCounters;
+use super::crowd::Crowd;
 use super::join::Joining;
 use super::limit::{Bucket, RateLimit};
 use super::pin::Pin;
+use super::table::Place;
 use super::{BURST, Ring};
 
 /// What a client may do.
@@ -69,6 +71,10 @@ pub(super) struct Member<C> {
     /// Bytes that a chain of its buffers holds, and those of a packet that stands for several at most.
     pub room: usize,
     pub longest: usize,
+    /// Who has lost frames that were for it, for want of room.
+    pub crowd: Crowd,
+    /// Places in each of its rings.
+    pub places: usize,
     /// Where its frames are joined, if it has that done.
     pub joining: Option<Box<Joining>>,
 }
@@ -79,6 +85,8 @@ pub(super) struct Lane<C> {
     /// Copied into buffers of its region, and to be delivered.
     pub out: [Descriptor; BURST],
     pub waiting: usize,
+    /// Places of its ring that whoever crowds others out leaves to them.
+    pub left: usize,
     /// Since when nothing has come from it.
     pub idle_since: Option<Time>,
 }
@@ -92,7 +100,7 @@ impl<C: Core> Member<C> {
         mut cores: impl FnMut() -> C,
     ) -> Member<C> {
         let nics = (0..map.queues.len()).map(|queue| Nic::new(cores(), map, queue)).collect();
-        Member::with_nics(now, session, rules, notices, nics)
+        Member::with_nics(now, session, rules, (map, notices), nics)
     }
 
     /// A client whose queues another switch has served, up to where it stopped; none if it cannot have stopped there.
@@ -110,7 +118,7 @@ impl<C: Core> Member<C> {
             let position = NicPosition { transmit, receive: Position { sent, free_until } };
             Nic::resume(cores(), map, queue, position)
         });
-        let member = Member::with_nics(now, session, rules, notices, resumed.collect::<Option<_>>()?);
+        let member = Member::with_nics(now, session, rules, (map, notices), resumed.collect::<Option<_>>()?);
         for (word, &resting) in member.resting.iter().enumerate() {
             // All its queues are looked at again.
             member.notices.rest(member.lanes[0].wire.core(), word, resting, u64::MAX);
@@ -137,10 +145,19 @@ impl<C: Core> Member<C> {
         Some(Suspended { session: self.session, rules: self.rules, positions: positions.collect::<Option<_>>()? })
     }
 
-    fn with_nics(now: Time, session: u64, rules: Rules, notices: Notices, nics: Vec<Nic<C, PhaseCredit>>) -> Member<C> {
+    fn with_nics(
+        now: Time,
+        session: u64,
+        rules: Rules,
+        (map, notices): (&Map, Notices),
+        nics: Vec<Nic<C, PhaseCredit>>,
+    ) -> Member<C> {
         // A chain of buffers for each packet.
         let room = MAX_SEGMENTS * nics.first().map_or(0, Nic::largest_room);
-        let lane = |nic| Lane { wire: Wire::new(nic), out: [Descriptor::BLANK; BURST], waiting: 0, idle_since: None };
+        let lane = |nic| {
+            let (wire, out) = (Wire::new(nic), [Descriptor::BLANK; BURST]);
+            Lane { wire, out, waiting: 0, left: 0, idle_since: None }
+        };
         let lanes: Vec<Lane<C>> = nics.into_iter().map(lane).collect();
         let joining = rules.offloads.join.then(|| Box::new(Joining::new(room)));
         let longest = rules.longest;
@@ -157,6 +174,8 @@ impl<C: Core> Member<C> {
             accused: false,
             deficit: 0,
             notices,
+            crowd: Crowd::default(),
+            places: map.geometry.descriptors as usize,
             joining,
         };
         if let Some(longest) = longest {
@@ -185,6 +204,45 @@ impl<C: Core> Member<C> {
             sum.dropped_no_buffer += lane.wire.dropped();
         }
         sum
+    }
+
+    /// Places of a queue's ring that a sender leaves to others.
+    #[inline(always)]
+    pub fn left_by(&self, queue: usize, from: Place) -> usize {
+        if self.crowd.has(from) { self.lanes[queue].left } else { 0 }
+    }
+
+    /// Enters that a sender's frame found no room in a queue: from here on it leaves an eighth of the places to others.
+    #[cold]
+    pub fn has_no_room(&mut self, queue: usize, from: Place) {
+        self.crowd.enter(from);
+        let lane = &mut self.lanes[queue];
+        lane.left = lane.left.max(self.places / 8);
+    }
+
+    /// The same where there were places and no buffer: if what lies in the ring has them, an eighth of that is left, with the places that
+    /// were free. Where little lies there, the host has them, and no place that is left brings one back.
+    #[cold]
+    pub fn has_no_buffer(&mut self, queue: usize, from: Place) {
+        self.crowd.enter(from);
+        let lane = &mut self.lanes[queue];
+        let taken = self.places.saturating_sub(lane.wire.nic().rx_room(self.places));
+        if taken >= self.places / 8 {
+            lane.left = lane.left.max(self.places - taken + taken / 8);
+        }
+    }
+
+    /// Lets time pass for those that crowd others out. Places that were left for want of buffers are taken again bit by bit: who knows
+    /// where the buffers are now.
+    pub fn forgive(&mut self) {
+        if self.crowd.is_empty() {
+            return;
+        }
+        self.crowd.forget_half();
+        let (nobody, least) = (self.crowd.is_empty(), self.places / 8);
+        for lane in &mut self.lanes {
+            lane.left = if nobody { 0 } else { (lane.left - lane.left / 8).max(least) };
+        }
     }
 
     pub fn faults(&self) -> NicFaults {

@@ -3,6 +3,7 @@
 //! | file | what is there |
 //! |---|---|
 //! | `limit` | how much a client may send |
+//! | `crowd` | who loses frames at a receiver without room, and leaves the last places to the others |
 //! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
 //! | `mirror` | copies of what somebody sends and gets |
@@ -30,6 +31,7 @@ mod across;
 mod away;
 mod circuit;
 mod counters;
+mod crowd;
 mod deliver;
 mod forward;
 mod header;
@@ -464,9 +466,10 @@ impl<C: Core> Switch<C> {
         moved
     }
 
-    /// Looks at what clients did wrong.
+    /// Looks at what clients did wrong, and at whether they still crowd each other out.
     fn audit(&mut self) {
         for member in self.members.iter_mut().flatten() {
+            member.forgive();
             let faults = member.faults();
             if faults.total() > self.options.most_faults && !member.accused {
                 member.accused = true;

@@ -10,7 +10,7 @@ use conic_port::MIN_FRAME;
 use conic_port::offload::vlan::{TAG_BYTES, Tag};
 
 use super::Switch;
-use super::deliver::Tagging;
+use super::deliver::{Tagging, Way};
 use super::forward::Passing;
 use super::header::{HEADER_LINES, Header};
 use super::table::Place;
@@ -130,7 +130,8 @@ impl<C: Core> Switch<C> {
         let header = Header::of_lines(&head, length);
         let (queue, hash) =
             receiver.queue_of(&header, passing.route.pinned_at(Place::Client(to as u32)), &self.toeplitz);
-        let Some((target, first)) = receiver.make_room(queue, length as u64, to, &mut self.dirty) else { return };
+        let way = Way { from: passing.route.from, slot: to, queue };
+        let Some((target, first)) = receiver.make_room(way, length as u64, &mut self.dirty) else { return };
         let into = target.wire.nic().core();
         let lines = lines_of(length as u64);
         for (index, line) in head.iter().enumerate().take(lines as usize) {

@@ -89,10 +89,10 @@ impl<P: Port> Impaired<P> {
         if std::mem::take(&mut self.unflushed) { self.port.flush(now) } else { Ok(()) }
     }
 
-    /// Takes what the port below has.
+    /// Takes what the port below has, until something is due: what is held here is lost where another process goes on below.
     fn pull_in(&mut self, now: Time) -> Result<bool, PortError> {
         for _ in 0..BURST {
-            if self.ended || self.incoming.is_full() {
+            if self.ended || self.incoming.is_full() || self.incoming.due(now).is_some() {
                 break;
             }
             match self.port.receive(now, &mut self.scratch[..])? {
