@@ -22,10 +22,10 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test lint format docs sanitize smoke crash soak install package deb dpdk ci peers clean
+.PHONY: help setup run build test test-dpdk lint format docs sanitize smoke crash soak install package deb dpdk ci peers clean
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 	@echo
 	@echo 'CONIC_PORTABLE=1 builds for any x86-64 machine; ARGS="bench limits" is what `make run` runs.'
 
@@ -40,6 +40,9 @@ build: setup ## build everything, optimised
 
 test: setup ## build and pass all tests
 	$(CARGO) test --locked --workspace
+
+test-dpdk: setup ## with DPDK, which it installs where it may: lint and test its devices as ports (as root; otherwise they are skipped)
+	@.ci/dpdk
 
 lint: setup ## check the format, and refuse every warning
 	$(CARGO) fmt --all --check
