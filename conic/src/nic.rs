@@ -62,6 +62,10 @@ pub struct Options {
     /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// How long any core of the machine may take to wake up while the NIC runs; with 0 none halts: the first packet after a rest comes
+    /// sooner, and the machine takes more power (needs the right to write /dev/cpu_dma_latency, which root has)
+    #[arg(long, value_name = "MICROSECONDS")]
+    wakeup_latency: Option<u32>,
     /// Take over from the NIC that listens at the socket, with all its clients and its TAP, memif and AF_XDP ports: for a new version
     /// of the program
     #[arg(long)]
@@ -127,6 +131,7 @@ impl Options {
             users.extend(&self.allow_user);
         }
         config.metrics = self.metrics.or(config.metrics);
+        config.wakeup_latency_us = self.wakeup_latency.or(config.wakeup_latency_us);
         let first: &mut NetworkConfig = config.networks.first_mut().ok_or("a NIC has a network")?;
         if let Some(mode) = self.mode {
             first.mode = match mode {
