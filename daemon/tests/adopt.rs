@@ -6,11 +6,12 @@ mod served;
 mod waiting;
 
 use std::path::Path;
+use std::time::Duration;
 
-use conic_client::{Client, Link, Options, Queue};
+use conic_client::{Client, Link, Name, Operator, Options, Queue};
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
-use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PinConfig};
 use served::Served;
 use waiting::wait_until;
 
@@ -102,5 +103,27 @@ fn a_take_over_that_fails_changes_nothing() {
     let nobody = folder.path().join("nobody.sock");
     let alone = Daemon::adopt(config(&nobody, NetworkMode::Bridge), Stop::new().expect("one"), Box::new(|_| {}));
     assert!(alone.err().expect("nobody is there").to_string().contains("--adopt"));
+    served.end();
+}
+
+#[test]
+fn as_many_flows_are_pinned_behind_a_take_over_as_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut config = config(&socket, NetworkMode::Bridge);
+    // More than one message holds.
+    let pin = |port: u16| format!("pinned,protocol=tcp,destination-port={port}").parse::<PinConfig>().expect("a pin");
+    config.networks[0].pins = (0..2000).map(pin).collect();
+    let served = Served::start(config);
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let options = Options { geometry, name: Name::new("pinned").expect("a name"), ..Options::default() };
+    let (client, _queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let pinned = || {
+        let operator = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+        operator.ask(r#"{"ask":"list"}"#).expect("it answers").matches("protocol=tcp").count()
+    };
+    assert_eq!(pinned(), 2000);
+    let served = served.taken_over(1, &[&client], || ());
+    assert_eq!(pinned(), 2000);
     served.end();
 }
