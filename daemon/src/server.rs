@@ -226,10 +226,10 @@ impl Daemon {
                     of if of & 1 == 1 => self.let_go(of >> 1, "died"),
                     of => self.hear(of >> 1),
                 }
-            }
-            if self.ended {
-                // The socket and the clients are the other's now.
-                return Ok(());
+                if self.ended {
+                    // The socket and the clients are the other's now, and so is what else came at this moment.
+                    return Ok(());
+                }
             }
             self.give_up_on_the_slow();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
