@@ -340,6 +340,7 @@ impl Daemon {
     fn let_go(&mut self, number: u64, why: &'static str) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
+        self.postponed.retain(|(waiting, _)| *waiting != number);
         let Connection { channel, process, step, peer, .. } = connection;
         // Descriptors that are closed leave the epoll by themselves only when no copy of them is left anywhere.
         let _ = epoll::delete(&self.epoll, &channel);
