@@ -33,7 +33,6 @@
 //! | named by a descriptor with `RETAIN` | the sender, which must not write it before its slot is released | completion |
 
 mod map;
-mod stack;
 
 use conic_fabric::{Address, Core};
 
@@ -41,9 +40,11 @@ use super::descriptor::Descriptor;
 use super::ledger::Ledger;
 use crate::work;
 
-use stack::{STACK, Stack};
-
+use map::lowest_bits;
 pub use map::{BadMemory, CLASSES, ClassMap, PoolMap};
+
+/// Most buffers that one side's stack of a class holds, a power of two.
+const STACK: usize = 256;
 
 /// Buffers moved between a stack and the pool at once.
 const BATCH: usize = 32;
@@ -64,6 +65,46 @@ pub struct AllocatorFeatures {
     pub scattered: bool,
     /// Use the small class.
     pub small_buffers: bool,
+}
+
+/// A stack of buffers.
+#[derive(Debug)]
+struct Stack {
+    entries: [Address; STACK],
+    height: usize,
+    /// The most that it may hold of what is freed: zero where nothing is to be kept.
+    limit: usize,
+    /// How many buffers go to and from the pool at once.
+    batch: usize,
+}
+
+impl Stack {
+    /// Pushes a buffer; there is room, for whoever calls has looked. The mask tells the compiler so.
+    #[inline(always)]
+    fn push(&mut self, at: Address) {
+        debug_assert!(self.height < STACK);
+        self.entries[self.height & (STACK - 1)] = at;
+        self.height += 1;
+    }
+
+    /// Pops as many as there are, or there is room for.
+    #[inline(always)]
+    fn pop_into(&mut self, out: &mut [Address]) -> usize {
+        let count = self.height.min(out.len());
+        let top = &self.entries[..self.height.min(STACK)];
+        for (space, at) in out[..count].iter_mut().zip(top.iter().rev()) {
+            *space = *at;
+        }
+        self.height -= count;
+        count
+    }
+
+    /// Pops the buffer pushed last, if there is one.
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Address> {
+        self.height = self.height.checked_sub(1)?;
+        Some(self.entries[self.height & (STACK - 1)])
+    }
 }
 
 /// One side's way to the buffers.
@@ -549,18 +590,6 @@ impl Allocator {
             self.freed_twice += u64::from((before & bits).count_ones());
         }
     }
-}
-
-/// The lowest `count` set bits.
-fn lowest_bits(bits: u64, count: usize) -> u64 {
-    if bits.count_ones() as usize <= count {
-        return bits;
-    }
-    let mut rest = bits;
-    for _ in 0..count {
-        rest &= rest - 1;
-    }
-    bits & !rest
 }
 
 #[cfg(test)]
