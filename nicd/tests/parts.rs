@@ -272,9 +272,9 @@ fn two_ports_of_several_queues_in_a_circuit_need_no_other_thread() {
     (ports[0].circuit, ports[1].circuit) = (end(false), end(true));
     let mut threads = Threads::new(2, LINES, &SwitchOptions::default(), ports);
     for (from, to) in [(&near, &far), (&far, &near)] {
-        for queue in 0..2 {
-            let sent = frame(FAR, EVERYBODY, 1, queue as u64, 100);
-            from[queue].give(sent.clone());
+        for (number, queue) in from.iter().enumerate() {
+            let sent = frame(FAR, EVERYBODY, 1, number as u64, 100);
+            queue.give(sent.clone());
             threads.settle(Time::ZERO);
             let left: Vec<Vec<u8>> = to.iter().flat_map(Outside::take).collect();
             assert_eq!(left, [sent]);
