@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -225,10 +226,10 @@ impl Daemon {
                     of if of & 1 == 1 => self.let_go(of >> 1, "died"),
                     of => self.hear(of >> 1),
                 }
-            }
-            if self.ended {
-                // The socket and the clients are the other's now.
-                return Ok(());
+                if self.ended {
+                    // The socket and the clients are the other's now, and so is what else came at this moment.
+                    return Ok(());
+                }
             }
             self.give_up_on_the_slow();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
@@ -448,6 +449,9 @@ fn listen(config: &Config) -> Result<Listener, DaemonError> {
         bound => bound,
     };
     let listener = bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse if !is_socket(path) => {
+            cannot("something is there that is no socket: name another with --socket".to_owned())
+        }
         io::ErrorKind::AddrInUse => cannot("another NIC listens there: name another with --socket".to_owned()),
         _ => cannot(format!("{error}; name another with --socket")),
     })?;
@@ -457,7 +461,11 @@ fn listen(config: &Config) -> Result<Listener, DaemonError> {
     Ok(listener)
 }
 
-/// Whether a socket is there at which nobody listens any more.
+/// Whether a socket is there at which nobody listens any more. The kernel refuses a connection to any other file in the same words.
 fn is_left_behind(path: &Path) -> bool {
-    Channel::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    is_socket(path) && Channel::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+fn is_socket(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket())
 }

@@ -95,7 +95,9 @@ impl Exchange {
             (client, queues.remove(0))
         };
         let clients = (0..CLIENTS).map(attach).collect();
-        let peer = PacketSocket::open(&PacketOptions::new(interface)).expect("root may");
+        // With traffic control a veth interface takes the flow's queue, and without the queue of the core that sends.
+        let options = PacketOptions { traffic_control: true, ..PacketOptions::new(interface) };
+        let peer = PacketSocket::open(&options).expect("root may");
         Exchange { peer, clients, ways: vec![Default::default(); CLIENTS] }
     }
 
