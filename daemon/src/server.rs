@@ -127,7 +127,13 @@ impl Daemon {
     ///
     /// What cannot be had, and what to do.
     pub fn start(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
-        Daemon::make(config, stop, log, false)
+        let (listener, socket) = (listen(&config)?, config.socket.clone());
+        let opened = Daemon::open((config, stop, log), listener, None);
+        if opened.is_err() {
+            // Nobody listens there.
+            let _ = std::fs::remove_file(socket);
+        }
+        opened
     }
 
     /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif, AF_XDP and
@@ -138,20 +144,20 @@ impl Daemon {
     ///
     /// None listens, or it does not give everything over; then it goes on as if nobody had asked.
     pub fn adopt(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
-        Daemon::make(config, stop, log, true)
+        let inheritance = Inheritance::ask(connect(&config.socket)?)?;
+        // Replaced by the other's own as soon as that has ended.
+        let listener = Listener::unbound().map_err(system("making a socket"))?;
+        Daemon::open((config, stop, log), listener, Some(inheritance))
     }
 
-    fn make(config: Config, stop: Stop, log: Log, adopt: bool) -> Result<Daemon, DaemonError> {
+    fn open(
+        (config, stop, log): (Config, Stop, Log),
+        listener: Listener,
+        mut inheritance: Option<Inheritance>,
+    ) -> Result<Daemon, DaemonError> {
         let fences = fences::register();
         let bell = Bell::new().map_err(system("making a bell"))?;
         let (send, news) = channel();
-        let (listener, mut inheritance) = if adopt {
-            let inheritance = Inheritance::ask(connect(&config.socket)?)?;
-            // Replaced by the other's own as soon as that has ended.
-            (Listener::unbound().map_err(system("making a socket"))?, Some(inheritance))
-        } else {
-            (listen(&config)?, None)
-        };
         let reports = Reports { news: send, bell: bell.clone() };
         let networks = start_networks(&config, inheritance.as_mut(), &reports)?;
         let metrics = config.metrics.map(listen_for_metrics).transpose()?;
@@ -334,6 +340,7 @@ impl Daemon {
     fn let_go(&mut self, number: u64, why: &'static str) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
+        self.postponed.retain(|(waiting, _)| *waiting != number);
         let Connection { channel, process, step, peer, .. } = connection;
         // Descriptors that are closed leave the epoll by themselves only when no copy of them is left anywhere.
         let _ = epoll::delete(&self.epoll, &channel);

@@ -346,6 +346,18 @@ fn a_file_that_is_no_socket_is_not_replaced_by_one() {
 }
 
 #[test]
+fn a_daemon_that_cannot_start_leaves_no_socket() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let metrics = Some(busy.local_addr().expect("its address"));
+    let config = Config { socket: folder.path().join("nic.sock"), metrics, ..Config::default() };
+    let config = config.checked().expect("a sound configuration");
+    let started = Daemon::start(config, Stop::new().expect("a descriptor"), Box::new(|_| {}));
+    assert!(started.err().expect("its metrics' port is another's").to_string().contains("--metrics"));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
+#[test]
 fn quotas_hold_and_are_given_back() {
     let _turn = TURN.lock();
     let limits = Limits { clients_per_user: 3, queues_per_user: 4, ..Limits::default() };

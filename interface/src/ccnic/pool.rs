@@ -40,6 +40,7 @@ use super::descriptor::Descriptor;
 use super::ledger::Ledger;
 use crate::work;
 
+use map::lowest_bits;
 pub use map::{BadMemory, CLASSES, ClassMap, PoolMap};
 
 /// Most buffers that one side's stack of a class holds, a power of two.
@@ -589,18 +590,6 @@ impl Allocator {
             self.freed_twice += u64::from((before & bits).count_ones());
         }
     }
-}
-
-/// The lowest `count` set bits.
-fn lowest_bits(bits: u64, count: usize) -> u64 {
-    if bits.count_ones() as usize <= count {
-        return bits;
-    }
-    let mut rest = bits;
-    for _ in 0..count {
-        rest &= rest - 1;
-    }
-    bits & !rest
 }
 
 #[cfg(test)]
