@@ -111,7 +111,7 @@ fn text(output: &Output) -> String {
 /// Ping in bursts, and TCP both ways with every byte checked by its checksum.
 fn exercise(net: &Net, name: &str) {
     if there("ping") {
-        for arguments in [&["-c", "300", "-i", "0.002"][..], &["-c", "20", "-i", "0.01", "-s", "1400"]] {
+        for arguments in [&["-c", "150", "-i", "0.002"][..], &["-c", "20", "-i", "0.01", "-s", "1400"]] {
             let output = net.command(0, "ping", &[&["-q", "-W", "10"][..], arguments, &["10.5.0.2"]].concat()).output();
             let said = text(&output.expect("ip was there"));
             assert!(said.contains(" 0% packet loss"), "{name}: {said}");

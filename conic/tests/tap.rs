@@ -77,6 +77,26 @@ fn echo(sizes: impl Iterator<Item = usize>) {
     }
 }
 
+/// Datagrams that are all sent before any answer is taken, so that they wait in the queues; the answers come in order.
+fn burst(count: u32, size: usize) {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    socket.connect("10.9.0.2:7").expect("a route");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+    // All answers fit, however late they are taken: what the kernel drops here would look as if it were lost on the way.
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 4 << 20).expect("root may");
+    let mut datagram = vec![0; size];
+    for number in 0..count {
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        socket.send(&datagram).expect("a route");
+    }
+    for number in 0..count {
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        let mut answer = vec![0; size + 1];
+        let length = socket.recv(&mut answer).unwrap_or_else(|error| panic!("no answer {number} of {count}: {error}"));
+        assert!(answer[..length] == datagram, "answer {number} of {count} with {size} bytes");
+    }
+}
+
 #[test]
 fn udp_echo_and_ping_lose_nothing() {
     if let Some(obstacle) = obstacle() {
@@ -87,20 +107,11 @@ fn udp_echo_and_ping_lose_nothing() {
         let tap = Tap::start(&["--mtu", "9000", "--features", features]);
         tap.inside(|| {
             echo((0..2000).map(|number| number * 37 % 8973));
-            // A burst that waits in the queues: more than one frame is on its way at once.
-            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-            socket.connect("10.9.0.2:7").expect("a route");
-            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
-            for number in 0..100u32 {
-                socket.send(&number.to_be_bytes()).expect("a route");
-            }
-            for number in 0..100u32 {
-                let mut answer = [0; 8];
-                assert_eq!(socket.recv(&mut answer).expect("an answer"), 4);
-                assert_eq!(answer[..4], number.to_be_bytes(), "out of order");
-            }
+            burst(100, 4);
+            burst(50, 8972);
             ping(&["-c", "1000", "-f", "10.9.0.2"]);
-            ping(&["-c", "50", "-i", "0.002", "-s", "8000", "10.9.0.2"]);
+            // So many answers of this size find room in ping's own socket (128 KiB), should it not run for a while.
+            ping(&["-c", "12", "-i", "0.002", "-s", "8000", "10.9.0.2"]);
             let neighbour = "fe80::c0:1cff:fe00:2%conic0";
             wait_for(neighbour);
             ping(&["-c", "20", "-i", "0.01", neighbour]);

@@ -75,6 +75,7 @@ pub struct Limits {
     /// MiB of one user's clients' regions.
     pub mib_per_user: u64,
     /// MiB, at most, of a region that is made before it is asked for, for whoever asks next for what was asked for last; 0: none.
+    /// Where the next one asks for something else, none is made until two in a row have asked for the same.
     pub spare_mib: u64,
 }
 

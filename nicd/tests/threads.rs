@@ -116,6 +116,27 @@ fn who_was_forgotten_is_asked_for_once() {
 }
 
 #[test]
+fn what_everybody_is_asked_for_is_missed_by_no_thread_that_knows_who_else_has_it() {
+    let outside: [Outside; 1] = Default::default();
+    let mut threads = bridge(3, &outside.each_ref());
+    let mut clients = clients(&mut threads, 3, plain);
+    outside[0].give(frame(mac(200), EVERYBODY, 1, 1, 100));
+    threads.settle(Time::ZERO);
+    // Threads 0 and 2 hear of it again, thread 1 does not.
+    let late = Time::from_nanoseconds(200_000_000_000);
+    outside[0].give(frame(mac(200), mac(3), 1, 2, 100));
+    threads.settle(late);
+    assert_eq!(clients[2].receive().len(), 2);
+    let later = late + Time::from_nanoseconds(150_000_000_000);
+    let sent = frame(mac(2), mac(200), 1, 3, 100);
+    assert!(clients[1].send(0, &sent, 1));
+    threads.settle(later);
+    assert_eq!((outside[0].take(), clients[2].receive()), (vec![sent], vec![]));
+    let (asked, lost) = (threads.trunk(1, 2).sent_frames, threads.trunk(2, 1).dropped_no_way);
+    assert_eq!((asked, lost), (1, 0), "thread 2 was asked, and what it left to thread 0 is not lost");
+}
+
+#[test]
 fn a_client_has_its_address_on_every_thread() {
     let outside = Outside::default();
     let mut threads = bridge(2, &[&outside]);
@@ -197,6 +218,26 @@ fn a_pinned_flow_reaches_its_client_on_another_thread() {
     assert!(clients[0].send(0, &frame(mac(1), mac(4), 80, 4, 100), 1));
     threads.settle(Time::ZERO);
     assert_eq!((clients[3].receive().len(), clients[4].receive().len()), (1, 0));
+}
+
+#[test]
+fn a_pinned_flow_for_everybody_reaches_its_queue_on_another_thread() {
+    let outside = Outside::default();
+    let mut threads = bridge(2, &[&outside]);
+    let mut clients = clients(&mut threads, 2, plain);
+    for queue in [0, 1] {
+        let pattern = "protocol=udp,source-port=80".parse().expect("a pattern");
+        assert!(threads.pin(2, &Pin { pattern, queue: Some(queue) }));
+        let sent = frame(mac(1), EVERYBODY, 80, u64::from(queue), 300);
+        assert!(clients[0].send(0, &sent, 1));
+        outside.give(sent);
+        threads.settle(Time::ZERO);
+        let mut packets = [Descriptor::BLANK; 4];
+        let counts = [0, 1].map(|queue| clients[1].hosts[queue].rx_burst(&mut packets));
+        let expected = if queue == 0 { [2, 0] } else { [0, 2] };
+        assert_eq!(counts, expected, "pinned to queue {queue}");
+        assert!(threads.switches.iter_mut().all(|switch| switch.unpin(2)));
+    }
 }
 
 #[test]
@@ -311,6 +352,37 @@ fn a_full_way_loses_frames_by_count_and_never_their_order() {
     let lost = way.dropped_full + here.dropped_full + here.dropped_no_buffer;
     assert_eq!(numbers.len() as u64 + lost, threads.counters(1).sent_frames);
     assert_eq!(threads.trunk(1, 0).received_frames, way.sent_frames);
+}
+
+#[test]
+fn what_lies_behind_a_short_frame_is_of_no_other_frame() {
+    let outside = Outside::default();
+    let options = SwitchOptions::default();
+    let mut threads = Threads::new(2, 64, &options, vec![port(&outside, None)]);
+    let mut clients = clients(&mut threads, 2, plain);
+    // Over the whole of the way, each line full of what is somebody else's.
+    for _ in 0..8 {
+        let mut secret = frame(mac(200), mac(2), 1, 1, 1472);
+        secret[42..].fill(0xff);
+        outside.give(secret);
+        threads.settle(Time::ZERO);
+    }
+    assert_eq!(clients[1].receive().len(), 8);
+    for length in [61, 63, 65, 127] {
+        for number in 0..20 {
+            outside.give(frame(mac(200), mac(2), 1, number, length));
+            threads.settle(Time::ZERO);
+            let mut packets = [Descriptor::BLANK; 1];
+            let client = &mut clients[1];
+            let received: usize = client.hosts.iter_mut().map(|host| host.rx_burst(&mut packets)).sum();
+            assert_eq!(received, 1);
+            let at = packets[0].address();
+            let mut behind = vec![0; length.next_multiple_of(64) - length];
+            client.core.read_bytes(at + length as u64, &mut behind);
+            assert!(!behind.contains(&0xff), "frame {number} of {length} bytes: {behind:?}");
+            client.hosts[0].buf_free(&[at]);
+        }
+    }
 }
 
 /// Keeps each copy.

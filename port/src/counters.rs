@@ -128,3 +128,25 @@ impl Counters {
         self.transmitted_bytes += length as u64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_frame_or_finds_no_room_is_skipped_and_what_is_short_is_padded() {
+        let mut counters = Counters::default();
+        let mut frame = [9; MIN_FRAME];
+        assert_eq!(counters.receive_frame(&mut frame, ETHERNET_HEADER - 1), Receive::Skipped);
+        assert_eq!((counters.skipped_short, frame), (1, [9; MIN_FRAME]));
+        // There is room for it, and none for what it is padded with.
+        assert_eq!(counters.receive_frame(&mut frame[..MIN_FRAME - 1], ETHERNET_HEADER), Receive::Skipped);
+        assert_eq!(counters.receive_frame(&mut frame, MIN_FRAME + 1), Receive::Skipped);
+        assert_eq!((counters.skipped_oversized, counters.received_frames), (2, 0));
+        let length = MIN_FRAME;
+        assert_eq!(counters.receive_frame(&mut frame, ETHERNET_HEADER), Receive::Frame { length, captured: None });
+        assert_eq!((&frame[..ETHERNET_HEADER], &frame[ETHERNET_HEADER..]), (&[9; 14][..], &[0; 46][..]));
+        assert_eq!(counters.receive_frame(&mut frame, MIN_FRAME), Receive::Frame { length, captured: None });
+        assert_eq!((counters.received_frames, counters.received_bytes, counters.received_padded), (2, 120, 1));
+    }
+}

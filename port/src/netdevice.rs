@@ -165,3 +165,18 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     }
     libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_still_there_only_with_its_own_number() {
+        let loopback = index("lo").expect("Linux has one");
+        assert!(is_still("lo", loopback).is_ok());
+        for (name, number) in [("lo", loopback + 1), ("absent", loopback)] {
+            let error = is_still(name, number).expect_err("it is another");
+            assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{name} {number}");
+        }
+    }
+}

@@ -85,3 +85,45 @@ impl Cutter {
         self.cut.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offload::TCP;
+    use crate::offload::virtio::Segmentation;
+
+    /// A cutter with a TCP packet of so many bytes of payload, to be cut into frames of 100 each.
+    fn cutter(payload: usize) -> (Cutter, usize, Metadata) {
+        let mut cutter = Cutter::new();
+        let mut packet = [&[2; 12][..], &[8, 0, 0x45, 0], &(40 + payload as u16).to_be_bytes()].concat();
+        packet.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+        packet.resize(54 + payload, 7);
+        cutter.room()[..packet.len()].copy_from_slice(&packet);
+        let segmentation = Some(Segmentation { size: 100, protocol: TCP });
+        (cutter, packet.len(), Metadata { segmentation, ..Metadata::NONE })
+    }
+
+    #[test]
+    fn a_packet_is_cut_to_its_end_and_counted_once() {
+        let (mut cutter, length, metadata) = cutter(250);
+        let mut work = Work::default();
+        assert!(cutter.begin(length, metadata, 154, &mut work) && cutter.is_busy());
+        let mut frame = [0; 154];
+        let lengths = [cutter.next(&mut frame), cutter.next(&mut frame), cutter.next(&mut frame)];
+        assert_eq!(lengths, [Some(154), Some(154), Some(104)]);
+        assert!(!cutter.is_busy(), "nothing is left");
+        assert_eq!((cutter.next(&mut frame), work.packets_cut), (None, 1));
+    }
+
+    #[test]
+    fn frames_that_do_not_fit_are_not_begun_and_hold_up_nothing() {
+        let (mut cutter, length, metadata) = cutter(250);
+        let mut work = Work::default();
+        assert!(!cutter.begin(length, metadata, 153, &mut work) && !cutter.is_busy());
+        assert_eq!(work.packets_cut, 0);
+        // Whoever brings less room later than was said loses the rest of the packet, and no more.
+        assert!(cutter.begin(length, metadata, 154, &mut work));
+        assert_eq!((cutter.next(&mut [0; 153]), cutter.is_busy()), (None, false));
+    }
+}

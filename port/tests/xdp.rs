@@ -4,6 +4,8 @@ mod support;
 
 use std::io::Write;
 use std::net::UdpSocket;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use conic_fabric::Time;
 use conic_port::offload::checksum::{self, Verdict};
@@ -296,4 +298,40 @@ fn what_cannot_be_opened_is_named_with_what_to_do() {
         assert!(error.contains("run with sudo"), "{error}");
     };
     std::thread::spawn(without).join().unwrap();
+}
+
+/// Does something while a thread sends this one signals that a handler takes, some ten thousand a second.
+fn amid_signals(work: impl FnOnce()) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let handler = nothing as extern "C" fn(libc::c_int);
+    // SAFETY: the handler does nothing; nobody else in this program has one for that signal.
+    let before = unsafe { libc::signal(libc::SIGURG, handler as libc::sighandler_t) };
+    assert_ne!(before, libc::SIG_ERR);
+    // SAFETY: no memory is passed.
+    let (process, thread) = unsafe { (libc::getpid(), libc::gettid()) };
+    let (end, ended) = channel::<()>();
+    std::thread::scope(|scope| {
+        let end = end;
+        scope.spawn(move || {
+            while ended.recv_timeout(Duration::from_micros(20)) == Err(RecvTimeoutError::Timeout) {
+                // SAFETY: no memory is passed; the thread lives at least as long as this scope.
+                unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGURG) };
+            }
+        });
+        work();
+        drop(end);
+    });
+}
+
+#[test]
+fn signals_neither_keep_a_socket_from_opening_nor_change_where_its_program_is() {
+    let Some(quiet) = open(1500, small()) else { return };
+    let description = quiet.description();
+    drop(quiet);
+    amid_signals(|| {
+        for round in 0..60 {
+            let port = XdpSocket::open(&small()).unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert_eq!(port.description(), description, "round {round}");
+        }
+    });
 }

@@ -15,7 +15,7 @@ use conic_port::MAX_FRAME;
 
 use super::Daemon;
 use super::region::{self, Leaving, Made, Region, Returned, Taken, Wish};
-use super::spare::Spare;
+use super::spare::Next;
 use crate::connection::{Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::order::Order;
@@ -23,6 +23,9 @@ use crate::order::Order;
 impl Daemon {
     /// Begins to give a client what it asks for, or says why not.
     pub(super) fn attach(&mut self, number: u64, wish: &Attach) {
+        if self.postponed.iter().any(|(waiting, _)| *waiting == number) {
+            return self.refuse(number, refused(Reason::Malformed, "it waits for what it has asked for already"));
+        }
         match self.begin_session(number, wish) {
             Ok(Some(making)) => {
                 let Some(connection) = self.connections.get_mut(&number) else { return };
@@ -107,14 +110,14 @@ impl Daemon {
 
     /// Has a region made for who asks next for what this one asked for, unless it is too large to be kept for nobody.
     fn keep_spare(&mut self, map: Arc<Map>) {
-        if map.layout.bytes() > self.config.limits.spare_mib << 20 || !self.spare.lacks(&map) {
+        if map.layout.bytes() > self.config.limits.spare_mib << 20 {
             return;
         }
-        let before = std::mem::replace(&mut self.spare, Spare::Making(Arc::clone(&map), None));
-        if let Spare::Ready(_, memory) = before {
-            region::let_go(memory);
+        match self.spare.was_asked_for(&map) {
+            Next::Nothing => {}
+            Next::Make => region::make_spare(map, &self.reports),
+            Next::LetGo(memory) => region::let_go(memory),
         }
-        region::make_spare(map, &self.reports);
     }
 
     /// Goes on with who waited for the spare region, if somebody did.

@@ -1,5 +1,8 @@
 //! A region that is made before anybody asks for it, for whoever asks for the layout that was asked for last. To make one touches each
 //! of its pages, which is most of the time that attaching takes. It is as new as any: nobody has had it.
+//!
+//! Where the next one asks for another layout it was made for nothing. From then on a layout must be asked for twice in a row before
+//! one is made: clients that all ask for something else cost one region each, not two.
 
 use std::sync::Arc;
 
@@ -13,9 +16,20 @@ use super::region::Wish;
 pub(super) enum Spare {
     #[default]
     None,
+    /// The last one was made for nothing, and this was asked for since.
+    Awaited(Arc<Map>),
     /// It is being made, and somebody may wait for it already.
     Making(Arc<Map>, Option<Wish>),
     Ready(Arc<Map>, Memory),
+}
+
+/// What the daemon does for the spare region.
+pub(super) enum Next {
+    Nothing,
+    /// Has one of the layout made that was asked for last.
+    Make,
+    /// Lets go of one that was made for nothing.
+    LetGo(Memory),
 }
 
 impl Spare {
@@ -34,13 +48,21 @@ impl Spare {
         }
     }
 
-    /// Whether one of this layout is to be made now. What is being made is made first.
-    pub fn lacks(&self, map: &Map) -> bool {
-        match self {
-            Spare::None => true,
-            Spare::Making(..) => false,
-            Spare::Ready(ready, _) => **ready != *map,
+    /// What is to be done now that a client has got a region of this layout. What is being made is made first.
+    pub fn was_asked_for(&mut self, map: &Arc<Map>) -> Next {
+        match std::mem::take(self) {
+            Spare::Ready(ready, memory) if *ready != **map => {
+                *self = Spare::Awaited(Arc::clone(map));
+                return Next::LetGo(memory);
+            }
+            Spare::Awaited(last) if *last != **map => *self = Spare::Awaited(Arc::clone(map)),
+            Spare::None | Spare::Awaited(_) => {
+                *self = Spare::Making(Arc::clone(map), None);
+                return Next::Make;
+            }
+            kept => *self = kept,
         }
+        Next::Nothing
     }
 
     /// It is made, or cannot be; gives who waited for it. Without memory that one's is made as if there were no spare.
@@ -103,17 +125,40 @@ mod tests {
         let mut spare = Spare::Making(wish(0, 64).map, None);
         assert_eq!(told(spare.provide(wish(1, 64))), None);
         assert_eq!(told(spare.is_made(None)), Some((1, false)));
-        assert!(spare.lacks(&wish(0, 64).map), "the next one begins anew");
+        assert!(matches!(spare.was_asked_for(&wish(0, 64).map), Next::Make), "the next one begins anew");
+    }
+
+    /// What follows when somebody has asked for this; a region that is made is there at once.
+    fn asked(spare: &mut Spare, wish: &Wish) -> &'static str {
+        match spare.was_asked_for(&wish.map) {
+            Next::Nothing => "nothing",
+            Next::LetGo(_) => "let go",
+            Next::Make => {
+                spare.is_made(Some(memory(wish)));
+                "made"
+            }
+        }
     }
 
     #[test]
     fn another_is_made_where_none_of_the_layout_is_there_or_on_its_way() {
         let (small, large) = (wish(0, 64), wish(0, 128));
         let mut spare = Spare::default();
-        assert!(spare.lacks(&small.map));
-        spare = Spare::Making(Arc::clone(&small.map), None);
-        assert!(!spare.lacks(&small.map) && !spare.lacks(&large.map), "one at a time");
+        assert!(matches!(spare.was_asked_for(&small.map), Next::Make));
+        for wish in [&small, &large] {
+            assert!(matches!(spare.was_asked_for(&wish.map), Next::Nothing), "one at a time");
+        }
         spare.is_made(Some(memory(&small)));
-        assert!(!spare.lacks(&small.map) && spare.lacks(&large.map));
+        assert_eq!(asked(&mut spare, &small), "nothing", "it is there");
+        spare.provide(wish(0, 64)).expect("it waits for nothing");
+        assert_eq!(asked(&mut spare, &small), "made", "it was given");
+    }
+
+    #[test]
+    fn after_one_that_was_made_for_nothing_a_layout_must_be_asked_for_twice() {
+        let [one, two, three] = [64, 128, 256].map(|descriptors| wish(0, descriptors));
+        let mut spare = Spare::default();
+        let follows = [&one, &two, &three, &two, &two, &two, &one, &one].map(|wish| asked(&mut spare, wish));
+        assert_eq!(follows, ["made", "let go", "nothing", "nothing", "made", "nothing", "let go", "made"]);
     }
 }

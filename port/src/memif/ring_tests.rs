@@ -261,3 +261,45 @@ fn an_index_that_goes_back_ends_a_packet_of_several_buffers() {
     ours.0[0].store_u16(512 + 6, 1);
     assert_eq!(producer.put(theirs, &[5; 300]), Err(Fault::Index));
 }
+
+#[test]
+fn a_packet_without_an_end_takes_the_ring_with_it_once() {
+    let mut pair = pair();
+    let Pair { ours, theirs, up: (_, consumer), .. } = &mut pair;
+    (0..8).for_each(|slot| ours.0[0].store_u16(128 + 16 * slot, 1));
+    ours.0[0].store_u16(6, 8);
+    assert_eq!(consumer.take(theirs, &mut [0; 2048]), Taken::Refused(Fault::Chain));
+    assert_eq!((consumer.unreleased(), consumer.take(theirs, &mut [0; 2048])), (8, Taken::None));
+    consumer.release(theirs);
+    assert_eq!(ours.0[0].load_u16(64), 8, "its slots go back");
+}
+
+#[test]
+fn a_packet_that_is_too_long_and_broken_is_broken() {
+    let mut pair = pair();
+    let Pair { ours, theirs, up: (producer, consumer), .. } = &mut pair;
+    assert_eq!(producer.put(ours, &[1; 500]), Ok(true));
+    producer.show(ours);
+    // No such region, behind where the room ends.
+    ours.0[0].store_u16(128 + 16 * 3 + 2, 7);
+    assert_eq!(consumer.take(theirs, &mut [0; 100]), Taken::Refused(Fault::Region));
+    assert_eq!(consumer.unreleased(), 4);
+}
+
+#[test]
+fn a_server_fills_the_buffer_that_a_descriptor_names_and_leaves_the_name() {
+    let mut pair = pair();
+    let (other, _descriptor) = Mapping::sealed(4096).expect("memory");
+    pair.theirs.0.push(other);
+    // Two buffers of another region, of which a packet takes one, and one takes both.
+    for slot in 0..3 {
+        pair.ours.0[0].store_u16(512 + 128 + 16 * slot + 2, 1);
+        pair.ours.0[0].store_u32(512 + 128 + 16 * slot + 8, 1024 + 128 * slot as u32);
+    }
+    assert_eq!(pair.down.0.put(&pair.theirs, &[7; 100]), Ok(true));
+    assert_eq!(pair.down.0.put(&pair.theirs, &[8; 200]), Ok(true));
+    let mut written = [0; 328];
+    pair.theirs.0[1].read_bytes(1024, &mut written);
+    assert_eq!((&written[..100], &written[128..]), (&[7; 100][..], &[8; 200][..]));
+    assert_eq!([0, 1, 2].map(|slot| pair.ours.0[0].load_u16(512 + 128 + 16 * slot + 2)), [1; 3]);
+}

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use conic_native::Mapping;
+use conic_native::{Mapping, clock};
 
 use super::ring::{ADDRESS, Consumer, DESCRIPTOR, Offsets, Producer};
 use crate::netdevice::{self, Plain, option, set_option};
@@ -11,8 +11,8 @@ use crate::netdevice::{self, Plain, option, set_option};
 /// Attempts while a queue or an interface is busy, with a pause between two: what was closed, by this process or another
 /// that has ended, is let go of a little later.
 const ATTEMPTS: u32 = 50;
-/// Milliseconds of that pause.
-const PAUSE: i32 = 10;
+/// Nanoseconds of that pause.
+const PAUSE: u64 = 10_000_000;
 
 /// Does something that may be busy for a while; gives also how often it was tried again.
 pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<(T, u32)> {
@@ -23,8 +23,19 @@ pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Re
             Err(error) if error.raw_os_error() != Some(libc::EBUSY) || again == ATTEMPTS => return Err(error),
             Err(_) => again += 1,
         }
-        // SAFETY: no descriptor is passed; this only waits.
-        unsafe { libc::poll(std::ptr::null_mut(), 0, PAUSE) };
+        pause();
+    }
+}
+
+/// Waits for a pause, to its end also where signals come: else a program that gets many would have no patience.
+fn pause() {
+    let end = clock::now().nanoseconds() + PAUSE;
+    let mut left = PAUSE;
+    while left > 0 {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: left as i64 };
+        // SAFETY: the time outlives the call, and the rest is not asked for.
+        unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+        left = end.saturating_sub(clock::now().nanoseconds());
     }
 }
 

@@ -23,6 +23,9 @@ const ATTACH_XDP: u32 = 37;
 /// `BPF_F_XDP_HAS_FRAGS`: the program bears packets of several buffers.
 const HAS_FRAGMENTS: u32 = 1 << 5;
 
+/// How often a call that signals end is tried again.
+const DISTURBED_AT_MOST: u32 = 100;
+
 /// How the program is attached to the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
@@ -109,9 +112,20 @@ impl Program {
 /// The attributes are those of the command, and what they point to outlives the call.
 unsafe fn bpf<T>(command: i32, attributes: &T) -> io::Result<RawFd> {
     let size = size_of::<T>();
-    // SAFETY: the attributes are read, `size` bytes of them; the rest is the caller's.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as RawFd) }
+    for attempt in 0.. {
+        // SAFETY: the attributes are read, `size` bytes of them; the rest is the caller's.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size) };
+        if result >= 0 {
+            return Ok(result as RawFd);
+        }
+        let error = io::Error::last_os_error();
+        // A signal ends the look at a program with "again", and other things as everywhere.
+        let disturbed = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR));
+        if !disturbed || attempt == DISTURBED_AT_MOST {
+            return Err(error);
+        }
+    }
+    unreachable!("an attempt is the last")
 }
 
 /// The descriptor that a call of `bpf` has made.

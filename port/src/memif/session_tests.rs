@@ -1,0 +1,200 @@
+//! A session with a peer that is slow, greedy or hostile, or that another process goes on with.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+
+use super::*;
+
+/// A client that has done everything right and asked for nothing else, with its bells: of the ring to the server, and to it.
+fn joined_with_bells(server: &mut Memif) -> (Raw, [OwnedFd; 2]) {
+    let mut client = Raw::connect(server);
+    let (memory, messages) = right();
+    let bells = [2, 3].map(|number: usize| messages[number].1.as_ref().expect("a bell").try_clone().expect("a copy"));
+    for (message, descriptor) in messages {
+        client.say(message, descriptor.as_ref());
+        look(server, Time::ZERO);
+    }
+    assert!(server.is_connected(), "{}", server.description());
+    while client.hear().is_some() {}
+    client.memory = Some(memory);
+    (client, bells)
+}
+
+/// Puts so many packets of 60 bytes into a client's ring to the server, at its beginning.
+fn fill(memory: &Mapping, ring: usize, packets: u16) {
+    for slot in 0..usize::from(packets) {
+        memory.store_u32(ring + 128 + 16 * slot + 4, 60);
+        memory.store_u32(ring + 128 + 16 * slot + 8, 12_288);
+    }
+    memory.store_release_u16(ring + 6, packets);
+}
+
+/// Posts so many empty buffers in a client's ring from the server.
+fn post(memory: &Mapping, buffers: u16) {
+    for slot in 0..usize::from(buffers) {
+        memory.store_u32(512 + 128 + 16 * slot + 4, 2048);
+        memory.store_u32(512 + 128 + 16 * slot + 8, 8192);
+    }
+    memory.store_release_u16(512 + 6, buffers);
+}
+
+fn receive(server: &mut Memif) -> Receive {
+    server.receive(Time::ZERO, &mut [0; MAX_FRAME]).expect("memif does not fail")
+}
+
+fn is_awake(server: &Memif) -> bool {
+    let waiter = server.descriptor().expect("one to wait on");
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::from_borrowed_fd(waiter, PollFlags::IN)], Some(&now)).expect("a poll") > 0
+}
+
+#[test]
+fn a_bell_that_would_block_is_made_not_to() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let client = begun(&mut server, 2);
+    let bell = eventfd(0, EventfdFlags::empty()).expect("an eventfd");
+    client.say(Message::AddRing(ring(true)), Some(&bell));
+    look(&mut server, Time::ZERO);
+    // Both descriptors are of one open file.
+    assert!(rustix::fs::fcntl_getfl(&bell).expect("its flags").contains(OFlags::NONBLOCK));
+}
+
+#[test]
+fn a_bell_that_is_full_and_blocks_keeps_nobody_waiting() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let (client, [_, bell]) = joined_with_bells(&mut server);
+    post(client.memory.as_ref().expect("joined"), 1);
+    client.memory.as_ref().expect("joined").store_u16(512 + 4, 0);
+    rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).expect("room for so many");
+    let flags = rustix::fs::fcntl_getfl(&bell).expect("its flags");
+    rustix::fs::fcntl_setfl(&bell, flags - OFlags::NONBLOCK).expect("it may block again");
+    // On a thread of its own, which this test can outlive.
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let sent = server.transmit(Time::ZERO, &[1; 60]).expect("memif does not fail");
+        server.flush(Time::ZERO).expect("memif does not fail");
+        let _ = done.send((sent, server.counts.interrupts));
+    });
+    let sent = is_done.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not wait for the bell");
+    assert_eq!(sent, (Transmit::Accepted, 1));
+}
+
+#[test]
+fn a_ring_that_is_never_empty_gives_back_its_slots_and_starves_no_other() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let client = Raw::connect(&mut server);
+    let (memory, mut messages) = right();
+    // Two rings of 64 slots to the server, both full, and no other: where that began, the first has a slot.
+    memory.store_u32(512, 0);
+    memory.store_u32(2048, message::COOKIE);
+    let full = |index: u16| AddRing { index, offset: 2048 * u32::from(index), log2_slots: 6, ..ring(true) };
+    messages[2] = (Message::AddRing(full(0)), Some(event()));
+    messages[3] = (Message::AddRing(full(1)), Some(event()));
+    for (message, descriptor) in messages {
+        client.say(message, descriptor.as_ref());
+        look(&mut server, Time::ZERO);
+    }
+    fill(&memory, 0, 64);
+    fill(&memory, 2048, 64);
+    for number in 0..2 * BATCH {
+        assert_eq!(receive(&mut server), Receive::Frame { length: 60, captured: None }, "packet {number}");
+    }
+    assert_eq!([64, 2048 + 64].map(|tail| memory.load_u16(tail)), [BATCH; 2]);
+}
+
+#[test]
+fn what_a_ring_cannot_take_is_counted_and_what_it_has_is_shown() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let (client, _) = joined_with_bells(&mut server);
+    let memory = client.memory.as_ref().expect("joined");
+    post(memory, 2);
+    let mut send = || server.transmit(Time::ZERO, &[1; 60]).expect("memif does not fail");
+    assert_eq!([send(), send()], [Transmit::Accepted; 2]);
+    assert_eq!(memory.load_u16(512 + 64), 0, "it is told once a burst");
+    assert_eq!(send(), Transmit::Full);
+    assert_eq!((memory.load_u16(512 + 64), server.counters.transmit_full), (2, 1), "whoever has none left is told");
+    // An index that cannot be ends the session, whichever way the ring goes.
+    memory.store_release_u16(512 + 6, 0x7777);
+    let sent = server.transmit(Time::ZERO, &[1; 60]).expect("memif does not fail");
+    assert_eq!((sent, server.is_connected()), (Transmit::Refused, false));
+    assert_eq!((server.counts.faults[Fault::Index as usize], server.counters.refused_link_down), (1, 1));
+}
+
+#[test]
+fn a_packet_longer_than_a_frame_is_counted_as_that() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let (client, _) = joined_with_bells(&mut server);
+    let memory = client.memory.as_ref().expect("joined");
+    fill(memory, 0, 2);
+    memory.store_u32(128 + 4, MAX_FRAME as u32 + 1);
+    memory.store_u32(128 + 8, 0);
+    assert_eq!([receive(&mut server), receive(&mut server)][0], Receive::Skipped);
+    let Counters { skipped_oversized, skipped_malformed, received_frames, .. } = server.counters;
+    assert_eq!((skipped_oversized, skipped_malformed, received_frames), (1, 0, 1));
+}
+
+#[test]
+fn whoever_goes_on_has_given_back_what_was_read_and_is_woken() {
+    let folder = folder();
+    let mut first = server(&folder);
+    let (client, [bell, _]) = joined_with_bells(&mut first);
+    let memory = client.memory.as_ref().expect("joined");
+    // All slots are read, and none was given back: nothing is told for each.
+    fill(memory, 0, 8);
+    (0..8).for_each(|_| assert!(matches!(receive(&mut first), Receive::Frame { .. })));
+    assert_eq!(memory.load_u16(64), 0);
+    let legacy = first.bequeath().expect("it can be passed on");
+    assert_eq!(memory.load_u16(64), 8, "else the ring would be full for ever");
+    let mut heir = Memif::inherit(&options(&folder), vec![legacy]).expect("it goes on").remove(0);
+    heir.arm();
+    look(&mut heir, Time::ZERO);
+    assert!(!is_awake(&heir));
+    rustix::io::write(&bell, &1u64.to_ne_bytes()).expect("it rings");
+    assert!(is_awake(&heir), "rung");
+    look(&mut heir, Time::ZERO);
+    assert!(!is_awake(&heir));
+    client.say(Message::disconnect("enough"), None);
+    assert!(is_awake(&heir), "spoken to");
+}
+
+#[test]
+fn only_who_may_is_served() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root, to be another user");
+        return;
+    }
+    let folder = folder();
+    let name = format!("@{}", folder.path().display());
+    for (any_user, expected) in [(false, Some("this user may not connect")), (true, None)] {
+        let mut server = Memif::open(&MemifOptions { any_user, ..MemifOptions::new(&name) }).expect("a server");
+        // A thread of its own, because it cannot get its rights back.
+        let connect = || {
+            // SAFETY: no memory is passed. The system call, unlike the library's function, changes this thread only.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
+            Channel::connect(&name).expect("a server")
+        };
+        let channel = std::thread::scope(|scope| scope.spawn(connect).join().expect("it connects"));
+        look(&mut server, Time::ZERO);
+        let client = Raw { channel, memory: None };
+        let refused = match client.hear() {
+            Some(Message::Disconnect { reason, .. }) => Some(reason.to_string()),
+            Some(Message::Hello(_)) => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((refused.as_deref(), server.counts.refused), (expected, u64::from(!any_user)));
+    }
+}
+
+#[test]
+fn a_ring_with_flags_that_nobody_knows_is_no_message() {
+    let mut bytes = Message::AddRing(ring(true)).write();
+    for flags in [2u16, 0x8000, 0x8001] {
+        bytes[2..4].copy_from_slice(&flags.to_ne_bytes());
+        assert_eq!(Message::read(&bytes), Err("a ring has unknown flags"));
+    }
+}
