@@ -124,7 +124,7 @@ pub struct NetworkConfig {
     pub name: String,
     /// How its members are joined.
     pub mode: NetworkMode,
-    /// How many threads serve it: port `i` is on thread `i` modulo their number, a client on the one that has the fewest.
+    /// How many threads serve it: queue `q` of port `p` is on thread `p + q` modulo their number, a client on the one that has the fewest.
     pub threads: usize,
     /// The core that its one thread is bound to; any if it is not there.
     pub core: Option<usize>,
