@@ -29,8 +29,12 @@ impl Nic {
     }
 
     fn start_in(folder: TempDir, arguments: &[&str]) -> Nic {
+        Nic::start_as(Command::new(env!("CARGO_BIN_EXE_conic")), folder, arguments)
+    }
+
+    /// The command is the program, or what starts it with the arguments that are put behind it.
+    fn start_as(mut command: Command, folder: TempDir, arguments: &[&str]) -> Nic {
         let socket = folder.path().join("nic.sock");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port");
         let metrics = port.to_string();
         command.args(["nic", "--metrics", &metrics, "--socket"]).arg(&socket).args(arguments).stdout(Stdio::null());
@@ -656,4 +660,34 @@ fn top_shows_who_sends_and_how_much() {
     assert!(screen.starts_with("conic top   ") && screen.contains(&mac.join(":")), "{screen}");
     let refused = top(&[]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--once"), "{refused:?}");
+}
+
+#[test]
+fn clients_outside_the_process_namespace_of_the_nic_are_served_and_their_end_is_seen() {
+    let apart = || {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child"]);
+        command
+    };
+    if !apart().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no process namespace can be made (unshare --pid)");
+        return;
+    }
+    let mut program = apart();
+    program.arg(env!("CARGO_BIN_EXE_conic"));
+    let nic = Nic::start_as(program, tempfile::tempdir().expect("a folder"), &["--mode", "loopback"]);
+    let (client, mut queues) = attach(&nic.socket(), &small(1));
+    let frame = frame(&mut queues[0], [2; 6], [2; 6], 64, 7);
+    queues[0].transmit(&mut vec![frame]);
+    let mut incoming = Vec::new();
+    wait_until("the frame comes back", || queues[0].receive(&mut incoming, 1) == 1);
+    let clients =
+        || metrics_of(&nic).lines().filter(|line| line.starts_with("conic_clients")).map(str::to_owned).collect();
+    let there: Vec<String> = clients();
+    assert!(there.iter().any(|line| line.ends_with(" 1")), "{there:?}");
+    drop((incoming, queues, client));
+    wait_until("nobody is there", || {
+        let left: Vec<String> = clients();
+        left.iter().all(|line| line.ends_with(" 0"))
+    });
 }

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,14 +16,18 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     recvmsg, sendmsg, socket_with, socketpair,
 };
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::about_to;
+use crate::{about_to, socket};
 
 /// The most descriptors that one message carries.
 pub const MOST_DESCRIPTORS: usize = 16;
 
 /// The most bytes of a message.
 pub const LONGEST_MESSAGE: usize = 64 << 10;
+
+/// `SO_PEERPIDFD` of `asm-generic/socket.h`.
+const SO_PEERPIDFD: libc::c_int = 77;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -42,7 +46,7 @@ pub struct Received {
 /// Who is at the other end of a channel, as the kernel says it; what it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process.
+    /// Its process; 0 where this one's PID namespace does not have it.
     pub process: i32,
     /// Its effective user.
     pub user: u32,
@@ -177,13 +181,36 @@ impl Channel {
     ///
     /// What the system said.
     pub fn peer(&self) -> io::Result<Peer> {
-        let credentials = rustix::net::sockopt::socket_peercred(&self.0)?;
-        Ok(Peer {
-            process: credentials.pid.as_raw_nonzero().get(),
-            user: credentials.uid.as_raw(),
-            group: credentials.gid.as_raw(),
-        })
+        peer(&self.0)
     }
+
+    /// A descriptor of the process at the other end, which can be read when that has ended. The kernel is asked for it by the socket (Linux
+    /// 6.5): the number may be another process's by now, and a process of another PID namespace has none here.
+    ///
+    /// # Errors
+    ///
+    /// What the system said; [`io::ErrorKind::Unsupported`] where an older kernel would have to be asked by a number that there is not.
+    pub fn peer_process(&self) -> io::Result<OwnedFd> {
+        match socket::option::<i32>(self.0.as_fd(), libc::SOL_SOCKET, SO_PEERPIDFD) {
+            // SAFETY: the kernel has just made it for this call, and nothing else owns it.
+            Ok(descriptor) => return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+            Err(error) if error.raw_os_error() != Some(libc::ENOPROTOOPT) => return Err(error),
+            Err(_) => {}
+        }
+        let process = Pid::from_raw(self.peer()?.process).ok_or(io::ErrorKind::Unsupported)?;
+        Ok(pidfd_open(process, PidfdFlags::NONBLOCK)?)
+    }
+}
+
+/// Who is at the other end of a Unix socket.
+///
+/// # Errors
+///
+/// What the system said.
+pub fn peer(socket: &impl AsFd) -> io::Result<Peer> {
+    // Not by way of a type whose process is never 0, which it is in another PID namespace.
+    let libc::ucred { pid, uid, gid } = socket::option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED)?;
+    Ok(Peer { process: pid, user: uid, group: gid })
 }
 
 impl AsFd for Channel {

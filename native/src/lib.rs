@@ -16,6 +16,7 @@ mod memory;
 mod pages;
 mod place;
 pub mod processor;
+pub mod socket;
 mod steps;
 mod thread_clock;
 

@@ -125,38 +125,6 @@ pub(crate) fn ioctl(file: BorrowedFd<'_>, code: libc::Ioctl, request: &mut libc:
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Plain data that the kernel reads and writes as bytes.
-///
-/// # Safety
-///
-/// Any bytes are a value, and there is no padding.
-pub(crate) unsafe trait Plain: Copy {}
-
-// SAFETY: an integer.
-unsafe impl Plain for i32 {}
-// SAFETY: an integer.
-unsafe impl Plain for u32 {}
-
-/// Sets an option of a socket.
-pub(crate) fn set_option<T: Plain>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
-    let size = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is plain data of the size given, borrowed for the call.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), size) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Reads an option of a socket; bytes that the kernel does not give stay zero.
-pub(crate) fn option<T: Plain>(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
-    // SAFETY: plain data, for which zeros are a value.
-    let mut value: T = unsafe { mem::zeroed() };
-    let mut size = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is plain data of the size given, borrowed for writing for the call.
-    let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, std::ptr::from_mut(&mut value).cast(), &raw mut size)
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
-}
-
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     // A sockaddr_in is the family, the port in 2 bytes, then the address.
     let mut data = [0; 14];

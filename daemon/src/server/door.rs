@@ -1,12 +1,13 @@
 //! Who comes in: connections are accepted as long as there are descriptors for them.
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::clock;
 use rustix::event::epoll;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::io::Errno;
 
 use super::{Daemon, DaemonError, LISTENER, METRICS};
 use crate::connection::{Connection, Step, refused, say};
@@ -57,16 +58,20 @@ impl Daemon {
             say(&channel, &Message::Refused(refused(Reason::Resources, text)));
             return;
         }
-        let process = Pid::from_raw(peer.process).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
-        let process = match process {
-            Some(Ok(process)) => process,
-            Some(Err(error)) if error != rustix::io::Errno::SRCH => {
+        let process = match channel.peer_process() {
+            Ok(process) => process,
+            // A process that has ended already wants nothing.
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return,
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                let text = "the NIC does not see the processes of your PID namespace: give it the same, or Linux 6.5";
+                say(&channel, &Message::Refused(refused(Reason::Resources, text)));
+                return;
+            }
+            Err(error) => {
                 let text = format!("the NIC cannot watch one process more: {error}: try again");
                 say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-                return self.shut_door(&error.into());
+                return self.shut_door(&error);
             }
-            // A process that has ended already wants nothing.
-            _ => return,
         };
         let number = self.next;
         self.next += 1;

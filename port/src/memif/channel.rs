@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
+use conic_native::channel::peer;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
 use super::message::MESSAGE;
@@ -74,7 +75,7 @@ impl Listener {
     pub(super) fn accept(&self) -> io::Result<Option<(Channel, u32)>> {
         match rustix::net::accept_with(&self.socket, FLAGS) {
             Ok(socket) => {
-                let user = sockopt::socket_peercred(&socket)?.uid.as_raw();
+                let user = peer(&socket)?.user;
                 Ok(Some((Channel { socket }, user)))
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),

@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use conic_native::Mapping;
+use conic_native::socket::{Plain, option, set_option};
 
 use super::PacketOptions;
 use super::ring::Geometry;
-use crate::netdevice::{self, Plain, option, set_option};
+use crate::netdevice;
 
 /// A packet socket that is not bound yet.
 #[derive(Debug)]

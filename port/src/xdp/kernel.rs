@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use conic_native::socket::{Plain, option, set_option};
 use conic_native::{Mapping, clock};
 
 use super::ring::{ADDRESS, Consumer, DESCRIPTOR, Offsets, Producer};
-use crate::netdevice::{self, Plain, option, set_option};
+use crate::netdevice;
 
 /// Attempts while a queue or an interface is busy, with a pause between two: what was closed, by this process or another
 /// that has ended, is let go of a little later.
