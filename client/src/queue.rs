@@ -88,6 +88,8 @@ pub struct Queue {
     kept: Vec<Buffer>,
     /// Payloads are not asked for ahead.
     leaves_payloads: bool,
+    /// Another half receives.
+    only_sends: bool,
 }
 
 impl Queue {
@@ -113,6 +115,7 @@ impl Queue {
             packets,
             kept: Vec::new(),
             leaves_payloads: false,
+            only_sends: false,
         }
     }
 
@@ -239,6 +242,9 @@ impl Queue {
         self.host = Host::new(region.core.clone(), &region.map, self.index);
         if self.leaves_payloads {
             self.host.leave_payloads();
+        }
+        if self.only_sends {
+            self.host.only_sends();
         }
         (self.region, self.generation) = (region, generation);
         true
@@ -391,6 +397,7 @@ impl Queue {
     /// The queue pair as two, for two threads: one that sends and one that receives. Each allocates and frees. Only for a queue that
     /// was not used yet; neither may be used for the other's direction.
     pub fn split(mut self) -> (Queue, Queue) {
+        self.only_sends = true;
         self.host.only_sends();
         let other = Queue::of(Arc::clone(&self.shared), Arc::clone(&self.region), self.index, self.generation);
         (self, other)
@@ -420,7 +427,8 @@ impl Queue {
             return;
         }
         let mut packets = [Packet::BLANK; BURST];
-        loop {
+        // What was delivered is the other half's where this one only sends.
+        while !self.only_sends {
             let count = self.host.rx_burst(&mut packets);
             let sound =
                 packets[..count].iter().filter(|packet| self.region.is_in_a_buffer(packet.address(), packet.length()));

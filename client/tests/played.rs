@@ -4,8 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use conic_client::{AttachError, Client, Link, Options, Reason};
+use conic_client::{AttachError, Client, Link, Options, Queue, Reason};
 use conic_control::{Attached, Bells, Extensions, Message, Name, VERSION, Wait, Welcome};
+use conic_fabric::Address;
+use conic_interface::burst::HostQueue;
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Features, Geometry, Map, prepare};
 use conic_native::channel::{Channel, Listener};
@@ -85,11 +87,17 @@ fn let_in(listener: &Listener, extensions: Extensions) -> Channel {
 
 /// A client of a daemon that is played; the daemon's end of its connection.
 fn attached(socket: &Path, listener: &Listener) -> (Client, Channel) {
+    let (client, _queue, channel) = attached_with_queue(socket, listener);
+    (client, channel)
+}
+
+/// The same, with the client's queue.
+fn attached_with_queue(socket: &Path, listener: &Listener) -> (Client, Queue, Channel) {
     std::thread::scope(|scope| {
         let daemon = scope.spawn(|| let_in(listener, Extensions::KNOWN));
         let options = Options { geometry: SMALL, ..Options::default() };
-        let (client, _queues) = Client::attach(socket, &options).unwrap_or_else(|error| panic!("{error}"));
-        (client, daemon.join().expect("it lets the client in"))
+        let (client, mut queues) = Client::attach(socket, &options).unwrap_or_else(|error| panic!("{error}"));
+        (client, queues.remove(0), daemon.join().expect("it lets the client in"))
     })
 }
 
@@ -130,8 +138,9 @@ fn a_reconnection_that_an_older_daemon_cannot_serve_says_why() {
     // Asked for while nobody is there, and remembered.
     client.limit_packets(9000).expect("nobody refuses it");
     std::thread::scope(|scope| {
-        let older = scope.spawn(|| let_in(&listener, OLD));
-        while !older.is_finished() {
+        scope.spawn(|| let_in(&listener, OLD));
+        // And no further: nobody would answer another attempt.
+        while client.detached().is_none() {
             client.maintain();
         }
     });
@@ -214,4 +223,30 @@ fn a_limit_that_the_daemon_takes_for_another_is_none() {
     let limited = client.limit_packets(9000);
     assert!(matches!(limited, Err(AttachError::Peer(_))), "{limited:?}");
     assert_eq!(hear(&channel), Message::Longest(9000));
+}
+
+#[test]
+fn the_half_that_sends_keeps_as_few_buffers_behind_a_reconnection_as_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    let (client, queue, channel) = attached_with_queue(&socket, &listener);
+    let (mut sender, mut receiver) = queue.split();
+    // How many the two keep when the one that sends has freed some.
+    let kept = |sender: &mut Queue| {
+        let mut buffers = [Address(0); 32];
+        let got = sender.buf_alloc(60, &mut buffers);
+        sender.buf_free(&buffers[..got]);
+        SMALL.buffers[0] - sender.memory().free()[0]
+    };
+    let before = kept(&mut sender);
+    drop(channel);
+    assert_eq!(client.maintain(), Link::Down);
+    let _channel = std::thread::scope(|scope| {
+        let daemon = scope.spawn(|| let_in(&listener, Extensions::KNOWN));
+        while client.maintain() == Link::Down {}
+        daemon.join().expect("it lets the client in")
+    });
+    assert!(sender.renew() && receiver.renew());
+    assert_eq!(kept(&mut sender), before);
 }

@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -126,7 +127,13 @@ impl Daemon {
     ///
     /// What cannot be had, and what to do.
     pub fn start(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
-        Daemon::make(config, stop, log, false)
+        let (listener, socket) = (listen(&config)?, config.socket.clone());
+        let opened = Daemon::open((config, stop, log), listener, None);
+        if opened.is_err() {
+            // Nobody listens there.
+            let _ = std::fs::remove_file(socket);
+        }
+        opened
     }
 
     /// Takes over from the daemon that listens at the configuration's socket, with its clients, and with its TAP, memif, AF_XDP and
@@ -137,20 +144,20 @@ impl Daemon {
     ///
     /// None listens, or it does not give everything over; then it goes on as if nobody had asked.
     pub fn adopt(config: Config, stop: Stop, log: Log) -> Result<Daemon, DaemonError> {
-        Daemon::make(config, stop, log, true)
+        let inheritance = Inheritance::ask(connect(&config.socket)?)?;
+        // Replaced by the other's own as soon as that has ended.
+        let listener = Listener::unbound().map_err(system("making a socket"))?;
+        Daemon::open((config, stop, log), listener, Some(inheritance))
     }
 
-    fn make(config: Config, stop: Stop, log: Log, adopt: bool) -> Result<Daemon, DaemonError> {
+    fn open(
+        (config, stop, log): (Config, Stop, Log),
+        listener: Listener,
+        mut inheritance: Option<Inheritance>,
+    ) -> Result<Daemon, DaemonError> {
         let fences = fences::register();
         let bell = Bell::new().map_err(system("making a bell"))?;
         let (send, news) = channel();
-        let (listener, mut inheritance) = if adopt {
-            let inheritance = Inheritance::ask(connect(&config.socket)?)?;
-            // Replaced by the other's own as soon as that has ended.
-            (Listener::unbound().map_err(system("making a socket"))?, Some(inheritance))
-        } else {
-            (listen(&config)?, None)
-        };
         let reports = Reports { news: send, bell: bell.clone() };
         let networks = start_networks(&config, inheritance.as_mut(), &reports)?;
         let metrics = config.metrics.map(listen_for_metrics).transpose()?;
@@ -225,10 +232,10 @@ impl Daemon {
                     of if of & 1 == 1 => self.let_go(of >> 1, "died"),
                     of => self.hear(of >> 1),
                 }
-            }
-            if self.ended {
-                // The socket and the clients are the other's now.
-                return Ok(());
+                if self.ended {
+                    // The socket and the clients are the other's now, and so is what else came at this moment.
+                    return Ok(());
+                }
             }
             self.give_up_on_the_slow();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
@@ -333,6 +340,7 @@ impl Daemon {
     fn let_go(&mut self, number: u64, why: &'static str) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
+        self.postponed.retain(|(waiting, _)| *waiting != number);
         let Connection { channel, process, step, peer, .. } = connection;
         // Descriptors that are closed leave the epoll by themselves only when no copy of them is left anywhere.
         let _ = epoll::delete(&self.epoll, &channel);
@@ -448,6 +456,9 @@ fn listen(config: &Config) -> Result<Listener, DaemonError> {
         bound => bound,
     };
     let listener = bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse if !is_socket(path) => {
+            cannot("something is there that is no socket: name another with --socket".to_owned())
+        }
         io::ErrorKind::AddrInUse => cannot("another NIC listens there: name another with --socket".to_owned()),
         _ => cannot(format!("{error}; name another with --socket")),
     })?;
@@ -457,7 +468,11 @@ fn listen(config: &Config) -> Result<Listener, DaemonError> {
     Ok(listener)
 }
 
-/// Whether a socket is there at which nobody listens any more.
+/// Whether a socket is there at which nobody listens any more. The kernel refuses a connection to any other file in the same words.
 fn is_left_behind(path: &Path) -> bool {
-    Channel::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    is_socket(path) && Channel::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+fn is_socket(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket())
 }

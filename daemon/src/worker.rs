@@ -476,8 +476,11 @@ impl Loop {
         false
     }
 
-    /// Tells the control thread what it must know.
+    /// Tells the control thread what it must know, and sleeps no more on ports that are gone.
     fn tell(&mut self) {
+        let epoll = &self.epoll;
+        // One that was not in it, for want of descriptors, wakes nobody either.
+        self.switch.show_finished(|descriptor| _ = epoll::delete(epoll, descriptor));
         let offenders = self.switch.take_offenders();
         let network = self.network;
         let mut news: Vec<News> = offenders.into_iter().map(|offender| News::Offender { offender }).collect();
@@ -495,8 +498,9 @@ const SECOND: u64 = 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
-    use conic_native::Pages;
+    use conic_native::{Pages, yield_core};
     use conic_port::{Counters, PortError, Receive, Transmit};
+    use std::os::fd::{AsFd, BorrowedFd};
 
     use super::*;
 
@@ -543,25 +547,89 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_order_waits_for_a_step_and_not_for_many() {
-        let received = Received::none();
-        let slow = Slow(received.clone(), Counters::default());
-        let (news, _heard) = channel();
+    /// Is gone, which its descriptor says for ever.
+    struct Gone(Bell, Counters);
+
+    impl Port for Gone {
+        fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+            Ok(Receive::End)
+        }
+        fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+            Ok(Transmit::Refused)
+        }
+        fn next_due(&self) -> Option<Time> {
+            None
+        }
+        fn counters(&self) -> &Counters {
+            &self.1
+        }
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.0.as_fd())
+        }
+    }
+
+    /// Has nothing, and counts how often it is told that its descriptor is about to be slept on.
+    struct Still(Received, Counters);
+
+    impl Port for Still {
+        fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+            Ok(Receive::None)
+        }
+        fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+            Ok(Transmit::Accepted)
+        }
+        fn next_due(&self) -> Option<Time> {
+            None
+        }
+        fn arm(&mut self) {
+            self.0.one_more();
+        }
+        fn counters(&self) -> &Counters {
+            &self.1
+        }
+    }
+
+    /// A thread with these ports.
+    fn worker(wait: WaitMode, ports: Vec<Box<dyn Port>>) -> (Worker, Receiver<News>) {
+        let (news, heard) = channel();
+        let port = |queue| SwitchPort { queues: vec![queue], vlan: None, circuit: None };
         let worker = Worker::start(WorkerOptions {
             network: 0,
             wake: Bell::new().expect("a descriptor"),
             neighbours: Vec::new(),
             aways: Vec::new(),
             core: None,
-            wait: WaitMode::Spin,
+            wait,
             switch: SwitchOptions::default(),
-            ports: vec![SwitchPort { queues: vec![Box::new(slow)], vlan: None, circuit: None }],
+            ports: ports.into_iter().map(port).collect(),
             held_back: false,
             news,
             bell: Bell::new().expect("a descriptor"),
         });
-        let worker = worker.expect("a thread");
+        (worker.expect("a thread"), heard)
+    }
+
+    #[test]
+    fn a_port_that_is_gone_keeps_no_thread_awake() {
+        let (slept, rung) = (Received::none(), Bell::new().expect("a descriptor"));
+        rung.ring();
+        let (gone, still) = (Gone(rung, Counters::default()), Still(slept.clone(), Counters::default()));
+        let (_worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(gone), Box::new(still)]);
+        while slept.count() == 0 {
+            spin();
+        }
+        let begun = clock::now();
+        while clock::now().since(begun).seconds() < 0.1 {
+            yield_core();
+        }
+        assert!(slept.count() < 10, "it has slept {} times", slept.count());
+    }
+
+    #[test]
+    fn an_order_waits_for_a_step_and_not_for_many() {
+        let received = Received::none();
+        let slow = Slow(received.clone(), Counters::default());
+        let (worker, _heard) = worker(WaitMode::Spin, vec![Box::new(slow)]);
         let mut beside = 0;
         for _ in 0..10 {
             let before = received.count();

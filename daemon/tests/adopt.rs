@@ -6,11 +6,14 @@ mod served;
 mod waiting;
 
 use std::path::Path;
+use std::time::Duration;
 
-use conic_client::{Client, Link, Options, Queue};
+use conic_client::{Client, Link, Name, Operator, Options, Queue};
+use conic_control::{Attach, Extensions, Hello, Message, OLDEST, VERSION};
 use conic_daemon::{Daemon, Stop};
-use conic_interface::ccnic::Geometry;
-use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
+use conic_interface::ccnic::{Geometry, Headroom};
+use conic_native::channel::{Channel, Received};
+use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PinConfig};
 use served::Served;
 use waiting::wait_until;
 
@@ -103,4 +106,75 @@ fn a_take_over_that_fails_changes_nothing() {
     let alone = Daemon::adopt(config(&nobody, NetworkMode::Bridge), Stop::new().expect("one"), Box::new(|_| {}));
     assert!(alone.err().expect("nobody is there").to_string().contains("--adopt"));
     served.end();
+}
+
+#[test]
+fn as_many_flows_are_pinned_behind_a_take_over_as_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut config = config(&socket, NetworkMode::Bridge);
+    // More than one message holds.
+    let pin = |port: u16| format!("pinned,protocol=tcp,destination-port={port}").parse::<PinConfig>().expect("a pin");
+    config.networks[0].pins = (0..2000).map(pin).collect();
+    let served = Served::start(config);
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let options = Options { geometry, name: Name::new("pinned").expect("a name"), ..Options::default() };
+    let (client, _queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    let pinned = || {
+        let operator = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+        operator.ask(r#"{"ask":"list"}"#).expect("it answers").matches("protocol=tcp").count()
+    };
+    assert_eq!(pinned(), 2000);
+    let served = served.taken_over(1, &[&client], || ());
+    assert_eq!(pinned(), 2000);
+    served.end();
+}
+
+/// What the daemon says next.
+fn hear(channel: &Channel) -> Received {
+    let mut heard = None;
+    wait_until("the daemon speaks", || {
+        heard = channel.receive().expect("it does not close");
+        heard.is_some()
+    });
+    heard.expect("it spoke")
+}
+
+fn say(channel: &Channel, message: &Message) {
+    channel.send(&message.encode(), &[]).expect("there is room");
+}
+
+/// A connection that was greeted.
+fn greeted(socket: &Path) -> Channel {
+    let channel = Channel::connect(socket).expect("it listens");
+    let extensions = Extensions::KNOWN;
+    say(&channel, &Message::Hello(Hello { versions: (OLDEST, VERSION), extensions, name: Name::default() }));
+    hear(&channel);
+    channel
+}
+
+#[test]
+fn what_a_client_says_while_another_takes_over_is_for_that_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let served = Served::start(config(&socket, NetworkMode::Bridge));
+    let client = greeted(&socket);
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    say(&client, &Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None }));
+    hear(&client);
+    let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
+    let adopt = Message::Query(r#"{"ask":"adopt","version":5}"#.to_owned());
+    say(&holds_it_up, &adopt);
+    // While it waits for that one's word it hears nobody: the two that follow are heard at one moment.
+    hear(&holds_it_up);
+    say(&heir, &adopt);
+    say(&client, &Message::Longest(9000));
+    drop(holds_it_up);
+    // What it has beside clients, the client, its bell.
+    let [_, mut passed, _] = [hear(&heir), hear(&heir), hear(&heir)];
+    say(&heir, &Message::Part { descriptors: 0, text: r#"{"ready":[]}"#.to_owned() });
+    served.given_over();
+    let channel = Channel::of_descriptor(passed.descriptors.swap_remove(1));
+    let heard = hear(&channel);
+    assert_eq!(Message::decode(&heard.bytes, 0), Ok(Message::Longest(9000)));
 }

@@ -4,15 +4,20 @@ use std::path::Path;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use conic_client::{AttachError, Client, Options, Queue, Reason};
+use conic_client::{AttachError, Client, Name, Options, Queue, Reason};
+use conic_control::{Attach, Extensions, Hello, Message, OLDEST, VERSION};
 use conic_daemon::{Daemon, Stop};
-use conic_interface::ccnic::Geometry;
+use conic_interface::ccnic::{Geometry, Headroom};
+use conic_native::channel::Channel;
 use conic_native::{clock, yield_core};
 use conic_nicd::config::{Config, Limits};
 
 /// The step at which the daemon's next thread is held up, none if none is; and whether one is.
 static GATE: Mutex<(Option<&str>, bool)> = Mutex::new((None, false));
 static CHANGED: Condvar = Condvar::new();
+
+/// What all ask for.
+const GEOMETRY: Geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
 
 fn hold_up_at(step: Option<&'static str>) {
     *GATE.lock().expect("nobody panics with it") = (step, false);
@@ -47,8 +52,7 @@ fn pass(step: &'static str) {
 }
 
 fn attach(socket: &Path) -> Result<(Client, Vec<Queue>), AttachError> {
-    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
-    Client::attach(socket, &Options { geometry, patience: Duration::from_secs(20), ..Options::default() })
+    Client::attach(socket, &Options { geometry: GEOMETRY, patience: Duration::from_secs(20), ..Options::default() })
 }
 
 /// A client that attaches in a thread of its own.
@@ -85,13 +89,22 @@ fn others_attach_while_a_region_is_made_or_unmapped_and_a_quota_waits_for_what_c
     let next = attach_aside(&socket);
     others_run();
     assert!(!next.is_finished(), "{:?}", next.join().map(|attached| attached.map(|_| ())));
+    // Who waits for it asks once.
+    let twice = Channel::connect(&socket).expect("the daemon listens");
+    ask(&twice);
+    others_run();
+    wish(&twice);
+    others_run();
+    let refused = twice.receive().expect("it answers").expect("it answers at once");
+    let refused = Message::decode(&refused.bytes, 0);
+    assert!(matches!(refused, Ok(Message::Refused(ref why)) if why.reason == Reason::Malformed), "{refused:?}");
     hold_up_at(None);
     let next = next.join().expect("it does not panic").expect("it gets the place that came back");
 
     // A client that dies while its region is made leaves nothing.
     drop(next);
     hold_up_at(Some("seal a region"));
-    let channel = conic_native::channel::Channel::connect(&socket).expect("the daemon listens");
+    let channel = Channel::connect(&socket).expect("the daemon listens");
     ask(&channel);
     wait_until_one_is_held_up();
     drop(channel);
@@ -105,15 +118,17 @@ fn others_attach_while_a_region_is_made_or_unmapped_and_a_quota_waits_for_what_c
 }
 
 /// A client's first two words, and no more.
-fn ask(channel: &conic_native::channel::Channel) {
-    use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, VERSION};
-    use conic_interface::ccnic::Headroom;
+fn ask(channel: &Channel) {
     let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() };
     channel.send(&Message::Hello(hello).encode(), &[]).expect("the daemon listens");
     while channel.receive().expect("it answers").is_none() {
         channel.wait(Duration::from_secs(1)).expect("it answers");
     }
-    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
-    let wish = Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None };
+    wish(channel);
+}
+
+/// The second of them.
+fn wish(channel: &Channel) {
+    let wish = Attach { geometry: GEOMETRY, headroom: Headroom::NONE, network: Name::default(), mac: None };
     channel.send(&Message::Attach(wish).encode(), &[]).expect("the daemon listens");
 }

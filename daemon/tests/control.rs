@@ -327,6 +327,37 @@ fn the_socket_is_open_to_whom_it_is_said_and_goes_with_the_daemon() {
 }
 
 #[test]
+fn a_file_that_is_no_socket_is_not_replaced_by_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, link, left) = (folder.path().join("nic.toml"), folder.path().join("link"), folder.path().join("left"));
+    std::fs::write(&file, "kept").expect("a file");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    drop(std::os::unix::net::UnixListener::bind(&left).expect("a socket"));
+    let start = |socket: &Path| {
+        let config = Config { socket: socket.to_owned(), ..Config::default() }.checked().expect("sound");
+        Daemon::start(config, Stop::new().expect("a descriptor"), Box::new(|_| {})).err()
+    };
+    for socket in [&file, &link, &folder.path().to_owned()] {
+        let why = start(socket).expect("it is no place for a socket").to_string();
+        assert!(why.contains("no socket"), "{why}");
+    }
+    assert_eq!(std::fs::read_to_string(&link).expect("it is there"), "kept");
+    assert!(start(&left).is_none(), "nobody listens there any more");
+}
+
+#[test]
+fn a_daemon_that_cannot_start_leaves_no_socket() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let metrics = Some(busy.local_addr().expect("its address"));
+    let config = Config { socket: folder.path().join("nic.sock"), metrics, ..Config::default() };
+    let config = config.checked().expect("a sound configuration");
+    let started = Daemon::start(config, Stop::new().expect("a descriptor"), Box::new(|_| {}));
+    assert!(started.err().expect("its metrics' port is another's").to_string().contains("--metrics"));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
+#[test]
 fn quotas_hold_and_are_given_back() {
     let _turn = TURN.lock();
     let limits = Limits { clients_per_user: 3, queues_per_user: 4, ..Limits::default() };

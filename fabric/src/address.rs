@@ -85,6 +85,14 @@ impl Line {
         bytes
     }
 
+    /// Its first `bytes` bytes, and zeroes behind them.
+    #[inline(always)]
+    #[must_use]
+    pub fn beginning(&self, bytes: u64) -> Line {
+        let kept = &BEGINNINGS[bytes.min(LINE_BYTES) as usize];
+        Line(std::array::from_fn(|word| self.0[word] & kept.0[word]))
+    }
+
     /// A line from its bytes in memory order.
     pub fn from_bytes(bytes: &[u8; LINE_BYTES as usize]) -> Line {
         let mut line = Line::ZERO;
@@ -93,6 +101,24 @@ impl Line {
         }
         line
     }
+}
+
+/// For each number of bytes that a line has, a line in which so many of the first are ones and the others zeroes: one load and
+/// one instruction where to make it would take a dozen.
+static BEGINNINGS: [Line; LINE_BYTES as usize + 1] = beginnings();
+
+const fn beginnings() -> [Line; LINE_BYTES as usize + 1] {
+    let mut all = [Line::ZERO; LINE_BYTES as usize + 1];
+    let mut bytes = 1;
+    while bytes < all.len() {
+        all[bytes] = all[bytes - 1];
+        let last = bytes - 1;
+        let mut word = all[last].0[last / 8].to_ne_bytes();
+        word[last % 8] = 0xff;
+        all[bytes].0[last / 8] = u64::from_ne_bytes(word);
+        bytes += 1;
+    }
+    all
 }
 
 /// How many lines `bytes` bytes that start at a line boundary occupy.

@@ -343,6 +343,41 @@ fn a_tag_goes_in_and_out_between_two_clients_in_frames_of_every_size() {
 }
 
 #[test]
+fn nothing_of_what_lies_behind_a_frame_in_its_senders_buffer_gets_to_another() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut sender = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut untagged = Client::attach(&mut switch, Time::ZERO, 2, 1, Rules { vlan: Some(7), ..rules(mac(2)) });
+    let mut receiver = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    for length in (60..330).chain([1500, 9001]) {
+        let tagged = frame(mac(1), mac(2), 1, 1, length);
+        let tagged = [&tagged[..12], &[0x81, 0, 0, 7], &tagged[12..]].concat();
+        let whole = [frame(mac(1), mac(3), 1, 1, length), tagged];
+        let packets = whole.map(|frame| {
+            let mut at = [Address(0)];
+            let length = frame.len() as u64;
+            let room = length.next_multiple_of(64);
+            assert_eq!(sender.hosts[0].buf_alloc(room, &mut at), 1);
+            // What was in the buffer before.
+            sender.core.write_bytes(at[0], &vec![0xaa; room as usize]);
+            sender.core.write_bytes(at[0], &frame);
+            Descriptor::new(at[0], length as u16)
+        });
+        assert_eq!(sender.hosts[0].tx_burst(&packets), 2);
+        switch.step(Time::ZERO);
+        for client in [&mut receiver, &mut untagged] {
+            let mut got = [Descriptor::BLANK; 2];
+            assert_eq!(client.hosts[0].rx_burst(&mut got), 1, "{length} bytes");
+            let (at, end) = (got[0].address(), u64::from(got[0].length()));
+            let mut behind = vec![0; (end.next_multiple_of(64) - end) as usize];
+            client.core.read_bytes(at + end, &mut behind);
+            assert!(!behind.contains(&0xaa), "{length} bytes: {behind:x?}");
+            client.hosts[0].buf_free(&[at]);
+        }
+    }
+}
+
+#[test]
 fn a_limited_client_sends_at_its_rate_and_the_others_as_they_like() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);

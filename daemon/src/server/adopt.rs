@@ -34,6 +34,7 @@ use serde_json::{Value, json};
 
 use super::mirror::Asked;
 use super::network::Network;
+use super::operator::split_piece;
 use super::{Daemon, DaemonError, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
@@ -107,8 +108,21 @@ struct Arriving {
 struct Link<'channel>(&'channel Channel);
 
 impl Link<'_> {
+    /// Says something in as many parts as it takes: one whose text is not all of it goes on in the next. Descriptors come with the first.
     fn say(&self, text: &Value, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let message = Message::Part { descriptors: descriptors.len() as u16, text: text.to_string() }.encode();
+        let text = text.to_string();
+        let (first, mut rest) = split_piece(&text);
+        self.say_part(first, descriptors)?;
+        while !rest.is_empty() {
+            let piece;
+            (piece, rest) = split_piece(rest);
+            self.say_part(piece, &[])?;
+        }
+        Ok(())
+    }
+
+    fn say_part(&self, text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let message = Message::Part { descriptors: descriptors.len() as u16, text: text.to_owned() }.encode();
         let until = clock::now() + PATIENCE;
         loop {
             match self.0.send(&message, descriptors) {
@@ -138,6 +152,21 @@ impl Link<'_> {
     }
 
     fn hear(&self) -> io::Result<(Value, Vec<OwnedFd>)> {
+        let (mut text, mut descriptors) = self.hear_part()?;
+        loop {
+            match serde_json::from_str(&text) {
+                Ok(value) => return Ok((value, descriptors)),
+                Err(error) if error.is_eof() => {
+                    let (piece, more) = self.hear_part()?;
+                    text += &piece;
+                    descriptors.extend(more);
+                }
+                Err(error) => return Err(wrong(error.to_string())),
+            }
+        }
+    }
+
+    fn hear_part(&self) -> io::Result<(String, Vec<OwnedFd>)> {
         let until = clock::now() + PATIENCE;
         while clock::now() < until {
             let Some(received) = self.0.receive()? else {
@@ -145,10 +174,7 @@ impl Link<'_> {
                 continue;
             };
             return match Message::decode(&received.bytes, received.descriptors.len()) {
-                Ok(Message::Part { text, .. }) => {
-                    let value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-                    Ok((value, received.descriptors))
-                }
+                Ok(Message::Part { text, .. }) => Ok((text, received.descriptors)),
                 Ok(Message::Refused(refused)) => Err(wrong(format!("the other NIC refused: {refused}"))),
                 Ok(Message::Answer(text)) => Err(wrong(format!("the other NIC said {text}"))),
                 other => Err(wrong(format!("the other NIC said {other:?}"))),

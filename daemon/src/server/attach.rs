@@ -23,6 +23,9 @@ use crate::order::Order;
 impl Daemon {
     /// Begins to give a client what it asks for, or says why not.
     pub(super) fn attach(&mut self, number: u64, wish: &Attach) {
+        if self.postponed.iter().any(|(waiting, _)| *waiting == number) {
+            return self.refuse(number, refused(Reason::Malformed, "it waits for what it has asked for already"));
+        }
         match self.begin_session(number, wish) {
             Ok(Some(making)) => {
                 let Some(connection) = self.connections.get_mut(&number) else { return };

@@ -34,7 +34,7 @@ use crate::order::Report;
 /// Bytes that may be sent at once where nobody says how many.
 const DEFAULT_BURST: u64 = 65_536;
 
-/// Bytes of a piece of an answer, less than a message holds.
+/// Bytes of a piece of what is longer than a message holds.
 const PIECE: usize = LONGEST_MESSAGE / 2;
 
 /// What an operator asks.
@@ -155,8 +155,7 @@ impl Daemon {
         let Step::Asking(unsaid) = &mut connection.step else { return };
         let event = epoll::EventData::new_u64(number << 1);
         loop {
-            let rest = &unsaid.text[unsaid.at..];
-            let piece = &rest[..rest.floor_char_boundary(PIECE.min(rest.len()))];
+            let (piece, _) = split_piece(&unsaid.text[unsaid.at..]);
             match connection.channel.send(&Message::Answer(piece.to_owned()).encode(), &[]) {
                 Ok(()) if piece.is_empty() => {
                     (*unsaid, connection.deadline) = (Unsaid::default(), Time::NEVER);
@@ -336,6 +335,11 @@ impl Daemon {
             _ => None,
         })
     }
+}
+
+/// As much of a text as one message takes, and the rest.
+pub(super) fn split_piece(text: &str) -> (&str, &str) {
+    text.split_at(text.floor_char_boundary(PIECE))
 }
 
 fn no_client(client: u64) -> Value {

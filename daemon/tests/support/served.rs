@@ -57,6 +57,12 @@ impl Served {
         Served { stop, thread, ..self }
     }
 
+    /// It has given everything over to whoever asked for it.
+    #[allow(dead_code, reason = "not every test program has another that asks")]
+    pub fn given_over(self) {
+        assert!(matches!(self.thread.join(), Ok(Ok(()))), "it ended");
+    }
+
     pub fn end(self) {
         self.stop.raise();
         assert!(matches!(self.thread.join(), Ok(Ok(()))));

@@ -40,6 +40,7 @@ use super::descriptor::Descriptor;
 use super::ledger::Ledger;
 use crate::work;
 
+use map::lowest_bits;
 pub use map::{BadMemory, CLASSES, ClassMap, PoolMap};
 
 /// Most buffers that one side's stack of a class holds, a power of two.
@@ -47,6 +48,10 @@ const STACK: usize = 256;
 
 /// Buffers moved between a stack and the pool at once.
 const BATCH: usize = 32;
+
+/// Words of a class's free set that one look for buffers goes through at most, where the peer is not trusted: it may have taken all
+/// of a large pool, and each frame for it would take as long as that has words. The next look begins where this one ended.
+const MOST_LOOKS: u64 = 64;
 
 /// Buffers of a pool from which each side sets one aside; of fewer it would take too many away.
 const LEAST_WITH_RESERVE: u64 = 16;
@@ -507,7 +512,8 @@ impl Allocator {
         }
         let want = self.stacks[class].batch;
         // Two rounds more than there are words: where the other side was quicker, a word is tried again.
-        for _ in 0..map.words() + 2 {
+        let looks = map.words() + 2;
+        for _ in 0..if self.ledger.is_some() { looks.min(MOST_LOOKS) } else { looks } {
             let word = self.next_word[class];
             // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.
             let free = core.load_acquire(map.word(word)) & map.mask(word);
@@ -584,18 +590,6 @@ impl Allocator {
             self.freed_twice += u64::from((before & bits).count_ones());
         }
     }
-}
-
-/// The lowest `count` set bits.
-fn lowest_bits(bits: u64, count: usize) -> u64 {
-    if bits.count_ones() as usize <= count {
-        return bits;
-    }
-    let mut rest = bits;
-    for _ in 0..count {
-        rest &= rest - 1;
-    }
-    bits & !rest
 }
 
 #[cfg(test)]

@@ -11,9 +11,11 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use conic_check::CrashCore;
+use conic_check::{CrashCore, CrashMemory};
 use conic_fabric::{Address, Core, Layout, Line, Segment, Time};
-use conic_interface::ccnic::{Consumer, Descriptor, Features, Flags, MAX_SEGMENTS, Map, RingMap};
+use conic_interface::ccnic::{
+    Consumer, Descriptor, Features, Flags, MAX_SEGMENTS, Map, Nic, PhaseCredit, RingMap, prepare,
+};
 use conic_interface::with_policy;
 
 use crate::common::*;
@@ -411,4 +413,34 @@ fn a_peer_that_keeps_up_with_blanks_does_not_keep_a_call_from_returning() {
         assert!(received <= out.len(), "{features}");
         assert!(core.looks.get() <= 2 * ring.slots + 1, "{features}: it looked {} times", core.looks.get());
     }
+}
+
+#[test]
+fn a_host_that_has_all_of_a_large_pool_does_not_keep_the_nic_looking_for_buffers() {
+    // A thousand words of the free set, in which each bit is gone when it is to be had.
+    let map = Map::new(geometry(64, [1 << 16, 0, 0], 0), Features::best()).expect("a geometry that can be");
+    let core = KeepsUp { ring: map.queues[0].transmit, looks: Cell::new(0) };
+    let mut nic = Nic::<KeepsUp, PhaseCredit>::new(core, &map, 0);
+    for _ in 0..4 {
+        nic.core().looks.set(0);
+        assert_eq!(nic.rx_alloc(60), None);
+        let looks = nic.core().looks.get();
+        assert!(looks <= 64, "it looked {looks} times");
+    }
+}
+
+#[test]
+fn a_nic_finds_each_buffer_of_a_large_pool_however_few_are_left() {
+    let map = Map::new(geometry(64, [1 << 16, 0, 0], 0), Features::best()).expect("a geometry that can be");
+    let memory = CrashMemory::new(&map.layout);
+    let core = memory.core("host");
+    prepare(&core, &map);
+    let mut nic = Nic::<_, PhaseCredit>::new(memory.core("nic"), &map, 0);
+    let (mut all, mut from) = (vec![Address(0); 1 << 16], 0);
+    let count = map.pool.take(&core, true, 0, &mut from, &mut all);
+    let left = all[..count].iter().step_by(9001).copied();
+    let left: Vec<Address> = left.filter(|&at| map.pool.give_back(&core, true, at)).collect();
+    // Each look goes on behind the one before.
+    let found = (0..8 * 1024).filter(|_| nic.rx_alloc(60).is_some()).count();
+    assert!(left.len() > 5 && found >= left.len(), "{found} of {}", left.len());
 }

@@ -3,7 +3,7 @@
 //! What was checked where a frame came in is not checked again: its sender, its VLAN, what is left to do for it. Who sends it across says
 //! for whom it is; which of those on this side get it, and in which form, is decided here. What came by a trunk leaves by none.
 
-use conic_fabric::{Address, Core, LINE_BYTES, Line, Time, lines_of};
+use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use conic_interface::ccnic::Descriptor;
 use conic_interface::metadata::{Begun, Metadata};
 use conic_port::MAX_FRAME;
@@ -58,12 +58,7 @@ impl<C: Core> Switch<C> {
     pub(super) fn send_across(&mut self, route: &Route, place: Place, length: usize) {
         let Some((trunk, record)) = self.record(route, place, length) else { return };
         let frame = &self.frame[..length];
-        self.trunks[trunk].offer(&record, |core, at| {
-            core.write_bytes(at, frame);
-            // The line is copied whole to whoever gets it: nothing is to be in it that another sent.
-            let filled = lines_of(length as u64) * LINE_BYTES - length as u64;
-            core.write_bytes(at + length as u64, &[0; LINE_BYTES as usize][..filled as usize]);
-        });
+        self.trunks[trunk].offer(&record, |core, at| core.write_bytes(at, frame));
     }
 
     /// Copies a frame from a client's region to a place that another thread serves.

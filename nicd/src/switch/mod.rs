@@ -169,6 +169,8 @@ pub struct Switch<C> {
     ports: Vec<PortEnd>,
     /// Queues that somebody else goes on with, and nobody uses here.
     bequeathed: Vec<Box<dyn Port>>,
+    /// Queues from which no more will come, by port and queue, until whoever sleeps on them has been told.
+    finished: Vec<(usize, usize)>,
     table: Table,
     /// The member and the port whose turn it is.
     turn: usize,
@@ -280,6 +282,7 @@ impl<C: Core> Switch<C> {
             members: Vec::new(),
             ports: ports.into_iter().map(PortEnd::new).collect(),
             bequeathed: Vec::new(),
+            finished: Vec::new(),
             table,
             turn: 0,
             steps: 0,
@@ -450,10 +453,14 @@ impl<C: Core> Switch<C> {
                     }
                     Ok(Receive::Skipped) => {}
                     Ok(Receive::None) => break,
-                    Ok(Receive::End) => end.ended[queue] = true,
+                    Ok(Receive::End) => {
+                        end.ended[queue] = true;
+                        self.finished.push((index, queue));
+                    }
                     Err(error) => {
                         end.ended[queue] = true;
                         end.failures.push(error);
+                        self.finished.push((index, queue));
                     }
                 }
                 taken += 1;
@@ -533,6 +540,15 @@ impl<C: Core> Switch<C> {
     /// What is readable when a port may have something; see [`Port::descriptor`].
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.live_queues().filter_map(|queue| queue.descriptor())
+    }
+
+    /// Shows the descriptors of ports from which no more will come, each once: that of an interface which was removed is readable for
+    /// ever, and nobody is to be woken by it.
+    pub fn show_finished(&mut self, mut show: impl FnMut(BorrowedFd<'_>)) {
+        for (port, queue) in self.finished.drain(..) {
+            let queue = self.ports[port].queues.get(queue);
+            queue.and_then(|queue| queue.descriptor()).into_iter().for_each(&mut show);
+        }
     }
 
     fn live_queues(&self) -> impl Iterator<Item = &dyn Port> {

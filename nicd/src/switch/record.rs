@@ -1,6 +1,6 @@
 //! What crosses a trunk: a line that says what it is, with the lines of its frame behind it.
 
-use conic_fabric::{Address, Core, LINE_WORDS, Line, lines_of};
+use conic_fabric::{Address, Core, LINE_BYTES, LINE_WORDS, Line, lines_of};
 use conic_interface::metadata::{Begun, Metadata};
 
 use super::circuit::Party;
@@ -148,7 +148,8 @@ impl Record {
     }
 }
 
-/// Copies the lines of a frame of so many bytes from one region to another; the first of them were read before.
+/// Copies the lines of a frame of so many bytes from one region to another; the first of them were read before. What its sender's
+/// buffer has behind the frame, of which another may have been, stays there.
 #[inline(always)]
 pub(super) fn copy_frame<F: Core, I: Core>(
     (from, at): (&F, Address),
@@ -156,11 +157,14 @@ pub(super) fn copy_frame<F: Core, I: Core>(
     length: u64,
     (into, to): (&I, Address),
 ) {
+    let write = |index: u64, line: Line| {
+        into.write_line(to.lines(index), &line.beginning(length - index * LINE_BYTES));
+    };
     for (index, line) in first.iter().enumerate().take(lines_of(length) as usize) {
-        into.write_line(to.lines(index as u64), line);
+        write(index as u64, *line);
     }
     for index in first.len() as u64..lines_of(length) {
-        into.write_line(to.lines(index), &from.read_line(at.lines(index)));
+        write(index, from.read_line(at.lines(index)));
     }
 }
 

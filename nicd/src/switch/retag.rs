@@ -3,7 +3,7 @@
 //! Behind the two addresses every byte moves by the four of a tag, so that a line of the new frame is put together from two lines of
 //! the old one, in registers.
 
-use conic_fabric::{Core, LINE_WORDS, Line, lines_of};
+use conic_fabric::{Core, LINE_BYTES, LINE_WORDS, Line, lines_of};
 use conic_interface::ccnic::Descriptor;
 use conic_interface::metadata::Metadata;
 use conic_port::MIN_FRAME;
@@ -134,11 +134,15 @@ impl<C: Core> Switch<C> {
         let Some((target, first)) = receiver.make_room(way, length as u64, &mut self.dirty) else { return };
         let into = target.wire.nic().core();
         let lines = lines_of(length as u64);
+        // As in `copy_frame`: nothing of what lies behind the frame.
+        let write = |index: u64, line: Line| {
+            into.write_line(first.lines(index), &line.beginning(length as u64 - index * LINE_BYTES));
+        };
         for (index, line) in head.iter().enumerate().take(lines as usize) {
-            into.write_line(first.lines(index as u64), line);
+            write(index as u64, *line);
         }
         for index in HEADER_LINES as u64..lines {
-            into.write_line(first.lines(index), &retagged.next());
+            write(index, retagged.next());
         }
         let metadata = hash.map_or(Metadata::NONE, |hash| Metadata::NONE.with_hash(hash));
         target.push(Descriptor::new(first, length as u16).with_metadata(metadata.0));

@@ -189,12 +189,13 @@ impl Acceptance {
 
 /// Maps a region of a client, if it is memory that the client cannot take away again.
 pub(super) fn map_region(bytes: u64, memory: &OwnedFd, options: &MemifOptions) -> Result<Mapping, &'static str> {
+    // Asked for before the size: with a seal that came in between, memory would stay small that was cut behind the look at its size.
+    let sealed = rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
     let status = rustix::fs::fstat(memory).map_err(|_| "the region cannot be looked at")?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < bytes {
         return Err("the region is no memory of this size");
     }
     // Without the seal the client could cut the memory under our feet, and the next access would end this process.
-    let sealed = rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
     if !sealed && !options.unsealed {
         return Err("the region is not sealed against shrinking");
     }

@@ -2,8 +2,6 @@
 
 use conic_fabric::{Address, Core, LINE_BYTES};
 
-use super::lowest_bits;
-
 /// Buffer classes: small, large, jumbo.
 pub const CLASSES: usize = 3;
 
@@ -236,4 +234,16 @@ const fn inverse(odd: u64) -> u64 {
         round += 1;
     }
     inverse
+}
+
+/// The lowest `count` set bits.
+pub(super) fn lowest_bits(bits: u64, count: usize) -> u64 {
+    if bits.count_ones() as usize <= count {
+        return bits;
+    }
+    let mut rest = bits;
+    for _ in 0..count {
+        rest &= rest - 1;
+    }
+    bits & !rest
 }
