@@ -33,8 +33,8 @@ pub struct Options {
     /// How the first network joins its members: bridge (by address) or loopback (each queue's frames come back to it)
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// How many threads serve the first network: the n-th port is on thread n modulo their number, both counted from 0, and a client on
-    /// the one that has the fewest
+    /// How many threads serve the first network: ports are dealt to them in turn, and so are the queues of one that has several (not
+    /// memif's); a client is on the one that has the fewest
     #[arg(long, value_name = "NUMBER")]
     threads: Option<usize>,
     /// The core that the first network's thread is bound to; of several threads a core for each
@@ -62,6 +62,10 @@ pub struct Options {
     /// Where Prometheus reads metrics over HTTP, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// How long any core of the machine may take to wake up while the NIC runs; with 0 none halts: the first packet after a rest comes
+    /// sooner, and the machine takes more power (needs the right to write /dev/cpu_dma_latency, which root has)
+    #[arg(long, value_name = "MICROSECONDS")]
+    wakeup_latency: Option<u32>,
     /// Take over from the NIC that listens at the socket, with all its clients and its TAP, memif and AF_XDP ports: for a new version
     /// of the program
     #[arg(long)]
@@ -88,6 +92,7 @@ const EXAMPLES: &str = "Examples:
   sudo conic nic --port tap:lab0,address=10.9.0.1/24      the same bridge with the kernel on it
   conic nic --port tap:lab0 --connect port:0,client:web   a wire between the kernel and the client that calls itself web
   conic nic --threads 2 --core 2,3                        a bridge that two cores serve
+  conic nic --threads 2 --port tap:lab0,queues=2          with a queue of the kernel's interface on each
   conic nic --config nic.toml --adopt                     a new version takes over, and no client is lost
   conic nic --config nic.toml --check                     is the file sound?
   conic nic --port tap:lab0 --print-config > nic.toml     a file to start from";
@@ -127,6 +132,7 @@ impl Options {
             users.extend(&self.allow_user);
         }
         config.metrics = self.metrics.or(config.metrics);
+        config.wakeup_latency_us = self.wakeup_latency.or(config.wakeup_latency_us);
         let first: &mut NetworkConfig = config.networks.first_mut().ok_or("a NIC has a network")?;
         if let Some(mode) = self.mode {
             first.mode = match mode {

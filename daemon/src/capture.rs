@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conic_fabric::Time;
 use conic_native::clock;
@@ -19,13 +20,15 @@ const MOST_WAITING: usize = 1024;
 /// A frame on its way to the file.
 type Copied = (Timestamp, Vec<u8>);
 
-/// The end of it that a network's thread has. When it is dropped the file is written out and closed.
+/// The end of it that a network's thread has; each that has a part of a port has one. When the last is dropped the file is written out and
+/// closed.
+#[derive(Clone)]
 pub(crate) struct Capture {
     queue: SyncSender<Copied>,
     /// Nanoseconds of the wall clock at the time 0 of the machine's.
     epoch: u64,
-    /// Bytes of frames that may still be written.
-    left: u64,
+    /// Bytes of frames that may still be written. Held for as long as a copy takes to be queued, which waits for nobody.
+    left: Arc<Mutex<u64>>,
 }
 
 impl Capture {
@@ -72,7 +75,7 @@ impl Capture {
         let (queue, copies) = sync_channel(MOST_WAITING);
         let thread = std::thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || write(writer, &copies)).map_err(|error| format!("a thread to write: {error}"))?;
-        Ok(Capture { queue, epoch: clock::epoch_nanoseconds(), left: most_bytes })
+        Ok(Capture { queue, epoch: clock::epoch_nanoseconds(), left: Arc::new(Mutex::new(most_bytes)) })
     }
 }
 
@@ -95,15 +98,16 @@ fn write(mut writer: CaptureWriter<File>, copies: &Receiver<Copied>) {
 impl Mirror for Capture {
     fn copy(&mut self, now: Time, frame: &[u8]) -> bool {
         let bytes = frame.len() as u64;
-        if bytes > self.left {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > *left {
             // No shorter one is let through behind it: the file ends here.
-            self.left = 0;
+            *left = 0;
             return false;
         }
         let captured = Timestamp::from_nanoseconds(self.epoch + now.nanoseconds());
         let taken = self.queue.try_send((captured, frame.to_vec())).is_ok();
         if taken {
-            self.left -= bytes;
+            *left -= bytes;
         }
         taken
     }

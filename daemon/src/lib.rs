@@ -9,6 +9,7 @@
 //! | `capture` | a mirror that writes a capture file |
 //! | `event` | what happened, for logs |
 //! | `bell` | descriptors that wake threads |
+//! | `wakeup` | how long the machine's cores may take to wake up |
 //!
 //! The control thread makes each client's region, gives a view of it to one of the network's threads, and passes it to the client. That
 //! thread alone touches its contents from then on. A client's death is found by the control thread (its socket is
@@ -21,6 +22,7 @@ mod connection;
 mod event;
 mod order;
 mod server;
+mod wakeup;
 mod worker;
 
 pub use bell::Stop;

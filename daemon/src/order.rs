@@ -61,11 +61,11 @@ pub(crate) enum Order {
         /// Where the answer goes.
         answer: Sender<Left>,
     },
-    /// A port's queues come from the daemon before this one.
+    /// The queues of its part of a port come from the daemon before this one.
     Inherit {
         /// The port's number.
         port: usize,
-        /// Its queues.
+        /// The queues.
         queues: Vec<Box<dyn Port>>,
     },
     /// Another thread of the network serves somebody from here on.
@@ -132,7 +132,7 @@ pub(crate) enum Order {
 pub(crate) struct Left {
     /// Where each client stood.
     pub clients: Vec<Suspended>,
-    /// Each port that was asked for, and what its queues give; nothing if one of them cannot.
+    /// Each port that was asked for, and what its queues, or those of the thread's part of it, give; nothing if one of them cannot.
     pub ports: Vec<(usize, Vec<Legacy>)>,
 }
 
@@ -163,7 +163,7 @@ pub(crate) enum News {
 pub(crate) struct Report {
     /// Each client: session, counters, faults.
     pub clients: Vec<(u64, MemberCounters, NicFaults)>,
-    /// Each port, in order.
+    /// Each port, in order; of a thread those of which it has a part.
     pub ports: Vec<PortReport>,
     /// What each thread counts of its way to each other: its number, the other's, the counters.
     pub trunks: Vec<(usize, usize, TrunkCounters)>,

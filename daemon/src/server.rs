@@ -39,6 +39,7 @@ use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
 use crate::order::News;
+use crate::wakeup::WakeupLatency;
 
 /// What an epoll event is of: the lowest bit tells a connection's socket from its process.
 const LISTENER: u64 = u64::MAX;
@@ -109,6 +110,8 @@ pub struct Daemon {
     /// How often clients were refused or detached, by reason.
     refusals: BTreeMap<Reason, u64>,
     metrics: Option<Metrics>,
+    /// As long as it is there.
+    _wakeup: Option<WakeupLatency>,
     /// Until when nobody is let in, for want of descriptors.
     shut_until: Option<Time>,
     /// Nobody came in since then.
@@ -161,6 +164,7 @@ impl Daemon {
         let reports = Reports { news: send, bell: bell.clone() };
         let networks = start_networks(&config, inheritance.as_mut(), &reports)?;
         let metrics = config.metrics.map(listen_for_metrics).transpose()?;
+        let wakeup = config.wakeup_latency_us.map(WakeupLatency::ask).transpose()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
         let mut daemon = Daemon {
             quota: Quota::new(config.limits),
@@ -182,6 +186,7 @@ impl Daemon {
             fences,
             refusals: BTreeMap::new(),
             metrics,
+            _wakeup: wakeup,
             shut_until: None,
             crowded: false,
             // Above those of any configuration, and those of a daemon before this one.

@@ -13,8 +13,8 @@ use conic_interface::ccnic::NicFaults;
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
 use conic_nicd::switch::{
-    Away, Circuit, MemberCounters, Mirror, Party, Pin, RateLimit, Ring, Switch, SwitchOptions, SwitchPort, Trunk,
-    TrunkMap,
+    Away, Circuit, MemberCounters, Mirror, Parts, Party, Pin, RateLimit, Ring, Switch, SwitchOptions, SwitchPort,
+    Trunk, TrunkMap,
 };
 use conic_port::Port;
 use rustix::event::{Timespec, epoll};
@@ -68,7 +68,8 @@ pub(crate) struct WorkerOptions {
     pub core: Option<usize>,
     pub wait: WaitMode,
     pub switch: SwitchOptions,
-    pub ports: Vec<SwitchPort>,
+    /// Ports, of which it has all or a part.
+    pub ports: Vec<(Parts, SwitchPort)>,
     /// It touches no port before it is told to begin: another daemon has them until then.
     pub held_back: bool,
     pub news: Sender<News>,
@@ -170,7 +171,7 @@ impl Worker {
         self.order(Order::Mirror { party, mirror });
     }
 
-    /// Gives a port its queues, which come from another daemon.
+    /// Gives its part of a port its queues, which come from another daemon.
     pub(crate) fn inherit(&self, port: usize, queues: Vec<Box<dyn Port>>) {
         self.order(Order::Inherit { port, queues });
     }
@@ -236,7 +237,7 @@ impl Loop {
     fn new(options: WorkerOptions, orders: Receiver<Order>) -> io::Result<Loop> {
         let WorkerOptions { network, wake, neighbours, aways, wait, switch, ports, news, bell, .. } = options;
         let thread = switch.thread;
-        let mut switch = Switch::new(switch, ports);
+        let mut switch = Switch::with_parts(switch, ports);
         let map = TrunkMap::new();
         for Neighbour { thread: other, memory, .. } in &neighbours {
             switch.join(Trunk::new(KeptCore::new(Arc::clone(memory)), &map, thread, *other));
@@ -592,7 +593,8 @@ mod tests {
     /// A thread with these ports.
     fn worker(wait: WaitMode, ports: Vec<Box<dyn Port>>) -> (Worker, Receiver<News>) {
         let (news, heard) = channel();
-        let port = |queue| SwitchPort { queues: vec![queue], vlan: None, circuit: None };
+        let port =
+            |(number, queue)| (Parts::new(number, 1, 1), SwitchPort { queues: vec![queue], vlan: None, circuit: None });
         let worker = Worker::start(WorkerOptions {
             network: 0,
             wake: Bell::new().expect("a descriptor"),
@@ -601,7 +603,7 @@ mod tests {
             core: None,
             wait,
             switch: SwitchOptions::default(),
-            ports: ports.into_iter().map(port).collect(),
+            ports: ports.into_iter().enumerate().map(port).collect(),
             held_back: false,
             news,
             bell: Bell::new().expect("a descriptor"),

@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs::File;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -612,4 +613,30 @@ fn an_operator_who_listens_late_hears_of_all_clients_and_holds_nobody_up() {
     }
     let listed = answer.matches("\"session\":").count();
     assert_eq!(listed, clients.len(), "{} bytes", answer.len());
+}
+
+/// Microseconds that the kernel lets cores take to wake up, all requests considered; none, with a word about it, where this user may not
+/// ask.
+fn wakeup_latency() -> Option<i32> {
+    let mut latency = [0; 4];
+    let asked = File::options().read(true).write(true).open("/dev/cpu_dma_latency");
+    match asked.and_then(|mut requests| requests.read_exact(&mut latency)) {
+        Ok(()) => Some(i32::from_ne_bytes(latency)),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "skipped: /dev/cpu_dma_latency: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn cores_wake_up_as_soon_as_the_configuration_says_while_the_daemon_is_there() {
+    let _turn = TURN.lock();
+    let Some(before) = wakeup_latency().filter(|&before| before > 7) else { return };
+    let daemon = Running::start(|config| config.wakeup_latency_us = Some(7));
+    assert_eq!(wakeup_latency(), Some(7));
+    let sooner = Running::start(|config| config.wakeup_latency_us = Some(3));
+    assert_eq!(wakeup_latency(), Some(3));
+    drop((daemon, sooner));
+    assert_eq!(wakeup_latency(), Some(before), "nothing is left behind");
 }

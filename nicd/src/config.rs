@@ -25,6 +25,9 @@ pub struct Config {
     pub allow_users: AllowedUsers,
     /// Where Prometheus reads metrics over HTTP; nowhere if it is not there.
     pub metrics: Option<SocketAddr>,
+    /// How long, in microseconds, any core of the machine may take to wake up, as long as the daemon is there; whatever the kernel thinks
+    /// right if it is not there. With 0 no core halts: the first packet after a rest comes sooner, and the machine takes more power.
+    pub wakeup_latency_us: Option<u32>,
     /// How long a client may take for each step of attaching, in milliseconds.
     pub step_timeout_ms: u64,
     /// Faults after which a client is detached.
@@ -79,6 +82,9 @@ pub struct Limits {
     pub spare_mib: u64,
 }
 
+/// A second: no core takes as long.
+const LONGEST_WAKEUP_US: u32 = 1_000_000;
+
 /// The most MiB that a limit can be: their bytes are a number of 64 bits.
 const MOST_MIB: u64 = u64::MAX >> 20;
 
@@ -118,7 +124,7 @@ pub struct NetworkConfig {
     pub name: String,
     /// How its members are joined.
     pub mode: NetworkMode,
-    /// How many threads serve it: port `i` is on thread `i` modulo their number, a client on the one that has the fewest.
+    /// How many threads serve it: queue `q` of port `p` is on thread `p + q` modulo their number, a client on the one that has the fewest.
     pub threads: usize,
     /// The core that its one thread is bound to; any if it is not there.
     pub core: Option<usize>,
@@ -255,6 +261,7 @@ impl Default for Config {
             socket_mode: "0660".to_owned(),
             allow_users: AllowedUsers::Users(Vec::new()),
             metrics: None,
+            wakeup_latency_us: None,
             step_timeout_ms: 2000,
             most_faults: 64,
             limits: Limits::default(),
@@ -313,6 +320,13 @@ impl Config {
         {
             return refuse(format!(
                 "metrics are served on loopback alone, such as 127.0.0.1:9464, and not at {address}"
+            ));
+        }
+        if let Some(longest) = self.wakeup_latency_us
+            && longest > LONGEST_WAKEUP_US
+        {
+            return refuse(format!(
+                "wakeup_latency_us is at most {LONGEST_WAKEUP_US}, and not {longest}: leave it out where it does not matter"
             ));
         }
         if self.step_timeout_ms == 0 {
@@ -582,6 +596,8 @@ mod tests {
             ("allow_users = \"all\"", "\"any\""),
             ("metrics = \"0.0.0.0:80\"", "loopback"),
             ("metrics = \"192.0.2.1:80\"", "loopback"),
+            ("wakeup_latency_us = 1000001", "wakeup_latency_us is at most 1000000"),
+            ("wakeup_latency_us = -1", "wakeup_latency_us"),
             ("socket_mode = \"1777\"", "octal"),
             ("step_timeout_ms = 0", "at least 1"),
             ("[limits]\nmib_per_client = 17592186044416", "mib_per_client is at most 17592186044415"),

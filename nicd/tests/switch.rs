@@ -8,7 +8,7 @@ mod threads;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use clients::{Client, Fault, Outside, frame, mac, port, rules};
+use clients::{Client, Fault, Outside, frame, mac, port, port_of, rules};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions};
@@ -27,14 +27,14 @@ type Expected = BTreeMap<([u8; 6], [u8; 6], u16), VecDeque<Vec<u8>>>;
 /// Everybody receives what has come.
 fn drain(
     clients: &mut [Client],
-    outside: &Outside,
+    outside: &[Outside],
     expected: &mut Expected,
     far: [u8; 6],
     trace: &mut Vec<u8>,
     dead: &[[u8; 6]],
 ) {
     let got = clients.iter_mut().flat_map(|client| client.receive().into_iter().map(|frame| (client.mac, frame)));
-    for (to, frame) in got.chain(outside.take().into_iter().map(|frame| (far, frame))) {
+    for (to, frame) in got.chain(outside.iter().flat_map(Outside::take).map(|frame| (far, frame))) {
         trace.extend_from_slice(&frame[..50]);
         take(expected, to, &frame, dead);
     }
@@ -46,7 +46,8 @@ const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];
 /// Everybody, and what they must still get.
 struct World {
     random: fastrand::Rng,
-    outside: Outside,
+    /// The other end of each of the port's queues.
+    outside: Vec<Outside>,
     switch: Threads,
     clients: Vec<Client>,
     /// Who is gone and may have sent what is still on its way between threads.
@@ -59,10 +60,10 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, threads: usize) -> World {
-        let outside = Outside::default();
+    fn new(seed: u64, threads: usize, queues: usize) -> World {
+        let outside: Vec<Outside> = (0..queues).map(|_| Outside::default()).collect();
         let options = SwitchOptions { rest_after: Time::from_nanoseconds(2_000), ..SwitchOptions::default() };
-        let switch = Threads::new(threads, 1 << 12, &options, vec![port(&outside, None)]);
+        let switch = Threads::new(threads, 1 << 12, &options, vec![port_of(&outside, None)]);
         let (expected, trace) = (Expected::new(), Vec::new());
         let random = fastrand::Rng::with_seed(seed);
         let (clients, dead) = (Vec::new(), Vec::new());
@@ -108,7 +109,8 @@ impl World {
         for client in &mut self.clients {
             client.receive().iter().for_each(|frame| take(&mut self.expected, client.mac, frame, &[gone.mac]));
         }
-        self.outside.take().iter().for_each(|frame| take(&mut self.expected, FAR, frame, &[gone.mac]));
+        let out = self.outside.iter().flat_map(Outside::take);
+        out.for_each(|frame| take(&mut self.expected, FAR, &frame, &[gone.mac]));
         if self.switch.switches.len() > 1 {
             self.dead.push(gone.mac);
         }
@@ -119,13 +121,15 @@ impl World {
         self.number += 1;
         let sent = frame(FAR, to, 1, self.number, 60 + self.random.u64(..1400) as usize);
         self.expected.entry((FAR, to, 1)).or_default().push_back(sent.clone());
-        self.outside.give(sent);
+        // A flow is on one queue.
+        self.outside[usize::from(to[5]) % self.outside.len()].give(sent);
     }
 
     /// The port fails in some way, or recovers.
     fn port_changes(&mut self) {
         let faults = [Fault::None, Fault::None, Fault::Full, Fault::Refuses, Fault::Fails];
-        self.outside.set(faults[self.random.u64(..5) as usize]);
+        let fault = faults[self.random.u64(..5) as usize];
+        self.outside.iter().for_each(|outside| outside.set(fault));
     }
 
     fn client_sends(&mut self) {
@@ -160,9 +164,10 @@ impl World {
     }
 }
 
-/// Runs a world of so many threads for so many rounds and returns what can be seen of it, and how many frames each fault of the port cost.
-fn run(seed: u64, threads: usize, rounds: u64) -> (Vec<u8>, [u64; 3]) {
-    let mut world = World::new(seed, threads);
+/// Runs a world of so many threads, with a port of so many queues, for so many rounds and returns what can be seen of it, and how many
+/// frames each fault of the port cost.
+fn run(seed: u64, [threads, queues]: [usize; 2], rounds: u64) -> (Vec<u8>, [u64; 3]) {
+    let mut world = World::new(seed, threads, queues);
     for round in 0..rounds {
         match world.random.u64(..12) {
             0 if world.clients.len() < 5 => world.client_comes(),
@@ -174,7 +179,7 @@ fn run(seed: u64, threads: usize, rounds: u64) -> (Vec<u8>, [u64; 3]) {
         if world.random.u64(..3) == 0 {
             // A station that was never heard of is looked for everywhere.
             if round < 50 {
-                world.outside.give(frame(FAR, [0xff; 6], 9, 0, 60));
+                world.outside[round as usize % queues].give(frame(FAR, [0xff; 6], 9, 0, 60));
             }
             world.step(3_000);
         }
@@ -195,9 +200,14 @@ fn run(seed: u64, threads: usize, rounds: u64) -> (Vec<u8>, [u64; 3]) {
     }
     // What a failing port cost is counted by reason, and cost nobody else a frame.
     let counted = world.switch.first_port().switch;
-    let lost = world.outside.lost();
+    let lost = world
+        .outside
+        .iter()
+        .map(Outside::lost)
+        .fold([0; 3], |sum, lost| [0, 1, 2].map(|fault| sum[fault] + lost[fault]));
     assert_eq!([counted.dropped_full, counted.dropped_refused, counted.dropped_failed], lost, "seed {seed}");
-    assert_eq!(world.switch.switches[0].take_failures().len() as u64, lost[2], "seed {seed}");
+    let failures = world.switch.switches.iter_mut().map(|switch| switch.take_failures().len() as u64);
+    assert_eq!(failures.sum::<u64>(), lost[2], "seed {seed}");
     (world.trace, lost)
 }
 
@@ -223,8 +233,9 @@ fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: &[[u8; 6]]) {
 #[test]
 fn every_frame_arrives_once_in_order_and_unchanged_whatever_the_seed() {
     let mut lost = [0; 3];
-    for (seed, threads) in (1..20).map(|seed| (seed, 1)).chain((20..30).flat_map(|seed| [(seed, 2), (seed, 3)])) {
-        let (_, cost) = run(seed, threads, 400);
+    let several = |seed| [(seed, [2, 1]), (seed, [3, 1]), (seed, [2, 2]), (seed, [3, 2]), (seed, [2, 5])];
+    for (seed, size) in (1..20).map(|seed| (seed, [1, 1])).chain((20..30).flat_map(several)) {
+        let (_, cost) = run(seed, size, 400);
         lost.iter_mut().zip(cost).for_each(|(sum, cost)| *sum += cost);
     }
     assert!(lost.iter().all(|&count| count > 0), "a fault cost nothing: {lost:?}");
@@ -232,9 +243,9 @@ fn every_frame_arrives_once_in_order_and_unchanged_whatever_the_seed() {
 
 #[test]
 fn one_seed_is_one_run() {
-    for threads in [1, 3] {
-        assert_eq!(run(7, threads, 300), run(7, threads, 300));
-        assert_ne!(run(7, threads, 300), run(8, threads, 300));
+    for size in [[1, 1], [3, 1], [3, 2]] {
+        assert_eq!(run(7, size, 300), run(7, size, 300));
+        assert_ne!(run(7, size, 300), run(8, size, 300));
     }
 }
 

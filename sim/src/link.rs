@@ -35,6 +35,8 @@ struct Link {
 pub struct Direction {
     crossing: u64,
     flit_time: u64,
+    /// 2^64 / `flit_time`, rounded up: a multiplication in the place of a division.
+    flit_reciprocal: u128,
     flit_bytes: u32,
     flit_slots: u32,
     data_flits: u32,
@@ -66,6 +68,7 @@ impl Direction {
         Direction {
             crossing: p.crossing,
             flit_time: p.flit_time,
+            flit_reciprocal: (1_u128 << 64).div_ceil(u128::from(p.flit_time)),
             flit_bytes: p.flit_bytes,
             flit_slots: p.flit_slots,
             data_flits: p.data_flits,
@@ -87,9 +90,14 @@ impl Direction {
     ///
     /// It always takes the time of its flits: that is what was measured. But it begins in the free slots before it, where
     /// those have not left; so the free slots of a queue are its last ones, at most as many as the flits of a line have.
-    #[inline(always)]
+    #[inline]
     pub fn send_data(&mut self, line: u64, now: u64) -> u64 {
-        let at = self.link_of(line);
+        self.send_data_over(self.link_of(line), now)
+    }
+
+    /// The same for whoever knows the link of the line.
+    #[inline(always)]
+    pub fn send_data_over(&mut self, at: usize, now: u64) -> u64 {
         let before = self.usable_slots(&self.links[at], now);
         let link = &mut self.links[at];
         link.busy_until = link.busy_until.max(now) + self.data_time;
@@ -103,9 +111,14 @@ impl Direction {
     /// It rides in free slots at the end of its link's queue where a flit with such slots has not left yet, and arrives with
     /// the last message there: it never overtakes one. Otherwise it takes a flit, in whose other slots later headers may
     /// ride.
-    #[inline(always)]
+    #[inline]
     pub fn send_header(&mut self, line: u64, now: u64) -> u64 {
-        let at = self.link_of(line);
+        self.send_header_over(self.link_of(line), now)
+    }
+
+    /// The same for whoever knows the link of the line.
+    #[inline(always)]
+    pub fn send_header_over(&mut self, at: usize, now: u64) -> u64 {
         let usable = self.usable_slots(&self.links[at], now);
         let link = &mut self.links[at];
         if usable >= self.header_slots {
@@ -134,9 +147,9 @@ impl Direction {
     /// They are the last ones, so the last flit holds the last `flit_slots` of them, and the flits before it the others.
     #[inline]
     fn usable_slots(&self, link: &Link, now: u64) -> u32 {
-        // No more flits than a line has: see `send_data`.
+        // No more flits than a line has: see `send_data`. So few that the product is the quotient, exactly.
         let behind = link.busy_until.saturating_sub(now).min(self.data_time);
-        let leaves_from_now_on = (behind / self.flit_time) as u32;
+        let leaves_from_now_on = ((u128::from(behind) * self.flit_reciprocal) >> 64) as u32;
         link.free_slots.min(leaves_from_now_on * self.flit_slots)
     }
 

@@ -85,22 +85,31 @@ impl Memory {
 
     /// Reads a line; says when it is back at the home agent that asked at `now`.
     pub fn read(&mut self, line: u64, now: u64) -> u64 {
+        self.read_from(self.channel_of(line), now)
+    }
+
+    /// The same for whoever knows the channel of the line.
+    pub fn read_from(&mut self, channel: usize, now: u64) -> u64 {
         self.reads += 1;
-        self.starts(line, now) + self.latency
+        self.starts(channel, now) + self.latency
     }
 
     /// Writes a line; says when its channel is done with it. Nobody waits for that: a read of the line that comes later is
     /// behind it on the same channel.
     pub fn write(&mut self, line: u64, now: u64) -> u64 {
-        self.writes += 1;
-        self.starts(line, now) + self.line_time
+        self.write_to(self.channel_of(line), now)
     }
 
-    /// Takes the line's channel for a line, as soon as it is free.
+    /// The same for whoever knows the channel of the line.
+    pub fn write_to(&mut self, channel: usize, now: u64) -> u64 {
+        self.writes += 1;
+        self.starts(channel, now) + self.line_time
+    }
+
+    /// Takes a channel for a line, as soon as it is free.
     #[inline]
-    fn starts(&mut self, line: u64, now: u64) -> u64 {
-        let number = self.channel_of(line);
-        let channel = &mut self.channels[number];
+    fn starts(&mut self, channel: usize, now: u64) -> u64 {
+        let channel = &mut self.channels[channel];
         let free = channel.busy_until.max(now);
         let start = self.refresh.as_ref().map_or(free, |refresh| channel.past_refresh(refresh, free));
         channel.refreshing += start - free;

@@ -9,7 +9,7 @@ use conic_fabric::{Address, Layout, Time};
 use crate::core::SimCore;
 use crate::device::SimDevice;
 use crate::fiber::{Programs, Scheduled};
-use crate::machine::{Machine, Options, Wait};
+use crate::machine::{MOST_TIME, Machine, Options, Wait};
 use crate::parameters::Parameters;
 use crate::setup::SetupCore;
 
@@ -95,7 +95,15 @@ impl Simulation {
     }
 
     /// Stops a run that is not over at this time.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than 30 seconds.
     pub fn set_limit(&mut self, limit: Time) {
+        assert!(
+            limit.picoseconds() <= MOST_TIME,
+            "a run may last 30 seconds of simulated time, and the limit is {limit}"
+        );
         self.machine().borrow_mut().limit = limit.picoseconds();
     }
 

@@ -35,6 +35,14 @@ fn polling_that_is_not_skipped_runs_into_the_time_limit() {
 }
 
 #[test]
+#[should_panic(expected = "a run may last 30 seconds of simulated time, and the limit is 30000")]
+fn a_limit_beyond_what_lines_have_room_for_is_refused() {
+    let mut simulation = waits_for_ever(Options::default());
+    simulation.set_limit(Time::from_nanoseconds(30_000_000_000));
+    simulation.set_limit(Time::from_nanoseconds(30_000_000_001));
+}
+
+#[test]
 fn a_run_may_last_as_long_as_its_limit() {
     let mut parameters = common::platform("icx");
     (parameters.core.frequency_megahertz, parameters.core.work_scale) = (3_100, 1.0);

@@ -38,6 +38,9 @@ pub struct Arguments {
     /// MiB of the regions of clients that are killed
     #[arg(long, value_name = "MIB", default_values_t = [8, 64], value_delimiter = ',', value_parser = clap::value_parser!(u64).range(2..=512))]
     pub mib: Vec<u64>,
+    /// How long cores may take to wake up, as `conic nic --wakeup-latency` asks it [default: as the kernel thinks right]
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub wakeup_latency: Option<u32>,
     /// The cores of the clients and of the NIC [default: the first two]
     #[arg(long, value_name = "APP,NIC", value_parser = core_pair)]
     pub cores: Option<(usize, usize)>,
@@ -55,6 +58,7 @@ pub struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench service                          all of it, 64 clients at rest
   conic bench service --clients 0 --rounds 200 first packets and arrivals on a NIC that has nobody else
+  sudo conic bench service --wakeup-latency 0  on a machine whose cores never halt
   conic bench service --mib 8,256 --json       for a program";
 
 /// What a process plays that this command starts.
@@ -136,7 +140,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (application, core) = two_cores(arguments.cores)?;
     let mut progress = Progress::new();
     let mut figures = Vec::new();
-    let mut nic = nic::Nic::start(core)?;
+    let mut nic = nic::Nic::start(core, arguments.wakeup_latency)?;
     let rounds = usize::from(arguments.rounds);
     progress.start("clients at rest");
     let idle = (0..arguments.clients).map(|_| nic.attach(nic::small())).collect::<Result<Vec<_>, _>>()?;
@@ -157,12 +161,13 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.json {
         let all: Map<String, Value> = figures.iter().map(|one| (one.key.clone(), one.json())).collect();
         let report = json!({
-            "schema": "conic.bench.service/1", "clients": arguments.clients, "figures": all,
+            "schema": "conic.bench.service/1", "clients": arguments.clients, "wakeup_latency_us": arguments.wakeup_latency, "figures": all,
             "upgrades": rounds.div_ceil(4), "packets_lost_in_upgrades": packets, "sessions_lost_in_upgrades": sessions,
         });
         println!("{report}");
     } else {
-        println!("the NIC's daemon as a service, beside {} clients at rest", arguments.clients);
+        let within = arguments.wakeup_latency.map_or(String::new(), |time| format!("; cores wake up within {time} us"));
+        println!("the NIC's daemon as a service, beside {} clients at rest{within}", arguments.clients);
         figures.iter().for_each(|one| println!("{}", one.line()));
         println!("  {} upgrades lost {packets} packets and {sessions} sessions", rounds.div_ceil(4));
     }

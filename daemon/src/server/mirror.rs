@@ -30,7 +30,7 @@ impl Network {
     /// There is no such file to be made; the text says why.
     pub(super) fn mirror(&mut self, party: Party, asked: Asked) -> Result<(), String> {
         let capture = Capture::start(asked.file.clone(), asked.most_bytes)?;
-        self.copy_to(party, Some(Box::new(capture)));
+        self.copy_to(party, Some(capture));
         self.forget_mirror(party);
         self.asked_mirrors.push((party, asked));
         Ok(())
@@ -70,7 +70,7 @@ impl Network {
         let (end, network) = (party_text(party), self.config.name.clone());
         let event = match Capture::start_beside_others(&asked.file, asked.most_bytes) {
             Ok((capture, file)) => {
-                self.copy_to(party, Some(Box::new(capture)));
+                self.copy_to(party, Some(capture));
                 self.asked_mirrors.extend(passed.map(|asked| (party, asked)));
                 Event::Mirrored { network, end, file: file.display().to_string() }
             }

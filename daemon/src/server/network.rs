@@ -1,8 +1,9 @@
 //! A network: its threads, who is served by which, and what they do together.
 //!
-//! Each thread has a switch of its own, with some of the clients and ports, and a trunk to each other thread. A port is on the thread of
-//! its number modulo theirs, and a client on the one that has the fewest when it comes. Each thread is told whom the others serve, and what
-//! these may do, so that an order about somebody goes to all of them where it says who reaches whom, and else to that one's thread.
+//! Each thread has a switch of its own, with some of the clients and ports, and a trunk to each other thread. A port's queues are dealt to
+//! the threads in turn, from the thread of the port's number modulo theirs on, and a client is on the one that has the fewest when it
+//! comes. Each thread is told whom the others serve, and what these may do, so that an order about somebody goes to all of them where it
+//! says who reaches whom, and else to that one's thread, or threads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use conic_interface::ccnic::NicFaults;
 use conic_native::{Memory, Pages};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::switch::{
-    Away, Circuit, MemberCounters, Mirror, Mode, Offloads, Party, Pin, RateLimit, Rules, SwitchOptions, SwitchPort,
-    TrunkMap,
+    Away, Circuit, MemberCounters, Mirror, MirrorCounters, Mode, Offloads, Parts, Party, Pin, PortReport, RateLimit,
+    Rules, SwitchOptions, SwitchPort, TrunkMap,
 };
 use conic_port::{Legacy, Port};
 
@@ -23,6 +24,7 @@ use super::adopt::Inheritance;
 use super::mirror::Asked;
 use super::region::Reports;
 use crate::bell::Bell;
+use crate::capture::Capture;
 use crate::order::{Left, Order, Report};
 use crate::worker::{Neighbour, Worker, WorkerOptions};
 
@@ -32,6 +34,8 @@ pub(super) struct Network {
     workers: Vec<Worker>,
     /// The thread of each client, by its session.
     clients: BTreeMap<u64, usize>,
+    /// For each port, which threads serve its queues.
+    parts: Vec<Parts>,
     /// For each port, whether another daemon can go on with it.
     pub can_bequeath: Vec<bool>,
     /// Mirrors that an operator asked for.
@@ -78,13 +82,17 @@ impl Network {
         self.workers.iter().enumerate().take(count).filter(move |(other, _)| *other != thread).map(|(_, worker)| worker)
     }
 
-    /// The thread that serves somebody.
-    fn worker_of(&self, party: Party) -> Option<&Worker> {
-        let thread = match party {
-            Party::Client(session) => self.thread_of(session)?,
-            Party::Port(port) => port % self.workers.len(),
-        };
-        self.workers.get(thread)
+    /// The thread that serves a client.
+    fn worker_of(&self, session: u64) -> Option<&Worker> {
+        self.workers.get(self.thread_of(session)?)
+    }
+
+    /// The threads that serve somebody.
+    fn workers_of(&self, party: Party) -> Vec<&Worker> {
+        match party {
+            Party::Client(session) => self.worker_of(session).into_iter().collect(),
+            Party::Port(port) => self.parts[port].threads().map(|thread| &self.workers[thread]).collect(),
+        }
     }
 
     /// Lets threads begin that were held back.
@@ -94,12 +102,12 @@ impl Network {
 
     /// Limits what a client sends.
     pub fn limit(&self, session: u64, limit: Option<RateLimit>) {
-        self.worker_of(Party::Client(session)).into_iter().for_each(|worker| worker.limit(session, limit));
+        self.worker_of(session).into_iter().for_each(|worker| worker.limit(session, limit));
     }
 
     /// Limits the packets that stand for several which a client gets; when this returns, it gets no longer ones.
     pub fn limit_packets(&self, session: u64, longest: u32) {
-        self.worker_of(Party::Client(session)).into_iter().for_each(|worker| worker.limit_packets(session, longest));
+        self.worker_of(session).into_iter().for_each(|worker| worker.limit_packets(session, longest));
     }
 
     /// Makes somebody an end of a circuit, or of none.
@@ -112,17 +120,17 @@ impl Network {
         self.workers.iter().for_each(|worker| worker.pin(session, pin.clone()));
     }
 
-    /// Has copies of what somebody sends and gets go somewhere, or nowhere.
-    pub fn copy_to(&self, party: Party, mirror: Option<Box<dyn Mirror>>) {
-        if let Some(worker) = self.worker_of(party) {
-            worker.mirror(party, mirror);
+    /// Has copies of what somebody sends and gets go to a file, or nowhere.
+    pub fn copy_to(&self, party: Party, capture: Option<Capture>) {
+        for worker in self.workers_of(party) {
+            worker.mirror(party, capture.clone().map(|capture| Box::new(capture) as Box<dyn Mirror>));
         }
     }
 
     /// Gives a port its queues, which come from another daemon.
     pub fn inherit(&self, port: usize, queues: Vec<Box<dyn Port>>) {
-        if let Some(worker) = self.worker_of(Party::Port(port)) {
-            worker.inherit(port, queues);
+        for (thread, queues) in self.parts[port].deal(queues) {
+            self.workers[thread].inherit(port, queues);
         }
     }
 
@@ -136,15 +144,18 @@ impl Network {
                 let _ = one.recv();
             }
         }
-        let of = |thread| ports.clone().filter(|port| port % self.workers.len() == thread).collect();
+        let of = |thread| ports.clone().filter(|&port| self.parts[port].threads().any(|own| own == thread)).collect();
         let threads = self.workers.iter().enumerate();
         let left: Vec<Receiver<Left>> = threads.map(|(thread, worker)| worker.suspend(of(thread))).collect();
         let mut all = Left::default();
-        // One that has ended, by a bug, leaves nothing.
-        for one in left.iter().filter_map(|one| one.recv().ok()) {
+        let mut dealt: BTreeMap<usize, Vec<(usize, Vec<Legacy>)>> = BTreeMap::new();
+        for (thread, one) in left.iter().enumerate() {
+            // One that has ended, by a bug, leaves nothing.
+            let Ok(one) = one.recv() else { continue };
             all.clients.extend(one.clients);
-            all.ports.extend(one.ports);
+            one.ports.into_iter().for_each(|(port, part)| dealt.entry(port).or_default().push((thread, part)));
         }
+        all.ports = dealt.into_iter().map(|(port, parts)| (port, self.parts[port].gather(parts))).collect();
         all
     }
 
@@ -152,20 +163,24 @@ impl Network {
     pub fn report(&self) -> Report {
         let asked: Vec<Receiver<Report>> = self.workers.iter().map(Worker::report).collect();
         let mut all = Report::default();
-        let mut ports = Vec::new();
-        for (thread, one) in asked.iter().enumerate() {
-            let one = one.recv().unwrap_or_default();
+        let mut ports: BTreeMap<usize, PortReport> = BTreeMap::new();
+        let mut mirrors: BTreeMap<Party, MirrorCounters> = BTreeMap::new();
+        for one in asked.iter().map(|one| one.recv().unwrap_or_default()) {
             all.clients.extend(one.clients);
-            let numbers = (thread..).step_by(self.workers.len());
-            ports.extend(numbers.zip(one.ports));
+            for port in one.ports {
+                let number = port.number;
+                ports.entry(number).or_insert(PortReport { number, ..PortReport::default() }).join(port);
+            }
             all.trunks.extend(one.trunks);
             all.circuits.extend(one.circuits);
             all.pins.extend(one.pins);
-            all.mirrors.extend(one.mirrors);
+            one.mirrors.into_iter().for_each(|(party, counters)| *mirrors.entry(party).or_default() += counters);
         }
-        ports.sort_unstable_by_key(|(number, _)| *number);
-        all.ports = ports.into_iter().map(|(_, port)| port).collect();
+        all.ports = ports.into_values().collect();
+        all.mirrors = mirrors.into_iter().collect();
         all.circuits.sort_by_key(|(party, circuit, _)| (*circuit, *party));
+        // Each thread that has a part of a port says so.
+        all.circuits.dedup_by_key(|(party, ..)| *party);
         // Of one client they stay in their order.
         all.pins.sort_by_key(|(session, _)| *session);
         all
@@ -181,7 +196,7 @@ pub(super) fn start_networks(
     let mut networks = Vec::new();
     for (index, network) in config.networks.iter().enumerate() {
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-        let (mut ports, mut can_bequeath) = (Vec::new(), Vec::new());
+        let (mut ports, mut parts, mut can_bequeath) = (Vec::new(), Vec::new(), Vec::new());
         for (number, port) in network.ports.iter().enumerate() {
             let place = (index, number);
             let promise = inheritance.as_deref_mut().and_then(|one| one.claim(&network.name, &port.spec, place));
@@ -191,12 +206,15 @@ pub(super) fn start_networks(
             // The queues of one that is given come when the other daemon's threads have ended.
             let queues = if is_given { prepare(port) } else { open(port, Vec::new()) }.map_err(cannot)?;
             can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
+            let count = port.spec().map_or(1, |spec| spec.queues());
+            parts.push(Parts::new(number, count, network.threads));
             ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
         }
-        let started = start_threads((index, network), config.most_faults, ports, inheritance.is_some(), reports);
+        let started =
+            start_threads((index, network), config.most_faults, (&parts, ports), inheritance.is_some(), reports);
         let workers = started.map_err(|why| cannot(format!("its threads do not start: {why}")))?;
         let (config, clients, asked_mirrors) = (network.clone(), BTreeMap::new(), Vec::new());
-        networks.push(Network { config, workers, clients, can_bequeath, asked_mirrors });
+        networks.push(Network { config, workers, clients, parts, can_bequeath, asked_mirrors });
     }
     Ok(networks)
 }
@@ -205,15 +223,11 @@ pub(super) fn start_networks(
 fn start_threads(
     (index, network): (usize, &NetworkConfig),
     most_faults: u64,
-    ports: Vec<SwitchPort>,
+    (parts, ports): (&[Parts], Vec<SwitchPort>),
     held_back: bool,
     reports: &Reports,
 ) -> Result<Vec<Worker>, String> {
     let threads = network.threads;
-    let aways: Vec<Away> =
-        ports.iter().enumerate().map(|(number, port)| away_port(number % threads, number, port)).collect();
-    let mut dealt: Vec<Vec<SwitchPort>> = std::iter::repeat_with(Vec::new).take(threads).collect();
-    ports.into_iter().enumerate().for_each(|(number, port)| dealt[number % threads].push(port));
     let bells = std::iter::repeat_with(Bell::new).take(threads).collect::<Result<Vec<_>, _>>();
     let bells = bells.map_err(|error| error.to_string())?;
     let mut trunks = BTreeMap::new();
@@ -224,7 +238,7 @@ fn start_threads(
         }
     }
     let mut workers = Vec::new();
-    for (thread, ports) in dealt.into_iter().enumerate() {
+    for (thread, (ports, aways)) in deal(threads, parts, ports).into_iter().enumerate() {
         let neighbour = |other: usize| {
             let memory = trunks.get(&(thread.min(other), thread.max(other)))?;
             Some(Neighbour { thread: other, memory: Arc::clone(memory), bell: bells[other].clone() })
@@ -234,7 +248,7 @@ fn start_threads(
             network: index,
             wake: bells[thread].clone(),
             neighbours,
-            aways: aways.iter().filter(|away| away.thread != thread).cloned().collect(),
+            aways,
             core: network.core_of(thread),
             wait: network.wait,
             switch: switch_options(network, thread, most_faults),
@@ -248,12 +262,26 @@ fn start_threads(
     Ok(workers)
 }
 
-/// What the other threads must know of a port.
-fn away_port(thread: usize, number: usize, port: &SwitchPort) -> Away {
-    // Whether it takes unfinished packets is known when it is there.
-    let offloads = Offloads::default();
-    let rules = Rules { vlan: port.vlan, circuit: port.circuit, offloads, ..Rules::default() };
-    Away { thread, party: Party::Port(number), rules }
+/// The parts of ports that a thread serves, and the ports of which it has none.
+type Dealt = (Vec<(Parts, SwitchPort)>, Vec<Away>);
+
+/// What each of so many threads gets.
+fn deal(threads: usize, parts: &[Parts], ports: Vec<SwitchPort>) -> Vec<Dealt> {
+    let mut dealt: Vec<Dealt> = std::iter::repeat_with(Default::default).take(threads).collect();
+    for (parts, SwitchPort { queues, vlan, circuit }) in parts.iter().zip(ports) {
+        for (thread, (_, aways)) in dealt.iter_mut().enumerate() {
+            let way = parts.way_from(thread);
+            if way != thread {
+                // Whether it takes unfinished packets is known when it is there.
+                let rules = Rules { vlan, circuit, offloads: Offloads::default(), ..Rules::default() };
+                aways.push(Away { thread: way, party: Party::Port(parts.port()), rules });
+            }
+        }
+        for (thread, queues) in parts.deal(queues) {
+            dealt[thread].0.push((*parts, SwitchPort { queues, vlan, circuit }));
+        }
+    }
+    dealt
 }
 
 /// Opens a port's queues, or goes on with another daemon's if it gave some; the error says which, and what to do.
@@ -286,6 +314,5 @@ fn switch_options(network: &NetworkConfig, thread: usize, most_faults: u64) -> S
         WaitMode::Adaptive => (REST, 0),
         WaitMode::Interrupt => (Time::ZERO, 0),
     };
-    let threads = network.threads;
-    SwitchOptions { mode, age, most_faults, rest_after, always_awake, thread, threads, ..SwitchOptions::default() }
+    SwitchOptions { mode, age, most_faults, rest_after, always_awake, thread, ..SwitchOptions::default() }
 }

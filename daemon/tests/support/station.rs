@@ -36,7 +36,15 @@ pub fn alone() -> bool {
 
 /// Two interfaces, `v0` and `v1`, at the ends of one wire, up; or says why the test is skipped.
 pub fn pair() -> bool {
-    if !run(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]) {
+    pair_of_queues(1)
+}
+
+/// The same with so many queues each way.
+pub fn pair_of_queues(queues: usize) -> bool {
+    let count = queues.to_string();
+    let queues = ["numtxqueues", &count, "numrxqueues", &count];
+    let [near, far] = [["link", "add", "v0"], ["peer", "name", "v1"]];
+    if !run(&[&near[..], &queues, &["type", "veth"], &far, &queues].concat()) {
         skipped("the kernel has no veth");
         return false;
     }

@@ -1,7 +1,8 @@
 //! Frames that go to the network's other threads and come from them.
 //!
 //! What was checked where a frame came in is not checked again: its sender, its VLAN, what is left to do for it. Who sends it across says
-//! for whom it is; which of those on this side get it, and in which form, is decided here. What came by a trunk leaves by none.
+//! for whom it is; which of those on this side get it, and in which form, is decided here. What came by a trunk leaves by none, and by no part
+//! of a port that the sender's thread has itself.
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 use conic_interface::ccnic::Descriptor;
@@ -42,7 +43,8 @@ impl<C: Core> Switch<C> {
         let vlan = route.tagging.map(|tagging| tagging.vlan);
         let work = route.work.as_ref().map(Work::for_trunk);
         let known = if work.is_some() { Metadata::NONE } else { route.known };
-        Some((trunk, Record { to, length, vlan, known, work }))
+        let behind = self.port_at(route.from);
+        Some((trunk, Record { to, length, vlan, known, work, behind }))
     }
 
     /// The client and the queue that a frame's flow is pinned to.
@@ -73,7 +75,8 @@ impl<C: Core> Switch<C> {
     /// Lets the other threads have what was put for them, and tells them where new stations are.
     #[inline(never)]
     pub(super) fn flush_trunks(&mut self) {
-        let news = self.table.take_news();
+        let news: Vec<_> =
+            self.table.take_news().into_iter().map(|(station, place)| (station, self.port_at(place))).collect();
         for trunk in &mut self.trunks {
             trunk.tell(&news);
             if trunk.publish() {
@@ -95,7 +98,8 @@ impl<C: Core> Switch<C> {
         {
             taken += 1;
             if let To::News(station) = record.to {
-                self.table.learn(now, station, Place::Trunk(index as u32));
+                let place = self.place_of_sender(index, &record);
+                self.table.hear_of(now, station, place);
                 continue;
             }
             self.trunks[index].counters.received_frames += 1;
@@ -161,8 +165,9 @@ impl<C: Core> Switch<C> {
             Tagging { vlan: record.vlan.unwrap_or(tag.map_or(0, Tag::vlan)), tag }
         });
         let vlan = tagging.map_or(0, |tagging| tagging.vlan);
+        let behind = self.place_of_sender(trunk, record);
         if !header.is_from_multicast() {
-            self.table.learn(now, header.from(vlan), from);
+            self.table.hear_of(now, header.from(vlan), behind);
         }
         let (everybody, pinned) = match record.to {
             To::Bridge { everybody, pinned } => (everybody, pinned),
@@ -184,9 +189,18 @@ impl<C: Core> Switch<C> {
         match self.table.find(now, station) {
             Some(place) if place.is_here() => {
                 if everybody {
-                    self.answer(trunk, station);
+                    self.answer(trunk, station, place);
                 }
-                self.route_to(from, Some(place), tagging, None)
+                match place {
+                    // It went there as well.
+                    Place::Port(port) if everybody && self.has_left(trunk, port as usize) => None,
+                    // It would go back to where it came from.
+                    _ if place == behind => {
+                        self.count_no_way(from);
+                        None
+                    }
+                    _ => self.route_to(from, Some(place), tagging, None),
+                }
             }
             // It went there as well.
             Some(_) if everybody => None,
@@ -221,9 +235,15 @@ impl<C: Core> Switch<C> {
         }
     }
 
-    /// Tells a thread that asked everybody that a station is here.
-    fn answer(&mut self, trunk: usize, station: Station) {
-        self.trunks[trunk].tell(&[station]);
+    /// Where the sender of what came by a trunk is, or the station that it tells of.
+    fn place_of_sender(&self, trunk: usize, record: &Record) -> Place {
+        record.behind.and_then(|port| self.place_behind(port)).unwrap_or(Place::Trunk(trunk as u32))
+    }
+
+    /// Tells a thread that asked everybody that a station is at a place here.
+    fn answer(&mut self, trunk: usize, station: Station, place: Place) {
+        let behind = self.port_at(place);
+        self.trunks[trunk].tell(&[(station, behind)]);
     }
 
     /// What each trunk counted, by the number of the thread at its other end.

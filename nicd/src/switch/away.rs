@@ -14,7 +14,7 @@ pub struct Away {
     pub thread: usize,
     /// Who.
     pub party: Party,
-    /// What it may do; of a port its VLAN and its circuit.
+    /// What it may do; of a port its VLAN and its circuit. A port of which the switch has a part of its own is none of these.
     pub rules: Rules,
 }
 
@@ -78,14 +78,40 @@ impl<C: Core> Switch<C> {
         aways.filter_map(|(number, end)| Some((Place::Away(number as u32), &end.as_ref()?.away)))
     }
 
-    /// The number in the network of a port that it serves.
+    /// The number in the network of a port that it serves, or a part of it.
     pub(super) fn number_of(&self, port: usize) -> usize {
-        self.options.thread + self.options.threads * port
+        self.ports[port].parts.port()
     }
 
-    /// The port that has this number in the network, if it serves that.
+    /// The port that has this number in the network, if it serves that, or a part of it.
     pub(super) fn port_of(&self, number: usize) -> Option<usize> {
-        let is_here = number % self.options.threads == self.options.thread;
-        (is_here && number / self.options.threads < self.ports.len()).then_some(number / self.options.threads)
+        self.ports.iter().position(|end| end.parts.port() == number)
+    }
+
+    /// The port of the network that a place is, by its number.
+    pub(super) fn port_at(&self, place: Place) -> Option<u32> {
+        match place {
+            Place::Port(port) => Some(self.number_of(port as usize) as u32),
+            Place::Client(_) | Place::Trunk(_) | Place::Away(_) => None,
+        }
+    }
+
+    /// Where those are that another thread has behind a port of the network: behind the part here, or behind the trunk to the thread that
+    /// sends there what comes from here.
+    pub(super) fn place_behind(&self, number: u32) -> Option<Place> {
+        let number = number as usize;
+        let own = self.port_of(number).map(|port| Place::Port(port as u32));
+        own.or_else(|| {
+            // Ports are there before clients come, and so are found soon.
+            let mut ends = self.aways.iter().flatten();
+            let end = ends.find(|end| end.away.party == Party::Port(number))?;
+            Some(Place::Trunk(end.trunk as u32))
+        })
+    }
+
+    /// Whether a frame that a thread has sent to everybody has left by a port where it came in: that thread has a part of the port, or
+    /// another has it for that thread.
+    pub(super) fn has_left(&self, trunk: usize, port: usize) -> bool {
+        self.ports[port].parts.way_from(self.trunks[trunk].thread) != self.options.thread
     }
 }

@@ -1,5 +1,7 @@
 //! What a switch counts.
 
+use std::ops::AddAssign;
+
 /// What passed between a client and the switch, and what did not, by reason. Sent and received are the client's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberCounters {
@@ -77,6 +79,25 @@ impl PortCounters {
             ("dropped_vlan", self.dropped_vlan),
             ("dropped_offload", self.dropped_offload),
         ]
+    }
+}
+
+impl AddAssign for PortCounters {
+    fn add_assign(&mut self, other: PortCounters) {
+        let PortCounters {
+            dropped_full,
+            dropped_refused,
+            dropped_failed,
+            dropped_no_way,
+            dropped_vlan,
+            dropped_offload,
+        } = other;
+        self.dropped_full += dropped_full;
+        self.dropped_refused += dropped_refused;
+        self.dropped_failed += dropped_failed;
+        self.dropped_no_way += dropped_no_way;
+        self.dropped_vlan += dropped_vlan;
+        self.dropped_offload += dropped_offload;
     }
 }
 

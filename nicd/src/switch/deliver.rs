@@ -122,6 +122,11 @@ impl<C: Core> Switch<C> {
         if flooded && !self.wired.is_empty() && self.circuit_of(place).is_some() {
             return Form::Never;
         }
+        if let (Targets::AllBut(Place::Trunk(trunk)), Place::Port(port)) = (route.targets, place)
+            && self.has_left(trunk as usize, port as usize)
+        {
+            return Form::Never;
+        }
         let form = self.form_of_tags(route, place);
         if !route.served && route.work.is_none() {
             return form;

@@ -4,6 +4,8 @@
 //! mirror its frames are laid out here on their way, which costs a second copy of each; without one it costs a test. On a loopback
 //! network a frame that comes back is the one that was sent, and is shown once.
 
+use std::ops::AddAssign;
+
 use conic_fabric::{Core, Time};
 
 use super::Switch;
@@ -25,6 +27,14 @@ pub struct MirrorCounters {
     pub bytes: u64,
     /// Frames of which none was taken: whoever takes them was too slow, or has enough.
     pub dropped: u64,
+}
+
+impl AddAssign for MirrorCounters {
+    fn add_assign(&mut self, other: MirrorCounters) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+    }
 }
 
 /// A place with what takes copies of its frames.

@@ -18,6 +18,7 @@
 //! | `retag` | a VLAN tag that goes in or out while a frame is copied |
 //! | `deliver` | in which form, and into which queue |
 //! | `away` | who is served by the network's other threads, each with a switch of its own |
+//! | `parts` | a port whose queues several threads serve |
 //! | `across` | frames that go to them and come from them |
 //! | `trunk` | two rings between two threads |
 //! | `record` | what stands before a frame there |
@@ -40,6 +41,7 @@ mod limit;
 mod member;
 mod mirror;
 mod offload;
+mod parts;
 mod pin;
 mod pinned;
 mod record;
@@ -67,6 +69,7 @@ pub use header::Header;
 pub use limit::{Bucket, RateLimit};
 pub use member::{Rules, Suspended};
 pub use mirror::{Mirror, MirrorCounters};
+pub use parts::Parts;
 pub use pin::{Mac, Pattern, Pin, Prefix};
 pub use table::{Place, Station, Table};
 pub use trunk::{Trunk, TrunkMap};
@@ -91,7 +94,7 @@ const STEPS_BETWEEN_CALLS: u64 = 8;
 
 /// A port, for a switch.
 pub struct SwitchPort {
-    /// Its queues; none yet if they come from another switch ([`Switch::inherit`]).
+    /// Its queues, or those of the part that the switch has; none yet if they come from another switch ([`Switch::inherit`]).
     pub queues: Vec<Box<dyn Port>>,
     /// The VLAN that it is a member of, its frames without tags; tags pass as they are if there is none.
     pub vlan: Option<u16>,
@@ -125,8 +128,6 @@ pub struct SwitchOptions {
     pub always_awake: usize,
     /// Which of its network's threads it is of, from 0.
     pub thread: usize,
-    /// How many threads the network has, at least 1. Port `i` of the network is on thread `i` modulo their number.
-    pub threads: usize,
 }
 
 /// Who sleeps and is to be rung.
@@ -157,7 +158,6 @@ impl Default for SwitchOptions {
             rest_after,
             always_awake: 0,
             thread: 0,
-            threads: 1,
         }
     }
 }
@@ -217,9 +217,11 @@ pub struct Offender {
     pub faults: NicFaults,
 }
 
-/// A port of a switch.
+/// A port of a switch, or its part of one.
 struct PortEnd {
-    /// Its queues.
+    /// Which port of the network, and who has the parts of it.
+    parts: Parts,
+    /// Its queues here.
     queues: Vec<Box<dyn Port>>,
     counters: PortCounters,
     /// For each queue, whether no more will come from it.
@@ -236,6 +238,8 @@ struct PortEnd {
 /// What a port is and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortReport {
+    /// Its number in the network.
+    pub number: usize,
     /// What it is, for people.
     pub description: String,
     /// Whether there is somebody at the other end.
@@ -247,23 +251,20 @@ pub struct PortReport {
 }
 
 impl PortEnd {
-    fn new(SwitchPort { queues, vlan, circuit }: SwitchPort) -> PortEnd {
+    fn new((parts, SwitchPort { queues, vlan, circuit }): (Parts, SwitchPort)) -> PortEnd {
         let (ended, counters) = (vec![false; queues.len()], PortCounters::default());
         let takes_unfinished = !queues.is_empty() && queues.iter().all(|queue| queue.takes_unfinished());
-        PortEnd { queues, counters, ended, unflushed: false, failures: Vec::new(), vlan, circuit, takes_unfinished }
+        let failures = Vec::new();
+        PortEnd { parts, queues, counters, ended, unflushed: false, failures, vlan, circuit, takes_unfinished }
     }
 
     fn report(&self) -> PortReport {
         let mut own: Vec<(&'static str, u64)> = Vec::new();
         for queue in &self.queues {
-            for (name, count) in queue.counters().named().into_iter().chain(queue.details()) {
-                match own.iter_mut().find(|(known, _)| *known == name) {
-                    Some((_, sum)) => *sum += count,
-                    None => own.push((name, count)),
-                }
-            }
+            add(&mut own, queue.counters().named().into_iter().chain(queue.details()));
         }
         PortReport {
+            number: self.parts.port(),
             description: self.queues.first().map(|queue| queue.description()).unwrap_or_default(),
             up: self.queues.iter().any(|queue| queue.is_up()),
             own,
@@ -272,10 +273,38 @@ impl PortEnd {
     }
 }
 
+/// Adds counts to others, by their names.
+fn add(own: &mut Vec<(&'static str, u64)>, more: impl IntoIterator<Item = (&'static str, u64)>) {
+    for (name, count) in more {
+        match own.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => own.push((name, count)),
+        }
+    }
+}
+
+impl PortReport {
+    /// Takes in what another thread says of its part of the same port.
+    pub fn join(&mut self, other: PortReport) {
+        if self.description.is_empty() {
+            self.description = other.description;
+        }
+        self.up |= other.up;
+        add(&mut self.own, other.own);
+        self.switch += other.switch;
+    }
+}
+
 impl<C: Core> Switch<C> {
-    /// A switch without clients; each port is given by its queues.
+    /// A switch without clients, of a network of one thread; ports are numbered in their order.
     pub fn new(options: SwitchOptions, ports: Vec<SwitchPort>) -> Switch<C> {
-        let has_vlans = ports.iter().any(|port| port.vlan.is_some());
+        let numbered = |(number, port): (usize, SwitchPort)| (Parts::new(number, port.queues.len(), 1), port);
+        Switch::with_parts(options, ports.into_iter().enumerate().map(numbered).collect())
+    }
+
+    /// A switch without clients, of one of a network's threads, with the ports of which that has a part.
+    pub fn with_parts(options: SwitchOptions, ports: Vec<(Parts, SwitchPort)>) -> Switch<C> {
+        let has_vlans = ports.iter().any(|(_, port)| port.vlan.is_some());
         let table = Table::new(options.stations, options.age);
         let mut switch = Switch {
             options,
@@ -349,7 +378,7 @@ impl<C: Core> Switch<C> {
         self.members.drain(..).flatten().filter_map(Member::suspend).collect()
     }
 
-    /// Stops using the queues of a port of the network; what they give to whoever goes on with them, or nothing if one of them cannot. They
+    /// Stops using the queues that it has of a port of the network; what they give to whoever goes on with them, or nothing if one of them cannot. They
     /// are dropped with this switch: a device that cannot be passed is free then, and closing it may take long.
     pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
         let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return Vec::new() };
@@ -360,11 +389,11 @@ impl<C: Core> Switch<C> {
         legacies
     }
 
-    /// Begins with the queues of a port of the network, which another switch has stopped using.
+    /// Begins with the queues of its part of a port of the network, which another switch has stopped using.
     pub fn inherit(&mut self, port: usize, queues: Vec<Box<dyn Port>>) {
         let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return };
-        let (vlan, circuit, counters) = (end.vlan, end.circuit, end.counters);
-        *end = PortEnd { counters, ..PortEnd::new(SwitchPort { queues, vlan, circuit }) };
+        let (parts, vlan, circuit, counters) = (end.parts, end.vlan, end.circuit, end.counters);
+        *end = PortEnd { counters, ..PortEnd::new((parts, SwitchPort { queues, vlan, circuit })) };
         self.rewire();
     }
 

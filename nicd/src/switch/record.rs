@@ -24,7 +24,7 @@ pub(super) enum To {
     },
     /// The end of a circuit.
     Circuit(Party),
-    /// Nobody: no frame comes with it, but where a station is.
+    /// Nobody: no frame comes with it, but that a station is there.
     News(Station),
 }
 
@@ -40,6 +40,9 @@ pub(super) struct Record {
     pub known: Metadata,
     /// What is left to do for it: where its checksum is begun, and the size of the pieces if it is to be cut.
     pub work: Option<(Begun, Option<u16>)>,
+    /// The port of the network, by its number, behind which its sender is, or the station that this tells of: whoever gets this may
+    /// have a part of the same port.
+    pub behind: Option<u32>,
 }
 
 /// Kinds, in the lowest byte of a record's first word. Zero is none: no record lies where nothing was written.
@@ -51,12 +54,14 @@ const FAR_CLIENT: u64 = 5;
 const FAR_PORT: u64 = 6;
 const NEWS: u64 = 7;
 
-/// Where a record's words lie in its line: kind and length, session, port or address, queue and VLAN, what is known, what is left.
+/// Where a record's words lie in its line: kind and length, session, port or address, queue and VLAN, what is known, what is left, the port
+/// that it is from.
 const HEAD: usize = 0;
 const WHO: usize = 1;
 const WHERE: usize = 2;
 const KNOWN: usize = 3;
 const WORK: usize = 4;
+const BEHIND: usize = 5;
 
 /// Bits below the length.
 const LENGTH: u32 = 8;
@@ -75,9 +80,9 @@ fn number_of(word: u64) -> Option<u32> {
 }
 
 impl Record {
-    /// One without a frame, that says where a station is.
-    pub fn news(station: Station) -> Record {
-        Record { to: To::News(station), length: 0, vlan: None, known: Metadata::NONE, work: None }
+    /// One without a frame, that says that a station is there, behind a port of the network or not.
+    pub fn news(station: Station, behind: Option<u32>) -> Record {
+        Record { to: To::News(station), length: 0, vlan: None, known: Metadata::NONE, work: None, behind }
     }
 
     /// Lines of it and of its frame.
@@ -116,6 +121,7 @@ impl Record {
             let size = size.map_or(0, |size| IS_CUT | u64::from(size) << 16);
             IS_LEFT | u64::from(start) | u64::from(offset) << 8 | size
         });
+        line.0[BEHIND] = number(self.behind);
         line
     }
 
@@ -144,7 +150,8 @@ impl Record {
             (Begun { start: left as u8, offset: (left >> 8) as u8 }, size)
         });
         let vlan = if matches!(to, To::News(_)) { None } else { vlan };
-        Ok(Record { to, length: length as usize, vlan, known: Metadata(line.0[KNOWN]), work })
+        let behind = number_of(line.0[BEHIND]);
+        Ok(Record { to, length: length as usize, vlan, known: Metadata(line.0[KNOWN]), work, behind })
     }
 }
 
@@ -187,13 +194,17 @@ mod tests {
             for vlan in [None, Some(0), Some(4094)] {
                 for work in [None, Some((begun, None)), Some((begun, Some(1448)))] {
                     let known = Metadata::NONE.with(Metadata::TRANSPORT_GOOD);
-                    let record = Record { to, length: 65_535, vlan, known, work };
-                    assert_eq!(Record::of_line(&record.to_line()), Ok(record));
+                    for behind in [None, Some(0), Some(70_000)] {
+                        let record = Record { to, length: 65_535, vlan, known, work, behind };
+                        assert_eq!(Record::of_line(&record.to_line()), Ok(record));
+                    }
                 }
             }
         }
-        let news = Record::news(Station::new([2, 0, 0, 0, 0, 9], 5));
-        assert_eq!((Record::of_line(&news.to_line()), news.lines()), (Ok(news), 1));
+        for behind in [None, Some(3)] {
+            let news = Record::news(Station::new([2, 0, 0, 0, 0, 9], 5), behind);
+            assert_eq!((Record::of_line(&news.to_line()), news.lines()), (Ok(news), 1));
+        }
         assert_eq!(Record::of_line(&Record::filler(12)), Err(12));
     }
 }

@@ -63,8 +63,8 @@ pub struct Table {
     full: u64,
     /// Other switches are to be told where stations are.
     tells: bool,
-    /// Stations that were seen here for the first time, or no longer elsewhere, since this was asked last.
-    news: Vec<Station>,
+    /// Stations that were seen here for the first time, or no longer elsewhere, since this was asked last, and where.
+    news: Vec<(Station, Place)>,
 }
 
 impl Table {
@@ -80,7 +80,7 @@ impl Table {
     }
 
     /// Stations that were noted since this was asked last.
-    pub(super) fn take_news(&mut self) -> Vec<Station> {
+    pub(super) fn take_news(&mut self) -> Vec<(Station, Place)> {
         std::mem::take(&mut self.news)
     }
 
@@ -99,15 +99,22 @@ impl Table {
 
     /// Enters that a station was seen at a place. One that is fixed elsewhere stays there.
     pub fn learn(&mut self, now: Time, station: Station, place: Place) {
-        self.enter(Entry { station, place, seen: now, fixed: false });
+        self.enter(Entry { station, place, seen: now, fixed: false }, true);
+    }
+
+    /// The same where another switch says so, who tells all others itself.
+    pub(super) fn hear_of(&mut self, now: Time, station: Station, place: Place) {
+        self.enter(Entry { station, place, seen: now, fixed: false }, false);
     }
 
     /// Enters that a station is at a place for as long as that exists; false if another place has it fixed, or there is no room.
     pub fn fix(&mut self, now: Time, station: Station, place: Place) -> bool {
-        self.enter(Entry { station, place, seen: now, fixed: true })
+        // Others are told of it otherwise.
+        self.enter(Entry { station, place, seen: now, fixed: true }, false)
     }
 
-    fn enter(&mut self, new: Entry) -> bool {
+    /// Enters one, and notes it where that is news.
+    fn enter(&mut self, new: Entry, is_news: bool) -> bool {
         let set = self.set_of(new.station);
         let set = &mut self.sets[set];
         if let Some(known) = set.iter_mut().flatten().find(|entry| entry.station == new.station) {
@@ -116,7 +123,7 @@ impl Table {
             }
             if known.place != new.place {
                 self.moved += 1;
-                note(self.tells, &mut self.news, &new);
+                note(self.tells && is_news, &mut self.news, &new);
             }
             *known = new;
             return true;
@@ -126,7 +133,7 @@ impl Table {
         match oldest.min_by_key(|entry| entry.map(|entry| entry.seen)) {
             Some(place) => {
                 *place = Some(new);
-                note(self.tells, &mut self.news, &new);
+                note(self.tells && is_news, &mut self.news, &new);
                 true
             }
             None => {
@@ -160,12 +167,12 @@ impl Table {
     }
 }
 
-/// Notes what is new here. Who is fixed has been told of otherwise. Not inlined: it is in nobody's way who is known.
+/// Notes what is new here. Not inlined: it is in nobody's way who is known.
 #[cold]
 #[inline(never)]
-fn note(tells: bool, news: &mut Vec<Station>, new: &Entry) {
-    if tells && !new.fixed && new.place.is_here() {
-        news.push(new.station);
+fn note(tells: bool, news: &mut Vec<(Station, Place)>, new: &Entry) {
+    if tells && new.place.is_here() {
+        news.push((new.station, new.place));
     }
 }
 

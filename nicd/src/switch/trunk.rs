@@ -113,8 +113,8 @@ pub struct Trunk<C> {
     taken: u64,
     let_go: u64,
     put_until: u64,
-    /// Stations of which the other is still to be told.
-    untold: VecDeque<Station>,
+    /// Stations of which the other is still to be told, and behind which port of the network each is.
+    untold: VecDeque<(Station, Option<u32>)>,
     /// The other was asked to ring.
     is_armed: bool,
     pub(super) counters: TrunkCounters,
@@ -173,13 +173,14 @@ impl<C: Core> Trunk<C> {
         true
     }
 
-    /// Tells the other that stations are here; what finds no room now is told with the next.
-    pub(super) fn tell(&mut self, stations: &[Station]) {
+    /// Tells the other that stations are here, and behind which port of the network each is; what finds no room now is told with the
+    /// next.
+    pub(super) fn tell(&mut self, stations: &[(Station, Option<u32>)]) {
         // Who is not told asks everybody.
         let room = MOST_UNTOLD - self.untold.len();
         self.untold.extend(&stations[..stations.len().min(room)]);
-        while let Some(&station) = self.untold.front()
-            && self.offer(&Record::news(station), |_, _| {})
+        while let Some(&(station, behind)) = self.untold.front()
+            && self.offer(&Record::news(station, behind), |_, _| {})
         {
             self.untold.pop_front();
         }
@@ -256,7 +257,7 @@ mod tests {
     /// A frame of so many bytes for a client whose number it is.
     fn record(number: u64, length: usize) -> Record {
         let to = To::Client { session: number, queue: None };
-        Record { to, length, vlan: None, known: Metadata::NONE, work: None }
+        Record { to, length, vlan: None, known: Metadata::NONE, work: None, behind: None }
     }
 
     #[test]
@@ -266,16 +267,17 @@ mod tests {
         let mut near = Trunk::new(KeptCore::new(Arc::clone(&memory)), &map, 0, 1);
         let mut far = Trunk::new(KeptCore::new(memory), &map, 1, 0);
         let station = |number| Station::new([2, 0, 0, 0, 0, number], 7);
+        let told = |number| (station(number), Some(u32::from(number)));
         assert!(near.offer(&record(1, 3 * 64), |_, _| {}), "it fits, and nothing beside it");
-        near.tell(&[station(1), station(2)]);
+        near.tell(&[told(1), told(2)]);
         near.publish();
         assert_eq!(far.take().map(|(record, _)| record.length), Some(3 * 64));
         far.let_go();
         assert!(far.take().is_none());
-        near.tell(&[station(3)]);
+        near.tell(&[told(3)]);
         near.publish();
-        let told: Vec<To> = std::iter::from_fn(|| Some(far.take()?.0.to)).collect();
-        assert_eq!(told, [1, 2, 3].map(|number| To::News(station(number))));
+        let heard: Vec<Record> = std::iter::from_fn(|| Some(far.take()?.0)).collect();
+        assert_eq!(heard, [1, 2, 3].map(|number| Record::news(station(number), Some(number.into()))));
         assert_eq!(near.counters.dropped_full, 0, "it is no frame");
     }
 

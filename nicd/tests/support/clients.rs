@@ -88,7 +88,13 @@ impl Port for TestPort {
 }
 
 pub fn port(outside: &Outside, vlan: Option<u16>) -> SwitchPort {
-    SwitchPort { queues: vec![Box::new(TestPort(outside.clone(), Counters::default()))], vlan, circuit: None }
+    port_of(std::slice::from_ref(outside), vlan)
+}
+
+/// A port with a queue for each of these ends.
+pub fn port_of(outside: &[Outside], vlan: Option<u16>) -> SwitchPort {
+    let queue = |one: &Outside| Box::new(TestPort(one.clone(), Counters::default())) as Box<dyn Port>;
+    SwitchPort { queues: outside.iter().map(queue).collect(), vlan, circuit: None }
 }
 
 /// A client that plays by the rules, with what it got.

@@ -7,7 +7,7 @@ use conic_fabric::Time;
 use conic_interface::ccnic::NicFaults;
 use conic_native::{KeptCore, Memory, Pages};
 use conic_nicd::switch::{
-    Away, Circuit, MemberCounters, Party, Pin, PortReport, Rules, Switch, SwitchOptions, SwitchPort, Trunk,
+    Away, Circuit, MemberCounters, Parts, Party, Pin, PortReport, Rules, Switch, SwitchOptions, SwitchPort, Trunk,
     TrunkCounters, TrunkMap,
 };
 
@@ -20,16 +20,22 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// So many, whose ways to each other hold so many lines; ports are dealt in turn.
+    /// So many, whose ways to each other hold so many lines; ports' queues are dealt in turn.
     pub fn new(count: usize, lines: u64, options: &SwitchOptions, ports: Vec<SwitchPort>) -> Threads {
         let mut aways = Vec::new();
-        let mut dealt: Vec<Vec<SwitchPort>> = (0..count).map(|_| Vec::new()).collect();
-        for (number, port) in ports.into_iter().enumerate() {
-            let rules = Rules { vlan: port.vlan, circuit: port.circuit, ..Rules::default() };
-            aways.push(Away { thread: number % count, party: Party::Port(number), rules });
-            dealt[number % count].push(port);
+        let mut dealt: Vec<Vec<(Parts, SwitchPort)>> = (0..count).map(|_| Vec::new()).collect();
+        for (number, SwitchPort { queues, vlan, circuit }) in ports.into_iter().enumerate() {
+            let parts = Parts::new(number, queues.len(), count);
+            let rules = Rules { vlan, circuit, ..Rules::default() };
+            for thread in (0..count).filter(|thread| parts.way_from(*thread) != *thread) {
+                let party = Party::Port(number);
+                aways.push((thread, Away { thread: parts.way_from(thread), party, rules: rules.clone() }));
+            }
+            for (thread, queues) in parts.deal(queues) {
+                dealt[thread].push((parts, SwitchPort { queues, vlan, circuit }));
+            }
         }
-        let switch = |(thread, ports)| Switch::new(SwitchOptions { thread, threads: count, ..options.clone() }, ports);
+        let switch = |(thread, ports)| Switch::with_parts(SwitchOptions { thread, ..options.clone() }, ports);
         let mut switches: Vec<Switch<KeptCore>> = dealt.into_iter().enumerate().map(switch).collect();
         let map = TrunkMap::with_lines(lines);
         for (near, far) in (0..count).flat_map(|far| (0..far).map(move |near| (near, far))) {
@@ -37,10 +43,7 @@ impl Threads {
             switches[near].join(Trunk::new(KeptCore::new(Arc::clone(&memory)), &map, near, far));
             switches[far].join(Trunk::new(KeptCore::new(memory), &map, far, near));
         }
-        for away in aways {
-            let others = switches.iter_mut().enumerate().filter(|(thread, _)| *thread != away.thread);
-            others.for_each(|(_, switch)| switch.enter_away(Time::ZERO, away.clone()));
-        }
+        aways.into_iter().for_each(|(thread, away)| switches[thread].enter_away(Time::ZERO, away));
         Threads { switches, clients: BTreeMap::new() }
     }
 
@@ -102,8 +105,11 @@ impl Threads {
         self.switches[from].trunks().find(|(other, _)| *other == to).expect("a way").1
     }
 
-    /// The first port.
+    /// The first port, with all its parts.
     pub fn first_port(&self) -> PortReport {
-        self.switches[0].ports().next().expect("a port")
+        let mut parts = self.switches.iter().flat_map(Switch::ports).filter(|part| part.number == 0);
+        let mut port = parts.next().expect("a port");
+        parts.for_each(|part| port.join(part));
+        port
     }
 }

@@ -6,8 +6,9 @@ use crate::engine::ahead::prefetch;
 use crate::protocol::cache::Held;
 use crate::protocol::{Ask, Asker, Copy, ToHome, Version};
 
-use super::agent::{Round, Spinning, Store, Wait};
+use super::agent::{Round, Spinning, Wait};
 use super::queues::Queue;
+use super::stores::Store;
 use super::uncached::Kind;
 use super::{Machine, Wait as W};
 
@@ -37,9 +38,7 @@ impl Machine {
         }
         self.within_reorder_buffer(id)?;
         let agent = &mut self.agents[id];
-        if !agent.stores.is_empty()
-            && let Some(store) = agent.stores.iter().rposition(|store| store.line == line && store.bytes & bytes != 0)
-        {
+        if let Some(store) = agent.stores.last_to(line, bytes) {
             return self.load_from_store(id, store, bytes);
         }
         if agent.past.writes(line) {

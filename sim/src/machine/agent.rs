@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use conic_fabric::Line;
-
 use crate::engine::pages::Room;
 use crate::parameters::Parameters;
 use crate::probe::counters::AgentCounters;
@@ -13,19 +11,9 @@ use super::fills::Fills;
 use super::prefetch::Prefetchers;
 use super::private::Private;
 use super::reorder::Reorder;
+use super::stores::Stores;
 use super::uncached::PastCaches;
 use super::watch::Watched;
-
-/// A store that has not been performed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Store {
-    pub line: u32,
-    /// Which bytes of the line it writes.
-    pub bytes: u64,
-    pub data: Line,
-    /// The last load before it: it is performed after that has come.
-    pub after: u64,
-}
 
 /// What an agent's program waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,7 +106,7 @@ pub struct Agent {
     pub(crate) store_fills: Fills,
     /// Loads that it has issued and goes on behind.
     pub(crate) reorder: Reorder,
-    pub(crate) stores: VecDeque<Store>,
+    pub(crate) stores: Stores,
     pub(crate) store_limit: usize,
     /// Stores at the front whose lines were asked for.
     pub(crate) requested: usize,
@@ -160,7 +148,7 @@ impl Agent {
             reorder: Reorder::new(shape.reorder_span(), shape.load_buffer),
             fills: Fills::new(shape.line_fill_buffers),
             store_fills: Fills::new(shape.store_fill_buffers),
-            stores: VecDeque::with_capacity(shape.store_buffer as usize),
+            stores: Stores::new(shape.store_buffer as usize),
             store_limit: shape.store_buffer as usize,
             requested: 0,
             prefetches: VecDeque::with_capacity(shape.load_buffer as usize),
@@ -317,7 +305,7 @@ impl Agent {
             Wait::LoadsDone => self.reorder.is_empty(),
             Wait::StoreRoom => self.stores.len() < self.store_limit,
             Wait::StoresDone => self.stores.is_empty(),
-            Wait::StoresTo(line) => self.stores.iter().all(|store| store.line != line),
+            Wait::StoresTo(line) => !self.stores.write(line),
             Wait::WriteRoom => !self.past.lacks_buffer(),
             Wait::WritesDone => self.past.is_answered(),
             Wait::Nothing | Wait::Time | Wait::Polling | Wait::Register | Wait::News | Wait::Ended => false,

@@ -140,10 +140,6 @@ impl Machine {
                 agent.caches.promote(store.line, place.second);
             }
             agent.stores.pop_front();
-            if agent.stores.is_empty() {
-                // Begins at its first place again: the whole buffer is more than the host's caches have room for, by agent.
-                agent.stores.clear();
-            }
             agent.requested = agent.requested.saturating_sub(1);
             self.leaves(Queue::StoreBuffer(id as u16), 0, self.now);
             self.perform(id, store.line, place.second, store.bytes, &store.data);

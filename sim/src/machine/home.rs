@@ -148,7 +148,7 @@ impl Machine {
             }
             Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
             Action::ReadMemory => {
-                let done = self.nodes[node].memory.read(u64::from(line), self.now);
+                let done = self.nodes[node].memory.read_from(self.lines[line as usize].channel(), self.now);
                 self.takes_channel(node, line, "MemoryRead", done - self.parameters.memory.latency);
                 self.memory_answers(node, line, done);
             }
@@ -157,7 +157,7 @@ impl Machine {
                 self.send_home(done, node, node as u8, line, ToHome::LastLevel);
             }
             Action::WriteMemory => {
-                let done = self.nodes[node].memory.write(u64::from(line), self.now);
+                let done = self.nodes[node].memory.write_to(self.lines[line as usize].channel(), self.now);
                 self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
             }
             Action::ToDevice(request, _) => self.answer_device(line, request),
@@ -237,12 +237,8 @@ impl Machine {
             ToHome::WriteBack { .. } => true,
             _ => false,
         };
-        let out = &mut self.nodes[node].out;
-        let arrives = if carries_line {
-            out.send_data(u64::from(line), leaves)
-        } else {
-            out.send_header(u64::from(line), leaves)
-        };
+        let (out, link) = (&mut self.nodes[node].out, self.lines[line as usize].link());
+        let arrives = if carries_line { out.send_data_over(link, leaves) } else { out.send_header_over(link, leaves) };
         self.takes_link(node, line, leaves, arrives);
         if let ToHome::Reply { .. } = message {
             let index = self.lines[line as usize].active[node];

@@ -65,9 +65,9 @@ impl Slices {
 /// # Panics
 ///
 /// Where there is none or more than [`crate::link::MOST_PARTS`].
-pub(crate) fn slice_of(parameters: &Parameters, line: u64) -> u8 {
+pub(crate) fn slice_of(parameters: &Parameters, line: u64) -> usize {
     // Another salt than the links' and the channels', or a slice would have the lines of some of them alone.
-    Spread::new(parameters.node.home_slices, 2).part(line) as u8
+    Spread::new(parameters.node.home_slices, 2).part(line)
 }
 
 /// Whether home agents must look a message up before they handle it.

@@ -18,9 +18,9 @@ use crate::pcie::write_combining::{Flush, WriteCombining};
 use crate::protocol::{Ask, Asker, ToHome};
 
 use super::access::{Step, WHOLE, merge};
-use super::agent::Store;
 use super::pcie::{Past, PcieEvent, Tlp};
 use super::queues::Queue;
+use super::stores::Store;
 use super::{Event, Machine, Wait as W};
 use crate::bytes::line_bytes;
 
@@ -387,7 +387,7 @@ impl Machine {
         let issue = self.timing.issue;
         let agent = &mut self.agents[id];
         agent.not_pure();
-        if agent.stores.iter().any(|store| store.line == line) {
+        if agent.stores.write(line) {
             return Err(W::StoresTo(line));
         }
         if !agent.reorder.is_empty() {

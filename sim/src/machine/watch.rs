@@ -46,7 +46,7 @@ impl Machine {
             return Err(W::Time);
         }
         // A load would take its data from a store that waits, and there might be no copy yet.
-        if self.agents[id].stores.iter().any(|store| store.line == line) {
+        if self.agents[id].stores.write(line) {
             self.agents[id].not_pure();
             return Err(W::StoresTo(line));
         }

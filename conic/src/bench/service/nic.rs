@@ -47,18 +47,19 @@ pub struct Nic {
     said: Receiver<(Time, Value)>,
     folder: PathBuf,
     core: usize,
+    wakeup_latency: Option<u32>,
 }
 
 impl Nic {
-    /// Starts one with a bridge on a core.
+    /// Starts one with a bridge on a core, which asks that cores wake up within so many microseconds.
     ///
     /// # Errors
     ///
     /// It does not start.
-    pub fn start(core: usize) -> Result<Nic, Failure> {
+    pub fn start(core: usize, wakeup_latency: Option<u32>) -> Result<Nic, Failure> {
         let folder = private_folder("conic-service")?;
-        let (program, said) = spawn(&folder.join("nic.sock"), core, &[])?;
-        let nic = Nic { program, said, folder, core };
+        let (program, said) = spawn(&folder.join("nic.sock"), core, wakeup_latency, &[])?;
+        let nic = Nic { program, said, folder, core, wakeup_latency };
         nic.hear("listening", |_| true)?;
         Ok(nic)
     }
@@ -109,7 +110,7 @@ impl Nic {
     ///
     /// It does not take over.
     pub fn upgrade(&mut self, mut meanwhile: impl FnMut()) -> Result<Value, Failure> {
-        let (program, said) = spawn(&self.socket(), self.core, &["--adopt"])?;
+        let (program, said) = spawn(&self.socket(), self.core, self.wakeup_latency, &["--adopt"])?;
         let mut elder = std::mem::replace(&mut self.program, program);
         self.said = said;
         let until = clock::now() + Time::from_nanoseconds(PATIENCE.as_nanos() as u64);
@@ -139,11 +140,14 @@ impl Drop for Nic {
 
 type Said = Receiver<(Time, Value)>;
 
-fn spawn(socket: &Path, core: usize, more: &[&str]) -> Result<(Program, Said), Failure> {
+fn spawn(socket: &Path, core: usize, wakeup_latency: Option<u32>, more: &[&str]) -> Result<(Program, Said), Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     let program = std::env::current_exe().map_err(|error| failed("finding this program", error))?;
     let mut command = Command::new(program);
     command.args(["nic", "--json", "--core", &core.to_string(), "--socket"]).arg(socket).args(more);
+    if let Some(microseconds) = wakeup_latency {
+        command.args(["--wakeup-latency", &microseconds.to_string()]);
+    }
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed("starting the NIC", error))?;
     let (tell, said) = channel();
     let output = child.stdout.take().ok_or_else(|| Failure::failed("the NIC has no output"))?;
