@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use conic_client::{AttachError, Client, Link, Options, Queue, Reason};
-use conic_control::{Attached, Extensions, Message, Name, VERSION, Wait, Welcome};
+use conic_control::{Attached, Bells, Extensions, Message, Name, VERSION, Wait, Welcome};
 use conic_fabric::Address;
 use conic_interface::burst::HostQueue;
 use conic_interface::ccnic::notify::Notices;
@@ -32,8 +32,8 @@ fn say(channel: &Channel, message: &Message) {
     channel.send(&message.encode(), &[]).expect("the client is there");
 }
 
-/// Lets the next client in, as a daemon that has these extensions.
-fn let_in(listener: &Listener, extensions: Extensions) -> Channel {
+/// Welcomes the next client, as a daemon that has these extensions and speaks this version.
+fn welcome(listener: &Listener, extensions: Extensions, version: u16) -> Channel {
     let channel = loop {
         match listener.accept().expect("a socket") {
             Some(channel) => break channel,
@@ -43,16 +43,18 @@ fn let_in(listener: &Listener, extensions: Extensions) -> Channel {
     let Message::Hello(hello) = hear(&channel) else { panic!("a greeting") };
     let extensions = extensions.both(hello.extensions);
     let (most_queues, most_descriptors, most_bytes) = (1, SMALL.descriptors, u64::MAX);
-    say(
-        &channel,
-        &Message::Welcome(Welcome { version: VERSION, extensions, most_queues, most_descriptors, most_bytes }),
-    );
-    let Message::Attach(wish) = hear(&channel) else { panic!("a wish") };
+    say(&channel, &Message::Welcome(Welcome { version, extensions, most_queues, most_descriptors, most_bytes }));
+    channel
+}
+
+/// Gives a client that was welcomed what it wishes for, and says this of it.
+fn give(channel: &Channel, say: impl FnOnce(&mut Attached)) {
+    let Message::Attach(wish) = hear(channel) else { panic!("a wish") };
     let map = Map::with_headroom(wish.geometry, Features::best(), wish.headroom).expect("a geometry that can be");
     let (map, _) = Notices::in_map(map);
     let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
     prepare(&NativeCore::new(&memory), &map);
-    let attached = Attached {
+    let mut attached = Attached {
         session: 1,
         geometry: map.geometry,
         features: map.features,
@@ -64,10 +66,22 @@ fn let_in(listener: &Listener, extensions: Extensions) -> Channel {
         network: Name::default(),
         bells: 1,
     };
+    say(&mut attached);
     // Nobody is kicked or rung: any descriptors will do.
-    let [kick, bell]: [OwnedFd; 2] = [(); 2].map(|()| std::fs::File::open("/dev/null").expect("it is there").into());
+    let [kick, bell] = [(); 2].map(|()| silent());
     let passed = [memory.descriptor(), kick.as_fd(), bell.as_fd()];
-    channel.send(&Message::Attached(attached).encode(), &passed).expect("the client is there");
+    let passed = &passed[..2 + usize::from(attached.bells)];
+    channel.send(&Message::Attached(attached).encode(), passed).expect("the client is there");
+}
+
+fn silent() -> OwnedFd {
+    std::fs::File::open("/dev/null").expect("it is there").into()
+}
+
+/// Lets the next client in, as a daemon that has these extensions.
+fn let_in(listener: &Listener, extensions: Extensions) -> Channel {
+    let channel = welcome(listener, extensions, VERSION);
+    give(&channel, |_| {});
     channel
 }
 
@@ -146,6 +160,69 @@ fn a_reconnection_that_an_older_daemon_cannot_serve_says_why() {
         let _channel = newer.join().expect("it lets the client in");
         assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 1));
     });
+}
+
+/// What a client says of a daemon that does this.
+fn refusal(daemon: impl FnOnce(&Listener) -> Channel + Send) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    std::thread::scope(|scope| {
+        let daemon = scope.spawn(|| daemon(&listener));
+        let options = Options { geometry: SMALL, ..Options::default() };
+        let attached = Client::attach(&socket, &options).map(|_| ());
+        drop(daemon.join().expect("it plays to its end"));
+        let error = attached.expect_err("it cannot be");
+        assert!(matches!(error, AttachError::Peer(_)), "{error:?}");
+        error.to_string()
+    })
+}
+
+#[test]
+fn a_daemon_that_gives_what_was_not_asked_for_is_refused() {
+    for version in [0, VERSION + 1] {
+        let refused = refusal(|listener| welcome(listener, Extensions::KNOWN, version));
+        assert!(refused.contains(&format!("it chose version {version}")), "{refused}");
+    }
+    let given = |change: fn(&mut Attached)| {
+        refusal(move |listener| {
+            let channel = welcome(listener, Extensions::KNOWN, VERSION);
+            give(&channel, change);
+            channel
+        })
+    };
+    let refused = given(|attached| attached.geometry.descriptors = 128);
+    assert!(refused.contains("it made Geometry"), "{refused}");
+    let refused = given(|attached| attached.features.whole_line = false);
+    assert!(refused.contains("its rings are of another kind"), "{refused}");
+}
+
+#[test]
+fn bells_come_in_order_and_not_without_end() {
+    for (first, count) in [(1, 1), (0, 0)] {
+        let refused = refusal(|listener| {
+            let channel = welcome(listener, Extensions::KNOWN, VERSION);
+            give(&channel, |attached| attached.bells = 0);
+            let bell = silent();
+            let passed = [bell.as_fd()];
+            let bells = Message::Bells(Bells { first, count });
+            channel.send(&bells.encode(), &passed[..usize::from(count)]).expect("the client is there");
+            channel
+        });
+        assert!(refused.contains(&format!("its bells begin at {first} and not at 0")), "{refused}");
+    }
+}
+
+#[test]
+fn a_limit_that_the_daemon_takes_for_another_is_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    let (client, channel) = attached(&socket, &listener);
+    say(&channel, &Message::Longest(9001));
+    let limited = client.limit_packets(9000);
+    assert!(matches!(limited, Err(AttachError::Peer(_))), "{limited:?}");
+    assert_eq!(hear(&channel), Message::Longest(9000));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
 use conic_nicd::switch::{Circuit, Mirror, Offloads, Party, Pin, Ring, Rules, Station, SwitchOptions};
-use conic_port::offload::checksum::{Verdict, verify};
+use conic_port::offload::checksum::{Verdict, fill, verify};
 use threads::Threads;
 
 /// Lines of a way between two threads: a few of the longest frames.
@@ -221,21 +221,21 @@ fn a_pinned_flow_reaches_its_client_on_another_thread() {
 }
 
 #[test]
-fn a_pinned_flow_for_everybody_reaches_its_queue_on_another_thread() {
+fn a_pinned_flow_reaches_its_queue_on_another_thread_whoever_else_gets_it() {
     let outside = Outside::default();
     let mut threads = bridge(2, &[&outside]);
     let mut clients = clients(&mut threads, 2, plain);
-    for queue in [0, 1] {
+    for (queue, to) in [(0, EVERYBODY), (1, EVERYBODY), (0, mac(2)), (1, mac(2))] {
         let pattern = "protocol=udp,source-port=80".parse().expect("a pattern");
         assert!(threads.pin(2, &Pin { pattern, queue: Some(queue) }));
-        let sent = frame(mac(1), EVERYBODY, 80, u64::from(queue), 300);
+        let sent = frame(mac(1), to, 80, u64::from(queue), 300);
         assert!(clients[0].send(0, &sent, 1));
         outside.give(sent);
         threads.settle(Time::ZERO);
         let mut packets = [Descriptor::BLANK; 4];
         let counts = [0, 1].map(|queue| clients[1].hosts[queue].rx_burst(&mut packets));
         let expected = if queue == 0 { [2, 0] } else { [0, 2] };
-        assert_eq!(counts, expected, "pinned to queue {queue}");
+        assert_eq!(counts, expected, "pinned to queue {queue}, sent to {to:?}");
         assert!(threads.switches.iter_mut().all(|switch| switch.unpin(2)));
     }
 }
@@ -277,6 +277,73 @@ fn a_circuit_joins_two_of_different_threads() {
     assert_eq!(clients[0].receive().len(), 1);
 }
 
+/// A TCP packet of client 1 to somebody, with so many bytes of payload and a checksum that is begun.
+fn unfinished(to: [u8; 6], payload: usize) -> Vec<u8> {
+    let mut packet = [&to[..], &mac(1), &[8, 0, 0x45, 0]].concat();
+    packet.extend((40 + payload as u16).to_be_bytes());
+    packet.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    packet.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0]);
+    // The pseudo-header: addresses, protocol, length.
+    let sum = 2 * 0x0a00 + 1 + 2 + 6 + 20 + payload as u32;
+    packet.extend(((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend((0..payload).map(|at| (at * 7 + at / 256) as u8));
+    packet
+}
+
+#[test]
+fn what_one_client_gets_from_another_thread_is_finished_and_said_as_it_wants() {
+    let mut threads = bridge(2, &[]);
+    let requests = Offloads { requests: true, ..Offloads::default() };
+    let offloads =
+        |number| [requests, Offloads::default(), requests, Offloads { verify: true, ..requests }][number - 1];
+    let mut clients = clients(&mut threads, 4, |number| Rules { offloads: offloads(number as usize), ..plain(number) });
+    let begun = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 }).with(Metadata::NETWORK);
+    // Client 2 wants frames, client 4 wants to know what they are worth; both are on the other thread.
+    for taker in [1, 3] {
+        let sent = unfinished(clients[taker].mac, 100);
+        let mut at = [Address(0)];
+        assert_eq!(clients[0].hosts[0].buf_alloc(sent.len() as u64, &mut at), 1);
+        clients[0].core.write_bytes(at[0], &sent);
+        let packet = Descriptor::new(at[0], sent.len() as u16).with_metadata(begun.0);
+        assert_eq!(clients[0].hosts[0].tx_burst(&[packet]), 1);
+        threads.settle(Time::ZERO);
+        let mut packets = [Descriptor::BLANK; 1];
+        let client = &mut clients[taker];
+        assert_eq!(client.hosts.iter_mut().map(|host| host.rx_burst(&mut packets)).sum::<usize>(), 1);
+        let mut frame = vec![0; usize::from(packets[0].length())];
+        client.core.read_bytes(packets[0].address(), &mut frame);
+        assert_eq!((verify(&frame).network, verify(&frame).transport), (Verdict::Good, Verdict::Good));
+        let is_said = Metadata(packets[0].metadata).has(Metadata::TRANSPORT_GOOD);
+        assert_eq!((&frame[54..], is_said), (&sent[54..], taker == 3), "client {}", taker + 1);
+    }
+    // The same of a frame that is finished.
+    let mut sent = frame(mac(1), mac(4), 1, 1, 100);
+    fill(&mut sent);
+    assert!(clients[0].send(0, &sent, 1));
+    threads.settle(Time::ZERO);
+    let mut packets = [Descriptor::BLANK; 1];
+    assert_eq!(clients[3].hosts.iter_mut().map(|host| host.rx_burst(&mut packets)).sum::<usize>(), 1);
+    assert!(Metadata(packets[0].metadata).has(Metadata::TRANSPORT_GOOD), "it was looked at");
+}
+
+#[test]
+fn what_is_on_its_way_to_somebody_who_goes_is_counted() {
+    let mut threads = bridge(2, &[]);
+    let mut clients = clients(&mut threads, 4, plain);
+    let end = |far| Some(Circuit { number: 9, far });
+    assert!(threads.connect(Party::Client(1), end(false)) && threads.connect(Party::Client(2), end(true)));
+    // By a circuit, and by an address.
+    assert!(clients[0].send(0, &frame(mac(1), mac(2), 1, 1, 100), 1));
+    assert!(clients[2].send(0, &frame(mac(3), mac(4), 1, 2, 100), 1));
+    threads.answer_calls();
+    assert_eq!(threads.switches[0].step(Time::ZERO), 2);
+    assert!(threads.detach(2).is_some() && threads.detach(4).is_some());
+    threads.settle(Time::ZERO);
+    let (sent, got) = (threads.trunk(0, 1), threads.trunk(1, 0));
+    assert_eq!((sent.sent_frames, got.received_frames, got.dropped_no_way), (2, 2, 2));
+}
+
 #[test]
 fn unfinished_packets_cross_as_they_are_and_are_finished_for_who_wants_that() {
     let mut threads = bridge(2, &[]);
@@ -287,15 +354,7 @@ fn unfinished_packets_cross_as_they_are_and_are_finished_for_who_wants_that() {
     let all = Rules { offloads: offloads(3), ..plain(4) };
     clients.push(threads.attach(1, Time::ZERO, 4, 1, all));
     let payload: usize = 20_000;
-    let mut packet = [&EVERYBODY[..], &mac(1), &[8, 0, 0x45, 0]].concat();
-    packet.extend((40 + payload as u16).to_be_bytes());
-    packet.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    packet.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0]);
-    // The pseudo-header: addresses, protocol, length.
-    let sum = 2 * 0x0a00 + 1 + 2 + 6 + 20 + payload as u32;
-    packet.extend(((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend((0..payload).map(|at| (at * 7 + at / 256) as u8));
+    let packet = unfinished(EVERYBODY, payload);
     let begun = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 });
     let request = begun.with(Metadata::NETWORK).with_large(1448);
     let mut pieces = Vec::new();

@@ -267,3 +267,36 @@ fn one_seed_gives_one_run_and_another_seed_another() {
     assert_ne!(run(1), run(2));
     assert!(run(1).1.iter().filter(|(name, _)| !name.contains("overflow")).all(|(_, count)| *count > 0));
 }
+
+#[test]
+fn the_two_directions_draw_apart() {
+    let lost = |direction| {
+        let mut port =
+            Impaired::new(Loopback::new(1024), Impairment { loss: half(), direction, seed: 5, ..Impairment::NONE });
+        numbers(&through(&mut port, 64))
+    };
+    assert_ne!(lost(Direction::Transmit), lost(Direction::Receive));
+}
+
+#[test]
+fn a_link_that_was_idle_is_no_further_ahead() {
+    // As above: 2 us a frame, from when it is sent.
+    let mut port = outgoing(Impairment { rate: Rate::new(352_000_000), ..Impairment::NONE });
+    let mut buffer = [0; MAX_FRAME];
+    for start in [0, 1000] {
+        port.transmit(microseconds(start), &numbered(1)).unwrap();
+        assert_eq!(port.next_due(), Some(microseconds(start + 2)));
+        assert!(matches!(port.receive(microseconds(start + 2), &mut buffer).unwrap(), Receive::Frame { .. }));
+    }
+}
+
+#[test]
+fn what_is_held_leaves_at_the_end_and_what_finds_no_room_is_counted() {
+    let mut port = outgoing(Impairment { delay: microseconds(7), ..Impairment::NONE });
+    port.transmit(Time::ZERO, &numbered(1)).unwrap();
+    assert_eq!(port.inner().counters().transmitted_frames, 0);
+    port.finish().unwrap();
+    assert_eq!(port.inner().counters().transmitted_frames, 1);
+    assert_eq!(port.receive(Time::ZERO, &mut [0; 60]).unwrap(), Receive::Skipped);
+    assert_eq!((port.counters().skipped_oversized, port.counters().received_frames), (1, 0));
+}

@@ -2,7 +2,7 @@
 
 use conic_port::offload::checksum::{self, Verdict};
 use conic_port::offload::coalesce::{Coalescer, Joined};
-use conic_port::offload::segment::Segments;
+use conic_port::offload::segment::{LONGEST, Segments};
 use conic_port::offload::virtio::{Checksum, Segmentation};
 use conic_port::offload::{Headers, TCP, UDP};
 use proptest::prelude::*;
@@ -105,6 +105,16 @@ fn a_large_datagram_is_cut_into_datagrams() {
 }
 
 #[test]
+fn a_datagram_whose_checksum_is_zero_is_cut_with_all_ones() {
+    let plain = cut(&udp(&[0; 300]), 100, UDP);
+    let value = &plain[1][40..42];
+    let mut packet = udp(&[0; 300]);
+    packet[142..144].copy_from_slice(value);
+    let frames = cut(&packet, 100, UDP);
+    assert_eq!((&frames[1][40..42], checksum::verify(&frames[1]).transport), (&[0xff, 0xff][..], Verdict::Good));
+}
+
+#[test]
 fn what_cannot_be_cut_is_refused() {
     let packet = tcp(false, 1, ACK, &[], &[7; 100]);
     let tcp_of = |size| Segmentation { size, protocol: TCP };
@@ -117,9 +127,22 @@ fn what_cannot_be_cut_is_refused() {
         let refused = Segments::of(&bad, tcp_of(10)).is_none_or(|segments| segments.longest() <= bad.len());
         assert!(refused, "byte {at}");
     }
+    // A TCP header has 20 bytes.
+    for words in 0..5 {
+        let mut bad = packet.clone();
+        bad[46] = words << 4;
+        assert!(Segments::of(&bad, tcp_of(10)).is_none(), "a header of {words} words");
+    }
     for length in 0..packet.len() {
         assert!(Segments::of(&packet[..length], tcp_of(10)).is_none(), "{length}");
     }
+    let mut padded = packet.clone();
+    for (length, fits) in [(LONGEST, true), (LONGEST + 1, false)] {
+        padded.resize(length, 0);
+        assert_eq!(Segments::of(&padded, tcp_of(10)).is_some(), fits, "{length}");
+    }
+    let longest = |size| Segments::of(&packet, tcp_of(size)).map(|segments| segments.longest());
+    assert_eq!([longest(10), longest(100), longest(1448)], [Some(64), Some(154), Some(154)]);
     let mut segments = Segments::of(&packet, tcp_of(10)).expect("a packet to cut");
     assert_eq!(segments.next(&packet, &mut vec![0; segments.longest() - 1]), None);
 }
@@ -287,11 +310,48 @@ fn frames_are_joined_that_have_the_same_tags_and_no_others() {
 #[test]
 fn a_packet_that_is_joined_is_no_longer_than_there_is_room() {
     let frames: Vec<Vec<u8>> = cut(&tcp(true, 1, ACK, &[], &[7; 20_000]), 1000, TCP);
-    for most in [1073, 1074, 2074, 10_000, 30_000] {
+    for most in [1073, 1074, 2073, 2074, 10_000, 30_000] {
         let mut held = Coalescer::with_room(most);
         let taken = frames.iter().take_while(|frame| held.offer(frame) == Joined::Held).count();
         assert_eq!(taken, (most.saturating_sub(74) / 1000).min(20), "{most}");
     }
+}
+
+#[test]
+fn a_packet_that_is_joined_has_a_length_that_fits_its_header() {
+    // Headers of 40 bytes and 50 times 1310 are 65,540: there is room for them, and IP has no such length.
+    let frames: Vec<Vec<u8>> = (0..50).map(|number| tcp(false, number * 1310, ACK, &[], &[7; 1310])).collect();
+    let mut held = Coalescer::new();
+    let offered = frames.into_iter().enumerate().map(|(number, mut frame)| {
+        frame[18..20].copy_from_slice(&(number as u16).to_be_bytes());
+        checksum::fill(&mut frame);
+        held.offer(&frame)
+    });
+    let outcomes: Vec<Joined> = offered.collect();
+    assert_eq!((outcomes[..49].iter().all(|&one| one == Joined::Held), outcomes[49]), (true, Joined::Other));
+    let (packet, ..) = held.packet().expect("49 frames");
+    assert_eq!((packet.len(), &packet[16..18]), (54 + 49 * 1310, &64_230u16.to_be_bytes()[..]));
+}
+
+#[test]
+fn what_is_not_to_be_fragmented_needs_no_identification_and_options_of_ip_are_not_joined() {
+    let frames = [1, 501].map(|sequence| {
+        let mut frame = tcp(false, sequence, ACK, &[], &[5; 500]);
+        frame[20] = 0x40;
+        checksum::fill(&mut frame);
+        frame
+    });
+    let mut held = Coalescer::new();
+    assert_eq!(frames.map(|frame| held.offer(&frame)), [Joined::Held; 2]);
+    let mut frame = tcp(false, 1, ACK, &[], &[5; 500]);
+    // Four times "no operation".
+    frame.splice(34..34, [1; 4]);
+    frame[14] = 0x46;
+    let length = frame.len() as u16 - 14;
+    frame[16..18].copy_from_slice(&length.to_be_bytes());
+    checksum::fill(&mut frame);
+    assert_eq!(checksum::verify(&frame).transport, Verdict::Good);
+    assert_eq!(Coalescer::new().offer(&frame), Joined::Never);
 }
 
 #[test]

@@ -220,6 +220,39 @@ mod tests {
     }
 
     #[test]
+    fn a_checksum_of_zero_is_sent_as_all_ones_where_zero_is_none() {
+        let mut frame = [0; 60];
+        frame[..2].fill(0xff);
+        assert!(complete(&mut frame, 0, 10));
+        assert_eq!(frame[10..12], [0xff, 0xff]);
+        for mut frame in frames() {
+            let headers = Headers::of(&frame).expect("a packet");
+            let at = headers.checksum_at().expect("a checksum");
+            if headers.protocol != UDP || headers.end < headers.transport + 10 {
+                continue;
+            }
+            // The checksum, as payload, sums with the rest to what gives zero.
+            frame[headers.transport + 8..headers.transport + 10].fill(0);
+            fill(&mut frame);
+            let value = [frame[at], frame[at + 1]];
+            frame[headers.transport + 8..headers.transport + 10].copy_from_slice(&value);
+            fill(&mut frame);
+            assert_eq!((frame[at], frame[at + 1], verify(&frame).transport), (0xff, 0xff, Verdict::Good));
+        }
+    }
+
+    #[test]
+    fn carries_are_folded_until_none_is_left() {
+        for sum in [0x0001_0000_ffff_ffff, 0x1_0000_ffff, 0xffff_ffff, 0x1_ffff, 0x2_fffe, u64::from(u32::MAX) << 8] {
+            let mut folded: u64 = sum;
+            while folded >> 16 != 0 {
+                folded = (folded >> 16) + (folded & 0xffff);
+            }
+            assert_eq!(u64::from(fold(sum)), folded, "{sum:x}");
+        }
+    }
+
+    #[test]
     fn a_place_outside_the_frame_is_refused() {
         let mut frame = [0; 60];
         for (start, offset) in [(60, 0), (58, 1), (0, 59), (usize::MAX, 2), (2, usize::MAX)] {

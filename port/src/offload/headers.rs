@@ -210,10 +210,24 @@ mod tests {
     }
 
     #[test]
+    fn the_first_the_middle_and_the_last_piece_are_fragments() {
+        let mut frame = [0; 60];
+        frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, UDP]);
+        let [not_to_be_cut, first, middle, last] = [0x4000u16, 0x2000, 0x2001, 0x0001];
+        for (field, fragment) in [(0, false), (not_to_be_cut, false), (first, true), (middle, true), (last, true)] {
+            frame[20..22].copy_from_slice(&field.to_be_bytes());
+            let headers = Headers::of(&frame).expect("a packet");
+            assert_eq!((headers.fragment, headers.checksum_at().is_none()), (fragment, fragment), "{field:04x}");
+        }
+    }
+
+    #[test]
     fn lengths_that_do_not_fit_are_refused_and_every_length_is_survived() {
         let mut frame = ipv6(UDP, &[0; 8]);
         frame[19] = 9;
         assert_eq!(Headers::of(&frame), None);
+        // An extension header that is longer than the packet, with nothing to be read behind it.
+        assert_eq!(Headers::of(&ipv6(0, &[UDP, 1, 0, 0, 0, 0, 0, 0])), None);
         let whole = ipv6(0, &[0, 0xff, 0, 0, 0, 0, 0, 0]);
         for length in 0..=whole.len() {
             assert_eq!(Headers::of(&whole[..length]), None, "{length}");

@@ -76,6 +76,8 @@ mod tests {
         assert_eq!(strip(&mut buffer[..64]), Some(Tag::new(7)));
         assert_eq!(buffer[..60], frame);
         assert_eq!(strip(&mut buffer[..60]), None);
+        assert_eq!(insert(&mut buffer, 13, outer), None, "no frame");
+        assert_eq!(buffer[..60], frame);
     }
 
     #[test]

@@ -228,7 +228,15 @@ mod tests {
     #[test]
     fn what_a_slot_says_is_checked_against_its_bounds() {
         let geometry = Geometry::of(1522, 16);
-        for (data, captured, good) in [(76, 60, true), (9, 60, false), (76, 2000, false), (65_535, 1, false)] {
+        let room = geometry.slot_bytes as u32 - 76;
+        for (data, captured, good) in [
+            (76, 60, true),
+            (9, 60, false),
+            (76, room, true),
+            (76, room + 1, false),
+            (76, 2000, false),
+            (65_535, 1, false),
+        ] {
             let memory = Mapping::anonymous(2 * geometry.bytes()).expect("memory");
             memory.store_u16(DATA, data);
             memory.store_u32(CAPTURED, captured);
@@ -253,5 +261,21 @@ mod tests {
         }
         assert_eq!((filled, rings.take_back()), (geometry.slots(), geometry.slots()));
         assert!(rings.fill(&[7; 60]));
+    }
+
+    #[test]
+    fn a_slot_that_the_kernel_refused_is_counted_and_filled_again_with_nothing_before_the_frame() {
+        let geometry = Geometry::of(1522, 16);
+        let memory = Mapping::anonymous(2 * geometry.bytes()).expect("memory");
+        let mut rings = Rings::new(memory, geometry);
+        let first = geometry.bytes();
+        rings.memory.write_bytes(first + TRANSMIT_DATA, &[0xff; HEADER_BYTES]);
+        while rings.fill(&[7; 60]) {}
+        let mut header = [1; HEADER_BYTES];
+        rings.memory.read_bytes(first + TRANSMIT_DATA, &mut header);
+        assert_eq!(header, [0; HEADER_BYTES], "the kernel would do what is asked for there");
+        rings.memory.store_u32(first + STATUS, WRONG_FORMAT);
+        assert!(rings.fill(&[7; 60]) && !rings.fill(&[7; 60]));
+        assert_eq!((rings.malformed(), rings.memory.load_u32(first + STATUS)), (1, SEND_REQUEST));
     }
 }

@@ -101,3 +101,20 @@ fn a_described_port_opens_and_works() {
     }
     assert_eq!(port.receive(Time::ZERO, &mut frame).expect("nothing"), Receive::None);
 }
+
+#[test]
+fn what_memif_is_given_stays_within_its_bounds() {
+    let options = |text: &str| match read(text).kind().clone() {
+        Kind::Memif(options) => options,
+        other => panic!("{other:?}"),
+    };
+    let secret = "s".repeat(24);
+    assert_eq!(options(&format!("memif:/m,secret={secret}")).secret, Some(secret.clone()));
+    for wrong in ["memif:/m,secret=".to_owned(), format!("memif:/m,secret={secret}s")] {
+        assert!(refused(&wrong).contains("a secret has 1 to 24 bytes"), "{wrong}");
+    }
+    assert_eq!((options("memif:/m,buffer=127").buffer_bytes, options("memif:/m,memory=3").most_bytes), (64, 3 << 20));
+    // 2 GiB, and a buffer more than that.
+    assert_eq!(options("memif:/m,slots=16384,buffer=16384,queues=4").queues, 4);
+    assert!(refused("memif:/m,slots=16384,buffer=16384,queues=5").contains("more than 2 GiB"));
+}
