@@ -3,11 +3,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use conic_fabric::Time;
-use conic_native::clock;
+use conic_native::{Budget, clock};
 use conic_nicd::switch::Mirror;
 use conic_port::{CaptureFormat, CaptureWriter, Timestamp};
 
@@ -27,8 +27,8 @@ pub(crate) struct Capture {
     queue: SyncSender<Copied>,
     /// Nanoseconds of the wall clock at the time 0 of the machine's.
     epoch: u64,
-    /// Bytes of frames that may still be written. Held for as long as a copy takes to be queued, which waits for nobody.
-    left: Arc<Mutex<u64>>,
+    /// Bytes of frames that may still be written.
+    left: Arc<Budget>,
 }
 
 impl Capture {
@@ -75,7 +75,7 @@ impl Capture {
         let (queue, copies) = sync_channel(MOST_WAITING);
         let thread = std::thread::Builder::new().name("mirror".to_owned());
         thread.spawn(move || write(writer, &copies)).map_err(|error| format!("a thread to write: {error}"))?;
-        Ok(Capture { queue, epoch: clock::epoch_nanoseconds(), left: Arc::new(Mutex::new(most_bytes)) })
+        Ok(Capture { queue, epoch: clock::epoch_nanoseconds(), left: Arc::new(Budget::new(most_bytes)) })
     }
 }
 
@@ -98,16 +98,14 @@ fn write(mut writer: CaptureWriter<File>, copies: &Receiver<Copied>) {
 impl Mirror for Capture {
     fn copy(&mut self, now: Time, frame: &[u8]) -> bool {
         let bytes = frame.len() as u64;
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes > *left {
-            // No shorter one is let through behind it: the file ends here.
-            *left = 0;
+        // Behind one for which there is no room no shorter one is let through: the file ends there.
+        if !self.left.spend(bytes) {
             return false;
         }
         let captured = Timestamp::from_nanoseconds(self.epoch + now.nanoseconds());
         let taken = self.queue.try_send((captured, frame.to_vec())).is_ok();
-        if taken {
-            *left -= bytes;
+        if !taken {
+            self.left.give_back(bytes);
         }
         taken
     }

@@ -2,6 +2,7 @@
 //!
 //! This room, with `check`, owns every atomic, fence, clock and machine instruction of the house.
 
+mod budget;
 pub mod channel;
 pub mod clock;
 mod copy;
@@ -20,6 +21,7 @@ pub mod socket;
 mod steps;
 mod thread_clock;
 
+pub use budget::Budget;
 pub use core::NativeCore;
 pub use count::Count;
 pub use flag::Flag;
