@@ -287,6 +287,42 @@ fn patient(stream: TcpStream) -> TcpStream {
     stream
 }
 
+/// A TCP frame of a flow with a VLAN tag, and 1000 bytes of payload.
+fn segment(number: usize, tag: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    frame.extend([0x81, 0, 0x60, tag, 8, 0, 0x45, 0, 4, 16, 0, number as u8, 0x40, 0]);
+    frame.extend([64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 4, 0, 0, 80]);
+    frame.extend((1000 * number as u32).to_be_bytes());
+    frame.extend([0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame.extend((0..1000).map(|at: usize| (at * 7 + number) as u8));
+    fill(&mut frame);
+    frame
+}
+
+#[test]
+fn what_is_held_when_the_interface_goes_is_counted_and_that_is_said_once() {
+    if !alone() {
+        return;
+    }
+    for (finish, frames) in [(false, 1), (false, 3), (true, 3)] {
+        let mut tap = Tap::open(&TapOptions { offload: true, ..options("conictest") }).unwrap();
+        for number in 0..frames {
+            assert_eq!(tap.transmit(Time::ZERO, &segment(number, 7)).unwrap(), Transmit::Accepted);
+        }
+        assert_eq!((tap.counters().transmitted_frames, tap.next_due()), (frames as u64, Some(Time::ZERO)));
+        if !network::run("ip", &["link", "delete", "conictest"]) {
+            return;
+        }
+        let error = if finish { tap.finish() } else { tap.flush(Time::ZERO) }.unwrap_err().to_string();
+        assert!(error.contains("conictest can no longer be used"), "{error}");
+        tap.flush(Time::ZERO).unwrap();
+        tap.finish().unwrap();
+        let counters = tap.counters();
+        assert_eq!((counters.transmitted_frames, counters.transmitted_bytes), (0, 0));
+        assert_eq!((counters.refused_by_kernel, tap.next_due()), (frames as u64, None));
+    }
+}
+
 /// Frames of one flow with a VLAN tag are one packet for the kernel, which passes it on as one packet: whatever it looks at in it, it
 /// finds right.
 #[test]
@@ -300,16 +336,6 @@ fn frames_with_a_tag_are_joined_for_the_kernel() {
     network::run("ip", &["link", "set", "conicone", "master", "between"]);
     network::run("ip", &["link", "set", "conictwo", "master", "between"]);
     network::run("ip", &["link", "set", "between", "up"]);
-    let segment = |number: usize, tag: u8| {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        frame.extend([0x81, 0, 0x60, tag, 8, 0, 0x45, 0, 4, 16, 0, number as u8, 0x40, 0]);
-        frame.extend([64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 4, 0, 0, 80]);
-        frame.extend((1000 * number as u32).to_be_bytes());
-        frame.extend([0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-        frame.extend((0..1000).map(|at: usize| (at * 7 + number) as u8));
-        fill(&mut frame);
-        frame
-    };
     let mut packet = vec![0; LONGEST];
     for tag in [7, 8] {
         let frames: Vec<Vec<u8>> = (0..FRAMES).map(|number| segment(number, tag)).collect();
