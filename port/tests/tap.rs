@@ -388,7 +388,8 @@ fn packets_that_the_interface_could_not_have_sent_are_refused_and_those_too_long
     let (packet, begun) = (segment(0, 7), Checksum::Partial { start: 38, offset: 16 });
     let of = |size| Metadata { checksum: begun, segmentation: Some(Segmentation { size, protocol: TCP }) };
     // A header of 58 bytes with the tag, in frames of which one is no longer than the packet itself.
-    let long = [&packet[..], &[0; 1500]].concat();
+    let mut long = [&packet[..], &[0; 1500]].concat();
+    long[20..22].copy_from_slice(&2540_u16.to_be_bytes());
     for (packet, size, expected) in [(&long, 1442, Transmit::Accepted), (&long, 1461, Transmit::Refused)] {
         let sent = tap.transmit_unfinished(Time::ZERO, packet, of(size)).unwrap();
         assert_eq!(sent, expected, "{size}");
