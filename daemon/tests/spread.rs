@@ -14,7 +14,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use conic_client::{Client, Operator, Options, Queue};
-use conic_daemon::{Daemon, Stop};
 use conic_native::clock;
 use conic_port::{CaptureReader, MAX_FRAME, PacketOptions, PacketSocket, Port, Receive, Transmit};
 use served::Served;
