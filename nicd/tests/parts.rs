@@ -170,6 +170,22 @@ fn nothing_goes_back_out_of_the_port_it_came_from() {
 }
 
 #[test]
+fn nor_does_it_where_the_thread_that_has_it_did_not_know_yet_who_had_moved_there() {
+    let mut world = World::new(2, 2);
+    let moving = mac(201);
+    // Behind the other port, which the second thread has, and both know it.
+    world.other.give(frame(moving, mac(2), 1, 1, 100));
+    world.threads.settle(Time::ZERO);
+    world.got();
+    // It has moved to the first port, of which the second thread hears before what the first thread sends there after it.
+    world.queues[0].give(frame(FAR, moving, 1, 2, 100));
+    world.queues[1].give(frame(moving, mac(2), 1, 3, 100));
+    world.threads.settle(Time::ZERO);
+    assert_eq!((world.left(), world.other.take().len(), world.got()), (vec![], 0, vec![0, 1]));
+    assert_eq!((world.threads.trunk(0, 1).sent_frames, world.threads.trunk(1, 0).dropped_no_way), (1, 1));
+}
+
+#[test]
 fn a_station_that_moves_is_known_to_all_where_it_is_now() {
     let mut world = World::new(2, 2);
     for round in 0..4 {
