@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Nobody keeps a buffer, and the NIC had nothing to refuse.
-    fn is_whole(self) {
+    fn check_whole(self) {
         let World { queue, mut nic, .. } = self;
         drop(queue);
         assert_eq!(nic.faults(), 0);
@@ -107,8 +107,8 @@ fn packets_of_any_region_are_sent_and_empty_ones_are_freed() {
     let sent: Vec<_> = std::iter::repeat_with(|| own.nic.sent()).take(8).flatten().collect();
     assert_eq!(sent, expected);
     assert_eq!((own.queue.faults().copied, other.queue.faults().copied), (2, 0));
-    own.is_whole();
-    other.is_whole();
+    own.check_whole();
+    other.check_whole();
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_ring_that_is_full_takes_packets_from_the_front_and_leaves_the_others() {
         rounds > 1 && sent == (0..100).map(|number| content(number, length(number))).collect::<Vec<_>>(),
         "{rounds}"
     );
-    world.is_whole();
+    world.check_whole();
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn as_many_packets_are_received_as_were_asked_for_and_one_that_is_nowhere_is_non
     assert_eq!(contents(&buffers), all);
     assert_eq!(world.queue.faults().no_buffer, 1);
     drop(buffers);
-    world.is_whole();
+    world.check_whole();
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn buffers_of_any_region_are_freed_in_their_own() {
     let mut buffers = vec![own.packet(1, 100), other.packet(2, 100), own.packet(3, 1500), other.packet(4, 1500)];
     own.queue.free(&mut buffers);
     assert!(buffers.is_empty());
-    own.is_whole();
-    other.is_whole();
+    own.check_whole();
+    other.check_whole();
 }
 
 /// What is said of a mistake of the program.
@@ -190,7 +190,7 @@ fn nothing_is_written_or_read_beyond_a_packet() {
     assert!(world.queue.is_in_a_buffer(at, capacity as u16) && !world.queue.is_in_a_buffer(at + 1, capacity as u16));
     assert!(memory.is_same(&world.queue.memory()) && !memory.is_same(&World::new().queue.memory()));
     drop(buffer);
-    world.is_whole();
+    world.check_whole();
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn what_was_delivered_before_a_reconnection_is_received_behind_it() {
         sent.extend(world.sent());
     }
     assert_eq!((sent, world.queue.faults().copied, before.sent().len()), (all, 40, 0));
-    world.is_whole();
+    world.check_whole();
 }
 
 #[test]
@@ -320,5 +320,23 @@ fn who_may_miss_a_bell_looks_again_by_itself() {
         nic.deliver(&[content(1, 200)]);
         let (is_there, waited) = waits.join().expect("it wakes up");
         assert!(is_there && waited < Time::from_nanoseconds(10_000_000_000), "{waited}");
+    });
+}
+
+#[test]
+fn who_waits_while_the_daemon_goes_and_comes_back_gets_the_next_packet() {
+    let World { client, mut queue, nic, channel, listener, _folder } = World::new();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || queue.wait(Duration::from_secs(20)));
+        while !nic.notices.must_ring(nic.core(), 0, PACKETS) {
+            conic_native::spin();
+        }
+        drop((channel, nic));
+        while client.maintain() == Link::Up {}
+        let (_channel, mut nic) = come_back(&client, &listener);
+        nic.deliver(&[content(1, 200)]);
+        // Whether it sleeps already.
+        let _ = rustix::io::write(&nic.bell, &[1]);
+        assert!(waits.join().expect("it wakes up"));
     });
 }

@@ -7,15 +7,10 @@ mod clients;
 #[allow(dead_code, reason = "each test crate uses its part")]
 mod threads;
 
-use clients::{Client, Outside, frame, mac, port, port_of, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, port, port_of, rules};
 use conic_fabric::Time;
 use conic_nicd::switch::{Circuit, Party, Rules, Station, SwitchOptions};
-use threads::Threads;
-
-/// Lines of a way between two threads: a few of the longest frames.
-const LINES: u64 = 1 << 12;
-
-const EVERYBODY: [u8; 6] = [0xff; 6];
+use threads::{LINES, Threads};
 
 /// A station behind the port whose queues several threads serve.
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];

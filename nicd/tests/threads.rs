@@ -9,18 +9,13 @@ mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, port, rules};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
 use conic_nicd::switch::{Circuit, Mirror, Offloads, Party, Pin, Ring, Rules, Station, SwitchOptions};
 use conic_port::offload::checksum::{Verdict, fill, verify};
-use threads::Threads;
-
-/// Lines of a way between two threads: a few of the longest frames.
-const LINES: u64 = 1 << 12;
-
-const EVERYBODY: [u8; 6] = [0xff; 6];
+use threads::{LINES, Threads};
 
 fn bridge(count: usize, ports: &[&Outside]) -> Threads {
     let ports = ports.iter().map(|outside| port(outside, None)).collect();

@@ -53,4 +53,12 @@ mod tests {
         let due = (0..10 * u64::from(CALLS)).filter(|_| lookout.is_due(microseconds(9_999))).count();
         assert_eq!(due, 10);
     }
+
+    #[test]
+    fn it_is_time_as_often_past_64_bits_of_picoseconds() {
+        let mut lookout = Lookout::every(1);
+        let late = Time::from_picoseconds(u64::MAX) - Time::from_nanoseconds(5_000_000);
+        let due = (0..10_000).filter(|&at| lookout.is_due(late + Time::from_nanoseconds(1000 * at))).count();
+        assert_eq!(due, 10);
+    }
 }

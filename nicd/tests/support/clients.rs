@@ -10,6 +10,9 @@ use conic_native::{KeptCore, Memory, NativeCore, Pages};
 use conic_nicd::switch::{Offloads, Rules, Switch, SwitchPort};
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
+/// The address of all stations.
+pub const EVERYBODY: [u8; 6] = [0xff; 6];
+
 /// The other end of a port.
 #[derive(Clone, Default)]
 pub struct Outside(Arc<Mutex<Frames>>);
