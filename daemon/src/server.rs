@@ -263,7 +263,7 @@ impl Daemon {
             return None;
         }
         // A little late rather than a little early, which would come round for nothing.
-        let left = next.since(clock::now()).nanoseconds() + 1_000_000;
+        let left = next.since(clock::now()).nanoseconds().saturating_add(1_000_000);
         Some(Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 })
     }
 

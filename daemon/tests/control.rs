@@ -289,6 +289,16 @@ fn who_takes_too_long_is_told_so() {
 }
 
 #[test]
+fn a_step_may_be_given_any_time() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let running = Running::start(|config| config.step_timeout_ms = u64::MAX);
+    let silent = Channel::connect(&running.socket()).expect("it listens");
+    Client::attach(&running.socket(), &options()).expect("the daemon sleeps until a step is late, and wakes before");
+    silent.send(&hello(), &[]).expect("there is room");
+    assert!(matches!(hear(&silent), Some(Message::Welcome(_))));
+}
+
+#[test]
 fn each_step_has_its_own_time() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let running = Running::start(|config| config.step_timeout_ms = 2000);

@@ -141,6 +141,9 @@ fn clients_of_different_threads_reach_each_other_and_one_that_dies_costs_the_oth
             (0..5).map(thread).collect::<Vec<_>>(),
             (0..5).map(|index| index % threads as u64).collect::<Vec<_>>()
         );
+        for client in list["clients"].as_array().expect("clients") {
+            assert!(client["counters"]["sent_frames"].as_u64() >= Some(2000), "{client}");
+        }
         let ways = list["networks"][0]["trunks"].as_array().expect("ways");
         assert_eq!(ways.len(), threads * (threads - 1));
         for way in ways {

@@ -24,8 +24,7 @@ static CLAIMED: AtomicBool = AtomicBool::new(false);
 pub fn now() -> Time {
     let fixed = picoseconds_fixed();
     // Relaxed: written before the release that `picoseconds_fixed` acquired, and never again.
-    let elapsed = ticks().wrapping_sub(START.load(Ordering::Relaxed));
-    Time::from_picoseconds(((u128::from(elapsed) * u128::from(fixed)) >> 32) as u64)
+    Time::from_ticks(ticks().wrapping_sub(START.load(Ordering::Relaxed)), fixed)
 }
 
 /// The date of [`Time::ZERO`], in nanoseconds since 1970 (UTC), by the system's clock as it stands now: for what is written into

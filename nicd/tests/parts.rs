@@ -7,15 +7,10 @@ mod clients;
 #[allow(dead_code, reason = "each test crate uses its part")]
 mod threads;
 
-use clients::{Client, Outside, frame, mac, port, port_of, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, port, port_of, rules};
 use conic_fabric::Time;
 use conic_nicd::switch::{Circuit, Party, Rules, Station, SwitchOptions};
-use threads::Threads;
-
-/// Lines of a way between two threads: a few of the longest frames.
-const LINES: u64 = 1 << 12;
-
-const EVERYBODY: [u8; 6] = [0xff; 6];
+use threads::{LINES, Threads};
 
 /// A station behind the port whose queues several threads serve.
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];
@@ -172,6 +167,22 @@ fn nothing_goes_back_out_of_the_port_it_came_from() {
     }
     assert_eq!((world.left(), world.other.take().len(), world.got()), (vec![], 0, vec![0, 0]));
     assert_eq!((world.threads.first_port().switch.dropped_no_way, world.crossed()), (4, crossed));
+}
+
+#[test]
+fn nor_does_it_where_the_thread_that_has_it_did_not_know_yet_who_had_moved_there() {
+    let mut world = World::new(2, 2);
+    let moving = mac(201);
+    // Behind the other port, which the second thread has, and both know it.
+    world.other.give(frame(moving, mac(2), 1, 1, 100));
+    world.threads.settle(Time::ZERO);
+    world.got();
+    // It has moved to the first port, of which the second thread hears before what the first thread sends there after it.
+    world.queues[0].give(frame(FAR, moving, 1, 2, 100));
+    world.queues[1].give(frame(moving, mac(2), 1, 3, 100));
+    world.threads.settle(Time::ZERO);
+    assert_eq!((world.left(), world.other.take().len(), world.got()), (vec![], 0, vec![0, 1]));
+    assert_eq!((world.threads.trunk(0, 1).sent_frames, world.threads.trunk(1, 0).dropped_no_way), (1, 1));
 }
 
 #[test]

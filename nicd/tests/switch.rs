@@ -8,11 +8,11 @@ mod threads;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use clients::{Client, Fault, Outside, frame, mac, port, port_of, rules};
+use clients::{Client, EVERYBODY, Fault, Outside, frame, mac, port, port_of, rules};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions};
-use threads::Threads;
+use threads::{LINES, Threads};
 
 /// Flow and number of such a frame.
 fn label(frame: &[u8]) -> ([u8; 6], u16, u64) {
@@ -63,7 +63,7 @@ impl World {
     fn new(seed: u64, threads: usize, queues: usize) -> World {
         let outside: Vec<Outside> = (0..queues).map(|_| Outside::default()).collect();
         let options = SwitchOptions { rest_after: Time::from_nanoseconds(2_000), ..SwitchOptions::default() };
-        let switch = Threads::new(threads, 1 << 12, &options, vec![port_of(&outside, None)]);
+        let switch = Threads::new(threads, LINES, &options, vec![port_of(&outside, None)]);
         let (expected, trace) = (Expected::new(), Vec::new());
         let random = fastrand::Rng::with_seed(seed);
         let (clients, dead) = (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ impl World {
             None if to as u64 == count => vec![FAR],
             None => self.clients.iter().map(|one| one.mac).chain([FAR]).filter(|&one| one != source).collect(),
         };
-        let target = if receivers.len() == 1 { receivers[0] } else { [0xff; 6] };
+        let target = if receivers.len() == 1 { receivers[0] } else { EVERYBODY };
         // To everybody is another flow, by its address.
         let flow = if receivers.len() == 1 { flow } else { flow + 100 };
         let sent = frame(source, target, flow, self.number, length);
@@ -179,7 +179,7 @@ fn run(seed: u64, [threads, queues]: [usize; 2], rounds: u64) -> (Vec<u8>, [u64;
         if world.random.u64(..3) == 0 {
             // A station that was never heard of is looked for everywhere.
             if round < 50 {
-                world.outside[round as usize % queues].give(frame(FAR, [0xff; 6], 9, 0, 60));
+                world.outside[round as usize % queues].give(frame(FAR, EVERYBODY, 9, 0, 60));
             }
             world.step(3_000);
         }
@@ -223,7 +223,7 @@ fn take(expected: &mut Expected, to: [u8; 6], got: &[u8], dead: &[[u8; 6]]) {
         assert_ne!(got[..6], to, "{number} of flow {flow} came twice, or was never sent");
         return;
     };
-    if got[..6] != to && got[..6] != [0xff; 6] {
+    if got[..6] != to && got[..6] != EVERYBODY {
         return;
     }
     assert_eq!(next, got, "flow {flow} from {from:?} to {to:?} is out of order or changed");
@@ -292,7 +292,7 @@ fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
     let mut red = Client::attach(&mut switch, Time::ZERO, 1, 1, member(1, 7));
     let mut blue = Client::attach(&mut switch, Time::ZERO, 2, 1, member(2, 8));
     let mut red_too = Client::attach(&mut switch, Time::ZERO, 3, 1, member(3, 7));
-    let everybody = frame(mac(1), [0xff; 6], 1, 1, 100);
+    let everybody = frame(mac(1), EVERYBODY, 1, 1, 100);
     assert!(red.send(0, &everybody, 1));
     switch.step(Time::ZERO);
     assert_eq!(red_too.receive(), std::slice::from_ref(&everybody));
@@ -314,14 +314,14 @@ fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
     assert_eq!((access.take().len(), trunk.take().len()), (0, 0));
     assert_eq!(switch.clients().next().expect("the first").1.dropped_vlan, 2);
     // The other VLAN is as far from this one.
-    let everybody = frame(mac(2), [0xff; 6], 1, 3, 100);
+    let everybody = frame(mac(2), EVERYBODY, 1, 3, 100);
     assert!(blue.send(0, &everybody, 1));
     switch.step(Time::ZERO);
     assert_eq!((red.receive().len(), red_too.receive().len(), access.take()), (0, 0, vec![everybody]));
     // What is too short without its tag is filled up for each of several, with zeroes.
-    trunk.give([&[0xff; 6][..], &mac(50), &[0x81, 0, 0, 7], &[0xee; 44]].concat());
+    trunk.give([&EVERYBODY[..], &mac(50), &[0x81, 0, 0, 7], &[0xee; 44]].concat());
     switch.step(Time::ZERO);
-    let filled = [&[0xff; 6][..], &mac(50), &[0xee; 44], &[0; 4]].concat();
+    let filled = [&EVERYBODY[..], &mac(50), &[0xee; 44], &[0; 4]].concat();
     assert_eq!((red.receive(), red_too.receive()), (vec![filled.clone()], vec![filled]));
 }
 

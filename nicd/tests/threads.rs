@@ -9,18 +9,13 @@ mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, port, rules};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
 use conic_nicd::switch::{Circuit, Mirror, Offloads, Party, Pin, Ring, Rules, Station, SwitchOptions};
 use conic_port::offload::checksum::{Verdict, fill, verify};
-use threads::Threads;
-
-/// Lines of a way between two threads: a few of the longest frames.
-const LINES: u64 = 1 << 12;
-
-const EVERYBODY: [u8; 6] = [0xff; 6];
+use threads::{LINES, Threads};
 
 fn bridge(count: usize, ports: &[&Outside]) -> Threads {
     let ports = ports.iter().map(|outside| port(outside, None)).collect();
@@ -184,6 +179,9 @@ fn a_frame_keeps_its_vlan_from_thread_to_thread() {
     assert!(clients[3].send(0, &tagged(&sent), 1));
     threads.settle(Time::ZERO);
     assert_eq!(clients[0].receive(), [sent]);
+    // And nobody else gets it, though it is the VLAN of some.
+    assert_eq!([1, 2].map(|other: usize| clients[other].receive().len()), [0, 0]);
+    assert_eq!(outside.each_ref().map(|one| one.take().len()), [0, 0]);
     // Of another VLAN, to nobody.
     assert!(clients[2].send(0, &frame(mac(3), mac(2), 1, 3, 100), 1));
     threads.settle(Time::ZERO);
@@ -472,21 +470,26 @@ fn a_mirror_sees_what_comes_from_another_thread() {
 #[test]
 fn a_thread_that_sleeps_is_rung_once() {
     let mut threads = bridge(2, &[]);
-    let mut clients = clients(&mut threads, 2, plain);
+    let mut clients = clients(&mut threads, 3, plain);
     let mut rings = Vec::new();
-    let mut send = |threads: &mut Threads, clients: &mut Vec<Client>| {
-        assert!(clients[0].send(0, &frame(mac(1), mac(2), 1, 1, 100), 1));
+    let mut send = |threads: &mut Threads, clients: &mut Vec<Client>, to| {
+        assert!(clients[0].send(0, &frame(mac(1), mac(to), 1, 1, 100), 1));
         threads.switches[0].step(Time::ZERO);
         rings.clear();
         threads.switches[0].take_rings(&mut rings);
         rings.clone()
     };
-    assert_eq!(send(&mut threads, &mut clients), [], "it is awake");
+    assert_eq!(send(&mut threads, &mut clients, 2), [], "it is awake");
+    // It is about to sleep, and finds that.
+    threads.switches[1].arm();
+    assert_eq!(threads.switches[1].step(Time::ZERO), 1);
+    assert_eq!(send(&mut threads, &mut clients, 2), [], "it did not sleep");
     threads.switches[1].step(Time::ZERO);
     threads.switches[1].arm();
     assert_eq!(threads.switches[1].step(Time::ZERO), 0);
-    assert_eq!(send(&mut threads, &mut clients), [Ring::Thread(1)]);
-    assert_eq!(send(&mut threads, &mut clients), [], "it has been rung");
+    assert_eq!(send(&mut threads, &mut clients, 3), [], "it is for a client of the first");
+    assert_eq!(send(&mut threads, &mut clients, 2), [Ring::Thread(1)]);
+    assert_eq!(send(&mut threads, &mut clients, 2), [], "it has been rung");
     threads.settle(Time::ZERO);
-    assert_eq!(clients[1].receive().len(), 3);
+    assert_eq!((clients[1].receive().len(), clients[2].receive().len()), (4, 1));
 }

@@ -6,7 +6,7 @@ mod clients;
 
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, port, rules};
 use conic_fabric::Time;
 use conic_native::{Flag, KeptCore};
 use conic_nicd::switch::{
@@ -26,8 +26,6 @@ fn end(number: u64, far: bool) -> Option<Circuit> {
 fn counters(switch: &Switch<KeptCore>, session: u64) -> MemberCounters {
     switch.clients().find(|(own, ..)| *own == session).expect("a client").1
 }
-
-const EVERYBODY: [u8; 6] = [0xff; 6];
 
 #[test]
 fn a_circuit_carries_everything_between_its_ends_and_nothing_else() {

@@ -21,6 +21,11 @@ impl Lookout {
         Lookout { interval, next: Time::ZERO, last: Time::ZERO, calls: 0 }
     }
 
+    /// When it is time next.
+    pub(crate) fn next(&self) -> Time {
+        self.next
+    }
+
     /// Whether it is time.
     #[inline]
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
@@ -44,8 +49,16 @@ mod tests {
         let mut lookout = Lookout::every(1);
         let microseconds = |count: u64| Time::from_nanoseconds(1000 * count);
         let due = (0..10_000).filter(|&at| lookout.is_due(microseconds(at))).count();
-        assert_eq!(due, 10);
+        assert_eq!((due, lookout.next()), (10, microseconds(10_000)));
         let due = (0..10 * u64::from(CALLS)).filter(|_| lookout.is_due(microseconds(9_999))).count();
+        assert_eq!(due, 10);
+    }
+
+    #[test]
+    fn it_is_time_as_often_past_64_bits_of_picoseconds() {
+        let mut lookout = Lookout::every(1);
+        let late = Time::from_picoseconds(u64::MAX) - Time::from_nanoseconds(5_000_000);
+        let due = (0..10_000).filter(|&at| lookout.is_due(late + Time::from_nanoseconds(1000 * at))).count();
         assert_eq!(due, 10);
     }
 }

@@ -258,16 +258,17 @@ impl Tap {
         set_header_length(&mut header, payload);
         let bytes = packet.len() as u64;
         let result = self.device.write(Some(&header), packet);
-        let outcome = self.written(result)?;
-        let Some(offload) = &mut self.offload else { return Ok(outcome) };
-        match outcome {
-            Transmit::Full => return Ok(Transmit::Full),
-            Transmit::Accepted if frames > 1 => {
+        let outcome = self.written(result);
+        let Some(offload) = &mut self.offload else { return outcome };
+        match &outcome {
+            Ok(Transmit::Full) => return outcome,
+            Ok(Transmit::Accepted) if frames > 1 => {
                 offload.work.packets_joined += 1;
                 offload.work.frames_joined += frames;
             }
-            Transmit::Accepted => {}
-            Transmit::Refused => {
+            Ok(Transmit::Accepted) => {}
+            // Nor is it tried again where the interface is gone: that would be said once more, and again.
+            Ok(Transmit::Refused) | Err(_) => {
                 // They were counted as transmitted when they were taken.
                 self.counters.refused_by_kernel += frames;
                 self.counters.transmitted_frames -= frames;
@@ -275,7 +276,7 @@ impl Tap {
             }
         }
         offload.held.clear();
-        Ok(outcome)
+        outcome
     }
 
     /// Writes a frame or holds it to join it to others.

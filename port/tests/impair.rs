@@ -1,9 +1,11 @@
 //! The impairment port: each impairment alone, by its counts and by what arrives, and everything from one seed.
 
+use std::collections::VecDeque;
+
 use conic_fabric::Time;
 use conic_port::{
-    Counters, Direction, Impaired, Impairment, Loopback, MAX_FRAME, Port, PortError, Probability, Rate, Receive,
-    Transmit,
+    Counters, Direction, Impaired, Impairment, Loopback, MAX_FRAME, PacketError, PacketProblem, Port, PortError,
+    Probability, Rate, Receive, Transmit,
 };
 
 fn microseconds(count: u64) -> Time {
@@ -299,4 +301,94 @@ fn what_is_held_leaves_at_the_end_and_what_finds_no_room_is_counted() {
     assert_eq!(port.inner().counters().transmitted_frames, 1);
     assert_eq!(port.receive(Time::ZERO, &mut [0; 60]).unwrap(), Receive::Skipped);
     assert_eq!((port.counters().skipped_oversized, port.counters().received_frames), (1, 0));
+}
+
+/// What a port is made to say, call by call.
+#[derive(Default)]
+struct Played {
+    come: VecDeque<Result<Receive, PortError>>,
+    go: VecDeque<Result<Transmit, PortError>>,
+    /// The first byte of each frame that was accepted.
+    went: Vec<u8>,
+    counters: Counters,
+}
+
+fn broken() -> PortError {
+    let error = std::io::Error::other("it broke");
+    PacketError { interface: "played".to_owned(), problem: PacketProblem::Gone(error) }.into()
+}
+
+fn come() -> Result<Receive, PortError> {
+    Ok(Receive::Frame { length: 64, captured: None })
+}
+
+impl Port for Played {
+    fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
+        frame[..64].fill(self.come.len() as u8);
+        self.come.pop_front().expect("nobody asks behind the end")
+    }
+    fn transmit(&mut self, _now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        let answer = self.go.pop_front().unwrap_or(Ok(Transmit::Accepted));
+        if matches!(answer, Ok(Transmit::Accepted)) {
+            self.went.push(frame[0]);
+        }
+        answer
+    }
+    fn flush(&mut self, _now: Time) -> Result<(), PortError> {
+        Ok(())
+    }
+    fn next_due(&self) -> Option<Time> {
+        Some(Time::ZERO)
+    }
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+#[test]
+fn what_came_before_the_port_below_broke_or_ended_is_received_before_that_is_said_once() {
+    for breaks in [true, false] {
+        let come = VecDeque::from([come(), come(), if breaks { Err(broken()) } else { Ok(Receive::End) }]);
+        let delayed = Impairment { delay: microseconds(5), ..Impairment::NONE };
+        let mut port = Impaired::new(Played { come, ..Played::default() }, delayed);
+        let mut buffer = [0; MAX_FRAME];
+        let before = Time::from_picoseconds(microseconds(5).picoseconds() - 1);
+        for now in [Time::ZERO, before] {
+            assert_eq!(port.receive(now, &mut buffer).unwrap(), Receive::None, "they are held");
+        }
+        for number in [3, 2] {
+            assert!(matches!(port.receive(microseconds(5), &mut buffer).unwrap(), Receive::Frame { length: 64, .. }));
+            assert_eq!(buffer[0], number);
+        }
+        if breaks {
+            let error = port.receive(microseconds(5), &mut buffer).unwrap_err().to_string();
+            assert!(error.contains("it broke"), "{error}");
+        }
+        for _ in 0..3 {
+            assert_eq!(port.receive(microseconds(6), &mut buffer).unwrap(), Receive::End);
+        }
+        assert_eq!((port.next_due(), port.counters().received_frames), (None, 2));
+    }
+}
+
+#[test]
+fn no_more_is_taken_from_the_port_below_than_there_is_room_for() {
+    let come = (0..5).map(|_| come()).collect();
+    let delayed = Impairment { delay: microseconds(5), limit: 2, ..Impairment::NONE };
+    let mut port = Impaired::new(Played { come, ..Played::default() }, delayed);
+    assert_eq!(port.receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::None);
+    assert_eq!((port.inner().come.len(), detail(&port, "impaired_receive_overflowed")), (3, 0));
+}
+
+#[test]
+fn a_frame_with_which_the_port_below_broke_is_not_sent_and_the_others_are() {
+    let go = VecDeque::from([Ok(Transmit::Accepted), Err(broken()), Ok(Transmit::Refused)]);
+    let mut port = Impaired::new(Played { go, ..Played::default() }, Impairment::NONE);
+    let send = |port: &mut Impaired<Played>, number| port.transmit(Time::ZERO, &[number; 64]).unwrap();
+    assert_eq!([1, 2].map(|number| send(&mut port, number)), [Transmit::Accepted; 2]);
+    let error = port.flush(Time::ZERO).unwrap_err().to_string();
+    assert!(error.contains("it broke"), "{error}");
+    assert_eq!([3, 4].map(|number| send(&mut port, number)), [Transmit::Accepted; 2]);
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(port.inner().went, [1, 4]);
 }

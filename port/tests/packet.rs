@@ -2,13 +2,17 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::UdpSocket;
+use std::process::Command;
 
 use conic_fabric::Time;
+use conic_native::clock;
 use conic_port::offload::checksum::{self, Verdict};
 use conic_port::{MAX_FRAME, PacketOptions, PacketSocket, Port, PortSpec, Receive, Transmit};
 use support::network::{EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, wait_for};
+
+const SECOND: Time = Time::from_nanoseconds(1_000_000_000);
 
 #[test]
 fn frames_of_every_size_pass_both_ways_unchanged() {
@@ -78,7 +82,7 @@ fn a_ring_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
     let mut port = PacketSocket::open(&PacketOptions { frames: 64, ..PacketOptions::new("v0") }).unwrap();
     let mut socket = packet_socket("v1");
     let mut next = 0u32;
-    for _ in 0..3 {
+    for sent in [500, 1000, 1500] {
         for number in 0..500u32 {
             let mut sent = frame(60, EXPERIMENT, 1);
             sent[20..24].copy_from_slice(&number.to_be_bytes());
@@ -92,6 +96,10 @@ fn a_ring_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
         }
         assert!((64..500).contains(&came), "{came}");
         next += came;
+        if sent == 1000 {
+            // The first frame behind a loss says so.
+            assert_eq!(port.counters().missed + u64::from(next), sent);
+        }
     }
     port.finish().unwrap();
     assert_eq!(port.counters().missed + u64::from(next), 1500);
@@ -119,6 +127,140 @@ fn a_burst_longer_than_the_ring_says_when_it_is_full_and_all_of_it_leaves() {
         }
     }
     assert_eq!((port.counters().transmitted_frames, detail(&port, "transmit_malformed")), (5000, 0));
+}
+
+#[test]
+fn a_ring_that_is_full_leaves_with_the_next_frame_and_what_is_left_in_it_at_the_end() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions { frames: 16, ..PacketOptions::new("v0") }).unwrap();
+    let mut socket = packet_socket("v1");
+    // Nobody calls `flush`.
+    for number in 0..200u8 {
+        assert_eq!(port.transmit(Time::ZERO, &frame(60, EXPERIMENT, number)).unwrap(), Transmit::Accepted, "{number}");
+    }
+    assert!(port.next_due().is_some());
+    port.finish().unwrap();
+    for number in 0..200u8 {
+        assert_eq!(receive_at(&mut socket), frame(60, EXPERIMENT, number));
+    }
+    assert_eq!((port.counters().transmit_full, port.next_due()), (0, None));
+}
+
+#[test]
+fn what_the_kernel_does_not_send_at_once_is_sent_later_though_nothing_follows_it() {
+    if !pair(1500) {
+        return;
+    }
+    // What waits there is the socket's, and is more than it may have: the kernel stops between two frames.
+    if !run("tc", &["qdisc", "add", "dev", "v0", "root", "tbf", "rate", "8mbit", "burst", "4k", "limit", "1m"]) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions { traffic_control: true, ..PacketOptions::new("v0") }).unwrap();
+    let mut socket = packet_socket("v1");
+    for number in 0..200u8 {
+        assert_eq!(port.transmit(Time::ZERO, &frame(1500, EXPERIMENT, number)).unwrap(), Transmit::Accepted);
+    }
+    port.flush(Time::ZERO).unwrap();
+    assert!(port.next_due().is_some(), "it cannot have sent all of them");
+    // From here on it is looked at as whoever sleeps does.
+    let mut buffer = [0; MAX_FRAME];
+    for number in 0..200u8 {
+        let mut came = [0; 1500];
+        while socket.read(&mut came).is_err() {
+            let due = port.next_due().map_or(clock::now() + SECOND, |due| due.max(clock::now()));
+            wait_for(&socket, due.since(clock::now()).nanoseconds().div_ceil(1_000_000) as i32);
+            assert_eq!(port.receive(clock::now(), &mut buffer).unwrap(), Receive::None);
+        }
+        assert_eq!(came[..], frame(1500, EXPERIMENT, number)[..]);
+    }
+    assert_eq!((port.counters().refused_by_kernel, port.next_due()), (0, None));
+}
+
+#[test]
+fn frames_pass_the_kernels_traffic_control_only_where_that_is_asked_for() {
+    if !pair(1500) || !run("tc", &["qdisc", "add", "dev", "v0", "root", "blackhole"]) {
+        return;
+    }
+    let mut socket = packet_socket("v1");
+    for (number, traffic_control) in [true, false].into_iter().enumerate() {
+        let mut port = PacketSocket::open(&PacketOptions { traffic_control, ..PacketOptions::new("v0") }).unwrap();
+        assert_eq!(port.transmit(Time::ZERO, &frame(60, EXPERIMENT, number as u8)).unwrap(), Transmit::Accepted);
+        port.flush(Time::ZERO).unwrap();
+    }
+    assert_eq!(receive_at(&mut socket), frame(60, EXPERIMENT, 1), "the first was dropped there");
+}
+
+#[test]
+fn what_others_send_out_of_the_interface_is_not_received() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    packet_socket("v0").write_all(&frame(60, EXPERIMENT, 1)).unwrap();
+    packet_socket("v1").write_all(&frame(60, EXPERIMENT, 2)).unwrap();
+    assert_eq!(receive(&mut port), frame(60, EXPERIMENT, 2));
+    assert_eq!(port.counters().received_frames, 1);
+}
+
+#[test]
+fn the_interface_takes_frames_for_any_address_where_that_is_asked_for() {
+    if !pair(1500) {
+        return;
+    }
+    for promiscuous in [true, false] {
+        let _port = PacketSocket::open(&PacketOptions { promiscuous, ..PacketOptions::new("v0") }).unwrap();
+        let shown = Command::new("ip").args(["-d", "link", "show", "v0"]).output().unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains(&format!("promiscuity {} ", u8::from(promiscuous))), "{shown}");
+    }
+}
+
+#[test]
+fn a_frame_that_does_not_fit_is_left_out_and_counted_and_the_next_one_comes() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions::new("v0")).unwrap();
+    // Longer than the slots, which were made for the MTU of before.
+    run("ip", &["link", "set", "v0", "mtu", "9000"]);
+    run("ip", &["link", "set", "v1", "mtu", "9000"]);
+    let mut socket = packet_socket("v1");
+    let sent = frame(80, EXPERIMENT, 2);
+    socket.write_all(&frame(4000, EXPERIMENT, 1)).unwrap();
+    socket.write_all(&sent).unwrap();
+    assert_eq!(port.receive(Time::ZERO, &mut [0; MAX_FRAME]).unwrap(), Receive::Skipped);
+    assert_eq!((receive(&mut port), port.counters().skipped_truncated), (sent.clone(), 1));
+    // Longer than the caller's room.
+    let mut tagged = frame(80, [0x81, 0x00], 3);
+    tagged[14..16].copy_from_slice(&[0x20, 0x64]);
+    for (longer, room) in [(&sent, 79), (&tagged, 79)] {
+        socket.write_all(longer).unwrap();
+        socket.write_all(&sent).unwrap();
+        assert_eq!(port.receive(Time::ZERO, &mut [0; MAX_FRAME][..room]).unwrap(), Receive::Skipped);
+        assert_eq!(receive(&mut port), sent);
+    }
+    assert_eq!((port.counters().skipped_oversized, port.counters().skipped()), (2, 3));
+}
+
+#[test]
+fn what_was_there_can_be_forgotten_and_what_comes_then_is_received() {
+    if !pair(1500) {
+        return;
+    }
+    let mut port = PacketSocket::open(&PacketOptions { frames: 16, ..PacketOptions::new("v0") }).unwrap();
+    let mut socket = packet_socket("v1");
+    for count in [0, 1, 10, 100] {
+        for _ in 0..count {
+            socket.write_all(&frame(60, EXPERIMENT, 1)).unwrap();
+        }
+        port.forget_received();
+        let sent = frame(60, EXPERIMENT, 2);
+        socket.write_all(&sent).unwrap();
+        assert_eq!(receive(&mut port), sent, "behind {count}");
+    }
+    assert_eq!(port.counters().received_frames, 4);
 }
 
 #[test]

@@ -10,9 +10,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use conic_fabric::Time;
+use conic_port::offload::TCP;
 use conic_port::offload::checksum::fill;
 use conic_port::offload::segment::LONGEST;
-use conic_port::offload::virtio::{Checksum, Metadata};
+use conic_port::offload::virtio::{Checksum, Metadata, Segmentation};
 use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
 use support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, skipped, wait};
 
@@ -287,29 +288,164 @@ fn patient(stream: TcpStream) -> TcpStream {
     stream
 }
 
+/// A TCP frame of a flow with a VLAN tag, and 1000 bytes of payload.
+fn segment(number: usize, tag: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    frame.extend([0x81, 0, 0x60, tag, 8, 0, 0x45, 0, 4, 16, 0, number as u8, 0x40, 0]);
+    frame.extend([64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 4, 0, 0, 80]);
+    frame.extend((1000 * number as u32).to_be_bytes());
+    frame.extend([0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame.extend((0..1000).map(|at: usize| (at * 7 + number) as u8));
+    fill(&mut frame);
+    frame
+}
+
+#[test]
+fn what_is_held_when_the_interface_goes_is_counted_and_that_is_said_once() {
+    if !alone() {
+        return;
+    }
+    for (finish, frames) in [(false, 1), (false, 3), (true, 3)] {
+        let mut tap = Tap::open(&TapOptions { offload: true, ..options("conictest") }).unwrap();
+        for number in 0..frames {
+            assert_eq!(tap.transmit(Time::ZERO, &segment(number, 7)).unwrap(), Transmit::Accepted);
+        }
+        assert_eq!((tap.counters().transmitted_frames, tap.next_due()), (frames as u64, Some(Time::ZERO)));
+        if !network::run("ip", &["link", "delete", "conictest"]) {
+            return;
+        }
+        let error = if finish { tap.finish() } else { tap.flush(Time::ZERO) }.unwrap_err().to_string();
+        assert!(error.contains("conictest can no longer be used"), "{error}");
+        tap.flush(Time::ZERO).unwrap();
+        tap.finish().unwrap();
+        let counters = tap.counters();
+        assert_eq!((counters.transmitted_frames, counters.transmitted_bytes), (0, 0));
+        assert_eq!((counters.refused_by_kernel, tap.next_due()), (frames as u64, None));
+    }
+}
+
+/// Two interfaces with offloads that the kernel's bridge joins.
+fn bridged() -> Option<(Tap, Tap)> {
+    if !alone() || !network::run("ip", &["link", "add", "between", "type", "bridge"]) {
+        return None;
+    }
+    let open = |name: &str| Tap::open(&TapOptions { offload: true, ..options(name) }).unwrap();
+    let taps = (open("conicone"), open("conictwo"));
+    network::run("ip", &["link", "set", "conicone", "master", "between"]);
+    network::run("ip", &["link", "set", "conictwo", "master", "between"]);
+    network::run("ip", &["link", "set", "between", "up"]);
+    Some(taps)
+}
+
+#[test]
+fn frames_that_were_joined_for_the_kernel_are_cut_again_where_they_come_out() {
+    const FRAMES: usize = 8;
+    let Some((mut one, mut two)) = bridged() else { return };
+    let frames: Vec<Vec<u8>> = (0..FRAMES).map(|number| segment(number, 7)).collect();
+    let mut buffer = vec![0; LONGEST];
+    let (mut came, mut rounds) = (Vec::new(), 0);
+    while came.is_empty() {
+        rounds += 1;
+        assert!(rounds < 1000, "nothing came");
+        frames.iter().for_each(|frame| assert_eq!(one.transmit(Time::ZERO, frame).unwrap(), Transmit::Accepted));
+        one.flush(Time::ZERO).unwrap();
+        wait(&two);
+        // Also where whoever takes packets whole asks in between: what is begun is cut to its end.
+        for number in 0.. {
+            let got = match number % 2 {
+                0 => two.receive(Time::ZERO, &mut buffer[..MAX_FRAME]).unwrap(),
+                _ if came.is_empty() => Receive::Skipped,
+                _ => two.receive_unfinished(Time::ZERO, &mut buffer, &mut Metadata::NONE.clone()).unwrap(),
+            };
+            match got {
+                // The kernel may have something to say itself.
+                Receive::Frame { length, .. } if buffer[12..14] == [0x81, 0] => came.push(buffer[..length].to_vec()),
+                Receive::None => break,
+                _ => {}
+            }
+            assert_eq!(two.next_due().is_some(), !came.is_empty() && came.len() < FRAMES, "{}", came.len());
+        }
+    }
+    assert_eq!(came.len(), FRAMES);
+    for (came, sent) in came.iter().zip(&frames) {
+        // The kernel numbers packets as it likes, and the checksum of the header with it.
+        assert_eq!((&came[..22], &came[30..]), (&sent[..22], &sent[30..]));
+    }
+    let (packets, joined) = (network::detail(&one, "packets_joined"), network::detail(&one, "frames_joined"));
+    assert_eq!((packets, joined), (rounds, rounds * FRAMES as u64));
+    // One alone is not joined to anything.
+    one.transmit(Time::ZERO, &frames[0]).unwrap();
+    one.flush(Time::ZERO).unwrap();
+    assert_eq!((network::detail(&one, "packets_joined"), one.next_due()), (packets, None));
+}
+
+#[test]
+fn packets_that_the_interface_could_not_have_sent_are_refused_and_those_too_long_are_left_out() {
+    if !alone() {
+        return;
+    }
+    let mut tap = Tap::open(&TapOptions { offload: true, mtu: Some(1500), ..options("conictest") }).unwrap();
+    let (packet, begun) = (segment(0, 7), Checksum::Partial { start: 38, offset: 16 });
+    let of = |size| Metadata { checksum: begun, segmentation: Some(Segmentation { size, protocol: TCP }) };
+    // A header of 58 bytes with the tag, in frames of which one is no longer than the packet itself.
+    let mut long = [&packet[..], &[0; 1500]].concat();
+    long[20..22].copy_from_slice(&2540_u16.to_be_bytes());
+    for (packet, size, expected) in [(&long, 1442, Transmit::Accepted), (&long, 1461, Transmit::Refused)] {
+        let sent = tap.transmit_unfinished(Time::ZERO, packet, of(size)).unwrap();
+        assert_eq!(sent, expected, "{size}");
+    }
+    let mut other = packet.clone();
+    other[27] = 99;
+    assert_eq!(tap.transmit_unfinished(Time::ZERO, &other, of(500)).unwrap(), Transmit::Refused, "nobody can cut it");
+    assert_eq!((tap.counters().refused_over_mtu, tap.counters().refused()), (2, 2));
+    // It may have been given another MTU.
+    network::run("ip", &["link", "set", "conictest", "mtu", "20000"]);
+    let mut socket = packet_socket("conictest");
+    let mut buffer = vec![0; LONGEST];
+    for unfinished in [true, false] {
+        while tap.receive(Time::ZERO, &mut buffer[..MAX_FRAME]).unwrap() != Receive::None {}
+        socket.write_all(&frame(MAX_FRAME + 1, EXPERIMENT, 1)).unwrap();
+        let got = if unfinished {
+            tap.receive_unfinished(Time::ZERO, &mut buffer, &mut Metadata::NONE.clone())
+        } else {
+            tap.receive(Time::ZERO, &mut buffer[..MAX_FRAME])
+        };
+        assert_eq!(got.unwrap(), Receive::Skipped);
+    }
+    assert_eq!((tap.counters().skipped_oversized, tap.counters().skipped()), (2, 2));
+}
+
+#[test]
+fn a_queue_is_gone_on_with_as_it_was_opened_and_all_that_was_held_has_left() {
+    if !alone() {
+        return;
+    }
+    let with = |offload| TapOptions { offload, ..options("conictest") };
+    for offload in [false, true] {
+        let mut tap = Tap::open(&with(offload)).unwrap();
+        assert_eq!(tap.transmit(Time::ZERO, &segment(0, 7)).unwrap(), Transmit::Accepted);
+        assert_eq!(tap.next_due().is_some(), offload, "it is held to be joined to others");
+        let mut legacy = || vec![tap.bequeath().unwrap()];
+        for wrong in [with(!offload), TapOptions { queues: 2, ..with(offload) }] {
+            let legacies = (0..wrong.queues).flat_map(|_| legacy()).collect();
+            let error = Tap::inherit(&wrong, legacies).unwrap_err().to_string();
+            assert!(error.contains("conictest exists and is not a TAP interface"), "{error}");
+        }
+        let two = legacy().into_iter().chain(legacy()).collect();
+        for number in [vec![], two] {
+            assert!(Tap::inherit(&with(offload), number).is_err());
+        }
+        let again = Tap::inherit(&with(offload), legacy()).unwrap();
+        assert_eq!((tap.next_due(), again.len(), again[0].name()), (None, 1, "conictest"));
+    }
+}
+
 /// Frames of one flow with a VLAN tag are one packet for the kernel, which passes it on as one packet: whatever it looks at in it, it
 /// finds right.
 #[test]
 fn frames_with_a_tag_are_joined_for_the_kernel() {
     const FRAMES: usize = 8;
-    if !alone() || !network::run("ip", &["link", "add", "between", "type", "bridge"]) {
-        return;
-    }
-    let open = |name: &str| Tap::open(&TapOptions { offload: true, ..options(name) }).unwrap();
-    let (mut one, mut two) = (open("conicone"), open("conictwo"));
-    network::run("ip", &["link", "set", "conicone", "master", "between"]);
-    network::run("ip", &["link", "set", "conictwo", "master", "between"]);
-    network::run("ip", &["link", "set", "between", "up"]);
-    let segment = |number: usize, tag: u8| {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        frame.extend([0x81, 0, 0x60, tag, 8, 0, 0x45, 0, 4, 16, 0, number as u8, 0x40, 0]);
-        frame.extend([64, 6, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1, 4, 0, 0, 80]);
-        frame.extend((1000 * number as u32).to_be_bytes());
-        frame.extend([0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-        frame.extend((0..1000).map(|at: usize| (at * 7 + number) as u8));
-        fill(&mut frame);
-        frame
-    };
+    let Some((mut one, mut two)) = bridged() else { return };
     let mut packet = vec![0; LONGEST];
     for tag in [7, 8] {
         let frames: Vec<Vec<u8>> = (0..FRAMES).map(|number| segment(number, tag)).collect();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use conic_fabric::Time;
 use conic_port::offload::checksum::{self, Verdict};
-use conic_port::{CopyMode, MAX_FRAME, Port, PortSpec, Receive, Transmit, XdpOptions, XdpSocket};
+use conic_port::{CopyMode, Legacy, MAX_FRAME, Port, PortSpec, Receive, Transmit, XdpOptions, XdpSocket};
 use support::network::{
     EXPERIMENT, alone, detail, frame, packet_socket, pair, receive, receive_at, run, skipped, wait_for,
 };
@@ -172,6 +172,79 @@ fn a_socket_goes_on_in_another_process_with_every_frame() {
 }
 
 #[test]
+fn whoever_has_looked_in_vain_has_given_everything_back() {
+    let Some(mut port) = open(1500, small()) else { return };
+    let mut socket = packet_socket("v1");
+    let mut buffer = [0; MAX_FRAME];
+    // A few, and then as many as the rings hold, before anybody looks.
+    for count in [10, 64] {
+        for number in 0..count {
+            socket.write_all(&frame(60, EXPERIMENT, number)).unwrap();
+        }
+        for number in 0..count {
+            assert_eq!(receive(&mut port), frame(60, EXPERIMENT, number), "of {count}");
+            // Half of the memory is for what is sent, whatever comes.
+            assert!(detail(&port, "frames_free") >= 64);
+        }
+        while port.receive(Time::ZERO, &mut buffer).unwrap() != Receive::None {}
+        assert_eq!((detail(&port, "frames_receiving"), detail(&port, "frames_free")), (64, 64));
+    }
+    port.finish().unwrap();
+    assert_eq!(port.counters().missed, 0);
+}
+
+#[test]
+fn a_frame_longer_than_the_callers_room_is_left_out_and_counted() {
+    for (mtu, length) in [(1500, 1000), (9586, 9000)] {
+        let Some(mut port) = open(mtu, small()) else { return };
+        let mut socket = packet_socket("v1");
+        for room in [length - 1, length] {
+            let sent = frame(length, EXPERIMENT, 1);
+            socket.write_all(&sent).unwrap();
+            let mut buffer = vec![0; room];
+            let got = loop {
+                match port.receive(Time::ZERO, &mut buffer).unwrap() {
+                    Receive::None => wait_for(&port, 1000),
+                    got => break got,
+                }
+            };
+            assert_eq!(matches!(got, Receive::Frame { .. }), room == length, "{got:?}");
+            assert!(room < length || buffer == sent);
+        }
+        assert_eq!((port.counters().skipped_oversized, port.counters().skipped()), (1, 1));
+    }
+}
+
+#[test]
+fn what_is_not_all_of_a_socket_is_not_gone_on_with() {
+    let Some(mut port) = open(1500, small()) else { return };
+    let Some(whole) = port.bequeath() else { return };
+    let again = |change: &dyn Fn(&mut Legacy)| {
+        let descriptors = whole.descriptors.iter().map(|one| one.try_clone().unwrap()).collect();
+        let mut legacy = Legacy { peer: String::new(), words: whole.words.clone(), descriptors };
+        change(&mut legacy);
+        legacy
+    };
+    let refused = |legacies| {
+        let error = XdpSocket::inherit(&small(), legacies).unwrap_err().to_string();
+        assert!(error.contains("is not all that belongs to the port"), "{error}");
+    };
+    // As many as there are queues, each with the size of its frames, all places and all descriptors.
+    refused(vec![]);
+    refused(vec![again(&|_| ()), again(&|_| ())]);
+    refused(vec![again(&|legacy| legacy.words[3] = 1024)]);
+    refused(vec![again(&|legacy| legacy.words[3] = 3000)]);
+    refused(vec![again(&|legacy| legacy.words.truncate(6))]);
+    refused(vec![again(&|legacy| legacy.words[4] = u64::MAX)]);
+    refused(vec![again(&|legacy| legacy.descriptors.truncate(3))]);
+    drop(port);
+    let mut port = XdpSocket::inherit(&small(), vec![again(&|_| ())]).unwrap().remove(0);
+    let mut socket = packet_socket("v1");
+    socket.write_all(&frame(60, EXPERIMENT, 1)).unwrap();
+    assert_eq!(receive(&mut port), frame(60, EXPERIMENT, 1));
+}
+
+#[test]
 fn a_port_that_is_not_emptied_loses_frames_counts_them_and_goes_on() {
     let Some(mut port) = open(1500, small()) else { return };
     let mut socket = packet_socket("v1");
@@ -256,9 +329,12 @@ fn an_interface_that_goes_down_keeps_the_port_and_one_that_is_removed_ends_it() 
     }
     port.flush(Time::ZERO).unwrap();
     assert!(port.counters().transmit_full > 0, "what is not sent waits, and then there is no room");
+    assert!(port.next_due().is_some());
     run("ip", &["link", "set", "v0", "up"]);
     wait_for(&socket, 50);
-    port.flush(Time::ZERO).unwrap();
+    // Nothing follows it: a look is enough, and the next one is not worth it before a millisecond is over.
+    let now = Time::from_nanoseconds(1_000_000);
+    assert_eq!(port.receive(now, &mut [0; MAX_FRAME]).unwrap(), Receive::None);
     assert_eq!(receive_at(&mut socket), frame(60, EXPERIMENT, 1));
     assert!(port.is_up());
     run("ip", &["link", "delete", "v0"]);

@@ -38,9 +38,10 @@ static int install_queue(struct rte_intr_handle *handle, struct receive_queue *q
 	struct epoll_event event = { .events = EPOLLIN };
 
 	queue->interrupt = epoll_create1(EPOLL_CLOEXEC);
+	if (queue->interrupt < 0)
+		return -errno;
 	queue->own_bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (queue->interrupt < 0 || queue->own_bell < 0 ||
-	    epoll_ctl(queue->interrupt, EPOLL_CTL_ADD, queue->own_bell, &event) != 0)
+	if (queue->own_bell < 0 || epoll_ctl(queue->interrupt, EPOLL_CTL_ADD, queue->own_bell, &event) != 0)
 		return -errno;
 	if (rte_intr_vec_list_index_set(handle, index, RTE_INTR_VEC_RXTX_OFFSET + index) != 0 ||
 	    rte_intr_efds_index_set(handle, index, queue->interrupt) != 0)

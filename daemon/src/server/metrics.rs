@@ -1,12 +1,14 @@
 //! What Prometheus reads: the counters as text, over HTTP on loopback.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use conic_control::REASONS;
+use conic_fabric::Time;
+use conic_native::clock;
 use conic_nicd::switch::MirrorCounters;
 
 use super::Daemon;
@@ -15,7 +17,7 @@ use super::operator::party_text;
 use crate::connection::mac_text;
 use crate::order::Report;
 
-/// How long a reader may take to ask and to read.
+/// How long a reader may take to ask, and then to read all of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Readers at one time.
@@ -43,7 +45,7 @@ impl Daemon {
         let Some(metrics) = &self.metrics else { return };
         let stream = match metrics.listener.accept() {
             Ok((stream, _)) => stream,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) => return self.shut_door(&error),
         };
         if Arc::strong_count(&metrics.readers) > MOST_READERS {
@@ -155,7 +157,6 @@ fn head(name: &str, kind: &str, help: &str) -> String {
 fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let mut request = vec![0; REQUEST];
     let count = stream.read(&mut request)?;
     let line = String::from_utf8_lossy(&request[..count]);
@@ -168,6 +169,68 @@ fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
+    write_within(&stream, (head + body).as_bytes(), PATIENCE)
+}
+
+/// Writes all of it, or fails when that takes longer. The stream's own limit is one for each write: whoever reads a little now and then
+/// would keep its thread, and its place, for as long as it likes.
+fn write_within(mut stream: &TcpStream, mut bytes: &[u8], most: Duration) -> std::io::Result<()> {
+    let until = clock::now() + Time::from_nanoseconds(most.as_nanos() as u64);
+    while !bytes.is_empty() {
+        let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_native::yield_core;
+
+    use super::*;
+
+    /// Megabytes: more than sockets hold.
+    const LONG: usize = 32 << 20;
+
+    /// What comes of writing so much to a reader that takes 256 KiB, and waits so many milliseconds, again and again; what it got.
+    fn written(most: Duration, wait: u64) -> (std::io::Result<()>, usize) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut reader = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
+        let (stream, _) = listener.accept().expect("somebody has connected");
+        let read = std::thread::spawn(move || {
+            let (mut got, mut room) = (0, vec![0; 256 << 10]);
+            loop {
+                match reader.read(&mut room) {
+                    Ok(0) | Err(_) => return got,
+                    Ok(count) => got += count,
+                }
+                let until = clock::now() + Time::from_nanoseconds(1_000_000 * wait);
+                while clock::now() < until {
+                    yield_core();
+                }
+            }
+        });
+        let result = write_within(&stream, &vec![b'a'; LONG], most);
+        drop(stream);
+        (result, read.join().expect("it ends"))
+    }
+
+    #[test]
+    fn who_reads_too_slowly_is_left_though_it_reads() {
+        let (result, got) = written(Duration::from_millis(300), 20);
+        let error = result.expect_err("it takes two seconds and a half").kind();
+        assert!(matches!(error, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error:?}");
+        assert!((1..LONG).contains(&got), "{got}");
+        let (result, got) = written(Duration::from_secs(60), 0);
+        assert!(result.is_ok() && got == LONG, "{result:?}, {got}");
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use conic_client::Options;
+use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::clock;
 use conic_nicd::config::{Config, NetworkConfig, PortConfig};
@@ -22,6 +23,19 @@ pub fn config(socket: &Path, spec: &str) -> Config {
     let ports = vec![PortConfig { spec: spec.to_owned(), vlan: None }];
     let networks = vec![NetworkConfig { ports, ..NetworkConfig::default() }];
     Config { socket: socket.to_owned(), networks, ..Config::default() }.checked().expect("a sound configuration")
+}
+
+/// Whether a daemon can have such a port; says so if the test is skipped. It is tried in a folder of its own: for a moment a child that
+/// another test forks has its socket too.
+#[allow(dead_code, reason = "not every test program has ports that a system may lack")]
+pub fn can_serve(spec: &str) -> bool {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stop = Stop::new().expect("a descriptor");
+    let tried = Daemon::start(config(&folder.path().join("nic.sock"), spec), stop, Box::new(|_| {}));
+    if let Err(error) = &tried {
+        skipped(&error.to_string());
+    }
+    tried.is_ok()
 }
 
 /// Moves this thread to a network namespace of its own, or says why the test is skipped.

@@ -101,4 +101,16 @@ mod tests {
         assert!(crowd.has(Place::Client(7)));
         assert_eq!((100..150).filter(|&other| crowd.has(Place::Client(other))).count(), 0);
     }
+
+    #[test]
+    fn one_more_than_are_told_apart_takes_one_from_each() {
+        let mut crowd = Crowd::default();
+        let places = crowd.lost.len() as u32;
+        (0..places).for_each(|number| crowd.enter(Place::Client(number)));
+        assert!((0..places).all(|number| crowd.has(Place::Client(number))));
+        crowd.enter(Place::Client(places));
+        assert!(crowd.is_empty() && !crowd.has(Place::Client(0)));
+        crowd.enter(Place::Client(places));
+        assert!(crowd.has(Place::Client(places)), "it has one of the places");
+    }
 }

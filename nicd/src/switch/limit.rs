@@ -37,9 +37,11 @@ impl Bucket {
         let rate = u128::from(self.limit.bytes_per_second);
         let earned = u128::from(now.since(self.filled).picoseconds()) * rate / SECOND;
         if earned > 0 {
-            self.level = self.level.saturating_add_unsigned(earned).min(i128::from(self.limit.burst_bytes));
-            // Only the time that was turned into whole bytes: the rest counts next time.
-            self.filled += Time::from_picoseconds((earned * SECOND / rate) as u64);
+            let (level, full) = (self.level.saturating_add_unsigned(earned), i128::from(self.limit.burst_bytes));
+            self.level = level.min(full);
+            // Only the time that was turned into whole bytes: the rest counts next time. A full bucket saves nothing up.
+            self.filled =
+                if level < full { self.filled + Time::from_picoseconds((earned * SECOND / rate) as u64) } else { now };
         }
         self.level > 0
     }
@@ -76,6 +78,22 @@ mod tests {
         assert!(bucket.is_open(Time::from_nanoseconds(1_000_000_000_000)));
         bucket.take(100);
         assert!(!bucket.is_open(Time::from_nanoseconds(1_000_000_000_000)));
+    }
+
+    #[test]
+    fn the_rate_holds_past_64_bits_of_picoseconds() {
+        let limit = RateLimit { bytes_per_second: 1000, burst_bytes: 100 };
+        let (second, late) = (Time::from_nanoseconds(1_000_000_000), Time::from_picoseconds(u64::MAX));
+        let mut bucket = Bucket::new(late - second, limit);
+        bucket.take(1100);
+        assert!(!bucket.is_open(late));
+        assert_eq!(bucket.opens_at(), late + Time::from_nanoseconds(1_000_000));
+        assert!(bucket.is_open(bucket.opens_at()));
+        // A pause of years is worth one burst as well.
+        let years_later = late + late + late;
+        assert!(bucket.is_open(years_later));
+        bucket.take(100);
+        assert!(!bucket.is_open(years_later));
     }
 
     #[test]

@@ -199,6 +199,16 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_ages_past_64_bits_of_picoseconds() {
+        let (age, late) = (Time::from_nanoseconds(1000), Time::from_picoseconds(u64::MAX));
+        let mut table = Table::new(16, age);
+        let seen = late - Time::from_picoseconds(1);
+        table.learn(seen, station(1), Place::Port(3));
+        assert_eq!(table.find(late + Time::from_nanoseconds(999), station(1)), Some(Place::Port(3)));
+        assert_eq!(table.find(seen + age, station(1)), None);
+    }
+
+    #[test]
     fn a_fixed_station_is_no_others() {
         let mut table = Table::new(16, Time::from_nanoseconds(10));
         assert!(table.fix(Time::ZERO, station(1), Place::Client(1)));

@@ -282,6 +282,35 @@ mod tests {
     }
 
     #[test]
+    fn no_more_wait_to_be_told_than_may() {
+        let map = TrunkMap::with_lines(4);
+        let memory = Arc::new(Memory::create(&map.layout, Pages::Plain).expect("memory"));
+        let mut near = Trunk::new(KeptCore::new(Arc::clone(&memory)), &map, 0, 1);
+        let mut far = Trunk::new(KeptCore::new(memory), &map, 1, 0);
+        assert!(near.offer(&record(1, 3 * 64), |_, _| {}), "it fits, and nothing beside it");
+        let stations = (0..3000).map(|number: u32| {
+            let [.., high, low] = number.to_be_bytes();
+            (Station::new([2, 0, 0, 0, high, low], 0), None)
+        });
+        let stations: Vec<_> = stations.collect();
+        (0..2).for_each(|_| near.tell(&stations));
+        let mut heard = 0;
+        loop {
+            near.publish();
+            let before = heard;
+            while let Some((record, _)) = far.take() {
+                heard += usize::from(matches!(record.to, To::News(_)));
+            }
+            far.let_go();
+            near.tell(&[]);
+            if heard == before && heard > 0 {
+                break;
+            }
+        }
+        assert_eq!(heard, MOST_UNTOLD);
+    }
+
+    #[test]
     fn records_of_every_size_cross_in_order_and_a_full_ring_takes_none() {
         let map = TrunkMap::with_lines(64);
         let memory = Arc::new(Memory::create(&map.layout, Pages::Plain).expect("memory"));
@@ -308,6 +337,7 @@ mod tests {
             far.let_go();
         }
         assert_eq!((near.counters.dropped_full, near.counters.sent_frames), (full, put.len() as u64));
+        assert_eq!(near.counters.sent_bytes, put.iter().map(|(_, content)| content.len() as u64).sum::<u64>());
         assert!(full > 100 && taken.len() > 1000, "{full} were too many, {} crossed", taken.len());
         assert_eq!(taken[..], put[..taken.len()]);
         assert!(put.len() - taken.len() <= 64, "what is left fits the ring");

@@ -10,6 +10,9 @@ use conic_native::{KeptCore, Memory, NativeCore, Pages};
 use conic_nicd::switch::{Offloads, Rules, Switch, SwitchPort};
 use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
+/// The address of all stations.
+pub const EVERYBODY: [u8; 6] = [0xff; 6];
+
 /// The other end of a port.
 #[derive(Clone, Default)]
 pub struct Outside(Arc<Mutex<Frames>>);
@@ -41,6 +44,9 @@ impl Outside {
     pub fn give(&self, frame: Vec<u8>) {
         self.0.lock().expect("nobody panicked").coming.push_back(frame);
     }
+    pub fn next(&self) -> Option<Vec<u8>> {
+        self.0.lock().expect("nobody panicked").coming.pop_front()
+    }
     pub fn set(&self, fault: Fault) {
         self.0.lock().expect("nobody panicked").fault = fault;
     }
@@ -62,7 +68,7 @@ pub struct TestPort(Outside, Counters);
 
 impl Port for TestPort {
     fn receive(&mut self, _now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
-        let Some(next) = self.0.0.lock().expect("nobody panicked").coming.pop_front() else { return Ok(Receive::None) };
+        let Some(next) = self.0.next() else { return Ok(Receive::None) };
         frame[..next.len()].copy_from_slice(&next);
         Ok(Receive::Frame { length: next.len(), captured: None })
     }

@@ -13,6 +13,9 @@ use conic_nicd::switch::{
 
 use crate::clients::Client;
 
+/// Lines of a way between two threads: a few of the longest frames.
+pub const LINES: u64 = 1 << 12;
+
 /// The switches, and who is where.
 pub struct Threads {
     pub switches: Vec<Switch<KeptCore>>,

@@ -5,21 +5,6 @@ use rustix::fs::OFlags;
 
 use super::*;
 
-/// A client that has done everything right and asked for nothing else, with its bells: of the ring to the server, and to it.
-fn joined_with_bells(server: &mut Memif) -> (Raw, [OwnedFd; 2]) {
-    let mut client = Raw::connect(server);
-    let (memory, messages) = right();
-    let bells = [2, 3].map(|number: usize| messages[number].1.as_ref().expect("a bell").try_clone().expect("a copy"));
-    for (message, descriptor) in messages {
-        client.say(message, descriptor.as_ref());
-        look(server, Time::ZERO);
-    }
-    assert!(server.is_connected(), "{}", server.description());
-    while client.hear().is_some() {}
-    client.memory = Some(memory);
-    (client, bells)
-}
-
 /// Puts so many packets of 60 bytes into a client's ring to the server, at its beginning.
 fn fill(memory: &Mapping, ring: usize, packets: u16) {
     for slot in 0..usize::from(packets) {

@@ -110,8 +110,14 @@ fn begun(server: &mut Memif, rightly: usize) -> Raw {
 
 /// A client that has done everything right.
 fn joined(server: &mut Memif) -> Raw {
+    joined_with_bells(server).0
+}
+
+/// The same with its bells: of the ring to the server, and of the one to it.
+fn joined_with_bells(server: &mut Memif) -> (Raw, [OwnedFd; 2]) {
     let mut client = Raw::connect(server);
     let (memory, messages) = right();
+    let bells = [2, 3].map(|number: usize| messages[number].1.as_ref().expect("a bell").try_clone().expect("a copy"));
     for (message, descriptor) in messages {
         client.say(message, descriptor.as_ref());
         look(server, Time::ZERO);
@@ -119,7 +125,7 @@ fn joined(server: &mut Memif) -> Raw {
     assert!(server.is_connected(), "{}", server.description());
     while client.hear().is_some() {}
     client.memory = Some(memory);
-    client
+    (client, bells)
 }
 
 /// Says the first messages rightly and then this one; gives the reason for which the server refuses it.

@@ -29,6 +29,8 @@ use ring::{Geometry, Rings, Slot};
 
 /// Milliseconds between two looks whether the interface is still there.
 const LOOK: u64 = 10;
+/// Milliseconds between two attempts to have the kernel send what it did not take.
+const AGAIN: u64 = 1;
 
 /// How a packet socket is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +73,9 @@ pub struct PacketSocket {
     mtu: usize,
     gone: bool,
     lookout: Lookout,
-    /// Slots filled since the kernel was last told.
+    /// Slots filled since the kernel last took all of them.
     filled: usize,
+    again: Lookout,
     cutter: Option<Cutter>,
     work: Work,
     calls: u64,
@@ -137,6 +140,7 @@ impl PacketSocket {
             gone: false,
             lookout: Lookout::every(LOOK),
             filled: 0,
+            again: Lookout::every(AGAIN),
             cutter: options.offload.then(Cutter::new),
             work: Work::default(),
             calls: 0,
@@ -209,6 +213,8 @@ impl PacketSocket {
         }
         self.calls += 1;
         match self.socket.send() {
+            // It stops without a word where the socket has as much under way as it may have.
+            Ok(()) if self.rings.is_waiting() => {}
             Ok(()) => self.filled = 0,
             Err(error) => match error.raw_os_error() {
                 // It goes on when it is told again: what was filled stays so.
@@ -244,6 +250,9 @@ impl Port for PacketSocket {
             return Ok(self.counters.receive_frame(frame, length));
         }
         let Some(slot) = self.rings.received() else {
+            if self.filled > 0 && self.again.is_due(now) {
+                self.kick()?;
+            }
             // An interface that has been removed says the same on the socket as one that has been taken down, once.
             if self.lookout.is_due(now)
                 && let Err(error) = self.socket.error()
@@ -290,8 +299,10 @@ impl Port for PacketSocket {
     }
 
     fn next_due(&self) -> Option<Time> {
-        let busy = self.filled > 0 || self.cutter.as_ref().is_some_and(Cutter::is_busy);
-        busy.then_some(Time::ZERO)
+        if self.cutter.as_ref().is_some_and(Cutter::is_busy) {
+            return Some(Time::ZERO);
+        }
+        (self.filled > 0).then_some(self.again.next())
     }
 
     fn counters(&self) -> &Counters {

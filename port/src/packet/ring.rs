@@ -178,14 +178,26 @@ impl Rings {
         true
     }
 
+    /// The slot that was filled last, and where it lies.
+    fn last_filled(&self) -> (usize, usize) {
+        let slots = self.geometry.slots();
+        let last = (self.transmit + slots - 1) % slots;
+        (last, self.geometry.bytes() + self.geometry.at(last))
+    }
+
+    /// Whether the kernel has not begun with the frame that was filled in last.
+    pub(super) fn is_waiting(&self) -> bool {
+        // Acquire: as in `fill`.
+        self.memory.load_acquire_u32(self.last_filled().1 + STATUS) == SEND_REQUEST
+    }
+
     /// Takes back the slots that the kernel was asked to send and has not begun with, because the interface is down; gives
     /// their number.
     pub(super) fn take_back(&mut self) -> usize {
         let slots = self.geometry.slots();
         let mut taken = 0;
         while taken < slots {
-            let before = (self.transmit + slots - 1) % slots;
-            let at = self.geometry.bytes() + self.geometry.at(before);
+            let (before, at) = self.last_filled();
             // Acquire: as in `fill`. The kernel takes slots only in a call of ours, and none is in progress.
             if self.memory.load_acquire_u32(at + STATUS) != SEND_REQUEST {
                 break;

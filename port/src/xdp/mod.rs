@@ -52,6 +52,8 @@ const SENT_AT_ONCE: u32 = 32;
 
 /// Milliseconds between two looks whether the interface is still there.
 const LOOK: u64 = 10;
+/// Milliseconds between two attempts to have the kernel send what it did not take.
+const AGAIN: u64 = 1;
 
 /// Whether frames are to pass without being copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +139,7 @@ pub struct XdpSocket {
     spoilt: bool,
     /// The kernel was not yet told of all that is to be sent.
     unsent: bool,
+    again: Lookout,
     lookout: Lookout,
     calls: u64,
     retries: u64,
@@ -242,6 +245,7 @@ impl XdpSocket {
             gathered: Vec::with_capacity(MAX_FRAME),
             spoilt: false,
             unsent: false,
+            again: Lookout::every(AGAIN),
             lookout: Lookout::every(LOOK),
             calls: 0,
             retries: 0,
@@ -330,6 +334,9 @@ impl XdpSocket {
         self.refill();
         if self.rings.fill.needs_wakeup() {
             self.socket.wake_receive();
+        }
+        if self.unsent && self.again.is_due(now) {
+            self.kick()?;
         }
         if self.lookout.is_due(now)
             && let Err(error) = netdevice::is_still(&self.interface, self.index)
@@ -493,7 +500,10 @@ impl Port for XdpSocket {
     }
 
     fn next_due(&self) -> Option<Time> {
-        (self.unsent || self.rings.transmit.unpublished() > 0).then_some(Time::ZERO)
+        if self.rings.transmit.unpublished() > 0 {
+            return Some(Time::ZERO);
+        }
+        self.unsent.then_some(self.again.next())
     }
 
     fn counters(&self) -> &Counters {

@@ -221,4 +221,27 @@ mod tests {
         producer.ring.memory.store_u32(4, NEED_WAKEUP);
         assert!(producer.needs_wakeup());
     }
+
+    #[test]
+    fn whoever_goes_on_with_a_ring_begins_where_the_one_before_stopped() {
+        let offsets = Offsets { producer: 0, consumer: 64, entries: 128, flags: 4 };
+        let memory = || {
+            let memory = Mapping::anonymous(4096).expect("a page");
+            // Three of eight are under way.
+            memory.store_u32(offsets.producer, 20);
+            memory.store_u32(offsets.consumer, 17);
+            memory
+        };
+        let mut producer = Producer::new(memory(), offsets, 8);
+        assert_eq!((producer.unpublished(), producer.publish()), (0, 0));
+        assert!(producer.has_room(5) && !producer.has_room(6));
+        producer.put_address(77);
+        assert_eq!((producer.publish(), producer.ring.memory.load_u32(offsets.producer)), (1, 21));
+        assert_eq!(producer.ring.memory.load_u64(producer.ring.entry(20, ADDRESS)), 77);
+        let mut consumer = Consumer::new(memory(), offsets, 8);
+        assert_eq!(consumer.unreleased(), 0);
+        assert_eq!(std::iter::from_fn(|| consumer.take_address()).count(), 3);
+        consumer.release();
+        assert_eq!(consumer.ring.memory.load_u32(offsets.consumer), 20);
+    }
 }
