@@ -1,112 +1,28 @@
 //! What a client makes of a daemon that answers late, goes away, or is older: the daemon is played here, message by message.
 
+#[allow(dead_code, reason = "each test crate uses its part of a daemon")]
+mod support;
+
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::time::Duration;
 
-use conic_client::{AttachError, Client, Link, Options, Queue, Reason};
-use conic_control::{Attached, Bells, Extensions, Message, Name, VERSION, Wait, Welcome};
+use conic_client::{AttachError, Client, Link, Options, Queue, Reason, Refused};
+use conic_control::{Attached, Bells, Extensions, Message, VERSION};
 use conic_fabric::Address;
 use conic_interface::burst::HostQueue;
-use conic_interface::ccnic::notify::Notices;
-use conic_interface::ccnic::{Features, Geometry, Map, prepare};
+use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, Listener};
-use conic_native::{Memory, NativeCore, Pages};
-
-const SMALL: Geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+use support::{SMALL, attached, come_back, give, hear, let_in, say, welcome};
 
 /// A daemon that is too old to limit packets.
 const OLD: Extensions = Extensions(Extensions::KNOWN.0 & !Extensions::LONGEST);
-
-/// The next message of a client.
-fn hear(channel: &Channel) -> Message {
-    loop {
-        if let Some(received) = channel.receive().expect("the client is there") {
-            return Message::decode(&received.bytes, received.descriptors.len()).expect("a message");
-        }
-        channel.wait(Duration::from_secs(1)).expect("the client is there");
-    }
-}
-
-fn say(channel: &Channel, message: &Message) {
-    channel.send(&message.encode(), &[]).expect("the client is there");
-}
-
-/// Welcomes the next client, as a daemon that has these extensions and speaks this version.
-fn welcome(listener: &Listener, extensions: Extensions, version: u16) -> Channel {
-    let channel = loop {
-        match listener.accept().expect("a socket") {
-            Some(channel) => break channel,
-            None => conic_native::spin(),
-        }
-    };
-    let Message::Hello(hello) = hear(&channel) else { panic!("a greeting") };
-    let extensions = extensions.both(hello.extensions);
-    let (most_queues, most_descriptors, most_bytes) = (1, SMALL.descriptors, u64::MAX);
-    say(&channel, &Message::Welcome(Welcome { version, extensions, most_queues, most_descriptors, most_bytes }));
-    channel
-}
-
-/// Gives a client that was welcomed what it wishes for, and says this of it.
-fn give(channel: &Channel, say: impl FnOnce(&mut Attached)) {
-    let Message::Attach(wish) = hear(channel) else { panic!("a wish") };
-    let map = Map::with_headroom(wish.geometry, Features::best(), wish.headroom).expect("a geometry that can be");
-    let (map, _) = Notices::in_map(map);
-    let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
-    prepare(&NativeCore::new(&memory), &map);
-    let mut attached = Attached {
-        session: 1,
-        geometry: map.geometry,
-        features: map.features,
-        bytes: map.layout.bytes(),
-        mac: [2; 6],
-        longest_frame: 9600,
-        wait: Wait::Spin,
-        fences: false,
-        network: Name::default(),
-        bells: 1,
-    };
-    say(&mut attached);
-    // Nobody is kicked or rung: any descriptors will do.
-    let [kick, bell] = [(); 2].map(|()| silent());
-    let passed = [memory.descriptor(), kick.as_fd(), bell.as_fd()];
-    let passed = &passed[..2 + usize::from(attached.bells)];
-    channel.send(&Message::Attached(attached).encode(), passed).expect("the client is there");
-}
-
-fn silent() -> OwnedFd {
-    std::fs::File::open("/dev/null").expect("it is there").into()
-}
-
-/// Lets the next client in, as a daemon that has these extensions.
-fn let_in(listener: &Listener, extensions: Extensions) -> Channel {
-    let channel = welcome(listener, extensions, VERSION);
-    give(&channel, |_| {});
-    channel
-}
-
-/// A client of a daemon that is played; the daemon's end of its connection.
-fn attached(socket: &Path, listener: &Listener) -> (Client, Channel) {
-    let (client, _queue, channel) = attached_with_queue(socket, listener);
-    (client, channel)
-}
-
-/// The same, with the client's queue.
-fn attached_with_queue(socket: &Path, listener: &Listener) -> (Client, Queue, Channel) {
-    std::thread::scope(|scope| {
-        let daemon = scope.spawn(|| let_in(listener, Extensions::KNOWN));
-        let options = Options { geometry: SMALL, ..Options::default() };
-        let (client, mut queues) = Client::attach(socket, &options).unwrap_or_else(|error| panic!("{error}"));
-        (client, queues.remove(0), daemon.join().expect("it lets the client in"))
-    })
-}
 
 #[test]
 fn who_waits_for_an_answer_keeps_nobody_else_waiting() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
     let listener = Listener::bind(&socket).expect("a socket");
-    let (client, channel) = attached(&socket, &listener);
+    let (client, _queue, channel, _nic) = attached(&socket, &listener);
     std::thread::scope(|scope| {
         let limiting = scope.spawn(|| client.limit_packets(9000));
         assert_eq!(hear(&channel), Message::Longest(9000));
@@ -132,7 +48,7 @@ fn a_reconnection_that_an_older_daemon_cannot_serve_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
     let listener = Listener::bind(&socket).expect("a socket");
-    let (client, channel) = attached(&socket, &listener);
+    let (client, _queue, channel, _nic) = attached(&socket, &listener);
     drop(channel);
     assert_eq!(client.maintain(), Link::Down);
     // Asked for while nobody is there, and remembered.
@@ -149,7 +65,7 @@ fn a_reconnection_that_an_older_daemon_cannot_serve_says_why() {
     assert!(refused.text.contains("too old to keep packets to 9000 bytes"), "{refused}");
     std::thread::scope(|scope| {
         let newer = scope.spawn(|| {
-            let channel = let_in(&listener, Extensions::KNOWN);
+            let (channel, _nic) = let_in(&listener, Extensions::KNOWN);
             assert_eq!(hear(&channel), Message::Longest(9000));
             say(&channel, &Message::Longest(9000));
             channel
@@ -203,7 +119,7 @@ fn bells_come_in_order_and_not_without_end() {
         let refused = refusal(|listener| {
             let channel = welcome(listener, Extensions::KNOWN, VERSION);
             give(&channel, |attached| attached.bells = 0);
-            let bell = silent();
+            let bell = OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
             let passed = [bell.as_fd()];
             let bells = Message::Bells(Bells { first, count });
             channel.send(&bells.encode(), &passed[..usize::from(count)]).expect("the client is there");
@@ -218,7 +134,7 @@ fn a_limit_that_the_daemon_takes_for_another_is_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
     let listener = Listener::bind(&socket).expect("a socket");
-    let (client, channel) = attached(&socket, &listener);
+    let (client, _queue, channel, _nic) = attached(&socket, &listener);
     say(&channel, &Message::Longest(9001));
     let limited = client.limit_packets(9000);
     assert!(matches!(limited, Err(AttachError::Peer(_))), "{limited:?}");
@@ -230,7 +146,7 @@ fn the_half_that_sends_keeps_as_few_buffers_behind_a_reconnection_as_before() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
     let listener = Listener::bind(&socket).expect("a socket");
-    let (client, queue, channel) = attached_with_queue(&socket, &listener);
+    let (client, queue, channel, _nic) = attached(&socket, &listener);
     let (mut sender, mut receiver) = queue.split();
     // How many the two keep when the one that sends has freed some.
     let kept = |sender: &mut Queue| {
@@ -242,11 +158,75 @@ fn the_half_that_sends_keeps_as_few_buffers_behind_a_reconnection_as_before() {
     let before = kept(&mut sender);
     drop(channel);
     assert_eq!(client.maintain(), Link::Down);
-    let _channel = std::thread::scope(|scope| {
-        let daemon = scope.spawn(|| let_in(&listener, Extensions::KNOWN));
-        while client.maintain() == Link::Down {}
-        daemon.join().expect("it lets the client in")
-    });
+    let _back = come_back(&client, &listener);
     assert!(sender.renew() && receiver.renew());
     assert_eq!(kept(&mut sender), before);
+}
+
+#[test]
+fn who_is_not_answered_says_so_when_its_patience_is_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let _listener = Listener::bind(&socket).expect("a socket");
+    let options = Options { geometry: SMALL, patience: Duration::from_millis(50), ..Options::default() };
+    let error = Client::attach(&socket, &options).map(|_| ()).expect_err("nobody is there");
+    assert!(matches!(error, AttachError::Timeout { .. }), "{error:?}");
+}
+
+#[test]
+fn what_the_program_keeps_of_buffers_is_wished_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    let geometry = Geometry { buffers: [64, 64, 64], ..SMALL };
+    let headroom = Headroom { bytes: 128, ..Headroom::NONE };
+    std::thread::scope(|scope| {
+        let daemon = scope.spawn(|| {
+            let channel = welcome(&listener, Extensions::KNOWN, VERSION);
+            let nic = give(&channel, |_| {});
+            (channel, nic)
+        });
+        let options = Options { geometry, headroom, mac: Some([2, 0, 0, 0, 0, 7]), ..Options::default() };
+        let (_client, queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+        let (_channel, nic) = daemon.join().expect("it lets the client in");
+        assert_eq!((nic.headroom, queues.len()), (headroom, 1));
+    });
+}
+
+#[test]
+fn who_is_detached_says_why_and_what_it_does_not_understand_is_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    let refused = |text: &str| Refused { reason: Reason::Version, text: text.to_owned() };
+    let (client, _queue, channel, _nic) = attached(&socket, &listener);
+    say(&channel, &Message::Longest(1));
+    assert_eq!((client.maintain(), client.detached()), (Link::Up, None));
+    // Unasked, and as an answer.
+    say(&channel, &Message::Refused(refused("it was idle")));
+    assert_eq!((client.maintain(), client.detached()), (Link::Down, Some(refused("it was idle"))));
+    drop(channel);
+    let (channel, _nic) = come_back(&client, &listener);
+    say(&channel, &Message::Refused(refused("it is greedy")));
+    let limited = client.limit_packets(9000);
+    assert!(matches!(limited, Err(AttachError::Refused(_))), "{limited:?}");
+    assert_eq!(client.detached(), Some(refused("it is greedy")));
+}
+
+#[test]
+fn who_does_not_want_to_come_back_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    let client = std::thread::scope(|scope| {
+        let daemon = scope.spawn(|| let_in(&listener, Extensions::KNOWN));
+        let options = Options { geometry: SMALL, reconnect: false, ..Options::default() };
+        let attached = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+        drop(daemon.join().expect("it lets the client in"));
+        attached.0
+    });
+    for _ in 0..2 {
+        assert_eq!(client.maintain(), Link::Down);
+    }
+    assert!(listener.accept().expect("a socket").is_none(), "nobody has called");
 }

@@ -110,3 +110,22 @@ impl Mirror for Capture {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_the_queue_full_is_not_spent_and_frames_have_the_time_of_the_wall() {
+        let (queue, copies) = sync_channel(1);
+        let mut capture = Capture { queue, epoch: 1_000_000, left: Arc::new(Budget::new(100)) };
+        let now = Time::from_nanoseconds(5);
+        assert!(capture.copy(now, &[1; 60]));
+        assert!(!capture.copy(now, &[2; 30]), "the first one waits");
+        let (captured, frame) = copies.recv().expect("it is there");
+        assert_eq!((captured, frame), (Timestamp::from_nanoseconds(1_000_005), vec![1; 60]));
+        assert!(capture.copy(now, &[3; 40]));
+        assert!(copies.recv().is_ok());
+        assert!(!capture.copy(now, &[4; 1]) && copies.try_recv().is_err(), "nothing is left to spend");
+    }
+}

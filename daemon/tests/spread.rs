@@ -219,9 +219,10 @@ fn is_mirrored_whole(socket: &Path, exchange: &mut Exchange, file: &Path) {
     let mirrors = ask(socket, r#"{"ask": "list"}"#)["networks"][0]["mirrors"].clone();
     assert_eq!(mirrors.as_array().map(Vec::len), Some(1), "{mirrors}");
     // What the disk is too slow for is left out and counted, as of any mirror; frames of the kernel may be among it.
-    let dropped = mirrors[0]["dropped"].as_u64().expect("a counter");
+    let [copied, dropped] = ["frames", "dropped"].map(|name| mirrors[0][name].as_u64().expect("a counter"));
     assert_eq!(ask(socket, r#"{"ask": "mirror", "end": "port:0"}"#)["done"], true);
     let expected = exchange.sent() - before;
+    assert!(copied + dropped >= expected, "of all threads: {copied} and {dropped} of {expected}");
     wait_until("the file is written out", || {
         let Ok(mut reader) = CaptureReader::open(file) else { return false };
         let mut found = 0;

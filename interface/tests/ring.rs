@@ -249,6 +249,49 @@ fn every_size_of_packet_comes_back_whole() {
 }
 
 #[test]
+fn metadata_lies_in_front_of_payloads_and_no_packet_reaches_it() {
+    let shape = small(4, RxSignal::Register);
+    assert_eq!(
+        (shape.room(), shape.with_metadata(64).buffer_bytes, shape.with_metadata(65).buffer_bytes),
+        (128, 128, 192)
+    );
+    let shape = shape.with_metadata(64);
+    assert_eq!(shape.room(), 64);
+    let (queues, layout) = place(shape);
+    let memory = Memory::new(&layout);
+    let (mut host, mut nic) = (queues.host(memory.agent(0)), queues.nic(PlayedByCore(memory.agent(1))));
+    let first = start_of(&layout, "ring buffers");
+    let metadata = |host: &Host<Agent<'_>>, at: Address| {
+        assert_eq!((at.0 - first.0) % 128, 64, "the payload is behind a line of metadata");
+        host.core().load(Address(at.0 - LINE_BYTES))
+    };
+    let mut packet = [0; 64];
+    // Each buffer is sent and received several times.
+    for length in (1..=64).cycle().take(200) {
+        let mut sent = [Buffer::default()];
+        assert_eq!((host.buf_alloc(&mut sent), metadata(&host, sent[0].address)), (1, 0));
+        // All bits set, which no length in the metadata is.
+        host.write_packet(&mut sent[0], &vec![0xff; length]);
+        assert_eq!((host.tx_burst(&sent), metadata(&host, sent[0].address)), (1, length as u64));
+        assert_eq!((nic.poll_tx(), nic.take_tx(&mut packet)), (1, Some(length)));
+        assert_eq!((nic.rx_push(&packet[..length]), nic.flush()), (Ok(()), true));
+        let mut received = [Buffer::default()];
+        assert_eq!((host.rx_burst(&mut received), received[0].length), (1, length as u64));
+        assert_eq!(metadata(&host, received[0].address), length as u64);
+        host.buf_free(&received);
+        for index in 0..shape.buffers {
+            let entered = metadata(&host, first + index * 128 + LINE_BYTES);
+            assert!(entered <= 64, "the metadata of buffer {index} say {entered:#x}");
+        }
+    }
+    let mut largest = [Buffer::default()];
+    host.buf_alloc(&mut largest);
+    host.write_packet(&mut largest[0], &[0xff; 64]);
+    largest[0].length = 65;
+    assert_eq!((host.tx_burst(&largest), nic.poll_tx(), nic.refusals().tx_length), (1, 0, 1));
+}
+
+#[test]
 fn a_tx_ring_holds_one_packet_less_than_it_has_descriptors() {
     let (queues, layout) = place(small(8, RxSignal::Register));
     let memory = Memory::new(&layout);
@@ -471,6 +514,8 @@ fn shapes_that_cannot_be_are_refused_with_their_reason() {
     for buffer_bytes in [0, 100, 1 << 17] {
         assert!(refused(Shape { buffer_bytes, ..good }).contains(&format!("not {buffer_bytes}")));
     }
+    // No room behind the metadata.
+    assert!(refused(Shape { buffer_bytes: 64, metadata: true, ..good }).contains("not 64"));
 }
 
 /// A device that writes down which lines it read, and on which of them what it did next depended.

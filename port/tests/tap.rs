@@ -427,7 +427,8 @@ fn a_queue_is_gone_on_with_as_it_was_opened_and_all_that_was_held_has_left() {
         assert_eq!(tap.next_due().is_some(), offload, "it is held to be joined to others");
         let mut legacy = || vec![tap.bequeath().unwrap()];
         for wrong in [with(!offload), TapOptions { queues: 2, ..with(offload) }] {
-            let error = Tap::inherit(&wrong, legacy()).unwrap_err().to_string();
+            let legacies = (0..wrong.queues).flat_map(|_| legacy()).collect();
+            let error = Tap::inherit(&wrong, legacies).unwrap_err().to_string();
             assert!(error.contains("conictest exists and is not a TAP interface"), "{error}");
         }
         let two = legacy().into_iter().chain(legacy()).collect();

@@ -92,8 +92,8 @@ impl<D: Device> Wire<D> {
     ///
     /// If a buffer holds more than a [`Packet`] can say.
     pub fn new(nic: Nic<D>, shape: Shape) -> Wire<D> {
-        assert!(shape.buffer_bytes <= u64::from(u16::MAX), "a packet's length has 16 bits");
-        Wire { nic, frame: vec![0; shape.buffer_bytes as usize].into(), held: None, dropped: 0 }
+        assert!(shape.room() <= u64::from(u16::MAX), "a packet's length has 16 bits");
+        Wire { nic, frame: vec![0; shape.room() as usize].into(), held: None, dropped: 0 }
     }
 
     /// The device half.

@@ -244,7 +244,7 @@ impl<D: Device> Nic<D> {
     /// Whether a TX descriptor names bytes that the host may send.
     #[inline(always)]
     fn accepts_tx(&mut self, address: u64, length: u64) -> bool {
-        if length == 0 || length > self.queues.shape.buffer_bytes {
+        if length == 0 || length > self.queues.shape.room() {
             self.refusals.tx_length += 1;
             return false;
         }
@@ -280,7 +280,7 @@ impl<D: Device> Nic<D> {
     ///
     /// # Panics
     ///
-    /// If `into` is shorter than the packet ([`super::Shape::buffer_bytes`] is always enough).
+    /// If `into` is shorter than the packet ([`super::Shape::room`] is always enough).
     #[inline]
     pub fn take_tx(&mut self, into: &mut [u8]) -> Option<usize> {
         if self.tx.taken == self.tx.count {
@@ -312,8 +312,8 @@ impl<D: Device> Nic<D> {
         for position in 0..count {
             let (address, _) = self.rx.fetched_words(position);
             let end = self.queues.buffers_end();
-            let bytes = self.queues.shape.buffer_bytes;
-            let inside = address >= self.queues.buffers.0 && address < end && bytes <= end - address;
+            let bytes = self.queues.shape.room();
+            let inside = address >= self.queues.first_payload() && address < end && bytes <= end - address;
             // Length 0 marks a buffer that must be written back as refused when its turn comes.
             self.rx.push(first + position as u64, address, if inside { bytes } else { 0 });
         }
@@ -330,7 +330,7 @@ impl<D: Device> Nic<D> {
     #[inline]
     pub fn rx_push(&mut self, packet: &[u8]) -> Result<(), NoBuffer> {
         let length = packet.len() as u64;
-        if length == 0 || length > self.queues.shape.buffer_bytes {
+        if length == 0 || length > self.queues.shape.room() {
             self.refusals.rx_length += 1;
             return Ok(());
         }

@@ -60,7 +60,7 @@ impl<C: Core> Host<C> {
         let mut host = Host {
             core,
             queues,
-            pool: Pool::full(queues.buffers.0, shape.buffers, shape.buffer_bytes, shape.pool_order),
+            pool: Pool::full(queues.first_payload(), shape.buffers, shape.buffer_bytes, shape.pool_order),
             tx_buffers: none(),
             tx_tail: 0,
             tx_reclaimed: 0,
@@ -85,6 +85,7 @@ impl<C: Core> Host<C> {
         for (count, buffer) in into.iter_mut().enumerate() {
             let Some(address) = self.pool.take() else { return count };
             *buffer = Buffer { address: Address(address), length: 0 };
+            self.describe(address, 0);
         }
         into.len()
     }
@@ -119,6 +120,7 @@ impl<C: Core> Host<C> {
             let at = descriptor(ring, tail);
             self.core.store(at, packet.address.0);
             self.core.store(at.word(1), packet.length);
+            self.describe(packet.address.0, packet.length);
             self.tx_buffers[tail as usize] = packet.address.0;
             tail = (tail + 1) & mask;
         }
@@ -162,7 +164,7 @@ impl<C: Core> Host<C> {
             next = (next + 1) & mask;
             known = known.wrapping_sub(1);
             let length = word >> LENGTH_SHIFT;
-            if word & DONE == 0 || length == 0 || length > self.queues.shape.buffer_bytes {
+            if word & DONE == 0 || length == 0 || length > self.queues.shape.room() {
                 self.statistics.refused_packets += 1;
                 self.free(address);
                 continue;
@@ -170,6 +172,7 @@ impl<C: Core> Host<C> {
             if self.queues.shape.fetch_ahead {
                 self.core.prefetch_read(Address(address));
             }
+            self.describe(address, length);
             into[count] = Buffer { address: Address(address), length };
             count += 1;
         }
@@ -209,7 +212,9 @@ impl<C: Core> Host<C> {
         self.core.work(work::CALL + work::RECORD * sent as u32);
         let mut index = self.tx_reclaimed;
         for _ in 0..sent {
-            self.free(self.tx_buffers[index as usize]);
+            let address = self.tx_buffers[index as usize];
+            self.consult(address);
+            self.free(address);
             index = (index + 1) & mask;
         }
         self.tx_reclaimed = index;
@@ -230,6 +235,8 @@ impl<C: Core> Host<C> {
                 self.statistics.pool_empty += 1;
                 break;
             };
+            self.consult(address);
+            self.describe(address, 0);
             let at = descriptor(self.queues.rx_ring, head);
             self.core.store(at.word(1), 0);
             match self.queues.shape.rx_signal {
@@ -255,6 +262,23 @@ impl<C: Core> Host<C> {
         }
     }
 
+    /// Enters a packet's length in the metadata in front of its payload, if there are any.
+    #[inline(always)]
+    fn describe(&self, payload: u64, length: u64) {
+        if self.queues.shape.metadata {
+            self.core.store(Address(payload - LINE_BYTES), length);
+        }
+    }
+
+    /// Reads the metadata in front of a payload, if there are any. What is found decides nothing that a core would wait for: its
+    /// branches are predicted.
+    #[inline(always)]
+    fn consult(&self, payload: u64) {
+        if self.queues.shape.metadata {
+            self.core.read_bytes(Address(payload - LINE_BYTES), &mut [0; 8]);
+        }
+    }
+
     /// TX descriptors that the device has or whose packets were not reclaimed.
     #[inline(always)]
     fn tx_outstanding(&self) -> u64 {
@@ -275,7 +299,7 @@ impl<C: Core> Host<C> {
     /// If the packet is larger than a buffer.
     #[inline]
     pub fn write_packet(&self, buffer: &mut Buffer, bytes: &[u8]) {
-        assert!(bytes.len() as u64 <= self.queues.shape.buffer_bytes, "a packet of {} bytes", bytes.len());
+        assert!(bytes.len() as u64 <= self.queues.shape.room(), "a packet of {} bytes", bytes.len());
         self.core.write_bytes(buffer.address, bytes);
         buffer.length = bytes.len() as u64;
     }
@@ -292,10 +316,10 @@ impl<C: Core> Host<C> {
         bytes
     }
 
-    /// Bytes of a buffer: the largest packet.
+    /// Bytes of the largest packet.
     #[inline(always)]
     pub fn buffer_bytes(&self) -> u64 {
-        self.queues.shape.buffer_bytes
+        self.queues.shape.room()
     }
 
     /// How many buffers are in the pool.

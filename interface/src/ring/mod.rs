@@ -16,6 +16,7 @@
 //! | TX ring, four descriptors a line | host | host | device | none |
 //! | RX ring, four descriptors a line | host | host, then device | device, then host | none; with [`RxSignal::DescriptorDone`] word 0 of each descriptor |
 //! | buffers | host | host on transmit, device on receive | the other | none |
+//! | metadata in front of them, with [`Shape::metadata`] | host | host | host | none |
 //!
 //! Registers hold ring indexes, as the paper names them: the host moves the TX tail (packets to send) and the RX head
 //! (blank buffers), the device the TX head (packets sent) and the RX tail (packets received). A ring whose two indexes
@@ -28,6 +29,22 @@
 //! | TX | address of the payload | its length in bytes; other bits 0 |
 //! | RX, posted | address of a blank buffer, bit 0 clear | 0 |
 //! | RX, written back | bit 0 set: done; bits 32 to 63: length in bytes, 0 if the device refused the buffer | unchanged |
+//!
+//! # Metadata in a buffer
+//!
+//! "Packet buffers also include application-level metadata", which "is not transferred to the NIC"; what the device is told is where
+//! the payload starts, "placed after any application metadata" (CC-NIC section 2.1). Here that is a line, as in its buffers of 128
+//! bytes for packets of 64 (section 3.3); DPDK's `rte_mbuf` has two, of which the second is mostly left alone.
+//!
+//! | when | the host's access, as DPDK's library and its driver of the E810 do it |
+//! |---|---|
+//! | `buf_alloc` | it is reset (`rte_pktmbuf_reset`) |
+//! | `tx_burst` | the packet's length is entered, from which the descriptor is derived |
+//! | a sent buffer is reclaimed | it is read (`rte_pktmbuf_prefree_seg`: is the buffer referred to elsewhere?) |
+//! | a blank buffer is posted | it is read for the buffer's address, and reset (`ice_rx_alloc_bufs`) |
+//! | `rx_burst` | the length from the descriptor is entered |
+//!
+//! This host's half knows all of it without: the line is there for what touching it costs.
 //!
 //! # Who owns a descriptor and its buffer
 //!
@@ -106,8 +123,10 @@ pub struct Shape {
     pub descriptors: u64,
     /// Buffers, at least as many as descriptors.
     pub buffers: u64,
-    /// Bytes of a buffer, a multiple of 64: the largest packet.
+    /// Bytes of a buffer, a multiple of 64: the largest packet, and the metadata.
     pub buffer_bytes: u64,
+    /// A buffer begins with a line of metadata of the host's, and the payload is behind it.
+    pub metadata: bool,
     /// In which order the host takes free buffers.
     pub pool_order: PoolOrder,
     /// The host looks for sent packets when fewer TX descriptors than this are free.
@@ -133,7 +152,7 @@ pub enum ShapeError {
     Descriptors(u64),
     /// There are fewer buffers than descriptors, or more than 2^24.
     Buffers(u64),
-    /// The size of a buffer is not a multiple of 64 from 64 to 65536.
+    /// The size of a buffer is not a multiple of 64 from 64, or with metadata from 128, to 65536.
     BufferBytes(u64),
     /// No buffer holds a packet of this size.
     PacketBytes(u64),
@@ -149,7 +168,7 @@ impl fmt::Display for ShapeError {
                 write!(f, "a queue pair has at least as many buffers as descriptors, and at most 2^24, not {buffers}")
             }
             ShapeError::BufferBytes(bytes) => {
-                write!(f, "a buffer has a multiple of 64 bytes, from 64 to 65536, not {bytes}")
+                write!(f, "a buffer has a multiple of 64 bytes, from 64 (128 with metadata) to 65536, not {bytes}")
             }
             ShapeError::PacketBytes(bytes) => {
                 write!(f, "a packet has 1 to {} bytes, not {bytes}", Shape::MAX_PACKET_BYTES)
@@ -167,6 +186,7 @@ impl Default for Shape {
             descriptors: 256,
             buffers: 768,
             buffer_bytes: 2048,
+            metadata: false,
             pool_order: PoolOrder::LastFirst,
             tx_reclaim_threshold: 32,
             rx_refill_threshold: 32,
@@ -198,6 +218,24 @@ impl Shape {
         Ok(Shape { buffer_bytes, ..Shape::default() })
     }
 
+    /// The same with a line of metadata in front of packets of up to `bytes` bytes, in larger buffers where both do not fit.
+    pub fn with_metadata(self, bytes: u64) -> Shape {
+        let buffer_bytes = self.buffer_bytes.max((LINE_BYTES + bytes).next_multiple_of(LINE_BYTES));
+        Shape { buffer_bytes, metadata: true, ..self }
+    }
+
+    /// Bytes of a buffer in front of its payload.
+    #[inline(always)]
+    fn metadata_bytes(&self) -> u64 {
+        if self.metadata { LINE_BYTES } else { 0 }
+    }
+
+    /// Bytes of the largest packet that a buffer holds.
+    #[inline(always)]
+    pub fn room(&self) -> u64 {
+        self.buffer_bytes - self.metadata_bytes()
+    }
+
     /// Appends a queue pair to a layout.
     ///
     /// # Errors
@@ -210,7 +248,8 @@ impl Shape {
         if !(self.descriptors..=1 << 24).contains(&self.buffers) {
             return Err(ShapeError::Buffers(self.buffers));
         }
-        if !self.buffer_bytes.is_multiple_of(LINE_BYTES) || !(LINE_BYTES..=1 << 16).contains(&self.buffer_bytes) {
+        let least = LINE_BYTES + self.metadata_bytes();
+        if !self.buffer_bytes.is_multiple_of(LINE_BYTES) || !(least..=1 << 16).contains(&self.buffer_bytes) {
             return Err(ShapeError::BufferBytes(self.buffer_bytes));
         }
         let ring_bytes = self.descriptors * DESCRIPTOR_BYTES;
@@ -272,6 +311,12 @@ impl QueuePair {
     #[inline(always)]
     fn mask(&self) -> u64 {
         self.shape.descriptors - 1
+    }
+
+    /// Where the first buffer's payload starts.
+    #[inline(always)]
+    fn first_payload(&self) -> u64 {
+        self.buffers.0 + self.shape.metadata_bytes()
     }
 
     /// The first address after the buffers.

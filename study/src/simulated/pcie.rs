@@ -40,12 +40,13 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
         return Err("over PCIe the chip moves payloads itself: leave out the NIC's copy engine".to_owned());
     }
     engines::check(question)?;
+    let size = u64::from(question.packet_size);
     let shape = ring::Shape {
         descriptors: DESCRIPTORS,
         buffers: (2 * question.window).max(DESCRIPTORS) + 2 * DESCRIPTORS,
         rx_signal: ring::RxSignal::DescriptorDone,
         host_written_registers: MemoryType::Uncached,
-        ..ring::Shape::for_packets(u64::from(question.packet_size)).map_err(|error| error.to_string())?
+        ..ring::Shape::for_packets(size).map_err(|error| error.to_string())?.with_metadata(size)
     };
     let mut layout = Layout::new();
     let pairs: Result<Vec<_>, _> = (0..question.threads).map(|_| shape.place(&mut layout)).collect();
@@ -100,7 +101,7 @@ struct ChipQueue<'a, 'd> {
 
 impl<'a, 'd> ChipQueue<'a, 'd> {
     fn new(pair: &ring::QueuePair, on_chip: OnChip<'a, 'd>, chip: &'a RefCell<Chip>, batch: u32) -> ChipQueue<'a, 'd> {
-        let frame = vec![0; pair.shape().buffer_bytes as usize];
+        let frame = vec![0; pair.shape().room() as usize];
         let nic = pair.nic(on_chip);
         ChipQueue { nic, chip, descriptor_batch: batch, frame, inside: VecDeque::new(), unannounced: 0 }
     }

@@ -157,7 +157,7 @@ impl<'a, 'device> OnChip<'a, 'device> {
             let [address, bytes] = state.transmit.words(state.started);
             let (first, end) = self.places.buffers;
             // The ring's device half refuses others itself.
-            let good = (1..=shape.buffer_bytes).contains(&bytes) && address >= first.0 && address < end.0;
+            let good = (1..=shape.room()).contains(&bytes) && address >= first.0 && address < end.0;
             if good && bytes <= end.0 - address {
                 let ReadTag(read) = self.device.start_read(Address(address), bytes, StateHint::NonCacheable);
                 state.payloads.push_back(Payload { read, at: Address(address), bytes, claimed: false });

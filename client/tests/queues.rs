@@ -1,0 +1,342 @@
+//! A client's queue and its buffers over a NIC that is played here: what is sent and received, and that no buffer is lost.
+
+#[allow(dead_code, reason = "each test crate uses its part of a daemon")]
+mod support;
+
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use conic_client::{Buffer, Client, Link, Metadata, Queue, Woken};
+use conic_fabric::{Address, Time};
+use conic_interface::ccnic::Descriptor;
+use conic_interface::ccnic::notify::PACKETS;
+use conic_native::channel::{Channel, Listener};
+use conic_native::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use support::{Nic, SMALL, attached, come_back};
+use tempfile::TempDir;
+
+/// A client with its queue, and who it is the client of.
+struct World {
+    client: Client,
+    queue: Queue,
+    nic: Nic,
+    channel: Channel,
+    listener: Listener,
+    _folder: TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("nic.sock");
+        let listener = Listener::bind(&socket).expect("a socket");
+        let (client, queue, channel, nic) = attached(&socket, &listener);
+        World { client, queue, nic, channel, listener, _folder: folder }
+    }
+
+    /// A packet of so many bytes, which are these.
+    fn packet(&mut self, number: u8, bytes: usize) -> Buffer {
+        let mut buffer = self.queue.allocate(bytes).expect("a buffer is free");
+        buffer.fill(&content(number, bytes));
+        buffer
+    }
+
+    /// What the NIC has been sent.
+    fn sent(&mut self) -> Vec<Vec<u8>> {
+        std::iter::repeat_with(|| self.nic.sent()).take(32).flatten().map(|(bytes, _)| bytes).collect()
+    }
+
+    /// The daemon goes and comes back; the NIC of before.
+    fn come_back(&mut self) -> Nic {
+        self.go();
+        let (channel, nic) = come_back(&self.client, &self.listener);
+        self.channel = channel;
+        std::mem::replace(&mut self.nic, nic)
+    }
+
+    /// The daemon goes.
+    fn go(&mut self) {
+        // The other end of a channel that nobody has is closed.
+        let (closed, _) = Channel::pair().expect("two ends");
+        self.channel = closed;
+        assert_eq!(self.client.maintain(), Link::Down);
+    }
+
+    /// Nobody keeps a buffer, and the NIC had nothing to refuse.
+    fn check_whole(self) {
+        let World { queue, mut nic, .. } = self;
+        drop(queue);
+        assert_eq!(nic.faults(), 0);
+        assert_eq!(nic.free(), SMALL.buffers.iter().sum::<u64>());
+    }
+}
+
+fn content(number: u8, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + at / 256) as u8 ^ number).collect()
+}
+
+/// Bytes of a packet, so that half of them need large buffers.
+fn length(number: u8) -> usize {
+    if number < 50 { 60 } else { 1000 }
+}
+
+fn contents(buffers: &[Buffer]) -> Vec<Vec<u8>> {
+    buffers.iter().map(Buffer::to_vec).collect()
+}
+
+#[test]
+fn packets_of_any_region_are_sent_and_empty_ones_are_freed() {
+    let (mut own, mut other) = (World::new(), World::new());
+    let said = Metadata::NONE.with(Metadata::NETWORK);
+    let mut foreign = other.packet(2, 1500);
+    foreign.set_metadata(said);
+    let mut empty = own.packet(0, 60);
+    empty.set_len(0);
+    let mut last = own.packet(3, 64);
+    last.set_metadata(said);
+    let mut buffers = vec![own.packet(1, 100), empty, foreign, other.packet(4, 200), last];
+    assert_eq!((own.queue.transmit(&mut buffers), buffers.len()), (5, 0));
+    let expected = [
+        (content(1, 100), Metadata::NONE.0),
+        (content(2, 1500), said.0),
+        (content(4, 200), Metadata::NONE.0),
+        (content(3, 64), said.0),
+    ];
+    let sent: Vec<_> = std::iter::repeat_with(|| own.nic.sent()).take(8).flatten().collect();
+    assert_eq!(sent, expected);
+    assert_eq!((own.queue.faults().copied, other.queue.faults().copied), (2, 0));
+    own.check_whole();
+    other.check_whole();
+}
+
+#[test]
+fn a_ring_that_is_full_takes_packets_from_the_front_and_leaves_the_others() {
+    let mut world = World::new();
+    let mut buffers: Vec<Buffer> = (0..100).map(|number| world.packet(number, length(number))).collect();
+    let (mut sent, mut rounds) = (Vec::new(), 0);
+    while !buffers.is_empty() {
+        let count = world.queue.transmit(&mut buffers);
+        assert_eq!(buffers.len() + sent.len() + count, 100);
+        sent.extend(world.sent());
+        assert_eq!(sent.len() + buffers.len(), 100);
+        rounds += 1;
+    }
+    assert!(
+        rounds > 1 && sent == (0..100).map(|number| content(number, length(number))).collect::<Vec<_>>(),
+        "{rounds}"
+    );
+    world.check_whole();
+}
+
+#[test]
+fn as_many_packets_are_received_as_were_asked_for_and_one_that_is_nowhere_is_none() {
+    let mut world = World::new();
+    let all: Vec<Vec<u8>> = (0..45).map(|number| content(number, 200)).collect();
+    world.nic.deliver(&all[..44]);
+    let mut buffers = Vec::new();
+    // Whole groups of four, and more than are moved at once.
+    for (most, count) in [(8, 8), (100, 36), (100, 0)] {
+        assert_eq!(world.queue.receive(&mut buffers, most), count);
+    }
+    world.nic.deliver_at(&[Descriptor::new(Address(64), 200)]);
+    world.nic.deliver(&all[44..]);
+    (0..2).for_each(|_| _ = world.queue.receive(&mut buffers, 100));
+    assert_eq!(contents(&buffers), all);
+    assert_eq!(world.queue.faults().no_buffer, 1);
+    drop(buffers);
+    world.check_whole();
+}
+
+#[test]
+fn buffers_of_any_region_are_freed_in_their_own() {
+    let (mut own, mut other) = (World::new(), World::new());
+    let mut buffers = vec![own.packet(1, 100), other.packet(2, 100), own.packet(3, 1500), other.packet(4, 1500)];
+    own.queue.free(&mut buffers);
+    assert!(buffers.is_empty());
+    own.check_whole();
+    other.check_whole();
+}
+
+/// What is said of a mistake of the program.
+fn said(mistake: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(mistake)).expect_err("it is one");
+    panic.downcast_ref::<String>().expect("a text").clone()
+}
+
+#[test]
+fn nothing_is_written_or_read_beyond_a_packet() {
+    let mut world = World::new();
+    assert!(world.queue.allocate(1 << 16).is_none());
+    let mut buffer = world.packet(1, 60);
+    let capacity = buffer.capacity();
+    buffer.set_len(capacity);
+    let beyond = said(|| buffer.set_len(capacity + 1));
+    assert_eq!(beyond, format!("a buffer of {capacity} bytes has no room for {}", capacity + 1));
+    buffer.set_len(60);
+    buffer.write(58, &[1, 2]);
+    for at in [59, 60, usize::MAX] {
+        for said in [said(|| buffer.write(at, &[1, 2])), said(|| buffer.read(at, &mut [0; 2]))] {
+            assert_eq!(said, format!("2 bytes at {at} do not lie in a packet of 60 bytes"));
+        }
+    }
+    let (at, memory) = (Address(buffer.pointer() as u64 - world.queue.region().0 as u64), world.queue.memory());
+    assert_eq!(
+        [0, 10, 60].map(|into| world.queue.capacity_at(at + into)),
+        [0, 10, 60].map(|into| (capacity - into) as u32)
+    );
+    assert_eq!((world.queue.capacity_at(Address(0)), memory.give_back(&[Address(0)])), (0, 1));
+    assert!(world.queue.is_in_a_buffer(at, capacity as u16) && !world.queue.is_in_a_buffer(at + 1, capacity as u16));
+    assert!(memory.is_same(&world.queue.memory()) && !memory.is_same(&World::new().queue.memory()));
+    drop(buffer);
+    world.check_whole();
+}
+
+#[test]
+fn what_was_delivered_before_a_reconnection_is_received_behind_it() {
+    let mut world = World::new();
+    let all: Vec<Vec<u8>> = (0..41).map(|number| content(number, 200)).collect();
+    world.nic.deliver(&all[..40]);
+    world.nic.deliver_at(&[Descriptor::new(Address(64), 200)]);
+    let memory = world.queue.memory();
+    let mut before = world.come_back();
+    assert!(world.queue.is_stale());
+    assert!(world.queue.wait(Duration::from_secs(10)), "there are some");
+    assert!(!world.queue.is_stale() && !world.queue.renew() && !memory.is_same(&world.queue.memory()));
+    world.nic.deliver(&all[40..]);
+    let mut buffers = Vec::new();
+    for (most, count) in [(2, 2), (30, 30), (20, 9)] {
+        assert_eq!(world.queue.receive(&mut buffers, most), count);
+    }
+    assert_eq!(contents(&buffers), all);
+    // They go out of the new one.
+    let mut sent = Vec::new();
+    while !buffers.is_empty() {
+        assert!(world.queue.transmit(&mut buffers) > 0);
+        sent.extend(world.sent());
+    }
+    assert_eq!((sent, world.queue.faults().copied, before.sent().len()), (all, 40, 0));
+    world.check_whole();
+}
+
+#[test]
+fn nothing_is_sent_to_a_daemon_that_is_gone_and_whoever_polls_notices() {
+    let mut world = World::new();
+    let mut buffers = vec![world.packet(1, 100)];
+    world.go();
+    assert_eq!((world.queue.transmit(&mut buffers), buffers.len()), (0, 1));
+    assert_eq!(world.nic.sent().len(), 0);
+    drop(buffers);
+    for received in [true, false] {
+        let mut world = World::new();
+        world.channel = Channel::pair().expect("two ends").0;
+        assert_eq!(world.client.link(), Link::Up, "nobody has looked");
+        // It has all that the ring holds, so that nothing more is sent.
+        let mut buffers: Vec<Buffer> = (0..100).map(|number| world.packet(number, length(number))).collect();
+        world.queue.transmit(&mut buffers);
+        for _ in 0..3000 {
+            let moved =
+                if received { world.queue.receive(&mut Vec::new(), 1) } else { world.queue.transmit(&mut buffers) };
+            assert_eq!(moved, 0);
+        }
+        assert_eq!(world.client.link(), Link::Down, "{received}");
+    }
+}
+
+/// Whether a descriptor can be read, or its other end is gone.
+fn is_readable(descriptor: impl AsFd) -> bool {
+    let mut waited = [PollFd::new(&descriptor, PollFlags::IN)];
+    poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).expect("it can be asked") > 0
+}
+
+#[test]
+fn who_sleeps_is_rung_once_and_who_is_awake_is_not() {
+    let mut world = World::new();
+    let must_ring = |world: &World| world.nic.notices.must_ring(world.nic.core(), 0, PACKETS);
+    assert!(!must_ring(&world));
+    assert!(!world.queue.arm() && must_ring(&world) && !must_ring(&world));
+    // Rung more often than once, before it has woken up.
+    for _ in 0..3 {
+        rustix::io::write(&world.nic.bell, &[1; 16]).expect("there is room");
+    }
+    assert!(is_readable(world.queue.bell()));
+    world.queue.disarm();
+    assert!(!is_readable(world.queue.bell()));
+    assert!(!world.queue.arm());
+    world.queue.disarm();
+    assert!(!must_ring(&world), "it is awake");
+    world.nic.deliver(&[content(1, 200)]);
+    assert!(world.queue.arm() && !must_ring(&world), "it need not sleep");
+    assert!(world.queue.wait(Duration::from_secs(10)));
+    assert_eq!(world.queue.receive(&mut Vec::new(), 10), 1);
+    // Nobody is kicked who looks.
+    let mut buffers = vec![world.packet(1, 100)];
+    assert_eq!(world.queue.transmit(&mut buffers), 1);
+    assert!(!is_readable(&world.nic.kick));
+    world.nic.notices.rest(world.nic.core(), 0, 1, 1);
+    let mut buffers = vec![world.packet(2, 100)];
+    assert_eq!(world.queue.transmit(&mut buffers), 1);
+    assert!(is_readable(&world.nic.kick), "it does not look, and sleeps");
+}
+
+#[test]
+fn who_waits_in_vain_wakes_up_in_time_and_notices_who_has_gone_and_come() {
+    let mut world = World::new();
+    let wait = Duration::from_millis(5);
+    let begun = clock::now();
+    assert!(!world.queue.wait(wait));
+    let waited = clock::now().since(begun).nanoseconds();
+    assert!((5_000_000..1_000_000_000).contains(&waited), "{waited} ns");
+    assert_eq!(world.queue.wait_here(wait), Woken::Time);
+    assert!(!world.nic.notices.must_ring(world.nic.core(), 0, PACKETS), "it is awake again");
+    world.come_back();
+    assert_eq!(world.queue.wait_here(Duration::from_secs(10)), Woken::Stale);
+    // And on with that one, where a packet comes.
+    world.nic.deliver(&[content(1, 200)]);
+    assert!(world.queue.wait(Duration::from_secs(10)));
+    // Neither a bell nor a word comes any more.
+    world.channel = Channel::pair().expect("two ends").0;
+    world.nic.bell = std::fs::File::open("/dev/null").expect("it is there").into();
+    assert_eq!(world.queue.receive(&mut Vec::new(), 10), 1);
+    assert_eq!(world.client.link(), Link::Up, "nobody has looked");
+    assert!(!world.queue.wait(wait));
+    assert_eq!(world.client.link(), Link::Down);
+}
+
+#[test]
+fn who_may_miss_a_bell_looks_again_by_itself() {
+    let World { mut queue, mut nic, client: _client, channel: _channel, .. } = World::new();
+    assert!(queue.may_miss_bells(), "the daemon's half is no fence");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || {
+            let begun = clock::now();
+            (queue.wait(Duration::from_secs(20)), clock::now().since(begun))
+        });
+        while !nic.notices.must_ring(nic.core(), 0, PACKETS) {
+            conic_native::spin();
+        }
+        // It sleeps, or is about to, and nobody rings.
+        nic.deliver(&[content(1, 200)]);
+        let (is_there, waited) = waits.join().expect("it wakes up");
+        assert!(is_there && waited < Time::from_nanoseconds(10_000_000_000), "{waited}");
+    });
+}
+
+#[test]
+fn who_waits_while_the_daemon_goes_and_comes_back_gets_the_next_packet() {
+    let World { client, mut queue, nic, channel, listener, _folder } = World::new();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || queue.wait(Duration::from_secs(20)));
+        while !nic.notices.must_ring(nic.core(), 0, PACKETS) {
+            conic_native::spin();
+        }
+        drop((channel, nic));
+        while client.maintain() == Link::Up {}
+        let (_channel, mut nic) = come_back(&client, &listener);
+        nic.deliver(&[content(1, 200)]);
+        // Whether it sleeps already.
+        let _ = rustix::io::write(&nic.bell, &[1]);
+        assert!(waits.join().expect("it wakes up"));
+    });
+}
