@@ -271,3 +271,37 @@ fn a_port_and_a_client_of_different_threads_reach_each_other() {
     }
     served.end();
 }
+
+#[test]
+fn two_ports_of_different_threads_that_the_configuration_connects_reach_each_other_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let paths = ["one", "two"].map(|name| folder.path().join(name).to_str().expect("text").to_owned());
+    let port = |path: &String| PortConfig { spec: format!("memif:{path},role=server"), vlan: None };
+    let mut config = config(&socket, 2, paths.iter().map(port).collect());
+    config.networks[0].connects = vec!["port:0,port:1".parse().expect("a connection")];
+    let served = Served::start(config.checked().expect("a sound configuration"));
+    let mut station = Station::attach(&socket);
+    let mut peers = paths.each_ref().map(|path| {
+        let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(path) };
+        Memif::open(&options).expect("a peer")
+    });
+    let mut bytes = vec![0; MAX_FRAME];
+    wait_until("they meet", || {
+        peers.iter_mut().for_each(|peer| _ = peer.receive(clock::now(), &mut bytes).expect("it goes on"));
+        peers.iter().all(Memif::is_connected)
+    });
+    for (from, to) in [(0, 1), (1, 0)] {
+        // For the client, whom it does not reach.
+        let sent = frame([2, 0, 0, 0, 0, 0x77], station.mac, 0, 100);
+        assert_eq!(peers[from].transmit(clock::now(), &sent).expect("it goes on"), Transmit::Accepted);
+        peers[from].flush(clock::now()).expect("it goes on");
+        wait_until("it comes out of the other port", || {
+            let got = peers[to].receive(clock::now(), &mut bytes).expect("it goes on");
+            matches!(got, Receive::Frame { length, .. } if bytes[..length] == sent)
+        });
+    }
+    station.receive();
+    assert!(station.received.is_empty());
+    served.end();
+}

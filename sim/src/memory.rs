@@ -44,6 +44,8 @@ pub struct Memory {
     writes: u64,
     waited: u64,
     refresh: Option<RefreshParameters>,
+    /// Writes that wait for their channel, each with when it is free for them, where reads take their data out of the queue.
+    pending: Option<Vec<(u64, u64)>>,
 }
 
 impl Memory {
@@ -63,6 +65,7 @@ impl Memory {
             writes: 0,
             waited: 0,
             refresh: None,
+            pending: None,
         }
     }
 
@@ -78,13 +81,25 @@ impl Memory {
         self
     }
 
+    /// The same memory, whose controllers look for a read's line among the writes that wait for their channel, if so told.
+    pub fn forwarding(mut self, forwards: bool) -> Memory {
+        self.pending = forwards.then(Vec::new);
+        self
+    }
+
     /// The channel that holds a line.
     pub fn channel_of(&self, line: u64) -> usize {
         self.spread.part(line)
     }
 
-    /// Reads a line; says when it is back at the home agent that asked at `now`.
+    /// Reads a line, out of the queue if it waits there to be written; says when it is back at the home agent that asked at `now`.
     pub fn read(&mut self, line: u64, now: u64) -> u64 {
+        let waits = |pending: &Vec<(u64, u64)>| pending.iter().any(|(other, until)| *other == line && now < *until);
+        if self.pending.as_ref().is_some_and(waits) {
+            // Out of the controller's queue: no channel is asked.
+            self.reads += 1;
+            return now + self.latency;
+        }
         self.read_from(self.channel_of(line), now)
     }
 
@@ -97,7 +112,12 @@ impl Memory {
     /// Writes a line; says when its channel is done with it. Nobody waits for that: a read of the line that comes later is
     /// behind it on the same channel.
     pub fn write(&mut self, line: u64, now: u64) -> u64 {
-        self.write_to(self.channel_of(line), now)
+        let done = self.write_to(self.channel_of(line), now);
+        if let Some(pending) = &mut self.pending {
+            pending.retain(|(_, until)| now < *until);
+            pending.push((line, done - self.line_time));
+        }
+        done
     }
 
     /// The same for whoever knows the channel of the line.
@@ -177,6 +197,35 @@ mod tests {
             assert_eq!(memory.read(line, asked), starts + p.latency, "asked at {asked}");
             assert_eq!(memory.busy_time(), p.line_time + starts - asked);
         }
+    }
+
+    #[test]
+    fn a_read_takes_what_still_waits_to_be_written_out_of_the_queue_and_nothing_else_does() {
+        let p = ddr4();
+        let refresh = RefreshParameters { interval: 800_000, span: 35_000 };
+        let memory = Memory::new(&p).refreshed(Some(refresh.clone()));
+        let mut of_a_channel = (0..).filter(|line| memory.channel_of(*line) == 3);
+        let (line, other) = (of_a_channel.next().expect("endless"), of_a_channel.next().expect("endless"));
+        let begins = 5 * refresh.interval + 3 * refresh.interval / 8;
+        let ends = begins + refresh.span;
+        // A write that comes within the refresh waits until its end; what follows it on the channel is a line's time later.
+        let behind = ends + p.line_time + p.latency;
+        for (forwards, read, asked, there) in [
+            (true, line, begins + 2, begins + 2 + p.latency),
+            (true, line, ends - 1, ends - 1 + p.latency),
+            (true, line, ends, behind),
+            (true, other, begins + 2, behind),
+            (false, line, begins + 2, behind),
+        ] {
+            let mut memory = memory.clone().forwarding(forwards);
+            memory.write(line, begins + 1);
+            assert_eq!(memory.read(read, asked), there, "line {read} asked at {asked}, {forwards}");
+            assert_eq!((memory.reads(), memory.writes()), (1, 1));
+        }
+        // One that was written at once is in memory.
+        let mut memory = memory.forwarding(true);
+        memory.write(line, begins - 100);
+        assert_eq!(memory.read(line, begins), ends + p.latency);
     }
 
     #[test]

@@ -49,7 +49,15 @@ fn the_same_study_comes_out_the_same() {
 
 fn question(design: Design, bytes: usize) -> Loopback {
     let packets = (64, 100);
-    Loopback { machine: machine("agilex7"), design, bytes, gap: Time::from_nanoseconds(20_000), packets, seed: 0 }
+    Loopback {
+        machine: machine("agilex7"),
+        design,
+        bytes,
+        gap: Time::from_nanoseconds(20_000),
+        together: 1,
+        packets,
+        seed: 0,
+    }
 }
 
 #[test]
@@ -88,6 +96,19 @@ fn the_host_has_a_packet_from_its_completion_until_the_doorbell() {
     for had in &all[..all.len() - 2] {
         assert!((2 * load..2 * load + work).contains(had), "{had} ps, two loads take {}", 2 * load);
     }
+}
+
+#[test]
+fn the_packets_of_a_burst_come_to_the_core_side_by_side() {
+    const TOGETHER: u64 = 8;
+    let machine = machine("bf3");
+    let p = &machine.host;
+    let load = p.core_to_home + p.home_lookup + p.llc_read + p.home_to_core;
+    let asked = Loopback { machine, together: TOGETHER, packets: (512, 80), ..question(Design::pcie(), 64) };
+    let mut all = loopback(&asked).expect("it ends").at_host;
+    all.sort_unstable();
+    // One after the other, each packet would take a load of its completion and one of its bytes.
+    assert!(all[40] < 2 * TOGETHER * load, "{} ps, a load takes {load}", all[40]);
 }
 
 #[test]

@@ -23,6 +23,10 @@ const TAKEN_BACK: u64 = 32;
 /// Of those, lines that are asked for before the first of them is looked at: a core has about so many line fill buffers.
 const TAKEN_BACK_AHEAD: u64 = 16;
 
+/// Receive descriptors that are asked for once one of them was found completed, before they are looked at. They are in the host's
+/// own cache until the device writes them, so asking for one too early costs nothing.
+const LOOK_AHEAD: u64 = 8;
+
 /// What the host's half refused or lacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStatistics {
@@ -48,6 +52,8 @@ pub struct Host<C> {
     /// The next position to receive from, and to post.
     rx_next: u64,
     rx_end: u64,
+    /// Up to which position descriptors have been asked for ahead.
+    rx_asked: u64,
     /// The line that completes the packets from `rx_next` on, and which of them is next.
     batch: Option<(Line, usize)>,
     /// The next position to reclaim, and to post.
@@ -72,6 +78,7 @@ impl<C: Core> Host<C> {
             tx_posted: none(),
             rx_next: 0,
             rx_end: 0,
+            rx_asked: 0,
             batch: None,
             tx_next: 0,
             tx_end: 0,
@@ -181,6 +188,7 @@ impl<C: Core> Host<C> {
                         self.statistics.refused_batches += 1;
                         return None;
                     }
+                    self.ask_ahead(position + count as u64);
                     let line = if count == 1 {
                         let mut line = Line::ZERO;
                         line.0[0] = word;
@@ -202,7 +210,18 @@ impl<C: Core> Host<C> {
                 self.rx_free.push(buffer);
                 continue;
             }
+            // As DPDK's drivers do: the packets of a burst come side by side.
+            self.core.prefetch_read(buffer);
             return Some(Packet::new(buffer, length));
+        }
+    }
+
+    /// Asks for the descriptors from a position on, so that those that are completed as well come side by side.
+    fn ask_ahead(&mut self, position: u64) {
+        self.rx_asked = self.rx_asked.max(position);
+        while self.rx_asked < self.rx_end.min(position + LOOK_AHEAD) {
+            self.core.prefetch_read(self.queues.descriptor(self.queues.rx_ring, self.rx_asked));
+            self.rx_asked += 1;
         }
     }
 }

@@ -92,6 +92,9 @@ impl<'a> CxlCore<'a> {
                 continue;
             }
             machine.cores[core].reads(line);
+            if let Some(load) = machine.take_prefetched(self.core, line) {
+                return (Begun::Miss(load), 0);
+            }
             if let Some(time) = machine.private_hit(self.core, line) {
                 return (Begun::Hit(machine.lines[line as usize].host.data), time);
             }
@@ -279,7 +282,7 @@ impl Core for CxlCore<'_> {
         self.fiber.pass(self.issue());
         self.with(|machine| {
             let line = line_of(at);
-            if machine.private_hit(self.core, line).is_none() {
+            if !machine.is_prefetched(self.core, line) && machine.private_hit(self.core, line).is_none() {
                 // Dropped where no line fill buffer is free.
                 let _ = machine.start_load(self.core, line, false);
             }

@@ -1,6 +1,6 @@
 //! The cores' private caches, their loads, and their stores on their way.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use conic_fabric::Line;
 
@@ -40,6 +40,8 @@ pub(super) struct CoreState {
     owning: BTreeSet<u32>,
     /// Lines on their way to it.
     pub(super) fills: u32,
+    /// Of those, the ones that nobody takes yet, with their loads' numbers.
+    prefetched: BTreeMap<u32, u32>,
     /// Non-temporal stores and flushes on their way.
     pub(super) nontemporal: u32,
     /// Lines that it has read since it last said that it made no progress.
@@ -63,6 +65,7 @@ impl CoreState {
             stores: VecDeque::new(),
             owning: BTreeSet::new(),
             fills: 0,
+            prefetched: BTreeMap::new(),
             nontemporal: 0,
             polled: Vec::new(),
             found: 0,
@@ -150,6 +153,18 @@ impl Machine {
         }
     }
 
+    /// Whether a line that nobody takes yet is on its way to a core.
+    pub(super) fn is_prefetched(&self, core: u16, line: u32) -> bool {
+        self.cores[usize::from(core)].prefetched.contains_key(&line)
+    }
+
+    /// Takes a line that is on its way to a core because it was prefetched; the load's number.
+    pub(super) fn take_prefetched(&mut self, core: u16, line: u32) -> Option<u32> {
+        let load = self.cores[usize::from(core)].prefetched.remove(&line)?;
+        self.loads[load as usize].wanted = true;
+        Some(load)
+    }
+
     /// Begins a load that missed, or a prefetch, whose data nobody takes; its number, unless no line fill buffer is free.
     pub(super) fn start_load(&mut self, core: u16, line: u32, wanted: bool) -> Option<u32> {
         let most = self.parameters.core.line_fill_buffers;
@@ -160,6 +175,9 @@ impl Machine {
         state.fills += 1;
         self.counters.misses += 1;
         let load = self.loads.insert(Loaded { data: None, wanted }) as u32;
+        if !wanted {
+            state.prefetched.insert(line, load);
+        }
         let delay = self.parameters.host.core_to_home;
         self.ask_home(Job { line, ask: Ask::Load, from: From::Load(core, load) }, delay);
         Some(load)
@@ -171,6 +189,7 @@ impl Machine {
             self.loads[load as usize].data = Some(self.lines[line as usize].host.data);
         } else {
             self.loads.remove(load as usize);
+            self.cores[usize::from(core)].prefetched.remove(&line);
         }
         self.fill_is_free(core);
         self.fill(core, line);

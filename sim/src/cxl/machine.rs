@@ -276,7 +276,7 @@ impl Machine {
             cores: Vec::new(),
             loads: Slab::new(),
             last_level: Tags::new(p.cache.llc_bytes, p.cache.llc_ways),
-            memory: Memory::new(&p.memory).refreshed(p.refresh.clone()),
+            memory: Memory::new(&p.memory).refreshed(p.refresh.clone()).forwarding(p.host.reads_pending_writes),
             jobs: Slab::new(),
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),

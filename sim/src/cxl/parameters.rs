@@ -77,6 +77,8 @@ pub struct HostParameters {
     pub snoop_lookup: u64,
     /// From an interrupt's message at the home agents until the program that waited for it goes on.
     pub interrupt: u64,
+    /// The memory controllers take a read's data out of their queue of writes where its line still waits there.
+    pub reads_pending_writes: bool,
 }
 
 /// The CXL link. Messages are counted in quarters of a slot: the finest that the packing rules tell apart.

@@ -246,7 +246,7 @@ impl Trial {
             let packets = if self.long { (300, 200) } else { (4, 24) };
             let one_at_a_time = Time::from_nanoseconds(20_000);
             let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
-            let outcome = loopback(&Loopback { machine, design, bytes, gap, packets, seed: 0 })?;
+            let outcome = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
             let each = outcome.latencies.len() as f64;
             let messages = outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / each));
             return Ok(Outcome { value: percentile(&outcome.latencies, 0.5), messages: messages.collect() });

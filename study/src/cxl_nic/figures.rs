@@ -89,7 +89,7 @@ impl Run<'_> {
             Effort::Full => (512, 1_000),
         };
         let machine = self.machine(&design);
-        loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), packets, seed })
+        loopback(&Loopback { machine, design, bytes, gap: Time::from_nanoseconds(20_000), together: 1, packets, seed })
     }
 
     /// Median and 99th percentile over packets at the moments of several seeds, in nanoseconds: of one, the 99th percentile is the

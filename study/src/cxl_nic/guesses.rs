@@ -24,7 +24,7 @@ pub const ORDERINGS: &[&str] = &[
 /// The latency below which a part of an unloaded loopback's packets lies.
 fn latency(machine: &CxlParameters, design: Design, bytes: usize, part: f64) -> Result<f64, Failure> {
     let (gap, packets) = (Time::from_nanoseconds(20_000), (8, if part > 0.5 { 200 } else { 40 }));
-    let found = loopback(&Loopback { machine: machine.clone(), design, bytes, gap, packets, seed: 0 })?;
+    let found = loopback(&Loopback { machine: machine.clone(), design, bytes, gap, together: 1, packets, seed: 0 })?;
     Ok(percentile(&found.latencies, part))
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Device, Layout, Time};
+use conic_fabric::{Address, Core, Device, LINE_BYTES, Layout, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{Homes, Host, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter};
 use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
@@ -72,6 +72,8 @@ pub struct Loopback {
     pub bytes: usize,
     /// Time between two packets, on average.
     pub gap: Time,
+    /// Packets that come one right behind the other, as those do that a program sends in one call; then none for as many gaps.
+    pub together: u64,
     /// Packets before the first that counts, and those that count.
     pub packets: (u64, u64),
     /// Which of many sequences of moments the packets are made at.
@@ -229,15 +231,19 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Que
     }
     engine.wait_until(begin);
     receiver.prefetch();
-    let gap = question.gap.picoseconds();
+    let together = question.together.max(1);
+    let gap = question.gap.picoseconds() * together;
+    let line_time = engine.machine().borrow().parameters().dma.line_time;
+    let packet_time = (question.bytes as u64).div_ceil(LINE_BYTES) * line_time;
     // The rings' packets come one after the other.
     let begin = begin + Time::from_picoseconds(gap / question.design.rings as u64 * ring as u64);
     for number in 0..question.packets.0 + question.packets.1 {
+        let (burst, place) = (number / together, number % together);
         // A golden ratio's multiples fall evenly into every phase.
-        let turn = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(conic_sim::link::mix(question.seed));
+        let turn = burst.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(conic_sim::link::mix(question.seed));
         let phase = (turn >> 40) % (gap / 4).max(1);
         // A packet is made when it is due, even where the one before it still waits for a descriptor.
-        let made = begin + Time::from_picoseconds((number + 1) * gap + phase);
+        let made = begin + Time::from_picoseconds((burst + 1) * gap + phase + place * packet_time);
         fill(&mut frame, number, made);
         engine.wait_until(made + stage);
         while receiver.deliver(&[&frame]) == 0 {

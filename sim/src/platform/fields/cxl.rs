@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Bytes, CACHE, Count, Cycles, Entry, Faults, Field, MEMORY, Megahertz, Model, PCIE, ParameterSet, Picoseconds,
+    Bytes, CACHE, Count, Cycles, Entry, Faults, Field, Flag, MEMORY, Megahertz, Model, PCIE, ParameterSet, Picoseconds,
     REFRESH, Ratio, Section, Taking, cache, contradictions_of_cache, contradictions_of_pcie, contradictions_of_refresh,
     fault_of_cache, memory, pcie, refresh, tell_of,
 };
@@ -34,6 +34,7 @@ sections! {
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
         interrupt: Picoseconds, 0.0;
+        reads_pending_writes: Flag, 0.0;
     }
     LINK link "link" CxlLinkParameters {
         crossing: Picoseconds, 1.0;
