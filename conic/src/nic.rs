@@ -33,8 +33,8 @@ pub struct Options {
     /// How the first network joins its members: bridge (by address) or loopback (each queue's frames come back to it)
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// How many threads serve the first network: ports are dealt to them in turn, and so are the queues of one that has several (not
-    /// memif's); a client is on the one that has the fewest
+    /// How many threads serve the first network: ports are dealt to them in turn, and so are the queues of one that has several;
+    /// a client is on the one that has the fewest
     #[arg(long, value_name = "NUMBER")]
     threads: Option<usize>,
     /// The core that the first network's thread is bound to; of several threads a core for each

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use conic_client::{Client, Operator, Options, Queue};
 use conic_native::clock;
-use conic_port::{CaptureReader, MAX_FRAME, PacketOptions, PacketSocket, Port, Receive, Transmit};
+use conic_port::{
+    CaptureReader, MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit,
+};
 use served::Served;
 use station::{alone, can_serve, config, pair_of_queues, run, skipped, station};
 use waiting::wait_until;
@@ -65,39 +67,47 @@ fn flow_of(frame: &[u8]) -> Option<usize> {
 #[derive(Clone, Copy, Default)]
 struct Way {
     sent: u64,
+    /// All before this number have come.
     arrived: u64,
+    /// Those behind it that have come: bit `n` is this number and `n`.
+    ahead: u64,
 }
 
 impl Way {
-    /// Takes the next frame: it must come whole, once and in order.
-    fn take(&mut self, got: &[u8], from: [u8; 6], to: [u8; 6], flow: usize) {
-        let number = self.arrived;
+    /// Takes a frame: it must come whole, once and, unless it may pass others, in order.
+    fn take(&mut self, got: &[u8], from: [u8; 6], to: [u8; 6], flow: usize, may_pass: bool) {
         let came = u64::from_be_bytes(got[42..50].try_into().expect("eight bytes"));
-        assert!(got == frame(from, to, flow, number), "frame {came} of flow {flow} came, and not {number}, or changed");
-        self.arrived += 1;
+        assert!(got == frame(from, to, flow, came), "frame {came} of flow {flow} is changed");
+        let awaited = (self.arrived..self.sent).contains(&came) && self.ahead & 1 << (came - self.arrived) == 0;
+        assert!(awaited, "frame {came} of flow {flow} came twice, or was never sent: {} have come", self.arrived);
+        assert!(may_pass || came == self.arrived, "frame {came} of flow {flow} came, and not {}", self.arrived);
+        self.ahead |= 1 << (came - self.arrived);
+        let whole = self.ahead.trailing_ones();
+        (self.arrived, self.ahead) = (self.arrived + u64::from(whole), self.ahead >> whole);
     }
 }
 
 /// The kernel's side and clients, each with flows to and from the other.
 struct Exchange {
-    peer: PacketSocket,
+    peer: Box<dyn Port>,
+    /// Whether frames to the other end may pass each other when a client is on another thread: memif's rings are one beside the other up to
+    /// whoever reads them, and the kernel's queues lead into one interface.
+    may_pass: bool,
     clients: Vec<(Client, Queue)>,
     /// For each client its flows: to the client, and from it.
     ways: Vec<[[Way; FLOWS]; 2]>,
 }
 
 impl Exchange {
-    fn begin(socket: &Path, interface: &str) -> Exchange {
+    fn begin(socket: &Path, peer: Box<dyn Port>) -> Exchange {
         let attach = |client: usize| {
             let options = Options { mac: Some(mac(client)), ..station() };
             let (client, mut queues) = Client::attach(socket, &options).unwrap_or_else(|error| panic!("{error}"));
             (client, queues.remove(0))
         };
         let clients = (0..CLIENTS).map(attach).collect();
-        // With traffic control a veth interface takes the flow's queue, and without the queue of the core that sends.
-        let options = PacketOptions { traffic_control: true, ..PacketOptions::new(interface) };
-        let peer = PacketSocket::open(&options).expect("root may");
-        Exchange { peer, clients, ways: vec![Default::default(); CLIENTS] }
+        let may_pass = peer.description().starts_with("memif");
+        Exchange { peer, may_pass, clients, ways: vec![Default::default(); CLIENTS] }
     }
 
     fn step(&mut self) {
@@ -134,7 +144,7 @@ impl Exchange {
             for got in incoming.iter().map(|buffer| buffer.to_vec()) {
                 // Of a station that is not known yet everybody gets a frame.
                 if let Some(flow) = flow_of(&got).filter(|_| got[..6] == mac(client)) {
-                    there[flow].take(&got, FAR, mac(client), flow);
+                    there[flow].take(&got, FAR, mac(client), flow, false);
                 }
             }
             queue.free(&mut incoming);
@@ -144,7 +154,7 @@ impl Exchange {
             let got = &bytes[..length];
             let from = (0..CLIENTS).find(|&client| got[6..12] == mac(client));
             if let (Some(client), Some(flow)) = (from, flow_of(got).filter(|_| got[..6] == FAR)) {
-                self.ways[client][1][flow].take(got, mac(client), FAR, flow);
+                self.ways[client][1][flow].take(got, mac(client), FAR, flow, self.may_pass);
             }
         }
     }
@@ -259,13 +269,30 @@ fn is_one_end_of_a_circuit(socket: &Path, exchange: &mut Exchange) {
     ask(socket, r#"{"ask": "list"}"#);
 }
 
-/// Two threads and two clients on a port that is described so, whose other end is an interface.
-fn begin(folder: &Path, spec: &str, interface: &str) -> (Served, Exchange) {
+/// An interface, as the other end of a port.
+fn interface(name: &str) -> Box<dyn Port> {
+    // With traffic control a veth interface takes the flow's queue, and without the queue of the core that sends.
+    let options = PacketOptions { traffic_control: true, ..PacketOptions::new(name) };
+    Box::new(PacketSocket::open(&options).expect("root may"))
+}
+
+/// Another process with so many rings in each direction, as the other end of a memif port.
+fn process(options: MemifOptions) -> Box<dyn Port> {
+    let mut peer = Memif::open(&options).expect("a peer");
+    wait_until("they meet", || {
+        peer.receive(clock::now(), &mut [0; MAX_FRAME]).expect("memif does not fail");
+        peer.is_connected()
+    });
+    Box::new(peer)
+}
+
+/// Two threads and two clients on a port that is described so, with its other end.
+fn begin(folder: &Path, spec: &str, other: impl FnOnce() -> Box<dyn Port>) -> (Served, Exchange) {
     let socket = folder.join("nic.sock");
     let mut config = config(&socket, spec);
     config.networks[0].threads = 2;
     let served = Served::start(config);
-    let mut exchange = Exchange::begin(&socket, interface);
+    let mut exchange = Exchange::begin(&socket, other());
     exchange.more(100);
     exchange.settle();
     is_one_port_to_operators(&socket, &mut exchange, spec);
@@ -297,7 +324,7 @@ fn a_tap_interface_of_several_queues_is_one_port_on_two_threads_and_across_take_
     }
     for spec in ["tap:t0,queues=2", "tap:t0,queues=3,offload"] {
         let folder = tempfile::tempdir().expect("a folder");
-        let (served, exchange) = begin(folder.path(), spec, "t0");
+        let (served, exchange) = begin(folder.path(), spec, || interface("t0"));
         take_over(served, exchange);
         // It vanishes with the last of its queues: no descriptor of it is left anywhere.
         assert!(!run(&["link", "show", "t0"]), "the interface is still there");
@@ -314,8 +341,37 @@ fn sockets_of_several_queues_are_one_port_on_two_threads() {
             return;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let (served, exchange) = begin(folder.path(), spec, "v0");
+        let (served, exchange) = begin(folder.path(), spec, || interface("v0"));
         // A packet socket is opened anew by a daemon that takes over, which has what comes from then on.
         if spec.starts_with("af-packet") { served.end() } else { take_over(served, exchange) }
     }
+}
+
+#[test]
+fn a_memif_port_of_several_queues_is_one_port_on_two_threads_and_across_take_overs() {
+    for (own, other, queues, rings) in
+        [("server", MemifRole::Client, 2, 2), ("server", MemifRole::Client, 2, 5), ("client", MemifRole::Server, 3, 3)]
+    {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("memif.sock");
+        let path = path.to_str().expect("text");
+        let options = MemifOptions { role: other, queues: rings, ..MemifOptions::new(path) };
+        let spec = format!("memif:{path},role={own},queues={queues}");
+        let (served, exchange) = begin(folder.path(), &spec, || process(options));
+        take_over(served, exchange);
+    }
+}
+
+/// DPDK's own packet socket, whose queues two threads serve. It is opened anew by a daemon that takes over: `adopt_dpdk` shows that.
+#[cfg(feature = "dpdk")]
+#[test]
+fn a_dpdk_device_of_several_queues_is_one_port_on_two_threads() {
+    if !alone() || !pair_of_queues(2) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let spec = "dpdk:net_af_packet0;iface=v1;qpairs=2,queues=2,frames=256";
+    let (served, mut exchange) = begin(folder.path(), spec, || interface("v0"));
+    exchange.settle();
+    served.end();
 }

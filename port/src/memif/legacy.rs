@@ -2,45 +2,70 @@
 //!
 //! | in order | where it is there |
 //! |---|---|
-//! | descriptors: the socket that listens | a server |
-//! | the connection, each region, each ring's interrupt | a session |
-//! | words: whether it listens, how many regions, receiving rings and sending rings | always; no regions: no session |
-//! | bytes of each region | a session |
-//! | of each ring: region, offset, slots as a power of two, next slot, a client's buffers and the bytes of each | a session |
+//! | descriptors: the socket that listens | a server's first part |
+//! | the connection, each region | a session, the first part |
+//! | each own ring's interrupt | a session |
+//! | words: whether it listens, how many regions, own receiving rings and own sending rings | the first part; no regions: no session |
+//! | which session it is (0: none), how many own receiving rings and sending rings | any other part |
+//! | bytes of each region | a session, the first part |
+//! | of each own ring: region, offset, slots as a power of two, next slot, a client's buffers and the bytes of each | a session |
+//! | which session it is | a session, the first of several parts |
 //!
-//! The one that stops gives back what it has read and shows what it has put, so that one position says all of a ring.
+//! The one that stops gives back what it has read and shows what it has put, so that one position says all of a ring. Parts stop
+//! one after the other: a session of which one has no rings any more, or those of another session, ends.
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use conic_fabric::Time;
 use rustix::event::epoll;
 
 use super::channel::{Channel, Listener};
-use super::ring::{Place, Regions, Ring, Side};
-use super::session::{Link, Session, map_region};
-use super::{Memif, MemifError, MemifOptions, MemifProblem, MemifRole, State, begin, ring_bell, watch};
+use super::control::Peer;
+use super::message::Message;
+use super::parts::Rings;
+use super::ring::{Place as RingPlace, Regions, Ring, Side};
+use super::session::{Link, map_region};
+use super::{Memif, MemifError, MemifOptions, MemifProblem, MemifRole, Place, ring_bell, watch};
 use crate::legacy::{Heir, broken};
 use crate::{Legacy, PortError};
 
 impl Memif {
     /// Stops here. A handshake that is under way ends; the other side begins it anew with whoever goes on.
     pub(super) fn pass_on(&mut self) -> io::Result<Legacy> {
-        if let State::Meeting { .. } = self.state {
-            self.end(Time::ZERO, "another process takes over", true);
-        }
-        let mut legacy = Legacy { words: vec![u64::from(self.listener.is_some())], ..Legacy::default() };
-        legacy.descriptors.extend(self.listener.take().map(Listener::into_descriptor).transpose()?);
-        let State::Together { channel, session } = std::mem::replace(&mut self.state, State::Alone(Time::NEVER)) else {
-            legacy.words.extend([0; 3]);
+        let mut legacy = Legacy::default();
+        let several = match &mut self.place {
+            Place::First { control, others } => {
+                legacy.words.push(u64::from(control.listener.is_some()));
+                legacy.descriptors.extend(control.listener.take().map(Listener::into_descriptor).transpose()?);
+                let Some((channel, peer)) = control.stop() else {
+                    legacy.words.extend([0; 3]);
+                    return Ok(legacy);
+                };
+                legacy.peer = peer.name;
+                legacy.words.push(peer.memory.len() as u64);
+                legacy.descriptors.push(channel.into_descriptor());
+                legacy.descriptors.extend(peer.memory);
+                others.count() > 0
+            }
+            Place::Other(first) => {
+                // What it has been given last it has not begun with; what has been taken from it has ended.
+                if let Some(order) = first.order() {
+                    self.rings = order;
+                }
+                legacy.words.push(self.rings.as_ref().map_or(0, |rings| rings.session));
+                false
+            }
+        };
+        let Some(rings) = self.rings.take() else {
+            legacy.words.extend([0; 2]);
             return Ok(legacy);
         };
-        let Session { regions, memory, receive, transmit, peer } = session;
-        legacy.peer = peer;
-        legacy.words.extend([regions.0.len(), receive.len(), transmit.len()].map(|count| count as u64));
-        legacy.words.extend(regions.0.iter().map(|region| region.bytes() as u64));
-        legacy.descriptors.push(channel.into_descriptor());
-        legacy.descriptors.extend(memory);
+        let Rings { session, regions, receive, transmit } = rings;
+        legacy.words.extend([receive.len(), transmit.len()].map(|count| count as u64));
+        if let Place::First { .. } = self.place {
+            legacy.words.extend(regions.0.iter().map(|region| region.bytes() as u64));
+        }
         let receive = receive.into_iter().map(|mut link| {
             link.ring.release(&regions);
             link
@@ -55,58 +80,110 @@ impl Memif {
             legacy.words.extend(ring.position());
             legacy.descriptors.push(interrupt);
         }
+        legacy.words.extend(several.then_some(session));
         Ok(legacy)
     }
 
-    /// Goes on with the port of another process, which had the same options.
+    /// Goes on with the parts of the port of another process, which had the same options.
     ///
     /// # Errors
     /// What was given is not of such a port.
     pub fn inherit(options: &MemifOptions, legacies: Vec<Legacy>) -> Result<Vec<Memif>, PortError> {
         let failed = |error| MemifError { socket: options.socket.clone(), problem: MemifProblem::of(error) };
-        let inherit = |legacy| Memif::of_heir(options, Heir::of(legacy)).map_err(|error| failed(error).into());
-        legacies.into_iter().map(inherit).collect()
+        Ok(Memif::of_heirs(options, legacies.into_iter().map(Heir::of).collect()).map_err(failed)?)
     }
 
-    fn of_heir(options: &MemifOptions, mut heir: Heir) -> io::Result<Memif> {
-        let listens = heir.number::<u8>()? == 1;
+    fn of_heirs(options: &MemifOptions, mut heirs: Vec<Heir>) -> io::Result<Vec<Memif>> {
+        let (count, first) = (heirs.len(), heirs.first_mut().ok_or_else(broken)?);
+        let listens = first.number::<u8>()? == 1;
         if listens != (options.role == MemifRole::Server) {
             return Err(broken());
         }
-        let listener = if listens { Some(Listener::inherit(heir.descriptor()?, &options.socket)) } else { None };
-        let mut memif = Memif::with_listener(options, listener)?;
-        let counts = [heir.number::<usize>()?, heir.number()?, heir.number()?];
-        if counts[0] > 0 {
-            let channel = Channel::of_descriptor(heir.descriptor()?);
-            let session = session(options, heir, counts)?;
-            watch(&memif.waiter, channel.as_fd(), epoll::EventFlags::IN)?;
-            begin(&memif.waiter, &session)?;
-            memif.counts.sessions = 1;
-            memif.state = State::Together { channel, session };
+        let listener = if listens { Some(Listener::inherit(first.descriptor()?, &options.socket)) } else { None };
+        let mut parts = Memif::with_listener(options, count, listener)?;
+        let regions = first.number::<usize>()?;
+        if regions > 0 {
+            let channel = Channel::of_descriptor(first.descriptor()?);
+            let (peer, rings) = session(options, heirs, regions)?;
+            match rings {
+                Some(rings) => {
+                    parts[0].resume(channel, peer)?;
+                    // At once in all of them: what is sent to one is not to find it without rings.
+                    parts.iter_mut().zip(rings).try_for_each(|(part, rings)| part.go_on(rings))?;
+                }
+                // It may be gone; then it needs no reason. Otherwise it comes again.
+                None => drop(channel.send(&Message::disconnect("the session has ended in a take-over").write(), None)),
+            }
         }
-        Ok(memif)
+        Ok(parts)
+    }
+
+    /// Goes on with a session's control channel, as the first part of the port.
+    fn resume(&mut self, channel: Channel, peer: Peer) -> io::Result<()> {
+        let Place::First { control, .. } = &mut self.place else { return Err(broken()) };
+        watch(&self.waiter, channel.as_fd(), epoll::EventFlags::IN)?;
+        control.resume(channel, peer);
+        self.counts.sessions = FIRST_SESSION;
+        Ok(())
+    }
+
+    /// Goes on with this part's rings.
+    fn go_on(&mut self, rings: Rings) -> io::Result<()> {
+        rings.begin(&self.waiter)?;
+        self.rings = Some(rings);
+        Ok(())
     }
 }
 
-/// The session, with so many regions, receiving and sending rings.
-fn session(options: &MemifOptions, mut heir: Heir, [regions, receive, transmit]: [usize; 3]) -> io::Result<Session> {
-    let peer = std::mem::take(&mut heir.peer);
-    let mut session = Session { peer, ..Session::default() };
+/// The number of a session that another process had.
+const FIRST_SESSION: u64 = 1;
+
+/// The session, with so many regions: the peer, and each part's rings where all of them are there.
+fn session(options: &MemifOptions, heirs: Vec<Heir>, regions: usize) -> io::Result<(Peer, Option<Vec<Rings>>)> {
+    let mut heirs = heirs.into_iter();
+    let mut first = heirs.next().ok_or_else(broken)?;
+    let several = heirs.len() > 0;
+    let mut peer = Peer { name: std::mem::take(&mut first.peer), ..Peer::default() };
+    let own = [first.number::<usize>()?, first.number()?];
+    let mut all = Regions::default();
     for _ in 0..regions {
-        let (bytes, memory) = (heir.number()?, heir.descriptor()?);
+        let (bytes, memory) = (first.number()?, first.descriptor()?);
         // What the other process had checked is checked again: what it takes lies in the options of both.
-        session.regions.0.push(map_region(bytes, &memory, options).map_err(io::Error::other)?);
-        session.memory.push(memory);
+        all.0.push(map_region(bytes, &memory, options).map_err(io::Error::other)?);
+        peer.memory.push(memory);
     }
-    for number in 0..receive.saturating_add(transmit) {
-        let link = Link { ring: ring(&mut heir, options, &session.regions)?, interrupt: heir.descriptor()? };
-        if number < receive { session.receive.push(link) } else { session.transmit.push(link) }
+    let regions = Arc::new(all);
+    let mut dealt = vec![rings(&mut first, options, &regions, own)?];
+    let which = if several { first.number::<u64>()? } else { FIRST_SESSION };
+    for mut heir in heirs {
+        if heir.number::<u64>()? != which {
+            return Ok((peer, None));
+        }
+        let own = [heir.number::<usize>()?, heir.number()?];
+        dealt.push(rings(&mut heir, options, &regions, own)?);
     }
-    Ok(session)
+    let sum = |count: fn(&Rings) -> usize| dealt.iter().map(count).sum();
+    peer.rings = (sum(|rings| rings.receive.len()), sum(|rings| rings.transmit.len()));
+    Ok((peer, Some(dealt)))
+}
+
+/// So many receiving and sending rings of a part.
+fn rings(
+    heir: &mut Heir,
+    options: &MemifOptions,
+    regions: &Arc<Regions>,
+    [receive, transmit]: [usize; 2],
+) -> io::Result<Rings> {
+    let mut links = |count: usize| -> io::Result<Vec<Link>> {
+        let one = |_| Ok(Link { ring: ring(heir, options, regions)?, interrupt: heir.descriptor()? });
+        (0..count).map(one).collect()
+    };
+    let (receive, transmit) = (links(receive)?, links(transmit)?);
+    Ok(Rings { session: FIRST_SESSION, regions: Arc::clone(regions), receive, transmit })
 }
 
 fn ring(heir: &mut Heir, options: &MemifOptions, regions: &Regions) -> io::Result<Ring> {
-    let place = Place { region: heir.number()?, offset: heir.number()?, log2_slots: heir.number()? };
+    let place = RingPlace { region: heir.number()?, offset: heir.number()?, log2_slots: heir.number()? };
     let next = heir.number()?;
     let (buffers, buffer_bytes) = (heir.number()?, heir.number()?);
     let side = match options.role {

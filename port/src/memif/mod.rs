@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `message.rs` | the messages of the control channel, as bytes |
 //! | `channel.rs` | the socket, with descriptors |
+//! | `control.rs` | who connects, what is said, and the session that comes of it |
 //! | `session.rs` | what both sides agree on, and what a server checks of it |
+//! | `parts.rs` | a session's rings, dealt to threads |
 //! | `ring.rs` | rings, descriptors, and what is checked of them |
 //! | `legacy.rs` | a port goes on in another process |
 //!
@@ -14,9 +16,11 @@
 //! an eventfd that it has made unwritable and blocking at that moment; sides that poll, as DPDK's does, never can.
 
 mod channel;
+mod control;
 mod error;
 mod legacy;
 mod message;
+mod parts;
 mod ring;
 mod session;
 
@@ -30,17 +34,13 @@ pub use error::{MemifError, MemifProblem};
 use crate::lookout::Lookout;
 use crate::offload::rss::{Ports, Toeplitz};
 use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
-use channel::{Channel, Heard, Listener};
-use message::{MESSAGE, Message};
+use channel::Listener;
+use control::{Change, Control};
+use parts::{Complaint, First, Others, Rings};
 use ring::{Fault, Taken};
-use session::{Acceptance, Offer, Reply, Session};
 
 /// What this side calls itself.
 const NAME: &str = "conic";
-/// How long a step of the handshake may take.
-const STEP: Time = Time::from_nanoseconds(2_000_000_000);
-/// How long a client waits before it tries to connect again.
-const RETRY: Time = Time::from_nanoseconds(100_000_000);
 /// Milliseconds between two looks at the control channel of a session.
 const LOOK: u64 = 1;
 /// Slots that are read or filled before the other side is told.
@@ -81,7 +81,7 @@ pub struct MemifOptions {
     pub id: u32,
     /// A secret of up to 24 bytes, which both sides must give.
     pub secret: Option<String>,
-    /// As client: rings in each direction.
+    /// As client: rings in each direction. Of [`Memif::open_queues`]: the parts.
     pub queues: usize,
     /// As client: slots of each ring, as a power of two, 1 to 14.
     pub log2_slots: u8,
@@ -114,28 +114,6 @@ impl MemifOptions {
     }
 }
 
-#[derive(Debug)]
-enum Handshake {
-    Accepting(Acceptance),
-    Offering(Offer),
-}
-
-#[derive(Debug)]
-enum State {
-    /// Nobody is there; a client tries again at this time.
-    Alone(Time),
-    /// By this time the next message must be there.
-    Meeting {
-        channel: Channel,
-        handshake: Handshake,
-        deadline: Time,
-    },
-    Together {
-        channel: Channel,
-        session: Session,
-    },
-}
-
 /// What the other sides have done, since the port was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
@@ -147,181 +125,171 @@ struct Counts {
     interrupts: u64,
 }
 
-/// A memif port, with all its rings: flows are spread over those that it transmits with.
+/// Which part of its port one is.
+#[derive(Debug)]
+enum Place {
+    /// The first has the control channel.
+    First {
+        control: Box<Control>,
+        others: Others,
+    },
+    Other(First),
+}
+
+/// A memif port, or a part of one that a thread of its own may serve: flows are spread over the rings that it transmits with.
 #[derive(Debug)]
 pub struct Memif {
     options: MemifOptions,
     waiter: OwnedFd,
-    listener: Option<Listener>,
-    state: State,
+    place: Place,
+    /// This part's rings, while there is a session.
+    rings: Option<Rings>,
     hash: Toeplitz,
     /// The ring to receive from next.
     turn: usize,
     lookout: Lookout,
-    /// The other side has been asked for interrupts.
+    /// Somebody is about to sleep: in a session, the other side has been asked for interrupts.
     armed: bool,
     /// Broken descriptors of this session.
     strikes: u64,
-    /// Why the last session or attempt ended.
-    last_end: Option<String>,
     counts: Counts,
     counters: Counters,
 }
 
 impl Memif {
-    /// Opens the port. A server listens from now on; a client connects when it is first used, and again whenever it has
-    /// lost its server.
+    /// Opens the port, with all its rings in one. A server listens from now on; a client connects when it is first used, and again
+    /// whenever it has lost its server.
     ///
     /// # Errors
     /// The socket cannot be made, or another process listens there.
     pub fn open(options: &MemifOptions) -> Result<Memif, PortError> {
+        Ok(Memif::open_parts(options, 1)?.remove(0))
+    }
+
+    /// Opens the port in as many parts as it has queues, each of which a thread of its own may serve. A session's rings are dealt to
+    /// them in turn, and one with fewer to transmit with than there are parts is refused. The control channel is looked at by
+    /// the first, which the others need to go on.
+    ///
+    /// # Errors
+    /// As for [`Memif::open`].
+    pub fn open_queues(options: &MemifOptions) -> Result<Vec<Memif>, PortError> {
+        Memif::open_parts(options, options.queues)
+    }
+
+    fn open_parts(options: &MemifOptions, parts: usize) -> Result<Vec<Memif>, PortError> {
         let failed = |error| MemifError { socket: options.socket.clone(), problem: MemifProblem::of(error) };
         let listener = match options.role {
             MemifRole::Server => Some(Listener::open(&options.socket).map_err(failed)?),
             MemifRole::Client => None,
         };
-        Ok(Memif::with_listener(options, listener).map_err(failed)?)
+        Ok(Memif::with_listener(options, parts, listener).map_err(failed)?)
     }
 
-    fn with_listener(options: &MemifOptions, listener: Option<Listener>) -> std::io::Result<Memif> {
-        let waiter = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    fn with_listener(options: &MemifOptions, parts: usize, listener: Option<Listener>) -> std::io::Result<Vec<Memif>> {
+        let waiter = |_| epoll::create(epoll::CreateFlags::CLOEXEC);
+        let waiters: Vec<OwnedFd> = (0..parts.max(1)).map(waiter).collect::<Result<_, _>>()?;
         if let Some(listener) = &listener {
-            watch(&waiter, listener.as_fd(), epoll::EventFlags::IN)?;
+            watch(&waiters[0], listener.as_fd(), epoll::EventFlags::IN)?;
         }
-        Ok(Memif {
+        let (others, firsts) = parts::join(&waiters)?;
+        let first = Place::First { control: Box::new(Control::new(listener, parts)), others };
+        let places = std::iter::once(first).chain(firsts.into_iter().map(Place::Other));
+        let part = |(waiter, place)| Memif {
             options: options.clone(),
             waiter,
-            listener,
-            state: State::Alone(Time::ZERO),
+            place,
+            rings: None,
             hash: Toeplitz::default(),
             turn: 0,
             lookout: Lookout::every(LOOK),
             armed: false,
             strikes: 0,
-            last_end: None,
             counts: Counts::default(),
             counters: Counters::default(),
-        })
+        };
+        Ok(waiters.into_iter().zip(places).map(part).collect())
     }
 
     /// Whether a peer is connected.
     pub fn is_connected(&self) -> bool {
-        matches!(self.state, State::Together { .. })
+        self.rings.is_some()
     }
 
-    /// Ends the connection; the other side is told why, where it can be.
-    fn end(&mut self, now: Time, why: &str, tell: bool) {
-        if let State::Meeting { channel, .. } | State::Together { channel, .. } = &self.state
-            && tell
-        {
-            // It may be gone; then it needs no reason.
-            let _ = channel.send(&Message::disconnect(why).write(), None);
+    /// Ends the session, here and, by the first part, everywhere; the other side is told why, where it can be.
+    fn end(&mut self, now: Time, why: &'static str) {
+        match &mut self.place {
+            Place::First { control, .. } => {
+                if control.end(now, why, true) {
+                    self.ended();
+                }
+            }
+            Place::Other(first) => {
+                if let Some(rings) = &self.rings {
+                    first.complain(Complaint { session: rings.session, why });
+                }
+                self.put_away();
+            }
         }
-        self.counts.ended += u64::from(self.is_connected());
-        self.last_end = Some(why.to_owned());
-        // Descriptors that are closed leave the waiter by themselves.
-        self.state = State::Alone(now + RETRY);
-        (self.armed, self.strikes) = (false, 0);
     }
 
-    /// Looks for connections and messages, and answers them.
+    /// The first part's: the session has ended.
+    fn ended(&mut self) {
+        self.counts.ended += 1;
+        self.put_away();
+        if let Place::First { others, .. } = &self.place {
+            others.stop();
+        }
+    }
+
+    /// Leaves the rings.
+    fn put_away(&mut self) {
+        if let Some(rings) = self.rings.take() {
+            rings.leave(&self.waiter);
+        }
+        (self.armed, self.strikes, self.turn) = (false, 0, 0);
+    }
+
+    /// Goes on with these rings.
+    fn take_up(&mut self, now: Time, rings: Rings) {
+        self.put_away();
+        let begun = rings.begin(&self.waiter);
+        self.rings = Some(rings);
+        if begun.is_err() {
+            self.end(now, "the interrupt descriptor cannot be used");
+        }
+    }
+
+    /// Looks for what concerns the session: the first part at the control channel, the others at what the first says.
     fn attend(&mut self, now: Time) {
-        self.greet(now);
-        for _ in 0..2 * MESSAGE {
-            let heard = match &self.state {
-                State::Alone(_) => return,
-                State::Meeting { channel, .. } | State::Together { channel, .. } => channel.hear(),
-            };
-            match heard {
-                Heard::Nothing => break,
-                Heard::End => return self.end(now, "the other side is gone", false),
-                Heard::Packet(bytes, descriptors) => {
-                    if let Err(why) = self.answer(now, &bytes, descriptors) {
-                        self.counts.refused += 1;
-                        return self.end(now, why, true);
+        loop {
+            let (control, others) = match &mut self.place {
+                Place::First { control, others } => (control, others),
+                Place::Other(first) => {
+                    match first.order() {
+                        Some(Some(rings)) => self.take_up(now, rings),
+                        Some(None) => self.put_away(),
+                        None => {}
                     }
+                    return;
                 }
-            }
-        }
-        if let State::Meeting { deadline, .. } = self.state
-            && now >= deadline
-        {
-            self.counts.timed_out += 1;
-            self.end(now, "the handshake takes too long", true);
-        }
-    }
-
-    /// Accepts who waits, or connects.
-    fn greet(&mut self, now: Time) {
-        let alone = matches!(self.state, State::Alone(_));
-        if let Some(listener) = &self.listener {
-            let Ok(Some((channel, user))) = listener.accept() else { return };
-            let own = rustix::process::geteuid().as_raw();
-            let refusal = if !alone {
-                Some("already connected")
-            } else if user != own && user != 0 && !self.options.any_user {
-                Some("this user may not connect")
-            } else {
-                None
             };
-            if let Some(why) = refusal {
-                self.counts.refused += 1;
-                // It may be gone; then it needs no reason.
-                let _ = channel.send(&Message::disconnect(why).write(), None);
-            } else if channel.send(&session::hello().write(), None).is_ok() {
-                self.meet(now, channel, Handshake::Accepting(Acceptance::default()));
-            }
-        } else if let State::Alone(at) = self.state
-            && now >= at
-        {
-            match Channel::connect(&self.options.socket) {
-                Ok(channel) => self.meet(now, channel, Handshake::Offering(Offer::default())),
-                Err(error) => {
-                    self.last_end = Some(error.to_string());
-                    self.state = State::Alone(now + RETRY);
+            match control.attend(now, &self.options, &self.waiter, &mut self.counts) {
+                Change::None => {
+                    let session = self.rings.as_ref().map_or(0, |rings| rings.session);
+                    if let Some(why) = others.complaint(session) {
+                        self.end(now, why);
+                    }
+                    return;
                 }
-            }
-        }
-    }
-
-    fn meet(&mut self, now: Time, channel: Channel, handshake: Handshake) {
-        if watch(&self.waiter, channel.as_fd(), epoll::EventFlags::IN).is_ok() {
-            self.state = State::Meeting { channel, handshake, deadline: now + STEP };
-        }
-    }
-
-    /// Does what a message asks for.
-    fn answer(&mut self, now: Time, bytes: &[u8], descriptors: Vec<OwnedFd>) -> Result<(), &'static str> {
-        let message = Message::read(bytes)?;
-        if let Message::Disconnect { reason, .. } = message {
-            self.end(now, &format!("the other side says: {reason}"), false);
-            return Ok(());
-        }
-        let State::Meeting { channel, handshake, deadline } = &mut self.state else {
-            return Err("unexpected message");
-        };
-        *deadline = now + STEP;
-        let reply = match handshake {
-            Handshake::Accepting(acceptance) => acceptance.hear(message, descriptors, &self.options)?,
-            Handshake::Offering(offer) => offer.hear(message, &descriptors, &self.options)?,
-        };
-        let said = |result: std::io::Result<()>| result.map_err(|_| "a message cannot be sent");
-        match reply {
-            Reply::Wait => Ok(()),
-            Reply::Send(message) => said(channel.send(&message.write(), None)),
-            Reply::Pass(message, descriptor) => said(channel.send(&message.write(), Some(descriptor.as_fd()))),
-            Reply::Ready(session, message) => {
-                begin(&self.waiter, &session).map_err(|_| "the interrupt descriptor cannot be used")?;
-                if let Some(message) = message {
-                    said(channel.send(&message.write(), None))?;
+                Change::Ended => return self.ended(),
+                // What else its peer has said is heard at once.
+                Change::Began(session) => {
+                    self.counts.sessions += 1;
+                    let mut dealt = Rings::deal(self.counts.sessions, session, 1 + others.count()).into_iter();
+                    let own = dealt.next();
+                    others.give(dealt);
+                    own.into_iter().for_each(|rings| self.take_up(now, rings));
                 }
-                let State::Meeting { channel, .. } = std::mem::replace(&mut self.state, State::Alone(now)) else {
-                    return Err("unexpected message");
-                };
-                self.counts.sessions += 1;
-                (self.armed, self.strikes, self.turn) = (false, 0, 0);
-                self.state = State::Together { channel, session };
-                Ok(())
             }
         }
     }
@@ -331,26 +299,18 @@ impl Memif {
         self.counts.faults[fault as usize] += 1;
         self.strikes += 1;
         if fault == Fault::Index {
-            self.end(now, "an index of a ring cannot be", true);
+            self.end(now, "an index of a ring cannot be");
         } else if self.strikes >= PATIENCE {
-            self.end(now, "too many broken descriptors", true);
-        }
-    }
-
-    /// Nothing was there in any ring: they have been given back by the look.
-    fn idle(&mut self, now: Time) {
-        // Whoever is about to sleep looks once.
-        if self.armed {
-            self.attend(now);
+            self.end(now, "too many broken descriptors");
         }
     }
 
     /// Something was there again.
     fn active(&mut self) {
         if self.armed
-            && let State::Together { session, .. } = &self.state
+            && let Some(rings) = &self.rings
         {
-            session.receive.iter().for_each(|link| link.ring.interrupt(&session.regions, false));
+            rings.receive.iter().for_each(|link| link.ring.interrupt(&rings.regions, false));
             self.armed = false;
             forget(&self.waiter);
         }
@@ -358,34 +318,23 @@ impl Memif {
 
     /// Takes the next packet of any ring.
     fn take(&mut self, frame: &mut [u8]) -> Taken {
-        let State::Together { session, .. } = &mut self.state else { return Taken::None };
-        let rings = session.receive.len();
+        let Some(own) = &mut self.rings else { return Taken::None };
+        let rings = own.receive.len();
         for _ in 0..rings {
-            let link = &mut session.receive[self.turn];
-            let taken = link.ring.take(&session.regions, frame);
+            let link = &mut own.receive[self.turn];
+            let taken = link.ring.take(&own.regions, frame);
             if taken != Taken::None {
                 if link.ring.unreleased() >= BATCH {
-                    link.ring.release(&session.regions);
+                    link.ring.release(&own.regions);
                     self.turn = (self.turn + 1) % rings;
                 }
                 return taken;
             }
-            link.ring.release(&session.regions);
+            link.ring.release(&own.regions);
             self.turn = (self.turn + 1) % rings;
         }
         Taken::None
     }
-}
-
-/// Readies the rings that are received from.
-fn begin(waiter: &OwnedFd, session: &Session) -> std::io::Result<()> {
-    for link in &session.receive {
-        link.ring.post(&session.regions);
-        link.ring.interrupt(&session.regions, false);
-        // Told once for each time that it is written: it is never read, which could be made to wait.
-        watch(waiter, link.interrupt.as_fd(), epoll::EventFlags::IN | epoll::EventFlags::ET)?;
-    }
-    Ok(())
 }
 
 /// Adds a descriptor to those that are waited for.
@@ -420,8 +369,15 @@ impl AsFd for Memif {
 impl Port for Memif {
     fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
         if !self.is_connected() || self.lookout.is_due(now) {
+            let armed = self.armed;
             self.attend(now);
             if !self.is_connected() {
+                self.armed = false;
+                if armed {
+                    // A bell that rings behind this wakes the sleep; what it spoke of before is found now.
+                    forget(&self.waiter);
+                    self.attend(now);
+                }
                 return Ok(Receive::None);
             }
         }
@@ -435,7 +391,10 @@ impl Port for Memif {
         }
         match taken {
             Taken::None => {
-                self.idle(now);
+                // Whoever is about to sleep looks once.
+                if self.armed {
+                    self.attend(now);
+                }
                 Ok(Receive::None)
             }
             Taken::Packet(length) => {
@@ -459,11 +418,11 @@ impl Port for Memif {
         if self.counters.refuse_length(frame) {
             return Ok(Transmit::Refused);
         }
-        let State::Together { session, .. } = &mut self.state else {
+        let Some(own) = &mut self.rings else {
             self.counters.refused_link_down += 1;
             return Ok(Transmit::Refused);
         };
-        let number = match session.transmit.len() {
+        let number = match own.transmit.len() {
             0 => {
                 self.counters.refused_link_down += 1;
                 return Ok(Transmit::Refused);
@@ -471,10 +430,10 @@ impl Port for Memif {
             1 => 0,
             rings => self.hash.hash_frame(frame, Ports::default()).unwrap_or(0) as usize % rings,
         };
-        let link = &mut session.transmit[number];
-        match link.ring.put(&session.regions, frame) {
+        let link = &mut own.transmit[number];
+        match link.ring.put(&own.regions, frame) {
             Ok(true) => {
-                if link.ring.unshown() >= BATCH && link.ring.show(&session.regions) {
+                if link.ring.unshown() >= BATCH && link.ring.show(&own.regions) {
                     self.counts.interrupts += 1;
                     ring_bell(&link.interrupt);
                 }
@@ -495,9 +454,9 @@ impl Port for Memif {
     }
 
     fn flush(&mut self, _now: Time) -> Result<(), PortError> {
-        if let State::Together { session, .. } = &mut self.state {
-            for link in &mut session.transmit {
-                if link.ring.show(&session.regions) {
+        if let Some(own) = &mut self.rings {
+            for link in &mut own.transmit {
+                if link.ring.show(&own.regions) {
                     self.counts.interrupts += 1;
                     ring_bell(&link.interrupt);
                 }
@@ -507,14 +466,14 @@ impl Port for Memif {
     }
 
     fn next_due(&self) -> Option<Time> {
-        match &self.state {
-            State::Alone(at) => self.listener.is_none().then_some(*at),
-            State::Meeting { deadline, .. } => Some(*deadline),
+        if let Some(own) = &self.rings {
             // Until the other side has been asked for interrupts, nobody would be woken.
-            State::Together { session, .. } => {
-                let unshown = session.transmit.iter().any(|link| link.ring.unshown() > 0);
-                (unshown || !self.armed).then_some(Time::ZERO)
-            }
+            let unshown = own.transmit.iter().any(|link| link.ring.unshown() > 0);
+            return (unshown || !self.armed).then_some(Time::ZERO);
+        }
+        match &self.place {
+            Place::First { control, .. } => control.next_due(),
+            Place::Other(_) => None,
         }
     }
 
@@ -543,27 +502,20 @@ impl Port for Memif {
     }
 
     fn description(&self) -> String {
-        let role = if self.listener.is_some() { "server" } else { "client" };
-        let state = match (&self.state, &self.last_end) {
-            (State::Together { session, .. }, _) => format!(
-                "connected to {}, {} rings in and {} out",
-                session.peer,
-                session.receive.len(),
-                session.transmit.len()
-            ),
-            (_, Some(why)) => format!("waiting; last: {why}"),
-            (_, None) => "waiting".to_owned(),
-        };
-        format!("memif {role} at {} id {}, {state}", self.options.socket, self.options.id)
+        match &self.place {
+            Place::First { control, .. } => control.description(&self.options),
+            // The first part speaks for all.
+            Place::Other(_) => String::new(),
+        }
     }
 
     fn arm(&mut self) {
-        if let State::Together { session, .. } = &self.state
+        if let Some(own) = &self.rings
             && !self.armed
         {
-            session.receive.iter().for_each(|link| link.ring.interrupt(&session.regions, true));
-            self.armed = true;
+            own.receive.iter().for_each(|link| link.ring.interrupt(&own.regions, true));
         }
+        self.armed = true;
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -585,7 +537,7 @@ impl Port for Memif {
 
 impl Drop for Memif {
     fn drop(&mut self) {
-        self.end(Time::ZERO, "the port is closed", true);
+        self.end(Time::ZERO, "the port is closed");
     }
 }
 

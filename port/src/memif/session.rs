@@ -69,6 +69,8 @@ pub(super) fn hello() -> Message {
 /// The server's half.
 #[derive(Debug, Default)]
 pub(super) struct Acceptance {
+    /// Rings to transmit with that there must be.
+    parts: usize,
     introduced: bool,
     peer: String,
     regions: Regions,
@@ -79,6 +81,11 @@ pub(super) struct Acceptance {
 }
 
 impl Acceptance {
+    /// For a port of so many parts, each of which needs a ring to transmit with.
+    pub(super) fn for_parts(parts: usize) -> Acceptance {
+        Acceptance { parts, ..Acceptance::default() }
+    }
+
     /// Takes a message of the client with the descriptors that came with it.
     pub(super) fn hear(
         &mut self,
@@ -172,6 +179,9 @@ impl Acceptance {
         if self.to_server.is_empty() && self.to_client.is_empty() {
             return Err("there are no rings");
         }
+        if self.parts > 1 && self.to_client.len() < self.parts {
+            return Err("fewer rings to you than this port has queues: ask for more");
+        }
         let regions = self.regions;
         if self.to_server.iter().chain(&self.to_client).any(|(place, _)| !place.has_cookie(&regions)) {
             return Err("a ring does not begin with its cookie");
@@ -224,11 +234,18 @@ fn is_eventfd(descriptor: &OwnedFd) -> bool {
 /// The client's half: what it will send, one message for each acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Offer {
+    /// Rings to transmit with that there must be.
+    parts: usize,
     session: Option<Session>,
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
 }
 
 impl Offer {
+    /// For a port of so many parts, each of which needs a ring to transmit with.
+    pub(super) fn for_parts(parts: usize) -> Offer {
+        Offer { parts, ..Offer::default() }
+    }
+
     /// Takes a message of the server.
     pub(super) fn hear(
         &mut self,
@@ -243,6 +260,9 @@ impl Offer {
             Message::Hello(hello) if self.session.is_none() => {
                 if !(hello.least_version..=hello.most_version).contains(&VERSION) {
                     return Err("incompatible version");
+                }
+                if usize::from(hello.last_to_server) + 1 < self.parts {
+                    return Err("the server takes fewer rings than this port has queues");
                 }
                 self.make(&hello, options).map_err(|_| "no memory for the rings")?;
                 self.next()

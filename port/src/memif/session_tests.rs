@@ -27,7 +27,7 @@ fn receive(server: &mut Memif) -> Receive {
     server.receive(Time::ZERO, &mut [0; MAX_FRAME]).expect("memif does not fail")
 }
 
-fn is_awake(server: &Memif) -> bool {
+pub(super) fn is_awake(server: &Memif) -> bool {
     let waiter = server.descriptor().expect("one to wait on");
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::from_borrowed_fd(waiter, PollFlags::IN)], Some(&now)).expect("a poll") > 0

@@ -7,6 +7,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::channel::{Channel, Heard};
 use super::message::{AddRing, Hello, Init, Message, SECRET, Text, VERSION};
+use super::session::{Offer, Reply};
 use super::*;
 
 /// Looks at one time after which the control channel has been looked at.
@@ -607,5 +608,7 @@ fn what_is_nearly_a_message_is_read_as_what_it_says_or_refused() {
     assert!(read > inputs / 100, "{read} of {inputs} inputs were messages: the mutations are too coarse");
 }
 
+#[path = "parts_tests.rs"]
+mod parts_tests;
 #[path = "session_tests.rs"]
 mod session_tests;

@@ -41,7 +41,7 @@ pub enum Kind {
     Packet(PacketOptions),
     /// [`XdpSocket`].
     Xdp(XdpOptions),
-    /// [`Memif`], with all its rings in one port.
+    /// [`Memif`].
     Memif(MemifOptions),
     /// A DPDK device.
     Dpdk(DpdkOptions),
@@ -120,8 +120,9 @@ impl PortSpec {
             Kind::Tap(options) => options.queues,
             Kind::Packet(options) => options.queues,
             Kind::Xdp(options) => options.queues,
+            Kind::Memif(options) => options.queues,
             Kind::Dpdk(options) => options.queues,
-            Kind::Loopback { .. } | Kind::Memif(_) | Kind::Replay { .. } | Kind::Record { .. } => 1,
+            Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
     }
 
@@ -138,7 +139,7 @@ impl PortSpec {
             Kind::Packet(options) => Ok(boxed(PacketSocket::open_queues(options)?)),
             Kind::Xdp(options) => Ok(boxed(XdpSocket::open_queues(options)?)),
             Kind::Dpdk(options) => options.open(),
-            Kind::Memif(options) => Ok(vec![Box::new(Memif::open(options)?)]),
+            Kind::Memif(options) => Ok(boxed(Memif::open_queues(options)?)),
             Kind::Replay { file, options, record } => {
                 let port = CapturePort::replay(file, *options)?;
                 Ok(vec![Box::new(match record {
