@@ -229,13 +229,6 @@ impl Counters {
             memories: pairs(&self.memories, &earlier.memories, MemoryCounters::since),
         }
     }
-
-    /// The sum over the agents whose names begin with `prefix`: `host`, `NIC`.
-    pub fn agents_of(&self, prefix: &str) -> AgentCounters {
-        let mut sum = AgentCounters::default();
-        self.agents.iter().filter(|agent| agent.name.starts_with(prefix)).for_each(|agent| sum.add(&agent.counters));
-        sum
-    }
 }
 
 fn pairs<T>(now: &[Named<T>], before: &[Named<T>], since: impl Fn(&T, &T) -> T) -> Vec<Named<T>> {

@@ -34,14 +34,6 @@ fn a_difference_cuts_a_warm_up_off() {
 }
 
 #[test]
-fn agents_of_one_side_are_summed_by_their_names() {
-    let counters = snapshot(1, 1);
-    let host = counters.agents_of("host");
-    assert_eq!((host.accesses.loads, host.accesses.remote_rfos, host.stalls.load_picoseconds), (14, 2, 600));
-    assert_eq!(counters.agents_of("NIC"), AgentCounters::default());
-}
-
-#[test]
 fn a_link_is_used_for_its_share_of_the_time_of_all_its_wires() {
     let counters = snapshot(1, 3);
     let link = &counters.links[0].counters;
