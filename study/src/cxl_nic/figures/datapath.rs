@@ -116,6 +116,7 @@ pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.list("cxl.fig10.comb2_over_1", "fraction", Some(more(2, 1)));
     let lowest = results.iter().all(|(_, all)| all.iter().all(|one| all[0].0 <= one.0 && all[0].1 <= one.1));
     findings.holds("cxl.fig10.comb0_lowest", Some(lowest));
+    findings.holds("cxl.fig10.comb2_above_comb1", Some(more(2, 1).iter().all(|&penalty| penalty > 0.0)));
     findings.list(
         "cxl.unpublished.p99_spread",
         "fraction",
