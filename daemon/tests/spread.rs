@@ -106,6 +106,8 @@ impl Exchange {
             (client, queues.remove(0))
         };
         let clients = (0..CLIENTS).map(attach).collect();
+        // The other thread hears of a client a little later than that one is served: when it has answered, it has heard.
+        ask(socket, r#"{"ask": "list"}"#);
         let may_pass = peer.description().starts_with("memif");
         Exchange { peer, may_pass, clients, ways: vec![Default::default(); CLIENTS] }
     }
