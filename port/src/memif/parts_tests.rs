@@ -367,3 +367,28 @@ fn parts_on_threads_send_back_every_frame_of_every_peer() {
         stop.raise();
     });
 }
+
+#[test]
+fn a_session_that_a_part_has_not_heard_of_goes_on_and_the_next_one_has_another_number() {
+    let folder = folder();
+    let options = options(&folder);
+    let mut own = parts(&options, 2);
+    let mut peer = other(&options, MemifRole::Server, 2);
+    for step in 0..300 {
+        look(&mut peer, milliseconds(step));
+        look(&mut own[0], milliseconds(step));
+    }
+    assert!(own[0].is_connected() && !own[1].is_connected());
+    let legacies = pass_on(own, &mut peer, &[1, 0], (Between::Nothing, 0));
+    let mut own = Memif::inherit(&MemifOptions { queues: 2, ..options }, legacies).expect("they go on");
+    assert!(own.iter().all(Memif::is_connected));
+    frames_pass(&mut own, &mut peer);
+    let numbers =
+        |own: &[Memif]| own.iter().map(|part| part.rings.as_ref().map(|rings| rings.session)).collect::<Vec<_>>();
+    let before = numbers(&own);
+    peer.end(Time::ZERO, "on purpose");
+    look(&mut own[0], milliseconds(1000));
+    assert!(!own[0].is_connected() && meet(&mut own, &mut peer, 2000));
+    let after = numbers(&own);
+    assert!(before[0] == before[1] && after[0] == after[1] && before[0] < after[0], "{before:?}, then {after:?}");
+}
