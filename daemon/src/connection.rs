@@ -3,7 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use conic_control::{Extensions, Hello, Message, Name, OLDEST, Reason, Refused, VERSION, Welcome, common_version};
+use conic_control::{
+    Attached, Extensions, Hello, Message, Name, OLDEST, Reason, Refused, VERSION, Welcome, common_version,
+};
 use conic_fabric::Time;
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_interface::metadata::Offloads;
@@ -36,6 +38,8 @@ pub(crate) enum Step {
     },
     /// Its region is being made.
     Making(Box<Making>),
+    /// Its network's threads enter it.
+    Entering(Box<Entering>),
     /// An operator, who asks questions.
     Asking(Unsaid),
     /// It has its queues.
@@ -53,12 +57,23 @@ pub(crate) struct Making {
     pub rules: Rules,
 }
 
-/// What there is still to say of an answer, to an operator whose socket is full.
+/// What a client gets whom every thread of its network knows.
+pub(crate) struct Entering {
+    pub session: Session,
+    /// What it is told.
+    pub attached: Attached,
+    /// Its end of each queue's bell.
+    pub theirs: Vec<OwnedFd>,
+}
+
+/// What there is still to say of an answer to an operator.
 #[derive(Default)]
 pub(crate) struct Unsaid {
     pub text: String,
-    /// From here on.
+    /// From here on; what comes before it is in the operator's socket, which is full.
     pub at: usize,
+    /// It is not true yet: a network's threads have not all heard of what was changed.
+    pub is_early: bool,
 }
 
 /// What a client has.
@@ -77,6 +92,13 @@ pub(crate) struct Session {
     pub kick: Arc<OwnedFd>,
     /// This side's end of each queue's bell.
     pub bells: Arc<Vec<OwnedFd>>,
+}
+
+impl Connection {
+    /// Whether it waits for its network's threads, and not for the other side.
+    pub(crate) fn waits_for_threads(&self) -> bool {
+        matches!(&self.step, Step::Entering(_) | Step::Asking(Unsaid { is_early: true, .. }))
+    }
 }
 
 /// A refusal.

@@ -13,7 +13,7 @@ use conic_nicd::switch::{
 };
 use conic_port::{Legacy, Port};
 
-use crate::server::region::{Made, Returned};
+use crate::server::region::{Departing, Made, Reports, Returned};
 
 /// What the control thread wants.
 pub(crate) enum Order {
@@ -76,9 +76,11 @@ pub(crate) enum Order {
     Detach {
         /// Its session.
         session: u64,
-        /// Where the answer goes: what the client did.
-        answer: Sender<Option<(MemberCounters, NicFaults)>>,
+        /// What is told then.
+        answer: Answer,
     },
+    /// What was ordered before this is done.
+    Confirm(Arc<Answer>),
     /// A client gets no packet that stands for several and is longer, when the answer comes.
     Longest {
         /// Its session.
@@ -142,6 +144,18 @@ pub(crate) enum News {
     Made(Box<Made>),
     /// The memory of the region that nobody has asked for is there; none if it cannot be.
     Spare(Option<Memory>),
+    /// Each thread of its network has entered the client of a connection.
+    Entered {
+        /// The connection's number.
+        connection: u64,
+    },
+    /// Each thread of a network has heard of what the operator of a connection has changed.
+    Heard {
+        /// The connection's number.
+        connection: u64,
+    },
+    /// No thread touches a client's region any more.
+    Departed(Departing),
     /// Nothing is left of a region.
     Returned(Returned),
     /// A client broke the rules too often.
@@ -156,6 +170,32 @@ pub(crate) enum News {
         /// How.
         text: String,
     },
+}
+
+/// News that the control thread gets when this is dropped: by the thread that has done what was asked for, by the last of several, or
+/// with the orders of a thread that has ended, by a bug, and does nothing any more. Nobody waits for it who has something else to do.
+pub(crate) struct Answer {
+    news: Option<News>,
+    reports: Reports,
+}
+
+impl Answer {
+    pub(crate) fn new(news: News, reports: &Reports) -> Answer {
+        Answer { news: Some(news), reports: reports.clone() }
+    }
+
+    /// How often the client that has left broke the rules.
+    pub(crate) fn add_faults(&mut self, faults: u64) {
+        if let Some(News::Departed(Departing { leaving: Some(leaving), .. })) = &mut self.news {
+            leaving.faults = faults;
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.news.take().into_iter().for_each(|news| self.reports.tell(news));
+    }
 }
 
 /// What a network, or one of its threads, has done.

@@ -9,6 +9,8 @@ mod network;
 mod operator;
 pub(crate) mod region;
 mod spare;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,13 +34,13 @@ use rustix::event::{Timespec, epoll};
 use adopt::Inheritance;
 use metrics::Metrics;
 use network::{Network, start_networks};
-use region::{Leaving, Reports, Taken};
+use region::{Departing, Leaving, Reports, Taken};
 use spare::Spare;
 
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
-use crate::order::News;
+use crate::order::{Answer, News};
 use crate::wakeup::WakeupLatency;
 
 /// What an epoll event is of: the lowest bit tells a connection's socket from its process.
@@ -274,8 +276,11 @@ impl Daemon {
     /// Takes one message of a client.
     fn hear(&mut self, number: u64) {
         let Some(connection) = self.connections.get(&number) else { return };
-        if matches!(&connection.step, Step::Asking(unsaid) if !unsaid.text.is_empty()) {
-            return self.go_on_answering(number);
+        match &connection.step {
+            // It is listened to no more until it has its answer: this is its end.
+            Step::Asking(unsaid) if unsaid.is_early => return self.let_go(number, "closed"),
+            Step::Asking(unsaid) if !unsaid.text.is_empty() => return self.go_on_answering(number),
+            _ => {}
         }
         let received = match connection.channel.receive() {
             Ok(Some(received)) => received,
@@ -341,7 +346,7 @@ impl Daemon {
         self.let_go(number, reason);
     }
 
-    /// Takes everything back that a client had. When this returns nobody here touches its region, which is unmapped meanwhile.
+    /// Takes everything back that a client had. Its region is unmapped when no thread of its network touches it any more.
     fn let_go(&mut self, number: u64, why: &'static str) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
@@ -350,25 +355,33 @@ impl Daemon {
         // Descriptors that are closed leave the epoll by themselves only when no copy of them is left anywhere.
         let _ = epoll::delete(&self.epoll, &channel);
         let _ = epoll::delete(&self.epoll, &process);
-        if let Step::Making(_) = step {
-            // It comes, finds nobody, and goes.
-            self.returning.push(peer.user);
-        } else if let Step::Attached(session) = step {
-            let Session { session, name, network, queues, bytes, memory, .. } = *session;
-            about_to("take a client's queues back");
-            self.networks[network].forget_mirror(Party::Client(session));
-            let faults = self.networks[network].detach(session).map_or(0, |(_, faults)| faults.total());
-            let leaving = Leaving { session, name: name.to_string(), why, faults, noticed: begun };
-            self.give_region_back(memory, Taken { user: peer.user, queues, bytes }, Some(leaving));
-        }
+        let (session, was_told) = match step {
+            Step::Attached(session) => (*session, true),
+            Step::Entering(entering) => (entering.session, false),
+            // Its region comes, finds nobody, and goes.
+            Step::Making(_) => return self.returning.push(peer.user),
+            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return,
+        };
+        let Session { session, name, network, queues, bytes, memory, .. } = session;
+        about_to("take a client's queues back");
+        self.networks[network].forget_mirror(Party::Client(session));
+        let leaving = Leaving { session, name: name.to_string(), why, faults: 0, noticed: begun };
+        let taken = Taken { user: peer.user, queues, bytes };
+        self.returning.push(peer.user);
+        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving) };
+        self.networks[network].detach(session, Answer::new(News::Departed(departing), &self.reports));
     }
 
     fn give_up_on_the_slow(&mut self) {
         let now = clock::now();
-        let late = |one: &Connection| one.deadline <= now;
-        let late: Vec<u64> = self.connections.iter().filter(|(_, one)| late(one)).map(|(&number, _)| number).collect();
-        for number in late {
-            let text = format!("the next word did not come within {} ms", self.config.step_timeout_ms);
+        let late = self.connections.iter().filter(|(_, one)| one.deadline <= now);
+        let late: Vec<(u64, bool)> = late.map(|(&number, one)| (number, one.waits_for_threads())).collect();
+        for (number, waits) in late {
+            let milliseconds = self.config.step_timeout_ms;
+            let text = match waits {
+                true => format!("a thread of the network has done nothing for {milliseconds} ms: try again later"),
+                false => format!("the next word did not come within {milliseconds} ms"),
+            };
             self.refuse(number, refused(Reason::Timeout, text));
         }
     }
@@ -383,6 +396,9 @@ impl Daemon {
     fn act_on(&mut self, news: News) {
         match news {
             News::Made(made) => self.finish_session(*made),
+            News::Entered { connection } => self.pass_queues(connection),
+            News::Heard { connection } => self.answer_is_true(connection),
+            News::Departed(departing) => region::give_back(departing, &self.reports),
             News::Spare(memory) => self.spare_is_made(memory),
             News::Returned(back) => self.region_is_back(back),
             News::Offender { offender } => {

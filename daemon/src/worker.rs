@@ -9,19 +9,17 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use conic_fabric::Time;
-use conic_interface::ccnic::NicFaults;
 use conic_native::{KeptCore, Memory, clock, pin, spin};
 use conic_nicd::config::WaitMode;
 use conic_nicd::switch::{
-    Away, Circuit, MemberCounters, Mirror, Parts, Party, Pin, RateLimit, Ring, Switch, SwitchOptions, SwitchPort,
-    Trunk, TrunkMap,
+    Away, Circuit, Mirror, Parts, Party, Pin, RateLimit, Ring, Switch, SwitchOptions, SwitchPort, Trunk, TrunkMap,
 };
 use conic_port::Port;
 use rustix::event::{Timespec, epoll};
 use rustix::net::{SendFlags, send};
 
 use crate::bell::Bell;
-use crate::order::{Left, News, Order, Report};
+use crate::order::{Answer, Left, News, Order, Report};
 
 /// Steps between two looks at what the control thread wants, at most.
 const STEPS_BETWEEN_ORDERS: u32 = 32;
@@ -135,11 +133,14 @@ impl Worker {
         self.order(Order::Forget(party));
     }
 
-    /// Takes a client away; when this returns, nothing of it is touched any more.
-    pub(crate) fn detach(&self, session: u64) -> Option<(MemberCounters, NicFaults)> {
-        let (answer, answered) = channel();
+    /// Takes a client away; when the answer comes, nothing of it is touched any more.
+    pub(crate) fn detach(&self, session: u64, answer: Answer) {
         self.order(Order::Detach { session, answer });
-        answered.recv().ok().flatten()
+    }
+
+    /// Has it answer when it has done all that was ordered before.
+    pub(crate) fn confirm(&self, answer: Arc<Answer>) {
+        self.order(Order::Confirm(answer));
     }
 
     /// Lets a thread begin that was held back.
@@ -375,13 +376,14 @@ impl Loop {
             Order::Begin => {}
             Order::Away(away) => self.switch.enter_away(clock::now(), away),
             Order::Forget(party) => self.switch.forget_away(party),
-            Order::Detach { session, answer } => {
+            Order::Detach { session, mut answer } => {
                 let gone = self.switch.detach(session);
                 if let Some((kick, _)) = self.clients.remove(&session) {
                     let _ = epoll::delete(&self.epoll, &kick);
                 }
-                let _ = answer.send(gone);
+                answer.add_faults(gone.map_or(0, |(_, faults)| faults.total()));
             }
+            Order::Confirm(answer) => drop(answer),
             Order::Longest { session, longest, answer } => {
                 self.switch.limit_packets(session, longest);
                 let _ = answer.send(());

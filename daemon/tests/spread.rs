@@ -106,8 +106,6 @@ impl Exchange {
             (client, queues.remove(0))
         };
         let clients = (0..CLIENTS).map(attach).collect();
-        // The other thread hears of a client a little later than that one is served: when it has answered, it has heard.
-        ask(socket, r#"{"ask": "list"}"#);
         let may_pass = peer.description().starts_with("memif");
         Exchange { peer, may_pass, clients, ways: vec![Default::default(); CLIENTS] }
     }
@@ -223,8 +221,6 @@ fn is_one_port_to_operators(socket: &Path, exchange: &mut Exchange, spec: &str) 
 fn is_mirrored_whole(socket: &Path, exchange: &mut Exchange, file: &Path) {
     let question = format!(r#"{{"ask": "mirror", "end": "port:0", "file": "{}"}}"#, file.display());
     assert_eq!(ask(socket, &question)["done"], true);
-    // The threads have answered, and so have heard of it.
-    ask(socket, r#"{"ask": "list"}"#);
     let before = exchange.sent();
     exchange.more(5);
     exchange.settle();
@@ -268,7 +264,6 @@ fn is_one_end_of_a_circuit(socket: &Path, exchange: &mut Exchange) {
         });
     }
     assert_eq!(ask(socket, r#"{"ask": "disconnect", "end": "port:0"}"#)["done"], true);
-    ask(socket, r#"{"ask": "list"}"#);
 }
 
 /// An interface, as the other end of a port.

@@ -178,7 +178,6 @@ fn an_operator_joins_clients_of_different_threads() {
     let circuits = &ask(&socket, r#"{"ask": "list"}"#)["networks"][0]["circuits"];
     let ends = [format!("client:{}", sessions[0]), format!("client:{}", sessions[1])];
     assert_eq!(*circuits, serde_json::json!([{ "between": ends }]));
-    // Each thread has answered, and so has heard of it.
     let elsewhere = [2, 0, 0, 0, 0, 0x99];
     let got = |station: &mut Station, wanted: &[u8]| {
         let mut buffers = Vec::new();

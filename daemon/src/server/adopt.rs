@@ -262,10 +262,11 @@ impl Daemon {
         true
     }
 
-    /// Waits for regions that are being made, so that their clients are passed with the others.
+    /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
+    /// operators are about to be told.
     fn finish_what_is_begun(&mut self) {
-        let being_made = |one: &Connection| matches!(one.step, Step::Making(_));
-        while self.connections.values().any(being_made) {
+        let is_begun = |one: &Connection| matches!(one.step, Step::Making(_)) || one.waits_for_threads();
+        while self.connections.values().any(is_begun) {
             let Ok(news) = self.news.recv_timeout(Duration::from_nanos(PATIENCE.nanoseconds())) else { return };
             self.act_on(news);
         }

@@ -1,6 +1,6 @@
 //! A client gets its region and its queues.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use conic_control::{Attach, Attached, Bells, MOST_BELLS, Message, Name, Reason, Refused, Wait};
@@ -8,17 +8,17 @@ use conic_fabric::Time;
 use conic_interface::ccnic::notify::{MOST_QUEUES, Notices};
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
 use conic_native::channel::Channel;
-use conic_native::{Memory, about_to};
+use conic_native::{Memory, about_to, clock};
 use conic_nicd::config::{EndConfig, WaitMode};
 use conic_nicd::switch::{Party, Rules};
 use conic_port::MAX_FRAME;
 
 use super::Daemon;
-use super::region::{self, Leaving, Made, Region, Returned, Taken, Wish};
+use super::region::{self, Departing, Leaving, Made, Region, Returned, Taken, Wish};
 use super::spare::Next;
-use crate::connection::{Making, Session, Step, mac_text, refused};
+use crate::connection::{Entering, Making, Session, Step, mac_text, refused};
 use crate::event::Event;
-use crate::order::Order;
+use crate::order::{Answer, News, Order};
 
 impl Daemon {
     /// Begins to give a client what it asks for, or says why not.
@@ -91,21 +91,14 @@ impl Daemon {
             }
             // Numbers of connections do not come again: who this was for is gone.
             (_, region) => {
-                self.expect_no_more(taken.user);
-                return match region {
-                    Ok(region) => self.give_region_back(region.memory, taken, None),
-                    Err(_) => self.give_back_quota(taken),
+                let Ok(Region { memory, .. }) = region else {
+                    self.expect_no_more(taken.user);
+                    return self.give_back_quota(taken);
                 };
+                return region::give_back(Departing { memory, taken, leaving: None }, &self.reports);
             }
         };
-        let memory = Arc::clone(&region.memory);
-        match self.enter(number, making, taken, region) {
-            Ok(event) => (self.log)(&event),
-            Err(refusal) => {
-                self.give_region_back(memory, taken, None);
-                self.refuse(number, refusal);
-            }
-        }
+        self.enter(number, making, taken, region);
     }
 
     /// Has a region made for who asks next for what this one asked for, unless it is too large to be kept for nobody.
@@ -127,9 +120,9 @@ impl Daemon {
         }
     }
 
-    /// Gives the region to one of the network's threads, and passes it to the client.
-    fn enter(&mut self, number: u64, making: Making, taken: Taken, region: Region) -> Result<Event, Refused> {
-        let gone = || refused(Reason::Malformed, "the connection is gone");
+    /// Gives the region to one of the network's threads, and tells all of them of the client. A client that knows that it is attached may tell
+    /// others, whose frames come by any thread: it is told when every thread has entered it.
+    fn enter(&mut self, number: u64, making: Making, taken: Taken, region: Region) {
         let Making { session, name, network, mac, geometry, headroom, rules } = making;
         let Region { memory, map, notices, kick, bells, theirs } = region;
         let config = &self.networks[network].config;
@@ -160,32 +153,41 @@ impl Daemon {
         if let Some(event) = self.networks[network].begin_mirror(Party::Client(session), &mirrored, None) {
             (self.log)(&event);
         }
-        let connection = self.connections.get_mut(&number).ok_or_else(gone)?;
-        if let Err(error) = pass(&connection.channel, &memory, &kick, &theirs, attached) {
-            self.networks[network].detach(session);
-            return Err(refused(Reason::Resources, format!("the queues could not be passed: {error}")));
+        self.networks[network].confirm(Answer::new(News::Entered { connection: number }, &self.reports));
+        let deadline = clock::now() + self.step_timeout();
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Taken { queues, bytes, .. } = taken;
+        let session = Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells };
+        connection.step = Step::Entering(Box::new(Entering { session, attached, theirs }));
+        connection.deadline = deadline;
+    }
+
+    /// Passes its queues to a client whom every thread of its network has entered; it may be gone.
+    pub(super) fn pass_queues(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let step = std::mem::replace(&mut connection.step, Step::Connected);
+        let Step::Entering(entering) = step else { return connection.step = step };
+        let passed = pass(&connection.channel, &entering);
+        if let Err(error) = passed {
+            connection.step = Step::Entering(entering);
+            let text = format!("the queues could not be passed: {error}");
+            return self.refuse(number, refused(Reason::Resources, text));
         }
+        let Session { session, network, queues, bytes, mac, ref name, .. } = entering.session;
         let event = Event::Attached {
             session,
             name: name.to_string(),
             process: connection.peer.process,
-            user: taken.user,
+            user: connection.peer.user,
             network: self.networks[network].config.name.clone(),
-            queues: taken.queues,
-            bytes: taken.bytes,
+            queues,
+            bytes,
             mac: mac_text(mac),
         };
-        let Taken { queues, bytes, .. } = taken;
         about_to("enter a session");
-        let session = Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells };
-        connection.step = Step::Attached(Box::new(session));
-        Ok(event)
-    }
-
-    /// Has a region unmapped; its quota is given back behind it.
-    pub(super) fn give_region_back(&mut self, memory: Arc<Memory>, taken: Taken, leaving: Option<Leaving>) {
-        self.returning.push(taken.user);
-        region::give_back(memory, taken, leaving, &self.reports);
+        connection.step = Step::Attached(Box::new(entering.session));
+        connection.deadline = Time::NEVER;
+        (self.log)(&event);
     }
 
     /// Nothing is left of a region: whoever waits for its place may have it.
@@ -249,6 +251,7 @@ impl Daemon {
         let taken = |mac: [u8; 6]| {
             self.connections.values().any(|one| match &one.step {
                 Step::Attached(session) => session.network == network && session.mac == mac,
+                Step::Entering(one) => one.session.network == network && one.session.mac == mac,
                 Step::Making(making) => making.network == network && making.mac == mac,
                 _ => false,
             })
@@ -272,17 +275,12 @@ impl Daemon {
 }
 
 /// Passes everything to a client, in as many messages as it takes.
-fn pass(
-    channel: &Channel,
-    memory: &Memory,
-    kick: &OwnedFd,
-    bells: &[OwnedFd],
-    attached: Attached,
-) -> std::io::Result<()> {
-    let (first, rest) = bells.split_at(usize::from(attached.bells));
-    let mut descriptors: Vec<BorrowedFd<'_>> = vec![memory.descriptor(), kick.as_fd()];
+fn pass(channel: &Channel, entering: &Entering) -> std::io::Result<()> {
+    let Entering { session, attached, theirs } = entering;
+    let (first, rest) = theirs.split_at(usize::from(attached.bells));
+    let mut descriptors: Vec<BorrowedFd<'_>> = vec![session.memory.descriptor(), session.kick.as_fd()];
     descriptors.extend(first.iter().map(AsFd::as_fd));
-    channel.send(&Message::Attached(attached).encode(), &descriptors)?;
+    channel.send(&Message::Attached(attached.clone()).encode(), &descriptors)?;
     for (index, some) in rest.chunks(MOST_BELLS).enumerate() {
         let bells = Bells { first: (first.len() + index * MOST_BELLS) as u32, count: some.len() as u16 };
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();

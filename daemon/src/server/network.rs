@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use conic_fabric::Time;
-use conic_interface::ccnic::NicFaults;
 use conic_native::{Memory, Pages};
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PortConfig, WaitMode};
 use conic_nicd::switch::{
-    Away, Circuit, MemberCounters, Mirror, MirrorCounters, Mode, Offloads, Parts, Party, Pin, PortReport, RateLimit,
-    Rules, SwitchOptions, SwitchPort, TrunkMap,
+    Away, Circuit, Mirror, MirrorCounters, Mode, Offloads, Parts, Party, Pin, PortReport, RateLimit, Rules,
+    SwitchOptions, SwitchPort, TrunkMap,
 };
 use conic_port::{Legacy, Port};
 
@@ -25,7 +24,7 @@ use super::mirror::Asked;
 use super::region::Reports;
 use crate::bell::Bell;
 use crate::capture::Capture;
-use crate::order::{Left, Order, Report};
+use crate::order::{Answer, Left, Order, Report};
 use crate::worker::{Neighbour, Worker, WorkerOptions};
 
 /// A network and its threads.
@@ -43,7 +42,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Gives a client to a thread, by an order that says who comes.
+    /// Gives a client to a thread, by an order that says who comes. The threads enter it one by one; see [`Network::confirm`].
     pub fn attach(&mut self, order: Order) {
         let Some((session, rules)) = order.newcomer() else { return };
         let away = (Party::Client(session), rules.clone());
@@ -57,12 +56,17 @@ impl Network {
         }
     }
 
-    /// Takes a client away; when this returns, nothing of it is touched any more.
-    pub fn detach(&mut self, session: u64) -> Option<(MemberCounters, NicFaults)> {
-        let thread = self.clients.remove(&session)?;
-        let gone = self.workers[thread].detach(session);
+    /// Takes a client away; when the answer comes, nothing of it is touched any more.
+    pub fn detach(&mut self, session: u64, answer: Answer) {
+        let Some(thread) = self.clients.remove(&session) else { return };
+        self.workers[thread].detach(session, answer);
         self.others(thread).for_each(|worker| worker.forget_away(Party::Client(session)));
-        gone
+    }
+
+    /// Has the answer come when every thread has done what was ordered of it before this.
+    pub fn confirm(&self, answer: Answer) {
+        let answer = Arc::new(answer);
+        self.workers.iter().for_each(|worker| worker.confirm(Arc::clone(&answer)));
     }
 
     /// The thread that serves a client, by its number.

@@ -11,6 +11,8 @@
 //! | `{"ask": "mirror", "network": "lab", "end": "client:7", "file": "/tmp/a.pcapng", "most_bytes": 1000000}` | `{"done": true}`; without a file the mirror ends |
 //! | `{"ask": "unpin", "client": 7}` | `{"done": true}`: none of its flows are pinned any more |
 //! | `{"ask": "adopt", "ports": true}` | everything, to a daemon that takes over; see `adopt` |
+//!
+//! What is done, every thread of the network has heard of: what comes behind the answer meets nothing of before.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -29,7 +31,7 @@ use super::Daemon;
 use super::adopt::TAKING_OVER;
 use super::mirror::Asked;
 use crate::connection::{Session, Step, Unsaid, mac_text, refused};
-use crate::order::Report;
+use crate::order::{Answer, News, Report};
 
 /// Bytes that may be sent at once where nobody says how many.
 const DEFAULT_BURST: u64 = 65_536;
@@ -115,24 +117,24 @@ impl Daemon {
         }
         connection.step = Step::Asking(Unsaid::default());
         connection.deadline = Time::NEVER;
-        let answer = match serde_json::from_str(question) {
+        let (answer, changed) = match serde_json::from_str(question) {
             Ok(Question::Adopt { version: TAKING_OVER }) => {
                 self.ended = self.give_over(number);
                 return;
             }
             Ok(Question::Adopt { version }) => {
                 let own = format!("this NIC gives over in version {TAKING_OVER}, and not in version {version}");
-                json!({ "error": format!("{own}: stop it, and start the other without --adopt") })
+                done(Err(format!("{own}: stop it, and start the other without --adopt")))
             }
-            Ok(Question::List) => self.list(),
+            Ok(Question::List) => (self.list(), None),
             Ok(Question::Limit { client, bytes_per_second, burst_bytes }) => {
                 let limit = bytes_per_second.map(|bytes_per_second| RateLimit {
                     bytes_per_second,
                     burst_bytes: burst_bytes.unwrap_or(DEFAULT_BURST),
                 });
-                self.limit(client, limit)
+                done(self.limit(client, limit))
             }
-            Ok(Question::Detach { client }) => self.detach(client),
+            Ok(Question::Detach { client }) => done(self.detach(client)),
             Ok(Question::Connect { network, between }) => done(self.connect(network.as_deref(), &between)),
             Ok(Question::Disconnect { network, end }) => done(self.disconnect(network.as_deref(), &end)),
             Ok(Question::Pin { client, queue, pattern }) => done(self.pin(client, Some(Pin { pattern, queue }))),
@@ -141,11 +143,26 @@ impl Daemon {
                 done(self.mirror(network.as_deref(), &end, file, most_bytes))
             }
             Ok(Question::Unpin { client }) => done(self.pin(client, None)),
-            Err(error) => json!({ "error": format!("that is no question this NIC knows: {error}") }),
+            Err(error) => done(Err(format!("that is no question this NIC knows: {error}"))),
         };
+        let late = clock::now() + self.step_timeout();
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        connection.step = Step::Asking(Unsaid { text: answer.to_string(), at: 0 });
-        self.go_on_answering(number);
+        connection.step = Step::Asking(Unsaid { text: answer.to_string(), at: 0, is_early: changed.is_some() });
+        let Some(network) = changed else { return self.go_on_answering(number) };
+        // It is not listened to before it has its answer; its end is told all the same.
+        let event = epoll::EventData::new_u64(number << 1);
+        let _ = epoll::modify(&self.epoll, &connection.channel, event, epoll::EventFlags::empty());
+        connection.deadline = late;
+        self.networks[network].confirm(Answer::new(News::Heard { connection: number }, &self.reports));
+    }
+
+    /// Every thread has heard of what an operator has changed, who is told so.
+    pub(super) fn answer_is_true(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if let Step::Asking(unsaid) = &mut connection.step {
+            unsaid.is_early = false;
+            self.go_on_answering(number);
+        }
     }
 
     /// Says as much of an answer as the operator's socket takes, and the rest when it takes more.
@@ -174,10 +191,10 @@ impl Daemon {
         }
     }
 
-    fn limit(&mut self, client: u64, limit: Option<RateLimit>) -> Value {
-        let Some(network) = self.network_of_client(client) else { return no_client(client) };
+    fn limit(&mut self, client: u64, limit: Option<RateLimit>) -> Result<usize, String> {
+        let network = self.network_of_client(client).ok_or_else(|| no_client(client))?;
         self.networks[network].limit(client, limit);
-        json!({ "done": true })
+        Ok(network)
     }
 
     fn network_of_client(&self, client: u64) -> Option<usize> {
@@ -216,48 +233,55 @@ impl Daemon {
         }
     }
 
-    fn connect(&mut self, name: Option<&str>, between: &[String; 2]) -> Result<(), String> {
-        let network = self.bridge_of(name)?;
-        let [near, far] = [self.party(network, &between[0])?, self.party(network, &between[1])?];
+    fn connect(&mut self, name: Option<&str>, between: &[String; 2]) -> Result<usize, String> {
+        let index = self.bridge_of(name)?;
+        let [near, far] = [self.party(index, &between[0])?, self.party(index, &between[1])?];
         if near == far {
             return Err(format!("{} cannot be connected to itself", between[0]));
         }
         let number = self.next_circuit;
         self.next_circuit += 1;
-        let network = &self.networks[network];
+        let network = &self.networks[index];
         network.connect(near, Some(Circuit { number, far: false }));
         network.connect(far, Some(Circuit { number, far: true }));
-        Ok(())
+        Ok(index)
     }
 
-    fn disconnect(&mut self, name: Option<&str>, end: &str) -> Result<(), String> {
-        let network = self.bridge_of(name)?;
-        let party = self.party(network, end)?;
-        let network = &self.networks[network];
+    fn disconnect(&mut self, name: Option<&str>, end: &str) -> Result<usize, String> {
+        let index = self.bridge_of(name)?;
+        let party = self.party(index, end)?;
+        let network = &self.networks[index];
         let circuits = network.report().circuits;
         let own = circuits.iter().find(|(one, ..)| *one == party);
         let Some((_, circuit, _)) = own else { return Err(format!("{end} is not connected to anybody")) };
         for (one, _, _) in circuits.iter().filter(|(_, other, _)| other.number == circuit.number) {
             network.connect(*one, None);
         }
-        Ok(())
+        Ok(index)
     }
 
-    fn mirror(&mut self, name: Option<&str>, end: &str, file: Option<PathBuf>, most_bytes: u64) -> Result<(), String> {
-        let network = self.network_named(name)?;
-        let party = self.party(network, end)?;
-        let network = &mut self.networks[network];
+    fn mirror(
+        &mut self,
+        name: Option<&str>,
+        end: &str,
+        file: Option<PathBuf>,
+        most_bytes: u64,
+    ) -> Result<usize, String> {
+        let index = self.network_named(name)?;
+        let party = self.party(index, end)?;
+        let network = &mut self.networks[index];
         let Some(file) = file else {
-            return if network.unmirror(party) { Ok(()) } else { Err(format!("{end} is not mirrored")) };
+            return if network.unmirror(party) { Ok(index) } else { Err(format!("{end} is not mirrored")) };
         };
         if !file.is_absolute() {
             return Err(format!("the file is named by its whole path, and not {}", file.display()));
         }
-        network.mirror(party, Asked { file, most_bytes })
+        network.mirror(party, Asked { file, most_bytes })?;
+        Ok(index)
     }
 
-    fn pin(&self, client: u64, pin: Option<Pin>) -> Result<(), String> {
-        let network = self.network_of_client(client).ok_or_else(|| no_client_text(client))?;
+    fn pin(&self, client: u64, pin: Option<Pin>) -> Result<usize, String> {
+        let network = self.network_of_client(client).ok_or_else(|| no_client(client))?;
         if self.networks[network].config.mode == NetworkMode::Loopback {
             return Err(format!("client {client} is on a loopback network, where each queue gets its own frames"));
         }
@@ -267,17 +291,18 @@ impl Daemon {
             Some(queue) if queue >= queues => Err(format!("client {client} has {queues} queues, counted from 0")),
             _ => {
                 self.networks[network].pin(client, pin);
-                Ok(())
+                Ok(network)
             }
         }
     }
 
-    fn detach(&mut self, client: u64) -> Value {
+    fn detach(&mut self, client: u64) -> Result<usize, String> {
         let is_it = |step: &Step| matches!(step, Step::Attached(session) if session.session == client);
         let number = self.connections.iter().find(|(_, one)| is_it(&one.step)).map(|(&number, _)| number);
-        let Some(number) = number else { return no_client(client) };
+        let number = number.ok_or_else(|| no_client(client))?;
+        let network = self.network_of_client(client).ok_or_else(|| no_client(client))?;
         self.refuse(number, refused(Reason::Operator, "an operator detached it"));
-        json!({ "done": true })
+        Ok(network)
     }
 
     /// All that there is.
@@ -342,19 +367,15 @@ pub(super) fn split_piece(text: &str) -> (&str, &str) {
     text.split_at(text.floor_char_boundary(PIECE))
 }
 
-fn no_client(client: u64) -> Value {
-    json!({ "error": no_client_text(client) })
-}
-
-fn no_client_text(client: u64) -> String {
+fn no_client(client: u64) -> String {
     format!("there is no client {client}; `conic ctl list` lists them")
 }
 
-/// The answer to what was done or could not be.
-fn done(result: Result<(), String>) -> Value {
+/// The answer to what was done, and the network whose threads hear of it first; or why it could not be.
+fn done(result: Result<usize, String>) -> (Value, Option<usize>) {
     match result {
-        Ok(()) => json!({ "done": true }),
-        Err(why) => json!({ "error": why }),
+        Ok(network) => (json!({ "done": true }), Some(network)),
+        Err(why) => (json!({ "error": why }), None),
     }
 }
 

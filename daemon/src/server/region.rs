@@ -62,6 +62,14 @@ pub(crate) struct Leaving {
     pub noticed: Time,
 }
 
+/// A region that its client has no more.
+pub(crate) struct Departing {
+    pub memory: Arc<Memory>,
+    pub taken: Taken,
+    /// Whose it was; none if nobody has ever got it.
+    pub leaving: Option<Leaving>,
+}
+
 /// Nothing is left of a region.
 pub(crate) struct Returned {
     pub taken: Taken,
@@ -79,7 +87,7 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    fn tell(&self, news: News) {
+    pub(crate) fn tell(&self, news: News) {
         // A daemon that has ended asks no more; what was made for it goes with the message.
         let _ = self.news.send(news);
         self.bell.ring();
@@ -118,7 +126,8 @@ pub(super) fn let_go(memory: Memory) {
 }
 
 /// Has a region unmapped, of which nobody else here has anything any more.
-pub(super) fn give_back(memory: Arc<Memory>, taken: Taken, leaving: Option<Leaving>, reports: &Reports) {
+pub(super) fn give_back(region: Departing, reports: &Reports) {
+    let Departing { memory, taken, leaving } = region;
     let own = reports.clone();
     // One of the two says that it is done.
     let leaving = Arc::new(std::sync::Mutex::new(leaving));
