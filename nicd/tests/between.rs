@@ -7,74 +7,20 @@ mod clients;
 #[allow(dead_code, reason = "each test crate uses its part")]
 mod threads;
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
 use conic_fabric::Time;
 use conic_interface::ccnic::Descriptor;
 use conic_interface::metadata::Metadata;
-use conic_nicd::switch::{Circuit, Offloads, Party, Place, Rules, Station, SwitchOptions, SwitchPort};
-use conic_port::offload::virtio::{self, Checksum};
-use conic_port::{Counters, Port, PortError, Receive, Transmit};
+use conic_nicd::switch::{Circuit, Offloads, Party, Place, Rules, Station, SwitchPort};
 use threads::Threads;
-
-/// Lines of a way between two threads: a few of the longest frames.
-const LINES: u64 = 1 << 12;
-
-const EVERYBODY: [u8; 6] = [0xff; 6];
-
-fn bridge(count: usize, ports: Vec<SwitchPort>) -> Threads {
-    Threads::new(count, LINES, &SwitchOptions::default(), ports)
-}
-
-/// Clients 1, 2, 3, ... on threads 0, 1, 2, ... and from the first again, with a queue each.
-fn clients(threads: &mut Threads, count: u64, rules: impl Fn(u64) -> Rules) -> Vec<Client> {
-    let each = threads.switches.len() as u64;
-    let attach = |number| threads.attach(((number - 1) % each) as usize, Time::ZERO, number, 1, rules(number));
-    (1..=count).map(attach).collect()
-}
-
-fn plain(number: u64) -> Rules {
-    rules(mac(number))
-}
-
-/// A port that has looked at its frames' checksums, and found them good.
-struct Checked(Outside, Counters);
-
-impl Port for Checked {
-    fn receive(&mut self, now: Time, frame: &mut [u8]) -> Result<Receive, PortError> {
-        self.receive_unfinished(now, frame, &mut virtio::Metadata::NONE.clone())
-    }
-    fn takes_unfinished(&self) -> bool {
-        true
-    }
-    fn receive_unfinished(
-        &mut self,
-        _now: Time,
-        frame: &mut [u8],
-        metadata: &mut virtio::Metadata,
-    ) -> Result<Receive, PortError> {
-        let Some(next) = self.0.next() else { return Ok(Receive::None) };
-        frame[..next.len()].copy_from_slice(&next);
-        metadata.checksum = Checksum::Valid;
-        Ok(Receive::Frame { length: next.len(), captured: None })
-    }
-    fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
-        Ok(Transmit::Accepted)
-    }
-    fn next_due(&self) -> Option<Time> {
-        None
-    }
-    fn counters(&self) -> &Counters {
-        &self.1
-    }
-}
 
 #[test]
 fn what_a_port_found_of_a_frame_is_told_to_a_client_of_another_thread() {
     let outside = Outside::default();
-    let checked = Box::new(Checked(outside.clone(), Counters::default()));
-    let mut threads = bridge(2, vec![SwitchPort { queues: vec![checked], vlan: None, circuit: None }]);
+    outside.check();
+    let mut threads = Threads::bridge(2, vec![port(&outside, None)]);
     let requests = Offloads { requests: true, unfinished: true, ..Offloads::default() };
-    let mut clients = clients(&mut threads, 2, |number| Rules { offloads: requests, ..plain(number) });
+    let mut clients = threads.attach_all(2, 1, |number| Rules { offloads: requests, ..plain(number) });
     for to in [mac(2), EVERYBODY] {
         outside.give(frame(mac(200), to, 1, 1, 100));
         threads.settle(Time::ZERO);
@@ -86,7 +32,7 @@ fn what_a_port_found_of_a_frame_is_told_to_a_client_of_another_thread() {
 
 #[test]
 fn a_tag_says_the_vlan_where_the_senders_thread_knows_of_none_yet() {
-    let mut threads = bridge(2, vec![]);
+    let mut threads = Threads::bridge(2, vec![]);
     let mut sender = threads.attach(0, Time::ZERO, 1, 1, plain(1));
     // The first thread has not been told of it.
     let member = Rules { vlan: Some(7), ..plain(2) };
@@ -101,9 +47,9 @@ fn a_tag_says_the_vlan_where_the_senders_thread_knows_of_none_yet() {
 
 #[test]
 fn a_thread_without_vlans_of_its_own_knows_those_of_the_others() {
-    let mut threads = bridge(2, vec![]);
+    let mut threads = Threads::bridge(2, vec![]);
     let vlan = |number| if number == 2 { Some(7) } else { None };
-    let mut clients = clients(&mut threads, 4, |number| Rules { vlan: vlan(number), ..plain(number) });
+    let mut clients = threads.attach_all(4, 1, |number| Rules { vlan: vlan(number), ..plain(number) });
     let sent = frame(mac(1), mac(2), 1, 1, 100);
     assert!(clients[0].send(0, &[&sent[..12], &[0x81, 0, 0, 7], &sent[12..]].concat(), 1));
     threads.settle(Time::ZERO);
@@ -115,7 +61,7 @@ fn a_thread_without_vlans_of_its_own_knows_those_of_the_others() {
 fn a_client_that_comes_with_an_end_of_a_circuit_has_it_on_every_thread() {
     let outside = Outside::default();
     let end = |far| Some(Circuit { number: 1, far });
-    let mut threads = bridge(2, vec![SwitchPort { circuit: end(false), ..port(&outside, None) }]);
+    let mut threads = Threads::bridge(2, vec![SwitchPort { circuit: end(false), ..port(&outside, None) }]);
     let mut client = threads.attach(1, Time::ZERO, 2, 1, Rules { circuit: end(true), ..plain(2) });
     let sent = frame(mac(200), EVERYBODY, 1, 1, 100);
     outside.give(sent.clone());
@@ -125,8 +71,8 @@ fn a_client_that_comes_with_an_end_of_a_circuit_has_it_on_every_thread() {
 
 #[test]
 fn who_is_in_a_circuit_gets_nothing_from_a_thread_that_does_not_know_it_yet() {
-    let mut threads = bridge(2, vec![]);
-    let mut clients = clients(&mut threads, 2, plain);
+    let mut threads = Threads::bridge(2, vec![]);
+    let mut clients = threads.attach_all(2, 1, plain);
     assert!(threads.switches[1].connect(Party::Client(2), Some(Circuit { number: 1, far: false })));
     for to in [mac(2), EVERYBODY] {
         assert!(clients[0].send(0, &frame(mac(1), to, 1, 1, 100), 1));
@@ -139,8 +85,8 @@ fn who_is_in_a_circuit_gets_nothing_from_a_thread_that_does_not_know_it_yet() {
 #[test]
 fn a_frame_for_a_station_that_has_left_for_a_third_thread_is_counted() {
     let outside: [Outside; 3] = Default::default();
-    let mut threads = bridge(3, outside.each_ref().map(|one| port(one, None)).into());
-    let mut clients = clients(&mut threads, 3, plain);
+    let mut threads = Threads::bridge(3, outside.each_ref().map(|one| port(one, None)).into());
+    let mut clients = threads.attach_all(3, 1, plain);
     outside[1].give(frame(mac(200), EVERYBODY, 1, 1, 100));
     threads.settle(Time::ZERO);
     // It moves from the second thread's port to the third's, and the first hears of that behind what it sends there.
@@ -157,8 +103,8 @@ fn a_frame_for_a_station_that_has_left_for_a_third_thread_is_counted() {
 
 #[test]
 fn no_address_of_many_is_learned() {
-    let mut threads = bridge(2, vec![]);
-    let mut clients = clients(&mut threads, 2, |number| Rules { own_address_only: false, ..plain(number) });
+    let mut threads = Threads::bridge(2, vec![]);
+    let mut clients = threads.attach_all(2, 1, |number| Rules { own_address_only: false, ..plain(number) });
     let many = [3, 0, 0, 0, 0, 1];
     for from in [many, mac(9)] {
         assert!(clients[0].send(0, &frame(from, EVERYBODY, 1, 1, 100), 1));
@@ -173,7 +119,7 @@ fn no_address_of_many_is_learned() {
 
 #[test]
 fn what_is_known_of_who_has_gone_makes_room_for_the_next() {
-    let mut threads = bridge(2, vec![]);
+    let mut threads = Threads::bridge(2, vec![]);
     let mut places = Vec::new();
     for number in 1..=50 {
         threads.attach(1, Time::ZERO, number, 1, plain(number));

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 
-use clients::{Client, Outside, down, frame, mac, port, rules};
+use clients::{Client, Outside, down, frame, mac, plain, port};
 use conic_fabric::{Address, Time};
 use conic_interface::ccnic::Descriptor;
 use conic_native::KeptCore;
@@ -19,8 +19,8 @@ fn counters(switch: &Switch<KeptCore>, session: u64) -> MemberCounters {
 fn what_passes_is_counted_with_its_bytes_for_sender_and_receiver() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
     // In one piece, put together, and from outside.
     for (number, (length, segments)) in [(60, 1), (1500, 1), (9600, 1), (900, 3)].into_iter().enumerate() {
         assert!(a.send(0, &frame(mac(1), mac(2), 1, number as u64, length), segments));
@@ -39,7 +39,7 @@ fn what_passes_is_counted_with_its_bytes_for_sender_and_receiver() {
 fn frames_shorter_than_their_header_and_longer_than_the_longest_are_counted_and_go_nowhere() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
     let whole = frame(mac(1), mac(9), 1, 1, MAX_FRAME + 1);
     let cases =
         [(13, 1, 0), (14, 1, MIN_FRAME), (MAX_FRAME, 1, MAX_FRAME), (MAX_FRAME + 1, 1, 0), (MAX_FRAME + 1, 2, 0)];
@@ -60,7 +60,7 @@ fn frames_shorter_than_their_header_and_longer_than_the_longest_are_counted_and_
 fn a_full_ring_and_a_pool_without_buffers_are_counted_apart() {
     let outside = Outside::default();
     let mut switch: Switch<KeptCore> = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 4, rules(mac(1)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 4, plain(1));
     let flood = |switch: &mut Switch<KeptCore>, length: usize, frames: u64| {
         for number in 0..frames {
             outside.give(frame(mac(200), mac(1), 1, number, length));
@@ -90,7 +90,7 @@ fn a_full_ring_and_a_pool_without_buffers_are_counted_apart() {
 fn a_port_whose_queues_never_came_has_failed_to_send() {
     let missing = SwitchPort { queues: Vec::new(), vlan: None, circuit: None };
     let mut switch: Switch<KeptCore> = Switch::new(SwitchOptions::default(), vec![missing]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
     assert!(a.send(0, &frame(mac(1), mac(200), 1, 1, 100), 1));
     switch.step(Time::ZERO);
     assert_eq!(switch.ports().next().expect("it").switch.dropped_failed, 1);
@@ -100,7 +100,7 @@ fn a_port_whose_queues_never_came_has_failed_to_send() {
 fn a_loopback_counts_what_no_buffer_of_the_client_holds() {
     let options = SwitchOptions { mode: Mode::Loopback, ..SwitchOptions::default() };
     let mut switch = Switch::new(options, Vec::new());
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
     assert!(a.send(0, &[7; 20_000], 2) && a.send(0, &[7; 100], 1));
     switch.step(Time::ZERO);
     assert_eq!(a.receive(), [[7; 100]]);
@@ -114,7 +114,7 @@ fn slots_of_what_is_refused_come_back() {
     // However often it is at fault, it stays.
     let options = SwitchOptions { most_faults: u64::MAX, ..SwitchOptions::default() };
     let mut switch = Switch::new(options, vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
     let slots = a.map.queues[0].transmit.slots;
     for number in 0..4 * slots {
         let nowhere = Descriptor::new(Address(u64::from(u32::MAX)), 100);

@@ -7,7 +7,7 @@ mod clients;
 
 use std::collections::BTreeMap;
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, Outside, frame, mac, plain, port};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, prepare};
@@ -140,7 +140,7 @@ fn cut(packets: Vec<(Vec<u8>, Metadata)>) -> Vec<Vec<u8>> {
 }
 
 fn attach(switch: &mut Switch<KeptCore>, number: u64, queues: u32, offloads: Offloads) -> Client {
-    Client::attach(switch, Time::ZERO, number, queues, Rules { offloads, ..rules(mac(number)) })
+    Client::attach(switch, Time::ZERO, number, queues, Rules { offloads, ..plain(number) })
 }
 
 /// Client 1, whose longest buffers are of 4 KiB.
@@ -151,7 +151,7 @@ fn without_jumbo(switch: &mut Switch<KeptCore>, offloads: Offloads) -> Client {
     let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");
     prepare(&NativeCore::new(&memory), &map);
     let core = KeptCore::new(std::sync::Arc::new(memory));
-    let rules = Rules { offloads, ..rules(mac(1)) };
+    let rules = Rules { offloads, ..plain(1) };
     switch.attach(Time::ZERO, 1, rules, (&map, notices), || core.clone());
     let hosts = vec![Host::new(core.clone(), &map, 0)];
     Client { session: 1, mac: mac(1), core, map, notices, hosts }

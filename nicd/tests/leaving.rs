@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, Outside, frame, mac, plain, port};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::{PACKETS, ROOM};
 use conic_native::KeptCore;
@@ -28,14 +28,14 @@ fn rings(switch: &mut Switch<KeptCore>) -> Vec<(u64, u32)> {
 fn a_client_that_goes_leaves_neither_its_address_nor_a_ring_to_the_next_in_its_place() {
     let outside = Outside::default();
     let mut switch = bridge(&outside);
-    let gone = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut stays = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let gone = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut stays = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
     gone.notices.wish_for(&gone.core, 0, PACKETS);
     assert!(stays.send(0, &frame(mac(2), mac(1), 1, 1, 100), 1));
     switch.step(Time::ZERO);
     assert!(switch.detach(1).is_some());
     assert_eq!((switch.table().find(Time::ZERO, Station::new(mac(1), 0)), rings(&mut switch)), (None, vec![]));
-    let mut next = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    let mut next = Client::attach(&mut switch, Time::ZERO, 3, 1, plain(3));
     // Nobody has that address now: it is looked for everywhere, and found outside.
     outside.give(frame(mac(1), mac(2), 1, 2, 100));
     switch.step(Time::ZERO);
@@ -49,7 +49,7 @@ fn a_client_that_goes_leaves_neither_its_address_nor_a_ring_to_the_next_in_its_p
 fn a_client_that_waits_is_rung_once_for_what_came() {
     let outside = Outside::default();
     let mut switch = bridge(&outside);
-    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 2, rules(mac(1)));
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 2, plain(1));
     client.notices.wish_for(&client.core, 0, ROOM);
     outside.give(frame(mac(200), mac(1), 1, 1, 100));
     switch.step(Time::ZERO);
@@ -71,7 +71,7 @@ fn a_client_that_waits_is_rung_once_for_what_came() {
 fn a_switch_goes_on_where_another_stopped() {
     let outside = Outside::default();
     let mut switch = bridge(&outside);
-    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 70, rules(mac(1)));
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 70, plain(1));
     let rest = SwitchOptions::default().rest_after;
     for number in 0..5 {
         outside.give(frame(mac(200), mac(1), number as u16, number, 100));
@@ -117,7 +117,7 @@ fn a_port_that_is_inherited_has_the_vlan_that_it_was_given() {
     let SwitchPort { queues, .. } = port(&outside, None);
     let empty = SwitchPort { queues: Vec::new(), ..port(&outside, Some(8)) };
     let mut switch = Switch::new(SwitchOptions::default(), vec![empty]);
-    let mut trunk = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut trunk = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
     switch.inherit(0, queues);
     let sent = frame(mac(200), mac(1), 1, 1, 100);
     outside.give(sent.clone());
@@ -130,7 +130,7 @@ fn as_many_queues_stay_awake_as_the_switch_is_told() {
     let options = SwitchOptions { always_awake: 3, ..SwitchOptions::default() };
     let rest = options.rest_after;
     let mut switch = Switch::new(options, Vec::new());
-    let client = Client::attach(&mut switch, Time::ZERO, 1, 5, rules(mac(1)));
+    let client = Client::attach(&mut switch, Time::ZERO, 1, 5, plain(1));
     (0..3).for_each(|round| _ = switch.step(rest + Time::from_nanoseconds(round * rest.nanoseconds())));
     let resting = (0..5).filter(|&queue| client.notices.call_if_resting(&client.core, queue)).count();
     assert_eq!((resting, switch.is_resting()), (2, false));

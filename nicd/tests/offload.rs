@@ -7,7 +7,7 @@ mod clients;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, Outside, mac, port, rules};
+use clients::{Client, Outside, mac, plain, port};
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
@@ -84,7 +84,7 @@ impl Client {
 }
 
 fn attach(switch: &mut Switch<KeptCore>, number: u64, offloads: Offloads) -> Client {
-    Client::attach(switch, Time::ZERO, number, 1, Rules { offloads, ..rules(mac(number)) })
+    Client::attach(switch, Time::ZERO, number, 1, Rules { offloads, ..plain(number) })
 }
 
 /// Steps until whoever has sent more than its share has paid it back.
@@ -246,7 +246,7 @@ fn what_fills_a_frame_up_is_zeroes_and_not_what_lay_there() {
 #[test]
 fn what_is_told_of_a_frame_is_told_behind_a_change_of_its_tag_too() {
     let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
-    let member = Rules { vlan: Some(7), ..rules(mac(1)) };
+    let member = Rules { vlan: Some(7), ..plain(1) };
     let mut sender = Client::attach(&mut switch, Time::ZERO, 1, 1, member);
     let mut trunk = attach(&mut switch, 2, Offloads { verify: true, ..PLAIN });
     let back = finished(tcp(2, 1, 100));

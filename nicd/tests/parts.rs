@@ -7,10 +7,10 @@ mod clients;
 #[allow(dead_code, reason = "each test crate uses its part")]
 mod threads;
 
-use clients::{Client, EVERYBODY, Outside, frame, mac, port, port_of, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port, port_of};
 use conic_fabric::Time;
-use conic_nicd::switch::{Circuit, Party, Rules, Station, SwitchOptions};
-use threads::{LINES, Threads};
+use conic_nicd::switch::{Circuit, Party, Rules, Station};
+use threads::Threads;
 
 /// A station behind the port whose queues several threads serve.
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];
@@ -25,15 +25,14 @@ struct World {
 
 impl World {
     fn new(count: usize, queues: usize) -> World {
-        World::with(count, queues, None, |number| rules(mac(number)))
+        World::with(count, queues, None, plain)
     }
 
     fn with(count: usize, queues: usize, vlan: Option<u16>, rules: impl Fn(u64) -> Rules) -> World {
         let (queues, other) = ((0..queues).map(|_| Outside::default()).collect::<Vec<_>>(), Outside::default());
         let ports = vec![port_of(&queues, vlan), port(&other, None)];
-        let mut threads = Threads::new(count, LINES, &SwitchOptions::default(), ports);
-        let attach = |number| threads.attach(number as usize - 1, Time::ZERO, number, 1, rules(number));
-        let clients = (1..=count as u64).map(attach).collect();
+        let mut threads = Threads::bridge(count, ports);
+        let clients = threads.attach_all(count as u64, 1, rules);
         World { threads, queues, other, clients }
     }
 
@@ -208,7 +207,7 @@ fn a_station_that_moves_is_known_to_all_where_it_is_now() {
 fn a_port_is_a_member_of_its_vlan_on_every_thread() {
     // Client 1 is of its VLAN, client 2 of another, client 3 passes tags, and so does the other port.
     let vlan = |number| [Some(7), Some(8), None][number as usize - 1];
-    let mut world = World::with(3, 3, Some(7), |number| Rules { vlan: vlan(number), ..rules(mac(number)) });
+    let mut world = World::with(3, 3, Some(7), |number| Rules { vlan: vlan(number), ..plain(number) });
     let tagged = |frame: &[u8], vlan| [&frame[..12], &[0x81, 0, 0, vlan], &frame[12..]].concat();
     for queue in 0..3 {
         let sent = frame(FAR, EVERYBODY, 1, 1, 100);
@@ -281,7 +280,7 @@ fn two_ports_of_several_queues_in_a_circuit_need_no_other_thread() {
     let end = |far| Some(Circuit { number: 1, far });
     let mut ports = vec![port_of(&near, None), port_of(&far, None)];
     (ports[0].circuit, ports[1].circuit) = (end(false), end(true));
-    let mut threads = Threads::new(2, LINES, &SwitchOptions::default(), ports);
+    let mut threads = Threads::bridge(2, ports);
     for (from, to) in [(&near, &far), (&far, &near)] {
         for (number, queue) in from.iter().enumerate() {
             let sent = frame(FAR, EVERYBODY, 1, number as u64, 100);

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 
-use clients::{Client, Outside, frame, mac, port, rules};
+use clients::{Client, Outside, frame, mac, plain, port};
 use conic_fabric::Time;
 use conic_nicd::switch::{RateLimit, Rules, Switch, SwitchOptions};
 
@@ -12,7 +12,7 @@ use conic_nicd::switch::{RateLimit, Rules, Switch, SwitchOptions};
 fn a_queue_that_was_not_served_in_a_turn_is_the_first_in_the_next() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 3, rules(mac(1)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 3, plain(1));
     let mut bytes = [0; 3];
     for step in 0..300u64 {
         for queue in 0..3 {
@@ -29,7 +29,7 @@ fn a_queue_that_was_not_served_in_a_turn_is_the_first_in_the_next() {
 fn a_turn_is_overdrawn_by_one_burst_at_most_however_many_queues_there_are() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 8, rules(mac(1)));
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 8, plain(1));
     let (turn, burst) = (16 << 10, 32 * 1500);
     let mut sent = 0;
     for step in 1..=40u64 {
@@ -49,8 +49,8 @@ fn a_turn_is_overdrawn_by_one_burst_at_most_however_many_queues_there_are() {
 #[test]
 fn two_that_send_more_than_a_third_takes_get_half_of_it_each() {
     let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
-    let mut senders = [1, 2].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, rules(mac(number))));
-    let mut receiver = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    let mut senders = [1, 2].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, plain(number)));
+    let mut receiver = Client::attach(&mut switch, Time::ZERO, 3, 1, plain(3));
     let mut frames = [0; 2];
     for step in 0..400 {
         for sender in &mut senders {
@@ -77,7 +77,7 @@ fn two_that_send_more_than_a_third_takes_get_half_of_it_each() {
 /// frames of each were lost in ten thousand steps. With one queue the receiver lacks buffers, with four places in its ring.
 fn lost_beside_floods(floods: u64, queues: u32) -> Vec<u64> {
     let mut switch = Switch::new(SwitchOptions::default(), Vec::new());
-    let mut attach = |number, queues| Client::attach(&mut switch, Time::ZERO, number, queues, rules(mac(number)));
+    let mut attach = |number, queues| Client::attach(&mut switch, Time::ZERO, number, queues, plain(number));
     let mut senders: Vec<Client> = (1..=floods + 1).map(|number| attach(number, 1)).collect();
     let mut receiver = attach(9, queues);
     let (mut sent, mut came) = (vec![0; senders.len()], vec![0; senders.len()]);
@@ -125,7 +125,7 @@ fn who_sends_little_loses_little_beside_those_that_flood_its_receiver() {
 fn a_limit_holds_from_when_it_is_set_until_it_is_taken_away() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
     let mut in_a_millisecond = |switch: &mut Switch<_>, from: u64| {
         for step in 0..1000 {
             while client.send(0, &frame(mac(1), mac(200), 1, step, 1000), 1) {}
@@ -154,7 +154,7 @@ fn a_limited_client_that_rests_wakes_nobody() {
     let options = SwitchOptions::default();
     let (rest, limit) = (options.rest_after, Some(RateLimit { bytes_per_second: 1000, burst_bytes: 1 }));
     let mut switch = Switch::new(options, Vec::new());
-    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { limit, ..rules(mac(1)) });
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { limit, ..plain(1) });
     assert!(client.send(0, &frame(mac(1), mac(2), 1, 1, 1000), 1));
     switch.step(Time::ZERO);
     let due = switch.next_due().expect("it may send again");

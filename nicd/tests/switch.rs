@@ -1,6 +1,7 @@
 //! The switch as a whole: clients, ports and faults from one seed. One thread plays everybody, and time is a number.
 
 #[path = "support/clients.rs"]
+#[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 #[path = "support/threads.rs"]
 #[allow(dead_code, reason = "each test crate uses its part")]
@@ -8,7 +9,7 @@ mod threads;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use clients::{Client, EVERYBODY, Fault, Outside, frame, mac, port, port_of, rules};
+use clients::{Client, EVERYBODY, Fault, Outside, frame, mac, plain, port, port_of, rules};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions};
@@ -253,8 +254,8 @@ fn one_seed_is_one_run() {
 fn a_sender_has_its_own_address() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
     assert!(a.send(0, &frame(mac(2), mac(200), 1, 1, 100), 1));
     assert!(a.send(0, &frame(mac(1), mac(2), 1, 2, 100), 1));
     switch.step(Time::ZERO);
@@ -270,7 +271,7 @@ fn a_sender_has_its_own_address() {
 fn a_frame_does_not_go_back_to_where_it_came_from_and_a_group_is_no_sender() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { own_address_only: false, ..rules(mac(1)) });
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { own_address_only: false, ..plain(1) });
     outside.give(frame(mac(200), mac(1), 1, 1, 100));
     outside.give(frame(mac(201), mac(200), 1, 2, 100));
     assert!(a.send(0, &frame(mac(1), mac(1), 1, 3, 100), 1));
@@ -288,7 +289,7 @@ fn a_frame_does_not_go_back_to_where_it_came_from_and_a_group_is_no_sender() {
 fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
     let (trunk, access) = (Outside::default(), Outside::default());
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&trunk, None), port(&access, Some(8))]);
-    let member = |number, vlan| Rules { vlan: Some(vlan), ..rules(mac(number)) };
+    let member = |number, vlan| Rules { vlan: Some(vlan), ..plain(number) };
     let mut red = Client::attach(&mut switch, Time::ZERO, 1, 1, member(1, 7));
     let mut blue = Client::attach(&mut switch, Time::ZERO, 2, 1, member(2, 8));
     let mut red_too = Client::attach(&mut switch, Time::ZERO, 3, 1, member(3, 7));
@@ -329,8 +330,8 @@ fn vlans_are_apart_and_tags_come_and_go_at_their_edges() {
 fn a_tag_goes_in_and_out_between_two_clients_in_frames_of_every_size() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut member = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { vlan: Some(7), ..rules(mac(1)) });
-    let mut trunk = Client::attach(&mut switch, Time::ZERO, 2, 2, rules(mac(2)));
+    let mut member = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { vlan: Some(7), ..plain(1) });
+    let mut trunk = Client::attach(&mut switch, Time::ZERO, 2, 2, plain(2));
     for length in (60..330).chain([1513, 1514, 4090, 9000, 9596]) {
         // The first teaches the switch where the other end is in this VLAN.
         let back = frame(mac(2), mac(1), 1, length as u64, length);
@@ -357,9 +358,9 @@ fn a_tag_goes_in_and_out_between_two_clients_in_frames_of_every_size() {
 fn nothing_of_what_lies_behind_a_frame_in_its_senders_buffer_gets_to_another() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut sender = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut untagged = Client::attach(&mut switch, Time::ZERO, 2, 1, Rules { vlan: Some(7), ..rules(mac(2)) });
-    let mut receiver = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    let mut sender = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut untagged = Client::attach(&mut switch, Time::ZERO, 2, 1, Rules { vlan: Some(7), ..plain(2) });
+    let mut receiver = Client::attach(&mut switch, Time::ZERO, 3, 1, plain(3));
     for length in (60..330).chain([1500, 9001]) {
         let tagged = frame(mac(1), mac(2), 1, 1, length);
         let tagged = [&tagged[..12], &[0x81, 0, 0, 7], &tagged[12..]].concat();
@@ -393,7 +394,7 @@ fn a_limited_client_sends_at_its_rate_and_the_others_as_they_like() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
     let limit = RateLimit { bytes_per_second: 1_000_000, burst_bytes: 10_000 };
-    let mut slow = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { limit: Some(limit), ..rules(mac(1)) });
+    let mut slow = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { limit: Some(limit), ..plain(1) });
     let mut sent_bytes = 0;
     // A second, in steps of ten microseconds, with always something to send.
     for step in 0..100_000u64 {
@@ -410,8 +411,8 @@ fn a_limited_client_sends_at_its_rate_and_the_others_as_they_like() {
 fn clients_share_by_bytes_whatever_their_queues_and_frames() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut small = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut large = Client::attach(&mut switch, Time::ZERO, 2, 3, rules(mac(2)));
+    let mut small = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut large = Client::attach(&mut switch, Time::ZERO, 2, 3, plain(2));
     // The switch knows where they are sent to.
     outside.give(frame(mac(200), mac(1), 1, 0, 60));
     switch.step(Time::ZERO);
@@ -439,7 +440,7 @@ fn clients_share_by_bytes_whatever_their_queues_and_frames() {
 fn queues_that_say_nothing_rest_and_wake_when_they_are_called() {
     let outside = Outside::default();
     let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
-    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 200, rules(mac(1)));
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 200, plain(1));
     let rest = SwitchOptions::default().rest_after;
     switch.step(Time::ZERO);
     switch.step(Time::from_picoseconds(rest.picoseconds() - 1));
@@ -461,9 +462,9 @@ fn a_client_that_scribbles_over_its_region_is_named_and_the_others_lose_nothing(
     // It would have to call for its queues to be looked at again.
     let options = SwitchOptions { rest_after: Time::NEVER, ..SwitchOptions::default() };
     let mut switch = Switch::new(options.clone(), vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 2, rules(mac(2)));
-    let hostile = Client::attach(&mut switch, Time::ZERO, 3, 2, rules(mac(3)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 2, plain(2));
+    let hostile = Client::attach(&mut switch, Time::ZERO, 3, 2, plain(3));
     let mut random = fastrand::Rng::with_seed(99);
     let words = hostile.core.memory().bytes() / 8;
     let mut named = 0;

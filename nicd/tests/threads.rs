@@ -9,35 +9,23 @@ mod threads;
 
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, EVERYBODY, Outside, frame, mac, port, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
 use conic_nicd::switch::{Circuit, Mirror, Offloads, Party, Pin, Ring, Rules, Station, SwitchOptions};
 use conic_port::offload::checksum::{Verdict, fill, verify};
-use threads::{LINES, Threads};
+use threads::Threads;
 
 fn bridge(count: usize, ports: &[&Outside]) -> Threads {
-    let ports = ports.iter().map(|outside| port(outside, None)).collect();
-    Threads::new(count, LINES, &SwitchOptions::default(), ports)
-}
-
-/// Clients 1, 2, 3, ... on threads 0, 1, 2, ... and from the first again.
-fn clients(threads: &mut Threads, count: u64, rules: impl Fn(u64) -> Rules) -> Vec<Client> {
-    let each = threads.switches.len() as u64;
-    let attach = |number| threads.attach(((number - 1) % each) as usize, Time::ZERO, number, 2, rules(number));
-    (1..=count).map(attach).collect()
-}
-
-fn plain(number: u64) -> Rules {
-    rules(mac(number))
+    Threads::bridge(count, ports.iter().map(|outside| port(outside, None)).collect())
 }
 
 #[test]
 fn a_frame_for_everybody_reaches_each_once_whatever_thread_it_comes_from() {
     let outside: [Outside; 3] = Default::default();
     let mut threads = bridge(3, &outside.each_ref());
-    let mut clients = clients(&mut threads, 6, plain);
+    let mut clients = threads.attach_all(6, 2, plain);
     for number in 0..6 {
         let sent = frame(mac(number + 1), EVERYBODY, 1, number, 60 + 900 * number as usize);
         assert!(clients[number as usize].send(0, &sent, 1 + number as usize % 2));
@@ -63,7 +51,7 @@ fn a_frame_for_everybody_reaches_each_once_whatever_thread_it_comes_from() {
 fn a_station_behind_a_port_of_one_thread_is_known_to_all() {
     let outside: [Outside; 3] = Default::default();
     let mut threads = bridge(3, &outside.each_ref());
-    let mut clients = clients(&mut threads, 3, plain);
+    let mut clients = threads.attach_all(3, 2, plain);
     // It speaks to a client of its own thread alone, and the others are told.
     outside[0].give(frame(mac(200), mac(1), 1, 1, 100));
     threads.settle(Time::ZERO);
@@ -86,7 +74,7 @@ fn a_station_behind_a_port_of_one_thread_is_known_to_all() {
 fn who_was_forgotten_is_asked_for_once() {
     let outside: [Outside; 2] = Default::default();
     let mut threads = bridge(3, &outside.each_ref());
-    let mut clients = clients(&mut threads, 3, plain);
+    let mut clients = threads.attach_all(3, 2, plain);
     outside[0].give(frame(mac(200), EVERYBODY, 1, 1, 100));
     threads.settle(Time::ZERO);
     // Thread 0 hears of it again, the others do not.
@@ -114,7 +102,7 @@ fn who_was_forgotten_is_asked_for_once() {
 fn what_everybody_is_asked_for_is_missed_by_no_thread_that_knows_who_else_has_it() {
     let outside: [Outside; 1] = Default::default();
     let mut threads = bridge(3, &outside.each_ref());
-    let mut clients = clients(&mut threads, 3, plain);
+    let mut clients = threads.attach_all(3, 2, plain);
     outside[0].give(frame(mac(200), EVERYBODY, 1, 1, 100));
     threads.settle(Time::ZERO);
     // Threads 0 and 2 hear of it again, thread 1 does not.
@@ -135,7 +123,7 @@ fn what_everybody_is_asked_for_is_missed_by_no_thread_that_knows_who_else_has_it
 fn a_client_has_its_address_on_every_thread() {
     let outside = Outside::default();
     let mut threads = bridge(2, &[&outside]);
-    let mut clients = clients(&mut threads, 3, |number| Rules { own_address_only: number != 2, ..plain(number) });
+    let mut clients = threads.attach_all(3, 2, |number| Rules { own_address_only: number != 2, ..plain(number) });
     // One that may send from any address, on the other thread.
     assert!(clients[1].send(0, &frame(mac(1), mac(3), 1, 1, 100), 1));
     threads.settle(Time::ZERO);
@@ -161,9 +149,9 @@ fn a_frame_keeps_its_vlan_from_thread_to_thread() {
     let outside: [Outside; 2] = Default::default();
     // Port 0 is a member of VLAN 7, port 1 passes tags.
     let ports = vec![port(&outside[0], Some(7)), port(&outside[1], None)];
-    let mut threads = Threads::new(2, LINES, &SwitchOptions::default(), ports);
+    let mut threads = Threads::bridge(2, ports);
     let vlan = |number| [Some(7), Some(7), Some(8), None][number as usize - 1];
-    let mut clients = clients(&mut threads, 4, |number| Rules { vlan: vlan(number), ..plain(number) });
+    let mut clients = threads.attach_all(4, 2, |number| Rules { vlan: vlan(number), ..plain(number) });
     let tagged = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
     // Client 1 on thread 0, to everybody: 2 is of its VLAN on thread 1, 3 is not, 4 sees tags.
     for length in [60, 300, 9000] {
@@ -192,7 +180,7 @@ fn a_frame_keeps_its_vlan_from_thread_to_thread() {
 fn a_pinned_flow_reaches_its_client_on_another_thread() {
     let outside = Outside::default();
     let mut threads = bridge(3, &[&outside]);
-    let mut clients = clients(&mut threads, 6, plain);
+    let mut clients = threads.attach_all(6, 2, plain);
     let pin = |queue| Pin { pattern: "protocol=udp,source-port=80".parse().expect("a pattern"), queue };
     // 5 on thread 1 has it, and 3 on thread 2 where 5 sends it: it came first.
     assert!(threads.pin(5, &pin(Some(1))) && threads.pin(6, &pin(None)));
@@ -222,7 +210,7 @@ fn a_pinned_flow_reaches_its_client_on_another_thread() {
 fn a_pinned_flow_reaches_its_queue_on_another_thread_whoever_else_gets_it() {
     let outside = Outside::default();
     let mut threads = bridge(2, &[&outside]);
-    let mut clients = clients(&mut threads, 2, plain);
+    let mut clients = threads.attach_all(2, 2, plain);
     for (queue, to) in [(0, EVERYBODY), (1, EVERYBODY), (0, mac(2)), (1, mac(2))] {
         let pattern = "protocol=udp,source-port=80".parse().expect("a pattern");
         assert!(threads.pin(2, &Pin { pattern, queue: Some(queue) }));
@@ -242,7 +230,7 @@ fn a_pinned_flow_reaches_its_queue_on_another_thread_whoever_else_gets_it() {
 fn a_circuit_joins_two_of_different_threads() {
     let outside: [Outside; 2] = Default::default();
     let mut threads = bridge(2, &outside.each_ref());
-    let mut clients = clients(&mut threads, 3, plain);
+    let mut clients = threads.attach_all(3, 2, plain);
     let end = |number, far| Some(Circuit { number, far });
     assert!(threads.connect(Party::Client(1), end(9, false)) && threads.connect(Party::Client(2), end(9, true)));
     assert!(threads.connect(Party::Client(3), end(10, false)) && threads.connect(Party::Port(1), end(10, true)));
@@ -295,7 +283,7 @@ fn what_one_client_gets_from_another_thread_is_finished_and_said_as_it_wants() {
     let requests = Offloads { requests: true, ..Offloads::default() };
     let offloads =
         |number| [requests, Offloads::default(), requests, Offloads { verify: true, ..requests }][number - 1];
-    let mut clients = clients(&mut threads, 4, |number| Rules { offloads: offloads(number as usize), ..plain(number) });
+    let mut clients = threads.attach_all(4, 2, |number| Rules { offloads: offloads(number as usize), ..plain(number) });
     let begun = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 }).with(Metadata::NETWORK);
     // Client 2 wants frames, client 4 wants to know what they are worth; both are on the other thread.
     for taker in [1, 3] {
@@ -328,7 +316,7 @@ fn what_one_client_gets_from_another_thread_is_finished_and_said_as_it_wants() {
 #[test]
 fn what_is_on_its_way_to_somebody_who_goes_is_counted() {
     let mut threads = bridge(2, &[]);
-    let mut clients = clients(&mut threads, 4, plain);
+    let mut clients = threads.attach_all(4, 2, plain);
     let end = |far| Some(Circuit { number: 9, far });
     assert!(threads.connect(Party::Client(1), end(false)) && threads.connect(Party::Client(2), end(true)));
     // By a circuit, and by an address.
@@ -347,7 +335,7 @@ fn unfinished_packets_cross_as_they_are_and_are_finished_for_who_wants_that() {
     let mut threads = bridge(2, &[]);
     let requests = Offloads { requests: true, ..Offloads::default() };
     let offloads = |number| [requests, requests, Offloads { unfinished: true, verify: true, ..requests }][number - 1];
-    let mut clients = clients(&mut threads, 3, |number| Rules { offloads: offloads(number as usize), ..plain(number) });
+    let mut clients = threads.attach_all(3, 2, |number| Rules { offloads: offloads(number as usize), ..plain(number) });
     // One more that takes them unfinished, on the other thread.
     let all = Rules { offloads: offloads(3), ..plain(4) };
     clients.push(threads.attach(1, Time::ZERO, 4, 1, all));
@@ -385,7 +373,7 @@ fn unfinished_packets_cross_as_they_are_and_are_finished_for_who_wants_that() {
 #[test]
 fn a_full_way_loses_frames_by_count_and_never_their_order() {
     let mut threads = bridge(2, &[]);
-    let mut clients = clients(&mut threads, 2, plain);
+    let mut clients = threads.attach_all(2, 2, plain);
     let mut numbers = Vec::new();
     let mut sent = 0;
     let mut random = fastrand::Rng::with_seed(5);
@@ -416,7 +404,7 @@ fn what_lies_behind_a_short_frame_is_of_no_other_frame() {
     let outside = Outside::default();
     let options = SwitchOptions::default();
     let mut threads = Threads::new(2, 64, &options, vec![port(&outside, None)]);
-    let mut clients = clients(&mut threads, 2, plain);
+    let mut clients = threads.attach_all(2, 2, plain);
     // Over the whole of the way, each line full of what is somebody else's.
     for _ in 0..8 {
         let mut secret = frame(mac(200), mac(2), 1, 1, 1472);
@@ -455,7 +443,7 @@ impl Mirror for Copies {
 #[test]
 fn a_mirror_sees_what_comes_from_another_thread() {
     let mut threads = bridge(2, &[]);
-    let mut clients = clients(&mut threads, 2, plain);
+    let mut clients = threads.attach_all(2, 2, plain);
     let copies = Arc::new(Mutex::new(Vec::new()));
     threads.switches[1].mirror(Party::Client(2), Box::new(Copies(Arc::clone(&copies))));
     let (sent, back) = (frame(mac(1), mac(2), 1, 1, 300), frame(mac(2), mac(1), 1, 2, 400));
@@ -470,7 +458,7 @@ fn a_mirror_sees_what_comes_from_another_thread() {
 #[test]
 fn a_thread_that_sleeps_is_rung_once() {
     let mut threads = bridge(2, &[]);
-    let mut clients = clients(&mut threads, 3, plain);
+    let mut clients = threads.attach_all(3, 2, plain);
     let mut rings = Vec::new();
     let mut send = |threads: &mut Threads, clients: &mut Vec<Client>, to| {
         assert!(clients[0].send(0, &frame(mac(1), mac(to), 1, 1, 100), 1));

@@ -6,7 +6,7 @@ mod clients;
 
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, EVERYBODY, Outside, frame, mac, port, rules};
+use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
 use conic_fabric::Time;
 use conic_native::{Flag, KeptCore};
 use conic_nicd::switch::{
@@ -32,10 +32,10 @@ fn a_circuit_carries_everything_between_its_ends_and_nothing_else() {
     let (cable, outside) = (Outside::default(), Outside::default());
     let wired = SwitchPort { circuit: end(3, false), ..port(&cable, Some(9)) };
     let mut switch = bridge(vec![wired, port(&outside, None)]);
-    let far = Rules { circuit: end(3, true), ..rules(mac(1)) };
+    let far = Rules { circuit: end(3, true), ..plain(1) };
     let mut one = Client::attach(&mut switch, Time::ZERO, 1, 1, far.clone());
     let mut second = Client::attach(&mut switch, Time::ZERO, 2, 1, Rules { mac: mac(2), ..far });
-    let mut free = Client::attach(&mut switch, Time::ZERO, 3, 1, rules(mac(3)));
+    let mut free = Client::attach(&mut switch, Time::ZERO, 3, 1, plain(3));
     // Whatever its address says, and with its tags, though the port is a member of a VLAN.
     let sent = frame(mac(1), mac(3), 1, 1, 100);
     let tagged = [&sent[..12], &[0x81, 0, 0, 5], &sent[12..]].concat();
@@ -68,8 +68,8 @@ fn a_circuit_carries_everything_between_its_ends_and_nothing_else() {
 fn an_operator_connects_and_disconnects_while_frames_flow() {
     let outside = Outside::default();
     let mut switch = bridge(vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
     assert!(switch.connect(Party::Client(1), end(0, false)) && switch.connect(Party::Client(2), end(0, true)));
     assert!(!switch.connect(Party::Client(9), None) && !switch.connect(Party::Port(1), None));
     assert!(a.send(0, &frame(mac(1), mac(200), 1, 1, 100), 1));
@@ -96,8 +96,8 @@ fn a_pinned_flow_goes_to_its_client_and_queue_and_no_other_does() {
     let mut switch = bridge(vec![port(&outside, None)]);
     // It has queues 0 to 3.
     let pins = vec![pin("source-port=5", Some(2)), pin("source-port=6", None), pin("source-port=7", Some(4))];
-    let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 4, Rules { pins, ..rules(mac(1)) });
-    let mut other = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 4, Rules { pins, ..plain(1) });
+    let mut other = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
     let mut queue_of = |switch: &mut Switch<KeptCore>, frame: Vec<u8>| -> Option<usize> {
         outside.give(frame);
         switch.step(Time::ZERO);
@@ -135,7 +135,7 @@ fn a_pinned_flow_goes_to_its_client_and_queue_and_no_other_does() {
 fn flows_lie_in_the_queues_that_a_table_of_512_entries_has() {
     let outside = Outside::default();
     let mut switch = bridge(vec![port(&outside, None)]);
-    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 3, rules(mac(1)));
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 3, plain(1));
     for flow in 0..200 {
         let sent = frame(mac(200), mac(1), flow, 1, 100);
         let hash = Toeplitz::default().hash_frame(&sent, Ports::default()).expect("it has a flow");
@@ -150,7 +150,7 @@ fn flows_lie_in_the_queues_that_a_table_of_512_entries_has() {
 fn a_pinned_flow_does_not_leave_its_vlan() {
     let outside = Outside::default();
     let mut switch = bridge(vec![port(&outside, None)]);
-    let member = |number, vlan| Rules { vlan, ..rules(mac(number)) };
+    let member = |number, vlan| Rules { vlan, ..plain(number) };
     let pins = vec![pin("source-port=5", None)];
     let mut pinned = Client::attach(&mut switch, Time::ZERO, 1, 1, Rules { pins, ..member(1, Some(8)) });
     let mut stranger = Client::attach(&mut switch, Time::ZERO, 2, 1, member(2, Some(7)));
@@ -174,8 +174,8 @@ fn a_loopback_counts_bytes_and_keeps_limits() {
     let options = SwitchOptions { mode: Mode::Loopback, ..SwitchOptions::default() };
     let mut switch = Switch::new(options, Vec::new());
     let limit = RateLimit { bytes_per_second: 1_000_000, burst_bytes: 10_000 };
-    let mut slow = Client::attach(&mut switch, Time::ZERO, 1, 2, Rules { limit: Some(limit), ..rules(mac(1)) });
-    let mut fast = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let mut slow = Client::attach(&mut switch, Time::ZERO, 1, 2, Rules { limit: Some(limit), ..plain(1) });
+    let mut fast = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
     let (mut bytes, mut others) = ([0; 2], 0);
     for step in 0..20_000u64 {
         for queue in 0..2 {
@@ -215,8 +215,8 @@ impl Mirror for Few {
 fn a_mirror_has_what_one_sends_and_gets_and_nothing_waits_for_it() {
     let (outside, copies) = (Outside::default(), Arc::new(Mutex::new(Vec::new())));
     let mut switch = bridge(vec![port(&outside, None)]);
-    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, rules(mac(1)));
-    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, rules(mac(2)));
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut b = Client::attach(&mut switch, Time::ZERO, 2, 1, plain(2));
     switch.mirror(Party::Client(1), Box::new(Few(Arc::clone(&copies), 3)));
     let sent: Vec<Vec<u8>> = [100, 1500, 9600].map(|length| frame(mac(1), mac(2), 1, 1, length)).into();
     let back: Vec<Vec<u8>> = [90, 200].map(|length| frame(mac(2), mac(1), 1, 2, length)).into();
@@ -283,7 +283,7 @@ fn ports_are_told_before_a_sleep() {
 #[test]
 fn a_short_frame_is_filled_up_with_zeroes_and_not_with_what_another_sent() {
     let mut switch = bridge(Vec::new());
-    let mut clients = [1, 2, 3].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, rules(mac(number))));
+    let mut clients = [1, 2, 3].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, plain(number)));
     // In two pieces, so that it is put together in the switch's own memory, where the next one will be.
     assert!(clients[0].send(0, &[&mac(2)[..], &mac(1), &[0x5e; 88]].concat(), 2));
     switch.step(Time::ZERO);

@@ -260,12 +260,17 @@ mod tests {
         Record { to, length, vlan: None, known: Metadata::NONE, work: None, behind: None }
     }
 
+    /// Both ends of a way of so many lines.
+    fn pair(lines: u64) -> (Trunk<KeptCore>, Trunk<KeptCore>) {
+        let map = TrunkMap::with_lines(lines);
+        let memory = Arc::new(Memory::create(&map.layout, Pages::Plain).expect("memory"));
+        let near = Trunk::new(KeptCore::new(Arc::clone(&memory)), &map, 0, 1);
+        (near, Trunk::new(KeptCore::new(memory), &map, 1, 0))
+    }
+
     #[test]
     fn what_could_not_be_told_is_told_with_the_next() {
-        let map = TrunkMap::with_lines(4);
-        let memory = Arc::new(Memory::create(&map.layout, Pages::Plain).expect("memory"));
-        let mut near = Trunk::new(KeptCore::new(Arc::clone(&memory)), &map, 0, 1);
-        let mut far = Trunk::new(KeptCore::new(memory), &map, 1, 0);
+        let (mut near, mut far) = pair(4);
         let station = |number| Station::new([2, 0, 0, 0, 0, number], 7);
         let told = |number| (station(number), Some(u32::from(number)));
         assert!(near.offer(&record(1, 3 * 64), |_, _| {}), "it fits, and nothing beside it");
@@ -283,10 +288,7 @@ mod tests {
 
     #[test]
     fn no_more_wait_to_be_told_than_may() {
-        let map = TrunkMap::with_lines(4);
-        let memory = Arc::new(Memory::create(&map.layout, Pages::Plain).expect("memory"));
-        let mut near = Trunk::new(KeptCore::new(Arc::clone(&memory)), &map, 0, 1);
-        let mut far = Trunk::new(KeptCore::new(memory), &map, 1, 0);
+        let (mut near, mut far) = pair(4);
         assert!(near.offer(&record(1, 3 * 64), |_, _| {}), "it fits, and nothing beside it");
         let stations = (0..3000).map(|number: u32| {
             let [.., high, low] = number.to_be_bytes();
@@ -312,10 +314,7 @@ mod tests {
 
     #[test]
     fn records_of_every_size_cross_in_order_and_a_full_ring_takes_none() {
-        let map = TrunkMap::with_lines(64);
-        let memory = Arc::new(Memory::create(&map.layout, Pages::Plain).expect("memory"));
-        let mut near = Trunk::new(KeptCore::new(Arc::clone(&memory)), &map, 0, 1);
-        let mut far = Trunk::new(KeptCore::new(memory), &map, 1, 0);
+        let (mut near, mut far) = pair(64);
         let mut random = fastrand::Rng::with_seed(3);
         let (mut put, mut taken, mut full) = (Vec::new(), Vec::new(), 0);
         for round in 0..2000_u64 {

@@ -23,6 +23,11 @@ pub struct Threads {
 }
 
 impl Threads {
+    /// So many, with ways as long as a test wants them that does not fill one.
+    pub fn bridge(count: usize, ports: Vec<SwitchPort>) -> Threads {
+        Threads::new(count, LINES, &SwitchOptions::default(), ports)
+    }
+
     /// So many, whose ways to each other hold so many lines; ports' queues are dealt in turn.
     pub fn new(count: usize, lines: u64, options: &SwitchOptions, ports: Vec<SwitchPort>) -> Threads {
         let mut aways = Vec::new();
@@ -59,6 +64,13 @@ impl Threads {
         }
         self.clients.insert(session, thread);
         Client::attach(&mut self.switches[thread], now, session, queues, rules)
+    }
+
+    /// Clients 1, 2, 3, ... come to threads 0, 1, 2, ... and to the first again, with so many queues each.
+    pub fn attach_all(&mut self, count: u64, queues: u32, rules: impl Fn(u64) -> Rules) -> Vec<Client> {
+        let threads = self.switches.len() as u64;
+        let place = |number| ((number - 1) % threads) as usize;
+        (1..=count).map(|number| self.attach(place(number), Time::ZERO, number, queues, rules(number))).collect()
     }
 
     pub fn detach(&mut self, session: u64) -> Option<(MemberCounters, NicFaults)> {

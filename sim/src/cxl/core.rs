@@ -98,7 +98,10 @@ impl<'a> CxlCore<'a> {
             if let Some(time) = machine.private_hit(self.core, line) {
                 return (Begun::Hit(machine.lines[line as usize].host.data), time);
             }
-            if let Some(load) = machine.start_load(self.core, line, true) {
+            // A line that comes to be written is not asked for again: its line fill buffer is free when it is there.
+            if !machine.cores[core].awaits(line)
+                && let Some(load) = machine.start_load(self.core, line, true)
+            {
                 return (Begun::Miss(load), 0);
             }
             self.fiber.wait(machine, Wait::FillBuffer, None);
@@ -282,11 +285,17 @@ impl Core for CxlCore<'_> {
         self.fiber.pass(self.issue());
         self.with(|machine| {
             let line = line_of(at);
-            if !machine.is_prefetched(self.core, line) && machine.private_hit(self.core, line).is_none() {
+            let awaited = machine.cores[usize::from(self.core)].awaits(line);
+            if !awaited && machine.private_hit(self.core, line).is_none() {
                 // Dropped where no line fill buffer is free.
                 let _ = machine.start_load(self.core, line, false);
             }
         });
+    }
+    fn prefetch_write(&self, at: Address) {
+        self.fiber.pass(self.issue());
+        // Dropped where no line fill buffer is free.
+        self.with(|machine| machine.prefetch_to_write(self.core, line_of(at)));
     }
     fn flush(&self, at: Address) {
         self.drained();

@@ -36,8 +36,9 @@ pub(super) struct CoreState {
     l1: Tags,
     l2: Tags,
     pub(super) stores: VecDeque<Store>,
-    /// Lines that it has asked to write.
+    /// Lines that it has asked to write, and of those the ones that no store waited for then.
     owning: BTreeSet<u32>,
+    owning_ahead: BTreeSet<u32>,
     /// Lines on their way to it.
     pub(super) fills: u32,
     /// Of those, the ones that nobody takes yet, with their loads' numbers.
@@ -64,6 +65,7 @@ impl CoreState {
             l2: Tags::new(cache.l2_bytes, cache.l2_ways),
             stores: VecDeque::new(),
             owning: BTreeSet::new(),
+            owning_ahead: BTreeSet::new(),
             fills: 0,
             prefetched: BTreeMap::new(),
             nontemporal: 0,
@@ -78,6 +80,11 @@ impl CoreState {
     /// Whether a store to a line is on its way.
     pub(super) fn stores_to(&self, line: u32) -> bool {
         self.stores.iter().any(|store| store.line == line)
+    }
+
+    /// Whether a line is on its way to it, or leave to write one.
+    pub(super) fn awaits(&self, line: u32) -> bool {
+        self.prefetched.contains_key(&line) || self.owning.contains(&line)
     }
 
     /// Notes that a line was read in this round of polling.
@@ -101,12 +108,13 @@ impl Machine {
 
     /// How long a core's load of a line takes if its private caches have it.
     pub(super) fn private_hit(&mut self, core: u16, line: u32) -> Option<u64> {
-        if self.lines[line as usize].holders & Self::bit(core) == 0 {
-            return None;
-        }
         let p = &self.parameters.core;
         let (l1_hit, l2_hit) = (p.cycles(p.l1_hit_cycles.into()), p.cycles(p.l2_hit_cycles.into()));
         let state = &mut self.cores[usize::from(core)];
+        if self.lines[line as usize].holders & Self::bit(core) == 0 || state.l2.find(line).is_none() {
+            // Its home agent may count it among those who have the line before the line has come.
+            return None;
+        }
         if let Some(place) = state.l1.find(line) {
             state.l1.touch(place);
             return Some(l1_hit);
@@ -153,11 +161,6 @@ impl Machine {
         }
     }
 
-    /// Whether a line that nobody takes yet is on its way to a core.
-    pub(super) fn is_prefetched(&self, core: u16, line: u32) -> bool {
-        self.cores[usize::from(core)].prefetched.contains_key(&line)
-    }
-
     /// Takes a line that is on its way to a core because it was prefetched; the load's number.
     pub(super) fn take_prefetched(&mut self, core: u16, line: u32) -> Option<u32> {
         let load = self.cores[usize::from(core)].prefetched.remove(&line)?;
@@ -191,8 +194,10 @@ impl Machine {
             self.loads.remove(load as usize);
             self.cores[usize::from(core)].prefetched.remove(&line);
         }
-        self.fill_is_free(core);
         self.fill(core, line);
+        // A store that found the line on its way has waited for it.
+        self.drain(core);
+        self.fill_is_free(core);
         self.agenda.wake(agent, Wait::Load(load), self.agenda.now);
     }
 
@@ -204,10 +209,10 @@ impl Machine {
         self.ask_for_stores(core);
     }
 
-    /// Whether a core may write a line now.
+    /// Whether a core may write a line now. What its home agent gives it is not there before the answer is.
     fn may_write(&self, core: u16, line: u32) -> bool {
         let state = &self.lines[line as usize];
-        state.host.copy.is_alone() && state.holders == Self::bit(core)
+        state.host.copy.is_alone() && state.holders == Self::bit(core) && !self.is_answering(core, line)
     }
 
     /// Takes a store into its core's buffer, which has room.
@@ -224,6 +229,9 @@ impl Machine {
             if !self.may_write(core, store.line) {
                 break;
             }
+            // The data lies in one place for all cores, so a store that came too early would show in no value.
+            let has = self.cores[usize::from(core)].l2.find(store.line).is_some();
+            assert!(has, "core {core} stores to line {}, which has not come to it", store.line);
             let host = &mut self.lines[store.line as usize].host;
             let mut data = store.data;
             if let Some((word, combined)) = store.atomic {
@@ -250,28 +258,45 @@ impl Machine {
         let most = self.parameters.core.line_fill_buffers;
         let lines: Vec<u32> = {
             let state = &self.cores[usize::from(core)];
-            if state.fills >= most || state.stores.len() <= state.owning.len() {
+            if state.fills >= most || state.stores.len() <= state.owning.len() - state.owning_ahead.len() {
                 return;
             }
             let wanted = state.stores.iter().map(|store| store.line);
-            wanted.filter(|line| !state.owning.contains(line)).collect()
+            wanted.filter(|line| !state.awaits(*line)).collect()
         };
         for line in lines {
-            let may = self.may_write(core, line);
-            let state = &mut self.cores[usize::from(core)];
-            if may || state.fills >= most || !state.owning.insert(line) {
-                continue;
-            }
-            state.fills += 1;
-            let delay = self.parameters.host.core_to_home;
-            self.ask_home(Job { line, ask: Ask::Own, from: From::Own(core) }, delay);
+            self.ask_to_write(core, line);
+        }
+    }
+
+    /// Asks for a line to write, unless the core may write it or waits for it, or no line fill buffer is free; whether it did.
+    fn ask_to_write(&mut self, core: u16, line: u32) -> bool {
+        let may = self.may_write(core, line);
+        let most = self.parameters.core.line_fill_buffers;
+        let state = &mut self.cores[usize::from(core)];
+        if may || state.fills >= most || state.awaits(line) {
+            return false;
+        }
+        state.owning.insert(line);
+        state.fills += 1;
+        let delay = self.parameters.host.core_to_home;
+        self.ask_home(Job { line, ask: Ask::Own, from: From::Own(core) }, delay);
+        true
+    }
+
+    /// Asks for a line that is written later.
+    pub(super) fn prefetch_to_write(&mut self, core: u16, line: u32) {
+        if self.ask_to_write(core, line) {
+            self.cores[usize::from(core)].owning_ahead.insert(line);
         }
     }
 
     /// A core has a line alone.
     pub(super) fn owned(&mut self, core: u16, line: u32) {
         self.lines[line as usize].holders |= Self::bit(core);
-        self.cores[usize::from(core)].owning.remove(&line);
+        let state = &mut self.cores[usize::from(core)];
+        state.owning.remove(&line);
+        state.owning_ahead.remove(&line);
         self.fill(core, line);
         self.drain(core);
         self.fill_is_free(core);

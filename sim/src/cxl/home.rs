@@ -250,6 +250,12 @@ impl Machine {
         }
     }
 
+    /// Whether a line's home agent has decided about what a core asks, and its answer has not come to the core. The protocol's state
+    /// of the line is already that after the answer.
+    pub(super) fn is_answering(&self, core: u16, line: u32) -> bool {
+        self.running.get(&line).is_some_and(|running| core_of(running.from) == Some(core))
+    }
+
     /// Says whose wait has no end.
     pub(super) fn stuck(&self) -> Vec<String> {
         let host = self.running.iter().map(|(line, running)| format!("line {line} for {:?}", running.from));

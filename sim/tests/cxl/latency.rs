@@ -221,6 +221,68 @@ fn a_load_of_a_line_that_is_on_its_way_waits_for_it_and_asks_for_nothing() {
 }
 
 #[test]
+fn a_store_takes_effect_when_its_line_has_come_and_no_sooner() {
+    let p = between_refreshes("agilex7");
+    let issue = p.core.cycles(p.core.issue_cycles.into()) as f64 / 1000.0;
+    let alone = core_takes(&p, |core, places| {
+        core.store(places.host, 1);
+        core.full_fence();
+    });
+    let load = core_takes(&p, |core, places| {
+        core.load(places.host);
+    });
+    // Before the request is at the home agent, while memory is read, and while the line is under way to the core.
+    for later in [0, 20, 60, 100] {
+        let twice = core_takes(&p, move |core, places| {
+            let start = core.now();
+            core.store(places.host, 1);
+            core.wait_until(start + Time::from_nanoseconds(later));
+            core.store(places.host.word(1), 2);
+            core.full_fence();
+        });
+        near(twice, alone);
+        let after_a_load = core_takes(&p, move |core, places| {
+            let start = core.now();
+            core.prefetch_read(places.host);
+            core.wait_until(start + Time::from_nanoseconds(later));
+            core.store(places.host, 1);
+            core.full_fence();
+        });
+        near(after_a_load, load + issue);
+    }
+}
+
+#[test]
+fn a_line_that_was_asked_for_to_be_written_is_written_when_it_has_come() {
+    let p = between_refreshes("agilex7");
+    let issue = p.core.cycles(p.core.issue_cycles.into()) as f64 / 1000.0;
+    let alone = core_takes(&p, |core, places| {
+        core.store(places.host, 1);
+        core.full_fence();
+    });
+    for later in [0, 60, 100, 500] {
+        let ahead = core_takes(&p, move |core, places| {
+            let start = core.now();
+            core.prefetch_write(places.host);
+            core.prefetch_write(places.host);
+            core.wait_until(start + Time::from_nanoseconds(later));
+            core.store(places.host, 1);
+            core.full_fence();
+            assert_eq!(core.machine().borrow().counters.misses, 0, "nothing is loaded");
+        });
+        // One that has come is there at once.
+        near(ahead, if later < 500 { alone } else { later as f64 + issue });
+    }
+    // A load of such a line waits for it as well, and asks for nothing.
+    let loaded = core_takes(&p, |core, places| {
+        core.prefetch_write(places.host);
+        core.load(places.host);
+        assert_eq!(core.machine().borrow().counters.misses, 0);
+    });
+    near(loaded, alone + p.core.cycles(p.core.l1_hit_cycles.into()) as f64 / 1000.0);
+}
+
+#[test]
 fn a_line_that_is_put_into_the_devices_cache_takes_longer_whether_it_had_a_copy_or_not() {
     let p = between_refreshes("agilex7");
     // A core has modified the line: its cache is read instead of memory, and the device keeps a copy.

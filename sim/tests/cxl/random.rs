@@ -36,11 +36,13 @@ fn core_program(core: &impl Core, places: super::Places, writer: usize, seed: u6
     let (mut seen, mut value) = (Seen::default(), 0);
     for _ in 0..steps {
         let at = word(places, &mut random, writer);
-        match random.below(8) {
+        match random.below(10) {
             0..=2 => {
                 value += 1;
                 core.store(at, value);
             }
+            8 => core.prefetch_read(at.line()),
+            9 => core.prefetch_write(at.line()),
             3..=5 => {
                 let other = random.below(4) as usize;
                 let at = at.line().word(other);
