@@ -374,6 +374,7 @@ impl Loop {
                 self.switch.inherit(port, queues);
             }
             Order::Begin => {}
+            Order::Confirm(answer) => drop(answer),
             Order::Away(away) => self.switch.enter_away(clock::now(), away),
             Order::Forget(party) => self.switch.forget_away(party),
             Order::Detach { session, mut answer } => {
@@ -383,7 +384,6 @@ impl Loop {
                 }
                 answer.add_faults(gone.map_or(0, |(_, faults)| faults.total()));
             }
-            Order::Confirm(answer) => drop(answer),
             Order::Longest { session, longest, answer } => {
                 self.switch.limit_packets(session, longest);
                 let _ = answer.send(());
@@ -400,9 +400,7 @@ impl Loop {
                 };
             }
             Order::Mirror { party, mirror: Some(mirror) } => self.switch.mirror(party, mirror),
-            Order::Mirror { party, mirror: None } => {
-                let _ = self.switch.unmirror(party);
-            }
+            Order::Mirror { party, mirror: None } => _ = self.switch.unmirror(party),
             Order::Report { answer } => {
                 let _ = answer.send(self.report());
             }
