@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use conic_fabric::{Address, Core};
 use conic_interface::burst::Packet;
+use conic_interface::ccnic::Flags;
 use conic_interface::metadata::Metadata;
 
 use crate::session::Region;
@@ -24,6 +25,7 @@ pub struct Buffer {
     length: u16,
     capacity: u16,
     metadata: Metadata,
+    has_next: bool,
     /// None once it was handed over.
     region: Option<Arc<Region>>,
 }
@@ -37,13 +39,15 @@ impl Buffer {
             length: packet.length(),
             capacity,
             metadata: Metadata(packet.metadata),
+            has_next: packet.has(Flags::NEXT),
             region: Some(Arc::clone(region)),
         }
     }
 
     /// The packet, for whoever takes it over from here. Its address means something in its own region alone.
     pub(crate) fn packet(&self) -> Packet {
-        Packet::new(self.at, self.length).with_metadata(self.metadata.0)
+        let packet = Packet::new(self.at, self.length).with_metadata(self.metadata.0);
+        if self.has_next { packet.with(Flags::NEXT) } else { packet }
     }
 
     pub(crate) fn is_of(&self, region: &Arc<Region>) -> bool {
@@ -134,6 +138,18 @@ impl Buffer {
     /// Tells the NIC something of the packet, or asks it for something. See [`crate::Offloads`].
     pub fn set_metadata(&mut self, metadata: Metadata) {
         self.metadata = metadata;
+    }
+
+    /// Whether the packet goes on in the next buffer. One of several segments has at most [`crate::MAX_SEGMENTS`], and its metadata
+    /// with the first. The NIC gives such packets to clients that take joined or unfinished ones ([`crate::Offloads`]), for whom
+    /// one packet may stand for several and be longer than any buffer.
+    pub fn has_next(&self) -> bool {
+        self.has_next
+    }
+
+    /// Makes the packet go on in the next buffer, or end here.
+    pub fn set_has_next(&mut self, has_next: bool) {
+        self.has_next = has_next;
     }
 
     /// Where the packet's first byte lies in this process; it is there as long as the buffer is.

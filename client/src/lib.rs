@@ -22,6 +22,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Packets of several segments
+//!
+//! A client that asks for joined or unfinished packets ([`Options::offloads`]) gets such as are longer than any buffer: each of
+//! their segments is a [`Buffer`], and [`Buffer::has_next`] says that there is another. It may send such packets as well.
+//!
 //! # The daemon's death
 //!
 //! Whoever calls a queue or [`Client::maintain`] finds it: [`Client::link`] is down from then on, nothing can be sent, what had
@@ -39,16 +44,19 @@ mod client;
 mod error;
 mod operator;
 mod queue;
+mod segments;
 mod session;
 mod shared_memory;
 
 pub use buffer::Buffer;
 pub use client::{Client, Link};
 pub use conic_control::{Name, Reason, Refused};
+pub use conic_interface::ccnic::MAX_SEGMENTS;
 pub use conic_interface::metadata::{Begun, Metadata, Offloads};
 pub use error::AttachError;
 pub use operator::Operator;
 pub use queue::{Queue, QueueFaults, Woken};
+pub use segments::Segments;
 pub use shared_memory::SharedMemory;
 
 use std::time::Duration;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use conic_fabric::{Address, Core, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::notify::PACKETS;
-use conic_interface::ccnic::{Host, HostFaults, PhaseCredit};
+use conic_interface::ccnic::{Flags, Host, HostFaults, PhaseCredit};
 use conic_native::{KeptCore, clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::client::{Link, Shared};
 use crate::session::Region;
-use crate::{Buffer, Client, SharedMemory};
+use crate::{Buffer, Client, MAX_SEGMENTS, Segments, SharedMemory};
 
 /// Empty polls after which a queue asks the kernel whether the daemon still lives: a few microseconds of polling.
 const POLLS_BETWEEN_LOOKS: u32 = 2048;
@@ -36,6 +36,8 @@ pub struct QueueFaults {
     pub host: HostFaults,
     /// Packets that named no buffer; they were dropped.
     pub no_buffer: u64,
+    /// Packets of more segments than one may have; they were cut.
+    pub cut: u64,
     /// Packets of another region that were sent by copying them.
     pub copied: u64,
 }
@@ -82,6 +84,7 @@ pub struct Queue {
     /// Empty polls since the kernel was last asked.
     polls: u32,
     no_buffer: u64,
+    segments: Segments,
     copied: u64,
     packets: Vec<Packet>,
     /// Received in the region before this one, and not taken yet.
@@ -111,6 +114,7 @@ impl Queue {
             generation,
             polls: 0,
             no_buffer: 0,
+            segments: Segments::default(),
             copied: 0,
             packets,
             kept: Vec::new(),
@@ -129,22 +133,31 @@ impl Queue {
     }
 
     /// Sends packets, as many as there is room for from the front, takes those away from `buffers`, and returns how many. An
-    /// empty packet is freed and counts as sent.
+    /// empty packet is freed and counts as sent. One of several segments ([`Buffer::has_next`]) is sent whole; while its last is
+    /// not there yet it stays.
+    ///
+    /// # Panics
+    ///
+    /// If the first that is not sent yet has more than [`MAX_SEGMENTS`], or an empty one among them: a mistake of the program.
     pub fn transmit(&mut self, buffers: &mut Vec<Buffer>) -> usize {
         self.follow();
         let mut sent = 0;
         while sent < buffers.len() {
             let some = &mut buffers[sent..];
-            let count = some.len().min(BURST);
-            if some[0].is_empty() || !some[0].is_of(&self.region) {
-                if !self.bring_over(&mut some[0]) {
-                    break;
-                }
-                sent += usize::from(some[0].is_empty());
+            let Some(last) = some.iter().position(|segment| !segment.has_next()) else { break };
+            check_segments(&some[..=last]);
+            if !some[..=last].iter_mut().all(|segment| self.bring_over(segment)) {
+                break;
+            }
+            if last == 0 && some[0].is_empty() {
+                sent += 1;
                 continue;
             }
-            let own = some[..count].iter().take_while(|buffer| !buffer.is_empty() && buffer.is_of(&self.region));
+            let own = some.iter().take_while(|buffer| !buffer.is_empty() && buffer.is_of(&self.region));
             let filled = own.zip(&mut self.packets).map(|(buffer, packet)| *packet = buffer.packet()).count();
+            // What goes on is sent in the next round, with its end.
+            let whole = self.packets[..filled].iter().rposition(|packet| !packet.has(Flags::NEXT));
+            let filled = whole.map_or(0, |end| end + 1);
             let taken = {
                 let packets = std::mem::take(&mut self.packets);
                 let taken = self.tx_burst(&packets[..filled]);
@@ -164,15 +177,16 @@ impl Queue {
         sent
     }
 
-    /// Makes a buffer of another region one of this; false if there is none free.
+    /// Makes a buffer of another region one of this, unless it is empty; false if there is none free.
     fn bring_over(&mut self, buffer: &mut Buffer) -> bool {
-        if buffer.is_empty() {
+        if buffer.is_empty() || buffer.is_of(&self.region) {
             return true;
         }
         let Some(mut own) = self.allocate(buffer.len()) else { return false };
         let packet = own.packet();
         self.region.copy_from(packet.address(), buffer.region(), buffer.packet().address(), packet.length());
         own.set_metadata(buffer.metadata());
+        own.set_has_next(buffer.has_next());
         // The other one is dropped here, and so freed in its own region.
         *buffer = own;
         self.copied += 1;
@@ -188,11 +202,7 @@ impl Queue {
             let mut packets = std::mem::take(&mut self.packets);
             let count = self.rx_burst(&mut packets[..room]);
             for &packet in &packets[..count] {
-                if self.region.is_in_a_buffer(packet.address(), packet.length()) {
-                    into.push(Buffer::new(&self.region, packet));
-                } else {
-                    self.no_buffer += 1;
-                }
+                into.extend(self.accept(packet));
             }
             self.packets = packets;
             if count < room {
@@ -203,6 +213,16 @@ impl Queue {
             self.follow();
         }
         into.len() - before
+    }
+
+    /// A packet from the NIC, if it lies where packets lie.
+    #[inline(always)]
+    fn accept(&mut self, packet: Packet) -> Option<Buffer> {
+        if !self.region.is_in_a_buffer(packet.address(), packet.length()) {
+            self.no_buffer += 1;
+            return None;
+        }
+        Some(Buffer::new(&self.region, self.segments.follow(packet)))
     }
 
     /// Frees buffers; cheaper than to drop them one by one.
@@ -405,7 +425,7 @@ impl Queue {
 
     /// What the daemon did that it should not have.
     pub fn faults(&self) -> QueueFaults {
-        QueueFaults { host: self.host.faults(), no_buffer: self.no_buffer, copied: self.copied }
+        QueueFaults { host: self.host.faults(), no_buffer: self.no_buffer, cut: self.segments.cut, copied: self.copied }
     }
 
     /// The client that it belongs to.
@@ -430,9 +450,10 @@ impl Queue {
         // What was delivered is the other half's where this one only sends.
         while !self.only_sends {
             let count = self.host.rx_burst(&mut packets);
-            let sound =
-                packets[..count].iter().filter(|packet| self.region.is_in_a_buffer(packet.address(), packet.length()));
-            self.kept.extend(sound.map(|&packet| Buffer::new(&self.region, packet)));
+            for &packet in &packets[..count] {
+                let buffer = self.accept(packet);
+                self.kept.extend(buffer);
+            }
             if count == 0 {
                 break;
             }
@@ -449,6 +470,13 @@ impl Queue {
             self.shared.maintain();
         }
     }
+}
+
+/// Whether the segments of a packet can be sent.
+fn check_segments(segments: &[Buffer]) {
+    let count = segments.len();
+    assert!(count <= MAX_SEGMENTS, "a packet of {count} segments, and not of {MAX_SEGMENTS} at most");
+    assert!(count == 1 || segments.iter().all(|one| !one.is_empty()), "a packet of {count} segments has an empty one");
 }
 
 impl HostQueue for Queue {

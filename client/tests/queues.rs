@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use conic_client::{Buffer, Client, Link, Metadata, Queue, Woken};
 use conic_fabric::{Address, Time};
-use conic_interface::ccnic::Descriptor;
 use conic_interface::ccnic::notify::PACKETS;
+use conic_interface::ccnic::{Descriptor, Flags};
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -109,6 +109,107 @@ fn packets_of_any_region_are_sent_and_empty_ones_are_freed() {
     assert_eq!((own.queue.faults().copied, other.queue.faults().copied), (2, 0));
     own.check_whole();
     other.check_whole();
+}
+
+/// The segments of packet `number`: pieces of it, the last of which has no next.
+fn segments(world: &mut World, number: u8, lengths: &[usize]) -> Vec<Buffer> {
+    let whole = content(number, lengths.iter().sum());
+    let mut rest = &whole[..];
+    let cut = |(index, &length): (usize, &usize)| {
+        let (piece, behind) = rest.split_at(length);
+        rest = behind;
+        let mut buffer = world.queue.allocate(length).expect("a buffer is free");
+        buffer.fill(piece);
+        buffer.set_has_next(index + 1 < lengths.len());
+        buffer
+    };
+    lengths.iter().enumerate().map(cut).collect()
+}
+
+#[test]
+fn a_packet_of_several_segments_is_sent_whole_from_whatever_regions() {
+    let (mut own, mut other) = (World::new(), World::new());
+    let mut buffers = segments(&mut own, 1, &[60, 700, 3]);
+    // One in whose middle lies a segment of another region, with one before it that fills a burst but for one.
+    buffers.extend((2..30).map(|number| own.packet(number, 60)));
+    buffers.extend(segments(&mut own, 30, &[10, 20, 30, 40]));
+    let mut mixed = segments(&mut own, 31, &[50, 500, 5]);
+    mixed[1] = segments(&mut other, 31, &[50, 500, 5]).swap_remove(1);
+    buffers.extend(mixed);
+    let mut unfinished = segments(&mut own, 32, &[100, 200]);
+    let end = unfinished.pop();
+    buffers.extend(unfinished);
+    let mut sent = Vec::new();
+    for left in [1, 1] {
+        own.queue.transmit(&mut buffers);
+        sent.extend(own.sent());
+        assert_eq!(buffers.len(), left, "what has no end yet stays");
+    }
+    buffers.extend(end);
+    assert_eq!((own.queue.transmit(&mut buffers), buffers.len()), (2, 0));
+    sent.extend(own.sent());
+    let expected: Vec<u8> = (1..33).flat_map(|number| content(number, bytes_of(number))).collect();
+    assert_eq!(sent.concat(), expected);
+    assert_eq!(own.queue.faults().copied, 1);
+    own.check_whole();
+    other.check_whole();
+}
+
+fn bytes_of(number: u8) -> usize {
+    match number {
+        1 => 763,
+        30 => 100,
+        31 => 555,
+        32 => 300,
+        _ => 60,
+    }
+}
+
+#[test]
+fn a_packet_of_more_segments_than_may_be_or_with_an_empty_one_is_a_mistake() {
+    let mut world = World::new();
+    let mut five = segments(&mut world, 1, &[60; 5]);
+    let many = said(|| _ = world.queue.transmit(&mut five));
+    assert_eq!(many, "a packet of 5 segments, and not of 4 at most");
+    five[3].set_has_next(false);
+    five[1].set_len(0);
+    let empty = said(|| _ = world.queue.transmit(&mut five));
+    assert_eq!(empty, "a packet of 4 segments has an empty one");
+    drop(five);
+    world.check_whole();
+}
+
+#[test]
+fn received_segments_say_that_there_is_a_next_and_end() {
+    let mut world = World::new();
+    let lengths = [3000, 3000, 700, 60];
+    let next = [true, true, false, false];
+    let place = |(length, next): (&u16, bool)| {
+        let at = world.nic.allocate(u64::from(*length));
+        let segment = Descriptor::new(at, *length);
+        if next { segment.with(Flags::NEXT) } else { segment }
+    };
+    let packets: Vec<Descriptor> = lengths.iter().zip(next).map(place).collect();
+    world.nic.deliver_at(&packets);
+    let mut buffers = Vec::new();
+    // By twos: what was asked for does not say where a packet ends.
+    assert_eq!([2, 2].map(|most| world.queue.receive(&mut buffers, most)), [2, 2]);
+    assert_eq!(buffers.iter().map(|one| (one.len() as u16, one.has_next())).collect::<Vec<_>>(), {
+        lengths.into_iter().zip(next).collect::<Vec<_>>()
+    });
+    // As they came they can be sent on.
+    assert_eq!(world.queue.transmit(&mut buffers), 4);
+    assert_eq!(world.sent().len(), 4);
+    // A NIC that lies: no packet has an end.
+    for slot in 1..4 {
+        world.nic.deliver(&[content(9, 60), content(8, 60), content(7, 60), content(6, 60)]);
+        world.nic.deny_ends(slot);
+        world.queue.receive(&mut buffers, 4);
+    }
+    assert_eq!(buffers.iter().map(Buffer::has_next).collect::<Vec<_>>(), [true, true, true, false].repeat(3));
+    assert_eq!(world.queue.faults().cut, 3);
+    drop(buffers);
+    world.check_whole();
 }
 
 #[test]

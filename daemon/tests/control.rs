@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use conic_client::{Begun, Client, Link, Metadata, Offloads, Options};
+use conic_client::{Begun, Buffer, Client, Link, Metadata, Offloads, Options, Queue};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
 use conic_daemon::{Daemon, DaemonError, Log, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
@@ -234,6 +234,14 @@ fn large_packet(payload: usize) -> (Vec<u8>, Metadata) {
     (packet, work.with(Metadata::NETWORK))
 }
 
+/// A station that sends and takes such packets.
+fn large_station(socket: &Path, number: u8) -> (Client, Vec<Queue>) {
+    let offloads = Offloads { requests: true, unfinished: true, join: true, ..Offloads::default() };
+    let geometry = Geometry { buffers: [64, 64, 16], ..geometry() };
+    let station = Options { geometry, mac: Some([2, 0, 0, 0, 0, number]), offloads, ..options() };
+    Client::attach(socket, &station).expect("a client")
+}
+
 /// Also when another daemon has taken over, and when that has died and is back.
 #[test]
 fn no_packet_is_longer_than_a_client_says_that_it_takes() {
@@ -242,11 +250,7 @@ fn no_packet_is_longer_than_a_client_says_that_it_takes() {
     let socket = folder.path().join("nic.sock");
     let begin = |begin| Running::begin(|config| config.socket = socket.clone(), begin);
     let mut running = begin(Daemon::start);
-    let offloads = Offloads { requests: true, unfinished: true, join: true, ..Offloads::default() };
-    let geometry = Geometry { buffers: [64, 64, 16], ..geometry() };
-    let station = |number| Options { geometry, mac: Some([2, 0, 0, 0, 0, number]), offloads, ..options() };
-    let (receiver, mut receiving) = Client::attach(&socket, &station(1)).expect("a client");
-    let (sender, mut sending) = Client::attach(&socket, &station(9)).expect("another");
+    let [(receiver, mut receiving), (sender, mut sending)] = [1, 9].map(|number| large_station(&socket, number));
     let (packet, work) = large_packet(6000);
     let mut lengths = || {
         let mut buffer = sending[0].allocate(packet.len()).expect("a buffer");
@@ -272,6 +276,35 @@ fn no_packet_is_longer_than_a_client_says_that_it_takes() {
     wait_until("both are back", || [&receiver, &sender].iter().all(|client| client.maintain() == Link::Up));
     assert_eq!(lengths(), [3054, 3054]);
     drop(running);
+}
+
+#[test]
+fn a_packet_longer_than_any_buffer_crosses_in_segments() {
+    let _turn = TURN.lock();
+    let running = Running::start(|_| ());
+    let [(_receiver, mut receiving), (_sender, mut sending)] =
+        [1, 9].map(|number| large_station(&running.socket(), number));
+    let (packet, work) = large_packet(40_000);
+    let pieces = packet.chunks(16_384);
+    let last = pieces.len() - 1;
+    let segment = |(index, piece): (usize, &[u8])| {
+        let mut buffer = sending[0].allocate(piece.len()).expect("a buffer");
+        buffer.fill(piece);
+        buffer.set_has_next(index < last);
+        buffer.set_metadata(if index == 0 { work } else { Metadata::NONE });
+        buffer
+    };
+    let mut outgoing: Vec<_> = pieces.enumerate().map(segment).collect();
+    assert_eq!(sending[0].transmit(&mut outgoing), 3);
+    let mut incoming = Vec::new();
+    wait_until("all of it comes", || {
+        receiving[0].receive(&mut incoming, 32);
+        incoming.last().is_some_and(|last| !last.has_next())
+    });
+    let bytes: Vec<u8> = incoming.iter().flat_map(Buffer::to_vec).collect();
+    assert!(incoming.len() > 1 && bytes[54..] == packet[54..], "{} segments, {} bytes", incoming.len(), bytes.len());
+    assert!(incoming.iter().rev().skip(1).all(Buffer::has_next), "they are one packet");
+    assert_eq!(incoming[0].metadata().large(), Some(1000));
 }
 
 #[test]

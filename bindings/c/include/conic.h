@@ -234,7 +234,7 @@ struct conic_counters {
     uint64_t no_buffer;
     // Packets that were offered and for which there was no room, or no link; each time that they were offered.
     uint64_t not_taken;
-    // Packets from the NIC that lay in no buffer; they were dropped.
+    // Packets from the NIC that lay in no buffer, which were dropped; and those of more than 4 parts, which were cut.
     uint64_t refused;
     // Impossible positions that the NIC wrote to the rings.
     uint64_t ring_faults;

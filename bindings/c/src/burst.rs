@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conic_client::{Link, Woken};
+use conic_client::{Link, Segments, Woken};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::{Flags, MAX_SEGMENTS};
@@ -37,6 +37,7 @@ pub struct Queue {
     kept: VecDeque<Buf>,
     /// What the program waits on, once it has asked for that.
     alarm: Option<Alarm>,
+    segments: Segments,
     counters: Counters,
 }
 
@@ -63,7 +64,8 @@ impl Queue {
     pub(crate) fn new(inner: conic_client::Queue, regions: Arc<Regions>) -> Queue {
         let memory = Arc::clone(inner.core().memory());
         regions.enter(&memory);
-        Queue { inner, memory, lent: 0, regions, kept: VecDeque::new(), alarm: None, counters: Counters::default() }
+        let (segments, counters) = (Segments::default(), Counters::default());
+        Queue { inner, memory, lent: 0, regions, kept: VecDeque::new(), alarm: None, segments, counters }
     }
 
     /// Where a pointer of the program lies in the region, if it does.
@@ -276,6 +278,7 @@ impl Queue {
             self.counters.refused += 1;
             return None;
         }
+        let packet = self.segments.follow(packet);
         self.lent += 1;
         self.counters.received_frames += u64::from(!packet.has(Flags::NEXT));
         self.counters.received_bytes += u64::from(packet.length());
@@ -362,6 +365,7 @@ impl Queue {
     pub(crate) fn counters(&self) -> Counters {
         let faults = self.inner.faults().host;
         let ring_faults = faults.transmit.total() + faults.receive.total();
-        Counters { ring_faults, freed_twice: faults.freed_twice, ..self.counters }
+        let refused = self.counters.refused + self.segments.cut;
+        Counters { refused, ring_faults, freed_twice: faults.freed_twice, ..self.counters }
     }
 }

@@ -85,7 +85,7 @@ pub struct Counters {
     pub no_buffer: u64,
     /// Packets that were offered and for which there was no room, or no link; each time that they were offered.
     pub not_taken: u64,
-    /// Packets from the NIC that lay in no buffer; they were dropped.
+    /// Packets from the NIC that lay in no buffer, which were dropped; and those of more than 4 parts, which were cut.
     pub refused: u64,
     /// Impossible positions that the NIC wrote to the rings.
     pub ring_faults: u64,

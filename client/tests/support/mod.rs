@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use conic_client::{Client, Options, Queue};
 use conic_control::{Attached, Extensions, Message, Name, VERSION, Wait, Welcome};
-use conic_fabric::Core;
+use conic_fabric::{Address, Core, LINE_BYTES};
 use conic_interface::ccnic::notify::Notices;
-use conic_interface::ccnic::{Descriptor, Features, Geometry, Headroom, Map, PhaseCredit, prepare};
+use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Headroom, Map, PhaseCredit, prepare};
 use conic_native::channel::{Channel, Listener};
 use conic_native::{KeptCore, Memory, NativeCore, Pages};
 
@@ -80,7 +80,7 @@ impl Nic {
     /// Delivers packets, all at once.
     pub fn deliver(&mut self, packets: &[Vec<u8>]) {
         let place = |bytes: &Vec<u8>| {
-            let at = self.nic.rx_alloc(bytes.len() as u64).expect("a buffer is free");
+            let at = self.allocate(bytes.len() as u64);
             self.nic.core().write_bytes(at, bytes);
             Descriptor::new(at, bytes.len() as u16)
         };
@@ -91,6 +91,22 @@ impl Nic {
     /// Delivers whatever these say.
     pub fn deliver_at(&mut self, packets: &[Descriptor]) {
         assert_eq!(self.nic.rx_burst(packets), packets.len(), "there is room");
+    }
+
+    /// A buffer for a packet of so many bytes.
+    pub fn allocate(&mut self, bytes: u64) -> Address {
+        self.nic.rx_alloc(bytes).expect("a buffer is free")
+    }
+
+    /// Makes each packet of a slot, which are four, go on.
+    pub fn deny_ends(&mut self, slot: u64) {
+        // Ordered as this thread does it: it is alone.
+        let first = self.map.queues[0].receive.ring + slot * LINE_BYTES;
+        for at in [0, 16, 32, 48].map(|word| first + word) {
+            let mut said = Descriptor::BLANK;
+            said.word = self.core().load_acquire(at);
+            self.core().store_release(at, said.with(Flags::NEXT).word);
+        }
     }
 
     /// What the client did that it should not have.
