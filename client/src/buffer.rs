@@ -88,6 +88,21 @@ impl Buffer {
         self.length = length as u16;
     }
 
+    /// Takes bytes away from the packet's front, as a header that was looked at; they cannot come back.
+    ///
+    /// # Panics
+    ///
+    /// If it has fewer: a mistake of the program.
+    pub fn trim_front(&mut self, count: usize) {
+        let cut = u16::try_from(count).ok().filter(|cut| *cut <= self.length);
+        let cut = cut.unwrap_or_else(|| panic!("a packet of {} bytes has no {count} to take away", self.length));
+        // Not beyond the buffer's last byte, where the next buffer begins, which would be freed instead.
+        let moved = cut.min(self.capacity.saturating_sub(1));
+        self.at = self.at + u64::from(moved);
+        self.length -= cut;
+        self.capacity -= moved;
+    }
+
     /// Makes the packet what `bytes` are.
     ///
     /// # Panics

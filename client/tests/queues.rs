@@ -148,8 +148,8 @@ fn a_packet_of_several_segments_is_sent_whole_from_whatever_regions() {
     buffers.extend(end);
     assert_eq!((own.queue.transmit(&mut buffers), buffers.len()), (2, 0));
     sent.extend(own.sent());
-    let expected: Vec<u8> = (1..33).flat_map(|number| content(number, bytes_of(number))).collect();
-    assert_eq!(sent.concat(), expected);
+    let expected: Vec<_> = (1..33).map(|number| content(number, bytes_of(number))).collect();
+    assert_eq!(sent, expected);
     assert_eq!(own.queue.faults().copied, 1);
     own.check_whole();
     other.check_whole();
@@ -199,7 +199,7 @@ fn received_segments_say_that_there_is_a_next_and_end() {
     });
     // As they came they can be sent on.
     assert_eq!(world.queue.transmit(&mut buffers), 4);
-    assert_eq!(world.sent().len(), 4);
+    assert_eq!(world.sent().iter().map(Vec::len).collect::<Vec<_>>(), [6700, 60]);
     // A NIC that lies: no packet has an end.
     for slot in 1..4 {
         world.nic.deliver(&[content(9, 60), content(8, 60), content(7, 60), content(6, 60)]);
@@ -291,6 +291,33 @@ fn nothing_is_written_or_read_beyond_a_packet() {
     assert!(world.queue.is_in_a_buffer(at, capacity as u16) && !world.queue.is_in_a_buffer(at + 1, capacity as u16));
     assert!(memory.is_same(&world.queue.memory()) && !memory.is_same(&World::new().queue.memory()));
     drop(buffer);
+    world.check_whole();
+}
+
+#[test]
+fn a_packet_without_its_front_is_sent_from_there_and_freed_whole() {
+    let mut world = World::new();
+    let mut buffers = vec![world.packet(1, 100), world.packet(2, 1500), world.packet(3, 60)];
+    let capacity = buffers[1].capacity();
+    buffers[0].trim_front(14);
+    buffers[1].trim_front(600);
+    assert_eq!((buffers[1].len(), buffers[1].capacity()), (900, capacity - 600));
+    assert_eq!(contents(&buffers)[1], content(2, 1500)[600..]);
+    for count in [61, 1 << 16] {
+        assert_eq!(said(|| buffers[2].trim_front(count)), format!("a packet of 60 bytes has no {count} to take away"));
+    }
+    // One without any byte left is freed.
+    buffers[2].trim_front(60);
+    assert_eq!(world.queue.transmit(&mut buffers), 3);
+    assert_eq!(world.sent(), [content(1, 100)[14..].to_vec(), content(2, 1500)[600..].to_vec()]);
+    let mut buffers = vec![world.packet(1, 100), world.packet(2, 1500)];
+    buffers.iter_mut().for_each(|buffer| buffer.trim_front(70));
+    // One that fills its buffer ends where the next begins.
+    let mut full = world.packet(3, 60);
+    full.set_len(full.capacity());
+    full.trim_front(full.capacity());
+    drop((buffers.pop(), full));
+    world.queue.free(&mut buffers);
     world.check_whole();
 }
 

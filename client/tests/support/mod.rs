@@ -63,16 +63,17 @@ impl Nic {
         self.nic.core()
     }
 
-    /// What the client has sent: each packet with its metadata.
+    /// What the client has sent: each packet, whole, with its metadata.
     pub fn sent(&mut self) -> Vec<(Vec<u8>, u64)> {
         let mut packets = [Descriptor::BLANK; 64];
         let count = self.nic.poll_tx(&mut packets);
-        let read = |packet: &Descriptor| {
-            let mut bytes = vec![0; usize::from(packet.length())];
-            self.nic.core().read_bytes(packet.address(), &mut bytes);
-            (bytes, packet.metadata)
+        let read = |segment: &Descriptor| {
+            let mut bytes = vec![0; usize::from(segment.length())];
+            self.nic.core().read_bytes(segment.address(), &mut bytes);
+            bytes
         };
-        let sent = packets[..count].iter().map(read).collect();
+        let whole = packets[..count].split_inclusive(|segment| !segment.has(Flags::NEXT));
+        let sent = whole.map(|packet| (packet.iter().flat_map(read).collect(), packet[0].metadata)).collect();
         self.nic.complete_tx(&packets[..count]);
         sent
     }
