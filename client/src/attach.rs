@@ -15,12 +15,22 @@ use conic_native::{KeptCore, Memory, clock, fences};
 use crate::session::{Region, Session};
 use crate::{AttachError, Options};
 
-/// Attaches, step by step, each within the options' patience, and gets no packet that stands for several and is longer than `longest`.
-pub(crate) fn attach(path: &Path, options: &Options, longest: Option<u32>) -> Result<Session, AttachError> {
+/// What a client takes with it when it attaches again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    /// Its address.
+    pub mac: Option<[u8; 6]>,
+    /// The longest packet that stands for several, if the program has limited them.
+    pub longest: Option<u32>,
+}
+
+/// Attaches, step by step, each within the options' patience.
+pub(crate) fn attach(path: &Path, options: &Options, kept: Kept) -> Result<Session, AttachError> {
     // Refused here, before anybody is asked, with the reason.
     Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
     let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
-    let extensions = Extensions(Extensions::NOTIFY | Extensions::LONGEST | Extensions::of_offloads(options.offloads).0);
+    let own = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS;
+    let extensions = Extensions(own | Extensions::of_offloads(options.offloads).0);
     let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
     say(&channel, &Message::Hello(hello))?;
     let (answer, _) = hear(&channel, options.patience, "its welcome")?;
@@ -32,7 +42,7 @@ pub(crate) fn attach(path: &Path, options: &Options, longest: Option<u32>) -> Re
         geometry: options.geometry,
         headroom: options.headroom,
         network: options.network.clone(),
-        mac: options.mac,
+        mac: kept.mac,
     };
     say(&channel, &Message::Attach(attach))?;
     let (answer, descriptors) = hear(&channel, options.patience, "its queues")?;
@@ -53,7 +63,7 @@ pub(crate) fn attach(path: &Path, options: &Options, longest: Option<u32>) -> Re
     }
     let region = map_region(region, options, &attached, kick, all)?;
     let session = Session { channel, region: Arc::new(region), attached, extensions: welcome.extensions };
-    if let Some(longest) = longest {
+    if let Some(longest) = kept.longest {
         limit_packets(&session, options, longest)?;
     }
     Ok(session)
@@ -68,6 +78,24 @@ pub(crate) fn limit_packets(session: &Session, options: &Options, longest: u32) 
     match hear(&session.channel, options.patience, "its word on the longest packet")? {
         (Message::Longest(agreed), _) if agreed == longest => Ok(()),
         (answer, _) => Err(unexpected("the longest packet", &answer)),
+    }
+}
+
+/// Asks for another address.
+pub(crate) fn set_mac(session: &Session, options: &Options, mac: [u8; 6]) -> Result<(), AttachError> {
+    if !session.extensions.has(Extensions::ADDRESS) {
+        return Err(AttachError::Older("give another address".to_owned()));
+    }
+    say(&session.channel, &Message::Address { mac, granted: false })?;
+    match hear(&session.channel, options.patience, "its word on the address")? {
+        (Message::Address { mac: asked, granted }, _) if asked == mac => {
+            if granted {
+                Ok(())
+            } else {
+                Err(AttachError::Address(mac))
+            }
+        }
+        (answer, _) => Err(unexpected("an address", &answer)),
     }
 }
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
 
-use conic_control::{Attached, Message, Refused};
+use conic_control::{Attached, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::{Count, clock};
 
-use crate::attach::{attach, limit_packets};
+use crate::attach::{Kept, attach, limit_packets, set_mac};
 use crate::session::Session;
 use crate::{AttachError, Options, Queue};
 
@@ -50,8 +50,9 @@ struct State {
     /// Why the daemon detached this client, or did not let it in again, if that was said.
     detached: Option<Refused>,
     reconnects: u64,
-    /// The longest packet that stands for several, if the program has limited them.
-    longest: Option<u32>,
+    kept: Kept,
+    /// The program wants the address that is kept, and no other.
+    wants_mac: bool,
 }
 
 impl Client {
@@ -61,7 +62,8 @@ impl Client {
     ///
     /// Nobody listens, the daemon refuses, or takes too long; the text says what to do.
     pub fn attach(path: &Path, options: &Options) -> Result<(Client, Vec<Queue>), AttachError> {
-        let session = attach(path, options, None)?;
+        let session = attach(path, options, Kept { mac: options.mac, longest: None })?;
+        let kept = Kept { mac: Some(session.attached.mac), longest: None };
         let queues = session.attached.geometry.queues as usize;
         let shared = Arc::new(Shared {
             path: path.to_owned(),
@@ -73,7 +75,8 @@ impl Client {
                 next_attempt: Time::ZERO,
                 detached: None,
                 reconnects: 0,
-                longest: None,
+                kept,
+                wants_mac: options.mac.is_some(),
             }),
             question: Mutex::new(()),
         });
@@ -97,14 +100,15 @@ impl Client {
         self.link()
     }
 
-    /// This client's MAC address.
+    /// This client's MAC address; while the daemon is gone, the one that it asks for when that is back.
     pub fn mac(&self) -> [u8; 6] {
-        self.shared.state().session.attached.mac
+        self.shared.state().mac()
     }
 
     /// What the daemon said of the present session.
     pub fn attached(&self) -> Attached {
-        self.shared.state().session.attached.clone()
+        let state = self.shared.state();
+        Attached { mac: state.mac(), ..state.session.attached.clone() }
     }
 
     /// How often it has attached again.
@@ -120,25 +124,50 @@ impl Client {
     ///
     /// The daemon is older than this, refuses, or takes too long.
     pub fn limit_packets(&self, longest: u32) -> Result<(), AttachError> {
+        let limit = |session: &Session, options: &Options| limit_packets(session, options, longest);
+        self.ask(limit, |state| state.kept.longest = Some(longest))
+    }
+
+    /// Asks for another MAC address, which this client has when this returns, and after a reconnection: what is for the old one is its no
+    /// longer, and it may not send from that where it may send from its own alone. What was sent before from the old one and was not
+    /// looked at is lost then. Other threads' calls do not wait for the daemon's answer, but those of this one.
+    ///
+    /// # Errors
+    ///
+    /// Another client of the network has the address, or it is that of no single station; the daemon is older than this, or takes too long.
+    pub fn set_mac(&self, mac: [u8; 6]) -> Result<(), AttachError> {
+        if mac[0] & 1 == 1 || mac == [0; 6] {
+            return Err(AttachError::Address(mac));
+        }
+        let change = |session: &Session, options: &Options| set_mac(session, options, mac);
+        self.ask(change, |state| (state.kept.mac, state.wants_mac) = (Some(mac), true))
+    }
+
+    /// Asks the daemon something, one question at a time, and enters what it has agreed to; where it is gone, what it will be asked then.
+    fn ask(
+        &self,
+        question: impl FnOnce(&Session, &Options) -> Result<(), AttachError>,
+        enter: impl FnOnce(&mut State),
+    ) -> Result<(), AttachError> {
         let _asked = unpoisoned(self.shared.question.lock());
         let session = {
             let mut state = self.shared.state();
             if self.link() == Link::Down {
-                state.longest = Some(longest);
+                enter(&mut state);
                 return Ok(());
             }
             state.is_heard = true;
             Arc::clone(&state.session)
         };
-        let limited = limit_packets(&session, &self.shared.options, longest);
+        let answer = question(&session, &self.shared.options);
         let mut state = self.shared.state();
         state.is_heard = false;
-        match &limited {
-            Ok(()) => state.longest = Some(longest),
+        match &answer {
+            Ok(()) => enter(&mut state),
             Err(AttachError::Refused(refused)) => state.detached = Some(refused.clone()),
             Err(_) => {}
         }
-        limited
+        answer
     }
 
     /// Why the daemon detached this client last, if it said so, or why the last attempt to attach again failed at a daemon that was
@@ -189,8 +218,14 @@ impl Shared {
         if !self.options.reconnect || now < state.next_attempt {
             return;
         }
-        match attach(&self.path, &self.options, state.longest) {
+        let mut attached = attach(&self.path, &self.options, state.kept);
+        if !state.wants_mac && matches!(&attached, Err(AttachError::Refused(why)) if why.reason == Reason::Mac) {
+            // Somebody else has it meanwhile, and the program wanted none in particular.
+            attached = attach(&self.path, &self.options, Kept { mac: None, ..state.kept });
+        }
+        match attached {
             Ok(session) => {
+                state.kept.mac = Some(session.attached.mac);
                 state.session = Arc::new(session);
                 state.reconnects += 1;
                 self.generation.set(generation + 1);
@@ -212,6 +247,10 @@ fn unpoisoned<T>(locked: LockResult<MutexGuard<'_, T>>) -> MutexGuard<'_, T> {
 }
 
 impl State {
+    fn mac(&self) -> [u8; 6] {
+        self.kept.mac.unwrap_or(self.session.attached.mac)
+    }
+
     /// Whether the daemon has said that this client is detached.
     fn has_been_detached(&mut self) -> bool {
         match self.session.channel.receive() {

@@ -34,6 +34,8 @@ pub enum AttachError {
     },
     /// The daemon is older than this program, and cannot do this.
     Older(String),
+    /// The daemon does not give this address.
+    Address([u8; 6]),
     /// The daemon said something that cannot be.
     Peer(String),
     /// The geometry asked for cannot be.
@@ -50,6 +52,7 @@ impl AttachError {
             AttachError::Connect { .. } | AttachError::Broken { .. } => return None,
             AttachError::Timeout { .. } => Reason::Timeout,
             AttachError::Older(_) => Reason::Version,
+            AttachError::Address(_) => Reason::Mac,
             AttachError::Peer(_) => Reason::Malformed,
             AttachError::Geometry(_) => Reason::Geometry,
             AttachError::Memory(_) => Reason::Resources,
@@ -80,6 +83,11 @@ impl fmt::Display for AttachError {
             AttachError::Refused(refused) => write!(f, "the NIC refused: {refused}"),
             AttachError::Timeout { waiting_for } => write!(f, "the NIC did not answer: waited for {waiting_for}"),
             AttachError::Older(what) => write!(f, "the NIC is too old to {what}: start a newer one"),
+            AttachError::Address([a, b, c, d, e, g]) => write!(
+                f,
+                "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x} is not to be had: another client of the network has it, or it is that of \
+                 no single station"
+            ),
             AttachError::Peer(what) => write!(f, "the NIC said what cannot be: {what}"),
             AttachError::Geometry(error) => write!(f, "the queues asked for cannot be: {error}"),
             AttachError::Memory(error) => error.fmt(f),

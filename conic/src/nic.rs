@@ -221,6 +221,9 @@ fn text_of(event: &Event) -> String {
                 "client {session} detached: {name}, {why}, {faults} faults; its memory was back in {microseconds} us"
             )
         }
+        Event::Readdressed { session, name, mac, before } => {
+            format!("client {session}: {name} is {mac} and was {before}")
+        }
         Event::Crowded { clients, text } => {
             format!("nobody can be let in beside {clients} clients: {text}; a higher `ulimit -n` lets more in")
         }

@@ -7,6 +7,7 @@
 //! | 2 | [`Attach`] | [`Attached`] or [`Refused`] | region, kick, and a bell for each of the first queues |
 //! | 3 | - | [`Bells`], until each queue has one | bells |
 //! | then | [`Message::Longest`], whenever it wants | the same, when it is so | none |
+//! | then | [`Message::Address`], likewise | whether it has the address now | none |
 //! | then | [`Message::Detach`], or it closes the socket | [`Refused`], if it is detached for its faults | none |
 //!
 //! Every message begins with the same 16 bytes ([`HEADER`]) and says how long it is; what follows is little-endian, and a
@@ -55,6 +56,8 @@ impl Extensions {
     pub const JOIN: u64 = 1 << 6;
     /// The client may say how long packets that stand for several are at most.
     pub const LONGEST: u64 = 1 << 7;
+    /// The client may change its address.
+    pub const ADDRESS: u64 = 1 << 8;
     /// What this program has.
     pub const KNOWN: Extensions = Extensions(
         Extensions::NOTIFY
@@ -64,7 +67,8 @@ impl Extensions {
             | Extensions::UNFINISHED
             | Extensions::NO_HASH
             | Extensions::JOIN
-            | Extensions::LONGEST,
+            | Extensions::LONGEST
+            | Extensions::ADDRESS,
     );
 
     /// What a client says that makes so much of metadata.
@@ -129,7 +133,8 @@ mod tests {
                 _ => assert_eq!(heard, without),
             }
         }
-        let known = Extensions(Extensions::KNOWN.0 & !(Extensions::NOTIFY | Extensions::LONGEST));
+        let others = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS;
+        let known = Extensions(Extensions::KNOWN.0 & !others);
         assert_eq!(known, Extensions::of_offloads(all));
     }
 }

@@ -242,6 +242,8 @@ pub enum Kind {
     Part = 10,
     /// How long packets that stand for several are at most.
     Longest = 11,
+    /// The client's address.
+    Address = 12,
 }
 
 /// A message.
@@ -262,6 +264,13 @@ pub enum Message {
     /// From here on the client gets no packet that stands for several and is longer than so many bytes. Only with
     /// [`Extensions::LONGEST`].
     Longest(u32),
+    /// The client wants another address; the answer repeats it. Only with [`Extensions::ADDRESS`].
+    Address {
+        /// The address.
+        mac: [u8; 6],
+        /// It is the client's from here on; of no meaning in what the client says, and false there.
+        granted: bool,
+    },
     /// See [`Refused`].
     Refused(Refused),
     /// An operator's question.
@@ -297,6 +306,7 @@ impl Message {
             Message::Bells(_) => Kind::Bells,
             Message::Detach => Kind::Detach,
             Message::Longest(_) => Kind::Longest,
+            Message::Address { .. } => Kind::Address,
             Message::Refused(_) => Kind::Refused,
             Message::Query(_) => Kind::Query,
             Message::Answer(_) => Kind::Answer,
@@ -318,6 +328,10 @@ impl Message {
             }
             Message::Detach => {}
             Message::Longest(bytes) => writer.u32(*bytes),
+            Message::Address { mac, granted } => {
+                writer.bytes(mac);
+                writer.u16(u16::from(*granted));
+            }
             Message::Refused(refused) => {
                 writer.u16(refused.reason as u16);
                 writer.bytes(refused.text.as_bytes());
@@ -341,7 +355,14 @@ impl Message {
             )));
         }
         let kinds = [Kind::Hello, Kind::Welcome, Kind::Attach, Kind::Attached, Kind::Bells, Kind::Detach];
-        let kinds = kinds.into_iter().chain([Kind::Refused, Kind::Query, Kind::Answer, Kind::Part, Kind::Longest]);
+        let kinds = kinds.into_iter().chain([
+            Kind::Refused,
+            Kind::Query,
+            Kind::Answer,
+            Kind::Part,
+            Kind::Longest,
+            Kind::Address,
+        ]);
         let number = reader.kind;
         let kind = kinds.into_iter().find(|&kind| kind as u16 == number);
         let message = match kind.ok_or_else(|| Malformed::new(format!("there is no kind {number} of message")))? {
@@ -355,6 +376,10 @@ impl Message {
             }),
             Kind::Detach => Message::Detach,
             Kind::Longest => Message::Longest(reader.u32("the longest packet")?),
+            Kind::Address => Message::Address {
+                mac: reader.array("the MAC address")?,
+                granted: read_flag(&mut reader, "whether it is the client's")?,
+            },
             Kind::Refused => {
                 let number = reader.u16("the reason")?;
                 let reason = Reason::of(number);

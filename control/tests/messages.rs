@@ -51,6 +51,7 @@ fn messages() -> Vec<Message> {
     all.extend(REASONS.iter().map(|&(reason, name)| Message::Refused(Refused { reason, text: name.to_owned() })));
     all.push(Message::Part { descriptors: 2, text: "{}".to_owned() });
     all.push(Message::Longest(60_416));
+    all.extend([false, true].map(|granted| Message::Address { mac: [2, 1, 2, 3, 4, 5], granted }));
     all
 }
 
@@ -160,8 +161,9 @@ fn extensions_have_the_bits_that_others_know() {
         Extensions::NO_HASH,
         Extensions::JOIN,
         Extensions::LONGEST,
+        Extensions::ADDRESS,
     ];
-    assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128]);
+    assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 256]);
 }
 
 #[test]
@@ -186,7 +188,7 @@ proptest! {
 
     /// Whatever is taken is a message that encodes to the very same bytes, version apart.
     #[test]
-    fn what_is_decoded_encodes_to_the_same(which in 0usize..23, at in 0usize..200, value: u8, descriptors in 0usize..17) {
+    fn what_is_decoded_encodes_to_the_same(which in 0usize..25, at in 0usize..200, value: u8, descriptors in 0usize..17) {
         let all = messages();
         let message = &all[which % all.len()];
         let mut bytes = message.encode();

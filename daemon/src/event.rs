@@ -50,6 +50,17 @@ pub enum Event {
         /// The system's reason.
         text: String,
     },
+    /// A client has another address.
+    Readdressed {
+        /// Its session.
+        session: u64,
+        /// What it calls itself.
+        name: String,
+        /// Its address.
+        mac: String,
+        /// The one that it had before.
+        before: String,
+    },
     /// A client is detached, and its memory returned.
     Detached {
         /// Its session.

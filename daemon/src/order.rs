@@ -90,6 +90,15 @@ pub(crate) enum Order {
         /// Where the answer goes.
         answer: Sender<()>,
     },
+    /// A client has another address, when the answer comes.
+    Address {
+        /// Its session.
+        session: u64,
+        /// The address.
+        mac: [u8; 6],
+        /// Where the answer goes.
+        answer: Sender<()>,
+    },
     /// A client may send so much from here on.
     Limit {
         /// Its session.

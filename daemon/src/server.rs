@@ -1,5 +1,6 @@
 //! The control thread: the socket, sessions, quotas; who attaches and who is gone.
 
+mod address;
 mod adopt;
 mod attach;
 mod door;
@@ -313,6 +314,7 @@ impl Daemon {
                     self.let_go(number, "closed");
                 }
             }
+            (Message::Address { mac, .. }, Step::Attached(_)) => self.change_address(number, mac),
             (Message::Detach, Step::Attached(_)) => self.let_go(number, "asked"),
             (Message::Query(question), Step::Negotiated { .. } | Step::Asking(_)) => self.answer(number, &question),
             (other, _) => {
@@ -430,6 +432,7 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Attach(_) => "a wish to attach",
         Message::Detach => "a farewell",
         Message::Longest(_) => "a limit",
+        Message::Address { .. } => "an address",
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }

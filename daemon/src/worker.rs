@@ -160,6 +160,13 @@ impl Worker {
         let _ = answered.recv();
     }
 
+    /// Gives a client another address, whoever serves it; it has it when there is an answer.
+    pub(crate) fn set_mac(&self, session: u64, mac: [u8; 6]) -> Receiver<()> {
+        let (answer, answered) = channel();
+        self.order(Order::Address { session, mac, answer });
+        answered
+    }
+
     pub(crate) fn connect(&self, party: Party, circuit: Option<Circuit>) {
         self.order(Order::Connect { party, circuit });
     }
@@ -386,6 +393,10 @@ impl Loop {
             }
             Order::Longest { session, longest, answer } => {
                 self.switch.limit_packets(session, longest);
+                let _ = answer.send(());
+            }
+            Order::Address { session, mac, answer } => {
+                self.switch.set_mac(clock::now(), session, mac);
                 let _ = answer.send(());
             }
             Order::Limit { session, limit } => self.switch.limit(clock::now(), session, limit),

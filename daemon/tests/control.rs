@@ -119,6 +119,11 @@ fn greet(socket: &Path) -> Channel {
     channel
 }
 
+/// A wish for another address.
+fn address(last: u8) -> Vec<u8> {
+    Message::Address { mac: [2, 0, 0, 0, 0, last], granted: false }.encode()
+}
+
 #[test]
 fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
     let _turn = TURN.lock();
@@ -134,12 +139,13 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
         let channel = Channel::connect(&running.socket()).expect("it listens");
         let steps = random.u8(..4);
         for _ in 0..=steps {
-            let mut bytes = match random.u8(..6) {
+            let mut bytes = match random.u8(..7) {
                 0 => hello(),
                 1 => wish(),
                 2 => Message::Detach.encode(),
                 3 => Message::Query("{\"ask\":\"list\"}".to_owned()).encode(),
                 4 => Message::Longest(random.u32(..)).encode(),
+                5 => address(random.u8(..)),
                 _ => (0..random.usize(1..=200)).map(|_| random.u8(..)).collect(),
             };
             match random.u8(..4) {
@@ -204,9 +210,8 @@ fn descriptors_that_a_client_passes_are_refused_and_closed() {
 fn each_word_belongs_to_its_step() {
     let _turn = TURN.lock();
     let running = Running::start(|_| ());
-    for early in
-        [wish(), Message::Detach.encode(), Message::Longest(9000).encode(), Message::Query("{}".to_owned()).encode()]
-    {
+    let [limit, question] = [Message::Longest(9000), Message::Query("{}".to_owned())].map(|message| message.encode());
+    for early in [wish(), Message::Detach.encode(), limit, address(2), question] {
         let channel = Channel::connect(&running.socket()).expect("it listens");
         channel.send(&early, &[]).expect("there is room");
         assert_eq!(reason(&channel), Some(Reason::Malformed));

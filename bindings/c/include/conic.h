@@ -283,6 +283,15 @@ int conic_get_info(const struct conic_client *client,
                    struct conic_info *info,
                    size_t size);
 
+// Asks for another MAC address, six bytes at `mac`, which the client has when this returns, and after a reconnection: what is for the
+// old one is its no longer, and it may not send from that where it may send from its own alone. Waits for the daemon for no longer than
+// the client's patience; while the daemon is gone, it is asked when it is back. Any thread.
+//
+// Returns 0, `CONIC_ERROR_ARGUMENT` if one is NULL, `CONIC_ERROR_REFUSED` if another client of the network has the address or it is that
+// of no single station, or `CONIC_ERROR_TIMEOUT` or `CONIC_ERROR_PEER`; the client has its old one then.
+int conic_set_mac(const struct conic_client *client,
+                  const uint8_t *mac);
+
 // Why the daemon detached the client last, if it said so, or why the last attempt to attach again failed at a daemon that was there,
 // put into `text`, which has room for `text_size` bytes. Any thread.
 //

@@ -162,6 +162,24 @@ pub unsafe extern "C" fn conic_get_info(client: *const Client, info: *mut Info, 
     if written { 0 } else { Status::Argument as c_int }
 }
 
+/// Asks for another MAC address, six bytes at `mac`, which the client has when this returns, and after a reconnection: what is for the
+/// old one is its no longer, and it may not send from that where it may send from its own alone. Waits for the daemon for no longer than
+/// the client's patience; while the daemon is gone, it is asked when it is back. Any thread.
+///
+/// Returns 0, `CONIC_ERROR_ARGUMENT` if one is NULL, `CONIC_ERROR_REFUSED` if another client of the network has the address or it is that
+/// of no single station, or `CONIC_ERROR_TIMEOUT` or `CONIC_ERROR_PEER`; the client has its old one then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_set_mac(client: *const Client, mac: *const u8) -> c_int {
+    // SAFETY: as the caller says, also below.
+    let Some(client) = (unsafe { client.as_ref() }) else { return Status::Argument as c_int };
+    // SAFETY: bytes are always aligned.
+    let Some(&mac) = (unsafe { mac.cast::<[u8; 6]>().as_ref() }) else { return Status::Argument as c_int };
+    match client.client.set_mac(mac) {
+        Ok(()) => 0,
+        Err(error) => Status::from(&error) as c_int,
+    }
+}
+
 /// Why the daemon detached the client last, if it said so, or why the last attempt to attach again failed at a daemon that was there,
 /// put into `text`, which has room for `text_size` bytes. Any thread.
 ///

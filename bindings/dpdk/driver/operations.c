@@ -228,6 +228,17 @@ static int all_comes(struct rte_eth_dev *dev)
 	return 0;
 }
 
+/* The ethdev layer writes the address down when it is so. */
+static int set_mac(struct rte_eth_dev *dev, struct rte_ether_addr *mac)
+{
+	char error[512] = "";
+
+	if (conic_port_set_mac(device_of(dev)->port, (const uint8_t(*)[6])mac->addr_bytes, error, sizeof(error)))
+		return 0;
+	CONIC_LOG(ERR, "port %u: " RTE_ETHER_ADDR_PRT_FMT ": %s\n", dev->data->port_id, RTE_ETHER_ADDR_BYTES(mac), error);
+	return -EADDRNOTAVAIL;
+}
+
 static int set_mtu(struct rte_eth_dev *dev, uint16_t mtu)
 {
 	RTE_SET_USED(dev);
@@ -286,6 +297,7 @@ const struct eth_dev_ops conic_operations = {
 	.promiscuous_disable = all_comes,
 	.allmulticast_enable = all_comes,
 	.allmulticast_disable = all_comes,
+	.mac_addr_set = set_mac,
 	.mtu_set = set_mtu,
 	.vlan_offload_set = conic_vlan_offload,
 	.rss_hash_update = conic_hash_update,

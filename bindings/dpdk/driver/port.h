@@ -80,6 +80,7 @@ struct conic_port *conic_port_open(const struct conic_wishes *wishes, struct con
 				   struct conic_half **receivers, char *error, size_t error_bytes);
 void conic_port_close(struct conic_port *port);
 bool conic_port_limit(const struct conic_port *port, uint32_t longest, char *error, size_t error_bytes);
+bool conic_port_set_mac(const struct conic_port *port, const uint8_t (*mac)[6], char *error, size_t error_bytes);
 void conic_port_look(const struct conic_port *port, struct conic_port_state *state);
 
 void conic_half_close(struct conic_half *half);

@@ -175,6 +175,29 @@ pub unsafe extern "C" fn conic_port_limit(
     limited.is_ok()
 }
 
+/// Asks for another MAC address, of six bytes at `mac`; false, and the reason in `error`, if that cannot be.
+///
+/// # Safety
+///
+/// `port` came from [`conic_port_open`], `mac` is valid, and `error` has room for `error_bytes`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn conic_port_set_mac(
+    port: *const Port,
+    mac: *const [u8; 6],
+    error: *mut c_char,
+    error_bytes: usize,
+) -> bool {
+    // SAFETY: as this function's contract says.
+    let (client, mac) = unsafe { (&(*port).client, *mac) };
+    // The ethdev layer sets it at each start, to what it is.
+    let set = if client.mac() == mac { Ok(()) } else { client.set_mac(mac) };
+    if let Err(why) = &set {
+        // SAFETY: as above.
+        unsafe { write_text(&why.to_string(), error, error_bytes) };
+    }
+    set.is_ok()
+}
+
 /// Looks after the connection, which may attach it again, and says how it is. From any thread.
 ///
 /// # Safety

@@ -132,8 +132,12 @@ class Client:
 
     @property
     def mac(self):
-        """The client's MAC address, as text."""
+        """The client's MAC address, as text. May be set to another, unless another client of the network has that."""
         return ":".join(f"{byte:02x}" for byte in self._info().mac)
+
+    @mac.setter
+    def mac(self, mac):
+        check(library.conic_set_mac(self._there(), _mac_of(mac)))
 
     @property
     def longest_frame(self):

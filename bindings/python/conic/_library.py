@@ -93,6 +93,7 @@ FUNCTIONS = {
     "conic_get_queue": (c_void_p, [c_void_p, c_uint]),
     "conic_link": (c_int, [c_void_p]),
     "conic_get_info": (c_int, [c_void_p, POINTER(Info), c_size_t]),
+    "conic_set_mac": (c_int, [c_void_p, c_char_p]),
     "conic_detached": (c_int, [c_void_p, c_char_p, c_size_t]),
     "conic_buf_alloc": (c_int, [c_void_p, c_uint32, POINTER(Buf), c_uint]),
     "conic_buf_free": (c_int, [c_void_p, POINTER(Buf), c_uint]),

@@ -209,6 +209,20 @@ class Bridge(unittest.TestCase):
             b.send(back)
             self.assertEqual(a.receive(timeout=5), [back])
 
+    def test_a_client_changes_its_address(self):
+        with conic.attach(BRIDGE, mac="02:00:00:00:00:0a") as a, conic.attach(BRIDGE) as b:
+            a.mac = "02:00:00:00:00:0b"
+            self.assertEqual(a.mac, "02:00:00:00:00:0b")
+            sent = frame("02:00:00:00:00:0b", b.mac, 60)
+            b.send(sent)
+            self.assertEqual(a.receive(timeout=5), [sent])
+            for refused in [b.mac, "03:00:00:00:00:01", "00:00:00:00:00:00"]:
+                with self.assertRaisesRegex(conic.Error, "refused"):
+                    a.mac = refused
+            with self.assertRaisesRegex(ValueError, "a MAC address is as"):
+                a.mac = "02:00"
+            self.assertEqual(a.mac, "02:00:00:00:00:0b")
+
     def test_the_nic_completes_checksums_and_says_whether_they_are_right(self):
         with conic.attach(BRIDGE, offloads=["requests"]) as a, conic.attach(BRIDGE, offloads=["requests", "verify"]) as b:
             begun, finished = tcp(b.mac, a.mac, b"x" * 100)

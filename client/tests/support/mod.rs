@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conic_client::{Client, Options, Queue};
-use conic_control::{Attached, Extensions, Message, Name, VERSION, Wait, Welcome};
+use conic_control::{Attach, Attached, Extensions, Message, Name, VERSION, Wait, Welcome};
 use conic_fabric::{Address, Core, LINE_BYTES};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Headroom, Map, PhaseCredit, prepare};
@@ -125,6 +125,11 @@ impl Nic {
 /// Gives a client that was welcomed what it wishes for, and says this of it.
 pub fn give(channel: &Channel, say: impl FnOnce(&mut Attached)) -> Nic {
     let Message::Attach(wish) = hear(channel) else { panic!("a wish") };
+    give_to(channel, &wish, say)
+}
+
+/// The same where the wish was heard already.
+pub fn give_to(channel: &Channel, wish: &Attach, say: impl FnOnce(&mut Attached)) -> Nic {
     let map = Map::with_headroom(wish.geometry, Features::best(), wish.headroom).expect("a geometry that can be");
     let (map, notices) = Notices::in_map(map);
     let memory = Memory::create(&map.layout, Pages::Plain).expect("a region");

@@ -14,7 +14,8 @@ use std::path::Path;
 use conic_client::Client;
 use conic_fabric::Time;
 use testpmd::{
-    Testpmd, alone, counter, daemon, driver, exchange, folder, frame, options, swapped, wait_for_echo, wait_until,
+    DEVICE, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, receive_for, send,
+    swapped, wait_for_echo, wait_until,
 };
 
 /// Frames of all lengths, sent through testpmd in bursts of each size and compared.
@@ -80,4 +81,38 @@ fn testpmd_goes_on_when_the_daemon_comes_back() {
     assert!(exchange(&mut queues[0], &frames, swapped, Time::from_nanoseconds(20_000_000_000)));
     let log = testpmd.end();
     assert_eq!((counter(&log, "reconnects"), counter(&log, "link_downs")), (1, 1));
+}
+
+#[test]
+fn a_running_device_has_another_address_and_keeps_it_when_the_daemon_comes_back() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let socket = folder.path().join("nic.sock");
+    let nic = daemon(folder.path(), &[]);
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &[], "", &["--forward-mode=macswap"]);
+    testpmd.say("start");
+    let mine = Options { mac: Some([2, 0, 0, 0, 0, 7]), ..options() };
+    let moved = [2, 0, 0, 0, 0, 0x77];
+    let (client, mut queues) = Client::attach(&socket, &mine).expect("a NIC");
+    let (old, new) = (frame(client.mac(), 60, 0), frame_to(moved, client.mac(), 60, 1));
+    wait_for_echo(&mut queues[0], &old, swapped, &testpmd);
+    testpmd.say("mac_addr set 0 02:00:00:00:00:77");
+    wait_for_echo(&mut queues[0], &new, swapped, &testpmd);
+    // What another has it does not get.
+    testpmd.say("mac_addr set 0 02:00:00:00:00:07");
+    wait_until("testpmd is refused", || testpmd.log().contains("02:00:00:00:00:07 is not to be had"));
+    wait_for_echo(&mut queues[0], &new, swapped, &testpmd);
+    drop((client, queues, nic));
+    wait_until("testpmd hears that the daemon is gone", || testpmd.log().contains("the daemon is gone"));
+    let _nic = daemon(folder.path(), &[]);
+    wait_until("testpmd hears that it is back", || testpmd.log().contains("the daemon is back"));
+    let (_client, mut queues) = Client::attach(&socket, &mine).expect("a NIC");
+    wait_for_echo(&mut queues[0], &new, swapped, &testpmd);
+    // And the old one is another's now.
+    let other = Options { mac: Some(DEVICE), ..options() };
+    let (_other, mut others) = Client::attach(&socket, &other).expect("nobody has it");
+    send(&mut queues[0], &old);
+    assert_eq!(receive_for(&mut others[0], Time::from_nanoseconds(200_000_000)), [old]);
+    testpmd.end();
 }

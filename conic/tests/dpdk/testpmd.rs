@@ -154,8 +154,12 @@ pub fn counter(log: &str, name: &str) -> u64 {
 }
 
 pub fn frame(from: [u8; 6], length: usize, number: u64) -> Vec<u8> {
+    frame_to(DEVICE, from, length, number)
+}
+
+pub fn frame_to(to: [u8; 6], from: [u8; 6], length: usize, number: u64) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    bytes[..6].copy_from_slice(&DEVICE);
+    bytes[..6].copy_from_slice(&to);
     bytes[6..12].copy_from_slice(&from);
     bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
     for (index, byte) in bytes[14..].iter_mut().enumerate() {

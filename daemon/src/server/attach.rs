@@ -245,33 +245,6 @@ impl Daemon {
         let (map, notices) = Notices::in_map(map);
         Ok((Arc::new(map), notices))
     }
-
-    /// A client's address: what it wants, if nobody else has it, or one made of its session's number.
-    fn mac_for(&self, network: usize, wanted: Option<[u8; 6]>) -> Result<[u8; 6], Refused> {
-        let taken = |mac: [u8; 6]| {
-            self.connections.values().any(|one| match &one.step {
-                Step::Attached(session) => session.network == network && session.mac == mac,
-                Step::Entering(one) => one.session.network == network && one.session.mac == mac,
-                Step::Making(making) => making.network == network && making.mac == mac,
-                _ => false,
-            })
-        };
-        if let Some(mac) = wanted {
-            if mac[0] & 1 == 1 || mac == [0; 6] {
-                return Err(refused(Reason::Mac, format!("{} is no address of one station", mac_text(mac))));
-            }
-            if taken(mac) {
-                return Err(refused(Reason::Mac, format!("{} is another client's", mac_text(mac))));
-            }
-            return Ok(mac);
-        }
-        let made = (self.next_session..).map(|number| {
-            let [.., a, b, c, d] = number.to_be_bytes();
-            // Locally administered, of one station.
-            [0x02, 0xc0, a, b, c, d]
-        });
-        Ok(made.into_iter().find(|&mac| !taken(mac)).unwrap_or([0x02, 0xc0, 0, 0, 0, 0]))
-    }
 }
 
 /// Passes everything to a client, in as many messages as it takes.

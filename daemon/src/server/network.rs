@@ -114,6 +114,15 @@ impl Network {
         self.worker_of(session).into_iter().for_each(|worker| worker.limit_packets(session, longest));
     }
 
+    /// Gives a client another address; when this returns, every thread knows it.
+    pub fn set_mac(&self, session: u64, mac: [u8; 6]) {
+        let answers: Vec<Receiver<()>> = self.workers.iter().map(|worker| worker.set_mac(session, mac)).collect();
+        for one in answers {
+            // A thread that has ended gives nobody anything.
+            let _ = one.recv();
+        }
+    }
+
     /// Makes somebody an end of a circuit, or of none.
     pub fn connect(&self, party: Party, circuit: Option<Circuit>) {
         self.workers.iter().for_each(|worker| worker.connect(party, circuit));

@@ -63,6 +63,27 @@ impl<C: Core> Switch<C> {
         self.rewire();
     }
 
+    /// Gives a client another address, whoever serves it; false if there is no such client. That no other client has it is for the caller
+    /// to see to, as where a client comes.
+    pub fn set_mac(&mut self, now: Time, session: u64, mac: [u8; 6]) -> bool {
+        let Some((place, rules)) = self.client(session) else { return false };
+        let vlan = rules.vlan.unwrap_or(0);
+        let before = std::mem::replace(&mut rules.mac, mac);
+        self.table.release(Station::new(before, vlan), place);
+        self.table.fix(now, Station::new(mac, vlan), place);
+        true
+    }
+
+    /// Where a client is, here or away, and what it may do.
+    fn client(&mut self, session: u64) -> Option<(Place, &mut Rules)> {
+        if let Some(slot) = self.slot_of(session) {
+            return Some((Place::Client(slot as u32), &mut self.members[slot].as_mut()?.rules));
+        }
+        let is_it = |end: &Option<AwayEnd>| end.as_ref().is_some_and(|end| end.away.party == Party::Client(session));
+        let number = self.aways.iter().position(is_it)?;
+        Some((Place::Away(number as u32), &mut self.aways[number].as_mut()?.away.rules))
+    }
+
     /// Changes what somebody may do whom another thread serves; false if there is no such party.
     pub(super) fn change_away(&mut self, party: Party, change: impl FnOnce(&mut Rules)) -> bool {
         let mut ends = self.aways.iter_mut().flatten();

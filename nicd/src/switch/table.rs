@@ -143,6 +143,16 @@ impl Table {
         }
     }
 
+    /// Takes a station back that is fixed at a place. Others may be seen there still.
+    pub(super) fn release(&mut self, station: Station, place: Place) {
+        let set = self.set_of(station);
+        for entry in &mut self.sets[set] {
+            if entry.is_some_and(|entry| entry.fixed && entry.station == station && entry.place == place) {
+                *entry = None;
+            }
+        }
+    }
+
     /// Forgets all that is at a place.
     pub fn forget(&mut self, place: Place) {
         for entry in self.sets.iter_mut().flatten() {

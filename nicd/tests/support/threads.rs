@@ -97,6 +97,11 @@ impl Threads {
         self.switches.iter_mut().for_each(Switch::answer_calls);
     }
 
+    /// A client gets another address; whether it is there.
+    pub fn set_mac(&mut self, now: Time, session: u64, mac: [u8; 6]) -> bool {
+        self.switches.iter_mut().all(|switch| switch.set_mac(now, session, mac))
+    }
+
     /// Whether somebody knows the party.
     pub fn connect(&mut self, party: Party, circuit: Option<Circuit>) -> bool {
         self.switches.iter_mut().all(|switch| switch.connect(party, circuit))

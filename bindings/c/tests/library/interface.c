@@ -72,6 +72,7 @@ static void nothing_is_an_error(const char *socket)
     CHECK(conic_get_queue(NULL, 0) == NULL);
     CHECK(conic_link(NULL) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_get_info(NULL, NULL, 0) == CONIC_ERROR_ARGUMENT);
+    CHECK(conic_set_mac(NULL, (const uint8_t *)"\2\0\0\0\0\1") == CONIC_ERROR_ARGUMENT);
     CHECK(conic_detached(NULL, why, sizeof why) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_buf_alloc(NULL, 60, &buf, 1) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_buf_free(NULL, &buf, 1) == CONIC_ERROR_ARGUMENT);
@@ -268,6 +269,7 @@ static void queues_share_buffers(struct conic_client *client)
     struct conic_queue *first = conic_get_queue(client, 0), *second = conic_get_queue(client, 1);
     struct conic_buf buf;
     struct conic_info info;
+    const uint8_t wanted[6] = {2, 0, 0, 0, 0, 0x55}, multicast[6] = {1, 0, 0x5e, 0, 0, 1};
     char why[8] = "x";
 
     CHECK(first != NULL && second != NULL && first != second && conic_get_queue(client, 2) == NULL);
@@ -276,6 +278,9 @@ static void queues_share_buffers(struct conic_client *client)
     CHECK(conic_get_info(client, &info, 4) == CONIC_ERROR_ARGUMENT);
     CHECK(conic_link(client) == 1);
     CHECK(conic_detached(client, why, sizeof why) == 0 && why[0] == '\0');
+    CHECK(conic_set_mac(client, NULL) == CONIC_ERROR_ARGUMENT);
+    CHECK(conic_set_mac(client, multicast) == CONIC_ERROR_REFUSED && conic_set_mac(client, wanted) == 0);
+    CHECK(conic_get_info(client, &info, sizeof info) == 0 && memcmp(info.mac, wanted, sizeof wanted) == 0);
     CHECK(conic_buf_alloc(first, 5000, &buf, 1) == 1 && buf.capacity == 16384);
     CHECK(conic_buf_free(second, &buf, 1) == 0);
 }

@@ -1,0 +1,66 @@
+//! Who has which address.
+
+use conic_control::{Message, Reason, Refused};
+
+use super::Daemon;
+use crate::connection::{Step, mac_text, refused, say};
+use crate::event::Event;
+
+impl Daemon {
+    /// A client's address: what it wants, if nobody else has it, or one made of its session's number.
+    pub(super) fn mac_for(&self, network: usize, wanted: Option<[u8; 6]>) -> Result<[u8; 6], Refused> {
+        if let Some(mac) = wanted {
+            return self.check_mac(network, mac).map(|()| mac);
+        }
+        let made = (self.next_session..).map(|number| {
+            let [.., a, b, c, d] = number.to_be_bytes();
+            // Locally administered, of one station.
+            [0x02, 0xc0, a, b, c, d]
+        });
+        Ok(made.into_iter().find(|&mac| !self.has_mac(network, mac)).unwrap_or([0x02, 0xc0, 0, 0, 0, 0]))
+    }
+
+    /// Gives a client another address, if nobody else has that, and says whether it has it.
+    pub(super) fn change_address(&mut self, number: u64, mac: [u8; 6]) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        let Step::Attached(session) = &connection.step else { return };
+        let (network, id, before) = (session.network, session.session, session.mac);
+        let granted = mac == before || self.check_mac(network, mac).is_ok();
+        let is_new = granted && mac != before;
+        if is_new {
+            self.networks[network].set_mac(id, mac);
+        }
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if let Step::Attached(session) = &mut connection.step
+            && is_new
+        {
+            session.mac = mac;
+            let (name, mac, before) = (session.name.to_string(), mac_text(mac), mac_text(before));
+            (self.log)(&Event::Readdressed { session: id, name, mac, before });
+        }
+        if !say(&connection.channel, &Message::Address { mac, granted }) {
+            self.let_go(number, "closed");
+        }
+    }
+
+    /// Whether a client may have an address: one of a single station, and nobody else's.
+    fn check_mac(&self, network: usize, mac: [u8; 6]) -> Result<(), Refused> {
+        if mac[0] & 1 == 1 || mac == [0; 6] {
+            return Err(refused(Reason::Mac, format!("{} is no address of one station", mac_text(mac))));
+        }
+        if self.has_mac(network, mac) {
+            return Err(refused(Reason::Mac, format!("{} is another client's", mac_text(mac))));
+        }
+        Ok(())
+    }
+
+    /// Whether a client of a network has an address.
+    fn has_mac(&self, network: usize, mac: [u8; 6]) -> bool {
+        self.connections.values().any(|one| match &one.step {
+            Step::Attached(session) => session.network == network && session.mac == mac,
+            Step::Entering(one) => one.session.network == network && one.session.mac == mac,
+            Step::Making(making) => making.network == network && making.mac == mac,
+            _ => false,
+        })
+    }
+}
