@@ -38,8 +38,9 @@ run: setup ## build and run the main job: a tour of the benchmarks, under a minu
 build: setup ## build everything, optimised
 	$(CARGO) build --release --locked --workspace
 
-test: setup ## build and pass all tests
-	$(CARGO) test --locked --workspace
+test: setup ## build and pass all tests; as root, install the programs that they meet as peers
+	@.ci/tools
+	$(CARGO) test --locked --workspace --no-fail-fast
 
 test-dpdk: setup ## with DPDK, which it installs where it may: lint and test its devices as ports (as root; otherwise they are skipped)
 	@.ci/dpdk

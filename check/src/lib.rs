@@ -11,6 +11,7 @@ mod fuzz;
 mod loom_core;
 mod loom_memory;
 mod rendezvous;
+mod skipped;
 mod visited;
 mod words;
 
@@ -23,4 +24,5 @@ pub use loom;
 pub use loom_core::LoomCore;
 pub use loom_memory::{LoomMemory, Mutation, Weaken};
 pub use rendezvous::{RendezvousCore, RendezvousDevice, RendezvousMemory};
+pub use skipped::skipped;
 pub use visited::Visited;

@@ -5,6 +5,7 @@ mod common;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use conic_check::skipped;
 use serde_json::Value;
 
 use common::{conic, is_positive, json};
@@ -19,7 +20,7 @@ fn can_measure() -> Option<MutexGuard<'static, ()>> {
         return Some(MEASURING.lock().unwrap_or_else(PoisonError::into_inner));
     }
     assert!(json("bench loopback --json", 1)["error"].is_string());
-    eprintln!("skipped: this process may use one core only");
+    skipped("this process may use one core only");
     None
 }
 

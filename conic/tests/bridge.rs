@@ -1,7 +1,13 @@
 //! `conic bridge` between two network namespaces, with the kernel's stack and other programs as peers.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use conic_check::skipped;
 
 /// Why the tests cannot run here, if they cannot.
 fn obstacle() -> Option<&'static str> {
@@ -41,6 +47,19 @@ impl Net {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.names[place], program]).args(arguments);
         command
+    }
+
+    /// Does something in one of the namespaces, by a thread of its own.
+    fn inside<T: Send>(&self, place: usize, what: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                let namespace = File::open(format!("/run/netns/{}", self.names[place])).expect("a namespace");
+                let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(namespace.as_fd(), kind).expect("root may");
+                what()
+            });
+            inside.join().expect("it is done")
+        })
     }
 
     fn bridge(&self, ports: [&str; 2], more: &[&str]) -> Bridge {
@@ -99,7 +118,7 @@ fn ip(arguments: &[&str]) {
 fn there(program: &str) -> bool {
     let there = Command::new("which").arg(program).output().is_ok_and(|output| output.status.success());
     if !there {
-        eprintln!("skipped: {program} is not installed");
+        skipped(&format!("{program} is not installed"));
     }
     there
 }
@@ -108,8 +127,43 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Ping in bursts, and TCP both ways with every byte checked by its checksum.
+/// Datagrams of all sizes there and back, and streams both ways, between sockets of the two namespaces; every byte is looked at.
+fn converse(net: &Net) {
+    const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+    let content = |length: usize| (0..length).map(|at| (at * 7 + length) as u8).collect::<Vec<u8>>();
+    let [near, far]: [SocketAddr; 2] = ["10.5.0.1:0", "10.5.0.2:0"].map(|text| text.parse().expect("an address"));
+    let bind = |place, at: SocketAddr| net.inside(place, || UdpSocket::bind(at)).expect("a free port");
+    let (one, other) = (bind(0, near), bind(1, far));
+    let (here, there) = (one.local_addr().expect("a port"), other.local_addr().expect("a port"));
+    let mut room = [0; 2000];
+    for length in (1..=1472).step_by(29) {
+        let sent = content(length);
+        for (from, to, address) in [(&one, &other, there), (&other, &one, here)] {
+            to.set_read_timeout(PATIENCE).expect("a socket");
+            from.send_to(&sent, address).expect("a way there");
+            let got = to.recv(&mut room).expect("it comes");
+            assert!(room[..got] == sent, "{length} bytes");
+        }
+    }
+    let listener = net.inside(1, || TcpListener::bind(far)).expect("a free port");
+    let there = listener.local_addr().expect("a port");
+    let near = net.inside(0, || TcpStream::connect_timeout(&there, Duration::from_secs(20))).expect("a way there");
+    let (far, _) = listener.accept().expect("who has connected");
+    let stream = content(8 << 20);
+    for (mut from, mut to) in [(&near, &far), (&far, &near)] {
+        to.set_read_timeout(PATIENCE).expect("a socket");
+        let mut got = vec![0; stream.len()];
+        std::thread::scope(|scope| {
+            scope.spawn(|| from.write_all(&stream).expect("the other side reads"));
+            to.read_exact(&mut got).expect("all of it comes");
+        });
+        assert!(got == stream, "a byte was changed");
+    }
+}
+
+/// Sockets' datagrams and streams, and where they are installed ping in bursts, and TCP both ways by iperf3.
 fn exercise(net: &Net, name: &str) {
+    converse(net);
     if there("ping") {
         for arguments in [&["-c", "150", "-i", "0.002"][..], &["-c", "20", "-i", "0.01", "-s", "1400"]] {
             let output = net.command(0, "ping", &[&["-q", "-W", "10"][..], arguments, &["10.5.0.2"]].concat()).output();
@@ -141,7 +195,7 @@ fn exercise(net: &Net, name: &str) {
 #[test]
 fn ping_and_tcp_pass_between_ports_of_every_kind() {
     if let Some(obstacle) = obstacle() {
-        eprintln!("skipped: conic bridge: {obstacle}");
+        skipped(&format!("conic bridge: {obstacle}"));
         return;
     }
     for (name, ports) in [
@@ -161,11 +215,11 @@ fn ping_and_tcp_pass_between_ports_of_every_kind() {
 #[test]
 fn a_tap_with_offloads_joins_and_cuts_what_tcp_sends() {
     if let Some(obstacle) = obstacle() {
-        eprintln!("skipped: conic bridge: {obstacle}");
+        skipped(&format!("conic bridge: {obstacle}"));
         return;
     }
     if std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        eprintln!("skipped: conic bridge with a TAP interface: /dev/net/tun cannot be opened");
+        skipped("conic bridge with a TAP interface: /dev/net/tun cannot be opened");
         return;
     }
     let net = Net::new("tap");
@@ -176,9 +230,7 @@ fn a_tap_with_offloads_joins_and_cuts_what_tcp_sends() {
     std::mem::forget(inside);
     let said = bridge.stop();
     assert!(!said.contains("malformed"), "{said}");
-    if there("iperf3") {
-        assert!(said.contains("packets_cut") && said.contains("packets_joined"), "{said}");
-    }
+    assert!(said.contains("packets_cut") && said.contains("packets_joined"), "{said}");
 }
 
 /// What tshark sees of a capture that tcpreplay sends on an interface of a namespace and that leaves the bridge at `b1`; what it
@@ -232,7 +284,7 @@ fn quiet(net: &Net, namespace: usize, link: &str) {
 #[test]
 fn a_capture_sent_by_tcpreplay_arrives_as_tshark_sees_it() {
     if let Some(obstacle) = obstacle() {
-        eprintln!("skipped: conic bridge: {obstacle}");
+        skipped(&format!("conic bridge: {obstacle}"));
         return;
     }
     if !there("tcpreplay") || !there("tshark") {
@@ -244,7 +296,7 @@ fn a_capture_sent_by_tcpreplay_arrives_as_tshark_sees_it() {
         ("tap", (2, "t0"), ["tap:t0,mtu=9586", "af-packet:b1,frames=1024"]),
     ] {
         if name == "tap" && std::fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-            eprintln!("skipped: tcpreplay over a TAP interface: /dev/net/tun cannot be opened");
+            skipped("tcpreplay over a TAP interface: /dev/net/tun cannot be opened");
             continue;
         }
         let net = Net::new(&format!("replay-{name}"));

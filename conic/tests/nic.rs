@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use conic_check::skipped;
 use conic_client::{AttachError, Buffer, Client, Link, Name, Options, Queue, Reason};
 use conic_interface::burst::HostQueue;
 use conic_interface::ccnic::Geometry;
@@ -676,7 +677,7 @@ fn clients_outside_the_process_namespace_of_the_nic_are_served_and_their_end_is_
         command
     };
     if !apart().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no process namespace can be made (unshare --pid)");
+        skipped("no process namespace can be made (unshare --pid)");
         return;
     }
     let mut program = apart();
@@ -713,7 +714,7 @@ fn confined(folder: &Path) -> Option<Command> {
     if confined().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
         return Some(confined());
     }
-    eprintln!("skipped: no namespaces can be made (unshare -Urpm), or there is no setpriv");
+    skipped("no namespaces can be made (unshare -Urpm), or there is no setpriv");
     None
 }
 

@@ -2,6 +2,7 @@
 
 mod common;
 
+use conic_check::skipped;
 use serde_json::Value;
 
 use common::{is_positive, json};
@@ -183,7 +184,7 @@ fn comes_from_elsewhere(message: &Value) -> bool {
 fn this_machine_is_measured_and_predicted() {
     if conic_native::cores().len() < 2 {
         assert!(json("study native --json", 1)["error"].is_string());
-        eprintln!("skipped: this process may use one core only");
+        skipped("this process may use one core only");
         return;
     }
     let report = json("study native --quick --rounds 1 --json", 0);

@@ -5,6 +5,8 @@ use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use conic_check::skipped;
+
 /// Why the test cannot run here, if it cannot.
 fn obstacle() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
@@ -100,7 +102,7 @@ fn burst(count: u32, size: usize) {
 #[test]
 fn udp_echo_and_ping_lose_nothing() {
     if let Some(obstacle) = obstacle() {
-        eprintln!("skipped: conic tap: {obstacle}");
+        skipped(&format!("conic tap: {obstacle}"));
         return;
     }
     for features in ["best", "paper", "register,packed"] {
@@ -122,7 +124,7 @@ fn udp_echo_and_ping_lose_nothing() {
 
 fn ping(arguments: &[&str]) {
     match Command::new("ping").args(["-q", "-W", "10"]).args(arguments).output() {
-        Err(_) => eprintln!("skipped: ping {arguments:?}: ping is not installed"),
+        Err(_) => skipped(&format!("ping {arguments:?}: ping is not installed")),
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(

@@ -15,12 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use conic_check::skipped;
 use conic_client::{Client, Operator, Queue};
 use conic_daemon::{Daemon, Stop};
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit};
 use served::Served;
-use station::{Numbered, STATION, alone, can_serve, config, pair, pair_of_queues, run, skipped, station};
+use station::{Numbered, STATION, alone, can_serve, config, pair, pair_of_queues, run, station};
 use waiting::{try_until, wait_until};
 
 /// Echo requests, one a millisecond.

@@ -3,13 +3,14 @@
 mod support;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use conic_check::skipped;
 use conic_client::{Begun, Buffer, Client, Link, Metadata, Offloads, Options, Queue};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
 use conic_daemon::{Daemon, DaemonError, Log, Stop};
@@ -508,7 +509,7 @@ impl Drop for HugePages {
 fn a_clients_region_has_no_pages_that_a_client_could_take_from_the_daemon() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some(_pages) = HugePages::some() else {
-        println!("skipped: no huge pages can be had here, which needs root");
+        skipped("no huge pages can be had here, which needs root");
         return;
     };
     let running = Running::start(|_| ());
@@ -569,7 +570,7 @@ fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T 
 fn connections_that_say_nothing_take_the_place_of_no_other_user() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: connecting as another user, which needs root");
+        skipped("connecting as another user, which needs root");
         return;
     }
     let running = Running::start(|config| config.socket_mode = "0666".to_owned());
@@ -587,7 +588,7 @@ fn connections_that_say_nothing_take_the_place_of_no_other_user() {
 fn another_user_is_let_in_where_the_configuration_says_so_and_never_asks_as_an_operator() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: connecting as another user, which needs root");
+        skipped("connecting as another user, which needs root");
         return;
     }
     let refused = |message: &Option<Message>| matches!(message, Some(Message::Refused(refused)) if refused.reason == Reason::NotAllowed);
@@ -671,7 +672,7 @@ fn wakeup_latency() -> Option<i32> {
     match asked.and_then(|mut requests| requests.read_exact(&mut latency)) {
         Ok(()) => Some(i32::from_ne_bytes(latency)),
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "skipped: /dev/cpu_dma_latency: {error}");
+            skipped(&format!("/dev/cpu_dma_latency: {error}"));
             None
         }
     }

@@ -13,13 +13,14 @@ mod waiting;
 use std::path::Path;
 use std::time::Duration;
 
+use conic_check::skipped;
 use conic_client::{Client, Operator, Options, Queue};
 use conic_native::clock;
 use conic_port::{
     CaptureReader, MAX_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, Receive, Transmit,
 };
 use served::Served;
-use station::{alone, can_serve, config, pair_of_queues, run, skipped, station};
+use station::{alone, can_serve, config, pair_of_queues, run, station};
 use waiting::wait_until;
 
 /// Clients, a thread's each where there are two.

@@ -5,6 +5,7 @@ mod support;
 use std::io::{self, Write};
 use std::path::Path;
 
+use conic_check::skipped;
 use conic_port::{CaptureFormat, CaptureWriter, Problem, Timestamp};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -352,8 +353,7 @@ fn a_disk_that_has_room_again_gets_a_file_without_a_tear() {
 #[test]
 fn a_real_full_device_is_an_error() {
     let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
-        let _ = writeln!(io::stderr(), "skipped: there is no /dev/full here");
-        return;
+        return skipped("there is no /dev/full here");
     };
     let mut writer = CaptureWriter::new(full, CaptureFormat::Pcapng, "/dev/full");
     writer.write(Timestamp::default(), &[0; 60]).unwrap();

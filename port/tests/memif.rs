@@ -5,10 +5,11 @@ mod support;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use conic_check::skipped;
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, Port, PortSpec, Receive, Transmit};
-use support::network::{detail, skipped};
+use support::network::detail;
 
 fn milliseconds(count: u64) -> Time {
     Time::from_nanoseconds(1_000_000 * count)

@@ -5,12 +5,13 @@ mod support;
 use std::fs::File;
 use std::io::Write;
 
+use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::{
     MAX_FRAME, MIN_FRAME, Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, PortSpec, Receive, Tap,
     TapOptions, Transmit, XdpOptions, XdpSocket,
 };
-use support::network::{EXPERIMENT, alone, packet_socket, pair, receive, receive_at, skipped};
+use support::network::{EXPERIMENT, alone, packet_socket, pair, receive, receive_at};
 
 /// An MTU for frames of 9600 bytes.
 const MTU: usize = MAX_FRAME - 14;

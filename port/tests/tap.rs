@@ -9,13 +9,14 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::offload::TCP;
 use conic_port::offload::checksum::fill;
 use conic_port::offload::segment::LONGEST;
 use conic_port::offload::virtio::{Checksum, Metadata, Segmentation};
 use conic_port::{Ipv4Address, MAX_FRAME, MIN_FRAME, Port, Receive, Tap, TapOptions, Transmit};
-use support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, skipped, wait};
+use support::network::{self, EXPERIMENT, frame, packet_socket, receive_at, wait};
 
 /// Puts this thread into a network namespace of its own.
 fn alone() -> bool {

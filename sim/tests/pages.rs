@@ -1,5 +1,6 @@
 //! Large tables are on huge pages where the system has them.
 
+use conic_check::skipped;
 use conic_sim::engine::pages::{Room, collect};
 
 /// Bytes of a huge page.
@@ -28,7 +29,7 @@ fn a_large_table_holds_its_items_and_is_wished_on_huge_pages() {
     if std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
         assert!(is_advised(table.as_ptr().addr().next_multiple_of(HUGE_PAGE)));
     } else {
-        eprintln!("skipped: this system has no transparent huge pages");
+        skipped("this system has no transparent huge pages");
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use conic_check::skipped;
 use conic_client::{Client, Options};
 use conic_fabric::Time;
 use conic_port::offload::checksum::{Verdict, verify};
@@ -20,7 +21,7 @@ const CLIENT: [u8; 6] = [2, 0, 0, 0, 0, 0];
 fn build(driver: &Path, name: &str) -> Option<PathBuf> {
     let folder = driver.parent().expect("a folder").join("headers/examples").join(name);
     if !folder.exists() {
-        eprintln!("skipped: DPDK's {name}: its source is not there");
+        skipped(&format!("DPDK's {name}: its source is not there"));
         return None;
     }
     let output = Command::new("make").arg("-C").arg(&folder).arg("shared").output().expect("make runs");

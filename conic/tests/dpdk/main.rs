@@ -11,7 +11,7 @@ mod testpmd;
 
 use std::path::Path;
 
-use conic_client::Client;
+use conic_client::{Client, Options};
 use conic_fabric::Time;
 use testpmd::{
     DEVICE, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, receive_for, send,

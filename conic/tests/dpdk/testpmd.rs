@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use conic_check::skipped;
 use conic_client::{Client, Name, Options, Queue};
 use conic_fabric::Time;
 use conic_interface::ccnic::Geometry;
@@ -35,18 +36,18 @@ fn build_driver() -> Option<PathBuf> {
     let output = build.output().expect("the build runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    if let Some(skipped) = said.lines().find(|line| line.starts_with("skipped: ")) {
-        eprintln!("{skipped}");
+    if let Some(why) = said.lines().find_map(|line| line.strip_prefix("skipped: ")) {
+        skipped(why);
         return None;
     }
     if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
-        eprintln!("skipped: DPDK's driver: no dpdk-testpmd here");
+        skipped("DPDK's driver: no dpdk-testpmd here");
         return None;
     }
     // It checks all of the path.
     let is_open = |folder: &&Path| folder.metadata().expect("a folder").permissions().mode() & 0o002 != 0;
     if let Some(open) = folder.ancestors().find(is_open) {
-        eprintln!("skipped: DPDK's driver: DPDK loads none from below {}, which everybody may write", open.display());
+        skipped(&format!("DPDK's driver: DPDK loads none from below {}, which everybody may write", open.display()));
         return None;
     }
     Some(folder.join("librte_net_conic.so"))

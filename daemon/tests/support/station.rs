@@ -1,9 +1,9 @@
 //! A client of a daemon with a port, in a network of its own, and what sends it frames from the port's other end.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use conic_check::skipped;
 use conic_client::Options;
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
@@ -14,10 +14,6 @@ use rustix::thread::UnshareFlags;
 
 /// The station that answers: a client of the daemon.
 pub const STATION: [u8; 6] = [2, 0, 0, 0, 0, 0x0a];
-
-pub fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
 
 pub fn config(socket: &Path, spec: &str) -> Config {
     let ports = vec![PortConfig { spec: spec.to_owned(), vlan: None }];

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use conic_check::skipped;
 use conic_native::Mapping;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -208,7 +209,7 @@ fn every_message_that_cannot_be_is_refused_with_its_reason() {
             let message = Message::AddRegion { index: 0, bytes: HUGE };
             cases.push((1, message, Some(memory), "the region lies on reserved huge pages"));
         }
-        None => println!("skipped: a region on reserved huge pages: this kernel has none"),
+        None => skipped("a region on reserved huge pages: this kernel has none"),
     }
     for (rightly, message, descriptor, says) in cases {
         let reason = refusal(rightly, message, descriptor.into_iter().collect());

@@ -6,16 +6,12 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::process::Command;
 
+use conic_check::skipped;
 use conic_fabric::Time;
 use conic_port::{MAX_FRAME, Port, Receive};
 
 /// The EtherType for local experiments (IEEE 802), which nothing in the kernel sends or takes.
 pub const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
-
-/// Says why a test does not run, past the test runner's capture.
-pub fn skipped(why: &str) {
-    let _ = writeln!(io::stderr(), "skipped: {why}");
-}
 
 /// Puts this thread into a network namespace of its own.
 pub fn alone() -> bool {

@@ -1,19 +1,16 @@
 //! The Python module, over the library that was built, against daemons of this process.
 
-use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Nic, install, package, said};
+use conic_check::skipped;
 
-/// Says it past the test harness, which keeps what passing tests print to itself.
-fn skip(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
+use crate::common::{Nic, install, package, said};
 
 #[test]
 fn the_python_module_passes_its_tests() {
     if Command::new("python3").arg("--version").output().is_err() {
-        return skip("skipped: there is no python3; the Python module was not tried");
+        return skipped("there is no python3; the Python module was not tried");
     }
     let installed = install();
     let loopback = Nic::start("[[network]]\nmode = \"loopback\"");
@@ -21,12 +18,15 @@ fn the_python_module_passes_its_tests() {
     let folder = package().join("../python");
     let mut command = Command::new("python3");
     command.args(["-B", "-m", "unittest", "-v", "tests/test_conic.py"]).current_dir(&folder);
-    command.env("PYTHONPATH", &folder).env("CONIC_LIBRARY", installed.path().join("lib/libconic.so"));
+    // scapy is where `make test` has put it, or where the system has it.
+    let packages = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python");
+    let paths = std::env::join_paths([&folder, &packages]).expect("paths");
+    command.env("PYTHONPATH", paths).env("CONIC_LIBRARY", installed.path().join("lib/libconic.so"));
     command.env("CONIC_HEADER", installed.path().join("include"));
     command.env("CONIC_LOOPBACK", loopback.socket()).env("CONIC_BRIDGE", bridge.socket());
     let output = command.output().expect("python3 runs");
     assert!(output.status.success(), "{}", said(&output));
     let told = said(&output);
-    told.lines().filter(|line| line.starts_with("skipped: ")).for_each(skip);
-    assert!(told.contains("Ran 17 tests"), "{told}");
+    told.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(skipped);
+    assert!(told.contains("Ran 18 tests"), "{told}");
 }
