@@ -2,7 +2,7 @@
 //! without the right to make one, a test says that it is skipped.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::process::Command;
 
