@@ -401,9 +401,7 @@ impl Loop {
             }
             Order::Limit { session, limit } => self.switch.limit(clock::now(), session, limit),
             // Whoever is gone meanwhile is in no circuit and has no flows.
-            Order::Connect { party, circuit } => {
-                let _ = self.switch.connect(party, circuit);
-            }
+            Order::Connect { party, circuit } => _ = self.switch.connect(party, circuit),
             Order::Pin { session, pin } => {
                 let _ = match pin {
                     Some(pin) => self.switch.pin(session, pin),
@@ -412,9 +410,7 @@ impl Loop {
             }
             Order::Mirror { party, mirror: Some(mirror) } => self.switch.mirror(party, mirror),
             Order::Mirror { party, mirror: None } => _ = self.switch.unmirror(party),
-            Order::Report { answer } => {
-                let _ = answer.send(self.report());
-            }
+            Order::Report { answer } => _ = answer.send(self.report()),
             Order::Stop => return false,
         }
         true
