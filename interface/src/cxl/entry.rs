@@ -1,15 +1,15 @@
 //! A descriptor's line.
 //!
-//! Word 0: the position in the ring (bits 63 to 32), a length (31 to 16), how many packets (15 to 8), and the state (7 to 0).
+//! Word 0: the position in the ring (bits 63 to 32), a length (31 to 16), how many packets (15 to 8), and the state (7 to 0). How many
+//! are 1 in a packet to be sent whose completion the host wants to be told of, and 0 in others.
 //! Word 1: the buffer. Words 2 to 7: the lengths of a batch's further packets, 16 bits each.
 
 use conic_fabric::{Address, Line};
 
+use crate::burst::Packet;
+
 /// Most packets that one line completes.
 pub const MOST_IN_A_BATCH: usize = 25;
-
-/// Most transmitted packets that one line completes.
-pub(super) const MOST_SENT_AT_ONCE: usize = 255;
 
 /// Whose turn a descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,14 @@ pub(super) fn count(word: u64) -> usize {
     (word >> 8 & 0xff) as usize
 }
 
-/// A posted descriptor.
-pub(super) fn posted(position: u64, buffer: Address, length: u16) -> Line {
-    Line([word(position, State::Posted, 1, length), buffer.0, 0, 0, 0, 0, 0, 0])
+/// A posted blank buffer.
+pub(super) fn posted(position: u64, buffer: Address) -> Line {
+    Line([word(position, State::Posted, 1, 0), buffer.0, 0, 0, 0, 0, 0, 0])
+}
+
+/// A packet to be sent; whether the host is told when it was.
+pub(super) fn to_send(position: u64, packet: Packet, is_reported: bool) -> Line {
+    Line([word(position, State::Posted, is_reported.into(), packet.length()), packet.address().0, 0, 0, 0, 0, 0, 0])
 }
 
 /// A line that completes packets of these lengths from a position on.
@@ -60,10 +65,10 @@ pub(super) fn done(position: u64, lengths: &[u16]) -> Line {
     line
 }
 
-/// A line that says that so many transmitted packets from a position on were read: at most 255.
-pub(super) fn sent(position: u64, count: usize) -> Line {
+/// A line that says that the packet of this position was read, and all before it.
+pub(super) fn sent(position: u64) -> Line {
     let mut line = Line::ZERO;
-    line.0[0] = word(position, State::Done, count.min(MOST_SENT_AT_ONCE), 0);
+    line.0[0] = word(position, State::Done, 1, 0);
     line
 }
 

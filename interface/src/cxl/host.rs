@@ -16,13 +16,6 @@ pub enum Store {
     Nontemporal,
 }
 
-/// Sent packets that are taken back at a time. DPDK's drivers do so by default (`tx_free_thresh` of Intel's, the completions that
-/// mlx5 asks for): all that are there would hold one packet in 256 up for 35 us on a modelled CXL NIC.
-const TAKEN_BACK: u64 = 32;
-
-/// Of those, lines that are asked for before the first of them is looked at: a core has about so many line fill buffers.
-const TAKEN_BACK_AHEAD: u64 = 16;
-
 /// Receive descriptors that are asked for once one of them was found completed, before they are looked at. They are in the host's
 /// own cache until the device writes them, so asking for one too early costs nothing.
 const LOOK_AHEAD: u64 = 8;
@@ -122,38 +115,26 @@ impl<C: Core> Host<C> {
             self.rx_posted[slot] = buffer;
             let at = self.queues.descriptor(self.queues.rx_ring, position);
             self.core.work(work::DESCRIPTOR);
-            self.core.publish_line(at, &entry::posted(position, buffer, 0));
+            self.core.publish_line(at, &entry::posted(position, buffer));
             self.rx_end += 1;
         }
     }
 
-    /// Takes sent packets' buffers back, so many at most: whoever sends next waits for it.
+    /// Takes the buffers of the packets back that the next report is of, if it is there: one line speaks for all of them.
     fn reclaim(&mut self) {
-        let end = self.tx_end.min(self.tx_next + TAKEN_BACK);
-        let mut asked = self.tx_next;
-        while self.tx_next < end {
-            // The lines come side by side, not one after the other.
-            asked = asked.max(self.tx_next);
-            while asked < end.min(self.tx_next + TAKEN_BACK_AHEAD) {
-                self.core.prefetch_read(self.queues.descriptor(self.queues.tx_ring, asked));
-                asked += 1;
-            }
-            let at = self.queues.descriptor(self.queues.tx_ring, self.tx_next);
-            // Acquire: the device has read the packets before it said so.
-            let word = self.core.load_acquire(at);
-            if !entry::is(word, self.tx_next, State::Done) {
-                return;
-            }
-            let count = entry::count(word) as u64;
-            if count == 0 || count > self.tx_end - self.tx_next {
-                self.statistics.refused_batches += 1;
-                return;
-            }
-            for _ in 0..count {
-                let buffer = self.tx_posted[self.slot(self.tx_next)];
-                self.give_back(buffer);
-                self.tx_next += 1;
-            }
+        let last = self.queues.shape.report_from(self.tx_next);
+        if last >= self.tx_end {
+            return;
+        }
+        // Acquire: the device has read the packets before it said so.
+        let word = self.core.load_acquire(self.queues.descriptor(self.queues.tx_ring, last));
+        if !entry::is(word, last, State::Done) {
+            return;
+        }
+        while self.tx_next <= last {
+            let buffer = self.tx_posted[self.slot(self.tx_next)];
+            self.give_back(buffer);
+            self.tx_next += 1;
         }
     }
 
@@ -271,7 +252,8 @@ impl<C: Core> HostQueue for Host<C> {
             self.tx_posted[slot] = packet.address();
             let at = self.queues.descriptor(self.queues.tx_ring, position);
             // Release: the packet before the word that announces it.
-            self.core.publish_line(at, &entry::posted(position, packet.address(), packet.length()));
+            let is_reported = self.queues.shape.report_from(position) == position;
+            self.core.publish_line(at, &entry::to_send(position, *packet, is_reported));
             self.tx_end += 1;
         }
         match self.signal {

@@ -19,11 +19,13 @@
 //! |---|---|---|---|
 //! | receive | posted | the host | word 1 is a blank buffer |
 //! | receive | done | the device | so many packets from this position on are there; their lengths |
-//! | transmit | posted | the host | word 1 is a packet, word 0 has its length |
-//! | transmit | done | the device | so many packets from this position on were sent: their buffers and descriptors are free |
+//! | transmit | posted | the host | word 1 is a packet, word 0 has its length, and whether it is reported |
+//! | transmit | done | the device | this packet was sent, and all before it: their buffers and descriptors are free |
 //!
-//! A batch is completed by one line, its first, which the consumer polls; the paper completes its last. The device announces a line
-//! after all writes before it, by [`conic_fabric::Device::publish_line`].
+//! A batch of received packets is completed by one line, its first, which the consumer polls; the paper completes its last. The device
+//! announces a line after all writes before it, by [`conic_fabric::Device::publish_line`]. Of sent packets the host
+//! looks at each 32nd alone, or each second of a ring of four, and asks to be told of it: one that sends fewer and then stops has their
+//! buffers back when it goes on, as with DPDK's drivers.
 //!
 //! # What the state of a line does
 //!
@@ -44,6 +46,6 @@ mod write_back;
 pub use entry::MOST_IN_A_BATCH;
 pub use host::{Host, HostStatistics, Store};
 pub use receiver::{NicStatistics, Receiver};
-pub use requests::{Requests, Signal};
+pub use requests::{Report, Requests, Signal};
 pub use shape::{Homes, Queues, Shape, ShapeError};
 pub use transmitter::Transmitter;

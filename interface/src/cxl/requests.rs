@@ -13,6 +13,15 @@ pub enum Signal {
     Doorbell,
 }
 
+/// Which transmitted packets the device completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Report {
+    /// The last of each batch (section 4.2, step 6), and those of which the host asks to be told.
+    EachBatch,
+    /// Those of which the host asks to be told, as NICs behind PCIe do for DPDK's drivers.
+    Asked,
+}
+
 /// The request type of every step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requests {
@@ -34,6 +43,8 @@ pub struct Requests {
     pub tx_packet: StateHint,
     /// Completing transmitted packets.
     pub tx_completion: StateHint,
+    /// Which of them are completed.
+    pub tx_report: Report,
 }
 
 impl Requests {
@@ -51,6 +62,7 @@ impl Requests {
         tx_descriptor: StateHint::NonCacheable,
         tx_packet: StateHint::NonCacheable,
         tx_completion: StateHint::NonCacheable,
+        tx_report: Report::EachBatch,
     };
 
     /// The same with a polled descriptor that stays in the device's cache: what the paper recommends for bandwidth.
@@ -86,8 +98,14 @@ impl Requests {
         tx_descriptor: StateHint::CacheableShared,
         tx_packet: StateHint::CacheableShared,
         tx_completion: StateHint::CacheableOwned,
+        tx_report: Report::EachBatch,
     };
 
     /// DMA and a doorbell: what was read ahead is used, because reading again would cost as much as the first time.
-    pub const DMA: Requests = Requests { rx_descriptor: None, tx_signal: Signal::Doorbell, ..Requests::NON_COHERENT };
+    pub const DMA: Requests = Requests {
+        rx_descriptor: None,
+        tx_signal: Signal::Doorbell,
+        tx_report: Report::Asked,
+        ..Requests::NON_COHERENT
+    };
 }

@@ -36,6 +36,17 @@ pub struct Shape {
     pub homes: Homes,
 }
 
+impl Shape {
+    /// The position whose packet's completion speaks for that of position `from`: the last of 32, as in DPDK's drivers (`tx_rs_thresh` of
+    /// Intel's, the completions that mlx5 asks for), or of half a ring.
+    pub(super) fn report_from(&self, from: u64) -> u64 {
+        from | (REPORTED_AT_ONCE.min(self.descriptors / 2) - 1)
+    }
+}
+
+/// Packets that one completion speaks for.
+const REPORTED_AT_ONCE: u64 = 32;
+
 /// Why a queue pair cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeError {

@@ -4,7 +4,7 @@ use conic_fabric::{Address, Device, LINE_BYTES, Line, ReadTag};
 
 use super::entry::{self, State};
 use super::receiver::NicStatistics;
-use super::{Queues, Requests, Signal};
+use super::{Queues, Report, Requests, Signal};
 
 /// The device's half of the transmit ring.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Transmitter<D> {
 impl<D: Device> Transmitter<D> {
     /// The device's half, which takes up to so many packets at once.
     pub fn new(queues: Queues, device: D, requests: Requests, batch: usize) -> Transmitter<D> {
-        let batch = batch.clamp(1, entry::MOST_SENT_AT_ONCE.min(queues.shape.descriptors as usize));
+        let batch = batch.clamp(1, queues.shape.descriptors as usize);
         Transmitter { device, queues, requests, batch, next: 0, known: 0, statistics: NicStatistics::default() }
     }
 
@@ -80,12 +80,13 @@ impl<D: Device> Transmitter<D> {
     /// Looks for packets and takes up to a batch of them; `each` is given every one. Returns how many; zero is no progress.
     pub fn take(&mut self, mut each: impl FnMut(&[u8])) -> usize {
         let lines = self.posted();
-        let mut packets = Vec::with_capacity(lines.len());
+        let (mut packets, mut reported) = (Vec::with_capacity(lines.len()), Vec::new());
         for (line, index) in lines.iter().zip(0..) {
             if !entry::is(line.0[0], self.next + index, State::Posted) {
                 break;
             }
             packets.push((Address(line.0[1]), u64::from(entry::length(line.0[0]))));
+            reported.extend((entry::count(line.0[0]) > 0).then_some(self.next + index));
         }
         if packets.is_empty() {
             return 0;
@@ -111,8 +112,13 @@ impl<D: Device> Transmitter<D> {
             self.device.finish_read(tag, *at, &mut frame);
             each(&frame);
         }
-        let line = entry::sent(self.next, packets.len());
-        self.device.publish_line(self.at(self.next), &line, self.requests.tx_completion);
+        let last = self.next + packets.len() as u64 - 1;
+        if self.requests.tx_report == Report::EachBatch && reported.last() != Some(&last) {
+            reported.push(last);
+        }
+        for position in reported {
+            self.device.publish_line(self.at(position), &entry::sent(position), self.requests.tx_completion);
+        }
         self.next += packets.len() as u64;
         packets.len()
     }
