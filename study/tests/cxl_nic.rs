@@ -117,7 +117,7 @@ fn no_packet_waits_until_a_whole_rings_buffers_are_taken_back() {
         let asked = Loopback { machine: machine(name), packets: (512, 600), ..question(design, 64) };
         let latencies = loopback(&asked).expect("it ends").latencies;
         let (median, slowest) = (percentile(&latencies, 0.5), percentile(&latencies, 1.0));
-        // Thirty-two lines side by side; one after the other they would be 2 to 4 us, and a ring's 13 to 35.
+        // One completion speaks for thirty-two; one after the other they would be 2 to 4 us, and a ring's 13 to 35.
         assert!(slowest < median + 1_500.0, "{name}: {slowest} ns, the median is {median}");
     }
 }
