@@ -12,6 +12,7 @@ use conic_fabric::Address;
 use conic_interface::burst::HostQueue;
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, Listener};
+use conic_native::clock;
 use support::{SMALL, attached, come_back, give, hear, let_in, say, welcome};
 
 /// A daemon that is too old to limit packets.
@@ -229,4 +230,33 @@ fn who_does_not_want_to_come_back_does_not() {
         assert_eq!(client.maintain(), Link::Down);
     }
     assert!(listener.accept().expect("a socket").is_none(), "nobody has called");
+}
+
+#[test]
+fn a_daemon_that_lets_nobody_in_is_asked_again_after_a_hundredth_of_a_second_and_not_before() {
+    const ATTEMPTS: u32 = 6;
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    let (client, _queue, channel, _nic) = attached(&socket, &listener);
+    drop(channel);
+    assert_eq!(client.maintain(), Link::Down);
+    let begun = clock::now();
+    let seconds = std::thread::scope(|scope| {
+        let daemon = scope.spawn(|| {
+            for attempt in 0..ATTEMPTS {
+                // Whoever calls is let go without a word.
+                while listener.accept().expect("a socket").is_none() {
+                    assert!(clock::now().since(begun).seconds() < 60.0, "attempt {attempt} is not made");
+                }
+            }
+            clock::now().since(begun).seconds()
+        });
+        while !daemon.is_finished() {
+            assert_eq!(client.maintain(), Link::Down);
+        }
+        daemon.join().expect("all attempts are made")
+    });
+    let between = seconds / f64::from(ATTEMPTS - 1);
+    assert!(between >= 0.01, "{between} s from one attempt to the next");
 }

@@ -7,14 +7,15 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use conic_client::{Buffer, Client, Link, Metadata, Queue, Woken};
+use conic_client::{Buffer, Client, Link, Metadata, Options, Queue, Woken};
+use conic_control::{Extensions, VERSION, Wait};
 use conic_fabric::{Address, Time};
 use conic_interface::ccnic::notify::PACKETS;
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use support::{Nic, SMALL, attached, come_back};
+use support::{Nic, SMALL, attached, come_back, give, welcome};
 use tempfile::TempDir;
 
 /// A client with its queue, and who it is the client of.
@@ -406,6 +407,38 @@ fn who_sleeps_is_rung_once_and_who_is_awake_is_not() {
     let mut buffers = vec![world.packet(2, 100)];
     assert_eq!(world.queue.transmit(&mut buffers), 1);
     assert!(is_readable(&world.nic.kick), "it does not look, and sleeps");
+    // Nor is who has been called and has not heard it yet.
+    assert!(rustix::io::read(&world.nic.kick, &mut [0; 64]).expect("a kick") > 0);
+    let mut buffers = vec![world.packet(3, 100)];
+    assert_eq!(world.queue.transmit(&mut buffers), 1);
+    assert!(!is_readable(&world.nic.kick), "it was kicked already");
+}
+
+#[test]
+fn a_daemon_that_never_sleeps_is_called_and_not_kicked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    for (wait, is_kicked) in [(Wait::Spin, false), (Wait::Notify, true)] {
+        let (mut queue, nic, _channel) = std::thread::scope(|scope| {
+            let daemon = scope.spawn(|| {
+                let channel = welcome(&listener, Extensions::KNOWN, VERSION);
+                (give(&channel, |attached| attached.wait = wait), channel)
+            });
+            let options = Options { geometry: SMALL, ..Options::default() };
+            let (_client, mut queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+            let (nic, channel) = daemon.join().expect("it lets the client in");
+            (queues.remove(0), nic, channel)
+        });
+        nic.notices.rest(nic.core(), 0, 1, 1);
+        let mut buffer = queue.allocate(100).expect("a buffer is free");
+        buffer.fill(&content(1, 100));
+        assert_eq!(queue.transmit(&mut vec![buffer]), 1);
+        assert_eq!(nic.notices.calls(nic.core(), 0), 1, "it does not look at this queue by itself");
+        // A client that never kicks has let go of its end.
+        let kicked = is_readable(&nic.kick) && rustix::io::read(&nic.kick, &mut [0; 64]).expect("it can be read") > 0;
+        assert_eq!(kicked, is_kicked, "{wait:?}");
+    }
 }
 
 #[test]

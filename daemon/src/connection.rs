@@ -92,12 +92,24 @@ pub(crate) struct Session {
     pub kick: Arc<OwnedFd>,
     /// This side's end of each queue's bell.
     pub bells: Arc<Vec<OwnedFd>>,
+    /// It has asked for something of which its network's threads have not all heard.
+    pub has_asked: bool,
 }
 
 impl Connection {
+    /// Whether what it says is left in its socket until it has its answer: all that is told of it is its end.
+    pub(crate) fn is_not_heard(&self) -> bool {
+        self.waits_for_threads() && !matches!(self.step, Step::Entering(_))
+    }
+
     /// Whether it waits for its network's threads, and not for the other side.
     pub(crate) fn waits_for_threads(&self) -> bool {
-        matches!(&self.step, Step::Entering(_) | Step::Asking(Unsaid { is_early: true, .. }))
+        match &self.step {
+            Step::Entering(_) => true,
+            Step::Asking(unsaid) => unsaid.is_early,
+            Step::Attached(session) => session.has_asked,
+            _ => false,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use conic_control::Message;
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::Memory;
@@ -81,23 +82,19 @@ pub(crate) enum Order {
     },
     /// What was ordered before this is done.
     Confirm(Arc<Answer>),
-    /// A client gets no packet that stands for several and is longer, when the answer comes.
+    /// A client gets no packet that stands for several and is longer.
     Longest {
         /// Its session.
         session: u64,
         /// Bytes.
         longest: u32,
-        /// Where the answer goes.
-        answer: Sender<()>,
     },
-    /// A client has another address, when the answer comes.
+    /// A client has another address.
     Address {
         /// Its session.
         session: u64,
         /// The address.
         mac: [u8; 6],
-        /// Where the answer goes.
-        answer: Sender<()>,
     },
     /// A client may send so much from here on.
     Limit {
@@ -162,6 +159,13 @@ pub(crate) enum News {
     Heard {
         /// The connection's number.
         connection: u64,
+    },
+    /// What the client of a connection has asked for is so, in every thread that must know.
+    Agreed {
+        /// The connection's number.
+        connection: u64,
+        /// What the client is told.
+        word: Message,
     },
     /// No thread touches a client's region any more.
     Departed(Departing),

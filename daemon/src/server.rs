@@ -279,7 +279,7 @@ impl Daemon {
         let Some(connection) = self.connections.get(&number) else { return };
         match &connection.step {
             // It is listened to no more until it has its answer: this is its end.
-            Step::Asking(unsaid) if unsaid.is_early => return self.let_go(number, "closed"),
+            _ if connection.is_not_heard() => return self.let_go(number, "closed"),
             Step::Asking(unsaid) if !unsaid.text.is_empty() => return self.go_on_answering(number),
             _ => {}
         }
@@ -309,10 +309,9 @@ impl Daemon {
             }
             (Message::Attach(wish), Step::Negotiated { .. }) => self.attach(number, &wish),
             (Message::Longest(bytes), Step::Attached(session)) => {
-                self.networks[session.network].limit_packets(session.session, bytes);
-                if !say(&connection.channel, &Message::Longest(bytes)) {
-                    self.let_go(number, "closed");
-                }
+                let agreement = self.agreement(number, Message::Longest(bytes));
+                self.networks[session.network].limit_packets(session.session, bytes, agreement);
+                self.wait_for_threads(number);
             }
             (Message::Address { mac, .. }, Step::Attached(_)) => self.change_address(number, mac),
             (Message::Detach, Step::Attached(_)) => self.let_go(number, "asked"),
@@ -330,6 +329,38 @@ impl Daemon {
         connection.step = step;
         connection.deadline = deadline;
         if !say(&connection.channel, answer) {
+            self.let_go(number, "closed");
+        }
+    }
+
+    /// Tells a client that what it has asked for is so, when threads have done their part.
+    fn agreement(&self, number: u64, word: Message) -> Answer {
+        Answer::new(News::Agreed { connection: number, word }, &self.reports)
+    }
+
+    /// Hears a client no more until it has its answer; its end is told all the same. One that asks on and on while a thread of its network
+    /// stands still costs nobody anything.
+    fn wait_for_threads(&mut self, number: u64) {
+        let late = clock::now() + self.step_timeout();
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if let Step::Attached(session) = &mut connection.step {
+            session.has_asked = true;
+            connection.deadline = late;
+            let event = epoll::EventData::new_u64(number << 1);
+            let _ = epoll::modify(&self.epoll, &connection.channel, event, epoll::EventFlags::empty());
+        }
+    }
+
+    /// Tells a client that what it has asked for is so, or is not to be; it may be gone.
+    fn agree(&mut self, number: u64, word: &Message) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Step::Attached(session) = &mut connection.step else { return };
+        if std::mem::take(&mut session.has_asked) {
+            connection.deadline = Time::NEVER;
+            let event = epoll::EventData::new_u64(number << 1);
+            let _ = epoll::modify(&self.epoll, &connection.channel, event, epoll::EventFlags::IN);
+        }
+        if !say(&connection.channel, word) {
             self.let_go(number, "closed");
         }
     }
@@ -400,6 +431,7 @@ impl Daemon {
             News::Made(made) => self.finish_session(*made),
             News::Entered { connection } => self.pass_queues(connection),
             News::Heard { connection } => self.answer_is_true(connection),
+            News::Agreed { connection, word } => self.agree(connection, &word),
             News::Departed(departing) => region::give_back(departing, &self.reports),
             News::Spare(memory) => self.spare_is_made(memory),
             News::Returned(back) => self.region_is_back(back),

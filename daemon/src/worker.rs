@@ -152,19 +152,14 @@ impl Worker {
         self.order(Order::Limit { session, limit });
     }
 
-    /// Limits the packets that stand for several which a client gets; when this returns, it gets no longer ones.
+    /// Limits the packets that stand for several which a client gets.
     pub(crate) fn limit_packets(&self, session: u64, longest: u32) {
-        let (answer, answered) = channel();
-        self.order(Order::Longest { session, longest, answer });
-        // A thread that has ended gives nobody anything.
-        let _ = answered.recv();
+        self.order(Order::Longest { session, longest });
     }
 
-    /// Gives a client another address, whoever serves it; it has it when there is an answer.
-    pub(crate) fn set_mac(&self, session: u64, mac: [u8; 6]) -> Receiver<()> {
-        let (answer, answered) = channel();
-        self.order(Order::Address { session, mac, answer });
-        answered
+    /// Gives a client another address, whoever serves it.
+    pub(crate) fn set_mac(&self, session: u64, mac: [u8; 6]) {
+        self.order(Order::Address { session, mac });
     }
 
     pub(crate) fn connect(&self, party: Party, circuit: Option<Circuit>) {
@@ -391,14 +386,8 @@ impl Loop {
                 }
                 answer.add_faults(gone.map_or(0, |(_, faults)| faults.total()));
             }
-            Order::Longest { session, longest, answer } => {
-                self.switch.limit_packets(session, longest);
-                let _ = answer.send(());
-            }
-            Order::Address { session, mac, answer } => {
-                self.switch.set_mac(clock::now(), session, mac);
-                let _ = answer.send(());
-            }
+            Order::Longest { session, longest } => self.switch.limit_packets(session, longest),
+            Order::Address { session, mac } => _ = self.switch.set_mac(clock::now(), session, mac),
             Order::Limit { session, limit } => self.switch.limit(clock::now(), session, limit),
             // Whoever is gone meanwhile is in no circuit and has no flows.
             Order::Connect { party, circuit } => _ = self.switch.connect(party, circuit),
@@ -597,6 +586,34 @@ mod tests {
         }
     }
 
+    /// Has something to do at one time, far away, and counts how often it is looked at before, and from then on.
+    struct Due {
+        at: Time,
+        before: Received,
+        since: Received,
+        counters: Counters,
+    }
+
+    impl Port for Due {
+        fn receive(&mut self, now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
+            if now < self.at {
+                self.before.one_more()
+            } else {
+                self.since.one_more()
+            }
+            Ok(Receive::None)
+        }
+        fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
+            Ok(Transmit::Accepted)
+        }
+        fn next_due(&self) -> Option<Time> {
+            (self.since.count() == 0).then_some(self.at)
+        }
+        fn counters(&self) -> &Counters {
+            &self.counters
+        }
+    }
+
     /// A thread with these ports.
     fn worker(wait: WaitMode, ports: Vec<Box<dyn Port>>) -> (Worker, Receiver<News>) {
         let (news, heard) = channel();
@@ -632,6 +649,21 @@ mod tests {
             yield_core();
         }
         assert!(slept.count() < 10, "it has slept {} times", slept.count());
+    }
+
+    #[test]
+    fn a_thread_sleeps_until_a_port_is_due_and_no_longer() {
+        // More than a second, and not a whole one.
+        let wait = Time::from_nanoseconds(1_300_000_000);
+        let (before, since) = (Received::none(), Received::none());
+        let at = clock::now() + wait;
+        let due = Due { at, before: before.clone(), since: since.clone(), counters: Counters::default() };
+        let (_worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(due)]);
+        while since.count() == 0 {
+            assert!(clock::now().since(at).seconds() < 20.0, "it is late");
+            yield_core();
+        }
+        assert!(before.count() < 20, "it was looked at {} times before its time", before.count());
     }
 
     #[test]

@@ -128,6 +128,44 @@ fn ask(socket: &Path, question: &str) -> serde_json::Value {
 }
 
 #[test]
+fn circuits_and_pins_are_listed_in_one_order_whichever_threads_have_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let served = Served::start(config(&socket, 2, Vec::new()));
+    let stations: Vec<Station> = (0..4).map(|_| Station::attach(&socket)).collect();
+    let sessions: Vec<u64> = stations.iter().map(|station| station.client.attached().session).collect();
+    let list = ask(&socket, r#"{"ask": "list"}"#);
+    let threads: Vec<_> = (0..4).map(|client| list["clients"][client]["thread"].as_u64()).collect();
+    assert_eq!(threads, [0, 1, 0, 1].map(Some), "in turn");
+    let done = |question: serde_json::Value| assert_eq!(ask(&socket, &question.to_string())["done"], true);
+    // Each circuit's near end, and the first pins, are on the other thread than a list by threads would begin with.
+    let between = [[1, 2], [0, 3]].map(|ends| ends.map(|end| format!("client:{}", sessions[end])));
+    between.iter().for_each(|ends| done(serde_json::json!({ "ask": "connect", "between": ends })));
+    let pins = [(2, "destination-port=9"), (1, "destination-port=8"), (1, "destination-port=7")];
+    for (client, pattern) in pins {
+        done(
+            serde_json::json!({ "ask": "pin", "client": sessions[client], "match": format!("protocol=udp,{pattern}") }),
+        );
+    }
+    let list = ask(&socket, r#"{"ask": "list"}"#)["networks"][0].clone();
+    assert_eq!(list["circuits"], serde_json::json!([{ "between": between[0] }, { "between": between[1] }]));
+    let listed: Vec<(u64, &str)> = list["pins"].as_array().expect("pins").iter().map(of_pin).collect();
+    // By client; those of one as they were asked for, of which the first that fits counts.
+    let expected = [
+        (1, "protocol=udp,destination-port=8"),
+        (1, "protocol=udp,destination-port=7"),
+        (2, "protocol=udp,destination-port=9"),
+    ];
+    assert_eq!(listed, expected.map(|(client, pattern)| (sessions[client], pattern)));
+    served.end();
+}
+
+/// Whose a pin is that an operator sees, and which flow.
+fn of_pin(pin: &serde_json::Value) -> (u64, &str) {
+    (pin["client"].as_u64().expect("a session"), pin["match"].as_str().expect("a pattern"))
+}
+
+#[test]
 fn clients_of_different_threads_reach_each_other_and_one_that_dies_costs_the_others_nothing() {
     for threads in [2, 3] {
         let folder = tempfile::tempdir().expect("a folder");

@@ -3,7 +3,7 @@
 use conic_control::{Message, Reason, Refused};
 
 use super::Daemon;
-use crate::connection::{Step, mac_text, refused, say};
+use crate::connection::{Step, mac_text, refused};
 use crate::event::Event;
 
 impl Daemon {
@@ -26,21 +26,19 @@ impl Daemon {
         let Step::Attached(session) = &connection.step else { return };
         let (network, id, before) = (session.network, session.session, session.mac);
         let granted = mac == before || self.check_mac(network, mac).is_ok();
-        let is_new = granted && mac != before;
-        if is_new {
-            self.networks[network].set_mac(id, mac);
+        let word = Message::Address { mac, granted };
+        if !granted || mac == before {
+            return self.agree(number, &word);
         }
+        self.networks[network].set_mac(id, mac, self.agreement(number, word));
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        if let Step::Attached(session) = &mut connection.step
-            && is_new
-        {
+        if let Step::Attached(session) = &mut connection.step {
+            // It is nobody else's from here on, and so is what becomes of the other one: each thread does one after the other.
             session.mac = mac;
             let (name, mac, before) = (session.name.to_string(), mac_text(mac), mac_text(before));
             (self.log)(&Event::Readdressed { session: id, name, mac, before });
         }
-        if !say(&connection.channel, &Message::Address { mac, granted }) {
-            self.let_go(number, "closed");
-        }
+        self.wait_for_threads(number);
     }
 
     /// Whether a client may have an address: one of a single station, and nobody else's.

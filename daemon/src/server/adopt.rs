@@ -263,7 +263,7 @@ impl Daemon {
     }
 
     /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
-    /// operators are about to be told.
+    /// clients and operators are about to be told.
     fn finish_what_is_begun(&mut self) {
         let is_begun = |one: &Connection| matches!(one.step, Step::Making(_)) || one.waits_for_threads();
         while self.connections.values().any(is_begun) {
@@ -422,6 +422,7 @@ impl Daemon {
             headroom: map.headroom,
             kick,
             bells,
+            has_asked: false,
         };
         let peer = Peer { process: heir.process, user: heir.user, group: heir.group };
         let step = Step::Attached(Box::new(session));

@@ -157,7 +157,9 @@ impl Daemon {
         let deadline = clock::now() + self.step_timeout();
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let Taken { queues, bytes, .. } = taken;
-        let session = Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells };
+        let has_asked = false;
+        let session =
+            Session { session, name, network, queues, bytes, mac, memory, geometry, headroom, kick, bells, has_asked };
         connection.step = Step::Entering(Box::new(Entering { session, attached, theirs }));
         connection.deadline = deadline;
     }

@@ -109,18 +109,18 @@ impl Network {
         self.worker_of(session).into_iter().for_each(|worker| worker.limit(session, limit));
     }
 
-    /// Limits the packets that stand for several which a client gets; when this returns, it gets no longer ones.
-    pub fn limit_packets(&self, session: u64, longest: u32) {
-        self.worker_of(session).into_iter().for_each(|worker| worker.limit_packets(session, longest));
+    /// Limits the packets that stand for several which a client gets; when the answer comes, it gets no longer ones.
+    pub fn limit_packets(&self, session: u64, longest: u32, answer: Answer) {
+        let Some(worker) = self.worker_of(session) else { return };
+        worker.limit_packets(session, longest);
+        // No other thread need know.
+        worker.confirm(Arc::new(answer));
     }
 
-    /// Gives a client another address; when this returns, every thread knows it.
-    pub fn set_mac(&self, session: u64, mac: [u8; 6]) {
-        let answers: Vec<Receiver<()>> = self.workers.iter().map(|worker| worker.set_mac(session, mac)).collect();
-        for one in answers {
-            // A thread that has ended gives nobody anything.
-            let _ = one.recv();
-        }
+    /// Gives a client another address; when the answer comes, every thread knows it.
+    pub fn set_mac(&self, session: u64, mac: [u8; 6], answer: Answer) {
+        self.workers.iter().for_each(|worker| worker.set_mac(session, mac));
+        self.confirm(answer);
     }
 
     /// Makes somebody an end of a circuit, or of none.
@@ -328,4 +328,41 @@ fn switch_options(network: &NetworkConfig, thread: usize, most_faults: u64) -> S
         WaitMode::Interrupt => (Time::ZERO, 0),
     };
     SwitchOptions { mode, age, most_faults, rest_after, always_awake, thread, ..SwitchOptions::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_without_a_part_of_a_port_knows_its_rules_and_by_whom_it_is_reached() {
+        let parts = [Parts::new(0, 1, 2), Parts::new(1, 1, 2)];
+        let circuit = Some(Circuit { number: 7, far: true });
+        let port = |vlan, circuit| SwitchPort { queues: Vec::new(), vlan, circuit };
+        let dealt = deal(2, &parts, vec![port(None, circuit), port(Some(5), None)]);
+        for (thread, (own, aways)) in dealt.iter().enumerate() {
+            let own: Vec<usize> = own.iter().map(|(parts, _)| parts.port()).collect();
+            assert_eq!(own, [thread], "queue 0 of port p is on thread p");
+            let other = 1 - thread;
+            let (vlan, circuit) = if other == 0 { (None, circuit) } else { (Some(5), None) };
+            let rules = Rules { vlan, circuit, ..Rules::default() };
+            assert_eq!(*aways, [Away { thread: other, party: Party::Port(other), rules }]);
+        }
+        assert_eq!((dealt[0].0[0].1.circuit, dealt[1].0[0].1.vlan), (circuit, Some(5)));
+    }
+
+    #[test]
+    fn a_thread_is_what_the_configuration_says() {
+        let network = |wait| NetworkConfig { wait, address_age_s: 3, ..NetworkConfig::default() };
+        let told = |wait, thread| switch_options(&network(wait), thread, 9);
+        let spinning = told(WaitMode::Spin, 1);
+        assert_eq!((spinning.most_faults, spinning.thread, spinning.mode), (9, 1, Mode::Bridge));
+        assert_eq!(spinning.age, Time::from_nanoseconds(3_000_000_000));
+        // Who sleeps looks at no queue that says nothing, who never sleeps at a few, and who must be interrupted rests at once.
+        let rests = |wait| (told(wait, 0).rest_after > Time::ZERO, told(wait, 0).always_awake > 0);
+        let modes = [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Interrupt];
+        assert_eq!(modes.map(rests), [(true, true), (true, false), (false, false)]);
+        let loopback = NetworkConfig { mode: NetworkMode::Loopback, ..NetworkConfig::default() };
+        assert_eq!(switch_options(&loopback, 0, 9).mode, Mode::Loopback);
+    }
 }

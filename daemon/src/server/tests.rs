@@ -12,38 +12,56 @@ use conic_port::{Counters, Port, PortError, Receive, Transmit};
 
 use super::*;
 
-/// A port in which its thread stands still until the other end of the channel is gone.
-struct Still(Receiver<()>, Sender<()>, Counters);
+/// A port in which its thread stands still, from a word on until the other end of a channel is gone.
+struct Still {
+    begins: Receiver<()>,
+    stands: Sender<()>,
+    held: Receiver<()>,
+    counters: Counters,
+}
 
 impl Port for Still {
     fn receive(&mut self, _now: Time, _frame: &mut [u8]) -> Result<Receive, PortError> {
-        // Who waits for it to stand still asks once.
-        let _ = self.1.send(());
-        let _ = self.0.recv();
+        if self.begins.try_recv().is_ok() {
+            // Who waits for it to stand still asks once.
+            let _ = self.stands.send(());
+            let _ = self.held.recv();
+        }
         Ok(Receive::None)
     }
     fn transmit(&mut self, _now: Time, _frame: &[u8]) -> Result<Transmit, PortError> {
         Ok(Transmit::Accepted)
     }
     fn next_due(&self) -> Option<Time> {
-        None
+        // The word comes at any time.
+        Some(Time::ZERO)
     }
     fn counters(&self) -> &Counters {
-        &self.2
+        &self.counters
     }
 }
 
-/// A daemon with the networks `one`, of two threads, one of which stands still as long as `holds` is there, and `other`.
+/// A daemon with the networks `one`, of two threads, one of which stands still from [`Halted::stands_still`] on as long as `holds` is there,
+/// and `other`.
 struct Halted {
     folder: tempfile::TempDir,
+    begins: Sender<()>,
+    stands: Receiver<()>,
     holds: Option<Sender<()>>,
     stop: Stop,
     thread: JoinHandle<Result<(), DaemonError>>,
 }
 
 impl Halted {
-    /// The other network is a thread's that goes on.
+    /// One whose thread stands still from the start.
     fn begin(still: usize, step_timeout_ms: u64) -> Halted {
+        let halted = Halted::serve(still, step_timeout_ms);
+        halted.stands_still();
+        halted
+    }
+
+    /// The other network is a thread's that goes on.
+    fn serve(still: usize, step_timeout_ms: u64) -> Halted {
         let folder = tempfile::tempdir().expect("a folder");
         let port = |number| {
             let file = folder.path().join(format!("{number}.pcap"));
@@ -64,10 +82,15 @@ impl Halted {
         let stop = Stop::new().expect("a descriptor");
         let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
         let (holds, held) = channel();
-        let (tell, stands) = channel();
-        daemon.networks[0].inherit(still, vec![Box::new(Still(held, tell, Counters::default()))]);
-        stands.recv().expect("it stands still");
-        Halted { folder, holds: Some(holds), stop, thread: std::thread::spawn(move || daemon.run()) }
+        let ((begins, begun), (tell, stands)) = (channel(), channel());
+        let port = Still { begins: begun, stands: tell, held, counters: Counters::default() };
+        daemon.networks[0].inherit(still, vec![Box::new(port)]);
+        Halted { folder, begins, stands, holds: Some(holds), stop, thread: std::thread::spawn(move || daemon.run()) }
+    }
+
+    fn stands_still(&self) {
+        self.begins.send(()).expect("the thread is there");
+        self.stands.recv().expect("it stands still");
     }
 
     /// Attaches a client in a thread of its own, which says how that ended.
@@ -145,6 +168,65 @@ fn a_thread_that_stands_still_costs_a_client_the_time_of_a_step_and_leaves_nothi
         let on_one: Vec<_> = clients.iter().filter(|client| client["network"] == "one").collect();
         assert_eq!(on_one.len(), 1, "{list}");
         assert_eq!(on_one[0]["session"], attached.attached().session);
+        halted.end();
+    }
+}
+
+/// What a client asks for, and what came of it.
+type Question = fn(&Client) -> Result<(), AttachError>;
+type Answered = (Client, Result<(), AttachError>);
+
+/// Asks in a thread of its own, which gives the client back with the answer.
+fn asks(client: Client, question: Question) -> Receiver<Answered> {
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let answer = question(&client);
+        // The test is still there, or has failed.
+        tell.send((client, answer))
+    });
+    told
+}
+
+#[test]
+fn what_a_client_asks_for_is_so_when_each_thread_has_heard_of_it_and_nobody_else_waits() {
+    let moves: Question = |client| client.set_mac([2, 0, 0, 0, 0, 9]);
+    let limits: Question = |client| client.limit_packets(9000);
+    // The first client of a network is on its first thread, which alone must know of its packets' limit.
+    for (still, question) in [(0, moves), (1, moves), (0, limits)] {
+        let mut halted = Halted::serve(still, 60_000);
+        let client = halted.attaching("one").recv_timeout(LONG).expect("it is told").expect("it is attached");
+        halted.stands_still();
+        let asked = asks(client, question);
+        assert!(matches!(asked.recv_timeout(A_WHILE), Err(RecvTimeoutError::Timeout)), "thread {still} stands still");
+        let other = halted.attaching("other").recv_timeout(LONG).expect("nobody else waits");
+        assert!(other.is_ok(), "{other:?}");
+        halted.goes_on();
+        let (client, answer) = asked.recv_timeout(LONG).expect("it is told");
+        assert!(answer.is_ok(), "{answer:?}");
+        // It is heard again, and may take all the time in the world for its next question.
+        assert!(client.set_mac([2, 0, 0, 0, 0, 10]).is_ok());
+        drop((client, other));
+        halted.end();
+    }
+}
+
+#[test]
+fn a_thread_that_stands_still_costs_a_client_that_asks_the_time_of_a_step_and_then_its_queues() {
+    for still in 0..2 {
+        let mut halted = Halted::serve(still, 300);
+        let client = halted.attaching("one").recv_timeout(LONG).expect("it is told").expect("it is attached");
+        halted.stands_still();
+        let asked = asks(client, |client| client.set_mac([2, 0, 0, 0, 0, 9]));
+        let (client, answer) = asked.recv_timeout(LONG).expect("it is told");
+        assert!(
+            matches!(&answer, Err(AttachError::Refused(refused)) if refused.reason == Reason::Timeout),
+            "thread {still} stands still: {answer:?}"
+        );
+        drop(client);
+        // One who does not wait for the answer leaves nothing behind either.
+        halted.goes_on();
+        let back = halted.attaching("one").recv_timeout(LONG).expect("it is told").expect("its address is nobody's");
+        assert!(back.set_mac([2, 0, 0, 0, 0, 9]).is_ok(), "nor is the other");
         halted.end();
     }
 }
