@@ -225,6 +225,9 @@ fn sim_has_the_switches_beyond_the_paper() {
     let bytes = |report: &Value| report["link_bytes_per_packet"][0].as_f64().expect("bytes");
     assert!(bytes(&header) * 10.0 < bytes(&whole), "{} {}", bytes(&header), bytes(&whole));
     let engine = latency("--window 1 --copy --engine both");
+    let bare = sim("--window 1 --bare-buffers");
+    assert_eq!(bare["beyond"]["bare_buffers"], true);
+    assert!(bare["operations"].as_u64() < sim("--window 1")["operations"].as_u64(), "nobody touches metadata");
     assert!(engine > latency("--window 1 --copy") + 600.0, "three start-up times of 200 ns");
 }
 
@@ -238,6 +241,8 @@ fn switches_that_do_nothing_are_refused() {
         ("--interface ring --engine nic", "CC-NIC alone"),
         ("--interface pcie --platform icx-cx6 --queue-pairs 4", "the chip serves all queue pairs"),
         ("--queue-pairs 1 --threads 2", "queue pair"),
+        ("--interface ring --bare-buffers", "CC-NIC alone"),
+        ("--interface pcie --platform icx-cx6 --bare-buffers", "CC-NIC alone"),
     ] {
         let error = json(&format!("sim {arguments} --json"), 1)["error"].to_string();
         assert!(error.contains(says), "{arguments}: {error}");

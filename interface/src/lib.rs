@@ -1,5 +1,6 @@
 //! Host-NIC interfaces, one module each.
 
+pub mod buffer_metadata;
 pub mod burst;
 pub mod cachable_queue;
 pub mod ccnic;

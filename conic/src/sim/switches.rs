@@ -54,6 +54,9 @@ pub struct SwitchArguments {
     /// A bulk-copy engine moves payloads, many lines at once, for a start-up cost each: large packets gain, small ones lose
     #[arg(long, value_enum, value_name = "SIDE")]
     engine: Option<Side>,
+    /// CC-NIC's host keeps no metadata in front of its buffers, as on memory; the paper's, a program of DPDK's, does
+    #[arg(long)]
+    bare_buffers: bool,
 }
 
 /// What was switched on, for JSON.
@@ -65,6 +68,7 @@ pub struct SwitchReport {
     forward: Option<&'static str>,
     copy: bool,
     engine: Option<&'static str>,
+    bare_buffers: bool,
 }
 
 impl SwitchArguments {
@@ -86,7 +90,7 @@ impl SwitchArguments {
         };
         let has = |side: Side| self.engine.is_some_and(|given| given == side || given == Side::Both);
         let engines = Engines { host: has(Side::Host), nic: has(Side::Nic) };
-        Switches { serving, application, engines, ..Switches::default() }
+        Switches { serving, application, engines, bare_buffers: self.bare_buffers, ..Switches::default() }
     }
 
     /// The same for a report; none where nothing is switched on.
@@ -112,6 +116,7 @@ impl SwitchArguments {
                 Side::Nic => "nic",
                 Side::Both => "both",
             }),
+            bare_buffers: self.bare_buffers,
         })
     }
 }
@@ -137,6 +142,9 @@ impl SwitchReport {
             Some("nic") => parts.push("an engine copies for the NIC".to_owned()),
             Some(_) => parts.push("an engine copies for the host".to_owned()),
             None => {}
+        }
+        if self.bare_buffers {
+            parts.push("no metadata in front of buffers".to_owned());
         }
         parts.join("; ")
     }

@@ -58,8 +58,9 @@ pub fn fit<'a>(machine: &Parameters, halves: &[(&'a Subject, [f64; 2])]) -> Resu
 pub fn rows(works: &[Work<'_>], found: &[Found<'_>], stop: Time) -> Result<Vec<Row>, Failure> {
     let predicted = |one: &Found<'_>| {
         let work = works.iter().find(|work| work.subject.works_like(one.subject)).ok_or("its work is not known")?;
-        let switches = Switches { late: stop, ..Switches::default() };
-        loopback(&Loopback { nic_work: Some(work.nic), switches, ..question(&work.machine, one.subject) })
+        let question = question(&work.machine, one.subject);
+        let switches = Switches { late: stop, ..question.switches };
+        loopback(&Loopback { nic_work: Some(work.nic), switches, ..question })
     };
     let row = |(one, outcome): (&Found<'_>, Result<LoopbackOutcome, String>)| {
         let outcome = outcome.map_err(Failure::failed)?;
@@ -99,7 +100,8 @@ fn question(machine: &Parameters, subject: &Subject) -> Loopback {
         nic_work: None,
         // Both rings go round before anything counts.
         packets: (packets.max(2_500), packets),
-        switches: Switches::default(),
+        // What is measured keeps no metadata in its buffers.
+        switches: Switches { bare_buffers: true, ..Switches::default() },
         seed: 1,
     }
 }

@@ -6,10 +6,11 @@ use super::descriptor::{Descriptor, Flags};
 use super::inline;
 use super::map::Map;
 use super::policy::{Features, Policy};
-use super::pool::{Allocator, AllocatorFeatures};
+use super::pool::{Allocator, AllocatorFeatures, PoolMap};
 use super::queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults};
 use super::recovery;
 use super::retained::Retained;
+use crate::buffer_metadata;
 
 /// Buffers of a class that a half keeps that only sends: as many go back to the pool with one atomic operation.
 const KEPT_BY_A_SENDER: usize = 8;
@@ -47,6 +48,8 @@ pub struct Host<C, P> {
     allocator: Allocator,
     retained: Retained,
     blanks: Option<Blanks<P>>,
+    /// There are metadata in front of the buffers ([`buffer_metadata`]).
+    metadata: bool,
 }
 
 /// The receive buffers that the host posts, where it alone manages the pool.
@@ -89,6 +92,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             allocator,
             retained: Retained::new(queue.transmit.slots * P::PER_SLOT as u64),
             blanks,
+            metadata: map.metadata,
         };
         host.post_blanks();
         host
@@ -122,12 +126,18 @@ impl<C: Core, P: Policy> Host<C, P> {
             self.reclaim_transmitted();
             count += self.allocator.allocate_burst(&self.core, bytes, &mut out[count..]);
         }
+        if self.metadata {
+            enter(&self.core, self.allocator.map(), out[..count].iter().map(|&at| (at, 0)));
+        }
         count
     }
 
     /// Frees buffers.
     #[inline(always)]
     pub fn buf_free(&mut self, buffers: &[Address]) {
+        if self.metadata {
+            consult(&self.core, self.allocator.map(), buffers.iter().copied());
+        }
         self.allocator.free_burst(&self.core, buffers.iter().copied());
     }
 
@@ -139,12 +149,18 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// could be sent.
     #[inline(always)]
     pub fn tx_burst(&mut self, packets: &[Descriptor]) -> usize {
+        if self.metadata {
+            enter(&self.core, self.allocator.map(), packets.iter().map(|packet| (packet.address(), packet.length())));
+        }
         if let [packet] = packets
             && self.features.inline_payload
             && usize::from(packet.length()) <= inline::INLINE_BYTES
             && !packet.has(Flags::NEXT | Flags::RETAIN)
             && self.transmit.send_inline(&self.core, *packet)
         {
+            if self.metadata {
+                consult(&self.core, self.allocator.map(), [packet.address()]);
+            }
             self.allocator.free(&self.core, packet.address());
             return 1;
         }
@@ -199,6 +215,9 @@ impl<C: Core, P: Policy> Host<C, P> {
             let released = self.transmit.released(&self.core);
             while let Some(done) = self.retained.pop_released(released) {
                 if !done.has(Flags::RETAIN) {
+                    if self.metadata {
+                        consult(&self.core, self.allocator.map(), [done.address()]);
+                    }
                     self.allocator.free(&self.core, done.address());
                 }
             }
@@ -209,10 +228,24 @@ impl<C: Core, P: Policy> Host<C, P> {
     #[inline(always)]
     pub fn rx_burst(&mut self, out: &mut [Descriptor]) -> usize {
         let (core, allocator) = (&self.core, &mut self.allocator);
-        let received = self.receive.receive(core, out, || allocator.allocate_inline(core, inline::INLINE_BYTES as u64));
+        let metadata = self.metadata;
+        let received = self.receive.receive(core, out, || {
+            let at = allocator.allocate_inline(core, inline::INLINE_BYTES as u64)?;
+            if metadata {
+                enter(core, allocator.map(), [(at, 0)]);
+            }
+            Some(at)
+        });
         // Nothing of the slots is needed any more: the buffers came with the descriptors. Also where nothing was received,
         // because slots may have been refused.
         self.receive.release(&self.core);
+        if self.metadata {
+            enter(
+                &self.core,
+                self.allocator.map(),
+                out[..received].iter().map(|packet| (packet.address(), packet.length())),
+            );
+        }
         if let Some(blanks) = &mut self.blanks {
             blanks.outstanding -= (received as u64).min(blanks.outstanding);
             self.post_blanks();
@@ -233,6 +266,10 @@ impl<C: Core, P: Policy> Host<C, P> {
             while count < group.len() {
                 // The size of what will arrive is not known: the largest frame's buffer, or what there is.
                 let Some(at) = self.allocator.allocate_blank(&self.core) else { break };
+                if self.metadata {
+                    consult(&self.core, self.allocator.map(), [at]);
+                    enter(&self.core, self.allocator.map(), [(at, 0)]);
+                }
                 group[count] = Descriptor::new(at, 1);
                 count += 1;
             }
@@ -277,6 +314,24 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// Gives every buffer on this side's stacks back to the pool.
     pub fn drain(&mut self) {
         self.allocator.drain(&self.core);
+    }
+}
+
+/// Enters packets' lengths in the metadata of their buffers; objects have none.
+#[inline(never)]
+fn enter<C: Core>(core: &C, pool: &PoolMap, packets: impl IntoIterator<Item = (Address, u16)>) {
+    for (at, length) in packets {
+        if let Some(buffer) = pool.buffer_of(at) {
+            buffer_metadata::enter(core, buffer, length.into());
+        }
+    }
+}
+
+/// Reads the metadata of buffers.
+#[inline(never)]
+fn consult<C: Core>(core: &C, pool: &PoolMap, buffers: impl IntoIterator<Item = Address>) {
+    for buffer in buffers.into_iter().filter_map(|at| pool.buffer_of(at)) {
+        buffer_metadata::consult(core, buffer);
     }
 }
 

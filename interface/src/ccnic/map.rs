@@ -4,6 +4,8 @@ use std::fmt;
 
 use conic_fabric::{Address, Home, LINE_BYTES, Layout, SynchronisingWords};
 
+use crate::buffer_metadata;
+
 use super::policy::{Features, Packing, Signal};
 use super::pool::{CLASSES, ClassMap, PoolMap};
 use super::queue::RingMap;
@@ -100,6 +102,8 @@ pub struct Map {
     pub features: Features,
     /// What the region was made for.
     pub headroom: Headroom,
+    /// The host keeps metadata in front of each buffer: [`crate::buffer_metadata`].
+    pub metadata: bool,
 }
 
 impl Map {
@@ -110,7 +114,7 @@ impl Map {
     ///
     /// If a count is not a power of two, nothing could be sent, or a descriptor could not reach all of it.
     pub fn new(geometry: Geometry, features: Features) -> Result<Map, GeometryError> {
-        Map::with_headroom(geometry, features, Headroom::NONE)
+        Map::lay_out(geometry, features, Headroom::NONE, false)
     }
 
     /// The same with something of the host's before each received packet.
@@ -119,6 +123,26 @@ impl Map {
     ///
     /// As for [`Map::new`]; if the headroom is no multiple of a line, has no power of two of places, or is half of a large buffer.
     pub fn with_headroom(geometry: Geometry, features: Features, headroom: Headroom) -> Result<Map, GeometryError> {
+        Map::lay_out(geometry, features, headroom, false)
+    }
+
+    /// The same with a line of metadata of the host's in front of each buffer, which are as large as without: what fits into a
+    /// buffer, or travels in the ring, does so as well. They lie a line further apart, as buffers of DPDK's pools do, which are
+    /// an odd number of lines long so that they share no few sets of the caches.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Map::new`].
+    pub fn with_metadata(geometry: Geometry, features: Features) -> Result<Map, GeometryError> {
+        Map::lay_out(geometry, features, Headroom::NONE, true)
+    }
+
+    fn lay_out(
+        geometry: Geometry,
+        features: Features,
+        headroom: Headroom,
+        metadata: bool,
+    ) -> Result<Map, GeometryError> {
         check(&geometry, &features)?;
         check_headroom(&headroom)?;
         let mut layout = Layout::new();
@@ -131,7 +155,7 @@ impl Map {
                 (transmit, blanks, receive_credit)
             })
             .collect();
-        let pool = pool(&mut layout, &geometry, headroom);
+        let pool = pool(&mut layout, &geometry, headroom, if metadata { buffer_metadata::BYTES as u32 } else { 0 });
         let queues = hosts
             .into_iter()
             .enumerate()
@@ -152,7 +176,7 @@ impl Map {
                 "a descriptor names up to 2^40 bytes of a region, and these are {bytes}"
             )));
         }
-        Ok(Map { layout, queues, pool, geometry, features, headroom })
+        Ok(Map { layout, queues, pool, geometry, features, headroom, metadata })
     }
 
     /// Whether there are buffers that packets of so many bytes are received into.
@@ -227,15 +251,17 @@ fn line(layout: &mut Layout, name: &str, home: Home) -> Address {
     layout.add(name, LINE_BYTES, 2 * LINE_BYTES, home, SynchronisingWords::FIRST)
 }
 
-fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom) -> PoolMap {
+fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom, metadata: u32) -> PoolMap {
     let names = ["small buffers", "large buffers", "jumbo buffers"];
     let mut classes = [ClassMap::EMPTY; CLASSES];
     for (class, ((&count, shift), name)) in classes.iter_mut().zip(geometry.buffers.iter().zip(SHIFTS).zip(names)) {
         let words = count.div_ceil(64);
         let free = format!("free {name}");
         class.bits = layout.add(&free, words * LINE_BYTES, 2 * LINE_BYTES, Home::Host, SynchronisingWords::FIRST);
-        class.start = layout.add(name, count << shift, 1 << shift, Home::Host, SynchronisingWords::NONE);
-        (class.shift, class.count, class.bytes) = (shift, count, count << shift);
+        (class.shift, class.metadata, class.count) = (shift, metadata, count);
+        let bytes = count * class.distance();
+        let first = layout.add(name, bytes, 1 << shift, Home::Host, SynchronisingWords::NONE);
+        (class.start, class.bytes) = (first + u64::from(metadata), bytes.saturating_sub(metadata.into()));
         class.room = 1 << shift;
         if headroom.most() < class.room {
             class.room -= headroom.most();
@@ -306,6 +332,36 @@ mod tests {
             let headroom = Headroom { bytes: bad.0, places: bad.1 };
             let error = Map::with_headroom(Geometry::default(), Features::best(), headroom).expect_err("cannot be");
             assert!(error.to_string().contains("headroom"), "{error}");
+        }
+    }
+
+    #[test]
+    fn metadata_lie_in_front_of_buffers_that_are_as_large_as_without() {
+        for features in [Features::paper(), Features { scattered: false, ..Features::paper() }] {
+            let [plain, map] =
+                [Map::new, Map::with_metadata].map(|new| new(Geometry::default(), features).expect("both"));
+            for (class, bare) in map.pool.classes.into_iter().zip(plain.pool.classes) {
+                assert_eq!((class.room, class.size(), bare.distance()), (bare.room, bare.size(), bare.size()));
+                // An odd number of lines: buffers that lie one after the other begin in different sets of every cache.
+                assert_eq!((class.distance(), class.distance() / 64 % 2), (bare.size() + 64, 1));
+                let starts =
+                    |class: ClassMap| (0..class.count).map(move |index| class.start + index * class.distance());
+                for (at, bare_at) in starts(class).zip(starts(bare)) {
+                    let (last, front) = (at + (class.size() - 1), Address(at.0 - 64));
+                    assert_eq!([at, last].map(|at| class.packet_start(at)), [at, at]);
+                    assert_eq!(map.pool.buffer_of(last), Some(at));
+                    assert_eq!(class.index_of(at), bare.index_of(bare_at));
+                    // The NIC may name every byte of the buffer, and none of the metadata.
+                    let size = class.size() as u16;
+                    assert_eq!(map.pool.check(at, size, false), Ok(()));
+                    assert!(map.pool.check(at, size + 1, false).is_err() && map.pool.check(front, 1, false).is_err());
+                    assert!(map.layout.segment_of(front).is_some_and(|it| it.name.ends_with(" buffers")));
+                    assert_eq!(map.layout.segment_of(front), map.layout.segment_of(last));
+                }
+            }
+            // What travels in the ring fits into the smallest buffers, with metadata as without.
+            let small = Geometry { buffers: [64, 0, 0], ..Geometry::default() };
+            assert!(Map::with_metadata(small, features).expect("it can be").holds(crate::ccnic::INLINE_BYTES as u64));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use conic_fabric::{Address, Core, LINE_BYTES};
 
-use crate::work;
+use crate::{buffer_metadata, work};
 
 use super::pool::Pool;
 use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
@@ -95,6 +95,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_free(&mut self, buffers: &[Buffer]) {
         for buffer in buffers {
+            self.consult(buffer.address.0);
             self.free(buffer.address.0);
         }
     }
@@ -266,16 +267,15 @@ impl<C: Core> Host<C> {
     #[inline(always)]
     fn describe(&self, payload: u64, length: u64) {
         if self.queues.shape.metadata {
-            self.core.store(Address(payload - LINE_BYTES), length);
+            buffer_metadata::enter(&self.core, Address(payload), length);
         }
     }
 
-    /// Reads the metadata in front of a payload, if there are any. What is found decides nothing that a core would wait for: its
-    /// branches are predicted.
+    /// Reads the metadata in front of a payload, if there are any.
     #[inline(always)]
     fn consult(&self, payload: u64) {
         if self.queues.shape.metadata {
-            self.core.read_bytes(Address(payload - LINE_BYTES), &mut [0; 8]);
+            buffer_metadata::consult(&self.core, Address(payload));
         }
     }
 

@@ -32,19 +32,7 @@
 //!
 //! # Metadata in a buffer
 //!
-//! "Packet buffers also include application-level metadata", which "is not transferred to the NIC"; what the device is told is where
-//! the payload starts, "placed after any application metadata" (CC-NIC section 2.1). Here that is a line, as in its buffers of 128
-//! bytes for packets of 64 (section 3.3); DPDK's `rte_mbuf` has two, of which the second is mostly left alone.
-//!
-//! | when | the host's access, as DPDK's library and its driver of the E810 do it |
-//! |---|---|
-//! | `buf_alloc` | it is reset (`rte_pktmbuf_reset`) |
-//! | `tx_burst` | the packet's length is entered, from which the descriptor is derived |
-//! | a sent buffer is reclaimed | it is read (`rte_pktmbuf_prefree_seg`: is the buffer referred to elsewhere?) |
-//! | a blank buffer is posted | it is read for the buffer's address, and reset (`ice_rx_alloc_bufs`) |
-//! | `rx_burst` | the length from the descriptor is entered |
-//!
-//! This host's half knows all of it without: the line is there for what touching it costs.
+//! [`crate::buffer_metadata`] says what they are and when the host touches them; here they are a part of the buffer.
 //!
 //! # Who owns a descriptor and its buffer
 //!
@@ -95,6 +83,8 @@ pub use pool::PoolOrder;
 use std::fmt;
 
 use conic_fabric::{Address, Core, Device, Home, LINE_BYTES, Layout, MemoryType, StateHint, SynchronisingWords};
+
+use crate::buffer_metadata;
 
 /// Bytes of a descriptor.
 pub const DESCRIPTOR_BYTES: u64 = 16;
@@ -220,14 +210,14 @@ impl Shape {
 
     /// The same with a line of metadata in front of packets of up to `bytes` bytes, in larger buffers where both do not fit.
     pub fn with_metadata(self, bytes: u64) -> Shape {
-        let buffer_bytes = self.buffer_bytes.max((LINE_BYTES + bytes).next_multiple_of(LINE_BYTES));
+        let buffer_bytes = self.buffer_bytes.max((buffer_metadata::BYTES + bytes).next_multiple_of(LINE_BYTES));
         Shape { buffer_bytes, metadata: true, ..self }
     }
 
     /// Bytes of a buffer in front of its payload.
     #[inline(always)]
     fn metadata_bytes(&self) -> u64 {
-        if self.metadata { LINE_BYTES } else { 0 }
+        if self.metadata { buffer_metadata::BYTES } else { 0 }
     }
 
     /// Bytes of the largest packet that a buffer holds.

@@ -8,6 +8,7 @@ use conic_interface::ccnic::{
 use conic_interface::with_policy;
 
 use crate::common::*;
+use crate::guard::Guard;
 
 #[test]
 fn a_chain_is_received_whole_wherever_the_room_ends() {
@@ -398,4 +399,30 @@ fn many_idle_queue_pairs_leave_a_busy_one_its_buffers() {
     }
     let taken = hosts[7].buf_alloc(64, &mut packets);
     assert_eq!(taken, 256, "buffers that the busy queue pair got of 2048");
+}
+
+#[test]
+fn the_host_enters_lengths_in_the_metadata_of_its_buffers() {
+    for features in all_features() {
+        let map = Map::with_metadata(geometry(16, [64, 64, 4], 0), features).expect("a geometry that can be");
+        let pool = map.pool;
+        let (mut client, mut nic) = Pair::of(map).wire();
+        let entered = |core: &Guard, at: Address| {
+            core.load(Address(pool.buffer_of(at).expect("it lies in a buffer").0 - conic_fabric::LINE_BYTES))
+        };
+        // Each buffer is sent and received several times, whatever it last held.
+        for (sequence, length) in (0..).zip((1..=128).cycle().take(500)) {
+            let host = &mut *client.host;
+            let packet = packet(host, sequence, length).expect("all are free");
+            assert_eq!(entered(host.core(), packet.address()), 0, "{features}: it is reset");
+            assert_eq!(host.tx_burst(&[packet]), 1, "{features}");
+            assert_eq!(entered(host.core(), packet.address()), length.into(), "{features}");
+            assert_eq!(nic.turn_around(), 1, "{features}");
+            let mut received = [Descriptor::BLANK];
+            assert_eq!(host.rx_burst(&mut received), 1, "{features}");
+            verify(host.core(), received[0].address(), sequence, length);
+            assert_eq!(entered(host.core(), received[0].address()), length.into(), "{features}");
+            host.buf_free(&[received[0].address()]);
+        }
+    }
 }

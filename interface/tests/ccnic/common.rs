@@ -53,7 +53,14 @@ pub struct Pair {
 
 impl Pair {
     pub fn new(features: Features, geometry: Geometry) -> Pair {
-        let (map, memory) = world(features, geometry);
+        Pair::of(Map::new(geometry, features).expect("a geometry that can be"))
+    }
+
+    /// The same, laid out in whatever way.
+    pub fn of(map: Map) -> Pair {
+        let features = map.features;
+        let memory = CrashMemory::new(&map.layout);
+        prepare(&memory.core("builder"), &map);
         let nic = nic(features, Guard::new(&memory, &map, "nic", Side::Nic), &map, 0);
         let host = host(features, Guard::new(&memory, &map, "host", Side::Host), &map, 0);
         Pair { map, memory, host, nic }
@@ -144,7 +151,7 @@ pub fn verify<C: Core>(core: &C, at: Address, sequence: u64, length: u16) {
 pub fn all_buffers(map: &PoolMap) -> BTreeSet<Address> {
     let of_class = |class: &ClassMap| {
         let class = *class;
-        (0..class.count).map(move |index| class.start + (index << class.shift))
+        (0..class.count).map(move |index| class.start + index * class.distance())
     };
     map.classes.iter().flat_map(of_class).collect()
 }
@@ -152,8 +159,7 @@ pub fn all_buffers(map: &PoolMap) -> BTreeSet<Address> {
 /// The buffer that an address lies in.
 #[track_caller]
 pub fn buffer_of(map: &PoolMap, at: Address) -> Address {
-    let class = map.class_of(at).unwrap_or_else(|| panic!("{at} lies in no buffer"));
-    Address(at.0 & !(map.classes[class].size() - 1))
+    map.buffer_of(at).unwrap_or_else(|| panic!("{at} lies in no buffer"))
 }
 
 /// Asserts that each buffer is free in the pool, in `held`, or one of the `stacked` that lie on stacks; exactly once.

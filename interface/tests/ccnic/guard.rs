@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use conic_check::{CrashCore, CrashMemory};
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
-use conic_interface::ccnic::Map;
+use conic_interface::ccnic::{Map, PoolMap};
 
 /// Whose core it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +25,16 @@ enum Kind {
     FreeSet,
     /// A buffer of so many bytes.
     Buffer(u64),
+    /// Metadata in front of a buffer.
+    Metadata,
     /// The host's own objects.
     Objects,
 }
 
 /// | access | where the host may | where the NIC may |
 /// |---|---|---|
-/// | store, line or bytes | its rings, registers and credits; buffers; objects | its rings, registers and credits; buffers |
+/// | load, line or bytes | anything | anything but metadata |
+/// | store, line or bytes | its rings, registers and credits; buffers; objects; metadata | its rings, registers and credits; buffers |
 /// | a zero by `store_release` | also slots of the other's rings | the same |
 /// | update | the free set | the same |
 /// | copy, read or write of several bytes or lines | within one buffer, or within the objects | the same |
@@ -40,6 +43,7 @@ pub struct Guard {
     core: Rc<CrashCore>,
     side: Side,
     lines: Rc<Vec<Kind>>,
+    pool: PoolMap,
     anything: Rc<Cell<bool>>,
     /// Copies that were posted and not made; none where they are made at once.
     copies: Rc<RefCell<Option<Vec<Copy>>>>,
@@ -67,8 +71,15 @@ impl Guard {
             };
             lines[(segment.start.0 / LINE_BYTES) as usize..(segment.end().0 / LINE_BYTES) as usize].fill(kind);
         }
+        for class in map.pool.classes.iter().filter(|class| class.metadata > 0) {
+            for index in 0..class.count {
+                let ends = class.start + index * class.distance();
+                lines[((ends.0 - u64::from(class.metadata)) / LINE_BYTES) as usize..(ends.0 / LINE_BYTES) as usize]
+                    .fill(Kind::Metadata);
+            }
+        }
         let core = Rc::new(memory.core(agent));
-        Guard { core, side, lines: Rc::new(lines), anything: Rc::default(), copies: Rc::default() }
+        Guard { core, side, lines: Rc::new(lines), pool: map.pool, anything: Rc::default(), copies: Rc::default() }
     }
 
     /// The world's core beneath.
@@ -107,19 +118,26 @@ impl Guard {
         let allowed = match self.kind(at) {
             Kind::WrittenBy(side) => side == self.side,
             Kind::Buffer(_) => true,
-            Kind::Objects => self.side == Side::Host,
+            Kind::Objects | Kind::Metadata => self.side == Side::Host,
             Kind::FreeSet | Kind::Nothing => false,
         };
         assert!(allowed || self.anything.get(), "{:?} did a {access} at {at}, which is not its to write", self.side);
     }
 
-    /// Payload stays within one buffer.
+    fn may_load(&self, at: Address) {
+        let metadata = self.lines.get((at.0 / LINE_BYTES) as usize) == Some(&Kind::Metadata);
+        assert!(!metadata || self.side == Side::Host, "the NIC read the host's metadata at {at}");
+    }
+
+    /// Payload stays within one buffer; metadata are a word.
     fn is_payload(&self, at: Address, bytes: u64, access: &str) {
         match self.kind(at) {
             Kind::Buffer(size) => {
-                let inside = at.0 % size + bytes <= size;
+                let start = self.pool.buffer_of(at).expect("a buffer lies there");
+                let inside = at - start + bytes <= size;
                 assert!(inside, "{:?}: {access} of {bytes} bytes at {at} leaves its buffer", self.side);
             }
+            Kind::Metadata if self.side == Side::Host => assert_eq!((at.0 % LINE_BYTES, bytes), (0, 8), "{access}"),
             Kind::Objects => assert!(
                 bytes == 0 || self.kind(at + (bytes - 1)) == Kind::Objects,
                 "{:?}: {access} of {bytes} bytes at {at} leaves the objects",
@@ -154,6 +172,7 @@ impl Core for Guard {
         self.core.compare_exchange(at, current, new)
     }
     fn load(&self, at: Address) -> u64 {
+        self.may_load(at);
         self.core.load(at)
     }
     fn store(&self, at: Address, value: u64) {
@@ -161,6 +180,7 @@ impl Core for Guard {
         self.core.store(at, value);
     }
     fn read_line(&self, at: Address) -> Line {
+        self.may_load(at);
         self.core.read_line(at)
     }
     fn write_line(&self, at: Address, line: &Line) {

@@ -121,7 +121,11 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
         buffers: buffers(question, &features),
         object_bytes: 0,
     };
-    let map = ccnic::Map::new(geometry, features).map_err(|error| error.to_string())?;
+    let map = match question.switches.bare_buffers {
+        true => ccnic::Map::new(geometry, features),
+        false => ccnic::Map::with_metadata(geometry, features),
+    };
+    let map = map.map_err(|error| error.to_string())?;
     let mut layout = map.layout.clone();
     let objects = place_objects(question, &mut layout);
     let bulk = question.switches.engines.nic;
@@ -143,6 +147,7 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
 
 /// The paper's baseline.
 fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
+    keeps_metadata(question)?;
     let window = (2 * question.window).max(1024);
     // Without small buffers "each 64B packet is written into a separate 4KB buffer" (section 5.4).
     let size = u64::from(question.packet_size);
@@ -156,10 +161,21 @@ fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
         // And it speaks of the processors' own prefetchers alone.
         fetch_ahead: false,
         read_ahead_bytes: 0,
-        // It is the E810's interface, whose driver touches a buffer's metadata at each step. CC-NIC's own are not modelled apart: its
-        // buffers come back soon, so that these accesses hit, and are among the instructions that the fitted work stands for.
+        // Its driver touches a buffer's metadata at each step, as CC-NIC's does.
         ..shape.with_metadata(size)
     })
+}
+
+/// That nobody asks for a ring of the paper's without metadata in front of its buffers.
+///
+/// # Errors
+///
+/// If somebody does.
+pub(super) fn keeps_metadata(question: &Loopback) -> Result<(), String> {
+    match question.switches.bare_buffers {
+        true => Err("buffers without metadata are for CC-NIC alone".to_owned()),
+        false => Ok(()),
+    }
 }
 
 fn prepare_ring(question: &Loopback, shape: ring::Shape) -> Result<Prepared, String> {
@@ -278,7 +294,8 @@ fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -
 /// Puts both halves of one queue pair on one core and runs them by turns.
 fn one_core(question: &Loopback, prepared: Prepared) -> Result<[f64; 2], String> {
     let Prepared { mut simulation, host, nic, .. } = prepared;
-    if question.threads != 1 || question.switches != Switches::default() {
+    let switches = Switches { bare_buffers: question.switches.bare_buffers, ..Switches::default() };
+    if question.threads != 1 || question.switches != switches {
         return Err("on one core there are one host thread and its NIC, and no switches".to_owned());
     }
     let results = Rc::new(RefCell::new(Results::default()));

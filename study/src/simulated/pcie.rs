@@ -17,7 +17,7 @@ use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, Simulation};
 
 use super::application::{Ends, Results, application, generator, measure, place_objects, start_of};
-use super::loopback::finish;
+use super::loopback::{finish, keeps_metadata};
 use super::{Observer, engines};
 use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
 use on_chip::{OnChip, Places};
@@ -40,6 +40,7 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
         return Err("over PCIe the chip moves payloads itself: leave out the NIC's copy engine".to_owned());
     }
     engines::check(question)?;
+    keeps_metadata(question)?;
     let size = u64::from(question.packet_size);
     let shape = ring::Shape {
         descriptors: DESCRIPTORS,

@@ -51,6 +51,9 @@ pub struct Switches {
     pub application: Application,
     /// Whose copies of payloads an engine makes.
     pub engines: Engines,
+    /// CC-NIC's host keeps no metadata in front of its buffers, as programs of ours do on memory; the paper's does, which is one
+    /// of DPDK's (section 2.1). [`super::Interface`] says it of the rings.
+    pub bare_buffers: bool,
     /// For how long each queue pair's own NIC core stands still before its first round, as a real one does now and then whose
     /// system, or a hypervisor, takes it away. A closed loop that sends a burst for each that it receives never again has fewer
     /// packets in flight than it once had: what came of such a stop stays, as more latency, however short the run is.

@@ -8,13 +8,15 @@ pub const CLASSES: usize = 3;
 /// One class of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassMap {
-    /// The first buffer; a multiple of the size.
+    /// The first buffer; a multiple of the size where nothing lies between the buffers.
     pub start: Address,
     /// Base-two logarithm of a buffer's size in bytes.
     pub shift: u32,
+    /// Bytes of the host's own in front of each buffer and no part of it; zero, or a line ([`crate::buffer_metadata`]).
+    pub metadata: u32,
     /// How many buffers, zero or a power of two.
     pub count: u64,
-    /// Bytes of all buffers together.
+    /// Bytes of all buffers together, from the first one's beginning to the last one's end.
     pub bytes: u64,
     /// The first word of the free set; each word is in its own line.
     pub bits: Address,
@@ -26,16 +28,40 @@ pub struct ClassMap {
     pub places: u64,
 }
 
+// The classes are looked at for each packet: each is in one line of the cache, and found by a shift.
+const _: () = assert!(size_of::<ClassMap>() == LINE_BYTES as usize);
+
 impl ClassMap {
     /// A class without buffers.
-    pub(in crate::ccnic) const EMPTY: ClassMap =
-        ClassMap { start: Address(0), shift: 0, count: 0, bytes: 0, bits: Address(0), room: 0, headroom: 0, places: 0 };
+    pub(in crate::ccnic) const EMPTY: ClassMap = ClassMap {
+        start: Address(0),
+        shift: 0,
+        metadata: 0,
+        count: 0,
+        bytes: 0,
+        bits: Address(0),
+        room: 0,
+        headroom: 0,
+        places: 0,
+    };
 
     /// Where a received packet begins in the buffer that an address lies in.
     #[inline(always)]
     pub const fn packet_start(&self, at: Address) -> Address {
+        if self.metadata != 0 {
+            let index = self.index_of(at) as u64;
+            return Address(
+                self.start.0 + index * self.distance() + self.headroom + (index & self.places) * LINE_BYTES,
+            );
+        }
         let buffer = at.0 & !(self.size() - 1);
         Address(buffer + self.headroom + (at.0 >> self.shift & self.places) * LINE_BYTES)
+    }
+
+    /// Where the buffer that an address lies in begins: its metadata, where there are such, end there.
+    #[inline(always)]
+    pub const fn buffer_of(&self, at: Address) -> Address {
+        Address(at.0 - self.within(at))
     }
 
     /// Where a received packet begins in the buffer that a bit of the free set stands for.
@@ -43,12 +69,28 @@ impl ClassMap {
     pub(super) fn packet_of(&self, scattered: bool, word: u64, bit: u64) -> Address {
         let index = 64 * word + bit;
         let index = if scattered { index.wrapping_mul(SCATTER) & (self.count - 1) } else { index };
-        self.packet_start(self.start + (index << self.shift))
+        self.packet_start(self.start + index * self.distance())
     }
 
     /// Bytes of a buffer.
+    #[inline(always)]
     pub const fn size(&self) -> u64 {
         1 << self.shift
+    }
+
+    /// Bytes from one buffer's beginning to the next one's.
+    #[inline(always)]
+    pub const fn distance(&self) -> u64 {
+        self.size() + self.metadata as u64
+    }
+
+    /// How far into the buffer an address lies that is one of the class's; behind its end are the next one's metadata.
+    #[inline(always)]
+    const fn within(&self, at: Address) -> u64 {
+        if self.metadata != 0 {
+            return at.0.wrapping_sub(self.start.0) % self.distance();
+        }
+        at.0 & (self.size() - 1)
     }
 
     pub(super) const fn words(&self) -> u64 {
@@ -70,7 +112,7 @@ impl ClassMap {
     /// The bit of the free set that stands for the buffer at an address, as `(word, bit)`.
     #[inline(always)]
     pub(super) fn bit_of(&self, scattered: bool, at: Address) -> (u64, u64) {
-        let index = (at - self.start) >> self.shift;
+        let index = self.index_of(at) as u64;
         let index = if scattered { index.wrapping_mul(inverse(SCATTER)) & (self.count - 1) } else { index };
         (index / 64, index % 64)
     }
@@ -78,7 +120,8 @@ impl ClassMap {
     /// The number of the buffer that an address lies in, by its place in memory.
     #[inline(always)]
     pub(in crate::ccnic) const fn index_of(&self, at: Address) -> usize {
-        (at.0.wrapping_sub(self.start.0) >> self.shift) as usize
+        let offset = at.0.wrapping_sub(self.start.0);
+        (if self.metadata != 0 { offset / self.distance() } else { offset >> self.shift }) as usize
     }
 
     /// The same for any address, with how far into the buffer it lies; none where it lies in no buffer of this class.
@@ -87,7 +130,7 @@ impl ClassMap {
         if !self.contains(at) {
             return None;
         }
-        Some((self.index_of(at), at.0 & (self.size() - 1)))
+        Some((self.index_of(at), self.within(at)))
     }
 
     /// The word of the free set at `index`.
@@ -135,6 +178,12 @@ impl PoolMap {
         self.class_of(at).map_or(0, |class| self.classes[class].room)
     }
 
+    /// The beginning of the buffer that an address lies in, behind the host's metadata; none if it lies in none.
+    #[inline(always)]
+    pub fn buffer_of(&self, at: Address) -> Option<Address> {
+        self.class_of(at).map(|class| self.classes[class].buffer_of(at))
+    }
+
     /// Checks that `length` bytes at `at` lie in one buffer, or, if `retained`, in the objects.
     ///
     /// # Errors
@@ -145,7 +194,7 @@ impl PoolMap {
         let length = u64::from(length);
         if let Some(class) = self.class_of(at) {
             let size = self.classes[class].size();
-            let offset = at.0 & (size - 1);
+            let offset = self.classes[class].within(at);
             return if length == 0 || offset + length > size { Err(BadMemory::Length) } else { Ok(()) };
         }
         let offset = at.0.wrapping_sub(self.objects.0);
