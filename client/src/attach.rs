@@ -24,6 +24,34 @@ pub(crate) struct Kept {
     pub longest: Option<u32>,
 }
 
+/// Words of the daemon on questions that this side has given up waiting for. They come all the same, in the questions' order, before its word
+/// on the next one; what it has agreed to in them is so.
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    /// How many are still to come.
+    pub owed: u32,
+    /// The address that came with one.
+    pub mac: Option<[u8; 6]>,
+    /// The longest packet that came with one.
+    pub longest: Option<u32>,
+}
+
+impl Late {
+    /// Takes a word if it is on a question of before.
+    pub(crate) fn take(&mut self, word: &Message) -> bool {
+        if self.owed == 0 {
+            return false;
+        }
+        match *word {
+            Message::Address { mac, granted } => self.mac = granted.then_some(mac).or(self.mac),
+            Message::Longest(longest) => self.longest = Some(longest),
+            _ => return false,
+        }
+        self.owed -= 1;
+        true
+    }
+}
+
 /// Attaches, step by step, each within the options' patience.
 pub(crate) fn attach(path: &Path, options: &Options, kept: Kept) -> Result<Session, AttachError> {
     // Refused here, before anybody is asked, with the reason.
@@ -64,38 +92,61 @@ pub(crate) fn attach(path: &Path, options: &Options, kept: Kept) -> Result<Sessi
     let region = map_region(region, options, &attached, kick, all)?;
     let session = Session { channel, region: Arc::new(region), attached, extensions: welcome.extensions };
     if let Some(longest) = kept.longest {
-        limit_packets(&session, options, longest)?;
+        limit_packets(&session, options, longest, &mut Late::default())?;
     }
     Ok(session)
 }
 
 /// Has the NIC give no packet that stands for several and is longer than so many bytes.
-pub(crate) fn limit_packets(session: &Session, options: &Options, longest: u32) -> Result<(), AttachError> {
+pub(crate) fn limit_packets(
+    session: &Session,
+    options: &Options,
+    longest: u32,
+    late: &mut Late,
+) -> Result<(), AttachError> {
     if !session.extensions.has(Extensions::LONGEST) {
         return Err(AttachError::Older(format!("keep packets to {longest} bytes")));
     }
     say(&session.channel, &Message::Longest(longest))?;
-    match hear(&session.channel, options.patience, "its word on the longest packet")? {
-        (Message::Longest(agreed), _) if agreed == longest => Ok(()),
-        (answer, _) => Err(unexpected("the longest packet", &answer)),
+    match hear_word(session, options, late, "its word on the longest packet")? {
+        Message::Longest(agreed) if agreed == longest => Ok(()),
+        answer => Err(unexpected("the longest packet", &answer)),
     }
 }
 
 /// Asks for another address.
-pub(crate) fn set_mac(session: &Session, options: &Options, mac: [u8; 6]) -> Result<(), AttachError> {
+pub(crate) fn set_mac(session: &Session, options: &Options, mac: [u8; 6], late: &mut Late) -> Result<(), AttachError> {
     if !session.extensions.has(Extensions::ADDRESS) {
         return Err(AttachError::Older("give another address".to_owned()));
     }
     say(&session.channel, &Message::Address { mac, granted: false })?;
-    match hear(&session.channel, options.patience, "its word on the address")? {
-        (Message::Address { mac: asked, granted }, _) if asked == mac => {
+    match hear_word(session, options, late, "its word on the address")? {
+        Message::Address { mac: asked, granted } if asked == mac => {
             if granted {
                 Ok(())
             } else {
                 Err(AttachError::Address(mac))
             }
         }
-        (answer, _) => Err(unexpected("an address", &answer)),
+        answer => Err(unexpected("an address", &answer)),
+    }
+}
+
+/// The daemon's word on what was asked now, behind those that it owes; each within the options' patience.
+fn hear_word(
+    session: &Session,
+    options: &Options,
+    late: &mut Late,
+    waiting_for: &'static str,
+) -> Result<Message, AttachError> {
+    loop {
+        let heard = hear(&session.channel, options.patience, waiting_for);
+        // Nobody waits any more for what was asked now, either.
+        late.owed += u32::from(matches!(heard, Err(AttachError::Timeout { .. })));
+        let (word, _) = heard?;
+        if !late.take(&word) {
+            return Ok(word);
+        }
     }
 }
 

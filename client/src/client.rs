@@ -7,7 +7,7 @@ use conic_control::{Attached, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::{Count, clock};
 
-use crate::attach::{Kept, attach, limit_packets, set_mac};
+use crate::attach::{Kept, Late, attach, limit_packets, set_mac};
 use crate::session::Session;
 use crate::{AttachError, Options, Queue};
 
@@ -53,6 +53,8 @@ struct State {
     kept: Kept,
     /// The program wants the address that is kept, and no other.
     wants_mac: bool,
+    /// What the daemon owes of its words.
+    late: Late,
 }
 
 impl Client {
@@ -77,6 +79,7 @@ impl Client {
                 reconnects: 0,
                 kept,
                 wants_mac: options.mac.is_some(),
+                late: Late::default(),
             }),
             question: Mutex::new(()),
         });
@@ -124,7 +127,8 @@ impl Client {
     ///
     /// The daemon is older than this, refuses, or takes too long.
     pub fn limit_packets(&self, longest: u32) -> Result<(), AttachError> {
-        let limit = |session: &Session, options: &Options| limit_packets(session, options, longest);
+        let limit =
+            |session: &Session, options: &Options, late: &mut Late| limit_packets(session, options, longest, late);
         self.ask(limit, |state| state.kept.longest = Some(longest))
     }
 
@@ -139,29 +143,31 @@ impl Client {
         if mac[0] & 1 == 1 || mac == [0; 6] {
             return Err(AttachError::Address(mac));
         }
-        let change = |session: &Session, options: &Options| set_mac(session, options, mac);
+        let change = |session: &Session, options: &Options, late: &mut Late| set_mac(session, options, mac, late);
         self.ask(change, |state| (state.kept.mac, state.wants_mac) = (Some(mac), true))
     }
 
     /// Asks the daemon something, one question at a time, and enters what it has agreed to; where it is gone, what it will be asked then.
     fn ask(
         &self,
-        question: impl FnOnce(&Session, &Options) -> Result<(), AttachError>,
+        question: impl FnOnce(&Session, &Options, &mut Late) -> Result<(), AttachError>,
         enter: impl FnOnce(&mut State),
     ) -> Result<(), AttachError> {
         let _asked = unpoisoned(self.shared.question.lock());
-        let session = {
+        let (session, mut late) = {
             let mut state = self.shared.state();
             if self.link() == Link::Down {
                 enter(&mut state);
                 return Ok(());
             }
             state.is_heard = true;
-            Arc::clone(&state.session)
+            (Arc::clone(&state.session), std::mem::take(&mut state.late))
         };
-        let answer = question(&session, &self.shared.options);
+        let answer = question(&session, &self.shared.options, &mut late);
         let mut state = self.shared.state();
-        state.is_heard = false;
+        // The session is still that one: nobody attaches again while the daemon is heard here.
+        (state.is_heard, state.late) = (false, late);
+        state.enter_late();
         match &answer {
             Ok(()) => enter(&mut state),
             Err(AttachError::Refused(refused)) => state.detached = Some(refused.clone()),
@@ -227,6 +233,7 @@ impl Shared {
             Ok(session) => {
                 state.kept.mac = Some(session.attached.mac);
                 state.session = Arc::new(session);
+                state.late = Late::default();
                 state.reconnects += 1;
                 self.generation.set(generation + 1);
             }
@@ -251,6 +258,14 @@ impl State {
         self.kept.mac.unwrap_or(self.session.attached.mac)
     }
 
+    /// Enters what the daemon has agreed to in words that nobody waited for.
+    fn enter_late(&mut self) {
+        if let Some(mac) = self.late.mac.take() {
+            (self.kept.mac, self.wants_mac) = (Some(mac), true);
+        }
+        self.kept.longest = self.late.longest.take().or(self.kept.longest);
+    }
+
     /// Whether the daemon has said that this client is detached.
     fn has_been_detached(&mut self) -> bool {
         match self.session.channel.receive() {
@@ -260,7 +275,12 @@ impl State {
                     true
                 }
                 // A daemon that says what this program does not understand may be newer; its queues speak for it.
-                _ => false,
+                Ok(word) => {
+                    self.late.take(&word);
+                    self.enter_late();
+                    false
+                }
+                Err(_) => false,
             },
             Ok(None) => false,
             Err(_) => true,

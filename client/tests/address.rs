@@ -3,6 +3,8 @@
 #[allow(dead_code, reason = "each test crate uses its part of a daemon")]
 mod support;
 
+use std::time::Duration;
+
 use conic_client::{AttachError, Client, Link, Options, Reason, Refused};
 use conic_control::{Extensions, Message, VERSION};
 use conic_native::channel::{Channel, Listener};
@@ -141,4 +143,37 @@ fn a_daemon_that_is_too_old_to_give_another_is_not_asked() {
     let refused = client.set_mac(OTHER).expect_err("it cannot");
     assert!(refused.to_string().contains("too old to give another address"), "{refused}");
     assert!(channel.0.receive().expect("the client is there").is_none(), "it has heard nothing");
+}
+
+#[test]
+fn a_late_word_is_taken_for_the_question_that_it_answers() {
+    let (_folder, socket, listener) = listen();
+    let (client, channel, _nic) = std::thread::scope(|scope| {
+        let daemon = scope.spawn(|| support::let_in(&listener, Extensions::KNOWN));
+        let options = Options { geometry: SMALL, patience: Duration::from_millis(100), ..Options::default() };
+        let (client, _queues) = Client::attach(&socket, &options).unwrap_or_else(|error| panic!("{error}"));
+        let (channel, nic) = daemon.join().expect("it lets the client in");
+        (client, channel, nic)
+    });
+    let give_up = |mac| {
+        let late = client.set_mac(mac);
+        assert!(matches!(late, Err(AttachError::Timeout { .. })), "{late:?}");
+        assert_eq!(hear(&channel), Message::Address { mac, granted: false });
+    };
+    // Heard while nobody asks: the address is this client's, whoever waits for the word.
+    give_up(OTHER);
+    assert_eq!(client.mac(), OWN);
+    say(&channel, &Message::Address { mac: OTHER, granted: true });
+    assert_eq!((client.maintain(), client.mac()), (Link::Up, OTHER));
+    // Heard by those who ask next, of which the first gives up, too.
+    give_up([10; 6]);
+    give_up([14; 6]);
+    say(&channel, &Message::Address { mac: [10; 6], granted: true });
+    say(&channel, &Message::Address { mac: [14; 6], granted: false });
+    asked(&client, &channel, [18; 6], &Message::Address { mac: [18; 6], granted: false }).expect_err("it is another's");
+    assert_eq!((client.maintain(), client.mac()), (Link::Up, [10; 6]));
+    // None is owed any more.
+    let wrong = asked(&client, &channel, OTHER, &Message::Address { mac: OWN, granted: true });
+    assert!(matches!(wrong, Err(AttachError::Peer(_))), "{wrong:?}");
+    assert_eq!(client.mac(), [10; 6]);
 }
