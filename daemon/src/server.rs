@@ -408,14 +408,22 @@ impl Daemon {
     fn give_up_on_the_slow(&mut self) {
         let now = clock::now();
         let late = self.connections.iter().filter(|(_, one)| one.deadline <= now);
-        let late: Vec<(u64, bool)> = late.map(|(&number, one)| (number, one.waits_for_threads())).collect();
-        for (number, waits) in late {
-            let milliseconds = self.config.step_timeout_ms;
-            let text = match waits {
-                true => format!("a thread of the network has done nothing for {milliseconds} ms: try again later"),
-                false => format!("the next word did not come within {milliseconds} ms"),
-            };
+        let late: Vec<(u64, String)> = late.map(|(&number, one)| (number, self.lateness(number, one))).collect();
+        for (number, text) in late {
             self.refuse(number, refused(Reason::Timeout, text));
+        }
+    }
+
+    /// What somebody is told for whom it is too late.
+    fn lateness(&self, number: u64, late: &Connection) -> String {
+        let milliseconds = self.config.step_timeout_ms;
+        if late.waits_for_threads() {
+            format!("a thread of the network has done nothing for {milliseconds} ms: try again later")
+        } else if self.is_postponed(number) {
+            let user = late.peer.user;
+            format!("the region that user {user} had before is not given back after {milliseconds} ms: try again later")
+        } else {
+            format!("the next word did not come within {milliseconds} ms")
         }
     }
 

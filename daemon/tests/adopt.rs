@@ -163,7 +163,7 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     say(&client, &Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None }));
     hear(&client);
     let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
-    let adopt = Message::Query(r#"{"ask":"adopt","version":5}"#.to_owned());
+    let adopt = Message::Query(r#"{"ask":"adopt","version":6}"#.to_owned());
     say(&holds_it_up, &adopt);
     // While it waits for that one's word it hears nobody: the two that follow are heard at one moment.
     hear(&holds_it_up);
@@ -177,4 +177,42 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     let channel = Channel::of_descriptor(passed.descriptors.swap_remove(1));
     let heard = hear(&channel);
     assert_eq!(Message::decode(&heard.bytes, 0), Ok(Message::Longest(9000)));
+}
+
+#[test]
+fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let served = Served::start(config(&socket, NetworkMode::Bridge));
+    let silent = Channel::connect(&socket).expect("it listens");
+    let between = greeted(&socket);
+    let (asks, operator) = (Message::Query(r#"{"ask":"list"}"#.to_owned()), greeted(&socket));
+    let answer = || {
+        let mut answer = String::new();
+        loop {
+            let heard = hear(&operator);
+            match Message::decode(&heard.bytes, 0).expect("a word") {
+                Message::Answer(piece) if piece.is_empty() => return answer,
+                Message::Answer(piece) => answer += &piece,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    say(&operator, &asks);
+    assert!(answer().contains("\"clients\":[]"));
+    let served = served.taken_over(1, &[], || ());
+    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() };
+    say(&silent, &Message::Hello(hello));
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let wish = Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None };
+    say(&between, &Message::Attach(wish));
+    let (welcome, attached) = (hear(&silent), hear(&between));
+    assert!(matches!(Message::decode(&welcome.bytes, 0), Ok(Message::Welcome(_))));
+    let attached = Message::decode(&attached.bytes, attached.descriptors.len());
+    assert!(matches!(attached, Ok(Message::Attached(_))), "{attached:?}");
+    // It has asked nothing since.
+    assert!(operator.receive().is_ok_and(|said| said.is_none()));
+    say(&operator, &asks);
+    assert!(answer().contains("\"session\":"));
+    served.end();
 }

@@ -13,7 +13,7 @@ struct pool {
 	/* Mbufs in shared memory are this mempool's. */
 	bool is_placed;
 	uint32_t height;
-	/* Where each region's free set was looked at last. */
+	/* Where each region's free set was looked at last: a hint, which every lcore reads and writes in no order. */
 	uint64_t from;
 	void *stack[];
 };
@@ -88,17 +88,19 @@ static int enqueue(struct rte_mempool *mempool, void *const *objects, unsigned i
 static unsigned int take(struct pool *pool, struct region *region, void **objects, unsigned int count)
 {
 	uint64_t some[CONIC_BURST];
+	uint64_t from = __atomic_load_n(&pool->from, __ATOMIC_RELAXED);
 	unsigned int taken = 0;
 
 	while (taken < count) {
 		uint32_t want = RTE_MIN(count - taken, (unsigned int)CONIC_BURST);
-		uint32_t got = conic_memory_take(region->memory, CONIC_LARGE, &pool->from, some, want);
+		uint32_t got = conic_memory_take(region->memory, CONIC_LARGE, &from, some, want);
 
 		for (uint32_t i = 0; i < got; i++)
 			objects[taken++] = region->layout.base + some[i] - CONIC_HEADROOM + RTE_MEMPOOL_HEADER_BYTES;
 		if (got < want)
 			break;
 	}
+	__atomic_store_n(&pool->from, from, __ATOMIC_RELAXED);
 	return taken;
 }
 
@@ -111,7 +113,7 @@ static int dequeue(struct rte_mempool *mempool, void **objects, unsigned int cou
 		for (struct region *region = conic_regions(); region != NULL && taken < count; region = region->next)
 			if (region->owner == mempool)
 				taken += take(pool, region, objects + taken, count - taken);
-	if (taken < count && pool->height > 0) {
+	if (taken < count) {
 		rte_spinlock_lock(&pool->lock);
 		while (taken < count && pool->height > 0)
 			objects[taken++] = pool->stack[--pool->height];
@@ -126,9 +128,12 @@ static int dequeue(struct rte_mempool *mempool, void **objects, unsigned int cou
 
 static unsigned int available(const struct rte_mempool *mempool)
 {
-	const struct pool *pool = mempool->pool_data;
-	unsigned int count = pool->height;
+	struct pool *pool = mempool->pool_data;
+	unsigned int count;
 
+	rte_spinlock_lock(&pool->lock);
+	count = pool->height;
+	rte_spinlock_unlock(&pool->lock);
 	if (pool->is_placed)
 		for (struct region *region = conic_regions(); region != NULL; region = region->next)
 			if (region->owner == mempool)

@@ -2,8 +2,8 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 5}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket, and for each client its mirror, region, connection, process, kick and bells | opens the other ports, prepares for those (DPDK is started), maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 6}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket, for each client its mirror, region, connection, process, kick and bells, and who else is connected | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
 //! | 5 | closes the devices that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
@@ -11,6 +11,7 @@
 //! Until step 4 the old one serves, and a new one that fails is one that never was. The blackout is step 4, that of a device step 5 too. A packet socket gets a copy
 //! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
 
+mod guests;
 mod ports;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ use super::{Daemon, DaemonError, system};
 use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
 use crate::order::{Left, Order};
+use guests::hear_guest;
 use ports::{Expected, Given, Promise, give};
 
 /// How long either side waits for the other at a step.
@@ -51,7 +53,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 5;
+pub(super) const TAKING_OVER: u32 = 6;
 
 /// What is said of a client; with it come region, connection, process and kick.
 #[derive(Debug, Serialize, Deserialize)]
@@ -194,6 +196,7 @@ pub(super) struct Inheritance {
     listener: OwnedFd,
     next_session: u64,
     clients: u64,
+    guests: u64,
     ports: Expected,
 }
 
@@ -208,8 +211,8 @@ impl Inheritance {
         let ports: Vec<Promise> = serde_json::from_value(head["ports"].clone())
             .map_err(|error| cannot(&format!("the other NIC's ports: {error}")))?;
         let ports = Expected::of(ports);
-        let (next_session, clients) = (number("next_session").max(1), number("clients"));
-        Ok(Inheritance { channel, listener, next_session, clients, ports })
+        let (next_session, clients, guests) = (number("next_session").max(1), number("clients"), number("guests"));
+        Ok(Inheritance { channel, listener, next_session, clients, guests, ports })
     }
 
     /// What the other one says of a port that it has too, which is then the one of the network and the port of these numbers here.
@@ -225,7 +228,7 @@ impl Daemon {
         let Some(Connection { channel, .. }) = self.connections.get(&number) else { return false };
         let link = Link(channel);
         // A new one that fails until here is let go, and nothing has changed.
-        let ready = self.pass_everything(&link).and_then(|()| link.hear());
+        let ready = self.pass_everything(&link, number).and_then(|()| link.hear());
         let wanted = ready.ok().and_then(|(word, _)| serde_json::from_value::<Vec<usize>>(word["ready"].clone()).ok());
         let Some(wanted) = wanted else {
             self.let_go(number, "closed");
@@ -262,19 +265,20 @@ impl Daemon {
         true
     }
 
-    /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
-    /// clients and operators are about to be told.
+    /// Waits for regions that are being made, for clients that are being entered and for those that wait for another's memory, so that they
+    /// are passed with the others, and for what clients and operators are about to be told.
     fn finish_what_is_begun(&mut self) {
         let is_begun = |one: &Connection| matches!(one.step, Step::Making(_)) || one.waits_for_threads();
-        while self.connections.values().any(is_begun) {
+        while !self.postponed.is_empty() || self.connections.values().any(is_begun) {
             let Ok(news) = self.news.recv_timeout(Duration::from_nanos(PATIENCE.nanoseconds())) else { return };
             self.act_on(news);
         }
     }
 
-    fn pass_everything(&self, link: &Link<'_>) -> io::Result<()> {
-        let next = self.next_session;
-        let head = json!({ "next_session": next, "clients": self.sessions().count(), "ports": self.promises() });
+    fn pass_everything(&self, link: &Link<'_>, heir: u64) -> io::Result<()> {
+        let (next, guests) = (self.next_session, self.count_guests(heir));
+        let clients = self.sessions().count();
+        let head = json!({ "next_session": next, "clients": clients, "guests": guests, "ports": self.promises() });
         link.say(&head, &[self.listener.as_fd()])?;
         let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
         for connection in self.connections.values() {
@@ -306,14 +310,15 @@ impl Daemon {
             let bells: Vec<BorrowedFd<'_>> = session.bells.iter().map(AsFd::as_fd).collect();
             link.say_descriptors(&bells)?;
         }
-        Ok(())
+        self.pass_guests(link, heir)
     }
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
-        let Inheritance { channel, listener, next_session, clients, mut ports } = inheritance;
+        let Inheritance { channel, listener, next_session, clients, guests, mut ports } = inheritance;
         let link = Link(&channel);
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
+        let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
         self.listener = Listener::of_descriptor(listener);
@@ -345,6 +350,7 @@ impl Daemon {
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         (self.log)(&Event::Adopted { clients, microseconds });
+        guests.into_iter().try_for_each(|guest| self.go_on_with_guest(guest))?;
         if !closed.is_empty() {
             // Who dies instead has closed them too.
             let _ = link.hear();

@@ -23,7 +23,7 @@ use crate::order::{Answer, News, Order};
 impl Daemon {
     /// Begins to give a client what it asks for, or says why not.
     pub(super) fn attach(&mut self, number: u64, wish: &Attach) {
-        if self.postponed.iter().any(|(waiting, _)| *waiting == number) {
+        if self.is_postponed(number) {
             return self.refuse(number, refused(Reason::Malformed, "it waits for what it has asked for already"));
         }
         match self.begin_session(number, wish) {
@@ -36,6 +36,11 @@ impl Daemon {
             Ok(None) => self.postponed.push((number, wish.clone())),
             Err(refusal) => self.refuse(number, refusal),
         }
+    }
+
+    /// Whether it waits for one of its user's regions to be given back.
+    pub(super) fn is_postponed(&self, number: u64) -> bool {
+        self.postponed.iter().any(|(waiting, _)| *waiting == number)
     }
 
     /// Checks a client's wish and has its region made; none if that must wait until one of its user's is given back.

@@ -95,10 +95,14 @@ impl Halted {
 
     /// Attaches a client in a thread of its own, which says how that ended.
     fn attaching(&self, network: &str) -> Receiver<Result<Client, AttachError>> {
+        self.attaching_as(network, Some([2, 0, 0, 0, 0, 1]))
+    }
+
+    fn attaching_as(&self, network: &str, mac: Option<[u8; 6]>) -> Receiver<Result<Client, AttachError>> {
         let (tell, told) = channel();
         let geometry = Geometry { queues: 1, descriptors: 128, buffers: [256, 128, 16], object_bytes: 0 };
         let network = Name::new(network).expect("a name");
-        let options = Options { geometry, network, mac: Some([2, 0, 0, 0, 0, 1]), ..Options::default() };
+        let options = Options { geometry, network, mac, ..Options::default() };
         let socket = self.folder.path().join("nic.sock");
         // The test is still there, or has failed.
         std::thread::spawn(move || tell.send(Client::attach(&socket, &options).map(|(client, _)| client)));
@@ -170,6 +174,25 @@ fn a_thread_that_stands_still_costs_a_client_the_time_of_a_step_and_leaves_nothi
         assert_eq!(on_one[0]["session"], attached.attached().session);
         halted.end();
     }
+}
+
+#[test]
+fn who_waits_for_memory_that_does_not_come_back_is_told_so() {
+    let mut halted = Halted::serve(0, 300);
+    // All that the user may have.
+    let [one, other] = ["one", "other"].map(|network| {
+        let attached = halted.attaching(network).recv_timeout(LONG).expect("it is told");
+        attached.expect("it is attached")
+    });
+    halted.stands_still();
+    drop(one);
+    let refused = halted.attaching_as("other", None).recv_timeout(LONG).expect("it is told");
+    let Err(AttachError::Refused(refused)) = refused else { panic!("nothing is free: {refused:?}") };
+    assert_eq!(refused.reason, Reason::Timeout);
+    assert!(refused.text.contains("is not given back after 300 ms"), "{}", refused.text);
+    halted.goes_on();
+    drop(other);
+    halted.end();
 }
 
 /// What a client asks for, and what came of it.

@@ -4,9 +4,10 @@ use conic_interface::metadata::Offloads;
 use conic_nicd::switch::{Circuit, Pin, RateLimit};
 use serde_json::to_string;
 
+use super::guests::{Guest, Stands};
 use super::*;
 
-/// Each word of version 5. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
+/// Each word of version 6. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
 /// here changes the number too.
 #[test]
 fn the_words_are_those_of_the_number() {
@@ -41,6 +42,7 @@ fn the_words_are_those_of_the_number() {
         pins: vec![Pin { pattern, queue: Some(13) }],
     };
     let stood = Stood { session: 1, rules, positions: vec![[14; 3]] };
+    let guest = |stands| to_string(&Guest { process: 15, user: 16, group: 17, stands });
     let said = [
         to_string(&promise),
         to_string(&heir),
@@ -48,6 +50,9 @@ fn the_words_are_those_of_the_number() {
         to_string(&Last::Client(stood)),
         to_string(&Last::Done(vec![15])),
         to_string(&Last::Closed),
+        guest(Stands::Connected),
+        guest(Stands::Negotiated { name: "g".to_owned(), offloads: vec!["verify".to_owned()] }),
+        guest(Stands::Asking { text: "t".to_owned(), at: 1 }),
     ];
     let words = [
         r#"{"network":"n","spec":"tap","given":true,"circuit":{"number":7,"far":true},"mirror":{"file":"a.pcap","most_bytes":8}}"#,
@@ -56,7 +61,10 @@ fn the_words_are_those_of_the_number() {
         r#"{"Client":{"session":1,"rules":{"mac":[2,2,2,2,2,2],"own_address_only":true,"vlan":9,"limit":{"bytes_per_second":10,"burst_bytes":11},"circuit":{"number":7,"far":true},"offloads":{"join":false,"no_hash":false,"requests":false,"strip":false,"unfinished":false,"verify":false},"longest":12,"pins":[{"match":"protocol=tcp","queue":13}]},"positions":[[14,14,14]]}}"#,
         r#"{"Done":[15]}"#,
         r#""Closed""#,
+        r#"{"process":15,"user":16,"group":17,"stands":"Connected"}"#,
+        r#"{"process":15,"user":16,"group":17,"stands":{"Negotiated":{"name":"g","offloads":["verify"]}}}"#,
+        r#"{"process":15,"user":16,"group":17,"stands":{"Asking":{"text":"t","at":1}}}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 5);
+    assert_eq!(TAKING_OVER, 6);
 }
