@@ -2,6 +2,8 @@
 
 #[path = "support/served.rs"]
 mod served;
+#[path = "support/spoken.rs"]
+mod spoken;
 #[path = "support/waiting.rs"]
 mod waiting;
 
@@ -9,12 +11,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use conic_client::{Client, Link, Name, Operator, Options, Queue};
-use conic_control::{Attach, Extensions, Hello, Message, OLDEST, VERSION};
+use conic_control::Message;
 use conic_daemon::{Daemon, Stop};
-use conic_interface::ccnic::{Geometry, Headroom};
-use conic_native::channel::{Channel, Received};
+use conic_interface::ccnic::Geometry;
+use conic_native::channel::Channel;
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PinConfig};
 use served::Served;
+use spoken::{greeted, hear, hear_message, hello, say, wish};
 use waiting::wait_until;
 
 fn config(socket: &Path, mode: NetworkMode) -> Config {
@@ -130,37 +133,13 @@ fn as_many_flows_are_pinned_behind_a_take_over_as_before() {
     served.end();
 }
 
-/// What the daemon says next.
-fn hear(channel: &Channel) -> Received {
-    let mut heard = None;
-    wait_until("the daemon speaks", || {
-        heard = channel.receive().expect("it does not close");
-        heard.is_some()
-    });
-    heard.expect("it spoke")
-}
-
-fn say(channel: &Channel, message: &Message) {
-    channel.send(&message.encode(), &[]).expect("there is room");
-}
-
-/// A connection that was greeted.
-fn greeted(socket: &Path) -> Channel {
-    let channel = Channel::connect(socket).expect("it listens");
-    let extensions = Extensions::KNOWN;
-    say(&channel, &Message::Hello(Hello { versions: (OLDEST, VERSION), extensions, name: Name::default() }));
-    hear(&channel);
-    channel
-}
-
 #[test]
 fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
     let served = Served::start(config(&socket, NetworkMode::Bridge));
     let client = greeted(&socket);
-    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
-    say(&client, &Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None }));
+    say(&client, &wish(1));
     hear(&client);
     let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
     let adopt = Message::Query(r#"{"ask":"adopt","version":6}"#.to_owned());
@@ -190,8 +169,7 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     let answer = || {
         let mut answer = String::new();
         loop {
-            let heard = hear(&operator);
-            match Message::decode(&heard.bytes, 0).expect("a word") {
+            match hear_message(&operator) {
                 Message::Answer(piece) if piece.is_empty() => return answer,
                 Message::Answer(piece) => answer += &piece,
                 other => panic!("{other:?}"),
@@ -201,15 +179,11 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     say(&operator, &asks);
     assert!(answer().contains("\"clients\":[]"));
     let served = served.taken_over(1, &[], || ());
-    let hello = Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() };
-    say(&silent, &Message::Hello(hello));
-    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
-    let wish = Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None };
-    say(&between, &Message::Attach(wish));
-    let (welcome, attached) = (hear(&silent), hear(&between));
-    assert!(matches!(Message::decode(&welcome.bytes, 0), Ok(Message::Welcome(_))));
-    let attached = Message::decode(&attached.bytes, attached.descriptors.len());
-    assert!(matches!(attached, Ok(Message::Attached(_))), "{attached:?}");
+    say(&silent, &hello());
+    say(&between, &wish(1));
+    assert!(matches!(hear_message(&silent), Message::Welcome(_)));
+    let attached = hear_message(&between);
+    assert!(matches!(attached, Message::Attached(_)), "{attached:?}");
     // It has asked nothing since.
     assert!(operator.receive().is_ok_and(|said| said.is_none()));
     say(&operator, &asks);

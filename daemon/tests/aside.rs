@@ -16,6 +16,9 @@ use conic_nicd::config::{Config, Limits};
 static GATE: Mutex<(Option<&str>, bool)> = Mutex::new((None, false));
 static CHANGED: Condvar = Condvar::new();
 
+/// The step at which the daemon's next thread fails.
+static FAILS_AT: Mutex<Option<&str>> = Mutex::new(None);
+
 /// What all ask for.
 const GEOMETRY: Geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
 
@@ -41,8 +44,11 @@ fn others_run() {
 
 /// Called before each step of this process; the clients' threads have names.
 fn pass(step: &'static str) {
-    let mut gate = GATE.lock().expect("nobody panics with it");
     let of_a_client = std::thread::current().name().is_some_and(|name| !name.starts_with("nic"));
+    if !of_a_client && FAILS_AT.lock().expect("nobody panics with it").take_if(|at| *at == step).is_some() {
+        panic!("the test has it fail");
+    }
+    let mut gate = GATE.lock().expect("nobody panics with it");
     if of_a_client || gate.0 != Some(step) || gate.1 {
         return;
     }
@@ -113,6 +119,20 @@ fn others_attach_while_a_region_is_made_or_unmapped_and_a_quota_waits_for_what_c
     hold_up_at(None);
     let heir = heir.join().expect("it does not panic").expect("the place of who died");
     drop((quick, heir));
+
+    // A thread that fails while it makes a region leaves nothing in the quota, and the client is told; one that makes the spare region
+    // leaves nothing either.
+    for step in ["make bells", "seal a region", "make bells", "seal a region"] {
+        *FAILS_AT.lock().expect("nobody panics with it") = Some(step);
+        for attached in [attach(&socket), attach(&socket)] {
+            let Err(error) = attached else { continue };
+            assert!(matches!(error, AttachError::Refused(ref why) if why.reason == Reason::Resources), "{error}");
+        }
+    }
+    *FAILS_AT.lock().expect("nobody panics with it") = None;
+    let two = [attach(&socket), attach(&socket)];
+    assert!(two.iter().all(Result::is_ok), "a place is lost");
+    drop(two);
     stop.raise();
     assert!(matches!(thread.join(), Ok(Ok(()))));
 }

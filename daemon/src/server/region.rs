@@ -2,6 +2,7 @@
 //! of its own does it, so that the control thread goes on with all others.
 
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -99,8 +100,12 @@ pub(super) fn make(wish: Wish, memory: Option<Memory>, reports: &Reports) {
     let own = reports.clone();
     let Wish { connection, taken, map, notices } = wish;
     let begun = aside(move || {
-        let memory = memory.map_or_else(|| lay_out(&map), Ok);
-        let region = memory.and_then(|memory| Region::new(memory, map, notices, taken.queues));
+        let region = unless_it_panics(|| {
+            let memory = memory.map_or_else(|| lay_out(&map), Ok);
+            memory.and_then(|memory| Region::new(memory, map, notices, taken.queues))
+        });
+        let mistake = "a mistake of the NIC in making the region, which its standard error tells of";
+        let region = region.unwrap_or_else(|| Err(refused(Reason::Resources, mistake)));
         own.tell(News::Made(Box::new(Made { connection, taken, region })));
     });
     if !begun {
@@ -113,7 +118,7 @@ pub(super) fn make(wish: Wish, memory: Option<Memory>, reports: &Reports) {
 pub(super) fn make_spare(map: Arc<Map>, reports: &Reports) {
     let own = reports.clone();
     // What fails here fails again, and is said, when somebody asks for it.
-    let begun = aside(move || own.tell(News::Spare(lay_out(&map).ok())));
+    let begun = aside(move || own.tell(News::Spare(unless_it_panics(|| lay_out(&map).ok()).flatten())));
     if !begun {
         reports.tell(News::Spare(None));
     }
@@ -145,6 +150,12 @@ pub(super) fn give_back(region: Departing, reports: &Reports) {
 fn returned(taken: Taken, leaving: &std::sync::Mutex<Option<Leaving>>) -> News {
     let leaving = leaving.lock().ok().and_then(|mut leaving| leaving.take());
     News::Returned(Returned { taken, leaving, at: clock::now() })
+}
+
+/// Whoever waits for what a thread does here is told in any case: what a user's quota has for it would be gone for ever otherwise.
+fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
+    // Nothing that the work has touched is looked at again.
+    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Runs work in a thread of its own; false if the system gives none, and the work is dropped.

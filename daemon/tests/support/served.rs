@@ -1,5 +1,6 @@
 //! A daemon in a thread of the test, that one daemon after the other takes over from.
 
+use std::ops::RangeInclusive;
 use std::thread::JoinHandle;
 
 use conic_client::{Client, Link};
@@ -30,7 +31,19 @@ impl Served {
     }
 
     /// Another takes over, while `step` is done again and again; the clients notice nothing.
-    pub fn taken_over(self, round: u32, clients: &[&Client], mut step: impl FnMut()) -> Served {
+    #[allow(dead_code, reason = "not every test program has only these clients")]
+    pub fn taken_over(self, round: u32, clients: &[&Client], step: impl FnMut()) -> Served {
+        self.taken_over_with_others(round, clients, 0..=0, step)
+    }
+
+    /// The same where so many sessions are there beside the clients'.
+    pub fn taken_over_with_others(
+        self,
+        round: u32,
+        clients: &[&Client],
+        others: RangeInclusive<usize>,
+        mut step: impl FnMut(),
+    ) -> Served {
         let stop = Stop::new().expect("a descriptor");
         let (config, raised) = (self.config.clone(), stop.clone());
         let (tell, told) = std::sync::mpsc::channel();
@@ -47,9 +60,9 @@ impl Served {
             adopted = told.try_recv().ok();
             adopted.is_some() || thread.is_finished()
         });
-        if adopted != Some(clients.len()) {
-            panic!("round {round}: {:?}", thread.join());
-        }
+        let Some(adopted) = adopted else { panic!("round {round}: {:?}", thread.join()) };
+        let beside = adopted.checked_sub(clients.len());
+        assert!(beside.is_some_and(|beside| others.contains(&beside)), "round {round}: {adopted} sessions");
         assert!(matches!(self.thread.join(), Ok(Ok(()))), "the old one ended");
         for client in clients {
             assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
