@@ -156,6 +156,7 @@ fn live(socket: &Path, seed: u64, told: &mut Vec<String>) -> [u64; 2] {
     world.everybody_goes();
     world.everything_can_be_had();
     world.everybody_goes();
+    world.tell("the daemon ends".to_owned());
     world.served.take().expect("it serves").end();
     let counts = [world.take_overs.into(), world.frames];
     drop(world);
@@ -358,12 +359,14 @@ impl World<'_> {
     }
 
     fn everybody_goes(&mut self) {
+        self.tell("everybody goes".to_owned());
         self.wholes.clear();
         self.halves.clear();
         self.check_list();
     }
 
     fn everything_can_be_had(&mut self) {
+        self.tell("everything is had".to_owned());
         for _ in 0..CLIENTS {
             let (client, queues) = attach(&self.socket, QUEUES / CLIENTS, false).expect("there is room for it");
             self.wholes.push(Whole { client, queues, loops: false });

@@ -104,24 +104,16 @@ impl Nic {
         Ok(Duration::from_nanos(sum))
     }
 
-    /// Starts a daemon that takes over from this one; `meanwhile` is called until it has. Gives what it said of that.
+    /// Starts a daemon that takes over from this one, and waits until this one has ended. Gives what the other said of that.
     ///
     /// # Errors
     ///
     /// It does not take over.
-    pub fn upgrade(&mut self, mut meanwhile: impl FnMut()) -> Result<Value, Failure> {
+    pub fn upgrade(&mut self) -> Result<Value, Failure> {
         let (program, said) = spawn(&self.socket(), self.core, self.wakeup_latency, &["--adopt"])?;
         let mut elder = std::mem::replace(&mut self.program, program);
         self.said = said;
-        let until = clock::now() + Time::from_nanoseconds(PATIENCE.as_nanos() as u64);
-        let adopted = loop {
-            meanwhile();
-            match self.said.try_recv() {
-                Ok((_, said)) if said["event"] == "adopted" => break said,
-                _ if clock::now() > until => return Err(Failure::failed("the new NIC did not take over")),
-                _ => {}
-            }
-        };
+        let (_, adopted) = self.hear("adopted", |_| true)?;
         // It ends by itself, and may have done so.
         let ended = elder.0.wait().map_err(|error| Failure::failed(format!("the old NIC: {error}")))?;
         if !ended.success() {
