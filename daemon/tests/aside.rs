@@ -121,13 +121,15 @@ fn others_attach_while_a_region_is_made_or_unmapped_and_a_quota_waits_for_what_c
     drop((quick, heir));
 
     // A thread that fails while it makes a region leaves nothing in the quota, and the client is told; one that makes the spare region
-    // leaves nothing either.
-    for step in ["make bells", "seal a region", "make bells", "seal a region"] {
+    // leaves nothing either, nor one that fails where it unmaps one.
+    for step in ["make bells", "seal a region", "unmap a region", "make bells", "seal a region", "unmap a region"] {
         *FAILS_AT.lock().expect("nobody panics with it") = Some(step);
         for attached in [attach(&socket), attach(&socket)] {
             let Err(error) = attached else { continue };
             assert!(matches!(error, AttachError::Refused(ref why) if why.reason == Reason::Resources), "{error}");
         }
+        let is_to_fail = FAILS_AT.lock().expect("nobody panics with it").is_some();
+        assert!(step != "make bells" || !is_to_fail, "no thread has come by there");
     }
     *FAILS_AT.lock().expect("nobody panics with it") = None;
     let two = [attach(&socket), attach(&socket)];

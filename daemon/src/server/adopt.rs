@@ -350,7 +350,7 @@ impl Daemon {
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         (self.log)(&Event::Adopted { clients, microseconds });
-        guests.into_iter().try_for_each(|guest| self.go_on_with_guest(guest))?;
+        guests.into_iter().for_each(|guest| self.go_on_with_guest(guest));
         if !closed.is_empty() {
             // Who dies instead has closed them too.
             let _ = link.hear();

@@ -138,7 +138,7 @@ pub(super) fn give_back(region: Departing, reports: &Reports) {
     let leaving = Arc::new(std::sync::Mutex::new(leaving));
     let its = Arc::clone(&leaving);
     let begun = aside(move || {
-        drop(memory);
+        let _ = unless_it_panics(|| drop(memory));
         own.tell(returned(taken, &its));
     });
     // A thread that does not begin lets go of the region at once.

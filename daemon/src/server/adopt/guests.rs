@@ -83,13 +83,17 @@ impl Daemon {
         })
     }
 
-    /// Serves a guest of the old one, which has all the time of a step again.
-    pub(super) fn go_on_with_guest(&mut self, coming: Coming) -> Result<(), DaemonError> {
+    /// Serves a guest of the old one, which has all the time of a step again. One that cannot be watched finds its connection closed: the
+    /// old one is gone, and the others go on.
+    pub(super) fn go_on_with_guest(&mut self, coming: Coming) {
         let Coming { guest, channel, process } = coming;
         let number = self.next;
         self.next += 1;
-        self.watch(channel.as_fd(), number << 1)?;
-        self.watch(process.as_fd(), number << 1 | 1)?;
+        let watched =
+            self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
+        if watched.is_err() {
+            return;
+        }
         let step = match guest.stands {
             Stands::Connected => Step::Connected,
             Stands::Negotiated { name, offloads } => {
@@ -108,7 +112,6 @@ impl Daemon {
         if is_answered {
             self.go_on_answering(number);
         }
-        Ok(())
     }
 }
 
