@@ -128,8 +128,13 @@ fn as_many_flows_are_pinned_behind_a_take_over_as_before() {
         operator.ask(r#"{"ask":"list"}"#).expect("it answers").matches("protocol=tcp").count()
     };
     assert_eq!(pinned(), 2000);
+    // More than a socket holds: one who has not listened yet hears the rest from the other.
+    let slow = greeted(&socket);
+    (0..8).for_each(|_| say(&slow, &Message::Query(r#"{"ask":"list"}"#.to_owned())));
+    assert_eq!(pinned(), 2000);
     let served = served.taken_over(1, &[&client], || ());
     assert_eq!(pinned(), 2000);
+    assert!((0..8).all(|_| answer_to(&slow).matches("protocol=tcp").count() == 2000));
     served.end();
 }
 
@@ -158,6 +163,18 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     assert_eq!(Message::decode(&heard.bytes, 0), Ok(Message::Longest(9000)));
 }
 
+/// The whole of an answer to an operator.
+fn answer_to(operator: &Channel) -> String {
+    let mut answer = String::new();
+    loop {
+        match hear_message(operator) {
+            Message::Answer(piece) if piece.is_empty() => return answer,
+            Message::Answer(piece) => answer += &piece,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -166,18 +183,8 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     let silent = Channel::connect(&socket).expect("it listens");
     let between = greeted(&socket);
     let (asks, operator) = (Message::Query(r#"{"ask":"list"}"#.to_owned()), greeted(&socket));
-    let answer = || {
-        let mut answer = String::new();
-        loop {
-            match hear_message(&operator) {
-                Message::Answer(piece) if piece.is_empty() => return answer,
-                Message::Answer(piece) => answer += &piece,
-                other => panic!("{other:?}"),
-            }
-        }
-    };
     say(&operator, &asks);
-    assert!(answer().contains("\"clients\":[]"));
+    assert!(answer_to(&operator).contains("\"clients\":[]"));
     let served = served.taken_over(1, &[], || ());
     say(&silent, &hello());
     say(&between, &wish(1));
@@ -187,6 +194,6 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     // It has asked nothing since.
     assert!(operator.receive().is_ok_and(|said| said.is_none()));
     say(&operator, &asks);
-    assert!(answer().contains("\"session\":"));
+    assert!(answer_to(&operator).contains("\"session\":"));
     served.end();
 }
