@@ -27,8 +27,9 @@ use conic_nicd::config::{Config, Limits, NetworkConfig, NetworkMode};
 
 use served::Served;
 use spoken::{hear_message, hello, say, wish};
+use support::arguments::numbers;
 use support::waiting::{self, try_until, wait_until};
-use support::{content, settled, write_frame};
+use support::{numbered, settled, write_frame};
 
 /// Seeds, and what is done for each.
 const SEEDS: u64 = 20;
@@ -45,7 +46,8 @@ const BURST: u64 = 24;
 const DESCRIPTORS: u64 = 256;
 
 fn main() -> ExitCode {
-    let Some((first, seeds, actions)) = arguments() else { return ExitCode::SUCCESS };
+    let Some(given) = numbers("sessions", ["--seed", "--seeds", "--actions"]) else { return ExitCode::SUCCESS };
+    let (first, seeds, actions) = (given[0].unwrap_or(2026), given[1].unwrap_or(SEEDS), given[2].unwrap_or(ACTIONS));
     let folder = tempfile::tempdir().expect("a folder");
     // What is opened at the first time stays: a sanitizer has descriptors of its own.
     live(&folder.path().join("nic.sock"), (first, actions.min(ACTIONS)), &mut Vec::new());
@@ -71,27 +73,6 @@ fn main() -> ExitCode {
     let [take_overs, frames] = done;
     println!("sessions: {seeds} seeds of {actions} actions, {take_overs} take-overs, {frames} frames, none lost");
     ExitCode::SUCCESS
-}
-
-/// The first seed, how many, and actions of each; none where the harness asks for tests of another name.
-fn arguments() -> Option<(u64, u64, u64)> {
-    let (mut seed, mut seeds, mut actions) = (2026, SEEDS, ACTIONS);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|word| word.parse().ok());
-        match word.as_str() {
-            "--seed" => seed = number().expect("--seed NUMBER"),
-            "--seeds" => seeds = number().expect("--seeds NUMBER"),
-            "--actions" => actions = number().expect("--actions NUMBER"),
-            // Of the harness, for tests of other names.
-            "--skip" => _ = words.next(),
-            "--list" => return None,
-            other if other.starts_with('-') => {}
-            filter if !"sessions".contains(filter) => return None,
-            _ => {}
-        }
-    }
-    Some((seed, seeds, actions))
 }
 
 fn config(socket: &Path) -> Config {
@@ -420,9 +401,7 @@ impl Burst {
         let mut came = Vec::new();
         queues.iter_mut().for_each(|queue| _ = queue.receive(&mut came, 32));
         for bytes in came.iter().map(|frame| frame.to_vec()) {
-            let number = u64::from_le_bytes(bytes[14..22].try_into().expect("eight bytes"));
-            let sound = bytes[22..].iter().enumerate().all(|(index, &byte)| byte == content(number, index));
-            assert!(sound, "frame {number} of {} bytes was changed", bytes.len());
+            let number = numbered(&bytes);
             if number >= self.first {
                 assert_eq!((number, &bytes[..6]), (self.came, &self.to[..]), "a frame was lost, or came twice");
                 self.came += 1;

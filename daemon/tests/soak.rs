@@ -20,9 +20,10 @@ use conic_interface::ccnic::Geometry;
 use conic_native::clock;
 use conic_nicd::config::{Config, NetworkConfig, NetworkMode};
 
+use support::arguments::numbers;
 use support::bystanders::Bystanders;
 use support::waiting::wait_until;
-use support::{ONE, OTHER, content, settled, write_frame};
+use support::{ONE, OTHER, numbered, settled, write_frame};
 
 /// Cycles where the command line does not say.
 const CYCLES: u64 = 1000;
@@ -63,7 +64,8 @@ impl Seen {
 }
 
 fn main() -> ExitCode {
-    let Some((cycles, seed)) = arguments() else { return ExitCode::SUCCESS };
+    let Some(given) = numbers("soak", ["--cycles", "--seed"]) else { return ExitCode::SUCCESS };
+    let (cycles, seed) = (given[0].unwrap_or(CYCLES), given[1].unwrap_or(2026));
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
     let stop = Stop::new().expect("a descriptor");
@@ -91,24 +93,6 @@ fn main() -> ExitCode {
     );
     println!("  bystanders exchanged {} frames and lost none", bystanders.2);
     ExitCode::SUCCESS
-}
-
-/// Cycles and seed; none where the harness asks for tests of another name.
-fn arguments() -> Option<(u64, u64)> {
-    let (mut cycles, mut seed) = (CYCLES, 2026);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|word| word.parse().ok());
-        match word.as_str() {
-            "--cycles" => cycles = number().expect("--cycles NUMBER"),
-            "--seed" => seed = number().expect("--seed NUMBER"),
-            "--list" => return None,
-            other if other.starts_with('-') => {}
-            filter if !"soak".contains(filter) => return None,
-            _ => {}
-        }
-    }
-    Some((cycles, seed))
 }
 
 fn config(socket: &Path) -> Config {
@@ -169,10 +153,8 @@ fn cycle(socket: &Path, random: &mut fastrand::Rng, seen: &mut Seen, burst: u64)
         queue.receive(&mut incoming, 32);
         for frame in incoming {
             let bytes = frame.to_vec();
-            let number = u64::from_le_bytes(bytes[14..22].try_into().expect("eight bytes"));
-            assert_eq!((number, Some(bytes.len())), (came, lengths.pop_front()), "a frame was lost, or came twice");
-            let sound = bytes[22..].iter().enumerate().all(|(index, &byte)| byte == content(number, index));
-            assert!(sound, "frame {number} of {} bytes was changed", bytes.len());
+            let what = (numbered(&bytes), Some(bytes.len()));
+            assert_eq!(what, (came, lengths.pop_front()), "a frame was lost, or came twice");
             came += 1;
         }
         came == burst

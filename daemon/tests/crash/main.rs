@@ -29,6 +29,7 @@ use conic_native::clock;
 
 use matrix::{Clients, Row, Table, attempt_on_a_daemon, steps_of_a_daemon};
 use stops::{Blow, Plan, Step};
+use support::arguments::numbers;
 
 /// How deep into the repetitions of one step a stop is tried.
 const DEEPEST: u64 = 400;
@@ -64,24 +65,11 @@ struct Arguments {
 
 impl Arguments {
     /// None where the harness asks for tests of another name.
-    fn of(words: &[String]) -> Option<Arguments> {
-        let mut arguments = Arguments { kills: None, daemons: None, returned: None, mebibytes: 8, seed: 2026 };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let mut number = || words.next().and_then(|word| word.parse().ok());
-            match word.as_str() {
-                "--kills" => arguments.kills = Some(number().expect("--kills NUMBER")),
-                "--daemons" => arguments.daemons = Some(number().expect("--daemons NUMBER")),
-                "--returned" => arguments.returned = Some(number().expect("--returned NUMBER")),
-                "--mib" => arguments.mebibytes = number().expect("--mib NUMBER"),
-                "--seed" => arguments.seed = number().expect("--seed NUMBER"),
-                "--list" => return None,
-                other if other.starts_with('-') => {}
-                filter if !"crash_matrix".contains(filter) => return None,
-                _ => {}
-            }
-        }
-        Some(arguments)
+    fn given() -> Option<Arguments> {
+        let options = ["--kills", "--daemons", "--returned", "--mib", "--seed"];
+        let [kills, daemons, returned, mebibytes, seed] = numbers("crash_matrix", options)?;
+        let (mebibytes, seed) = (mebibytes.unwrap_or(8), seed.unwrap_or(2026));
+        Some(Arguments { kills, daemons, returned, mebibytes, seed })
     }
 }
 
@@ -90,7 +78,7 @@ fn main() -> ExitCode {
     if let Some(code) = roles::play(&words) {
         return code;
     }
-    let Some(arguments) = Arguments::of(&words) else { return ExitCode::SUCCESS };
+    let Some(arguments) = Arguments::given() else { return ExitCode::SUCCESS };
     if let Some(kills) = arguments.returned {
         returned::measure(kills, arguments.mebibytes);
         return ExitCode::SUCCESS;

@@ -8,7 +8,7 @@ use conic_client::{AttachError, Buffer, Client, Link, Queue};
 use conic_fabric::Time;
 use conic_native::clock;
 
-use super::{ECHO, ONE, OTHER, content, options, write_frame};
+use super::{ECHO, ONE, OTHER, numbered, options, write_frame};
 
 /// Frames on their way from one to the other at most: fewer than a ring and a pool hold, so that none is dropped.
 const WINDOW: u64 = 24;
@@ -67,11 +67,9 @@ impl Way {
         if bytes[6..12] != self.from || bytes[..6] != self.to {
             return;
         }
-        let number = u64::from_le_bytes(bytes[14..22].try_into().expect("eight bytes"));
+        let number = numbered(&bytes);
         assert!(number >= self.expected, "frame {number} came again, or late: {} was awaited", self.expected);
         assert!(number == self.expected || lossy, "frame {number} came where {} was awaited", self.expected);
-        let sound = bytes[22..].iter().enumerate().all(|(index, &byte)| byte == content(number, index));
-        assert!(sound, "frame {number} of {} bytes was changed", bytes.len());
         self.lost += number - self.expected;
         self.expected = number + 1;
         self.progress = clock::now();

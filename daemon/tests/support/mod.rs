@@ -1,6 +1,7 @@
 //! Stations with addresses, frames that tell what they must contain, and clients that exchange them.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub mod arguments;
 pub mod bystanders;
 pub mod waiting;
 
@@ -45,7 +46,15 @@ pub fn write_frame(frame: &mut Buffer, from: [u8; 6], to: [u8; 6], number: u64) 
     frame.write(0, &bytes);
 }
 
-pub fn content(number: u64, index: usize) -> u8 {
+/// The number in such a frame, which must contain what follows from it.
+pub fn numbered(frame: &[u8]) -> u64 {
+    let number = u64::from_le_bytes(frame[14..22].try_into().expect("eight bytes"));
+    let sound = frame[22..].iter().enumerate().all(|(index, &byte)| byte == content(number, index));
+    assert!(sound, "frame {number} of {} bytes was changed", frame.len());
+    number
+}
+
+fn content(number: u64, index: usize) -> u8 {
     (number as usize).wrapping_mul(31).wrapping_add(index) as u8
 }
 
