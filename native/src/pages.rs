@@ -69,8 +69,10 @@ pub(crate) fn populate(base: *mut u8, bytes: usize) {
 mod tests {
     use std::os::fd::AsFd;
 
+    use conic_fabric::{Home, Layout, SynchronisingWords};
+
     use super::*;
-    use crate::Mapping;
+    use crate::{Mapping, Memory, Pages, place};
 
     /// Why this system makes no huge pages of shared memory for who asks, where it does not.
     fn missing() -> Option<&'static str> {
@@ -104,6 +106,22 @@ mod tests {
         let (memory, descriptor) = Mapping::sealed(6 << 20).expect("memory");
         let again = Mapping::of(descriptor.as_fd(), 6 << 20, 0).expect("the same memory");
         assert_eq!([memory.base(), again.base()].map(huge), [6144, 6144], "KiB");
+    }
+
+    #[test]
+    fn a_large_region_lies_on_huge_pages_on_both_sides() {
+        let several =
+            (place::numa_nodes().len() > 1).then_some("there are several nodes, and each page stays on its own");
+        if let Some(why) = missing().or(several) {
+            println!("skipped: {why}");
+            return;
+        }
+        let mut layout = Layout::new();
+        layout.add("test", (16 << 20) + 5000, 64, Home::Host, SynchronisingWords::NONE);
+        let region = Memory::create(&layout, Pages::Plain).expect("a region");
+        let copy = region.descriptor().try_clone_to_owned().expect("a second descriptor");
+        let attached = Memory::attach(copy, region.bytes()).expect("the same region");
+        assert_eq!([region.base(), attached.base()].map(huge), [16 << 10; 2], "KiB");
     }
 
     #[test]
