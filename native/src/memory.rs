@@ -303,6 +303,34 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_a_peer_gives_back_come_again_empty() {
+        // On plain pages, and on what the system makes huge ones of.
+        for bytes in [64 << 10, COLLAPSED_FROM] {
+            let region = Memory::create(&layout(bytes), Pages::Plain).expect("a region");
+            let copy = region.descriptor().try_clone_to_owned().expect("a second descriptor");
+            let peer = Memory::attach(copy, region.bytes()).expect("the same region");
+            let word = |memory: &Memory, place: u64| memory.base().wrapping_add(place as usize);
+            let places = [0, 4096 + 8, bytes / 2, bytes - 1];
+            // SAFETY: each place is in the mapping, which this thread alone uses.
+            places.iter().for_each(|&place| unsafe { word(&region, place).write_volatile(7) });
+            let give_back = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // One page of two in the first part, and the other half whole.
+            for (from, length) in [(4096, 4096), (bytes / 2, bytes / 2)] {
+                let raw = peer.descriptor().as_raw_fd();
+                // SAFETY: a call on a descriptor that is ours.
+                let failed = unsafe { libc::fallocate(raw, give_back, from as libc::off_t, length as libc::off_t) };
+                assert_eq!(failed, 0, "{}", io::Error::last_os_error());
+            }
+            // SAFETY: as above.
+            let read = |memory: &Memory| places.map(|place| unsafe { word(memory, place).read_volatile() });
+            assert_eq!(read(&region), [7, 0, 0, 0], "{bytes} bytes");
+            // SAFETY: as above.
+            places.iter().for_each(|&place| unsafe { word(&region, place).write_volatile(9) });
+            assert_eq!(read(&peer), [9; 4], "{bytes} bytes");
+        }
+    }
+
+    #[test]
     fn nobody_can_shrink_a_region() {
         let memory = Memory::create(&layout(8192), Pages::Plain).expect("a region of two pages");
         // SAFETY: a call on a descriptor that is ours.
