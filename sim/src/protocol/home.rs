@@ -337,7 +337,7 @@ impl Handling<'_> {
         }
         let local = running.cores != 0 || running.last_level_awaited;
         // The directory's entry lies in the check bits of the line, which must be read before both are written again.
-        if self.is_home && !local && (self.needs_data(&running) || running.sets_directory) {
+        if self.is_home && (!local && self.needs_data(&running) || running.sets_directory) {
             let remote_may_have_it = running.node && self.stable.right == Right::None;
             if !remote_may_have_it || self.choices.speculative_memory_read {
                 running.memory_awaited = true;
