@@ -224,6 +224,17 @@ fn a_load_that_waits_at_the_device_has_its_frame_one_way_later() {
 }
 
 #[test]
+fn a_long_frame_that_the_port_loops_comes_while_the_last_one_is_given_back() {
+    let received = |bytes, arrives| {
+        let question = Frames { around: Around::default(), disturbances: Disturbances::default(), ..frames(bytes, 1) };
+        receive(&question, arrives).expect("it ends")[100]
+    };
+    assert_eq!(received(64, Arrives::Looped), received(64, Arrives::WithTheLoad));
+    let later = machine().device.transmit_line * (1536_u64.div_ceil(128) - 1);
+    assert_eq!(received(1536, Arrives::WithTheLoad) - received(1536, Arrives::Looped), later);
+}
+
+#[test]
 fn on_a_nics_clock_every_message_crosses_to_the_directory_and_takes_as_many_longer_cycles() {
     let p = machine();
     let received = |machine| {

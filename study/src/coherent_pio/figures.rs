@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
             machine: self.machine.on_nic_clock(),
             bytes,
             prefetch,
-            exclusive: false,
+            exclusive: true,
             frames: self.rounds(),
             disturbances: Disturbances::default(),
             around: Around { clocks: true, timer: None, pauses: Some(1) },
@@ -160,13 +160,13 @@ impl<'a> Run<'a> {
         if self.effort == Effort::Full {
             question.frames = (16, 400);
         }
-        let received = receive(&question, Arrives::WithTheLoad).map_err(failed)?;
+        let received = receive(&question, Arrives::Looped).map_err(failed)?;
         Ok(over_pcie::row(&received, &transmit(&question).map_err(failed)?, parts))
     }
 
     pub(super) fn receive(&mut self, bytes: usize, prefetch: bool) -> Result<Vec<u64>, Failure> {
         let frames = self.frames(bytes, prefetch);
-        receive(&frames, Arrives::WithTheLoad).map_err(failed)
+        receive(&frames, Arrives::Looped).map_err(failed)
     }
 
     pub(super) fn transmit(&mut self, bytes: usize) -> Result<Vec<u64>, Failure> {

@@ -80,6 +80,11 @@ impl Port {
         Port::edge(Port::edge(now, self.logic) + self.transmit.of(bytes), self.port)
     }
 
+    /// By how much later a frame's last beat goes out than that of a frame of one line.
+    pub(super) fn out_behind_one_line(&self, bytes: usize) -> Time {
+        self.transmit.of(bytes) - self.transmit.of(1)
+    }
+
     /// When the interface's logic has a frame whose last beat comes in at a time.
     pub(super) fn comes_in(&self, beat: Time, bytes: usize) -> Time {
         Port::edge(beat + self.receive.of(bytes), self.logic)
