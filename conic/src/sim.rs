@@ -9,7 +9,7 @@ use conic_study::simulated::{Simulator, loopback, observed_loopback};
 use conic_study::workload::{Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout};
 use serde::Serialize;
 
-use crate::bench::common::{count, nanoseconds, three_digits};
+use crate::bench::common::{count, mpps, nanoseconds, three_digits};
 use crate::bench::failure::{Failure, print_json};
 use crate::bench::placement::rounded;
 
@@ -45,7 +45,7 @@ pub struct Arguments {
     threads: usize,
     /// Offered load of each thread, in millions of packets a second: packets are due at that pace, latency counts from then
     /// [default: as fast as the window allows]
-    #[arg(long, value_name = "MPPS", value_parser = rate, conflicts_with = "sweep")]
+    #[arg(long, value_name = "MPPS", value_parser = mpps, conflicts_with = "sweep")]
     rate: Option<f64>,
     /// Packets measured of each thread, after half as many that are not [default: 4000, or 16 windows if that is more]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
@@ -81,12 +81,6 @@ const EXAMPLES: &str = "Examples:
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; with --rate, from when the packet was due. Gb/s counts the packets' bytes one way. The same seed gives the same figures.";
-
-/// Reads a rate in millions of packets a second.
-fn rate(text: &str) -> Result<f64, String> {
-    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=10_000.0).contains(rate));
-    rate.ok_or_else(|| "give millions of packets a second from 0.001 to 10000, as in 2.5".to_owned())
-}
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize)]

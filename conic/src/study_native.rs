@@ -321,7 +321,7 @@ fn measure(
         }
         let number = subject - CALIBRATING.len();
         let Subject { interface, features, workload, .. } = all[number];
-        let setup = Setup { interface, features, workload, queues: 1, descriptors: 1024, pages };
+        let setup = Setup { interface, features, workload, queues: 1, interval: None, descriptors: 1024, pages };
         let span = Span { warm_up: WARM_UP, measured: SLICE };
         if number < on_one_core {
             return run_halves(&setup, span).map(Measured::Halves);

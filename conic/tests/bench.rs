@@ -62,6 +62,19 @@ fn loopback_prints_what_it_promises_over_each_interface() {
 }
 
 #[test]
+fn packets_that_are_due_at_a_pace_come_at_it_over_each_interface() {
+    let Some(_alone) = can_measure() else { return };
+    for interface in ["ccnic", "ring", "cachable-queue", "fastforward", "pio"] {
+        let report = json(&format!("bench loopback --interface {interface} --rate 0.01 --duration 100ms --json"), 0);
+        assert_eq!(report["offered_mpps"], 0.01);
+        assert_eq!([&report["lost"], &report["corrupt"]], [0, 0]);
+        // 500 packets a slice of 50 ms, and what a busy machine held back before it; a closed loop makes millions a second.
+        let mpps = report["mpps"].as_f64().expect("a rate");
+        assert!((0.002..=0.05).contains(&mpps), "{interface}: {mpps} of 0.01 million packets a second");
+    }
+}
+
+#[test]
 fn every_size_of_packet_and_several_queues_come_back_whole() {
     let Some(_alone) = can_measure() else { return };
     for more in [
@@ -107,6 +120,8 @@ fn what_cannot_be_is_one_json_object_with_its_reason() {
         ("bench loopback --cores 0,0 --json", "core"),
         ("bench loopback --cores 0,9999 --json", "9999"),
         ("bench loopback --duration 5 --json", "50ms"),
+        ("bench loopback --rate 0 --json", "from 0.001"),
+        ("bench loopback --rate 1 --sweep --json", "--sweep"),
         ("bench loopback --descriptors 100 --duration 1ms --json", "100"),
         ("bench loopback --interface cachable-queue --packet-size 9600 --duration 1ms --json", "lines"),
         ("bench nonsense --json", "nonsense"),

@@ -278,6 +278,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
 }
 
 impl<Q: HostQueue> Traffic for ClosedLoop<Q> {
+    #[inline(always)]
     fn step(&mut self) -> usize {
         ClosedLoop::step(self)
     }

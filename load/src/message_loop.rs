@@ -3,8 +3,9 @@
 use conic_fabric::{Core, Line, Time};
 use conic_interface::{cachable_queue, fastforward};
 
-use crate::Account;
 use crate::account::pattern;
+use crate::pace::Pace;
+use crate::{Account, Traffic};
 
 mod line_pair;
 
@@ -182,6 +183,7 @@ pub struct MessageLoop<S, R> {
     /// Whether `packet` has been written and has not gone.
     waiting: bool,
     account: Account,
+    pace: Option<Pace>,
 }
 
 impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
@@ -197,6 +199,7 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
             come: vec![0; words],
             waiting: false,
             account: Account::default(),
+            pace: None,
         }
     }
 
@@ -234,11 +237,17 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
 
     #[inline(always)]
     fn send(&mut self) -> usize {
-        let room = self.window.saturating_sub(self.account.in_flight()).min(self.burst);
+        let mut room = self.window.saturating_sub(self.account.in_flight()).min(self.burst);
         if room == 0 && !self.waiting {
             return 0;
         }
         let now = self.sender.core().now().picoseconds();
+        if let Some(pace) = self.pace {
+            room = room.min(pace.waiting(self.account.sent, now) as u64);
+            if room == 0 && !self.waiting {
+                return 0;
+            }
+        }
         let mut count = 0;
         loop {
             if !self.waiting {
@@ -273,10 +282,33 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
             if difference != 0 {
                 self.account.spoilt();
             }
-            self.account.took(stamp, now, 1);
+            match self.pace {
+                None => self.account.took(stamp, now, 1),
+                Some(pace) => {
+                    self.account.took(pace.due_of(sequence, stamp), now, 1);
+                    self.account.took_from_writing(stamp, now, 1);
+                }
+            }
             count += 1;
         }
         count
+    }
+}
+
+impl<S: SendPacket, R: ReceivePacket> Traffic for MessageLoop<S, R> {
+    #[inline(always)]
+    fn step(&mut self) -> usize {
+        MessageLoop::step(self)
+    }
+    fn account(&self) -> &Account {
+        MessageLoop::account(self)
+    }
+    fn account_mut(&mut self) -> &mut Account {
+        MessageLoop::account_mut(self)
+    }
+    fn pace(&mut self, start: Time, interval: Time) {
+        self.account.counts_from_due();
+        self.pace = Some(Pace::new(start, self.account.sent, interval));
     }
 }
 

@@ -213,6 +213,7 @@ pub fn base(packet_size: u16, window: u64, pages: Pages) -> Setup {
         features: Features::best(),
         workload: Workload { packet_size, window, transmit_burst: 32, receive_burst: 32, fetch_ahead: true },
         queues: 1,
+        interval: None,
         descriptors: 1024,
         pages,
     }

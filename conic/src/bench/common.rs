@@ -159,6 +159,16 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// Reads a rate in millions of packets a second, for clap.
+///
+/// # Errors
+///
+/// What to give instead.
+pub fn mpps(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=10_000.0).contains(rate));
+    rate.ok_or_else(|| "give millions of packets a second from 0.001 to 10000, as in 2.5".to_owned())
+}
+
 /// `(50.1 to 54.0)`, or nothing where there is only one value.
 pub fn range(spread: Spread, format: impl Fn(f64) -> String) -> String {
     if spread.min == spread.max {

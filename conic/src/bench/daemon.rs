@@ -124,7 +124,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut taken: Vec<[Outcome; 3]> = Vec::new();
     for _ in 0..rounds {
         let mut through = ClosedLoop::new(queue.take().expect("it is put back"), workload);
-        let daemon = drive(std::slice::from_mut(&mut through), SLICE);
+        let daemon = drive(std::slice::from_mut(&mut through), SLICE, None);
         queue = Some(through.into_queue());
         // The daemon's thread goes to sleep, and its core is free.
         std::thread::sleep(Duration::from_millis(2));
@@ -186,7 +186,7 @@ fn within(workload: Workload, nic: usize, checked: bool) -> Result<Outcome, Fail
             Ok::<(), std::io::Error>(())
         });
         let host = Host::<_, PhaseCredit>::new(core.clone(), &map, 0);
-        let outcome = drive(&mut [ClosedLoop::new(host, workload)], SLICE);
+        let outcome = drive(&mut [ClosedLoop::new(host, workload)], SLICE, None);
         stop.raise();
         thread.join().map(|pinned| pinned.map(|()| outcome))
     });

@@ -60,6 +60,8 @@ pub struct Setup {
     pub workload: Workload,
     /// Queue pairs.
     pub queues: usize,
+    /// From one packet of a queue pair to the next, where each is due at a time; else one is sent when another has come back.
+    pub interval: Option<Time>,
     /// Descriptors of each ring.
     pub descriptors: u64,
     /// Pages of the region.
@@ -82,7 +84,7 @@ pub struct Outcome {
     pub packets: u64,
     /// Packets a second.
     pub rate: f64,
-    /// From just before a burst is written to just after the burst with its answer is received.
+    /// From just before a burst is written, or from when a packet was due, to just after the burst with its answer is received.
     pub latency: Latency,
     /// Packets that never came.
     pub lost: u64,
@@ -157,7 +159,7 @@ fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Resul
     let memory = Arc::new(Memory::create(link.layout(), setup.pages).map_err(ArenaError::from)?);
     link.prepare(&NativeCore::new(&memory));
     let (link, stop) = (Arc::new(link), Arc::new(Flag::new()));
-    let pairs = arena.pairs().len().min(setup.queues);
+    let (pairs, interval) = (arena.pairs().len().min(setup.queues), setup.interval);
     let mut nics: Vec<Job> = Vec::new();
     let mut applications: Vec<Box<dyn FnOnce() -> Outcome + Send>> = Vec::new();
     for pair in 0..pairs {
@@ -171,7 +173,7 @@ fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Resul
         let (shared, region) = (Arc::clone(&link), Arc::clone(&memory));
         applications.push(Box::new(move || {
             let application = |&queue: &usize| shared.application(NativeCore::new(&region), queue);
-            drive(&mut queues.iter().map(application).collect::<Vec<_>>(), span)
+            drive(&mut queues.iter().map(application).collect::<Vec<_>>(), span, interval)
         }));
     }
     let mut total = Outcome::none();
@@ -199,9 +201,15 @@ fn serve<N: Turn>(nics: &mut [N], stop: &Flag) {
     }
 }
 
-/// Runs applications for a span, and receives at the end what is in flight.
-pub fn drive<T: Traffic>(loops: &mut [T], span: Span) -> Outcome {
-    work(loops, clock::now() + span.warm_up);
+/// Runs applications for a span, and receives at the end what is in flight. With an interval, packets of each are due at that pace
+/// from the middle of the warm-up on: a cold ring would fall behind it.
+pub fn drive<T: Traffic>(loops: &mut [T], span: Span, interval: Option<Time>) -> Outcome {
+    let end_of_warm_up = clock::now() + span.warm_up;
+    if let Some(interval) = interval {
+        work(loops, clock::now() + Time::from_picoseconds(span.warm_up.picoseconds() / 2));
+        loops.iter_mut().for_each(|one| one.pace(clock::now(), interval));
+    }
+    work(loops, end_of_warm_up);
     loops.iter_mut().for_each(|one| one.account_mut().forget_latency());
     let before: u64 = loops.iter().map(|one| one.account().received()).sum();
     let start = clock::now();

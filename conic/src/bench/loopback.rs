@@ -10,7 +10,7 @@ use conic_load::Workload;
 use serde::Serialize;
 
 use super::common::{
-    Common, MachineReport, count, nanoseconds, placement_line, print_notes, range, span, three_digits,
+    Common, MachineReport, count, mpps, nanoseconds, placement_line, print_notes, range, span, three_digits,
 };
 use super::failure::{Failure, print_json};
 use super::link::{Interface, Outcome, Setup, Span, run};
@@ -50,6 +50,10 @@ pub struct Arguments {
     /// Packets in flight in each queue pair; 1 shows the unloaded latency
     #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     pub window: u64,
+    /// Offered load of each queue pair, in millions of packets a second: packets are due at that pace, and latency counts
+    /// from then [default: as fast as the window allows]
+    #[arg(long, value_name = "MPPS", value_parser = mpps, conflicts_with = "sweep")]
+    pub rate: Option<f64>,
     /// Packets sent in one call at most, 1 to 256
     #[arg(long, value_name = "PACKETS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub burst: u16,
@@ -76,11 +80,13 @@ pub struct Arguments {
 const EXAMPLES: &str = "Examples:
   conic bench loopback                                  64-byte packets, 256 in flight
   conic bench loopback --window 1                       the unloaded latency
+  conic bench loopback --rate 10                        latency at ten million packets a second
   conic bench loopback --packet-size 1500 --json        for a program
   conic bench loopback --features paper,no-recycling    CC-NIC as published, without its recycling stacks
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
-received; a packet is sent when another has come back. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
+received; a packet is sent when another has come back. With --rate, it is from when the packet was due, so that what a slow answer \
+held back is late. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -140,6 +146,7 @@ pub struct Report {
     features: Option<String>,
     packet_size: u16,
     window: u64,
+    offered_mpps: Option<f64>,
     burst: usize,
     rx_burst: usize,
     queues: usize,
@@ -178,7 +185,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         run(&arena, &setup, Span { warm_up: WARM_UP, measured: slice })
     })?;
     progress.clear();
-    let report = report(&setup, arguments.common.placement, machine, &measured)?;
+    let report = report(&setup, arguments, machine, &measured)?;
     if arguments.common.json {
         print_json(&report)?;
     } else {
@@ -207,6 +214,7 @@ impl Arguments {
                 fetch_ahead: self.features.fetch_ahead,
             },
             queues: usize::from(self.queues),
+            interval: self.rate.map(|mpps| Time::from_picoseconds((1e6 / mpps) as u64)),
             descriptors: self.descriptors,
             pages: self.common.pages(),
         }
@@ -257,11 +265,11 @@ pub fn place_report(
 
 fn report(
     setup: &Setup,
-    choice: super::common::Choice,
+    arguments: &Arguments,
     machine: MachineReport,
     measured: &Slices<Outcome>,
 ) -> Result<Report, Failure> {
-    let size = setup.workload.packet_size;
+    let (size, choice) = (setup.workload.packet_size, arguments.common.placement);
     let complete = measured.complete(1);
     let chosen = choice.of(&complete);
     let all: Vec<PlacementReport> =
@@ -275,6 +283,7 @@ fn report(
         features: (setup.interface == Interface::Ccnic).then(|| setup.features.to_string()),
         packet_size: size,
         window: setup.workload.window,
+        offered_mpps: arguments.rate,
         burst: setup.workload.transmit_burst,
         rx_burst: setup.workload.receive_burst,
         queues: setup.queues,
@@ -317,7 +326,8 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
         );
         let LatencyReport { min, p50, p99, p999 } = one.latency_ns;
         let [min, p50, p99, p999] = [min, p50, p99, p999].map(nanoseconds);
-        println!("    latency  min {min}, p50 {p50}, p99 {p99}, p99.9 {p999} (round trip, closed loop)");
+        let counted = if report.offered_mpps.is_some() { "open loop" } else { "closed loop" };
+        println!("    latency  min {min}, p50 {p50}, p99 {p99}, p99.9 {p999} (round trip, {counted})");
         println!("             p50 is {} round trips of a line", one.p50_in_round_trips.median);
     }
     println!();

@@ -224,6 +224,7 @@ impl Runner<'_> {
             features: Features::best(),
             workload: Workload { packet_size: size, window, transmit_burst: 32, receive_burst: 32, fetch_ahead: true },
             queues: 1,
+            interval: None,
             descriptors: 1024,
             pages: self.arguments.common.pages(),
         };

@@ -12,7 +12,7 @@ use conic_load::message_loop::{
     CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, ReceivePacket,
     SendPacket, line_pair_ends, message_lines, slots_of,
 };
-use conic_load::{Account, ClosedLoop, OneCore, Workload};
+use conic_load::{ClosedLoop, OneCore, Workload};
 use conic_native::NativeCore;
 
 use super::{Failure, Setup};
@@ -38,14 +38,8 @@ pub trait Halves: Link {
     ) -> OneCore<impl HostQueue + use<'memory, Self>, impl NicQueue + use<'memory, Self>>;
 }
 
-/// An application that sends and receives.
-pub trait Traffic {
-    /// Sends and receives some.
-    fn step(&mut self);
-    /// What became of its packets.
-    fn account(&self) -> &Account;
-    /// The same, to forget a warm-up's latencies.
-    fn account_mut(&mut self) -> &mut Account;
+/// An application that sends and receives, and can be brought to an end.
+pub trait Traffic: conic_load::Traffic {
     /// Receives what is in flight.
     fn drain(&mut self, deadline: Time);
 }
@@ -61,16 +55,6 @@ pub trait Turn {
 macro_rules! traffic {
     ($($parameter:ident: $bound:ident),* => $loop:ty) => {
         impl<$($parameter: $bound),*> Traffic for $loop {
-            #[inline(always)]
-            fn step(&mut self) {
-                self.step();
-            }
-            fn account(&self) -> &Account {
-                self.account()
-            }
-            fn account_mut(&mut self) -> &mut Account {
-                self.account_mut()
-            }
             fn drain(&mut self, deadline: Time) {
                 self.drain(deadline);
             }
