@@ -221,7 +221,11 @@ impl PacketSocket {
                 Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::EBUSY) => {}
                 // The interface is down: the kernel has let go of the slots, as of frames sent without a carrier.
                 Some(libc::ENETDOWN) => {
-                    self.counters.refused_by_kernel += self.rings.take_back() as u64;
+                    let (frames, bytes) = self.rings.take_back();
+                    // They were counted as transmitted when they were taken.
+                    self.counters.refused_by_kernel += frames;
+                    self.counters.transmitted_frames -= frames;
+                    self.counters.transmitted_bytes -= bytes;
                     self.filled = 0;
                 }
                 Some(libc::EINVAL | libc::EMSGSIZE) => self.filled = 0,
