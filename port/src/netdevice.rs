@@ -12,10 +12,15 @@ use crate::offload::vlan::{TAG_BYTES, Tag};
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET_HEADER: usize = 14;
 
-/// Whether a frame is longer than an interface of this MTU sends: a tag is not part of it.
-pub(crate) fn is_over_mtu(frame: &[u8], mtu: usize) -> bool {
+/// How long a frame that begins like this one may be for an interface of this MTU: a tag is not part of that.
+pub(crate) fn longest_within_mtu(frame: &[u8], mtu: usize) -> usize {
     let tag = if Tag::of(frame).is_some() { TAG_BYTES } else { 0 };
-    frame.len() > mtu + ETHERNET_HEADER + tag
+    mtu + ETHERNET_HEADER + tag
+}
+
+/// Whether a frame is longer than an interface of this MTU sends.
+pub(crate) fn is_over_mtu(frame: &[u8], mtu: usize) -> bool {
+    frame.len() > longest_within_mtu(frame, mtu)
 }
 
 /// Whether the kernel takes this as the name of an interface.

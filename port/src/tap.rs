@@ -13,7 +13,7 @@ use conic_fabric::Time;
 
 pub use error::{TapError, TapProblem};
 
-use crate::netdevice::{ETHERNET_HEADER, is_over_mtu};
+use crate::netdevice::{ETHERNET_HEADER, is_over_mtu, longest_within_mtu};
 use crate::offload::Headers;
 use crate::offload::coalesce::{Coalescer, Joined};
 use crate::offload::segment::{LONGEST, Segments};
@@ -345,7 +345,7 @@ impl Tap {
         match cut {
             None => is_over_mtu(packet, self.mtu),
             Some(None) => true,
-            Some(Some(cut)) => cut.longest() > self.mtu + ETHERNET_HEADER,
+            Some(Some(cut)) => cut.longest() > longest_within_mtu(packet, self.mtu),
         }
     }
 }

@@ -50,4 +50,43 @@ fn frames_pass_both_ways_through_a_device_and_errors_are_named() {
         assert_eq!((all.len(), all.iter().map(|queue| queue.details().len()).sum()), (queues - 1, 0));
         assert_eq!((port.counters().skipped(), port.counters().refused()), (0, 0));
     }
+    a_device_that_refuses_is_not_kept();
+    a_device_in_use_is_refused_and_stays_in_use();
+}
+
+fn open(spec: &str) -> Result<Vec<Box<dyn Port>>, String> {
+    spec.parse::<PortSpec>().unwrap().open().map_err(|error| error.to_string())
+}
+
+/// What is asked for next under its name is another device.
+fn a_device_that_refuses_is_not_kept() {
+    for (refused, next) in [
+        // More queues than there are.
+        ("net_af_packet7;iface=v0,queues=2", "net_af_packet7;iface=v0;qpairs=2,queues=2"),
+        // Frames that fit no buffer, which the first queue says.
+        ("net_af_packet8;iface=v0;blocksz=8192;framesz=8192", "net_af_packet8;iface=v0"),
+    ] {
+        let error = open(&format!("dpdk:{refused},frames=256")).err().unwrap();
+        assert!(error.contains("refuses its queues"), "{refused}: {error}");
+        open(&format!("dpdk:{next},frames=256")).unwrap();
+    }
+    // Its queues have their buffers when it does not start: it has nothing to bond.
+    let error = open("dpdk:net_bonding7;mode=0,frames=256").err().unwrap();
+    assert!(error.contains("refuses its queues"), "{error}");
+    let error = open("dpdk:net_bonding7;mode=none,frames=256").err().unwrap();
+    assert!(error.contains("DPDK has no device net_bonding7"), "{error}");
+}
+
+fn a_device_in_use_is_refused_and_stays_in_use() {
+    const SPEC: &str = "dpdk:net_af_packet9;iface=v0,frames=256";
+    let mut port = open(SPEC).unwrap().remove(0);
+    let error = open(SPEC).err().unwrap();
+    assert!(error.contains("refuses its queues"), "{error}");
+    let mut socket = packet_socket("v1");
+    let sent = frame(60, EXPERIMENT, 9);
+    assert_eq!(port.transmit(Time::ZERO, &sent).unwrap(), Transmit::Accepted);
+    port.flush(Time::ZERO).unwrap();
+    assert_eq!(receive_at(&mut socket), sent);
+    drop(port);
+    open(SPEC).unwrap();
 }

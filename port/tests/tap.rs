@@ -388,17 +388,23 @@ fn packets_that_the_interface_could_not_have_sent_are_refused_and_those_too_long
     let mut tap = Tap::open(&TapOptions { offload: true, mtu: Some(1500), ..options("conictest") }).unwrap();
     let (packet, begun) = (segment(0, 7), Checksum::Partial { start: 38, offset: 16 });
     let of = |size| Metadata { checksum: begun, segmentation: Some(Segmentation { size, protocol: TCP }) };
-    // A header of 58 bytes with the tag, in frames of which one is no longer than the packet itself.
+    // A header of 58 bytes with the tag, of 54 without.
     let mut long = [&packet[..], &[0; 1500]].concat();
     long[20..22].copy_from_slice(&2540_u16.to_be_bytes());
-    for (packet, size, expected) in [(&long, 1442, Transmit::Accepted), (&long, 1461, Transmit::Refused)] {
-        let sent = tap.transmit_unfinished(Time::ZERO, packet, of(size)).unwrap();
+    let mut plain = long.clone();
+    plain.drain(12..16);
+    let untagged = Checksum::Partial { start: 34, offset: 16 };
+    // The tag is not part of the MTU.
+    for (size, expected) in [(1460, Transmit::Accepted), (1461, Transmit::Refused)] {
+        let sent = tap.transmit_unfinished(Time::ZERO, &long, of(size)).unwrap();
         assert_eq!(sent, expected, "{size}");
+        let sent = tap.transmit_unfinished(Time::ZERO, &plain, Metadata { checksum: untagged, ..of(size) }).unwrap();
+        assert_eq!(sent, expected, "{size} without a tag");
     }
     let mut other = packet.clone();
     other[27] = 99;
     assert_eq!(tap.transmit_unfinished(Time::ZERO, &other, of(500)).unwrap(), Transmit::Refused, "nobody can cut it");
-    assert_eq!((tap.counters().refused_over_mtu, tap.counters().refused()), (2, 2));
+    assert_eq!((tap.counters().refused_over_mtu, tap.counters().refused()), (3, 3));
     // It may have been given another MTU.
     network::run("ip", &["link", "set", "conictest", "mtu", "20000"]);
     let mut socket = packet_socket("conictest");

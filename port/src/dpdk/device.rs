@@ -107,9 +107,10 @@ impl Dpdk {
         let port = u16::try_from(port).map_err(|_| failed(DpdkProblem::Device(text(port))))?;
         let (count, slots) = (options.queues.max(1), options.frames as u16);
         let mut queues = vec![std::ptr::null_mut(); count];
-        // SAFETY: there is room for as many queues as are asked for, and the pool stays as long as they do.
+        // SAFETY: there is room for as many queues as are asked for, all null, and the pool stays as long as they do; a device that
+        // refuses has let go of it when the call returns.
         let result = unsafe { conic_dpdk_configure(port, count as u16, slots, pool.0, queues.as_mut_ptr()) };
-        if result < 0 {
+        if result != 0 {
             return Err(failed(DpdkProblem::Configure(text(result))));
         }
         let device = Arc::new(Device { name: options.device.clone(), _pool: pool });

@@ -8,6 +8,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,9 @@ struct conic_dpdk_queue {
 	struct rte_mbuf *receive[BURST];
 	struct rte_mbuf *transmit[BURST];
 };
+
+// The devices that have queues here.
+static bool used[RTE_MAX_ETHPORTS];
 
 // Starts DPDK. It binds the calling thread to a core, which is undone: where the thread runs is not DPDK's to say.
 int conic_dpdk_start(int count, char **arguments)
@@ -68,9 +72,21 @@ void conic_dpdk_free(struct rte_mempool *pool)
 	rte_mempool_free(pool);
 }
 
-// Configures and starts a device with this many queues of this many slots, whose buffers are the pool's; negative where it refuses.
-int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_mempool *pool,
-		struct conic_dpdk_queue **made)
+// Stops a device and takes it away, so that another process may have it, or this one with other arguments. Then it has no buffers.
+static void release(uint16_t port)
+{
+	struct rte_device *device = NULL;
+	struct rte_eth_dev_info info;
+	if (rte_eth_dev_info_get(port, &info) == 0)
+		device = info.device;
+	rte_eth_dev_stop(port);
+	rte_eth_dev_close(port);
+	if (device != NULL)
+		rte_dev_remove(device);
+}
+
+// Configures and starts a device; not 0 where it refuses, at whichever step.
+static int configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_mempool *pool)
 {
 	struct rte_eth_conf configuration;
 	struct rte_eth_dev_info info;
@@ -97,19 +113,40 @@ int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct 
 	}
 	if (result == 0)
 		result = rte_eth_dev_start(port);
-	if (result < 0)
-		return result;
 	// Some devices have no such mode, and take everything.
-	rte_eth_promiscuous_enable(port);
-	for (queue = 0; queue < queues; queue++) {
+	if (result == 0)
+		rte_eth_promiscuous_enable(port);
+	return result;
+}
+
+// Configures and starts a device with this many queues of this many slots, whose buffers are the pool's, which is not freed before.
+// Not 0 where it refuses, or has queues here already; one that refuses is released.
+int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_mempool *pool,
+		struct conic_dpdk_queue **made)
+{
+	uint16_t queue;
+	int result;
+	if (used[port])
+		return -EBUSY;
+	result = configure(port, queues, slots, pool);
+	for (queue = 0; result == 0 && queue < queues; queue++) {
 		made[queue] = calloc(1, sizeof(**made));
-		if (made[queue] == NULL)
-			return -ENOMEM;
+		if (made[queue] == NULL) {
+			result = -ENOMEM;
+			break;
+		}
 		made[queue]->port = port;
 		made[queue]->queue = queue;
 		made[queue]->pool = pool;
 	}
-	return 0;
+	if (result == 0) {
+		used[port] = true;
+		return 0;
+	}
+	for (queue = 0; queue < queues; queue++)
+		free(made[queue]);
+	release(port);
+	return result;
 }
 
 // The length of the next frame, whose bytes are copied as far as there is room; 0 where there is none.
@@ -194,20 +231,14 @@ int conic_dpdk_statistics(const struct conic_dpdk_queue *queue, uint64_t values[
 	return 0;
 }
 
-// Frees a queue; with the last one of a device, the device, so that another process may have it. Its buffers are not freed.
+// Frees a queue; with the last one of a device, that is released. Its buffers are not freed.
 void conic_dpdk_close(struct conic_dpdk_queue *queue, int last)
 {
-	struct rte_device *device = NULL;
-	struct rte_eth_dev_info info;
 	rte_pktmbuf_free_bulk(queue->receive + queue->taken, queue->received - queue->taken);
 	rte_pktmbuf_free_bulk(queue->transmit, queue->filled);
 	if (last) {
-		if (rte_eth_dev_info_get(queue->port, &info) == 0)
-			device = info.device;
-		rte_eth_dev_stop(queue->port);
-		rte_eth_dev_close(queue->port);
-		if (device != NULL)
-			rte_dev_remove(device);
+		used[queue->port] = false;
+		release(queue->port);
 	}
 	free(queue);
 }

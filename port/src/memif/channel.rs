@@ -40,8 +40,8 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Listens at a path, or at an abstract name that begins with `@`. A file that a process left behind that has ended is
-    /// replaced. Only this user may connect to a path.
-    pub(super) fn open(path: &str) -> io::Result<Listener> {
+    /// replaced. Only this user may connect to a path, or any user whom its folders let in.
+    pub(super) fn open(path: &str, any_user: bool) -> io::Result<Listener> {
         let address = address(path)?;
         let socket = socket()?;
         match rustix::net::bind(&socket, &address) {
@@ -53,7 +53,8 @@ impl Listener {
         }
         let path = file_of(path);
         if let Some(path) = &path {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+            let mode = if any_user { 0o666 } else { 0o600 };
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         }
         rustix::net::listen(&socket, 8)?;
         Ok(Listener { socket, path })

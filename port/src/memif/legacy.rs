@@ -12,12 +12,14 @@
 //! | which session it is | a session, the first of several parts |
 //!
 //! The one that stops gives back what it has read and shows what it has put, so that one position says all of a ring. Parts stop
-//! one after the other: a session of which one has no rings any more, or those of another session, ends.
+//! one after the other: a session of which one has no rings any more, or those of another session, ends. So does one whose memory
+//! cannot be mapped again: it is the other side's. The port goes on.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use conic_fabric::Time;
 use rustix::event::epoll;
 
 use super::channel::{Channel, Listener};
@@ -104,15 +106,14 @@ impl Memif {
         let regions = first.number::<usize>()?;
         if regions > 0 {
             let channel = Channel::of_descriptor(first.descriptor()?);
-            let (peer, rings) = session(options, heirs, regions)?;
-            match rings {
-                Some(rings) => {
+            match session(options, heirs, regions)? {
+                Ok((peer, rings)) => {
                     parts[0].resume(channel, peer)?;
                     // At once in all of them: what is sent to one is not to find it without rings.
-                    parts.iter_mut().zip(rings).try_for_each(|(part, rings)| part.go_on(rings))?;
+                    parts.iter_mut().zip(rings).for_each(|(part, rings)| part.take_up(Time::ZERO, rings));
                 }
                 // It may be gone; then it needs no reason. Otherwise it comes again.
-                None => drop(channel.send(&Message::disconnect("the session has ended in a take-over").write(), None)),
+                Err(why) => drop(channel.send(&Message::disconnect(why).write(), None)),
             }
         }
         Ok(parts)
@@ -126,20 +127,18 @@ impl Memif {
         self.counts.sessions = FIRST_SESSION;
         Ok(())
     }
-
-    /// Goes on with this part's rings.
-    fn go_on(&mut self, rings: Rings) -> io::Result<()> {
-        rings.begin(&self.waiter)?;
-        self.rings = Some(rings);
-        Ok(())
-    }
 }
 
 /// The number of a session that another process had.
 const FIRST_SESSION: u64 = 1;
 
-/// The session, with so many regions: the peer, and each part's rings where all of them are there.
-fn session(options: &MemifOptions, heirs: Vec<Heir>, regions: usize) -> io::Result<(Peer, Option<Vec<Rings>>)> {
+/// The session, with so many regions: the peer and each part's rings, or why it ends here. What the other side can bring about ends
+/// its session and nothing else: the port is there for whoever comes next.
+fn session(
+    options: &MemifOptions,
+    heirs: Vec<Heir>,
+    regions: usize,
+) -> io::Result<Result<(Peer, Vec<Rings>), &'static str>> {
     let mut heirs = heirs.into_iter();
     let mut first = heirs.next().ok_or_else(broken)?;
     let several = heirs.len() > 0;
@@ -148,8 +147,11 @@ fn session(options: &MemifOptions, heirs: Vec<Heir>, regions: usize) -> io::Resu
     let mut all = Regions::default();
     for _ in 0..regions {
         let (bytes, memory) = (first.number()?, first.descriptor()?);
-        // What the other process had checked is checked again: what it takes lies in the options of both.
-        all.0.push(map_region(bytes, &memory, options).map_err(io::Error::other)?);
+        // What the other process had checked is checked again, and may have changed: the memory is the other side's.
+        match map_region(bytes, &memory, options) {
+            Ok(region) => all.0.push(region),
+            Err(why) => return Ok(Err(why)),
+        }
         peer.memory.push(memory);
     }
     let regions = Arc::new(all);
@@ -157,14 +159,14 @@ fn session(options: &MemifOptions, heirs: Vec<Heir>, regions: usize) -> io::Resu
     let which = if several { first.number::<u64>()? } else { FIRST_SESSION };
     for mut heir in heirs {
         if heir.number::<u64>()? != which {
-            return Ok((peer, None));
+            return Ok(Err("the session has ended in a take-over"));
         }
         let own = [heir.number::<usize>()?, heir.number()?];
         dealt.push(rings(&mut heir, options, &regions, own)?);
     }
     let sum = |count: fn(&Rings) -> usize| dealt.iter().map(count).sum();
     peer.rings = (sum(|rings| rings.receive.len()), sum(|rings| rings.transmit.len()));
-    Ok((peer, Some(dealt)))
+    Ok(Ok((peer, dealt)))
 }
 
 /// So many receiving and sending rings of a part.
@@ -190,6 +192,6 @@ fn ring(heir: &mut Heir, options: &MemifOptions, regions: &Regions) -> io::Resul
         MemifRole::Server => Side::Server,
         MemifRole::Client => Side::Client { buffers, buffer_bytes },
     };
-    let sound = place.is_in(regions) && place.has_cookie(regions);
-    if sound { Ok(Ring::new(place, side).at_slot(next)) } else { Err(broken()) }
+    // It had its cookie when the session began. By now the other side may have written there what it likes, as into the rest of a ring.
+    if place.is_in(regions) { Ok(Ring::new(place, side).at_slot(next)) } else { Err(broken()) }
 }

@@ -92,7 +92,7 @@ pub struct MemifOptions {
     /// As server: whether memory is taken that the client can cut, or on reserved huge pages that it can give back: either ends
     /// this process.
     pub unsealed: bool,
-    /// As server: whether clients of other users are served.
+    /// As server: whether clients of other users are served. They may then connect to the socket's file too.
     pub any_user: bool,
 }
 
@@ -179,7 +179,7 @@ impl Memif {
     fn open_parts(options: &MemifOptions, parts: usize) -> Result<Vec<Memif>, PortError> {
         let failed = |error| MemifError { socket: options.socket.clone(), problem: MemifProblem::of(error) };
         let listener = match options.role {
-            MemifRole::Server => Some(Listener::open(&options.socket).map_err(failed)?),
+            MemifRole::Server => Some(Listener::open(&options.socket, options.any_user).map_err(failed)?),
             MemifRole::Client => None,
         };
         Ok(Memif::with_listener(options, parts, listener).map_err(failed)?)

@@ -1,7 +1,9 @@
 //! A session with a peer that is slow, greedy or hostile, or that another process goes on with.
 
+use std::os::unix::fs::PermissionsExt;
+
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, SealFlags};
 
 use super::*;
 
@@ -148,30 +150,87 @@ fn whoever_goes_on_has_given_back_what_was_read_and_is_woken() {
 }
 
 #[test]
+fn a_ring_that_was_good_needs_no_cookie_when_another_process_goes_on_with_it() {
+    let folder = folder();
+    let mut first = server(&folder);
+    let client = joined(&mut first);
+    let memory = client.memory.as_ref().expect("joined");
+    [0, 512].into_iter().for_each(|ring| memory.store_u32(ring, 0));
+    let legacy = first.bequeath().expect("it can be passed on");
+    drop(first);
+    let mut heir = Memif::inherit(&options(&folder), vec![legacy]).expect("it goes on").remove(0);
+    fill(memory, 0, 1);
+    assert!(heir.is_connected());
+    assert_eq!(receive(&mut heir), Receive::Frame { length: 60, captured: None });
+    drop(client);
+    (0..2 * LOOKS).for_each(|_| look(&mut heir, Time::ZERO));
+    assert!(!heir.is_connected());
+    joined(&mut heir);
+}
+
+#[test]
+fn a_client_whose_memory_cannot_be_mapped_again_loses_its_session_and_the_port_goes_on() {
+    let folder = folder();
+    let mut first = server(&folder);
+    let client = Raw::connect(&mut first);
+    let descriptor = unsealed();
+    rustix::fs::fcntl_add_seals(&descriptor, SealFlags::SHRINK).expect("its seal");
+    let memory = Mapping::of(descriptor.as_fd(), 16_384, 0).expect("memory");
+    [0, 512].into_iter().for_each(|ring| memory.store_u32(ring, message::COOKIE));
+    let (_, mut messages) = right();
+    messages[1].1 = Some(descriptor.try_clone().expect("a copy"));
+    for (message, descriptor) in messages {
+        client.say(message, descriptor.as_ref());
+        look(&mut first, Time::ZERO);
+    }
+    assert!(first.is_connected(), "{}", first.description());
+    while client.hear().is_some() {}
+    // Nobody maps it for writing from now on; who has done so keeps that.
+    rustix::fs::fcntl_add_seals(&descriptor, SealFlags::FUTURE_WRITE).expect("its seal");
+    let legacy = first.bequeath().expect("it can be passed on");
+    drop(first);
+    let mut heir = Memif::inherit(&options(&folder), vec![legacy]).expect("it goes on").remove(0);
+    assert!(!heir.is_connected());
+    let Some(Message::Disconnect { reason, .. }) = client.hear() else { panic!("it is not told") };
+    assert_eq!(reason.to_string(), "the region cannot be mapped");
+    joined(&mut heir);
+}
+
+#[test]
 fn only_who_may_is_served() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: needs root, to be another user");
         return;
     }
     let folder = folder();
-    let name = format!("@{}", folder.path().display());
-    for (any_user, expected) in [(false, Some("this user may not connect")), (true, None)] {
+    // The folder is none that keeps others out.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let path = options(&folder).socket;
+    let refusal = Some("this user may not connect");
+    // A file keeps others out by itself.
+    for (name, any_user, expected) in [
+        (format!("@{path}"), false, Some(refusal)),
+        (format!("@{path}"), true, Some(None)),
+        (path.clone(), false, None),
+        (path, true, Some(None)),
+    ] {
         let mut server = Memif::open(&MemifOptions { any_user, ..MemifOptions::new(&name) }).expect("a server");
         // A thread of its own, because it cannot get its rights back.
         let connect = || {
             // SAFETY: no memory is passed. The system call, unlike the library's function, changes this thread only.
             assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
-            Channel::connect(&name).expect("a server")
+            Channel::connect(&name)
         };
-        let channel = std::thread::scope(|scope| scope.spawn(connect).join().expect("it connects"));
+        let connected = std::thread::scope(|scope| scope.spawn(connect).join().expect("it tries"));
         look(&mut server, Time::ZERO);
-        let client = Raw { channel, memory: None };
-        let refused = match client.hear() {
+        let heard = connected.map(|channel| match (Raw { channel, memory: None }).hear() {
             Some(Message::Disconnect { reason, .. }) => Some(reason.to_string()),
             Some(Message::Hello(_)) => None,
             other => panic!("{other:?}"),
-        };
-        assert_eq!((refused.as_deref(), server.counts.refused), (expected, u64::from(!any_user)));
+        });
+        let came = heard.as_ref().ok().map(Option::as_deref);
+        assert_eq!(came, expected, "{name}, any user: {any_user}: {heard:?}");
+        assert_eq!(server.counts.refused, u64::from(expected == Some(refusal)));
     }
 }
 

@@ -173,15 +173,19 @@ impl PacketSocket {
         if metadata.segmentation.is_some() {
             // Without a cutter slots are too short for such packets, and were found truncated above, but for small ones.
             let cutter = self.cutter.get_or_insert_with(Cutter::new);
-            let begun = slot.captured <= LONGEST && {
-                self.rings.read(slot.at, &mut cutter.room()[..slot.captured]);
-                cutter.begin(slot.captured, metadata, frame.len(), &mut self.work)
-            };
+            let room = cutter.room();
+            let packet = (slot.captured <= room.len()).then(|| {
+                self.rings.read(slot.at, &mut room[..slot.captured]);
+                // Here, so that every piece has it, and is measured with it.
+                tagged(room, slot)
+            });
+            let begun =
+                packet.flatten().is_some_and(|length| cutter.begin(length, metadata, frame.len(), &mut self.work));
             self.counters.skipped_malformed += u64::from(!begun);
             return None;
         }
-        let tagged = slot.captured + if slot.tag.is_some() { vlan::TAG_BYTES } else { 0 };
-        if tagged > frame.len() {
+        let whole = slot.captured + if slot.tag.is_some() { vlan::TAG_BYTES } else { 0 };
+        if whole > frame.len() {
             self.counters.skipped_oversized += 1;
             return None;
         }
@@ -190,14 +194,10 @@ impl PacketSocket {
             self.counters.skipped_malformed += 1;
             return None;
         }
-        match slot.tag {
-            // The kernel takes the outermost tag out of the frame, whoever looks.
-            Some(tag) => vlan::insert(frame, slot.captured, tag).or_else(|| {
-                self.counters.skipped_short += 1;
-                None
-            }),
-            None => Some(slot.captured),
-        }
+        tagged(frame, slot).or_else(|| {
+            self.counters.skipped_short += 1;
+            None
+        })
     }
 
     /// Asks the kernel how many frames it has dropped since it was last asked.
@@ -221,7 +221,11 @@ impl PacketSocket {
                 Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::EBUSY) => {}
                 // The interface is down: the kernel has let go of the slots, as of frames sent without a carrier.
                 Some(libc::ENETDOWN) => {
-                    self.counters.refused_by_kernel += self.rings.take_back() as u64;
+                    let (frames, bytes) = self.rings.take_back();
+                    // They were counted as transmitted when they were taken.
+                    self.counters.refused_by_kernel += frames;
+                    self.counters.transmitted_frames -= frames;
+                    self.counters.transmitted_bytes -= bytes;
                     self.filled = 0;
                 }
                 Some(libc::EINVAL | libc::EMSGSIZE) => self.filled = 0,
@@ -229,6 +233,15 @@ impl PacketSocket {
             },
         }
         Ok(())
+    }
+}
+
+/// Puts the tag back into the frame of a slot, which is at the beginning of this room; its length, or `None` where it is no frame or
+/// there is no room. The kernel takes the outermost tag out of a frame, whoever looks.
+fn tagged(room: &mut [u8], slot: Slot) -> Option<usize> {
+    match slot.tag {
+        Some(tag) => vlan::insert(room, slot.captured, tag),
+        None => Some(slot.captured),
     }
 }
 

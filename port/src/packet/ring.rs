@@ -192,11 +192,10 @@ impl Rings {
     }
 
     /// Takes back the slots that the kernel was asked to send and has not begun with, because the interface is down; gives
-    /// their number.
-    pub(super) fn take_back(&mut self) -> usize {
-        let slots = self.geometry.slots();
-        let mut taken = 0;
-        while taken < slots {
+    /// the number of their frames, and the bytes of these.
+    pub(super) fn take_back(&mut self) -> (u64, u64) {
+        let (mut frames, mut bytes) = (0, 0);
+        for _ in 0..self.geometry.slots() {
             let (before, at) = self.last_filled();
             // Acquire: as in `fill`. The kernel takes slots only in a call of ours, and none is in progress.
             if self.memory.load_acquire_u32(at + STATUS) != SEND_REQUEST {
@@ -205,9 +204,11 @@ impl Rings {
             // Release: as in `release`; nothing is to be seen before.
             self.memory.store_release_u32(at + STATUS, AVAILABLE);
             (self.transmit, self.transmit_at) = (before, at);
-            taken += 1;
+            frames += 1;
+            // As `fill` wrote it: only the kernel has this memory too, and it changes no more than the status.
+            bytes += u64::from(self.memory.load_u32(at + LENGTH)) - HEADER_BYTES as u64;
         }
-        taken
+        (frames, bytes)
     }
 
     /// Frames that the kernel refused as malformed when it was to send them.
@@ -267,11 +268,13 @@ mod tests {
         let geometry = Geometry::of(1522, 16);
         let memory = Mapping::anonymous(2 * geometry.bytes()).expect("memory");
         let mut rings = Rings::new(memory, geometry);
-        let mut filled = 0;
-        while rings.fill(&[7; 60]) {
+        let (mut filled, mut bytes) = (0, 0);
+        while rings.fill(&[7; 100][..60 + filled as usize % 40]) {
+            bytes += 60 + filled % 40;
             filled += 1;
         }
-        assert_eq!((filled, rings.take_back()), (geometry.slots(), geometry.slots()));
+        assert_eq!((filled, rings.take_back()), (geometry.slots() as u64, (filled, bytes)));
+        assert_eq!(rings.take_back(), (0, 0));
         assert!(rings.fill(&[7; 60]));
     }
 
