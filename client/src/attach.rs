@@ -15,6 +15,9 @@ use conic_native::{KeptCore, Memory, clock, fences};
 use crate::session::{Region, Session};
 use crate::{AttachError, Options};
 
+/// What is waited for where packets that stand for several were limited.
+const LONGEST_WORD: &str = "its word on the longest packet";
+
 /// What a client takes with it when it attaches again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
@@ -54,47 +57,168 @@ impl Late {
 
 /// Attaches, step by step, each within the options' patience.
 pub(crate) fn attach(path: &Path, options: &Options, kept: Kept) -> Result<Session, AttachError> {
-    // Refused here, before anybody is asked, with the reason.
-    Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
-    let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
-    let own = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS;
-    let extensions = Extensions(own | Extensions::of_offloads(options.offloads).0);
-    let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
-    say(&channel, &Message::Hello(hello))?;
-    let (answer, _) = hear(&channel, options.patience, "its welcome")?;
-    let Message::Welcome(welcome) = answer else { return Err(unexpected("a welcome", &answer)) };
-    if !(OLDEST..=VERSION).contains(&welcome.version) {
-        return Err(AttachError::Peer(format!("it chose version {}", welcome.version)));
+    let mut attaching = Attaching::begin(path, options, kept)?;
+    loop {
+        if let Some(session) = attaching.go_on(options)? {
+            return Ok(session);
+        }
+        attaching.channel.wait(attaching.left()).map_err(broken)?;
     }
-    let attach = Attach {
-        geometry: options.geometry,
-        headroom: options.headroom,
-        network: options.network.clone(),
-        mac: kept.mac,
-    };
-    say(&channel, &Message::Attach(attach))?;
-    let (answer, descriptors) = hear(&channel, options.patience, "its queues")?;
+}
+
+/// An attachment that is on its way: what was said to the daemon, and what it is to say next.
+#[derive(Debug)]
+pub(crate) struct Attaching {
+    pub channel: Arc<Channel>,
+    kept: Kept,
+    step: Step,
+    /// When the patience for this step is over.
+    until: Time,
+}
+
+/// What the daemon is to say next.
+#[derive(Debug)]
+enum Step {
+    Welcome,
+    Queues(Extensions),
+    Bells(Extensions, Box<Given>),
+    Longest(Box<Session>, u32),
+    /// Nothing: it is over.
+    Over,
+}
+
+/// What came with the queues.
+#[derive(Debug)]
+struct Given {
+    attached: Attached,
+    region: OwnedFd,
+    kick: OwnedFd,
+    bells: Vec<OwnedFd>,
+}
+
+impl Attaching {
+    /// Greets the daemon that listens at `path`.
+    pub fn begin(path: &Path, options: &Options, kept: Kept) -> Result<Attaching, AttachError> {
+        // Refused here, before anybody is asked, with the reason.
+        Map::with_headroom(options.geometry, Features::best(), options.headroom).map_err(AttachError::Geometry)?;
+        let channel = Channel::connect(path).map_err(|error| AttachError::Connect { path: path.to_owned(), error })?;
+        let own = Extensions::NOTIFY | Extensions::LONGEST | Extensions::ADDRESS;
+        let extensions = Extensions(own | Extensions::of_offloads(options.offloads).0);
+        let hello = Hello { versions: (OLDEST, VERSION), extensions, name: options.name.clone() };
+        say(&channel, &Message::Hello(hello))?;
+        let until = end_of(options.patience);
+        Ok(Attaching { channel: Arc::new(channel), kept, step: Step::Welcome, until })
+    }
+
+    /// Whether an address was asked for.
+    pub fn wants_mac(&self) -> bool {
+        self.kept.mac.is_some()
+    }
+
+    /// How long the daemon may still take for its next word.
+    pub fn left(&self) -> Duration {
+        Duration::from_nanos(self.until.since(clock::now()).nanoseconds().max(1))
+    }
+
+    /// Goes on as far as the daemon has answered; the session when it is there. Never waits.
+    pub fn go_on(&mut self, options: &Options) -> Result<Option<Session>, AttachError> {
+        while let Some((answer, descriptors)) = hear_now(&self.channel)? {
+            self.step = match std::mem::replace(&mut self.step, Step::Over) {
+                Step::Welcome => self.ask_for_queues(&answer, options)?,
+                Step::Queues(extensions) => Step::Bells(extensions, given(answer, descriptors)?),
+                Step::Bells(extensions, mut given) => {
+                    given.add(&answer, descriptors)?;
+                    Step::Bells(extensions, given)
+                }
+                Step::Longest(session, longest) => {
+                    agree_on_longest(&answer, longest)?;
+                    return Ok(Some(*session));
+                }
+                Step::Over => return Err(unexpected("nothing", &answer)),
+            };
+            if let Step::Bells(_, given) = &self.step
+                && given.is_whole()
+                && let Some(session) = self.map(options)?
+            {
+                return Ok(Some(session));
+            }
+            self.until = end_of(options.patience);
+        }
+        if self.until <= clock::now() {
+            return Err(AttachError::Timeout { waiting_for: self.step.name() });
+        }
+        Ok(None)
+    }
+
+    fn ask_for_queues(&self, answer: &Message, options: &Options) -> Result<Step, AttachError> {
+        let Message::Welcome(welcome) = answer else { return Err(unexpected("a welcome", answer)) };
+        if !(OLDEST..=VERSION).contains(&welcome.version) {
+            return Err(AttachError::Peer(format!("it chose version {}", welcome.version)));
+        }
+        let attach = Attach {
+            geometry: options.geometry,
+            headroom: options.headroom,
+            network: options.network.clone(),
+            mac: self.kept.mac,
+        };
+        say(&self.channel, &Message::Attach(attach))?;
+        Ok(Step::Queues(welcome.extensions))
+    }
+
+    /// Maps what was given, and says how long packets may be where the program has limited them; the session where it has not.
+    fn map(&mut self, options: &Options) -> Result<Option<Session>, AttachError> {
+        let Step::Bells(extensions, given) = std::mem::replace(&mut self.step, Step::Over) else { return Ok(None) };
+        let Given { attached, region, kick, bells } = *given;
+        let region = Arc::new(map_region(region, options, &attached, kick, bells)?);
+        let session = Session { channel: Arc::clone(&self.channel), region, attached, extensions };
+        let Some(longest) = self.kept.longest else { return Ok(Some(session)) };
+        ask_for_longest(&session, longest)?;
+        self.step = Step::Longest(Box::new(session), longest);
+        Ok(None)
+    }
+}
+
+impl Step {
+    fn name(&self) -> &'static str {
+        match self {
+            Step::Welcome => "its welcome",
+            Step::Queues(_) => "its queues",
+            Step::Bells(..) => "the rest of its bells",
+            Step::Longest(..) => LONGEST_WORD,
+            Step::Over => "nothing",
+        }
+    }
+}
+
+/// What a daemon gives with its queues.
+fn given(answer: Message, descriptors: Vec<OwnedFd>) -> Result<Box<Given>, AttachError> {
     let Message::Attached(attached) = answer else { return Err(unexpected("queues", &answer)) };
-    let bells = usize::from(attached.bells);
     let mut descriptors = descriptors.into_iter();
     let (Some(region), Some(kick)) = (descriptors.next(), descriptors.next()) else {
         return Err(AttachError::Peer("it passed no region".to_owned()));
     };
-    let mut all: Vec<OwnedFd> = descriptors.take(bells).collect();
-    while all.len() < attached.geometry.queues as usize {
-        let (answer, more) = hear(&channel, options.patience, "the rest of its bells")?;
-        let Message::Bells(bells) = answer else { return Err(unexpected("bells", &answer)) };
-        if bells.first as usize != all.len() || bells.count == 0 {
-            return Err(AttachError::Peer(format!("its bells begin at {} and not at {}", bells.first, all.len())));
+    let bells = descriptors.take(attached.bells.into()).collect();
+    Ok(Box::new(Given { attached, region, kick, bells }))
+}
+
+impl Given {
+    fn is_whole(&self) -> bool {
+        self.bells.len() >= self.attached.geometry.queues as usize
+    }
+
+    /// Adds more bells.
+    fn add(&mut self, answer: &Message, more: Vec<OwnedFd>) -> Result<(), AttachError> {
+        let Message::Bells(bells) = answer else { return Err(unexpected("bells", answer)) };
+        if bells.first as usize != self.bells.len() || bells.count == 0 {
+            return Err(AttachError::Peer(format!(
+                "its bells begin at {} and not at {}",
+                bells.first,
+                self.bells.len()
+            )));
         }
-        all.extend(more);
+        self.bells.extend(more);
+        Ok(())
     }
-    let region = map_region(region, options, &attached, kick, all)?;
-    let session = Session { channel, region: Arc::new(region), attached, extensions: welcome.extensions };
-    if let Some(longest) = kept.longest {
-        limit_packets(&session, options, longest, &mut Late::default())?;
-    }
-    Ok(session)
 }
 
 /// Has the NIC give no packet that stands for several and is longer than so many bytes.
@@ -104,13 +228,21 @@ pub(crate) fn limit_packets(
     longest: u32,
     late: &mut Late,
 ) -> Result<(), AttachError> {
+    ask_for_longest(session, longest)?;
+    agree_on_longest(&hear_word(session, options, late, LONGEST_WORD)?, longest)
+}
+
+fn ask_for_longest(session: &Session, longest: u32) -> Result<(), AttachError> {
     if !session.extensions.has(Extensions::LONGEST) {
         return Err(AttachError::Older(format!("keep packets to {longest} bytes")));
     }
-    say(&session.channel, &Message::Longest(longest))?;
-    match hear_word(session, options, late, "its word on the longest packet")? {
-        Message::Longest(agreed) if agreed == longest => Ok(()),
-        answer => Err(unexpected("the longest packet", &answer)),
+    say(&session.channel, &Message::Longest(longest))
+}
+
+fn agree_on_longest(answer: &Message, longest: u32) -> Result<(), AttachError> {
+    match answer {
+        Message::Longest(agreed) if *agreed == longest => Ok(()),
+        answer => Err(unexpected("the longest packet", answer)),
     }
 }
 
@@ -203,14 +335,10 @@ pub(crate) fn hear(
     patience: Duration,
     waiting_for: &'static str,
 ) -> Result<(Message, Vec<OwnedFd>), AttachError> {
-    let broken = |error| AttachError::Broken { doing: "listening to the NIC", error };
-    let until = clock::now() + Time::from_nanoseconds(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
+    let until = end_of(patience);
     loop {
-        if let Some(Received { bytes, descriptors, cut }) = channel.receive().map_err(broken)? {
-            if cut {
-                return Err(AttachError::Peer("its message was longer than messages are".to_owned()));
-            }
-            return Ok((Message::decode(&bytes, descriptors.len())?, descriptors));
+        if let Some(heard) = hear_now(channel)? {
+            return Ok(heard);
         }
         let left = until.since(clock::now());
         if left == Time::ZERO {
@@ -218,4 +346,22 @@ pub(crate) fn hear(
         }
         channel.wait(Duration::from_nanos(left.nanoseconds().max(1))).map_err(broken)?;
     }
+}
+
+/// The next message, if it has come.
+fn hear_now(channel: &Channel) -> Result<Option<(Message, Vec<OwnedFd>)>, AttachError> {
+    let Some(Received { bytes, descriptors, cut }) = channel.receive().map_err(broken)? else { return Ok(None) };
+    if cut {
+        return Err(AttachError::Peer("its message was longer than messages are".to_owned()));
+    }
+    Ok(Some((Message::decode(&bytes, descriptors.len())?, descriptors)))
+}
+
+fn broken(error: std::io::Error) -> AttachError {
+    AttachError::Broken { doing: "listening to the NIC", error }
+}
+
+/// When so much patience is over that begins now.
+fn end_of(patience: Duration) -> Time {
+    clock::now() + Time::from_nanoseconds(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX))
 }

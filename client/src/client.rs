@@ -2,17 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use conic_control::{Attached, Message, Reason, Refused};
 use conic_fabric::Time;
 use conic_native::{Count, clock};
 
-use crate::attach::{Kept, Late, attach, limit_packets, set_mac};
+use crate::attach::{Attaching, Kept, Late, attach, limit_packets, set_mac};
 use crate::session::Session;
 use crate::{AttachError, Options, Queue};
 
 /// How long after an attempt to reconnect the next one is made.
 const BETWEEN_ATTEMPTS: Time = Time::from_nanoseconds(10_000_000);
+
+/// How long a thread sleeps that waits for the daemon's word on an attempt: another one may take the word.
+const SLICE: Duration = Duration::from_millis(1);
 
 /// The state of the connection to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,10 @@ struct State {
     /// A thread waits for the daemon's answer, and hears what else it says.
     is_heard: bool,
     next_attempt: Time,
+    /// The attempt to attach again that is on its way.
+    attaching: Option<Attaching>,
+    /// Threads that wait for its end; none is begun meanwhile.
+    waiting: u32,
     /// Why the daemon detached this client, or did not let it in again, if that was said.
     detached: Option<Refused>,
     reconnects: u64,
@@ -75,6 +83,8 @@ impl Client {
                 session: Arc::new(session),
                 is_heard: false,
                 next_attempt: Time::ZERO,
+                attaching: None,
+                waiting: 0,
                 detached: None,
                 reconnects: 0,
                 kept,
@@ -96,10 +106,18 @@ impl Client {
         self.shared.link()
     }
 
-    /// Asks the kernel whether the daemon is there, and attaches again if it is back. Queues do this by themselves while
-    /// they are called; a program that does not call them does it here.
+    /// Asks the kernel whether the daemon is there, and attaches again if it is back, waiting for it for no longer than the options'
+    /// patience at each step. Queues do this by themselves while they are called, without waiting; a program that does not call
+    /// them does it here.
     pub fn maintain(&self) -> Link {
         self.shared.maintain();
+        self.link()
+    }
+
+    /// The same without waiting: an attempt to attach again goes on as far as the daemon has answered, and further in the next
+    /// call, of this or of a queue.
+    pub fn look(&self) -> Link {
+        self.shared.look();
         self.link()
     }
 
@@ -155,7 +173,8 @@ impl Client {
     ) -> Result<(), AttachError> {
         let _asked = unpoisoned(self.shared.question.lock());
         let (session, mut late) = {
-            let mut state = self.shared.state();
+            // An attempt that is on its way would miss what is asked for now.
+            let mut state = self.shared.finish(self.shared.state());
             if self.link() == Link::Down {
                 enter(&mut state);
                 return Ok(());
@@ -205,9 +224,37 @@ impl Shared {
         (generation % 2 == 1).then(|| take(&state.session, generation))
     }
 
-    /// Looks after the connection; nothing where another thread is at it.
-    pub(crate) fn maintain(&self) {
-        let Ok(mut state) = self.state.try_lock() else { return };
+    /// Looks after the connection without waiting, and says whether an attempt to attach again is on its way; nothing where another
+    /// thread is at it.
+    pub(crate) fn look(&self) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        self.look_after(&mut state);
+        state.attaching.is_some()
+    }
+
+    /// Looks after the connection, and waits for the end of an attempt to attach again.
+    fn maintain(&self) {
+        let mut state = self.state();
+        self.look_after(&mut state);
+        drop(self.finish(state));
+    }
+
+    /// Waits for the end of the attempt to attach again that is on its way, if there is one. Others have the state meanwhile.
+    fn finish<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        while let Some(attaching) = &state.attaching {
+            let (channel, left) = (Arc::clone(&attaching.channel), attaching.left());
+            drop(state);
+            // What is wrong with it is found in going on.
+            let _ = channel.wait(left.min(SLICE));
+            state = self.state();
+            self.go_on(&mut state);
+        }
+        state.waiting -= 1;
+        state
+    }
+
+    fn look_after(&self, state: &mut State) {
         let generation = self.generation();
         if generation % 2 == 1 {
             if state.is_heard {
@@ -220,22 +267,46 @@ impl Shared {
             }
             return;
         }
-        let now = clock::now();
-        if !self.options.reconnect || now < state.next_attempt {
-            return;
+        if state.attaching.is_some() {
+            return self.go_on(state);
         }
-        let mut attached = attach(&self.path, &self.options, state.kept);
-        if !state.wants_mac && matches!(&attached, Err(AttachError::Refused(why)) if why.reason == Reason::Mac) {
+        if self.options.reconnect && state.waiting == 0 && clock::now() >= state.next_attempt {
+            self.begin(state, state.kept);
+        }
+    }
+
+    /// Begins an attempt to attach again.
+    fn begin(&self, state: &mut State, kept: Kept) {
+        match Attaching::begin(&self.path, &self.options, kept) {
+            Ok(begun) => state.attaching = Some(begun),
+            Err(error) => self.end(state, Err(error)),
+        }
+    }
+
+    /// Goes on with the attempt that is on its way, as far as the daemon has answered.
+    fn go_on(&self, state: &mut State) {
+        let Some(attaching) = &mut state.attaching else { return };
+        let Some(attached) = attaching.go_on(&self.options).transpose() else { return };
+        let wanted_mac = attaching.wants_mac();
+        state.attaching = None;
+        match attached {
             // Somebody else has it meanwhile, and the program wanted none in particular.
-            attached = attach(&self.path, &self.options, Kept { mac: None, ..state.kept });
+            Err(AttachError::Refused(why)) if why.reason == Reason::Mac && wanted_mac && !state.wants_mac => {
+                self.begin(state, Kept { mac: None, ..state.kept });
+            }
+            ended => self.end(state, ended),
         }
+    }
+
+    /// Enters how an attempt has ended.
+    fn end(&self, state: &mut State, attached: Result<Session, AttachError>) {
         match attached {
             Ok(session) => {
                 state.kept.mac = Some(session.attached.mac);
                 state.session = Arc::new(session);
                 state.late = Late::default();
                 state.reconnects += 1;
-                self.generation.set(generation + 1);
+                self.generation.set(self.generation() + 1);
             }
             Err(error) => {
                 // Where nobody is, what was said last still holds.

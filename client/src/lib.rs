@@ -34,6 +34,9 @@
 //! anew, with the same wishes, and its queues go on; a buffer of the time before is sent by copying it. What had been sent
 //! and not yet read by the daemon that died is lost.
 //!
+//! No call of a queue waits for a daemon that listens and does not answer: each goes on with attaching as far as the answers have
+//! come.
+//!
 //! # Threads
 //!
 //! A [`Queue`] may move to another thread and is used by one at a time; [`Client`] and [`Buffer`] by any.

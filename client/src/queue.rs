@@ -20,6 +20,9 @@ use crate::{Buffer, Client, MAX_SEGMENTS, Segments, SharedMemory};
 /// Empty polls after which a queue asks the kernel whether the daemon still lives: a few microseconds of polling.
 const POLLS_BETWEEN_LOOKS: u32 = 2048;
 
+/// The same while an attempt to attach again waits for the daemon's next word.
+const POLLS_WHILE_ATTACHING: u32 = 32;
+
 /// Packets that one call of [`Queue::receive`] or [`Queue::transmit`] moves at once.
 const BURST: usize = 32;
 
@@ -330,14 +333,18 @@ impl Queue {
         false
     }
 
-    /// Takes back what [`Queue::arm`] asked for, and silences the bell; looks after the connection where the daemon is gone.
+    /// Takes back what [`Queue::arm`] asked for, and silences the bell; looks after the connection where the daemon is gone, as
+    /// [`Client::look`] does.
     pub fn disarm(&mut self) {
         self.region.notices.wish_no_more(&self.region.core, self.index);
         let mut rung = [0; 16];
         // Nothing to read is as good as silence.
         loop {
             match recv(&self.region.bells[self.index], &mut rung, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return self.shared.maintain(),
+                Ok((0, _)) => {
+                    self.shared.look();
+                    return;
+                }
                 Ok((16, _)) => {}
                 _ => return,
             }
@@ -368,7 +375,7 @@ impl Queue {
         // Whatever else wakes it, the caller looks at everything.
         let woken = if stale { poll(&mut [], Some(&timeout)) } else { poll(&mut waited, Some(&timeout)) };
         if stale || waited[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
-            self.shared.maintain();
+            self.shared.look();
         }
         woken == Err(Errno::INTR)
     }
@@ -466,8 +473,8 @@ impl Queue {
     fn count_empty_poll(&mut self) {
         self.polls += 1;
         if self.polls >= POLLS_BETWEEN_LOOKS {
-            self.polls = 0;
-            self.shared.maintain();
+            let is_attaching = self.shared.look();
+            self.polls = if is_attaching { POLLS_BETWEEN_LOOKS - POLLS_WHILE_ATTACHING } else { 0 };
         }
     }
 }

@@ -73,7 +73,7 @@ impl Region {
 /// One attachment.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) channel: Channel,
+    pub(crate) channel: Arc<Channel>,
     pub(crate) region: Arc<Region>,
     pub(crate) attached: Attached,
     /// What both sides have.

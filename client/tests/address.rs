@@ -115,6 +115,25 @@ fn another_address_is_the_clients_when_the_daemon_says_so() {
 }
 
 #[test]
+fn an_address_that_is_asked_for_while_the_client_attaches_again_is_not_forgotten() {
+    let (_folder, socket, listener) = listen();
+    let (client, _queue, channel, _nic) = attached(&socket, &listener);
+    drop(channel);
+    while client.look() == Link::Up {}
+    // It calls, and asks for the address that it had.
+    client.look();
+    let (asked, _channel, _nic) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| client.set_mac(OTHER));
+        let (channel, nic) = let_in_as(&listener, Some(OWN), Some(OWN));
+        assert_eq!(hear(&channel), Message::Address { mac: OTHER, granted: false });
+        say(&channel, &Message::Address { mac: OTHER, granted: true });
+        (asking.join().expect("it ends"), channel, nic)
+    });
+    asked.expect("it is the client's");
+    assert_eq!((client.maintain(), client.mac(), client.reconnects()), (Link::Up, OTHER, 1));
+}
+
+#[test]
 fn an_address_of_no_single_station_is_refused_before_anybody_is_asked() {
     let (_folder, socket, listener) = listen();
     let (client, _queue, channel, _nic) = attached(&socket, &listener);

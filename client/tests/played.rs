@@ -9,7 +9,7 @@ use std::time::Duration;
 use conic_client::{AttachError, Client, Link, Options, Queue, Reason, Refused};
 use conic_control::{Attached, Bells, Extensions, Message, VERSION};
 use conic_fabric::Address;
-use conic_interface::burst::HostQueue;
+use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::{Channel, Listener};
 use conic_native::clock;
@@ -230,6 +230,41 @@ fn who_does_not_want_to_come_back_does_not() {
         assert_eq!(client.maintain(), Link::Down);
     }
     assert!(listener.accept().expect("a socket").is_none(), "nobody has called");
+}
+
+#[test]
+fn no_burst_waits_for_a_daemon_that_does_not_answer_and_bursts_attach_when_it_does() {
+    // A small part of the patience, and more than a busy machine takes a thread's core away for.
+    const MOST: f64 = 0.5;
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let listener = Listener::bind(&socket).expect("a socket");
+    let (client, mut queue, channel, _nic) = attached(&socket, &listener);
+    drop(channel);
+    let begun = clock::now();
+    let mut longest = 0.0;
+    let mut burst = |queue: &mut Queue, sends: bool| {
+        let before = clock::now();
+        let moved = if sends { queue.tx_burst(&[]) } else { queue.rx_burst(&mut [Packet::BLANK; 4]) };
+        longest = clock::now().since(before).seconds().max(longest);
+        assert!(longest < MOST && moved == 0, "{moved} packets in {longest} s");
+    };
+    while clock::now().since(begun).seconds() < 0.2 {
+        (0..5000).for_each(|round| burst(&mut queue, round % 2 == 0));
+        assert!(!queue.wait(Duration::from_millis(1)));
+        assert_eq!((client.look(), client.mac(), client.reconnects()), (Link::Down, [2; 6], 0));
+    }
+    std::thread::scope(|scope| {
+        // It has called once, long ago, and is there still.
+        let daemon = scope.spawn(|| let_in(&listener, Extensions::KNOWN));
+        while client.link() == Link::Down {
+            burst(&mut queue, false);
+            assert!(clock::now().since(begun).seconds() < 60.0, "it does not attach again");
+        }
+        let _back = daemon.join().expect("it lets the client in");
+        assert_eq!((queue.renew(), client.reconnects()), (true, 1));
+    });
+    assert!(listener.accept().expect("a socket").is_none(), "it has called once");
 }
 
 #[test]

@@ -493,7 +493,7 @@ fn who_waits_while_the_daemon_goes_and_comes_back_gets_the_next_packet() {
             conic_native::spin();
         }
         drop((channel, nic));
-        while client.maintain() == Link::Up {}
+        while client.look() == Link::Up {}
         let (_channel, mut nic) = come_back(&client, &listener);
         nic.deliver(&[content(1, 200)]);
         // Whether it sleeps already.

@@ -198,7 +198,8 @@ pub unsafe extern "C" fn conic_port_set_mac(
     set.is_ok()
 }
 
-/// Looks after the connection, which may attach it again, and says how it is. From any thread.
+/// Looks after the connection, which may attach it again, and says how it is. Never waits for the daemon: attaching goes on from call
+/// to call. From any thread.
 ///
 /// # Safety
 ///
@@ -207,6 +208,6 @@ pub unsafe extern "C" fn conic_port_set_mac(
 pub unsafe extern "C" fn conic_port_look(port: *const Port, state: *mut PortState) {
     // SAFETY: as this function's contract says.
     let (client, state) = unsafe { (&(*port).client, &mut *state) };
-    let up = client.maintain() == Link::Up;
+    let up = client.look() == Link::Up;
     *state = PortState { up, reconnects: client.reconnects(), longest_frame: client.attached().longest_frame };
 }

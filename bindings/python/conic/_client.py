@@ -1,6 +1,7 @@
 """Clients and queues."""
 
 import asyncio
+import contextlib
 import ctypes
 import select
 import threading
@@ -94,6 +95,9 @@ class Client:
     def __init__(self, pointer, offloads=()):
         self._pointer = pointer
         self._closed = False
+        self._closing = threading.RLock()
+        # Each thread that calls has one, so that none waits for what another asks of the daemon.
+        self._locks = {}
         self.offloads = offloads
         self.queues = [Queue(self, index) for index in range(self._info().queues)]
 
@@ -107,27 +111,30 @@ class Client:
         self.close()
 
     def close(self):
-        """Detaches; the queues are of no use any more. May be called again."""
-        if self._closed:
-            return
-        self._closed = True
-        # No queue is in the library while its lock is held here.
-        locks = [queue._lock for queue in getattr(self, "queues", [])]
-        for lock in locks:
-            lock.acquire()
-        library.conic_detach(self._pointer)
-        self._pointer = None
-        for lock in locks:
-            lock.release()
+        """Detaches, when other threads' calls have ended; the queues are of no use any more. May be called again."""
+        with self._closing, contextlib.ExitStack() as held:
+            if self._pointer is None:
+                return
+            # Whoever comes to hold its lock from here on raises.
+            self._closed = True
+            # Nobody is in the library while its lock is held here.
+            for lock in [*self._locks.values(), *(queue._lock for queue in getattr(self, "queues", []))]:
+                held.enter_context(lock)
+            library.conic_detach(self._pointer)
+            self._pointer = None
 
     def _there(self):
         if self._closed:
             raise ValueError("the client was closed")
         return self._pointer
 
+    def _library(self, function, *arguments):
+        with self._locks.setdefault(threading.get_ident(), threading.RLock()):
+            return check(function(self._there(), *arguments))
+
     def _info(self):
         info = Info()
-        check(library.conic_get_info(self._there(), ctypes.byref(info), ctypes.sizeof(info)))
+        self._library(library.conic_get_info, ctypes.byref(info), ctypes.sizeof(info))
         return info
 
     @property
@@ -137,7 +144,7 @@ class Client:
 
     @mac.setter
     def mac(self, mac):
-        check(library.conic_set_mac(self._there(), _mac_of(mac)))
+        self._library(library.conic_set_mac, _mac_of(mac))
 
     @property
     def longest_frame(self):
@@ -152,13 +159,13 @@ class Client:
     @property
     def link(self):
         """Whether packets flow. Asks the kernel, and attaches again if the daemon is back."""
-        return check(library.conic_link(self._there())) == 1
+        return self._library(library.conic_link) == 1
 
     @property
     def detached(self):
         """Why the daemon detached the client, or did not let it attach again, if it said so, or None."""
         why = ctypes.create_string_buffer(1024)
-        said = check(library.conic_detached(self._there(), why, len(why)))
+        said = self._library(library.conic_detached, why, len(why))
         return why.value.decode(errors="replace") if said else None
 
     @property

@@ -7,6 +7,7 @@ CONIC_BRIDGE: that of one whose clients reach each other.
 import asyncio
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -196,6 +197,48 @@ class Loopback(unittest.TestCase):
             conic.attach("/nonexistent/nic.sock")
         with self.assertRaisesRegex(ValueError, "a MAC address is as"):
             conic.attach(LOOPBACK, mac="02:00")
+
+    def test_a_client_is_closed_while_another_thread_asks_for_its_link(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            path = os.path.join(folder, "nic.sock")
+            listener.bind(path)
+            listener.listen()
+            passing = threading.Thread(target=pass_on_and_hang_up, args=(listener,))
+            passing.start()
+            client = conic.attach(path, patience=1)
+            passing.join()
+            self.assertFalse(client.link)
+            asked, said = [], []
+
+            def ask():
+                try:
+                    while True:
+                        asked.append(time.monotonic())
+                        said.append(client.link)
+                except ValueError as closed:
+                    said.append(str(closed))
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            # It attaches again at one that does not answer, and is waited for; what it asks after that says that the client is closed.
+            with listener.accept()[0]:
+                last = asked[-1]
+                client.close()
+                self.assertGreaterEqual(time.monotonic() - last, 1)
+                asking.join()
+            self.assertEqual(said, [False] * (len(said) - 1) + ["the client was closed"])
+
+
+def pass_on_and_hang_up(listener):
+    """Lets a client attach to the daemon in loopback mode, passing on what both say, and ends its connection."""
+    with listener.accept()[0] as client, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+        daemon.connect(LOOPBACK)
+        # Its greeting and its wish, and the answers, of which the second passes the region.
+        for source, target in [(client, daemon), (daemon, client)] * 2:
+            message, descriptors, *_ = socket.recv_fds(source, 4096, 16)
+            socket.send_fds(target, [message], descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
 
 
 class Bridge(unittest.TestCase):
