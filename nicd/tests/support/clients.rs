@@ -41,6 +41,8 @@ pub enum Fault {
     Refuses,
     /// Each call is an error, as where the link is down.
     Fails,
+    /// It takes frames, and fails when it is to let go of them.
+    Holds,
 }
 
 impl Outside {
@@ -96,13 +98,19 @@ impl Port for TestPort {
         // Noted in any case, so that what was lost can be struck out where it would have come.
         frames.gone.push(frame.to_vec());
         let (which, outcome) = match frames.fault {
-            Fault::None => return Ok(Transmit::Accepted),
+            Fault::None | Fault::Holds => return Ok(Transmit::Accepted),
             Fault::Full => (0, Ok(Transmit::Full)),
             Fault::Refuses => (1, Ok(Transmit::Refused)),
             Fault::Fails => (2, Err(down())),
         };
         frames.lost[which] += 1;
         outcome
+    }
+    fn flush(&mut self, _now: Time) -> Result<(), PortError> {
+        match self.0.0.lock().expect("nobody panicked").fault {
+            Fault::Holds => Err(down()),
+            _ => Ok(()),
+        }
     }
     fn next_due(&self) -> Option<Time> {
         None
