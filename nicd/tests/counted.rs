@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 
-use clients::{Client, Outside, down, frame, mac, plain, port};
+use clients::{Client, Fault, Outside, down, frame, mac, plain, port};
 use conic_fabric::{Address, Time};
 use conic_interface::ccnic::Descriptor;
 use conic_native::KeptCore;
@@ -152,6 +152,50 @@ fn a_port_that_failed_is_named_once_and_not_asked_again() {
     let mut switch: Switch<KeptCore> = Switch::new(SwitchOptions::default(), vec![broken]);
     (0..5).for_each(|_| _ = switch.step(Time::ZERO));
     assert_eq!((switch.take_failures().len(), switch.next_due()), (1, None));
+}
+
+/// Sends so many frames in bursts of 32 while the port has a fault; how many failures are told, and how many frames it failed to send.
+fn sends_into(
+    (switch, client, outside): (&mut Switch<KeptCore>, &mut Client, &Outside),
+    fault: Fault,
+    frames: u64,
+) -> (usize, u64) {
+    outside.set(fault);
+    let before = switch.ports().next().expect("it").switch.dropped_failed;
+    for number in 0..frames {
+        assert!(client.send(0, &frame(mac(1), mac(200), 1, number, 100), 1));
+        if number % 32 == 31 || number + 1 == frames {
+            switch.step(Time::ZERO);
+        }
+    }
+    (switch.take_failures().len(), switch.ports().next().expect("it").switch.dropped_failed - before)
+}
+
+#[test]
+fn a_port_that_fails_to_send_is_named_once_until_it_has_sent_again() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut send = |fault, frames| sends_into((&mut switch, &mut a, &outside), fault, frames);
+    assert_eq!(send(Fault::Fails, 100), (1, 100));
+    assert_eq!(send(Fault::Fails, 100), (0, 100));
+    // It failed no more, and sent nothing.
+    assert_eq!(send(Fault::Full, 10), (0, 0));
+    assert_eq!(send(Fault::Fails, 10), (0, 10));
+    assert_eq!(send(Fault::None, 1), (0, 0));
+    assert_eq!(send(Fault::Fails, 100), (1, 100));
+}
+
+#[test]
+fn a_port_that_takes_frames_and_cannot_let_go_of_them_is_named_once() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut a = Client::attach(&mut switch, Time::ZERO, 1, 1, plain(1));
+    let mut send = |fault, frames| sends_into((&mut switch, &mut a, &outside), fault, frames);
+    assert_eq!(send(Fault::Holds, 100), (1, 0));
+    assert_eq!(send(Fault::Holds, 100), (0, 0));
+    assert_eq!(send(Fault::None, 1), (0, 0));
+    assert_eq!(send(Fault::Holds, 1), (1, 0));
 }
 
 #[test]

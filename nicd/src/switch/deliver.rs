@@ -6,7 +6,7 @@ use conic_interface::ccnic::{Descriptor, Flags, MAX_SEGMENTS};
 use conic_interface::metadata::Metadata;
 use conic_port::offload::rss::{Ports, Toeplitz};
 use conic_port::offload::vlan::{TAG_BYTES, Tag, insert, strip};
-use conic_port::{MAX_FRAME, MIN_FRAME, Transmit};
+use conic_port::{MAX_FRAME, MIN_FRAME, PortError, Transmit};
 
 use super::header::Header;
 use super::member::{Lane, Member};
@@ -74,6 +74,33 @@ impl Route {
     #[inline(always)]
     pub fn pinned_at(&self, place: Place) -> Option<u32> {
         self.pinned.filter(|(pinned, _)| *pinned == place).and_then(|(_, queue)| queue)
+    }
+}
+
+/// How a queue of a port has sent of late: its failure is told once, until it has sent something again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lately {
+    /// Since it was flushed last it took a frame, or failed.
+    accepted: bool,
+    failed: bool,
+    /// Its failure was told.
+    told: bool,
+}
+
+impl Lately {
+    #[cold]
+    fn fails(&mut self, error: PortError, failures: &mut Vec<PortError>) {
+        self.failed = true;
+        if !self.told {
+            self.told = true;
+            failures.push(error);
+        }
+    }
+
+    /// Enters that it has let go of what it took.
+    fn note_flush(&mut self) {
+        let Lately { accepted, failed, told } = *self;
+        *self = Lately { told: told && (failed || !accepted), ..Lately::default() };
     }
 }
 
@@ -176,27 +203,28 @@ impl<C: Core> Switch<C> {
     /// Sends the frame that lies here out of a port, with what is left to do for it: frames of one flow by one of its queues.
     pub(super) fn send(&mut self, now: Time, to: usize, length: usize, work: Option<&Work>) {
         let end = &mut self.ports[to];
-        let queue = match end.queues.len() {
+        let index = match end.queues.len() {
             1 => 0,
             queues => (crate::flow_hash(&self.frame[..length]) % queues.max(1) as u64) as usize,
         };
-        let Some(queue) = end.queues.get_mut(queue) else {
+        let Some(queue) = end.queues.get_mut(index) else {
             // It was to come from another daemon, and did not.
             end.counters.dropped_failed += 1;
             return;
         };
         end.unflushed = true;
+        let lately = &mut end.lately[index];
         let sent = match work {
             None => queue.transmit(now, &self.frame[..length]),
             Some(work) => queue.transmit_unfinished(now, &self.frame[..length], work.for_port()),
         };
         match sent {
-            Ok(Transmit::Accepted) => {}
+            Ok(Transmit::Accepted) => lately.accepted = true,
             Ok(Transmit::Full) => end.counters.dropped_full += 1,
             Ok(Transmit::Refused) => end.counters.dropped_refused += 1,
             Err(error) => {
                 end.counters.dropped_failed += 1;
-                end.failures.push(error);
+                lately.fails(error, &mut end.failures);
             }
         }
     }
@@ -321,10 +349,11 @@ impl<C: Core> Switch<C> {
             if !std::mem::take(&mut end.unflushed) {
                 continue;
             }
-            for queue in &mut end.queues {
+            for (queue, lately) in end.queues.iter_mut().zip(&mut end.lately) {
                 if let Err(error) = queue.flush(now) {
-                    end.failures.push(error);
+                    lately.fails(error, &mut end.failures);
                 }
+                lately.note_flush();
             }
         }
     }

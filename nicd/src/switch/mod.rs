@@ -76,6 +76,7 @@ pub use trunk::{Trunk, TrunkMap};
 
 use away::AwayEnd;
 use circuit::Wired;
+use deliver::Lately;
 use member::Member;
 use mirror::Mirrored;
 use pinned::PinnedFlows;
@@ -228,6 +229,8 @@ struct PortEnd {
     ended: Vec<bool>,
     /// Something was given to a queue and may not have left.
     unflushed: bool,
+    /// How each queue has sent.
+    lately: Vec<Lately>,
     failures: Vec<PortError>,
     vlan: Option<u16>,
     circuit: Option<Circuit>,
@@ -254,8 +257,8 @@ impl PortEnd {
     fn new((parts, SwitchPort { queues, vlan, circuit }): (Parts, SwitchPort)) -> PortEnd {
         let (ended, counters) = (vec![false; queues.len()], PortCounters::default());
         let takes_unfinished = !queues.is_empty() && queues.iter().all(|queue| queue.takes_unfinished());
-        let failures = Vec::new();
-        PortEnd { parts, queues, counters, ended, unflushed: false, failures, vlan, circuit, takes_unfinished }
+        let (lately, failures) = (vec![Lately::default(); queues.len()], Vec::new());
+        PortEnd { parts, queues, counters, ended, unflushed: false, lately, failures, vlan, circuit, takes_unfinished }
     }
 
     fn report(&self) -> PortReport {
@@ -529,7 +532,7 @@ impl<C: Core> Switch<C> {
         self.ports.iter().map(PortEnd::report)
     }
 
-    /// How ports have failed since this was asked last.
+    /// How ports have failed since this was asked last. One that goes on to fail where it sends has failed once.
     pub fn take_failures(&mut self) -> Vec<String> {
         let failures = self.ports.iter_mut().flat_map(|end| end.failures.drain(..));
         failures.map(|error| error.to_string()).collect()

@@ -13,11 +13,14 @@ impl<C: Core> Switch<C> {
         }
     }
 
-    /// Puts the queues to rest that were entered. One heavy fence serves all.
+    /// Puts the queues to rest that were entered. One heavy fence serves all. A queue that was passed over several times is entered
+    /// as often, and counts once: who has found it at rest must be the last to look.
     pub(super) fn put_to_rest(&mut self) {
         let awake: usize = self.members.iter().flatten().map(|member| member.awake.len()).sum();
         let spare = awake.saturating_sub(self.options.always_awake);
         let mut drowsy = std::mem::take(&mut self.drowsy);
+        drowsy.sort_unstable();
+        drowsy.dedup();
         drowsy.truncate(spare);
         for &(slot, lane) in &drowsy {
             if let Some(member) = &mut self.members[slot as usize] {

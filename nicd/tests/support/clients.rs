@@ -41,6 +41,8 @@ pub enum Fault {
     Refuses,
     /// Each call is an error, as where the link is down.
     Fails,
+    /// It takes frames, and fails when it is to let go of them.
+    Holds,
 }
 
 impl Outside {
@@ -96,13 +98,19 @@ impl Port for TestPort {
         // Noted in any case, so that what was lost can be struck out where it would have come.
         frames.gone.push(frame.to_vec());
         let (which, outcome) = match frames.fault {
-            Fault::None => return Ok(Transmit::Accepted),
+            Fault::None | Fault::Holds => return Ok(Transmit::Accepted),
             Fault::Full => (0, Ok(Transmit::Full)),
             Fault::Refuses => (1, Ok(Transmit::Refused)),
             Fault::Fails => (2, Err(down())),
         };
         frames.lost[which] += 1;
         outcome
+    }
+    fn flush(&mut self, _now: Time) -> Result<(), PortError> {
+        match self.0.0.lock().expect("nobody panicked").fault {
+            Fault::Holds => Err(down()),
+            _ => Ok(()),
+        }
     }
     fn next_due(&self) -> Option<Time> {
         None
@@ -152,6 +160,18 @@ pub fn plain(number: u64) -> Rules {
 
 impl Client {
     pub fn attach(switch: &mut Switch<KeptCore>, now: Time, session: u64, queues: u32, rules: Rules) -> Client {
+        Client::attach_through(switch, now, session, queues, rules, KeptCore::clone)
+    }
+
+    /// The same with a switch that sees the region through another core.
+    pub fn attach_through<C: Core>(
+        switch: &mut Switch<C>,
+        now: Time,
+        session: u64,
+        queues: u32,
+        rules: Rules,
+        through: impl Fn(&KeptCore) -> C,
+    ) -> Client {
         // Each queue pair keeps buffers on two stacks, a quarter of a class each at most.
         let many = 128 * u64::from(queues.next_power_of_two());
         let geometry = Geometry { queues, descriptors: 1024, buffers: [many, 4 * many, 32], object_bytes: 0 };
@@ -161,7 +181,7 @@ impl Client {
         prepare(&NativeCore::new(&memory), &map);
         let core = KeptCore::new(Arc::new(memory));
         let mac = rules.mac;
-        switch.attach(now, session, rules, (&map, notices), || core.clone());
+        switch.attach(now, session, rules, (&map, notices), || through(&core));
         let hosts = (0..queues as usize).map(|queue| Host::new(core.clone(), &map, queue)).collect();
         Client { session, mac, core, map, notices, hosts }
     }
