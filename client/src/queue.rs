@@ -255,13 +255,22 @@ impl Queue {
     }
 
     /// Moves on to the region of the present session, if there is another; whether it did. What had been delivered in the old
-    /// one and was not received is gone, and addresses in it mean nothing any more.
+    /// one and was not received is freed, and addresses in it mean nothing any more; for who has its [`Queue::memory`], the buffers
+    /// are free there that this queue kept, and those that it had sent and the daemon cannot have passed on.
     pub fn renew(&mut self) -> bool {
         if !self.is_stale() {
             return false;
         }
         let found = self.shared.with_session(|session, generation| (Arc::clone(&session.region), generation));
         let Some((region, generation)) = found else { return false };
+        // What was delivered is the other half's where this one only sends. Bounded, should somebody deliver still.
+        let bursts = if self.only_sends { 0 } else { 2 * self.region.map.geometry.descriptors as usize / BURST + 1 };
+        let mut packets = [Packet::BLANK; BURST];
+        for _ in 0..bursts {
+            let count = self.host.rx_burst(&mut packets);
+            packets[..count].iter().for_each(|packet| self.host.buf_free(&[packet.address()]));
+        }
+        self.host.leave();
         self.host = Host::new(region.core.clone(), &region.map, self.index);
         if self.leaves_payloads {
             self.host.leave_payloads();

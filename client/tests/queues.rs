@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use conic_client::{Buffer, Client, Link, Metadata, Options, Queue, Woken};
+use conic_client::{Buffer, Client, Link, Metadata, Options, Queue, SharedMemory, Woken};
 use conic_control::{Extensions, VERSION, Wait};
 use conic_fabric::{Address, Time};
 use conic_interface::ccnic::notify::PACKETS;
@@ -347,6 +347,65 @@ fn what_was_delivered_before_a_reconnection_is_received_behind_it() {
     }
     assert_eq!((sent, world.queue.faults().copied, before.sent().len()), (all, 40, 0));
     world.check_whole();
+}
+
+/// How many buffers of a region are free or the NIC's of before, which is dead.
+fn free_or_lost(memory: &SharedMemory, before: &mut Nic) -> u64 {
+    before.free();
+    memory.free().iter().sum()
+}
+
+#[test]
+fn what_was_sent_to_a_daemon_that_died_and_not_read_is_free_behind_a_reconnection() {
+    const ALL: u64 = SMALL.buffers[0] + SMALL.buffers[1];
+    // Of the first quarter of the ring nobody knows whether it was read; a payload in the ring, of two slots, has no buffer.
+    for (alone, doubtful) in [(0, 16), (1, 8), (2, 0)] {
+        let mut world = World::new();
+        let memory = world.queue.memory();
+        let held = [world.packet(1, 60), world.packet(2, 1000)];
+        world.nic.deliver(&(0..3).map(|number| content(number, 200)).collect::<Vec<_>>());
+        for number in 0..alone {
+            let mut buffers = vec![world.packet(number, 60)];
+            assert_eq!(world.queue.transmit(&mut buffers), 1);
+        }
+        let mut buffers: Vec<Buffer> = (0..70).map(|number| world.packet(number, length(number))).collect();
+        assert_eq!(world.queue.transmit(&mut buffers), 64 - 8 * usize::from(alone));
+        drop(buffers);
+        let mut before = world.come_back();
+        assert!(world.queue.renew());
+        assert_eq!(free_or_lost(&memory, &mut before), ALL - 2 - doubtful, "{alone} alone");
+        drop(held);
+        assert_eq!(free_or_lost(&memory, &mut before), ALL - doubtful, "{alone} alone");
+        assert_eq!(world.queue.faults().host.freed_twice, 0);
+        world.check_whole();
+    }
+}
+
+#[test]
+fn what_a_daemon_that_died_had_read_and_given_back_is_still_the_programs_behind_a_reconnection() {
+    const ALL: u64 = SMALL.buffers[0] + SMALL.buffers[1];
+    // As far as a NIC goes without saying so, and further.
+    for sent in [4, 12, 16, 40] {
+        let mut world = World::new();
+        let memory = world.queue.memory();
+        let mut buffers: Vec<Buffer> = (0..sent).map(|number| world.packet(number, 60)).collect();
+        assert_eq!(world.queue.transmit(&mut buffers), usize::from(sent));
+        assert_eq!(world.nic.sent().len(), usize::from(sent));
+        // They come back in what is delivered, and the program holds them.
+        let all: Vec<Vec<u8>> = (0..sent).map(|number| content(number, 110)).collect();
+        world.nic.deliver(&all);
+        let mut held = Vec::new();
+        while held.len() < usize::from(sent) {
+            assert!(world.queue.receive(&mut held, 100) > 0);
+        }
+        let mut before = world.come_back();
+        assert!(world.queue.renew());
+        assert_eq!(free_or_lost(&memory, &mut before), ALL - u64::from(sent), "{sent} sent");
+        assert_eq!(contents(&held), all);
+        drop(held);
+        assert_eq!(free_or_lost(&memory, &mut before), ALL, "{sent} sent");
+        world.check_whole();
+    }
 }
 
 #[test]

@@ -23,6 +23,16 @@ static void settle(struct receive_queue *queue)
 	memcpy(&queue->rearm, &sample.rearm_data, sizeof(queue->rearm));
 }
 
+/* Frees what was received and not handed out. */
+static void free_held(struct receive_queue *queue)
+{
+	for (; queue->taken < queue->held; queue->taken++) {
+		uint64_t address = conic_packet_address(&queue->packets[queue->taken]);
+
+		conic_half_free(queue->half, &address, 1);
+	}
+}
+
 /* Moves on to the region of the present connection, if there is another. */
 void conic_receive_follow(struct receive_queue *queue)
 {
@@ -31,7 +41,8 @@ void conic_receive_follow(struct receive_queue *queue)
 	queue->idle = 0;
 	if (conic_half_is_stale(queue->half)) {
 		conic_interrupt_forget(queue);
-		/* What was held lies in the region that is left. */
+		/* It lies in the region that is left, to which renewing gives it back. */
+		free_held(queue);
 		queue->taken = queue->held = 0;
 		conic_half_renew(queue->half);
 	}
@@ -232,11 +243,7 @@ void conic_receive_discard(struct receive_queue *queue)
 {
 	uint32_t count, rounds = 2 * queue->device->descriptors / CONIC_BURST + 1;
 
-	for (; queue->taken < queue->held; queue->taken++) {
-		uint64_t address = conic_packet_address(&queue->packets[queue->taken]);
-
-		conic_half_free(queue->half, &address, 1);
-	}
+	free_held(queue);
 	/* Bounded: a sender may be faster than this. */
 	for (; rounds > 0 && (count = conic_half_receive(queue->half, queue->packets, CONIC_BURST)) > 0; rounds--) {
 		for (uint32_t i = 0; i < count; i++) {

@@ -306,6 +306,23 @@ impl<C: Core, P: Policy> Host<C, P> {
         (Host::with_allocator(core, map, queue, allocator), lost)
     }
 
+    /// Leaves a region whose NIC has died: gives everything that this half keeps back to the pool, with what it has sent and the NIC
+    /// cannot have passed on. What was delivered is received before, by `rx_burst`, or lost; what the NIC held stays lost: whether it is
+    /// that or the application's is nowhere written.
+    pub fn leave(&mut self) {
+        // Where the host posts the buffers, it frees them on completion.
+        if self.blanks.is_none() {
+            let Host { core, transmit, allocator, metadata, .. } = self;
+            transmit.show_unread(core, |packet| {
+                if *metadata {
+                    consult(core, allocator.map(), [packet.address()]);
+                }
+                allocator.free(core, packet.address());
+            });
+        }
+        self.drain();
+    }
+
     /// The allocator, for accounting.
     pub fn allocator(&self) -> &Allocator {
         &self.allocator

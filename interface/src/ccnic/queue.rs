@@ -36,6 +36,7 @@
 mod ahead;
 mod awaited;
 mod position;
+mod unread;
 
 use std::marker::PhantomData;
 
