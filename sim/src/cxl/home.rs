@@ -260,6 +260,11 @@ impl Machine {
     pub(super) fn stuck(&self) -> Vec<String> {
         let host = self.running.iter().map(|(line, running)| format!("line {line} for {:?}", running.from));
         host.chain(self.pending.keys().map(|line| format!("the device for line {line}"))).collect()
+    /// Who asks in the transaction of a line that is under way, if one is.
+    pub(super) fn asker_of(&self, line: u32) -> Option<From> {
+        self.running.get(&line).map(|running| running.from)
+    }
+
     }
 }
 

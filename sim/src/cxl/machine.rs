@@ -30,6 +30,8 @@ pub enum Wait {
     Load(u32),
     /// A line fill buffer.
     FillBuffer,
+    /// The oldest of the loads that it has gone on behind.
+    Retire,
     /// Its stores, or room for one.
     Stores,
     /// Its non-temporal stores, or room for one.

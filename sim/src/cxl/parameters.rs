@@ -54,6 +54,10 @@ pub struct HostCoreParameters {
     pub atomic_cycles: u32,
     /// Lines that may be on their way to a core at once, for loads and stores.
     pub line_fill_buffers: u32,
+    /// Instructions that a core may have under way behind the oldest one that is not done (reorder buffer).
+    pub reorder_buffer: u32,
+    /// Instructions that one cycle of annotated work stands for: how much work the reorder buffer spans.
+    pub work_instructions: f64,
     /// Stores, each of at most a line, that wait to be performed.
     pub store_buffer: u32,
     /// Non-temporal stores that may be on their way at once.
@@ -258,6 +262,12 @@ impl HostCoreParameters {
 
     /// The time of so many cycles of annotated work, in picoseconds.
     pub fn work(&self, cycles: u32) -> u64 {
+    /// For how long a core works while it fills its reorder buffer, in picoseconds.
+    pub fn reorder_span(&self) -> u64 {
+        let cycles = f64::from(self.reorder_buffer) / self.work_instructions * self.work_scale;
+        (cycles * 1e6 / f64::from(self.frequency_megahertz)) as u64
+    }
+
         (f64::from(cycles) * self.work_scale * 1e6 / f64::from(self.frequency_megahertz)) as u64
     }
 }

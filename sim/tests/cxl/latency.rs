@@ -82,8 +82,8 @@ fn core_takes(parameters: &CxlParameters, what: impl Fn(&CxlCore<'_>, super::Pla
 #[test]
 fn loads_of_device_memory_and_of_registers_are_calibrated() {
     let p = between_refreshes("agilex7");
-    near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.host), Default::default())), 117.0);
-    near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.device), Default::default())), 375.0);
+    near(core_takes(&p, |core, places| assert_eq!(core.load(places.host), 0)), 117.0);
+    near(core_takes(&p, |core, places| assert_eq!(core.load(places.device), 0)), 375.0);
     near(
         core_takes(&p, |core, places| assert_eq!(core.register_read(places.register), Default::default())),
         5.6 * 375.0,
@@ -250,6 +250,52 @@ fn a_store_takes_effect_when_its_line_has_come_and_no_sooner() {
         });
         near(after_a_load, load + issue);
     }
+}
+
+#[test]
+fn a_store_asks_for_its_line_beside_a_load_of_bulk_data_before_it_and_waits_for_that() {
+    let mut p = between_refreshes("agilex7");
+    let issue = p.core.cycles(p.core.issue_cycles.into()) as f64 / 1000.0;
+    let store = |p: &CxlParameters, cycles| {
+        core_takes(p, move |core, places| {
+            core.work(cycles);
+            core.store(places.host, 1);
+            core.full_fence();
+        })
+    };
+    let behind = |p: &CxlParameters, cycles| {
+        core_takes(p, move |core, places| {
+            core.read_line(places.host.lines(1));
+            core.work(cycles);
+            core.store(places.host, 1);
+            core.full_fence();
+        })
+    };
+    near(behind(&p, 0), issue + store(&p, 0));
+    // A load that takes longer than the store's line is what the store waits for.
+    let slow = |core: &CxlCore<'_>, places: super::Places| {
+        core.read_line(places.device);
+    };
+    let alone = core_takes(&p, move |core, places| {
+        slow(core, places);
+        core.full_fence();
+    });
+    let both = core_takes(&p, move |core, places| {
+        slow(core, places);
+        core.store(places.host, 1);
+        core.full_fence();
+    });
+    near(both, alone);
+    // What lies a reorder buffer behind the load waits for it: its last picosecond, and the store with it.
+    let load = core_takes(&p, |core, places| {
+        core.load(places.host);
+    });
+    let cycles = 60;
+    p.core.reorder_buffer = 70;
+    let span = p.core.reorder_span() as f64 / 1000.0;
+    let work = p.core.work(cycles) as f64 / 1000.0;
+    assert!(span < issue + work && span < load);
+    near(behind(&p, cycles), load + (issue + work - span) + store(&p, 0));
 }
 
 #[test]

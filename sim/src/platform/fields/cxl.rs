@@ -23,6 +23,8 @@ sections! {
         l2_hit_cycles: Cycles, 0.0;
         atomic_cycles: Cycles, 0.0;
         line_fill_buffers: Count("lines"), 1.0;
+        reorder_buffer: Count("instructions"), 1.0;
+        work_instructions: Ratio, 0.1;
         store_buffer: Count("stores"), 1.0;
         write_combining_buffers: Count("buffers"), 1.0;
         work_scale: Ratio, 0.001;
