@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Core, Device, Line, StateHint, Time};
 use conic_sim::Role;
-use conic_sim::cxl::{CxlCore, CxlParameters, CxlSimulation};
+use conic_sim::cxl::{CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 
 use super::{between_refreshes, machine, places, run};
 
@@ -160,6 +160,48 @@ fn a_read_that_meets_a_refresh_waits_until_it_is_over() {
     assert!((2..=3).contains(&met), "{met} of 32 reads met a refresh");
     assert!(found.iter().all(|taken| *taken <= 406_010 + refresh.span), "{found:?}");
     near(found.iter().copied().min().expect("there are reads") as f64 / 1000.0, 406.0);
+}
+
+/// How long something takes the device with lines that a core has modified, in nanoseconds.
+fn with_modified(parameters: &CxlParameters, what: impl Fn(&CxlDevice<'_>, super::Places) + 'static) -> f64 {
+    let (layout, places) = places(8);
+    let mut simulation = CxlSimulation::new(parameters, &layout);
+    let taken = Rc::new(RefCell::new(Time::ZERO));
+    let into = Rc::clone(&taken);
+    simulation.core("host", Role::Main, move |core| {
+        core.write_line(places.host, &Line([1; 8]));
+        core.write_line(places.device, &Line([1; 8]));
+    });
+    simulation.device("device", Role::Main, move |device| {
+        device.wait_until(Time::from_nanoseconds(10_000));
+        let start = device.now();
+        what(device, places);
+        *into.borrow_mut() = device.now().since(start);
+    });
+    simulation.run().expect("it ends");
+    drop(simulation);
+    taken.take().picoseconds() as f64 / 1000.0
+}
+
+#[test]
+fn an_nc_write_is_pulled_while_the_cores_are_snooped_and_done_after_both() {
+    let mut p = between_refreshes("agilex7");
+    let write = |p: &CxlParameters| {
+        with_modified(p, |device, places| {
+            device.write(places.host, &[2; 64], StateHint::NonCacheable);
+            device.await_writes();
+        })
+    };
+    let wire = |quarters: u32| u64::from(quarters) * p.link.quarter_time;
+    let asked = p.dcoh.miss + wire(p.link.device_request_quarters) + p.link.crossing + p.host.home_lookup;
+    let data = wire(p.link.data_header_quarters + p.link.line_quarters);
+    let pulled = wire(p.link.answer_quarters) + 2 * p.link.crossing + p.dcoh.pull + data + p.host.home_lookup;
+    let done = wire(p.link.answer_quarters) + p.link.crossing + p.dcoh.completion;
+    near(write(&p), (asked + pulled + done) as f64 / 1000.0);
+    // Where a core takes longer to give its copy up than the data to come, that is what is waited for.
+    p.host.snoop_lookup = 1_000_000;
+    let snooped = p.host.home_to_core + p.host.snoop_lookup + p.host.core_to_home;
+    near(write(&p), (asked + snooped + done) as f64 / 1000.0);
 }
 
 /// How many of 64 stores of the device, spread over the refresh's interval, a polling core finds later than others.

@@ -18,6 +18,9 @@
 //! | eviction, modified (`DirtyEvict`) | none | unchanged; memory is written | request, pull, data |
 //! | eviction, clean (`CleanEvictNoData`) | none | unchanged | request, done |
 //!
+//! An NC-write is pulled as soon as its turn comes (`ExtFastGO_WritePull`), while the host's caches give the line up; that it is done
+//! comes after both. A push is pulled when they have given it up.
+//!
 //! A copy that the device has stays valid until its write is pulled: a snoop that is ordered before the write must find it. If a
 //! snoop takes a copy that is being evicted, the data that is pulled afterwards is marked bogus and dropped.
 //!
