@@ -146,8 +146,10 @@ impl CxlLinkParameters {
 pub struct DcohParameters {
     /// The device's clock period.
     pub cycle: u64,
-    /// Requests of the device's logic that it takes in a cycle.
+    /// Requests of the device's logic for packets that it takes in a cycle.
     pub ports: u32,
+    /// Those for descriptors, which come through a port of their own.
+    pub descriptor_ports: u32,
     /// Requests that it may have under way.
     pub requests_in_flight: u32,
     /// From a request's issue to its answer when its line is in the device's cache.
@@ -260,14 +262,14 @@ impl HostCoreParameters {
         (cycles * 1_000_000 + u64::from(self.frequency_megahertz) / 2) / u64::from(self.frequency_megahertz)
     }
 
-    /// The time of so many cycles of annotated work, in picoseconds.
-    pub fn work(&self, cycles: u32) -> u64 {
     /// For how long a core works while it fills its reorder buffer, in picoseconds.
     pub fn reorder_span(&self) -> u64 {
         let cycles = f64::from(self.reorder_buffer) / self.work_instructions * self.work_scale;
         (cycles * 1e6 / f64::from(self.frequency_megahertz)) as u64
     }
 
+    /// The time of so many cycles of annotated work, in picoseconds.
+    pub fn work(&self, cycles: u32) -> u64 {
         (f64::from(cycles) * self.work_scale * 1e6 / f64::from(self.frequency_megahertz)) as u64
     }
 }

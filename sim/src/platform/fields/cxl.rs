@@ -60,6 +60,7 @@ sections! {
     DCOH dcoh "dcoh" DcohParameters {
         cycle: Picoseconds, 1.0;
         ports: Count("requests"), 1.0;
+        descriptor_ports: Count("requests"), 1.0;
         requests_in_flight: Count("requests"), 1.0;
         hit: Picoseconds, 0.0;
         miss: Picoseconds, 0.0;
