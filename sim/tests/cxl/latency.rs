@@ -204,6 +204,25 @@ fn an_nc_write_is_pulled_while_the_cores_are_snooped_and_done_after_both() {
     near(write(&p), (asked + snooped + done) as f64 / 1000.0);
 }
 
+#[test]
+fn what_the_host_writes_back_for_a_read_of_the_device_is_found_in_the_devices_cache() {
+    let read = |latency: u64, again: bool| {
+        let mut p = between_refreshes("agilex7");
+        p.device_memory.latency = latency;
+        with_modified(&p, move |device, places| {
+            for _ in 0..=u32::from(again) {
+                let mut line = [0; 64];
+                device.read(places.device, &mut line, StateHint::NonCacheable);
+                assert_eq!(line[0], 1);
+            }
+        })
+    };
+    // The device's memory is not waited for.
+    near(read(90_000, false), read(1_000_000, false));
+    let hit = between_refreshes("agilex7").dcoh.hit as f64 / 1000.0;
+    near(read(90_000, true) - read(90_000, false), hit);
+}
+
 /// How many of 64 stores of the device, spread over the refresh's interval, a polling core finds later than others.
 fn found_late(reads_pending_writes: bool) -> usize {
     const STORES: u64 = 64;

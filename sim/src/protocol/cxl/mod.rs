@@ -28,7 +28,8 @@
 //!
 //! In host-bias the same requests, except that the host answers with *forward* (`MemRdFwd`, `MemWrFwd`) when the device may go on
 //! with its own memory; a copy that the host modified is written back before (`MemWr`), and the host waits for that to be done,
-//! because CXL.mem keeps no order between writes and forwards. A copy in the device's cache needs no request. In device-bias
+//! because CXL.mem keeps no order between writes and forwards. What was written back is in the device's cache as well, Shared, where
+//! the operation that waits finds it ("DCOH updates the cache line in DMC and invalidates the host copy", CXL-NIC section 2.1). A copy in the device's cache needs no request. In device-bias
 //! nothing is asked at all, so a copy that the host has goes stale. A push is a CXL.cache write in either bias, and gives the host a
 //! copy: in device-bias software must not push.
 //!
