@@ -95,8 +95,72 @@ fn a_full_ring_takes_no_more_and_loses_nothing() {
     let mut first = [0; 64];
     host.core().read_bytes(packets[15].address(), &mut first);
     assert_eq!(first, [15; 64]);
-    // Eight buffers are left: so many are posted again, and no more until some are freed.
+    // Eight buffers are left: so many are posted by the next call, and no more until some are freed.
+    assert_eq!(receiver.deliver(&[[0; 64]]), 0);
+    assert_eq!(host.rx_burst(&mut packets), 0);
     assert_eq!((0..20).take_while(|_| receiver.deliver(&[[0; 64]]) > 0).count(), 8);
+}
+
+#[test]
+fn blank_buffers_are_posted_half_a_small_ring_at_once_and_a_register_says_so() {
+    for (requests, register) in [(Requests::NON_COHERENT, 0), (Requests::DMA, 16)] {
+        let (layout, queues) = small();
+        let memory = Memory::new(&layout);
+        let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
+        let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+        let posted = || (0..16).filter(|&place| memory.agent(0).load_acquire(queues.rx_ring.lines(place)) & 0xff == 1);
+        let announced = || memory.agent(0).load_acquire(queues.rx_doorbell);
+        assert_eq!((posted().count(), announced()), (16, register));
+        let mut one_by_one = |host: &mut Host<_>, many: usize| {
+            for _ in 0..many {
+                assert_eq!(receiver.deliver(&[[7; 64]]), 1);
+                let mut packets = [Packet::BLANK; 4];
+                assert_eq!(host.rx_burst(&mut packets), 1);
+                host.buf_free(&[packets[0].address()]);
+            }
+        };
+        one_by_one(&mut host, 8);
+        // The call that finds eight places empty posts into all of them, before it looks for packets.
+        assert_eq!((posted().count(), announced()), (8, register));
+        assert_eq!(host.rx_burst(&mut [Packet::BLANK; 4]), 0);
+        assert_eq!((posted().count(), announced()), (16, register / 16 * 24));
+        one_by_one(&mut host, 7);
+        assert_eq!(host.rx_burst(&mut [Packet::BLANK; 4]), 0);
+        assert_eq!((posted().count(), announced()), (9, register / 16 * 24));
+    }
+}
+
+#[test]
+fn a_device_reads_no_descriptor_past_the_register_and_a_host_of_few_buffers_goes_on() {
+    let (layout, queues) = small();
+    let memory = Memory::new(&layout);
+    for rx_descriptor in [None, Some(StateHint::NonCacheable)] {
+        let requests = Requests { rx_descriptor, ..Requests::DMA };
+        let _host = Host::new(queues, memory.agent(0), requests.tx_signal);
+        for wrong in [0, 17, u64::MAX] {
+            memory.agent(0).store_release(queues.rx_doorbell, wrong);
+            let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+            assert_eq!(receiver.deliver(&[[1; 64]]), 0, "{wrong}");
+        }
+        memory.agent(0).store_release(queues.rx_doorbell, 1);
+        let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+        assert_eq!((receiver.deliver(&[[1; 64]; 2]), receiver.deliver(&[[1; 64]])), (1, 0));
+    }
+    // A program that keeps all but three buffers gets these posted, though a batch is eight.
+    let requests = Requests::NON_COHERENT;
+    let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
+    let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+    let mut kept = Vec::new();
+    for _ in 0..24 {
+        assert_eq!(host.rx_burst(&mut [Packet::BLANK; 1]), 0);
+        assert_eq!(receiver.deliver(&[[7; 64]]), 1);
+        let mut packets = [Packet::BLANK; 1];
+        assert_eq!(host.rx_burst(&mut packets), 1);
+        kept.push(packets[0].address());
+    }
+    host.buf_free(&kept[..3]);
+    assert_eq!(host.rx_burst(&mut [Packet::BLANK; 1]), 0);
+    assert_eq!((0..9).take_while(|_| receiver.deliver(&[[0; 64]]) > 0).count(), 3);
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl<C: Core> Host<C> {
             tx_end: 0,
             statistics: HostStatistics::default(),
         };
-        host.post();
+        host.refill();
         host
     }
 
@@ -107,17 +107,33 @@ impl<C: Core> Host<C> {
         (position & (self.queues.shape.descriptors - 1)) as usize
     }
 
-    /// Posts blank buffers as far as ring and pool reach.
-    fn post(&mut self) {
-        while self.rx_end - self.rx_next < self.queues.shape.descriptors {
-            let Some(buffer) = self.rx_free.pop() else { return };
-            let (position, slot) = (self.rx_end, self.slot(self.rx_end));
-            self.rx_posted[slot] = buffer;
-            let at = self.queues.descriptor(self.queues.rx_ring, position);
-            self.core.work(work::DESCRIPTOR);
-            self.core.publish_line(at, &entry::posted(position, buffer));
-            self.rx_end += 1;
+    /// Posts blank buffers, so many at once: fewer only where the device may have none left.
+    fn refill(&mut self) {
+        let shape = self.queues.shape;
+        loop {
+            let places = shape.descriptors - (self.rx_end - self.rx_next);
+            let least = if places == shape.descriptors { 1 } else { shape.posted_at_once() };
+            let count = places.min(shape.posted_at_once()).min(self.rx_free.len() as u64);
+            if count < least {
+                return;
+            }
+            for buffer in self.rx_free.split_off(self.rx_free.len() - count as usize).into_iter().rev() {
+                self.post(buffer);
+            }
+            if self.signal == Signal::Doorbell {
+                // Release: the descriptors before their number.
+                self.core.register_write(self.queues.rx_doorbell, self.rx_end);
+            }
         }
+    }
+
+    fn post(&mut self, buffer: Address) {
+        let (position, slot) = (self.rx_end, self.slot(self.rx_end));
+        self.rx_posted[slot] = buffer;
+        let at = self.queues.descriptor(self.queues.rx_ring, position);
+        self.core.work(work::DESCRIPTOR);
+        self.core.publish_line(at, &entry::posted(position, buffer));
+        self.rx_end += 1;
     }
 
     /// Takes the buffers of the packets back that the next report is of, if it is there: one line speaks for all of them.
@@ -266,6 +282,8 @@ impl<C: Core> HostQueue for Host<C> {
     }
 
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
+        // Before it looks for packets, as DPDK's drivers that use vectors do: the last burst has been sent by then.
+        self.refill();
         let mut count = 0;
         while count < out.len() {
             let Some(packet) = self.next_received() else { break };
@@ -275,7 +293,6 @@ impl<C: Core> HostQueue for Host<C> {
         if count > 0 {
             self.core.work(work::CALL + (work::DESCRIPTOR + work::RECORD) * count as u32);
         }
-        self.post();
         count
     }
 }

@@ -22,6 +22,9 @@
 //! | transmit | posted | the host | word 1 is a packet, word 0 has its length, and whether it is reported |
 //! | transmit | done | the device | this packet was sent, and all before it: their buffers and descriptors are free |
 //!
+//! Blank buffers are posted 32 at once, at the beginning of the host's receive call, when so many places are empty; over PCIe a
+//! register says up to where.
+//!
 //! A batch of received packets is completed by one line, its first, which the consumer polls; the paper completes its last. The device
 //! announces a line after all writes before it, by [`conic_fabric::Device::publish_line`]. Of sent packets the host
 //! looks at each 32nd alone, or each second of a ring of four, and asks to be told of it: one that sends fewer and then stops has their

@@ -6,7 +6,7 @@ use conic_fabric::{Address, Device, LINE_BYTES, Line, ReadTag, StateHint, Time};
 
 use super::entry::{self, State};
 use super::write_back::WriteBack;
-use super::{MOST_IN_A_BATCH, Queues, Requests};
+use super::{MOST_IN_A_BATCH, Queues, Requests, Signal};
 
 /// What the device's half refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,9 +87,22 @@ impl<D: Device> Receiver<D> {
         self.queues.descriptor(self.queues.rx_ring, position)
     }
 
+    /// How many descriptors from the next on the host has said are posted; where it says nothing, they are looked at.
+    fn announced(&self) -> usize {
+        match self.requests.tx_signal {
+            Signal::Doorbell => {
+                let announced = self.device.own_register(self.queues.rx_doorbell).wrapping_sub(self.next);
+                // A head that goes back, or too far ahead, is none.
+                if announced <= self.queues.shape.descriptors { announced as usize } else { 0 }
+            }
+            Signal::Descriptor | Signal::Tail => usize::MAX,
+        }
+    }
+
     /// Reads descriptors ahead, as the pipeline does between packets; and writes back what is due.
     pub fn prefetch(&mut self) {
-        while self.ahead.len() < self.depth {
+        let depth = self.depth.min(self.announced());
+        while self.ahead.len() < depth {
             let at = self.at(self.next + self.ahead.len() as u64);
             self.ahead.push_back(Ahead::Asked(self.device.start_read(at, LINE_BYTES, self.requests.rx_prefetch)));
         }
@@ -119,7 +132,7 @@ impl<D: Device> Receiver<D> {
         let lines: Vec<Line> = match self.requests.rx_descriptor {
             Some(hint) => {
                 let ask = |index| self.device.start_read(self.at(self.next + index as u64), LINE_BYTES, hint);
-                let tags: Vec<ReadTag> = (0..wanted).map(ask).collect();
+                let tags: Vec<ReadTag> = (0..wanted.min(self.announced())).map(ask).collect();
                 let read = |(index, tag)| self.device.finish_line(tag, self.at(self.next + index as u64));
                 tags.into_iter().enumerate().map(read).collect()
             }

@@ -42,10 +42,19 @@ impl Shape {
     pub(super) fn report_from(&self, from: u64) -> u64 {
         from | (REPORTED_AT_ONCE.min(self.descriptors / 2) - 1)
     }
+
+    /// Blank receive buffers that are posted at once: 32, or half a ring.
+    pub(super) fn posted_at_once(&self) -> u64 {
+        POSTED_AT_ONCE.min(self.descriptors / 2)
+    }
 }
 
 /// Packets that one completion speaks for.
 const REPORTED_AT_ONCE: u64 = 32;
+
+/// Blank buffers that are posted at once, with one write of a register where there is one: as in DPDK's drivers (`rx_free_thresh`, and
+/// `RTE_IXGBE_RXQ_REARM_THRESH` and its like in those that use vectors).
+const POSTED_AT_ONCE: u64 = 32;
 
 /// Why a queue pair cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +92,8 @@ pub struct Queues {
     pub tx_tail: Address,
     /// The register that says the same.
     pub doorbell: Address,
+    /// The register that says up to where the host has posted receive descriptors.
+    pub rx_doorbell: Address,
     /// Receive buffers.
     pub rx_buffers: Address,
     /// Transmit buffers.
@@ -122,7 +133,8 @@ impl Shape {
         let rx_buffers = add("receive buffers", buffers, homes.rx_buffers, SynchronisingWords::NONE);
         let tx_buffers = add("transmit buffers", buffers, homes.tx_buffers, SynchronisingWords::NONE);
         let doorbell = layout.add_registers("doorbell", 8, Home::Nic, MemoryType::Uncached);
-        Ok(Queues { shape, rx_ring, tx_ring, tx_tail, doorbell, rx_buffers, tx_buffers })
+        let rx_doorbell = layout.add_registers("receive doorbell", 8, Home::Nic, MemoryType::Uncached);
+        Ok(Queues { shape, rx_ring, tx_ring, tx_tail, doorbell, rx_doorbell, rx_buffers, tx_buffers })
     }
 }
 

@@ -6,6 +6,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
 use super::cores::Store;
 use super::machine::{Machine, Wait};
+use super::reorder::Reorder;
 use crate::bytes::{line_bytes, parts};
 use crate::combined::Combined;
 use crate::fiber::Fiber;
@@ -33,6 +34,7 @@ fn word_bytes(at: Address) -> u64 {
 
 /// A load that was begun: its data, or its number.
 enum Begun {
+    /// It is there, or the program goes on behind it.
     Hit(Line),
     Miss(u32),
 }
@@ -80,8 +82,36 @@ impl<'a> CxlCore<'a> {
         self.with(|machine| machine.parameters.core.cycles(machine.parameters.core.issue_cycles.into()))
     }
 
-    /// Begins to load a line, and the time that it takes if it is there.
-    fn begin(&self, line: u32) -> (Begun, u64) {
+    /// Works for a time, as far as the reorder buffer lets it.
+    fn pass(&self, mut time: u64) {
+        while time > 0 {
+            let room = self.with(|machine| {
+                let reorder = &mut machine.cores[usize::from(self.core)].reorder;
+                let room = reorder.room().min(time);
+                reorder.work(room);
+                room
+            });
+            self.fiber.pass(room);
+            time -= room;
+            if time > 0 {
+                self.await_loads(|reorder| reorder.room() > 0);
+            }
+        }
+    }
+
+    /// Waits until of the loads that this core has gone on behind enough have come.
+    fn await_loads(&self, enough: impl Fn(&Reorder) -> bool) {
+        loop {
+            let machine = self.fiber.machine.borrow_mut();
+            if enough(&machine.cores[usize::from(self.core)].reorder) {
+                return;
+            }
+            self.fiber.wait(machine, Wait::Retire, None);
+        }
+    }
+
+    /// Begins to load a line, and the time that it takes if it is there. Behind bulk data that miss the program goes on.
+    fn begin(&self, line: u32, bulk: bool) -> (Begun, u64) {
         let core = usize::from(self.core);
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
@@ -92,6 +122,12 @@ impl<'a> CxlCore<'a> {
                 continue;
             }
             machine.cores[core].reads(line);
+            if bulk
+                && machine.cores[core].is_prefetched(line)
+                && let Some(data) = machine.load_behind(self.core, line)
+            {
+                return (Begun::Hit(data), 0);
+            }
             if let Some(load) = machine.take_prefetched(self.core, line) {
                 return (Begun::Miss(load), 0);
             }
@@ -99,10 +135,13 @@ impl<'a> CxlCore<'a> {
                 return (Begun::Hit(machine.lines[line as usize].host.data), time);
             }
             // A line that comes to be written is not asked for again: its line fill buffer is free when it is there.
-            if !machine.cores[core].awaits(line)
-                && let Some(load) = machine.start_load(self.core, line, true)
-            {
-                return (Begun::Miss(load), 0);
+            if !machine.cores[core].awaits(line) {
+                if bulk && let Some(data) = machine.load_behind(self.core, line) {
+                    return (Begun::Hit(data), 0);
+                }
+                if let Some(load) = machine.start_load(self.core, line, true) {
+                    return (Begun::Miss(load), 0);
+                }
             }
             self.fiber.wait(machine, Wait::FillBuffer, None);
         }
@@ -122,35 +161,35 @@ impl<'a> CxlCore<'a> {
         }
     }
 
-    /// Loads one line.
+    /// Loads one line that what follows depends on.
     fn fetch(&self, line: u32) -> Line {
-        let (begun, time) = self.begin(line);
+        let (begun, time) = self.begin(line, false);
         let line = self.finish(begun);
-        self.fiber.pass(time);
+        self.pass(time);
         line
     }
 
-    /// Loads lines whose misses overlap; `each` is given them in order.
+    /// Loads lines of bulk data, whose misses overlap with each other and with what follows; `each` is given them in order.
     fn fetch_all(&self, lines: std::ops::Range<u32>, mut each: impl FnMut(u32, Line)) {
         let issue = self.issue();
         let mut begun = Vec::with_capacity(lines.len());
         let mut longest = 0;
         for line in lines.clone() {
-            let (one, time) = self.begin(line);
+            let (one, time) = self.begin(line, true);
             longest = longest.max(time);
             begun.push(one);
-            self.fiber.pass(issue);
+            self.pass(issue);
         }
         for (line, one) in lines.zip(begun) {
             each(line, self.finish(one));
         }
-        self.fiber.pass(longest);
+        self.pass(longest);
     }
 
     /// Stores bytes of one line.
     fn put(&self, line: u32, bytes: u64, data: Line) {
-        self.fiber.pass(self.issue());
-        self.push(Store { line, bytes, data, atomic: None });
+        self.pass(self.issue());
+        self.push(Store { line, bytes, data, atomic: None, after: 0 });
     }
 
     fn push(&self, store: Store) {
@@ -185,11 +224,12 @@ impl<'a> CxlCore<'a> {
     /// An atomic operation on a word: what it was.
     fn atomic(&self, at: Address, operation: Combined) -> u64 {
         self.drained();
+        self.await_loads(Reorder::is_empty);
         let atomic = Some((word_of(at), operation));
-        self.push(Store { line: line_of(at), bytes: word_bytes(at), data: Line::ZERO, atomic });
+        self.push(Store { line: line_of(at), bytes: word_bytes(at), data: Line::ZERO, atomic, after: 0 });
         self.drained();
         let time = self.with(|machine| machine.parameters.core.cycles(machine.parameters.core.atomic_cycles.into()));
-        self.fiber.pass(time);
+        self.pass(time);
         self.with(|machine| machine.cores[usize::from(self.core)].found)
     }
 
@@ -233,7 +273,9 @@ impl Core for CxlCore<'_> {
         self.put_word(at, value);
     }
     fn read_line(&self, at: Address) -> Line {
-        self.fetch(line_of(at))
+        let (line, mut found) = (line_of(at), Line::ZERO);
+        self.fetch_all(line..line + 1, |_, data| found = data);
+        found
     }
     fn write_line(&self, at: Address, line: &Line) {
         self.put(line_of(at), WHOLE, *line);
@@ -269,9 +311,10 @@ impl Core for CxlCore<'_> {
         }
     }
     fn write_nontemporal(&self, at: Address, from: &[Line]) {
+        self.await_loads(Reorder::is_empty);
         let most = self.with(|machine| machine.parameters.core.write_combining_buffers);
         for (line, data) in (line_of(at)..).zip(from) {
-            self.fiber.pass(self.issue());
+            self.pass(self.issue());
             // An earlier store to the line comes first.
             while self.with(|machine| machine.cores[usize::from(self.core)].stores_to(line)) {
                 let machine = self.fiber.machine.borrow_mut();
@@ -282,7 +325,7 @@ impl Core for CxlCore<'_> {
         }
     }
     fn prefetch_read(&self, at: Address) {
-        self.fiber.pass(self.issue());
+        self.pass(self.issue());
         self.with(|machine| {
             let line = line_of(at);
             let awaited = machine.cores[usize::from(self.core)].awaits(line);
@@ -293,18 +336,19 @@ impl Core for CxlCore<'_> {
         });
     }
     fn prefetch_write(&self, at: Address) {
-        self.fiber.pass(self.issue());
+        self.pass(self.issue());
         // Dropped where no line fill buffer is free.
         self.with(|machine| machine.prefetch_to_write(self.core, line_of(at)));
     }
     fn flush(&self, at: Address) {
         self.drained();
+        self.await_loads(Reorder::is_empty);
         let most = self.with(|machine| machine.parameters.core.write_combining_buffers);
         self.await_nontemporal(most - 1);
         self.with(|machine| machine.start_flush(self.core, line_of(at)));
     }
     fn demote(&self, at: Address) {
-        self.fiber.pass(self.issue());
+        self.pass(self.issue());
         self.drained();
         self.with(|machine| machine.demote(self.core, line_of(at)));
     }
@@ -313,12 +357,14 @@ impl Core for CxlCore<'_> {
     }
     fn full_fence(&self) {
         self.drained();
+        self.await_loads(Reorder::is_empty);
         self.await_nontemporal(0);
     }
     fn register_read(&self, at: Address) -> u64 {
         if !self.is_register(at) {
             return self.load_acquire(at);
         }
+        self.await_loads(Reorder::is_empty);
         let mut machine = self.fiber.machine.borrow_mut();
         machine.read_register(self.fiber.agent as u16);
         self.fiber.wait(machine, Wait::Register, None);
@@ -329,13 +375,14 @@ impl Core for CxlCore<'_> {
             return self.store_release(at, value);
         }
         self.drained();
+        self.await_loads(Reorder::is_empty);
         let core = usize::from(self.core);
         let time = self.with(|machine| {
             machine.cores[core].rang = machine.agenda.now;
             machine.write_register(at.0, value);
             machine.parameters.pcie.uncached_store
         });
-        self.fiber.pass(time);
+        self.pass(time);
     }
     fn spin(&self) {
         self.spin_until(Time::NEVER);
@@ -361,6 +408,6 @@ impl Core for CxlCore<'_> {
         Time::from_picoseconds(self.with(|machine| machine.now()))
     }
     fn work(&self, cycles: u32) {
-        self.fiber.pass(self.with(|machine| machine.parameters.core.work(cycles)));
+        self.pass(self.with(|machine| machine.parameters.core.work(cycles)));
     }
 }

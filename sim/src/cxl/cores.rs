@@ -6,9 +6,10 @@ use conic_fabric::Line;
 
 use super::home::{From, Job};
 use super::machine::{Machine, Wait};
+use super::parameters::CxlParameters;
+use super::reorder::Reorder;
 use crate::combined::Combined;
 use crate::machine::tags::{Gone, Tags};
-use crate::parameters::CacheParameters;
 use crate::protocol::cxl::{Ask, Copy};
 
 /// A store that is not performed yet: bytes of one line.
@@ -19,6 +20,8 @@ pub(super) struct Store {
     pub(super) data: Line,
     /// What it does to a word besides, and gives back what that was.
     pub(super) atomic: Option<(usize, Combined)>,
+    /// Loads that were issued before it: it is performed after they have come.
+    pub(super) after: u64,
 }
 
 /// What a load has brought.
@@ -36,6 +39,8 @@ pub(super) struct CoreState {
     l1: Tags,
     l2: Tags,
     pub(super) stores: VecDeque<Store>,
+    /// Loads that it has gone on behind.
+    pub(super) reorder: Reorder,
     /// Lines that it has asked to write, and of those the ones that no store waited for then.
     owning: BTreeSet<u32>,
     owning_ahead: BTreeSet<u32>,
@@ -58,12 +63,14 @@ pub(super) struct CoreState {
 }
 
 impl CoreState {
-    pub(super) fn new(agent: usize, cache: &CacheParameters) -> CoreState {
+    pub(super) fn new(agent: usize, parameters: &CxlParameters) -> CoreState {
+        let cache = &parameters.cache;
         CoreState {
             agent,
             l1: Tags::new(cache.l1_bytes, cache.l1_ways),
             l2: Tags::new(cache.l2_bytes, cache.l2_ways),
             stores: VecDeque::new(),
+            reorder: Reorder::new(parameters.core.reorder_span()),
             owning: BTreeSet::new(),
             owning_ahead: BTreeSet::new(),
             fills: 0,
@@ -80,6 +87,11 @@ impl CoreState {
     /// Whether a store to a line is on its way.
     pub(super) fn stores_to(&self, line: u32) -> bool {
         self.stores.iter().any(|store| store.line == line)
+    }
+
+    /// Whether a line is on its way to it that no program waits for.
+    pub(super) fn is_prefetched(&self, line: u32) -> bool {
+        self.prefetched.contains_key(&line)
     }
 
     /// Whether a line is on its way to it, or leave to write one.
@@ -195,7 +207,8 @@ impl Machine {
             self.cores[usize::from(core)].prefetched.remove(&line);
         }
         self.fill(core, line);
-        // A store that found the line on its way has waited for it.
+        self.loads_have(core, line);
+        // A store that found the line on its way has waited for it, and one behind the load for its data.
         self.drain(core);
         self.fill_is_free(core);
         self.agenda.wake(agent, Wait::Load(load), self.agenda.now);
@@ -217,7 +230,8 @@ impl Machine {
 
     /// Takes a store into its core's buffer, which has room.
     pub(super) fn push_store(&mut self, core: u16, store: Store) {
-        self.cores[usize::from(core)].stores.push_back(store);
+        let state = &mut self.cores[usize::from(core)];
+        state.stores.push_back(Store { after: state.reorder.issued(), ..store });
         self.drain(core);
         self.ask_for_stores(core);
     }
@@ -226,7 +240,7 @@ impl Machine {
     fn drain(&mut self, core: u16) {
         let before = self.cores[usize::from(core)].stores.len();
         while let Some(store) = self.cores[usize::from(core)].stores.front().copied() {
-            if !self.may_write(core, store.line) {
+            if !self.cores[usize::from(core)].reorder.has_retired(store.after) || !self.may_write(core, store.line) {
                 break;
             }
             // The data lies in one place for all cores, so a store that came too early would show in no value.

@@ -116,11 +116,15 @@ impl Machine {
         }
     }
 
-    /// An operation passes one of the ports, and goes to the look-up in the device's cache.
+    /// An operation passes the port of the unit that it is of, and goes to the look-up in the device's cache. The unit that manages
+    /// descriptors has a port of its own: what it asks for are lines with words that synchronise.
     fn pass_port(&mut self, key: u32) {
         let p = &self.parameters.dcoh;
-        let start = self.agenda.now.max(self.admitted_until);
-        self.admitted_until = start + p.cycle / u64::from(p.ports);
+        let of_descriptors = self.lines[self.operations[key as usize].line as usize].synchronises;
+        let ports = if of_descriptors { p.descriptor_ports } else { p.ports };
+        let admitted_until = &mut self.admitted_until[usize::from(of_descriptors)];
+        let start = self.agenda.now.max(*admitted_until);
+        *admitted_until = start + p.cycle / u64::from(ports);
         let there = start + p.hit / 2;
         self.agenda.at(there, Event::LookedUp(key));
     }

@@ -37,8 +37,9 @@ pub(super) struct Job {
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     from: From,
-    /// When memory, which is read while the device is snooped, has the line.
-    memory_ready: u64,
+    /// When what goes on beside the device's part is over: memory is read while the device is snooped, and the caches are while a
+    /// write is pulled.
+    beside: u64,
     /// What a DMA engine reads.
     value: Option<Line>,
     /// The device writes the line into the host's memory or cache.
@@ -90,7 +91,7 @@ impl Machine {
             Ask::Device(opcode) => matches!(opcode, Opcode::WriteInvalidate { .. } | Opcode::WritePush),
             _ => false,
         };
-        self.running.insert(line, Running { from, memory_ready: 0, value: None, writes });
+        self.running.insert(line, Running { from, beside: 0, value: None, writes });
         let effects = self.lines[line as usize].host.begin(ask);
         self.perform(line, effects, true);
         if let From::Dma(piece) = from {
@@ -105,21 +106,21 @@ impl Machine {
         self.perform(line, effects, !with_data);
     }
 
-    /// Does what a transaction needs, in time; memory that was read before counts if `memory_counts`.
-    fn perform(&mut self, line: u32, effects: Vec<Effect<Line>>, memory_counts: bool) {
-        let Running { from, memory_ready, .. } = self.running[&line];
-        let mut time = if memory_counts { self.agenda.now.max(memory_ready) } else { self.agenda.now };
+    /// Does what a transaction needs, in time; what was begun beside the device's part counts if `beside_counts`.
+    fn perform(&mut self, line: u32, effects: Vec<Effect<Line>>, beside_counts: bool) {
+        let Running { from, beside, .. } = self.running[&line];
+        let mut time = if beside_counts { self.agenda.now.max(beside) } else { self.agenda.now };
         // Caches that were read need not be asked again for what becomes of their copies.
         let mut caches_asked = false;
-        let snoops = effects.iter().any(|effect| matches!(effect, Effect::Send(_)))
+        let asks_device = effects.iter().any(|effect| matches!(effect, Effect::Send(_)))
             && !effects.iter().any(|effect| matches!(effect, Effect::Done(_)));
         for effect in effects {
             match effect {
                 Effect::Send(message) => self.send_at(time, Message::ToDevice(line, message)),
                 Effect::ReadMemory => {
                     let ready = self.memory.read(line.into(), self.agenda.now);
-                    if snoops {
-                        self.running.get_mut(&line).expect("it is under way").memory_ready = ready;
+                    if asks_device {
+                        self.running.get_mut(&line).expect("it is under way").beside = ready;
                     } else {
                         time = time.max(ready);
                     }
@@ -145,6 +146,9 @@ impl Machine {
                         time += self.time_of_caches(line, asker);
                     }
                     self.invalidate(line, asker);
+                    if asks_device {
+                        self.running.get_mut(&line).expect("it is under way").beside = time;
+                    }
                 }
                 Effect::InstallLastLevel => {
                     let ways = self.parameters.cache.device_write_ways as usize;
@@ -254,6 +258,11 @@ impl Machine {
     /// of the line is already that after the answer.
     pub(super) fn is_answering(&self, core: u16, line: u32) -> bool {
         self.running.get(&line).is_some_and(|running| core_of(running.from) == Some(core))
+    }
+
+    /// Who asks in the transaction of a line that is under way, if one is.
+    pub(super) fn asker_of(&self, line: u32) -> Option<From> {
+        self.running.get(&line).map(|running| running.from)
     }
 
     /// Says whose wait has no end.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType, Time};
+use conic_fabric::{Address, Home, LINE_BYTES, Layout, Line, MemoryType, SynchronisingWords, Time};
 use slab::Slab;
 
 use super::cores::{CoreState, Loaded};
@@ -30,6 +30,8 @@ pub enum Wait {
     Load(u32),
     /// A line fill buffer.
     FillBuffer,
+    /// The oldest of the loads that it has gone on behind.
+    Retire,
     /// Its stores, or room for one.
     Stores,
     /// Its non-temporal stores, or room for one.
@@ -120,6 +122,8 @@ pub(super) struct LineState {
     pub(super) device: DeviceLine<Line>,
     /// The cores whose private caches have it, a bit each.
     pub(super) holders: u64,
+    /// It has words that synchronise, as descriptors have and packets have not.
+    pub(super) synchronises: bool,
 }
 
 /// What crossed the links, by message, and what the caches did.
@@ -186,7 +190,8 @@ pub struct Machine {
     pub(super) operations: Slab<DeviceOperation>,
     pub(super) reads: Slab<super::dcoh::DeviceRead>,
     pub(super) in_flight: Credits,
-    pub(super) admitted_until: u64,
+    /// Until when the port for packets, and that for descriptors, is taken.
+    pub(super) admitted_until: [u64; 2],
     pub(super) installed_until: u64,
     /// The operation that waits for the host, and those behind it, by line.
     pub(super) pending: BTreeMap<u32, u32>,
@@ -249,20 +254,23 @@ impl Machine {
         let (hmc, dmc) = (parameters.dcoh.hmc(), parameters.dcoh.dmc());
         tags::must_tell_apart(lines as u64, caches.sizes().into_iter().chain([hmc, dmc]));
         let mut registers = BTreeSet::new();
-        let mut homes = vec![Side::Host; lines];
+        let mut homes = vec![(Side::Host, false); lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as u32;
             let last = (segment.end().0.div_ceil(LINE_BYTES)) as u32;
             if segment.memory != MemoryType::WriteBack {
                 registers.extend(first..last);
-            } else if segment.home == Home::Nic {
-                homes[first as usize..last as usize].fill(Side::Device);
+            } else {
+                let home = if segment.home == Home::Nic { Side::Device } else { Side::Host };
+                let synchronises = segment.synchronising != SynchronisingWords::NONE;
+                homes[first as usize..last as usize].fill((home, synchronises));
             }
         }
-        let line = |home: &Side| LineState {
-            host: HostLine::new(*home, Line::ZERO),
-            device: DeviceLine::new(*home, Line::ZERO),
+        let line = |&(home, synchronises): &(Side, bool)| LineState {
+            host: HostLine::new(home, Line::ZERO),
+            device: DeviceLine::new(home, Line::ZERO),
             holders: 0,
+            synchronises,
         };
         let p = parameters;
         Machine {
@@ -287,7 +295,7 @@ impl Machine {
             operations: Slab::new(),
             reads: Slab::new(),
             in_flight: Credits::new(p.dcoh.requests_in_flight),
-            admitted_until: 0,
+            admitted_until: [0; 2],
             installed_until: 0,
             pending: BTreeMap::new(),
             behind: BTreeMap::new(),

@@ -7,6 +7,7 @@
 //! | [`core`], [`device`], [`dma`] | the faces of the seam: a core, a device that asks over CXL.cache, one that uses DMA |
 //! | [`machine`] | state and events |
 //! | `cores.rs` | the cores' private caches, loads and stores |
+//! | `reorder.rs` | loads that a core has issued and goes on behind |
 //! | `home.rs` | the home agents: a line's transactions in turn, last-level cache, memory |
 //! | `link.rs` | the link's credits and retries |
 //! | `dcoh.rs` | the device's coherence engine: its caches, its memory, requests in flight |
@@ -18,7 +19,7 @@
 //!
 //! # What it leaves out
 //!
-//! Address translation, hardware prefetchers, and branches guessed wrong. A core goes on behind loads of one call, not behind a word that missed.
+//! Address translation, hardware prefetchers, and branches guessed wrong. A core goes on behind loads of bulk data, not behind a word that missed.
 //! The home agents' look-ups have no limit of their own. A copy changes when a home agent has decided, and the time that the
 //! snoop of a core takes is charged to whoever asked.
 
@@ -32,6 +33,7 @@ mod link;
 pub mod machine;
 pub mod parameters;
 mod pcie;
+mod reorder;
 pub mod simulation;
 
 pub use core::CxlCore;

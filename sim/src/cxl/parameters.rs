@@ -54,6 +54,10 @@ pub struct HostCoreParameters {
     pub atomic_cycles: u32,
     /// Lines that may be on their way to a core at once, for loads and stores.
     pub line_fill_buffers: u32,
+    /// Instructions that a core may have under way behind the oldest one that is not done (reorder buffer).
+    pub reorder_buffer: u32,
+    /// Instructions that one cycle of annotated work stands for: how much work the reorder buffer spans.
+    pub work_instructions: f64,
     /// Stores, each of at most a line, that wait to be performed.
     pub store_buffer: u32,
     /// Non-temporal stores that may be on their way at once.
@@ -142,8 +146,10 @@ impl CxlLinkParameters {
 pub struct DcohParameters {
     /// The device's clock period.
     pub cycle: u64,
-    /// Requests of the device's logic that it takes in a cycle.
+    /// Requests of the device's logic for packets that it takes in a cycle.
     pub ports: u32,
+    /// Those for descriptors, which come through a port of their own.
+    pub descriptor_ports: u32,
     /// Requests that it may have under way.
     pub requests_in_flight: u32,
     /// From a request's issue to its answer when its line is in the device's cache.
@@ -254,6 +260,12 @@ impl HostCoreParameters {
     /// The time of some cycles, in picoseconds, rounded to the nearest.
     pub fn cycles(&self, cycles: u64) -> u64 {
         (cycles * 1_000_000 + u64::from(self.frequency_megahertz) / 2) / u64::from(self.frequency_megahertz)
+    }
+
+    /// For how long a core works while it fills its reorder buffer, in picoseconds.
+    pub fn reorder_span(&self) -> u64 {
+        let cycles = f64::from(self.reorder_buffer) / self.work_instructions * self.work_scale;
+        (cycles * 1e6 / f64::from(self.frequency_megahertz)) as u64
     }
 
     /// The time of so many cycles of annotated work, in picoseconds.

@@ -47,7 +47,7 @@ impl CxlSimulation {
             let (agent, core) = (machine.agenda.agents(), machine.cores.len());
             let most = machine.parameters.core.cores as usize;
             assert!(core < most, "the machine has {most} cores");
-            let state = CoreState::new(agent, &machine.parameters.cache);
+            let state = CoreState::new(agent, &machine.parameters);
             machine.cores.push(state);
             core as u16
         };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Core, Device, Line, StateHint, Time};
 use conic_sim::Role;
-use conic_sim::cxl::{CxlCore, CxlParameters, CxlSimulation};
+use conic_sim::cxl::{CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 
 use super::{between_refreshes, machine, places, run};
 
@@ -82,8 +82,8 @@ fn core_takes(parameters: &CxlParameters, what: impl Fn(&CxlCore<'_>, super::Pla
 #[test]
 fn loads_of_device_memory_and_of_registers_are_calibrated() {
     let p = between_refreshes("agilex7");
-    near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.host), Default::default())), 117.0);
-    near(core_takes(&p, |core, places| assert_eq!(core.read_line(places.device), Default::default())), 375.0);
+    near(core_takes(&p, |core, places| assert_eq!(core.load(places.host), 0)), 117.0);
+    near(core_takes(&p, |core, places| assert_eq!(core.load(places.device), 0)), 375.0);
     near(
         core_takes(&p, |core, places| assert_eq!(core.register_read(places.register), Default::default())),
         5.6 * 375.0,
@@ -160,6 +160,67 @@ fn a_read_that_meets_a_refresh_waits_until_it_is_over() {
     assert!((2..=3).contains(&met), "{met} of 32 reads met a refresh");
     assert!(found.iter().all(|taken| *taken <= 406_010 + refresh.span), "{found:?}");
     near(found.iter().copied().min().expect("there are reads") as f64 / 1000.0, 406.0);
+}
+
+/// How long something takes the device with lines that a core has modified, in nanoseconds.
+fn with_modified(parameters: &CxlParameters, what: impl Fn(&CxlDevice<'_>, super::Places) + 'static) -> f64 {
+    let (layout, places) = places(8);
+    let mut simulation = CxlSimulation::new(parameters, &layout);
+    let taken = Rc::new(RefCell::new(Time::ZERO));
+    let into = Rc::clone(&taken);
+    simulation.core("host", Role::Main, move |core| {
+        core.write_line(places.host, &Line([1; 8]));
+        core.write_line(places.device, &Line([1; 8]));
+    });
+    simulation.device("device", Role::Main, move |device| {
+        device.wait_until(Time::from_nanoseconds(10_000));
+        let start = device.now();
+        what(device, places);
+        *into.borrow_mut() = device.now().since(start);
+    });
+    simulation.run().expect("it ends");
+    drop(simulation);
+    taken.take().picoseconds() as f64 / 1000.0
+}
+
+#[test]
+fn an_nc_write_is_pulled_while_the_cores_are_snooped_and_done_after_both() {
+    let mut p = between_refreshes("agilex7");
+    let write = |p: &CxlParameters| {
+        with_modified(p, |device, places| {
+            device.write(places.host, &[2; 64], StateHint::NonCacheable);
+            device.await_writes();
+        })
+    };
+    let wire = |quarters: u32| u64::from(quarters) * p.link.quarter_time;
+    let asked = p.dcoh.miss + wire(p.link.device_request_quarters) + p.link.crossing + p.host.home_lookup;
+    let data = wire(p.link.data_header_quarters + p.link.line_quarters);
+    let pulled = wire(p.link.answer_quarters) + 2 * p.link.crossing + p.dcoh.pull + data + p.host.home_lookup;
+    let done = wire(p.link.answer_quarters) + p.link.crossing + p.dcoh.completion;
+    near(write(&p), (asked + pulled + done) as f64 / 1000.0);
+    // Where a core takes longer to give its copy up than the data to come, that is what is waited for.
+    p.host.snoop_lookup = 1_000_000;
+    let snooped = p.host.home_to_core + p.host.snoop_lookup + p.host.core_to_home;
+    near(write(&p), (asked + snooped + done) as f64 / 1000.0);
+}
+
+#[test]
+fn what_the_host_writes_back_for_a_read_of_the_device_is_found_in_the_devices_cache() {
+    let read = |latency: u64, again: bool| {
+        let mut p = between_refreshes("agilex7");
+        p.device_memory.latency = latency;
+        with_modified(&p, move |device, places| {
+            for _ in 0..=u32::from(again) {
+                let mut line = [0; 64];
+                device.read(places.device, &mut line, StateHint::NonCacheable);
+                assert_eq!(line[0], 1);
+            }
+        })
+    };
+    // The device's memory is not waited for.
+    near(read(90_000, false), read(1_000_000, false));
+    let hit = between_refreshes("agilex7").dcoh.hit as f64 / 1000.0;
+    near(read(90_000, true) - read(90_000, false), hit);
 }
 
 /// How many of 64 stores of the device, spread over the refresh's interval, a polling core finds later than others.
@@ -250,6 +311,52 @@ fn a_store_takes_effect_when_its_line_has_come_and_no_sooner() {
         });
         near(after_a_load, load + issue);
     }
+}
+
+#[test]
+fn a_store_asks_for_its_line_beside_a_load_of_bulk_data_before_it_and_waits_for_that() {
+    let mut p = between_refreshes("agilex7");
+    let issue = p.core.cycles(p.core.issue_cycles.into()) as f64 / 1000.0;
+    let store = |p: &CxlParameters, cycles| {
+        core_takes(p, move |core, places| {
+            core.work(cycles);
+            core.store(places.host, 1);
+            core.full_fence();
+        })
+    };
+    let behind = |p: &CxlParameters, cycles| {
+        core_takes(p, move |core, places| {
+            core.read_line(places.host.lines(1));
+            core.work(cycles);
+            core.store(places.host, 1);
+            core.full_fence();
+        })
+    };
+    near(behind(&p, 0), issue + store(&p, 0));
+    // A load that takes longer than the store's line is what the store waits for.
+    let slow = |core: &CxlCore<'_>, places: super::Places| {
+        core.read_line(places.device);
+    };
+    let alone = core_takes(&p, move |core, places| {
+        slow(core, places);
+        core.full_fence();
+    });
+    let both = core_takes(&p, move |core, places| {
+        slow(core, places);
+        core.store(places.host, 1);
+        core.full_fence();
+    });
+    near(both, alone);
+    // What lies a reorder buffer behind the load waits for it: its last picosecond, and the store with it.
+    let load = core_takes(&p, |core, places| {
+        core.load(places.host);
+    });
+    let cycles = 60;
+    p.core.reorder_buffer = 70;
+    let span = p.core.reorder_span() as f64 / 1000.0;
+    let work = p.core.work(cycles) as f64 / 1000.0;
+    assert!(span < issue + work && span < load);
+    near(behind(&p, cycles), load + (issue + work - span) + store(&p, 0));
 }
 
 #[test]

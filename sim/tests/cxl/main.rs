@@ -26,11 +26,12 @@ fn between_refreshes(name: &str) -> CxlParameters {
     CxlParameters { refresh: None, device_refresh: None, ..machine(name) }
 }
 
-/// Lines of the host, lines of the device, and a register.
+/// Lines of the host, lines of the device, lines of the host without words that synchronise, and a register.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     host: Address,
     device: Address,
+    packets: Address,
     register: Address,
 }
 
@@ -38,8 +39,9 @@ fn places(lines: u64) -> (Layout, Places) {
     let mut layout = Layout::new();
     let host = layout.add("host", 64 * lines, 64, Home::Host, SynchronisingWords::ALL);
     let device = layout.add("device", 64 * lines, 64, Home::Nic, SynchronisingWords::ALL);
+    let packets = layout.add("packets", 64 * lines, 64, Home::Host, SynchronisingWords::NONE);
     let register = layout.add_registers("register", 64, Home::Nic, MemoryType::Uncached);
-    (layout, Places { host, device, register })
+    (layout, Places { host, device, packets, register })
 }
 
 /// Runs a core and an engine of the device that take turns: each is told when the other has done its step.

@@ -36,7 +36,7 @@ fn core_program(core: &impl Core, places: super::Places, writer: usize, seed: u6
     let (mut seen, mut value) = (Seen::default(), 0);
     for _ in 0..steps {
         let at = word(places, &mut random, writer);
-        match random.below(10) {
+        match random.below(12) {
             0..=2 => {
                 value += 1;
                 core.store(at, value);
@@ -47,6 +47,13 @@ fn core_program(core: &impl Core, places: super::Places, writer: usize, seed: u6
                 let other = random.below(4) as usize;
                 let at = at.line().word(other);
                 seen.check(at, core.load(at));
+            }
+            // The program goes on behind these, and what it loads next may not be older.
+            10..=11 => {
+                let line = core.read_line(at.line());
+                for word in 0..4 {
+                    seen.check(at.line().word(word), line.0[word]);
+                }
             }
             6 => core.flush(at.line()),
             _ => core.demote(at.line()),

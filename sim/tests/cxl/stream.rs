@@ -16,7 +16,7 @@ pub(super) fn stream(parameters: &CxlParameters, write: bool, hint: StateHint) -
             let start = device.now();
             let mut tags: Vec<(ReadTag, u64)> = Vec::new();
             for line in 0..lines {
-                let at = places.host.lines(line);
+                let at = places.packets.lines(line);
                 if write {
                     device.write(at, &[1; 64], hint);
                 } else {
@@ -24,7 +24,7 @@ pub(super) fn stream(parameters: &CxlParameters, write: bool, hint: StateHint) -
                 }
             }
             for (tag, line) in tags {
-                device.finish_read(tag, places.host.lines(line), &mut [0; 64]);
+                device.finish_read(tag, places.packets.lines(line), &mut [0; 64]);
             }
             device.await_writes();
             64_000.0 * lines as f64 / device.now().since(start).picoseconds() as f64
@@ -38,6 +38,28 @@ fn one_port_passes_a_line_a_cycle() {
     let rate = stream(&p, false, StateHint::NonCacheable);
     // 400 MHz x 64 bytes, less the latency of the first at this length.
     assert!((0.95..=1.0).contains(&(rate / 25.6)), "{rate} GB/s");
+}
+
+#[test]
+fn a_descriptor_does_not_wait_behind_a_packet_for_the_port() {
+    let p = between_refreshes("agilex7");
+    let read = |lines: usize| {
+        run(
+            &p,
+            256,
+            |_, _| (),
+            move |device, places| {
+                device.write(places.packets, &vec![1; 64 * lines], StateHint::NonCacheable);
+                let start = device.now();
+                device.read(places.host, &mut [0; 64], StateHint::NonCacheable);
+                device.now().since(start).picoseconds()
+            },
+        )
+    };
+    // Behind 140 lines on one port it would wait for as many cycles; for the wire it waits for one request at most.
+    let (alone, behind) = (read(0), read(140));
+    let request = u64::from(p.link.device_request_quarters) * p.link.quarter_time;
+    assert!(behind <= alone + request && 140 * p.dcoh.cycle > 100 * request, "{behind} ps, {alone} alone");
 }
 
 #[test]

@@ -286,7 +286,11 @@ pub fn signal_by_register(machine: &CxlParameters) -> Result<f64, Failure> {
 ///
 /// The simulator's.
 pub fn load(machine: &CxlParameters, bytes: usize) -> Result<f64, Failure> {
-    of_core(machine, move |core, places| core.read_bytes(places.device, &mut vec![0; bytes]))
+    of_core(machine, move |core, places| {
+        core.read_bytes(places.device, &mut vec![0; bytes]);
+        // A core goes on behind them.
+        core.full_fence();
+    })
 }
 
 /// The same of stores, until they are performed.

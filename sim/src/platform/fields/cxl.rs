@@ -23,6 +23,8 @@ sections! {
         l2_hit_cycles: Cycles, 0.0;
         atomic_cycles: Cycles, 0.0;
         line_fill_buffers: Count("lines"), 1.0;
+        reorder_buffer: Count("instructions"), 1.0;
+        work_instructions: Ratio, 0.1;
         store_buffer: Count("stores"), 1.0;
         write_combining_buffers: Count("buffers"), 1.0;
         work_scale: Ratio, 0.001;
@@ -58,6 +60,7 @@ sections! {
     DCOH dcoh "dcoh" DcohParameters {
         cycle: Picoseconds, 1.0;
         ports: Count("requests"), 1.0;
+        descriptor_ports: Count("requests"), 1.0;
         requests_in_flight: Count("requests"), 1.0;
         hit: Picoseconds, 0.0;
         miss: Picoseconds, 0.0;

@@ -201,7 +201,10 @@ impl<V: Contents> DeviceLine<V> {
             ToDevice::MemoryWrite { data, bytes } => {
                 self.memory = self.own();
                 self.memory.merge(&data, bytes);
-                self.copy = Copy::Invalid;
+                // What an operation of the device's own made the host write back is in its cache for it.
+                let wanted = matches!(self.pending, Some(Operation::Read(_) | Operation::Write { .. }));
+                self.copy = if wanted { Copy::Shared } else { Copy::Invalid };
+                self.data = self.memory.clone();
                 Received { reply: Some(ToHost::MemoryDone), wrote_memory: true, ..Received::default() }
             }
             ToDevice::Current(data) => {

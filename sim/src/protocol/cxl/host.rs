@@ -261,7 +261,12 @@ impl<V: Contents> HostLine<V> {
                 (self.copy, self.device) = (Copy::Invalid, Tracked::Owned);
                 effects.extend([Effect::Send(ToDevice::Grant { copy, data }), Effect::Done(None)]);
             }
-            Opcode::WriteInvalidate { .. } | Opcode::WritePush => {
+            Opcode::WriteInvalidate { .. } => {
+                // Its answer says nothing but that it is accepted: what comes after the snoops is that it is done.
+                effects.extend([Effect::Send(ToDevice::Pull), Effect::InvalidateCaches]);
+                self.active = Some(Active::Pull(opcode));
+            }
+            Opcode::WritePush => {
                 effects.extend([Effect::InvalidateCaches, Effect::Send(ToDevice::Pull)]);
                 self.active = Some(Active::Pull(opcode));
             }

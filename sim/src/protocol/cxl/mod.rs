@@ -18,6 +18,9 @@
 //! | eviction, modified (`DirtyEvict`) | none | unchanged; memory is written | request, pull, data |
 //! | eviction, clean (`CleanEvictNoData`) | none | unchanged | request, done |
 //!
+//! An NC-write is pulled as soon as its turn comes (`ExtFastGO_WritePull`), while the host's caches give the line up; that it is done
+//! comes after both. A push is pulled when they have given it up.
+//!
 //! A copy that the device has stays valid until its write is pulled: a snoop that is ordered before the write must find it. If a
 //! snoop takes a copy that is being evicted, the data that is pulled afterwards is marked bogus and dropped.
 //!
@@ -25,7 +28,8 @@
 //!
 //! In host-bias the same requests, except that the host answers with *forward* (`MemRdFwd`, `MemWrFwd`) when the device may go on
 //! with its own memory; a copy that the host modified is written back before (`MemWr`), and the host waits for that to be done,
-//! because CXL.mem keeps no order between writes and forwards. A copy in the device's cache needs no request. In device-bias
+//! because CXL.mem keeps no order between writes and forwards. What was written back is in the device's cache as well, Shared, where
+//! the operation that waits finds it ("DCOH updates the cache line in DMC and invalidates the host copy", CXL-NIC section 2.1). A copy in the device's cache needs no request. In device-bias
 //! nothing is asked at all, so a copy that the host has goes stale. A push is a CXL.cache write in either bias, and gives the host a
 //! copy: in device-bias software must not push.
 //!

@@ -40,9 +40,10 @@ const OF_HOST_LEGEND: Legend = &[
     ('f', "FlushHost Finished"),
 ];
 
-/// What the device does with lines of its own, in host-bias; capitals: what the host has modified is written back first.
+/// What the device does with lines of its own, in host-bias; capitals: what the host has modified is written back first, into
+/// the device's cache too.
 const OF_DEVICE: &str = "
-    NC-read    rII rSI rEI RII -IS -SS -IE -IM
+    NC-read    rII rSI rEI RIS -IS -SS -IE -IM
     CS-read    sIS sSS sSS SIS -IS -SS -IE -IM
     CO-read    oIE oIE oIE OIE oIE oIE -IE -IM
     NC-write   wII wII wII wII wII wII -II -II
