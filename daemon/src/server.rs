@@ -28,7 +28,7 @@ use conic_native::channel::{Channel, Listener};
 use conic_native::{about_to, clock, fences};
 use conic_nicd::config::Config;
 use conic_nicd::quota::Quota;
-use conic_nicd::switch::Party;
+use conic_nicd::switch::{Circuit, Party};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -166,7 +166,8 @@ impl Daemon {
         let (send, news) = channel();
         let reports = Reports { news: send, bell: bell.clone() };
         let networks = start_networks(&config, inheritance.as_mut(), &reports)?;
-        let metrics = config.metrics.map(listen_for_metrics).transpose()?;
+        let passed = inheritance.as_mut().and_then(Inheritance::take_metrics);
+        let metrics = config.metrics.map(|address| listen_for_metrics(address, passed)).transpose()?;
         let wakeup = config.wakeup_latency_us.map(WakeupLatency::ask).transpose()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll"))?;
         let mut daemon = Daemon {
@@ -192,8 +193,7 @@ impl Daemon {
             _wakeup: wakeup,
             shut_until: None,
             crowded: false,
-            // Above those of any configuration, and those of a daemon before this one.
-            next_circuit: u64::from(std::process::id()) << 32,
+            next_circuit: Circuit::FIRST_OF_OPERATORS,
             ended: false,
             log,
         };
@@ -486,8 +486,11 @@ fn connect(path: &Path) -> Result<Channel, DaemonError> {
     })
 }
 
-/// Listens where Prometheus asks.
-fn listen_for_metrics(address: SocketAddr) -> Result<Metrics, DaemonError> {
+/// Listens where Prometheus asks, with the socket of the daemon before this one where that listens there: two cannot at one time.
+fn listen_for_metrics(address: SocketAddr, passed: Option<TcpListener>) -> Result<Metrics, DaemonError> {
+    if let Some(listener) = passed.filter(|passed| passed.local_addr().is_ok_and(|own| own == address)) {
+        return Ok(Metrics::new(listener));
+    }
     let cannot = |error: io::Error| DaemonError::Cannot {
         what: format!("metrics at {address}"),
         why: format!("{error}; name another address with --metrics"),

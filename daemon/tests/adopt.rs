@@ -7,6 +7,8 @@ mod spoken;
 #[path = "support/waiting.rs"]
 mod waiting;
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use conic_control::Message;
 use conic_daemon::{Daemon, Stop};
 use conic_interface::ccnic::Geometry;
 use conic_native::channel::Channel;
-use conic_nicd::config::{Config, NetworkConfig, NetworkMode, PinConfig};
+use conic_nicd::config::{Config, ConnectConfig, NetworkConfig, NetworkMode, PinConfig};
 use served::Served;
 use spoken::{greeted, hear, hear_message, hello, say, wish};
 use waiting::wait_until;
@@ -147,7 +149,7 @@ fn what_a_client_says_while_another_takes_over_is_for_that_one() {
     say(&client, &wish(1));
     hear(&client);
     let (holds_it_up, heir) = (greeted(&socket), greeted(&socket));
-    let adopt = Message::Query(r#"{"ask":"adopt","version":6}"#.to_owned());
+    let adopt = Message::Query(r#"{"ask":"adopt","version":7}"#.to_owned());
     say(&holds_it_up, &adopt);
     // While it waits for that one's word it hears nobody: the two that follow are heard at one moment.
     hear(&holds_it_up);
@@ -195,5 +197,93 @@ fn who_has_no_queues_yet_goes_on_with_the_one_that_takes_over() {
     assert!(operator.receive().is_ok_and(|said| said.is_none()));
     say(&operator, &asks);
     assert!(answer_to(&operator).contains("\"session\":"));
+    served.end();
+}
+
+/// The answer to whoever asks for metrics there.
+fn metrics_at(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn metrics_go_on_where_they_were_and_move_where_the_new_one_has_them_elsewhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Two that nobody has at this moment.
+    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let [here, there] = free.map(|listener| listener.local_addr().expect("it has one"));
+    let config = Config { metrics: Some(here), ..config(&folder.path().join("nic.sock"), NetworkMode::Bridge) };
+    let served = Served::start(config).taken_over(1, &[], || ());
+    assert!(metrics_at(here).expect("it listens").contains("conic_clients"));
+    let served = served.with(|config| config.metrics = Some(there)).taken_over(2, &[], || ());
+    assert!(metrics_at(there).expect("it listens").contains("conic_clients"));
+    assert!(metrics_at(here).is_err(), "nobody listens there any more");
+    let served = served.with(|config| config.metrics = None).taken_over(3, &[], || ());
+    assert!(metrics_at(there).is_err(), "nobody listens there any more");
+    served.end();
+}
+
+/// A client that calls itself so.
+fn named(socket: &Path, name: &str) -> (Client, Queue) {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    let options = Options { geometry, name: Name::new(name).expect("a name"), ..Options::default() };
+    let (client, mut queues) = Client::attach(socket, &options).unwrap_or_else(|error| panic!("{error}"));
+    (client, queues.remove(0))
+}
+
+/// The first sends a frame to everybody, and the second gets it: it alone.
+fn reaches(clients: &mut [(Client, Queue)], from: usize, to: usize) {
+    let (client, queue) = &mut clients[from];
+    let mut frame = queue.allocate(60).expect("a buffer");
+    frame.write(0, &[[0xff; 6], client.mac()].concat());
+    assert_eq!(queue.transmit(&mut vec![frame]), 1);
+    wait_until("the frame comes", || clients[to].1.receive(&mut Vec::new(), 1) == 1);
+    let got = |(_, queue): &mut (Client, Queue)| queue.receive(&mut Vec::new(), 1);
+    assert_eq!(clients.iter_mut().map(got).sum::<usize>(), 0, "somebody else got it too");
+}
+
+#[test]
+fn who_is_connected_to_whom_is_not_a_matter_of_the_place_in_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let between = |text: &str| text.parse::<ConnectConfig>().expect("a connection");
+    let mut config = config(&socket, NetworkMode::Bridge);
+    config.networks[0].connects = vec![between("client:c1,client:c2")];
+    let served = Served::start(config);
+    let mut clients = vec![named(&socket, "c1"), named(&socket, "c2")];
+    reaches(&mut clients, 0, 1);
+    let served = served.with(|config| config.networks[0].connects.insert(0, between("client:c3,client:c4")));
+    let served = served.taken_over(1, &[&clients[0].0, &clients[1].0], || ());
+    clients.extend([named(&socket, "c3"), named(&socket, "c4")]);
+    reaches(&mut clients, 2, 3);
+    reaches(&mut clients, 0, 1);
+    // Who comes again finds the other end, which has come from the daemon before.
+    drop(clients.remove(1));
+    clients.push(named(&socket, "c2"));
+    reaches(&mut clients, 0, 3);
+    served.end();
+}
+
+#[test]
+fn an_operator_connects_nobody_with_whom_one_of_the_daemon_before_has_connected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let served = Served::start(config(&socket, NetworkMode::Bridge));
+    let connect = |two: &[(Client, Queue)]| {
+        let [near, far] = [&two[0], &two[1]].map(|(client, _)| client.attached().session);
+        let operator = Operator::connect(&socket, Duration::from_secs(5)).expect("it listens");
+        let question = format!(r#"{{"ask":"connect","between":["client:{near}","client:{far}"]}}"#);
+        assert_eq!(operator.ask(&question).expect("it answers"), r#"{"done":true}"#);
+    };
+    let mut clients = vec![named(&socket, "c1"), named(&socket, "c2")];
+    connect(&clients);
+    let served = served.taken_over(1, &[&clients[0].0, &clients[1].0], || ());
+    clients.extend([named(&socket, "c3"), named(&socket, "c4")]);
+    connect(&clients[2..]);
+    reaches(&mut clients, 2, 3);
+    reaches(&mut clients, 0, 1);
     served.end();
 }

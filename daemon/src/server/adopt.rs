@@ -2,8 +2,8 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 6}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket, for each client its mirror, region, connection, process, kick and bells, and who else is connected | opens the other ports, prepares for those (DPDK is started), maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 7}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, and who else is connected, with what it waits for | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
 //! | 5 | closes the devices that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
@@ -17,6 +17,7 @@ mod ports;
 mod tests;
 
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,18 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 6;
+pub(super) const TAKING_OVER: u32 = 7;
+
+/// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    next_session: u64,
+    /// Above those of all circuits that an operator has made.
+    next_circuit: u64,
+    clients: usize,
+    guests: usize,
+    ports: Vec<Promise>,
+}
 
 /// What is said of a client; with it come region, connection, process and kick.
 #[derive(Debug, Serialize, Deserialize)]
@@ -194,9 +206,11 @@ fn wrong(why: String) -> io::Error {
 pub(super) struct Inheritance {
     channel: Channel,
     listener: OwnedFd,
+    metrics: Option<TcpListener>,
     next_session: u64,
-    clients: u64,
-    guests: u64,
+    next_circuit: u64,
+    clients: usize,
+    guests: usize,
     ports: Expected,
 }
 
@@ -205,14 +219,18 @@ impl Inheritance {
     pub(super) fn ask(channel: Channel) -> Result<Inheritance, DaemonError> {
         ask_to_adopt(&channel)?;
         let link = Link(&channel);
-        let (head, mut descriptors) = link.hear().map_err(system("taking over"))?;
-        let listener = descriptors.pop().ok_or_else(|| cannot("the other NIC passed no socket"))?;
-        let number = |key: &str| head[key].as_u64().unwrap_or(0);
-        let ports: Vec<Promise> = serde_json::from_value(head["ports"].clone())
-            .map_err(|error| cannot(&format!("the other NIC's ports: {error}")))?;
-        let ports = Expected::of(ports);
-        let (next_session, clients, guests) = (number("next_session").max(1), number("clients"), number("guests"));
-        Ok(Inheritance { channel, listener, next_session, clients, guests, ports })
+        let (head, descriptors) = link.hear().map_err(system("taking over"))?;
+        let head = serde_json::from_value(head).map_err(|error| cannot(&format!("what the other NIC has: {error}")))?;
+        let Head { next_session, next_circuit, clients, guests, ports } = head;
+        let mut descriptors = descriptors.into_iter();
+        let listener = descriptors.next().ok_or_else(|| cannot("the other NIC passed no socket"))?;
+        let (metrics, ports) = (descriptors.next().map(TcpListener::from), Expected::of(ports));
+        Ok(Inheritance { channel, listener, metrics, next_session, next_circuit, clients, guests, ports })
+    }
+
+    /// The socket of its metrics, for whoever is to have metrics at the same address.
+    pub(super) fn take_metrics(&mut self) -> Option<TcpListener> {
+        self.metrics.take()
     }
 
     /// What the other one says of a port that it has too, which is then the one of the network and the port of these numbers here.
@@ -265,21 +283,25 @@ impl Daemon {
         true
     }
 
-    /// Waits for regions that are being made, for clients that are being entered and for those that wait for another's memory, so that they
-    /// are passed with the others, and for what clients and operators are about to be told.
+    /// Waits for regions that are being made and for clients that are being entered, so that they are passed with the others, and for what
+    /// clients and operators are about to be told.
     fn finish_what_is_begun(&mut self) {
         let is_begun = |one: &Connection| matches!(one.step, Step::Making(_)) || one.waits_for_threads();
-        while !self.postponed.is_empty() || self.connections.values().any(is_begun) {
-            let Ok(news) = self.news.recv_timeout(Duration::from_nanos(PATIENCE.nanoseconds())) else { return };
+        // The new one is still there then.
+        let until = clock::now() + Time::from_nanoseconds(PATIENCE.nanoseconds() / 2);
+        while self.connections.values().any(is_begun) {
+            let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+            let Ok(news) = self.news.recv_timeout(left) else { return };
             self.act_on(news);
         }
     }
 
     fn pass_everything(&self, link: &Link<'_>, heir: u64) -> io::Result<()> {
-        let (next, guests) = (self.next_session, self.count_guests(heir));
-        let clients = self.sessions().count();
-        let head = json!({ "next_session": next, "clients": clients, "guests": guests, "ports": self.promises() });
-        link.say(&head, &[self.listener.as_fd()])?;
+        let Daemon { next_session, next_circuit, .. } = *self;
+        let (clients, guests, ports) = (self.sessions().count(), self.count_guests(heir), self.promises());
+        let metrics = self.metrics.as_ref().map(|metrics| metrics.listener.as_fd());
+        let sockets: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(metrics).collect();
+        link.say(&json!(Head { next_session, next_circuit, clients, guests, ports }), &sockets)?;
         let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
@@ -315,14 +337,15 @@ impl Daemon {
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
-        let Inheritance { channel, listener, next_session, clients, guests, mut ports } = inheritance;
+        let Inheritance { channel, listener, next_session, next_circuit, clients, guests, mut ports, .. } = inheritance;
         let link = Link(&channel);
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
         self.listener = Listener::of_descriptor(listener);
-        self.next_session = next_session;
+        self.next_session = next_session.max(1);
+        self.next_circuit = next_circuit.max(self.next_circuit);
         let mut arriving: Vec<Option<Arriving>> = arriving.into_iter().map(Some).collect();
         let closed = loop {
             let (word, _) = link.hear().map_err(system("taking over"))?;

@@ -110,10 +110,24 @@ impl FromStr for PinConfig {
 
 impl NetworkConfig {
     fn circuit_of(&self, wanted: impl Fn(&EndConfig) -> bool) -> Option<Circuit> {
-        self.connects.iter().zip(0..).find_map(|(ConnectConfig { between: [near, far] }, number)| {
+        self.connects.iter().find_map(|ConnectConfig { between: [near, far] }| {
             let is_far = wanted(far);
-            (is_far || wanted(near)).then_some(Circuit { number, far: is_far })
+            (is_far || wanted(near)).then(|| Circuit { number: self.circuit_number(near, far), far: is_far })
         })
+    }
+
+    /// The number of a circuit between two ends: the same wherever they stand in a file. A daemon that takes over has another file, and ends
+    /// come to it with their numbers. A port is told by what it was asked to be, as it is in a take-over.
+    fn circuit_number(&self, near: &EndConfig, far: &EndConfig) -> u64 {
+        let text = |end: &EndConfig| match end {
+            EndConfig::Port(number) => {
+                let (before, rest) = self.ports.split_at((*number).min(self.ports.len()));
+                let spec = rest.first().map_or("", |port| port.spec.as_str());
+                format!("port:{}:{spec}", before.iter().filter(|port| port.spec == spec).count())
+            }
+            EndConfig::Client(_) => end.to_string(),
+        };
+        hash(&[text(near), text(far)]) % Circuit::FIRST_OF_OPERATORS
     }
 
     /// The circuit that clients of a name are an end of.
@@ -159,6 +173,12 @@ impl NetworkConfig {
     }
 }
 
+/// FNV-1a, 64 bits, over texts and where each ends.
+fn hash(texts: &[String]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ConnectConfig, PinConfig};
@@ -183,14 +203,40 @@ mod tests {
     fn connections_and_pins_are_read_and_become_rules() {
         let config = Config::read(TEXT).expect("a sound file");
         let network = &config.networks[0];
-        assert_eq!(network.circuit_of_client("right"), Some(Circuit { number: 0, far: true }));
-        assert_eq!(network.rules_for("web", 0, [2; 6]).circuit, Some(Circuit { number: 1, far: true }));
-        assert_eq!(network.circuit_of_port(0), Some(Circuit { number: 1, far: false }));
+        assert_eq!(network.circuit_of_client("right"), Some(Circuit { number: CLIENTS, far: true }));
+        assert_eq!(network.rules_for("web", 0, [2; 6]).circuit, Some(Circuit { number: PORT, far: true }));
+        assert_eq!(network.circuit_of_port(0), Some(Circuit { number: PORT, far: false }));
         assert_eq!((network.circuit_of_client("db"), network.pins_of("web").len()), (None, 0));
         let pins = network.rules_for("db", 0, [2; 6]).pins;
         assert_eq!((pins.len(), pins[0].queue), (1, Some(2)));
         let written = toml::to_string(&config).expect("it can be written");
         assert_eq!(Config::read(&written), Ok(config));
+    }
+
+    /// The numbers of the two connections: another daemon's, before and after this one, are the same.
+    const CLIENTS: u64 = 0x2222_8873_2ab6_4c94;
+    const PORT: u64 = 0x070c_dd0b_dce2_be7f;
+
+    #[test]
+    fn a_connection_has_its_number_wherever_it_stands_in_the_file() {
+        let before = &Config::read(TEXT).expect("a sound file").networks[0];
+        let in_front =
+            "[[network.connect]]\nbetween = [\"client:a\", \"client:b\"]\n[[network.port]]\nspec = \"tap:b\"\n";
+        let text = TEXT.replace("[[network]]\n", &format!("[[network]]\n{in_front}")).replace("port:0", "port:1");
+        let after = &Config::read(&text).expect("a sound file").networks[0];
+        assert_eq!(before.circuit_of_client("right"), after.circuit_of_client("right"));
+        assert_eq!(before.circuit_of_client("web"), after.circuit_of_client("web"));
+        assert_eq!(before.circuit_of_port(0), after.circuit_of_port(1));
+        // Ports that were asked to be the same are told by their order, and ends by which is which.
+        let text = text
+            .replace("tap:a", "af-packet:v")
+            .replace("tap:b", "af-packet:v")
+            .replace("[\"client:a\", \"client:b\"]", "[\"port:0\", \"client:b\"]");
+        let same = &Config::read(&text).expect("a sound file").networks[0];
+        let numbers = ["b", "web", "left"].map(|name| same.circuit_of_client(name).expect("it has one").number);
+        assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2], "{numbers:?}");
+        assert!(numbers.iter().all(|&number| number < Circuit::FIRST_OF_OPERATORS), "{numbers:?}");
+        assert_eq!(same.circuit_of_client("web"), same.circuit_of_port(1).map(|near| Circuit { far: true, ..near }));
     }
 
     #[test]

@@ -18,6 +18,11 @@ pub struct Circuit {
     pub far: bool,
 }
 
+impl Circuit {
+    /// Circuits that operators make are numbered from here on, one after the other; those of a configuration have numbers below.
+    pub const FIRST_OF_OPERATORS: u64 = 1 << 63;
+}
+
 /// Somebody whom a switch serves, as operators name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use conic_control::Name;
+use conic_control::{Attach, Message, Name};
 use conic_fabric::Time;
 use conic_interface::metadata::Offloads;
 use conic_native::channel::{Channel, Peer};
@@ -29,10 +29,11 @@ pub(super) struct Guest {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Stands {
     Connected,
-    /// Offloads by their names.
+    /// Offloads by their names; what it has asked for, as it was said, where that waits for memory that is on its way back.
     Negotiated {
         name: String,
         offloads: Vec<String>,
+        wish: Option<Vec<u8>>,
     },
     /// An operator, and of the answer to it what there is still to say: no text between two questions.
     Asking {
@@ -50,13 +51,14 @@ pub(super) struct Coming {
 
 impl Guest {
     /// None for a client that has queues, or whose queues are on their way.
-    fn of(connection: &Connection) -> Option<Guest> {
+    fn of(connection: &Connection, wish: Option<&Attach>) -> Option<Guest> {
         let stands = match &connection.step {
             Step::Connected => Stands::Connected,
             Step::Negotiated { name, offloads } => {
                 let offloads = offloads.named().into_iter().filter(|(_, is_there)| *is_there);
                 let offloads = offloads.map(|(name, _)| name.to_owned()).collect();
-                Stands::Negotiated { name: name.as_str().to_owned(), offloads }
+                let wish = wish.map(|wish| Message::Attach(wish.clone()).encode());
+                Stands::Negotiated { name: name.as_str().to_owned(), offloads, wish }
             }
             Step::Asking(Unsaid { text, at, .. }) => Stands::Asking { text: text.clone(), at: *at },
             Step::Making(_) | Step::Entering(_) | Step::Attached(_) => return None,
@@ -70,7 +72,10 @@ impl Daemon {
     /// The old one's guests, but for the new one itself.
     fn guests(&self, heir: u64) -> impl Iterator<Item = (&Connection, Guest)> {
         let others = self.connections.iter().filter(move |(number, _)| **number != heir);
-        others.filter_map(|(_, one)| Guest::of(one).map(|guest| (one, guest)))
+        others.filter_map(|(number, one)| {
+            let wish = self.postponed.iter().find(|(waiting, _)| waiting == number).map(|(_, wish)| wish);
+            Guest::of(one, wish).map(|guest| (one, guest))
+        })
     }
 
     pub(super) fn count_guests(&self, heir: u64) -> usize {
@@ -94,9 +99,11 @@ impl Daemon {
         if watched.is_err() {
             return;
         }
+        let mut asked_for = None;
         let step = match guest.stands {
             Stands::Connected => Step::Connected,
-            Stands::Negotiated { name, offloads } => {
+            Stands::Negotiated { name, offloads, wish } => {
+                asked_for = wish;
                 let offloads = Offloads::from_named(|name| offloads.iter().any(|one| one == name));
                 Step::Negotiated { name: Name::new(&name).unwrap_or_default(), offloads }
             }
@@ -112,6 +119,10 @@ impl Daemon {
         if is_answered {
             self.go_on_answering(number);
         }
+        // What stood against it was the old one's.
+        if let Some(Ok(Message::Attach(wish))) = asked_for.map(|wish| Message::decode(&wish, 0)) {
+            self.attach(number, &wish);
+        }
     }
 }
 
@@ -119,6 +130,11 @@ impl Daemon {
 pub(super) fn hear_guest(link: &Link<'_>) -> Result<Coming, DaemonError> {
     let (word, descriptors) = link.hear().map_err(system("taking over"))?;
     let guest: Guest = serde_json::from_value(word).map_err(|error| cannot(&format!("a guest's part: {error}")))?;
+    if let Stands::Negotiated { wish: Some(wish), .. } = &guest.stands
+        && !matches!(Message::decode(wish, 0), Ok(Message::Attach(_)))
+    {
+        return Err(cannot("a guest's wish is none"));
+    }
     if matches!(&guest.stands, Stands::Asking { text, at } if !text.is_char_boundary(*at)) {
         return Err(cannot("a guest's answer goes on where there is none of it"));
     }

@@ -1,19 +1,24 @@
-//! What two daemons say to each other is what their number stands for.
+//! What two daemons say to each other is what their number stands for, and what the old one had begun or counted goes on.
 
+use conic_client::{AttachError, Operator};
+use conic_control::{Attach, Attached};
 use conic_interface::metadata::Offloads;
+use conic_nicd::config::{Config, Limits, NetworkConfig, PortConfig};
 use conic_nicd::switch::{Circuit, Pin, RateLimit};
 use serde_json::to_string;
 
 use super::guests::{Guest, Stands};
 use super::*;
+use crate::bell::Stop;
 
-/// Each word of version 6. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
+/// Each word of version 7. A daemon leaves out in silence what it does not know, and a client would lose it: whoever changes a word
 /// here changes the number too.
 #[test]
 fn the_words_are_those_of_the_number() {
     let circuit = Some(Circuit { number: 7, far: true });
     let mirror = || Some(Asked { file: "a.pcap".into(), most_bytes: 8 });
     let promise = Promise { network: "n".to_owned(), spec: "tap".to_owned(), given: true, circuit, mirror: mirror() };
+    let head = Head { next_session: 18, next_circuit: 1 << 63, clients: 19, guests: 20, ports: vec![promise] };
     let given = Given { promise: 1, peer: "p".to_owned(), words: vec![2], descriptors: 3 };
     let heir = Heir {
         session: 1,
@@ -44,27 +49,103 @@ fn the_words_are_those_of_the_number() {
     let stood = Stood { session: 1, rules, positions: vec![[14; 3]] };
     let guest = |stands| to_string(&Guest { process: 15, user: 16, group: 17, stands });
     let said = [
-        to_string(&promise),
+        to_string(&head),
         to_string(&heir),
         to_string(&Last::Port(given)),
         to_string(&Last::Client(stood)),
         to_string(&Last::Done(vec![15])),
         to_string(&Last::Closed),
         guest(Stands::Connected),
-        guest(Stands::Negotiated { name: "g".to_owned(), offloads: vec!["verify".to_owned()] }),
+        guest(Stands::Negotiated { name: "g".to_owned(), offloads: vec!["verify".to_owned()], wish: None }),
+        guest(Stands::Negotiated { name: "g".to_owned(), offloads: Vec::new(), wish: Some(vec![21, 22]) }),
         guest(Stands::Asking { text: "t".to_owned(), at: 1 }),
     ];
     let words = [
-        r#"{"network":"n","spec":"tap","given":true,"circuit":{"number":7,"far":true},"mirror":{"file":"a.pcap","most_bytes":8}}"#,
+        r#"{"next_session":18,"next_circuit":9223372036854775808,"clients":19,"guests":20,"ports":[{"network":"n","spec":"tap","given":true,"circuit":{"number":7,"far":true},"mirror":{"file":"a.pcap","most_bytes":8}}]}"#,
         r#"{"session":1,"name":"c","network":"n","mac":[2,2,2,2,2,2],"queues":1,"descriptors":64,"buffers":[3,3,3],"object_bytes":4,"headroom":[5,5],"process":6,"user":7,"group":8,"mirror":{"file":"a.pcap","most_bytes":8}}"#,
         r#"{"Port":{"promise":1,"peer":"p","words":[2],"descriptors":3}}"#,
         r#"{"Client":{"session":1,"rules":{"mac":[2,2,2,2,2,2],"own_address_only":true,"vlan":9,"limit":{"bytes_per_second":10,"burst_bytes":11},"circuit":{"number":7,"far":true},"offloads":{"join":false,"no_hash":false,"requests":false,"strip":false,"unfinished":false,"verify":false},"longest":12,"pins":[{"match":"protocol=tcp","queue":13}]},"positions":[[14,14,14]]}}"#,
         r#"{"Done":[15]}"#,
         r#""Closed""#,
         r#"{"process":15,"user":16,"group":17,"stands":"Connected"}"#,
-        r#"{"process":15,"user":16,"group":17,"stands":{"Negotiated":{"name":"g","offloads":["verify"]}}}"#,
+        r#"{"process":15,"user":16,"group":17,"stands":{"Negotiated":{"name":"g","offloads":["verify"],"wish":null}}}"#,
+        r#"{"process":15,"user":16,"group":17,"stands":{"Negotiated":{"name":"g","offloads":[],"wish":[21,22]}}}"#,
         r#"{"process":15,"user":16,"group":17,"stands":{"Asking":{"text":"t","at":1}}}"#,
     ];
     assert_eq!(said.map(|text| text.expect("it can be said")), words);
-    assert_eq!(TAKING_OVER, 6);
+    assert_eq!(TAKING_OVER, 7);
+}
+
+/// A daemon of such a configuration, which another is to take over from.
+fn started(config: &Config) -> Daemon {
+    Daemon::start(config.clone(), Stop::new().expect("a descriptor"), Box::new(|_| {})).expect("it starts")
+}
+
+/// The one that takes over from it.
+fn adopted(config: &Config) -> (Daemon, Stop) {
+    let stop = Stop::new().expect("a descriptor");
+    (Daemon::adopt(config.clone(), stop.clone(), Box::new(|_| {})).expect("it takes over"), stop)
+}
+
+fn ask(config: &Config, question: &str) -> Result<String, AttachError> {
+    Operator::connect(&config.socket, Duration::from_secs(20))?.ask(question)
+}
+
+fn hear(channel: &Channel) -> Message {
+    channel.wait(Duration::from_secs(20)).expect("a socket");
+    let heard = channel.receive().expect("it does not close").expect("it speaks");
+    Message::decode(&heard.bytes, heard.descriptors.len()).expect("a sound message")
+}
+
+#[test]
+fn the_next_circuit_of_an_operator_is_above_every_one_that_was_handed_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |number| folder.path().join(format!("{number}.pcap")).display().to_string();
+    let port = |number| PortConfig { spec: format!("capture:record={}", file(number)), vlan: None };
+    let networks = vec![NetworkConfig { ports: (0..4).map(port).collect(), ..NetworkConfig::default() }];
+    let config = Config { socket: folder.path().join("nic.sock"), networks, ..Config::default() };
+    let config = config.checked().expect("a sound configuration");
+    let old = started(&config);
+    let old = std::thread::spawn(move || old.run());
+    for between in [["port:0", "port:1"], ["port:2", "port:3"]] {
+        let question = json!({ "ask": "connect", "between": between }).to_string();
+        assert_eq!(ask(&config, &question).expect("it answers"), r#"{"done":true}"#);
+    }
+    let (new, _) = adopted(&config);
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    let circuits = new.networks[0].report().circuits;
+    assert_eq!(circuits.len(), 4);
+    assert!(circuits.iter().all(|(_, circuit, _)| circuit.number < new.next_circuit), "{circuits:?}");
+}
+
+#[test]
+fn who_waits_for_memory_that_is_on_its_way_back_gets_it_from_the_one_that_takes_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let limits = Limits { clients: 1, ..Limits::default() };
+    let config = Config { socket: folder.path().join("nic.sock"), limits, ..Config::default() };
+    let config = config.checked().expect("a sound configuration");
+    let mut old = started(&config);
+    // The only place, which is given back by somebody who does not come to say so.
+    let user = old.own_user;
+    old.quota.take_regardless(user, 1, 4096);
+    old.returning.push(user);
+    let old = std::thread::spawn(move || old.run());
+    let client = Channel::connect(&config.socket).expect("it listens");
+    let say = |message: Message| client.send(&message.encode(), &[]).expect("there is room");
+    say(Message::Hello(Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: Name::default() }));
+    assert!(matches!(hear(&client), Message::Welcome(_)));
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+    say(Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None }));
+    // Who is heard behind it has its answer.
+    assert!(ask(&config, r#"{"ask": "list"}"#).is_ok());
+    let begun = clock::now();
+    let (new, stop) = adopted(&config);
+    let new = std::thread::spawn(move || new.run());
+    let told = hear(&client);
+    let took = clock::now().since(begun).seconds();
+    assert!(matches!(told, Message::Attached(Attached { geometry: own, .. }) if own == geometry), "{told:?}");
+    assert!(took < 1.0, "it waited for {took} s");
+    assert!(matches!(old.join(), Ok(Ok(()))), "the old one ended");
+    stop.raise();
+    assert!(matches!(new.join(), Ok(Ok(()))));
 }
