@@ -72,9 +72,13 @@ impl Machine {
         let agent = &mut self.agents[id];
         let Some(place) = agent.caches.find(line) else {
             if how == Use::Independent && !waited {
-                return self.load_behind(id, line);
+                return self.load_behind(id, line, place_in_code);
             }
-            return Err(self.miss(id, line, Ask::Read));
+            let wait = self.miss(id, line, Ask::Read);
+            if self.agents[id].prefetchers.are_on() {
+                self.after_load(id, line, place_in_code);
+            }
+            return Err(wait);
         };
         agent.note_read(line);
         agent.counters.accesses.loads += 1;
@@ -290,6 +294,19 @@ impl Machine {
             self.enters(Queue::LoadBuffer(id as u16), line, asked);
         } else if costs {
             return Err(W::LoadRoom);
+        }
+        Ok(())
+    }
+
+    /// Begins a load that the program is foreseen to do, by the load at `place` in the code.
+    pub(crate) fn load_early(&mut self, id: usize, line: u32, place: u32) -> Step<()> {
+        let before = self.agents[id].counters.accesses.software_prefetches;
+        self.prefetch(id, line, Ask::Read, false)?;
+        if self.agents[id].prefetchers.are_on() {
+            if self.agents[id].counters.accesses.software_prefetches != before {
+                self.after_miss(id, line);
+            }
+            self.after_load(id, line, place);
         }
         Ok(())
     }
