@@ -330,7 +330,7 @@ impl Core for SimCore<'_> {
         };
         if within {
             let (line, place) = (line_of(at), place_in_code());
-            self.until_done(|machine, agent, _| machine.load_early(agent, line, place));
+            self.until_done(|machine, agent, _| machine.load_early(agent, line, word_bytes(at), place));
         }
     }
     fn depends_on(&self, at: Address) {

@@ -65,3 +65,43 @@ fn loads_in_two_places_of_the_code_have_strides_of_their_own() {
     // Each from its third load on: the way up asks for lines 3 to 20, the way down for lines 56 to 39.
     assert_eq!(asked(&stride(), |core, page| in_turn(core, page)), 18 + 18);
 }
+
+/// Sapphire Rapids with the prefetcher of the next line alone.
+fn next_line() -> Parameters {
+    let mut parameters = common::without_prefetchers("spr");
+    parameters.core.prefetch_next_line = true;
+    parameters
+}
+
+/// Loads words of the page, given by line and word, and does something with each.
+fn words(core: impl Core, page: Address, words: &[(u64, usize)]) {
+    for &(line, word) in words {
+        core.load(page.lines(line).word(word));
+        core.work(2_000);
+    }
+}
+
+#[test]
+fn the_next_line_is_asked_for_where_loads_go_up_and_not_wherever_one_misses() {
+    let of = |list: &'static [(u64, usize)]| asked(&next_line(), move |core, page| words(core, page, list));
+    assert_eq!(of(&[(10, 0), (20, 0), (30, 0), (40, 0)]), 0, "lines apart");
+    assert_eq!(of(&[(10, 0), (11, 0), (12, 0)]), 2, "the lines behind the second and the third");
+    assert_eq!(of(&[(12, 0), (11, 0), (10, 0)]), 0, "downwards");
+    assert_eq!(of(&[(10, 0), (10, 1), (10, 2)]), 1, "up within a line");
+    assert_eq!(of(&[(62, 0), (63, 0)]), 0, "the next line is in another page");
+}
+
+#[test]
+fn no_next_line_is_asked_for_while_many_lines_are_under_way() {
+    let parameters = next_line();
+    let half = u64::from(parameters.core.line_fill_buffers / 2);
+    // Lines that are asked for before; then two loads that go up, the second of them on its way as well.
+    for (others, expected) in [(half - 2, 1), (half - 1, 0)] {
+        let prefetched = asked(&parameters, move |core, page| {
+            (0..others).for_each(|line| core.prefetch_read(page.lines(2 * line)));
+            core.read_line(page.lines(40));
+            core.read_line(page.lines(41));
+        });
+        assert_eq!(prefetched, expected, "{others} others under way");
+    }
+}

@@ -184,7 +184,7 @@ impl Machine {
     }
 
     /// Issues a load of a line that the core does not have, without waiting for it.
-    pub(crate) fn load_behind(&mut self, id: usize, line: u32, place: u32) -> Step<()> {
+    pub(crate) fn load_behind(&mut self, id: usize, line: u32, bytes: u64, place: u32) -> Step<()> {
         // The value is of this moment: whatever comes before it must have happened.
         if !self.is_present(id) {
             return Err(W::Time);
@@ -220,7 +220,7 @@ impl Machine {
         agent.counters.accesses.loads += 1;
         self.enters(Queue::Reorder(id as u16), sequence as u32, begins);
         if self.agents[id].prefetchers.are_on() {
-            self.after_load(id, line, place);
+            self.after_load(id, line, bytes, place);
         }
         Ok(())
     }
