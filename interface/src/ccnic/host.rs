@@ -131,7 +131,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             count += self.allocator.allocate_burst(&self.core, bytes, &mut out[count..]);
         }
         if self.metadata {
-            enter(&self.core, self.allocator.map(), out[..count].iter().map(|&at| (at, 0)));
+            touch(&self.core, self.allocator.map(), out[..count].iter().copied(), buffer_metadata::reset);
         }
         count
     }
@@ -140,7 +140,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     #[inline(always)]
     pub fn buf_free(&mut self, buffers: &[Address]) {
         if self.metadata {
-            consult(&self.core, self.allocator.map(), buffers.iter().copied());
+            touch(&self.core, self.allocator.map(), buffers.iter().copied(), buffer_metadata::consult);
         }
         self.allocator.free_burst(&self.core, buffers.iter().copied());
     }
@@ -163,7 +163,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             && self.transmit.send_inline(&self.core, *packet)
         {
             if self.metadata {
-                consult(&self.core, self.allocator.map(), [packet.address()]);
+                touch(&self.core, self.allocator.map(), [packet.address()], buffer_metadata::consult);
             }
             self.allocator.free(&self.core, packet.address());
             return 1;
@@ -247,7 +247,7 @@ impl<C: Core, P: Policy> Host<C, P> {
         let received = self.receive.receive(core, out, || {
             let at = allocator.allocate_inline(core, inline::INLINE_BYTES as u64)?;
             if metadata {
-                enter(core, allocator.map(), [(at, 0)]);
+                touch(core, allocator.map(), [at], buffer_metadata::reset);
             }
             Some(at)
         });
@@ -282,8 +282,7 @@ impl<C: Core, P: Policy> Host<C, P> {
                 // The size of what will arrive is not known: the largest frame's buffer, or what there is.
                 let Some(at) = self.allocator.allocate_blank(&self.core) else { break };
                 if self.metadata {
-                    consult(&self.core, self.allocator.map(), [at]);
-                    enter(&self.core, self.allocator.map(), [(at, 0)]);
+                    touch(&self.core, self.allocator.map(), [at], buffer_metadata::post);
                 }
                 group[count] = Descriptor::new(at, 1);
                 count += 1;
@@ -342,11 +341,11 @@ fn enter<C: Core>(core: &C, pool: &PoolMap, packets: impl IntoIterator<Item = (A
     }
 }
 
-/// Reads the metadata of buffers.
+/// Does something to the metadata of buffers; objects have none.
 #[inline(never)]
-fn consult<C: Core>(core: &C, pool: &PoolMap, buffers: impl IntoIterator<Item = Address>) {
+fn touch<C: Core>(core: &C, pool: &PoolMap, buffers: impl IntoIterator<Item = Address>, how: impl Fn(&C, Address)) {
     for buffer in buffers.into_iter().filter_map(|at| pool.buffer_of(at)) {
-        buffer_metadata::consult(core, buffer);
+        how(core, buffer);
     }
 }
 

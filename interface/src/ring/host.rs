@@ -85,7 +85,7 @@ impl<C: Core> Host<C> {
         for (count, buffer) in into.iter_mut().enumerate() {
             let Some(address) = self.pool.take() else { return count };
             *buffer = Buffer { address: Address(address), length: 0 };
-            self.describe(address, 0);
+            self.touch(address, buffer_metadata::reset);
         }
         into.len()
     }
@@ -95,7 +95,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_free(&mut self, buffers: &[Buffer]) {
         for buffer in buffers {
-            self.consult(buffer.address.0);
+            self.touch(buffer.address.0, buffer_metadata::consult);
             self.free(buffer.address.0);
         }
     }
@@ -214,7 +214,7 @@ impl<C: Core> Host<C> {
         let mut index = self.tx_reclaimed;
         for _ in 0..sent {
             let address = self.tx_buffers[index as usize];
-            self.consult(address);
+            self.touch(address, buffer_metadata::consult);
             self.free(address);
             index = (index + 1) & mask;
         }
@@ -236,8 +236,7 @@ impl<C: Core> Host<C> {
                 self.statistics.pool_empty += 1;
                 break;
             };
-            self.consult(address);
-            self.describe(address, 0);
+            self.touch(address, buffer_metadata::post);
             let at = descriptor(self.queues.rx_ring, head);
             self.core.store(at.word(1), 0);
             match self.queues.shape.rx_signal {
@@ -271,11 +270,11 @@ impl<C: Core> Host<C> {
         }
     }
 
-    /// Reads the metadata in front of a payload, if there are any.
+    /// Does something to the metadata in front of a payload, if there are any.
     #[inline(always)]
-    fn consult(&self, payload: u64) {
+    fn touch(&self, payload: u64, how: impl Fn(&C, Address)) {
         if self.queues.shape.metadata {
-            buffer_metadata::consult(&self.core, Address(payload));
+            how(&self.core, Address(payload));
         }
     }
 

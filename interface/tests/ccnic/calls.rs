@@ -429,7 +429,9 @@ fn the_host_enters_lengths_in_the_metadata_of_its_buffers() {
         let pool = map.pool;
         let (mut client, mut nic) = Pair::of(map).wire();
         let entered = |core: &Guard, at: Address| {
-            core.load(Address(pool.buffer_of(at).expect("it lies in a buffer").0 - conic_fabric::LINE_BYTES))
+            core.load(Address(
+                pool.buffer_of(at).expect("it lies in a buffer").0 - conic_interface::buffer_metadata::FIRST,
+            ))
         };
         // Each buffer is sent and received several times, whatever it last held.
         for (sequence, length) in (0..).zip((1..=128).cycle().take(500)) {
