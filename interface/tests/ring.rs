@@ -309,6 +309,23 @@ fn a_tx_ring_holds_one_packet_less_than_it_has_descriptors() {
 }
 
 #[test]
+fn the_host_takes_sent_buffers_back_32_at_a_time() {
+    let (queues, layout) = place(small(128, RxSignal::Register));
+    let memory = Memory::new(&layout);
+    let head = start_of(&layout, "ring TX head");
+    let mut loopback = Loopback::new(queues, &memory);
+    for sent in 1..=126 + 3 * 32 {
+        assert_eq!(loopback.send(1, 64), 1);
+        // Fewer than two of 127 descriptors are free when 126 were sent, and again when as many were sent as were taken back.
+        let looks = if sent <= 126 { 0 } else { (sent - 127) / 32 + 1 };
+        assert_eq!(memory.read_misses(0, head, LINE_BYTES), looks, "after {sent} packets");
+        assert_eq!(loopback.loop_back(1), 1);
+        loopback.nic.flush();
+        assert_eq!(loopback.receive(1), 1);
+    }
+}
+
+#[test]
 fn the_host_looks_at_the_tx_head_only_when_descriptors_run_short() {
     let shape = Shape { tx_reclaim_threshold: 8, ..small(64, RxSignal::Register) };
     let (queues, layout) = place(shape);

@@ -7,6 +7,9 @@ use crate::{buffer_metadata, work};
 use super::pool::Pool;
 use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
 
+/// Sent buffers that are reclaimed at once, unless more are needed: what DPDK's drivers do by default (`tx_rs_thresh`).
+const RECLAIMED: u64 = 32;
+
 /// Descriptors of a line.
 const PER_LINE: u64 = LINE_BYTES / DESCRIPTOR_BYTES;
 
@@ -79,7 +82,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_alloc(&mut self, into: &mut [Buffer]) -> usize {
         if self.pool.len() < into.len() {
-            self.reclaim();
+            self.reclaim_for(into.len() - self.pool.len());
         }
         self.core.work(work::CALL + work::BUFFER * into.len() as u32);
         for (count, buffer) in into.iter_mut().enumerate() {
@@ -107,8 +110,9 @@ impl<C: Core> Host<C> {
         let mask = self.queues.mask();
         let wanted = packets.len() as u64;
         let threshold = self.queues.shape.tx_reclaim_threshold.min(mask / 2);
-        if mask - self.tx_outstanding() < wanted.max(threshold) {
-            self.reclaim();
+        let free = mask - self.tx_outstanding();
+        if free < wanted.max(threshold) {
+            self.reclaim_for(wanted.saturating_sub(free) as usize);
         }
         let count = wanted.min(mask - self.tx_outstanding());
         if count == 0 {
@@ -200,8 +204,17 @@ impl<C: Core> Host<C> {
         waiting
     }
 
-    /// Returns the buffers of packets that the device has sent to the pool; returns how many.
+    /// Returns the buffers of packets that the device has sent to the pool, all of them; returns how many.
     pub fn reclaim(&mut self) -> usize {
+        self.reclaim_up_to(self.queues.mask())
+    }
+
+    /// The same for as many as are needed, or a batch if that is more.
+    fn reclaim_for(&mut self, needed: usize) {
+        self.reclaim_up_to(RECLAIMED.max(needed as u64));
+    }
+
+    fn reclaim_up_to(&mut self, most: u64) -> usize {
         let mask = self.queues.mask();
         // Acquire: the device's reads of payloads and descriptors before this side overwrites them.
         let head = self.core.register_read(self.queues.tx_head);
@@ -210,6 +223,7 @@ impl<C: Core> Host<C> {
             self.statistics.refused_registers += 1;
             return 0;
         }
+        let sent = sent.min(most);
         self.core.work(work::CALL + work::RECORD * sent as u32);
         let mut index = self.tx_reclaimed;
         for _ in 0..sent {
@@ -227,7 +241,7 @@ impl<C: Core> Host<C> {
         let mask = self.queues.mask();
         let missing = self.rx_missing();
         if (self.pool.len() as u64) < missing {
-            self.reclaim();
+            self.reclaim_for(missing as usize - self.pool.len());
         }
         self.core.work(work::CALL + (work::BUFFER + work::DESCRIPTOR + work::RECORD) * missing as u32);
         let mut head = self.rx_head;
