@@ -210,6 +210,7 @@ macro_rules! delegate_core {
     ([$($generics:tt)*] $type:ty, $self:ident => $lent:expr) => {
         impl<$($generics)*> $crate::Core for $type {
             #[inline(always)]
+            #[track_caller]
             fn load_acquire(&$self, at: $crate::Address) -> u64 {
                 $crate::Core::load_acquire($lent, at)
             }
@@ -230,6 +231,7 @@ macro_rules! delegate_core {
                 $crate::Core::compare_exchange($lent, at, current, new)
             }
             #[inline(always)]
+            #[track_caller]
             fn load(&$self, at: $crate::Address) -> u64 {
                 $crate::Core::load($lent, at)
             }
@@ -238,6 +240,7 @@ macro_rules! delegate_core {
                 $crate::Core::store($lent, at, value);
             }
             #[inline(always)]
+            #[track_caller]
             fn read_line(&$self, at: $crate::Address) -> $crate::Line {
                 $crate::Core::read_line($lent, at)
             }
@@ -250,6 +253,7 @@ macro_rules! delegate_core {
                 $crate::Core::publish_line($lent, at, line);
             }
             #[inline(always)]
+            #[track_caller]
             fn read_lines(&$self, at: $crate::Address, into: &mut [$crate::Line]) {
                 $crate::Core::read_lines($lent, at, into);
             }
@@ -258,14 +262,17 @@ macro_rules! delegate_core {
                 $crate::Core::write_lines($lent, at, from);
             }
             #[inline(always)]
+            #[track_caller]
             fn copy_lines(&$self, from: $crate::Address, to: $crate::Address, lines: u64) {
                 $crate::Core::copy_lines($lent, from, to, lines);
             }
             #[inline(always)]
+            #[track_caller]
             fn post_copy(&$self, from: $crate::Address, to: $crate::Address, lines: u64, done: $crate::Address, value: u64) {
                 $crate::Core::post_copy($lent, from, to, lines, done, value);
             }
             #[inline(always)]
+            #[track_caller]
             fn read_bytes(&$self, at: $crate::Address, into: &mut [u8]) {
                 $crate::Core::read_bytes($lent, at, into);
             }
@@ -286,6 +293,7 @@ macro_rules! delegate_core {
                 $crate::Core::prefetch_write($lent, at);
             }
             #[inline(always)]
+            #[track_caller]
             fn will_read(&$self, at: $crate::Address, cycles: u32) {
                 $crate::Core::will_read($lent, at, cycles);
             }
@@ -321,6 +329,7 @@ macro_rules! delegate_core {
                 $crate::Core::heavy_fence($lent);
             }
             #[inline(always)]
+            #[track_caller]
             fn watch(&$self, at: $crate::Address, tag: u64) -> bool {
                 $crate::Core::watch($lent, at, tag)
             }
@@ -329,10 +338,12 @@ macro_rules! delegate_core {
                 $crate::Core::changed($lent)
             }
             #[inline(always)]
+            #[track_caller]
             fn register_read(&$self, at: $crate::Address) -> u64 {
                 $crate::Core::register_read($lent, at)
             }
             #[inline(always)]
+            #[track_caller]
             fn register_read_pair(&$self, at: $crate::Address) -> [u64; 2] {
                 $crate::Core::register_read_pair($lent, at)
             }

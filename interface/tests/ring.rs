@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use common::{Agent, Memory, bytes, replayed};
 use conic_fabric::{Address, Core, Device, LINE_BYTES, Layout, PlayedByCore, ReadTag, StateHint, Time};
+use conic_interface::buffer_metadata;
 use conic_interface::ring::{Buffer, Host, Nic, NoBuffer, QueuePair, RxSignal, Shape};
 use proptest::prelude::*;
 
@@ -252,22 +253,23 @@ fn every_size_of_packet_comes_back_whole() {
 fn metadata_lies_in_front_of_payloads_and_no_packet_reaches_it() {
     let shape = small(4, RxSignal::Register);
     assert_eq!(
-        (shape.room(), shape.with_metadata(64).buffer_bytes, shape.with_metadata(65).buffer_bytes),
-        (128, 128, 192)
+        (shape.room(), shape.with_metadata(64).buffer_bytes, shape.with_metadata(129).buffer_bytes),
+        (128, 448, 576)
     );
     let shape = shape.with_metadata(64);
-    assert_eq!(shape.room(), 64);
+    assert_eq!(shape.room(), 128);
     let (queues, layout) = place(shape);
     let memory = Memory::new(&layout);
     let (mut host, mut nic) = (queues.host(memory.agent(0)), queues.nic(PlayedByCore(memory.agent(1))));
     let first = start_of(&layout, "ring buffers");
     let metadata = |host: &Host<Agent<'_>>, at: Address| {
-        assert_eq!((at.0 - first.0) % 128, 64, "the payload is behind a line of metadata");
-        host.core().load(Address(at.0 - LINE_BYTES))
+        assert_eq!((at.0 - first.0) % 448, buffer_metadata::BYTES, "the payload is behind the metadata");
+        assert_eq!(host.core().load(Address(at.0 - buffer_metadata::SECOND)), 0, "no segment follows");
+        host.core().load(Address(at.0 - buffer_metadata::FIRST))
     };
-    let mut packet = [0; 64];
+    let mut packet = [0; 128];
     // Each buffer is sent and received several times.
-    for length in (1..=64).cycle().take(200) {
+    for length in (1..=128).cycle().take(200) {
         let mut sent = [Buffer::default()];
         assert_eq!((host.buf_alloc(&mut sent), metadata(&host, sent[0].address)), (1, 0));
         // All bits set, which no length in the metadata is.
@@ -280,14 +282,14 @@ fn metadata_lies_in_front_of_payloads_and_no_packet_reaches_it() {
         assert_eq!(metadata(&host, received[0].address), length as u64);
         host.buf_free(&received);
         for index in 0..shape.buffers {
-            let entered = metadata(&host, first + index * 128 + LINE_BYTES);
-            assert!(entered <= 64, "the metadata of buffer {index} say {entered:#x}");
+            let entered = metadata(&host, first + index * 448 + buffer_metadata::BYTES);
+            assert!(entered <= 128, "the metadata of buffer {index} say {entered:#x}");
         }
     }
     let mut largest = [Buffer::default()];
     host.buf_alloc(&mut largest);
-    host.write_packet(&mut largest[0], &[0xff; 64]);
-    largest[0].length = 65;
+    host.write_packet(&mut largest[0], &[0xff; 128]);
+    largest[0].length = 129;
     assert_eq!((host.tx_burst(&largest), nic.poll_tx(), nic.refusals().tx_length), (1, 0, 1));
 }
 
@@ -304,6 +306,23 @@ fn a_tx_ring_holds_one_packet_less_than_it_has_descriptors() {
     assert!(loopback.nic.flush());
     assert_eq!(loopback.send(8, 64), 3);
     loopback.drain();
+}
+
+#[test]
+fn the_host_takes_sent_buffers_back_32_at_a_time() {
+    let (queues, layout) = place(small(128, RxSignal::Register));
+    let memory = Memory::new(&layout);
+    let head = start_of(&layout, "ring TX head");
+    let mut loopback = Loopback::new(queues, &memory);
+    for sent in 1..=126 + 3 * 32 {
+        assert_eq!(loopback.send(1, 64), 1);
+        // Fewer than two of 127 descriptors are free when 126 were sent, and again when as many were sent as were taken back.
+        let looks = if sent <= 126 { 0 } else { (sent - 127) / 32 + 1 };
+        assert_eq!(memory.read_misses(0, head, LINE_BYTES), looks, "after {sent} packets");
+        assert_eq!(loopback.loop_back(1), 1);
+        loopback.nic.flush();
+        assert_eq!(loopback.receive(1), 1);
+    }
 }
 
 #[test]

@@ -267,16 +267,19 @@ impl Core for SimCore<'_> {
         }
         self.until_done(|machine, agent, _| machine.store_parts(agent, at, PUBLISHED, line));
     }
+    #[track_caller]
     fn read_lines(&self, at: Address, into: &mut [Line]) {
         for (index, line) in into.iter_mut().enumerate() {
             *line = self.read_line(at.lines(index as u64));
         }
     }
+    #[track_caller]
     fn copy_lines(&self, from: Address, to: Address, lines: u64) {
         for index in 0..lines {
             self.write_line(to.lines(index), &self.read_line(from.lines(index)));
         }
     }
+    #[track_caller]
     fn post_copy(&self, from: Address, to: Address, lines: u64, done: Address, value: u64) {
         if self.fiber.machine.borrow().has_engine(self.fiber.agent) {
             return self.post(Copying { from, to, lines, done, value });
@@ -319,13 +322,15 @@ impl Core for SimCore<'_> {
     fn prefetch_write(&self, at: Address) {
         self.ask(at, Ask::Own, true);
     }
+    #[track_caller]
     fn will_read(&self, at: Address, cycles: u32) {
         let within = {
             let machine = self.fiber.machine.borrow();
             machine.reaches(self.fiber.agent, machine.agents[self.fiber.agent].work(cycles))
         };
         if within {
-            self.ask(at, Ask::Read, false);
+            let (line, place) = (line_of(at), place_in_code());
+            self.until_done(|machine, agent, _| machine.load_early(agent, line, word_bytes(at), place));
         }
     }
     fn depends_on(&self, at: Address) {
@@ -350,12 +355,14 @@ impl Core for SimCore<'_> {
     fn changed(&self) -> Option<u64> {
         self.until_done(|machine, agent, _| machine.changed(agent))
     }
+    #[track_caller]
     fn register_read(&self, at: Address) -> u64 {
         if self.fiber.machine.borrow().kind(line_of(at)) == Kind::WriteBack {
             return self.load_acquire(at);
         }
         self.load_register(at, 8).0[word_of(at)]
     }
+    #[track_caller]
     fn register_read_pair(&self, at: Address) -> [u64; 2] {
         if !self.is_device(at) {
             let first = self.load_acquire(at);

@@ -136,6 +136,20 @@ fn a_load_takes_the_sum_of_its_stages() {
 }
 
 #[test]
+fn what_the_other_node_has_changed_waits_for_no_memory_however_slow_that_is() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        let pairs: [[fn(Address) -> Program; 2]; 3] = [[write, load], [write, change], [load, load]];
+        let took = |p: &Parameters| pairs.map(|[first, then]| last(p, Home::Host, vec![(1, first), (0, then)]));
+        let before = took(&p);
+        p.memory.latency += 1_000_000;
+        let after = took(&p);
+        assert_eq!(after[..2], before[..2], "{name}: a load and an atomic of a changed line");
+        assert!(after[2] > 1_000_000, "{name}: a clean line does not travel with the answer");
+    }
+}
+
+#[test]
 fn an_atomic_takes_what_it_takes_to_own_the_line() {
     for name in ["icx", "spr"] {
         let p = quiet(name);

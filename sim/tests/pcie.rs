@@ -353,7 +353,7 @@ fn no_prefetcher_brings_a_line_that_is_not_cached_memory() {
     let core = simulation.core("core", 0, Role::Main, Time::ZERO, move |core| {
         core.load_acquire(before);
         core.work(1_000);
-        core.load_acquire(before);
+        core.load_acquire(before.word(1));
     });
     simulation.run().expect("the program ends");
     assert_eq!(simulation.machine().borrow().counters(core).hardware_prefetches, 0);

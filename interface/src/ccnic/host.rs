@@ -15,6 +15,10 @@ use crate::buffer_metadata;
 /// Buffers of a class that a half keeps that only sends: as many go back to the pool with one atomic operation.
 const KEPT_BY_A_SENDER: usize = 8;
 
+/// Sent buffers that a host which manages the pool alone takes back at once, when fewer descriptors of its ring than this are free: what
+/// DPDK's drivers do by default (`tx_free_thresh`, `tx_rs_thresh`). Of a small ring an eighth.
+const RECLAIMED: usize = 32;
+
 /// What the NIC did that it should not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostFaults {
@@ -123,11 +127,11 @@ impl<C: Core, P: Policy> Host<C, P> {
     pub fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize {
         let mut count = self.allocator.allocate_burst(&self.core, bytes, out);
         if count < out.len() && self.blanks.is_some() {
-            self.reclaim_transmitted();
+            self.reclaim_transmitted(usize::MAX);
             count += self.allocator.allocate_burst(&self.core, bytes, &mut out[count..]);
         }
         if self.metadata {
-            enter(&self.core, self.allocator.map(), out[..count].iter().map(|&at| (at, 0)));
+            touch(&self.core, self.allocator.map(), out[..count].iter().copied(), buffer_metadata::reset);
         }
         count
     }
@@ -136,7 +140,7 @@ impl<C: Core, P: Policy> Host<C, P> {
     #[inline(always)]
     pub fn buf_free(&mut self, buffers: &[Address]) {
         if self.metadata {
-            consult(&self.core, self.allocator.map(), buffers.iter().copied());
+            touch(&self.core, self.allocator.map(), buffers.iter().copied(), buffer_metadata::consult);
         }
         self.allocator.free_burst(&self.core, buffers.iter().copied());
     }
@@ -159,7 +163,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             && self.transmit.send_inline(&self.core, *packet)
         {
             if self.metadata {
-                consult(&self.core, self.allocator.map(), [packet.address()]);
+                touch(&self.core, self.allocator.map(), [packet.address()], buffer_metadata::consult);
             }
             self.allocator.free(&self.core, packet.address());
             return 1;
@@ -177,17 +181,20 @@ impl<C: Core, P: Policy> Host<C, P> {
     #[inline(never)]
     fn send_kept(&mut self, packets: &[Descriptor]) -> usize {
         let mut sent = 0;
+        let all_kept = self.blanks.is_some();
+        if all_kept && self.retained.room() < RECLAIMED.min(self.retained.capacity() / 8) {
+            self.reclaim_transmitted(RECLAIMED.max(packets.len()));
+        }
         while sent < packets.len() {
             // One slot's worth at a time, so that each descriptor's position is known.
             let most = packets.len().min(sent + P::PER_SLOT.max(MAX_SEGMENTS));
             if self.retained.room() < P::PER_SLOT.max(MAX_SEGMENTS) {
-                self.reclaim_transmitted();
+                self.reclaim_transmitted(usize::MAX);
                 if self.retained.room() < P::PER_SLOT.max(MAX_SEGMENTS) {
                     break;
                 }
             }
             let count = self.transmit.send(&self.core, &packets[sent..most]);
-            let all_kept = self.blanks.is_some();
             for packet in &packets[sent..sent + count] {
                 if all_kept || packet.has(Flags::RETAIN) {
                     self.retained.push(self.transmit.sent(), *packet);
@@ -203,25 +210,33 @@ impl<C: Core, P: Policy> Host<C, P> {
 
     /// Takes retained segments that the NIC has read: each is the caller's again. Returns how many.
     pub fn completions(&mut self, out: &mut [Descriptor]) -> usize {
-        self.reclaim_transmitted();
+        self.reclaim_transmitted(usize::MAX);
         self.retained.take_returned(out)
     }
 
     /// Frees what was transmitted from buffers of the pool, where the host manages it alone, and keeps what the caller
-    /// retained for `completions`.
+    /// retained for `completions`; so many at most.
     #[inline(never)]
-    fn reclaim_transmitted(&mut self) {
-        if self.retained.is_waiting() {
-            let released = self.transmit.released(&self.core);
-            while let Some(done) = self.retained.pop_released(released) {
-                if !done.has(Flags::RETAIN) {
-                    if self.metadata {
-                        consult(&self.core, self.allocator.map(), [done.address()]);
-                    }
-                    self.allocator.free(&self.core, done.address());
-                }
+    fn reclaim_transmitted(&mut self, mut most: usize) {
+        if !self.retained.is_waiting() {
+            return;
+        }
+        let released = self.transmit.released(&self.core);
+        let (mut batch, mut count) = ([Address(0); RECLAIMED], 0);
+        while most > 0
+            && let Some(done) = self.retained.pop_released(released)
+        {
+            most -= 1;
+            if !done.has(Flags::RETAIN) {
+                batch[count] = done.address();
+                count += 1;
+            }
+            if count == RECLAIMED {
+                self.buf_free(&batch);
+                count = 0;
             }
         }
+        self.buf_free(&batch[..count]);
     }
 
     /// Receives packets into `out` and returns how many. Their buffers are the caller's.
@@ -232,7 +247,7 @@ impl<C: Core, P: Policy> Host<C, P> {
         let received = self.receive.receive(core, out, || {
             let at = allocator.allocate_inline(core, inline::INLINE_BYTES as u64)?;
             if metadata {
-                enter(core, allocator.map(), [(at, 0)]);
+                touch(core, allocator.map(), [at], buffer_metadata::reset);
             }
             Some(at)
         });
@@ -267,8 +282,7 @@ impl<C: Core, P: Policy> Host<C, P> {
                 // The size of what will arrive is not known: the largest frame's buffer, or what there is.
                 let Some(at) = self.allocator.allocate_blank(&self.core) else { break };
                 if self.metadata {
-                    consult(&self.core, self.allocator.map(), [at]);
-                    enter(&self.core, self.allocator.map(), [(at, 0)]);
+                    touch(&self.core, self.allocator.map(), [at], buffer_metadata::post);
                 }
                 group[count] = Descriptor::new(at, 1);
                 count += 1;
@@ -315,7 +329,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             let Host { core, transmit, allocator, metadata, .. } = self;
             transmit.show_unread(core, |packet| {
                 if *metadata {
-                    consult(core, allocator.map(), [packet.address()]);
+                    touch(core, allocator.map(), [packet.address()], buffer_metadata::consult);
                 }
                 allocator.free(core, packet.address());
             });
@@ -344,11 +358,11 @@ fn enter<C: Core>(core: &C, pool: &PoolMap, packets: impl IntoIterator<Item = (A
     }
 }
 
-/// Reads the metadata of buffers.
+/// Does something to the metadata of buffers; objects have none.
 #[inline(never)]
-fn consult<C: Core>(core: &C, pool: &PoolMap, buffers: impl IntoIterator<Item = Address>) {
+fn touch<C: Core>(core: &C, pool: &PoolMap, buffers: impl IntoIterator<Item = Address>, how: impl Fn(&C, Address)) {
     for buffer in buffers.into_iter().filter_map(|at| pool.buffer_of(at)) {
-        buffer_metadata::consult(core, buffer);
+        how(core, buffer);
     }
 }
 

@@ -126,9 +126,9 @@ impl Map {
         Map::lay_out(geometry, features, headroom, false)
     }
 
-    /// The same with a line of metadata of the host's in front of each buffer, which are as large as without: what fits into a
-    /// buffer, or travels in the ring, does so as well. They lie a line further apart, as buffers of DPDK's pools do, which are
-    /// an odd number of lines long so that they share no few sets of the caches.
+    /// The same with metadata of the host's in front of each buffer, which are as large as without: what fits into a buffer, or
+    /// travels in the ring, does so as well. They lie so much further apart, an odd number of lines as buffers of DPDK's pools do,
+    /// so that they share no few sets of the caches.
     ///
     /// # Errors
     ///
@@ -343,7 +343,7 @@ mod tests {
             for (class, bare) in map.pool.classes.into_iter().zip(plain.pool.classes) {
                 assert_eq!((class.room, class.size(), bare.distance()), (bare.room, bare.size(), bare.size()));
                 // An odd number of lines: buffers that lie one after the other begin in different sets of every cache.
-                assert_eq!((class.distance(), class.distance() / 64 % 2), (bare.size() + 64, 1));
+                assert_eq!((class.distance(), class.distance() / 64 % 2), (buffer_metadata::distance(bare.size()), 1));
                 let starts =
                     |class: ClassMap| (0..class.count).map(move |index| class.start + index * class.distance());
                 for (at, bare_at) in starts(class).zip(starts(bare)) {

@@ -33,6 +33,7 @@
 //! | named by a descriptor with `RETAIN` | the sender, which must not write it before its slot is released | completion |
 
 mod map;
+mod stack;
 
 use conic_fabric::{Address, Core};
 
@@ -42,9 +43,7 @@ use crate::work;
 
 use map::lowest_bits;
 pub use map::{BadMemory, CLASSES, ClassMap, PoolMap};
-
-/// Most buffers that one side's stack of a class holds, a power of two.
-const STACK: usize = 256;
+use stack::{STACK, Stack};
 
 /// Buffers moved between a stack and the pool at once.
 const BATCH: usize = 32;
@@ -67,46 +66,6 @@ pub struct AllocatorFeatures {
     pub small_buffers: bool,
 }
 
-/// A stack of buffers.
-#[derive(Debug)]
-struct Stack {
-    entries: [Address; STACK],
-    height: usize,
-    /// The most that it may hold of what is freed: zero where nothing is to be kept.
-    limit: usize,
-    /// How many buffers go to and from the pool at once.
-    batch: usize,
-}
-
-impl Stack {
-    /// Pushes a buffer; there is room, for whoever calls has looked. The mask tells the compiler so.
-    #[inline(always)]
-    fn push(&mut self, at: Address) {
-        debug_assert!(self.height < STACK);
-        self.entries[self.height & (STACK - 1)] = at;
-        self.height += 1;
-    }
-
-    /// Pops as many as there are, or there is room for.
-    #[inline(always)]
-    fn pop_into(&mut self, out: &mut [Address]) -> usize {
-        let count = self.height.min(out.len());
-        let top = &self.entries[..self.height.min(STACK)];
-        for (space, at) in out[..count].iter_mut().zip(top.iter().rev()) {
-            *space = *at;
-        }
-        self.height -= count;
-        count
-    }
-
-    /// Pops the buffer pushed last, if there is one.
-    #[inline(always)]
-    fn pop(&mut self) -> Option<Address> {
-        self.height = self.height.checked_sub(1)?;
-        Some(self.entries[self.height & (STACK - 1)])
-    }
-}
-
 /// One side's way to the buffers.
 #[derive(Debug)]
 pub struct Allocator {
@@ -115,6 +74,8 @@ pub struct Allocator {
     stacks: Box<[Stack; CLASSES]>,
     /// The word of each class to look at first; the two sides start at opposite ends, so as not to meet.
     next_word: [u64; CLASSES],
+    /// Where nothing is kept on a stack, the bit of that word to look at first: buffers are taken in rotation, as out of a queue.
+    next_bit: [u32; CLASSES],
     /// A buffer set aside for a payload that came in a ring; see [`Allocator::keep_reserve`].
     reserve: Option<Address>,
     keeps_reserve: bool,
@@ -141,6 +102,7 @@ impl Allocator {
             features,
             stacks: Box::new(stacks),
             next_word,
+            next_bit: [0; CLASSES],
             reserve: None,
             keeps_reserve: false,
             reserve_bytes: 0,
@@ -511,13 +473,14 @@ impl Allocator {
             return false;
         }
         let want = self.stacks[class].batch;
-        // Two rounds more than there are words: where the other side was quicker, a word is tried again.
-        let looks = map.words() + 2;
+        // More rounds than there are words: the first may begin within its word, and where the other side was quicker, a word is
+        // tried again.
+        let looks = map.words() + 3;
         for _ in 0..if self.ledger.is_some() { looks.min(MOST_LOOKS) } else { looks } {
             let word = self.next_word[class];
             // Acquire, with the `fetch_and` below: whoever freed these buffers has done with them.
             let free = core.load_acquire(map.word(word)) & map.mask(word);
-            let wanted = lowest_bits(free, want);
+            let wanted = lowest_bits(free & (u64::MAX << self.next_bit[class]), want);
             let before = match wanted {
                 0 => 0,
                 // Acquire and release: as above; and nothing of ours moves before the claim.
@@ -525,11 +488,16 @@ impl Allocator {
             };
             let got = before & wanted;
             self.push_bits(class, word, got);
-            if self.stacks[class].height > 0 {
-                return true;
+            let found = self.stacks[class].height > 0;
+            if found && !self.features.recycling {
+                self.next_bit[class] = u64::BITS - wanted.leading_zeros();
             }
-            if before == 0 {
+            if !found && before == 0 || self.next_bit[class] == u64::BITS {
                 self.next_word[class] = if word + 1 == map.words() { 0 } else { word + 1 };
+                self.next_bit[class] = 0;
+            }
+            if found {
+                return true;
             }
         }
         false
@@ -537,8 +505,10 @@ impl Allocator {
 
     fn push_bits(&mut self, class: usize, word: u64, mut bits: u64) {
         while bits != 0 {
-            let at = self.address_of(class, word, u64::from(bits.trailing_zeros()));
-            bits &= bits - 1;
+            // What is pushed last is handed out first: out of a queue the lowest comes first.
+            let bit = if self.features.recycling { bits.trailing_zeros() } else { bits.ilog2() };
+            let at = self.address_of(class, word, bit.into());
+            bits &= !(1 << bit);
             if let Some(ledger) = &mut self.ledger
                 && !ledger.take(&self.map, class, at)
             {
@@ -598,6 +568,30 @@ mod tests {
     use crate::ccnic::{Features, Geometry, Headroom, Map, prepare};
     use conic_check::CrashMemory;
 
+    #[test]
+    fn without_a_stack_all_buffers_come_in_rotation() {
+        let features = Features { recycling: false, scattered: false, ..Features::paper() };
+        let geometry = Geometry { queues: 1, descriptors: 16, buffers: [256, 0, 0], object_bytes: 0 };
+        let map = Map::new(geometry, features).expect("it can be");
+        let core = CrashMemory::new(&map.layout).core("host");
+        prepare(&core, &map);
+        let mut allocator = Allocator::new(map.pool, AllocatorFeatures::of(&features), false);
+        let small = map.pool.classes[0];
+        // One after the other, each freed at once; and again from the first.
+        for index in (0..256).cycle().take(600) {
+            let at = allocator.allocate(&core, 64).expect("all are free");
+            assert_eq!(small.index_of(at), index);
+            allocator.free(&core, at);
+        }
+        allocator.drain(&core);
+        // Those that are not free are passed over.
+        let held: Vec<_> = (0..224).map(|_| allocator.allocate(&core, 64).expect("as many are free")).collect();
+        let mut rest: Vec<_> = std::iter::from_fn(|| allocator.allocate(&core, 64)).collect();
+        assert_eq!((held.len(), rest.len()), (224, 32));
+        rest.extend(held);
+        let distinct: std::collections::BTreeSet<_> = rest.iter().map(|at| at.0).collect();
+        assert_eq!(distinct.len(), 256, "each once");
+    }
     #[test]
     fn only_a_buffer_that_holds_the_longest_payload_is_set_aside() {
         // Behind a headroom of a line a small buffer holds 64 bytes, and a payload in the ring may have 104.

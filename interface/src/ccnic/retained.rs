@@ -20,6 +20,11 @@ impl Retained {
         Retained { waiting: VecDeque::with_capacity(capacity), returned: VecDeque::with_capacity(capacity), capacity }
     }
 
+    /// Descriptors that it has room for when it is empty.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     pub(crate) fn room(&self) -> usize {
         self.capacity - self.waiting.len() - self.returned.len()
     }

@@ -7,6 +7,9 @@ use crate::{buffer_metadata, work};
 use super::pool::Pool;
 use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
 
+/// Sent buffers that are reclaimed at once, unless more are needed: what DPDK's drivers do by default (`tx_rs_thresh`).
+const RECLAIMED: u64 = 32;
+
 /// Descriptors of a line.
 const PER_LINE: u64 = LINE_BYTES / DESCRIPTOR_BYTES;
 
@@ -79,13 +82,13 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_alloc(&mut self, into: &mut [Buffer]) -> usize {
         if self.pool.len() < into.len() {
-            self.reclaim();
+            self.reclaim_for(into.len() - self.pool.len());
         }
         self.core.work(work::CALL + work::BUFFER * into.len() as u32);
         for (count, buffer) in into.iter_mut().enumerate() {
             let Some(address) = self.pool.take() else { return count };
             *buffer = Buffer { address: Address(address), length: 0 };
-            self.describe(address, 0);
+            self.touch(address, buffer_metadata::reset);
         }
         into.len()
     }
@@ -95,7 +98,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_free(&mut self, buffers: &[Buffer]) {
         for buffer in buffers {
-            self.consult(buffer.address.0);
+            self.touch(buffer.address.0, buffer_metadata::consult);
             self.free(buffer.address.0);
         }
     }
@@ -107,8 +110,9 @@ impl<C: Core> Host<C> {
         let mask = self.queues.mask();
         let wanted = packets.len() as u64;
         let threshold = self.queues.shape.tx_reclaim_threshold.min(mask / 2);
-        if mask - self.tx_outstanding() < wanted.max(threshold) {
-            self.reclaim();
+        let free = mask - self.tx_outstanding();
+        if free < wanted.max(threshold) {
+            self.reclaim_for(wanted.saturating_sub(free) as usize);
         }
         let count = wanted.min(mask - self.tx_outstanding());
         if count == 0 {
@@ -200,8 +204,17 @@ impl<C: Core> Host<C> {
         waiting
     }
 
-    /// Returns the buffers of packets that the device has sent to the pool; returns how many.
+    /// Returns the buffers of packets that the device has sent to the pool, all of them; returns how many.
     pub fn reclaim(&mut self) -> usize {
+        self.reclaim_up_to(self.queues.mask())
+    }
+
+    /// The same for as many as are needed, or a batch if that is more.
+    fn reclaim_for(&mut self, needed: usize) {
+        self.reclaim_up_to(RECLAIMED.max(needed as u64));
+    }
+
+    fn reclaim_up_to(&mut self, most: u64) -> usize {
         let mask = self.queues.mask();
         // Acquire: the device's reads of payloads and descriptors before this side overwrites them.
         let head = self.core.register_read(self.queues.tx_head);
@@ -210,11 +223,12 @@ impl<C: Core> Host<C> {
             self.statistics.refused_registers += 1;
             return 0;
         }
+        let sent = sent.min(most);
         self.core.work(work::CALL + work::RECORD * sent as u32);
         let mut index = self.tx_reclaimed;
         for _ in 0..sent {
             let address = self.tx_buffers[index as usize];
-            self.consult(address);
+            self.touch(address, buffer_metadata::consult);
             self.free(address);
             index = (index + 1) & mask;
         }
@@ -227,7 +241,7 @@ impl<C: Core> Host<C> {
         let mask = self.queues.mask();
         let missing = self.rx_missing();
         if (self.pool.len() as u64) < missing {
-            self.reclaim();
+            self.reclaim_for(missing as usize - self.pool.len());
         }
         self.core.work(work::CALL + (work::BUFFER + work::DESCRIPTOR + work::RECORD) * missing as u32);
         let mut head = self.rx_head;
@@ -236,8 +250,7 @@ impl<C: Core> Host<C> {
                 self.statistics.pool_empty += 1;
                 break;
             };
-            self.consult(address);
-            self.describe(address, 0);
+            self.touch(address, buffer_metadata::post);
             let at = descriptor(self.queues.rx_ring, head);
             self.core.store(at.word(1), 0);
             match self.queues.shape.rx_signal {
@@ -271,11 +284,11 @@ impl<C: Core> Host<C> {
         }
     }
 
-    /// Reads the metadata in front of a payload, if there are any.
+    /// Does something to the metadata in front of a payload, if there are any.
     #[inline(always)]
-    fn consult(&self, payload: u64) {
+    fn touch(&self, payload: u64, how: impl Fn(&C, Address)) {
         if self.queues.shape.metadata {
-            buffer_metadata::consult(&self.core, Address(payload));
+            how(&self.core, Address(payload));
         }
     }
 

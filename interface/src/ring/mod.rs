@@ -115,7 +115,7 @@ pub struct Shape {
     pub buffers: u64,
     /// Bytes of a buffer, a multiple of 64: the largest packet, and the metadata.
     pub buffer_bytes: u64,
-    /// A buffer begins with a line of metadata of the host's, and the payload is behind it.
+    /// A buffer begins with metadata of the host's ([`crate::buffer_metadata`]), and the payload is behind them.
     pub metadata: bool,
     /// In which order the host takes free buffers.
     pub pool_order: PoolOrder,
@@ -142,7 +142,7 @@ pub enum ShapeError {
     Descriptors(u64),
     /// There are fewer buffers than descriptors, or more than 2^24.
     Buffers(u64),
-    /// The size of a buffer is not a multiple of 64 from 64, or with metadata from 128, to 65536.
+    /// The size of a buffer is not a multiple of 64 from 64, or with metadata from 384, to 65536.
     BufferBytes(u64),
     /// No buffer holds a packet of this size.
     PacketBytes(u64),
@@ -158,7 +158,7 @@ impl fmt::Display for ShapeError {
                 write!(f, "a queue pair has at least as many buffers as descriptors, and at most 2^24, not {buffers}")
             }
             ShapeError::BufferBytes(bytes) => {
-                write!(f, "a buffer has a multiple of 64 bytes, from 64 (128 with metadata) to 65536, not {bytes}")
+                write!(f, "a buffer has a multiple of 64 bytes, from 64 (384 with metadata) to 65536, not {bytes}")
             }
             ShapeError::PacketBytes(bytes) => {
                 write!(f, "a packet has 1 to {} bytes, not {bytes}", Shape::MAX_PACKET_BYTES)
@@ -208,9 +208,9 @@ impl Shape {
         Ok(Shape { buffer_bytes, ..Shape::default() })
     }
 
-    /// The same with a line of metadata in front of packets of up to `bytes` bytes, in larger buffers where both do not fit.
+    /// The same with metadata in front of packets that fit into a buffer of before, and of any of up to `bytes` bytes.
     pub fn with_metadata(self, bytes: u64) -> Shape {
-        let buffer_bytes = self.buffer_bytes.max((buffer_metadata::BYTES + bytes).next_multiple_of(LINE_BYTES));
+        let buffer_bytes = buffer_metadata::distance(self.buffer_bytes.max(bytes));
         Shape { buffer_bytes, metadata: true, ..self }
     }
 

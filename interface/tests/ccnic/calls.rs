@@ -109,6 +109,27 @@ fn a_host_that_manages_the_pool_alone_sends_on_without_being_asked_to_reclaim() 
 }
 
 #[test]
+fn a_host_that_manages_the_pool_alone_takes_sent_buffers_back_32_at_a_time() {
+    // Without a stack, what the pool lacks is in a ring or was taken out in a batch.
+    let features = Features { shared_pool: false, recycling: false, ..Features::paper() };
+    let map = Map::new(geometry(256, [1024, 1024, 4], 0), features).expect("a geometry that can be");
+    let pool = map.pool;
+    let (mut client, mut wire) = Pair::of(map).wire();
+    let (mut before, mut batches) = (pool.free(client.host.core())[0], 0);
+    for sequence in 0..2000 {
+        assert!(client.send(sequence, 64));
+        wire.turn_around();
+        assert_eq!(client.receive(sequence, 64), 1);
+        let free = pool.free(client.host.core())[0];
+        assert!(free >= 1024 - 256 - 2 * 32, "after {sequence} packets {free} are free");
+        assert!(free <= before + 32, "{free} are free after {before}");
+        batches += u64::from(free > before);
+        before = free;
+    }
+    assert!(batches >= (2000 - 256) / 32 / 2, "{batches} batches came back");
+}
+
+#[test]
 fn a_host_that_manages_a_pool_of_small_buffers_alone_posts_those() {
     for features in all_features().into_iter().filter(|features| !features.shared_pool && features.small_buffers) {
         let (mut client, mut wire) = Pair::new(features, geometry(16, [128, 0, 0], 0)).wire();
@@ -408,7 +429,9 @@ fn the_host_enters_lengths_in_the_metadata_of_its_buffers() {
         let pool = map.pool;
         let (mut client, mut nic) = Pair::of(map).wire();
         let entered = |core: &Guard, at: Address| {
-            core.load(Address(pool.buffer_of(at).expect("it lies in a buffer").0 - conic_fabric::LINE_BYTES))
+            core.load(Address(
+                pool.buffer_of(at).expect("it lies in a buffer").0 - conic_interface::buffer_metadata::FIRST,
+            ))
         };
         // Each buffer is sent and received several times, whatever it last held.
         for (sequence, length) in (0..).zip((1..=128).cycle().take(500)) {

@@ -46,7 +46,7 @@ impl Machine {
             agent.not_pure();
             return Err(W::WritesDone);
         }
-        self.readable(id, line, how, waited, place)?;
+        self.readable(id, line, bytes, how, waited, place)?;
         Ok(&self.data[line as usize])
     }
 
@@ -67,14 +67,18 @@ impl Machine {
 
     /// Waits until a core may read a line, and takes the time that it takes.
     #[inline(always)]
-    fn readable(&mut self, id: usize, line: u32, how: Use, waited: bool, place_in_code: u32) -> Step<()> {
+    fn readable(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place_in_code: u32) -> Step<()> {
         let timing = self.timing;
         let agent = &mut self.agents[id];
         let Some(place) = agent.caches.find(line) else {
             if how == Use::Independent && !waited {
-                return self.load_behind(id, line);
+                return self.load_behind(id, line, bytes, place_in_code);
             }
-            return Err(self.miss(id, line, Ask::Read));
+            let wait = self.miss(id, line, Ask::Read);
+            if self.agents[id].prefetchers.are_on() {
+                self.after_load(id, line, bytes, place_in_code);
+            }
+            return Err(wait);
         };
         agent.note_read(line);
         agent.counters.accesses.loads += 1;
@@ -97,7 +101,7 @@ impl Machine {
             self.check_newest(id, line, place.second);
         }
         if self.agents[id].prefetchers.are_on() {
-            self.after_load(id, line, place_in_code);
+            self.after_load(id, line, bytes, place_in_code);
         }
         Ok(())
     }
@@ -290,6 +294,19 @@ impl Machine {
             self.enters(Queue::LoadBuffer(id as u16), line, asked);
         } else if costs {
             return Err(W::LoadRoom);
+        }
+        Ok(())
+    }
+
+    /// Begins a load that the program is foreseen to do, by the load at `place` in the code.
+    pub(crate) fn load_early(&mut self, id: usize, line: u32, bytes: u64, place: u32) -> Step<()> {
+        let before = self.agents[id].counters.accesses.software_prefetches;
+        self.prefetch(id, line, Ask::Read, false)?;
+        if self.agents[id].prefetchers.are_on() {
+            if self.agents[id].counters.accesses.software_prefetches != before {
+                self.after_miss(id, line);
+            }
+            self.after_load(id, line, bytes, place);
         }
         Ok(())
     }

@@ -2,12 +2,14 @@
 //!
 //! | prefetcher | on | asks for |
 //! |---|---|---|
-//! | next line (DCU) | a load that misses the first level | the next line |
+//! | next line (DCU) | a load above the last one in the same line, or of the line behind one that was just loaded | the next line |
 //! | adjacent line (L2) | a load that misses the second level | the other line of the 128-byte pair |
 //! | stride (DCU IP) | a load of one place in the code whose last two strides were the same, up to 2 KiB | the line a stride ahead |
 //!
-//! None crosses a page of 4 KiB, and none takes the last line fill buffers: a prefetch that finds none free is dropped (Intel's
-//! optimisation manual, on data prefetching to the first-level cache).
+//! None crosses a page of 4 KiB, and a prefetch that finds no line fill buffer free is dropped. Those of the first level (DCU) ask for
+//! nothing either while many lines are under way, for loads or for stores. So Intel's optimisation manual: "triggered by an ascending
+//! access to very recently loaded data", where "not many other load misses are in progress" and "there is not a continuous stream of
+//! stores". How recent and how many it does not say: here one of the last eight lines, and more than half of the line fill buffers.
 
 use crate::parameters::CoreParameters;
 use crate::protocol::Ask;
@@ -21,6 +23,8 @@ const PLACES: usize = 64;
 const LONGEST: i64 = 32;
 /// Lines of a page.
 const PAGE_LINES: u32 = 64;
+/// Lines that count as just loaded.
+const RECENT: usize = 8;
 
 /// What was loaded at a place in the code.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +32,34 @@ struct Loads {
     place: u32,
     line: u32,
     stride: i64,
+}
+
+/// What was just loaded.
+#[derive(Clone, Debug)]
+struct Recent {
+    /// Lines, and the bytes in them at which the last load of each began.
+    loads: [(u32, u32); RECENT],
+    /// The one that gives way.
+    oldest: usize,
+}
+
+impl Recent {
+    const NONE: Recent = Recent { loads: [(u32::MAX, 0); RECENT], oldest: 0 };
+
+    /// Notes a load, and says whether it goes up from one that came just before it.
+    #[inline(always)]
+    fn ascends(&mut self, line: u32, offset: u32) -> bool {
+        let before = line.wrapping_sub(1);
+        let same = self.loads.iter().position(|load| load.0 == line);
+        if let Some(at) = same.or_else(|| self.loads.iter().position(|load| load.0 == before)) {
+            let ascends = self.loads[at].0 != line || self.loads[at].1 < offset;
+            self.loads[at] = (line, offset);
+            return ascends;
+        }
+        self.loads[self.oldest] = (line, offset);
+        self.oldest = (self.oldest + 1) % RECENT;
+        false
+    }
 }
 
 /// Which prefetchers a core has, and what they have seen.
@@ -38,6 +70,7 @@ pub(crate) struct Prefetchers {
     stride: bool,
     on: bool,
     loads: Box<[Loads; PLACES]>,
+    recent: Recent,
 }
 
 impl Prefetchers {
@@ -48,6 +81,7 @@ impl Prefetchers {
             stride: parameters.prefetch_stride,
             on: true,
             loads: Box::new([Loads::default(); PLACES]),
+            recent: Recent::NONE,
         }
     }
 
@@ -64,7 +98,7 @@ impl Prefetchers {
 
     /// Notes a load, and gives the line that the stride prefetcher asks for, if it does.
     fn predict(&mut self, place: u32, line: u32) -> Option<u32> {
-        let loads = &mut self.loads[place as usize % PLACES];
+        let loads = &mut self.loads[entry_of(place)];
         let stride = i64::from(line) - i64::from(loads.line);
         if loads.place != place {
             *loads = Loads { place, line, stride: 0 };
@@ -80,25 +114,35 @@ impl Prefetchers {
     }
 }
 
+/// Where what was loaded at a place in the code is kept: places of a file often differ in their line alone.
+fn entry_of(place: u32) -> usize {
+    place.wrapping_mul(0x9e37_79b1) as usize >> (u32::BITS - PLACES.ilog2())
+}
+
 impl Machine {
     /// After a load that missed.
     pub(crate) fn after_miss(&mut self, id: usize, line: u32) {
-        let prefetchers = &self.agents[id].prefetchers;
-        let (next, adjacent) = (prefetchers.next_line, prefetchers.adjacent);
-        if next && !(line + 1).is_multiple_of(PAGE_LINES) {
-            self.hardware_prefetch(id, line + 1);
-        }
-        if adjacent {
+        if self.agents[id].prefetchers.adjacent {
             self.hardware_prefetch(id, line ^ 1);
         }
     }
 
-    /// After any load, by its place in the code.
-    pub(crate) fn after_load(&mut self, id: usize, line: u32, place: u32) {
-        if !self.agents[id].prefetchers.stride {
+    /// After a load was issued, one that misses too: of these bytes of a line, at a place in the code.
+    pub(crate) fn after_load(&mut self, id: usize, line: u32, bytes: u64, place: u32) {
+        let agent = &mut self.agents[id];
+        let many_under_way = 2 * agent.fills.len() > agent.fills.limit();
+        let seen = &mut agent.prefetchers;
+        let next = seen.next_line
+            && seen.recent.ascends(line, bytes.trailing_zeros())
+            && !(line + 1).is_multiple_of(PAGE_LINES);
+        let ahead = if seen.stride { seen.predict(place, line) } else { None };
+        if many_under_way {
             return;
         }
-        if let Some(ahead) = self.agents[id].prefetchers.predict(place, line) {
+        if next {
+            self.hardware_prefetch(id, line + 1);
+        }
+        if let Some(ahead) = ahead {
             self.hardware_prefetch(id, ahead);
         }
     }
@@ -131,7 +175,24 @@ mod tests {
         assert_eq!([0, 3, 6, 9].map(|line| seen.predict(7, line)), [None, None, Some(9), Some(12)]);
         assert_eq!([20, 30, 41].map(|line| seen.predict(7, line)), [None, None, None]);
         // Another place that falls on the same entry starts anew.
-        assert_eq!(seen.predict(7 + PLACES as u32, 42), None);
+        let other = (8..).find(|&place| entry_of(place) == entry_of(7)).expect("there are more places than entries");
+        assert_eq!(seen.predict(other, 42), None);
+    }
+
+    #[test]
+    fn only_a_load_above_one_that_came_just_before_it_goes_up() {
+        let mut recent = Recent::NONE;
+        // A line, again at the same place, further up in it, and further down.
+        assert_eq!([0, 0, 8, 8, 0].map(|offset| recent.ascends(7, offset)), [false, false, true, false, false]);
+        // The lines behind it and before it; a polled line goes up once.
+        assert_eq!([8, 8, 9, 8, 7].map(|line| recent.ascends(line, 0)), [true, false, true, false, false]);
+        // Others meanwhile, one fewer than push it out, and as many.
+        for (others, ascends) in [(RECENT as u32 - 1, true), (RECENT as u32, false)] {
+            let mut recent = Recent::NONE;
+            recent.ascends(7, 0);
+            (0..others).for_each(|other| _ = recent.ascends(100 + 2 * other, 0));
+            assert_eq!(recent.ascends(8, 0), ascends);
+        }
     }
 
     #[test]

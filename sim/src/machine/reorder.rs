@@ -184,7 +184,7 @@ impl Machine {
     }
 
     /// Issues a load of a line that the core does not have, without waiting for it.
-    pub(crate) fn load_behind(&mut self, id: usize, line: u32) -> Step<()> {
+    pub(crate) fn load_behind(&mut self, id: usize, line: u32, bytes: u64, place: u32) -> Step<()> {
         // The value is of this moment: whatever comes before it must have happened.
         if !self.is_present(id) {
             return Err(W::Time);
@@ -219,6 +219,9 @@ impl Machine {
         agent.note_read(line);
         agent.counters.accesses.loads += 1;
         self.enters(Queue::Reorder(id as u16), sequence as u32, begins);
+        if self.agents[id].prefetchers.are_on() {
+            self.after_load(id, line, bytes, place);
+        }
         Ok(())
     }
 }

@@ -166,6 +166,8 @@ pub struct Active {
     completing: bool,
     /// When it will have said so, where that is known before: [`Active::completes_at`].
     completion: Option<u64>,
+    /// Memory's answers that nothing waits for any more: the next so many change nothing.
+    unneeded: u32,
     waiting: VecDeque<Waiting>,
 }
 
@@ -173,7 +175,7 @@ impl Active {
     /// Whether nothing is under way.
     pub fn is_idle(&self) -> bool {
         let nothing = self.running.is_none() && self.serving.is_none() && self.deferred.is_none();
-        nothing && !self.completing && self.waiting.is_empty()
+        nothing && !self.completing && self.waiting.is_empty() && self.unneeded == 0
     }
 
     /// Requests that wait for the one before them.
@@ -193,6 +195,7 @@ impl Active {
     ///
     /// If no request is under way.
     pub fn memory_has_answered(&mut self) {
+        debug_assert!(self.unneeded == 0, "memory answers in order");
         let running = self.running.as_mut().expect("memory answers a request");
         (running.memory_awaited, running.memory_read) = (false, true);
     }
@@ -273,6 +276,8 @@ pub fn handle(
                 handling.stable.right = Right::Exclusive;
             }
         }
+        // A channel answers in order, so what nothing waits for comes before what something does.
+        ToHome::Memory if handling.active.unneeded > 0 => handling.active.unneeded -= 1,
         ToHome::Memory => {
             handling.active.memory_has_answered();
             handling.advance();
@@ -452,6 +457,11 @@ impl Handling<'_> {
         let running = self.active.running.as_mut().expect("the other node answers a snoop");
         running.node = false;
         running.from_node = Some(found);
+        if found.was == Copy::Modified && running.memory_awaited && !running.sets_directory {
+            // The data is here: memory was read for nothing, and answers for nothing.
+            running.memory_awaited = false;
+            self.active.unneeded += 1;
+        }
         self.advance();
     }
 

@@ -98,9 +98,14 @@ fn queue_pairs(question: &Loopback) -> Result<usize, String> {
     }
 }
 
+/// Descriptors of each of CC-NIC's rings.
+const DESCRIPTORS: u64 = 1024;
+
 /// Buffers for what is in flight and what both sides keep on their stacks.
 fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
-    let each = (2 * question.window + 4 * 256).max(1024);
+    // Where the host alone manages the pool, a ring of blank buffers and one of sent ones that it has not taken back.
+    let in_rings = if features.shared_pool { 0 } else { 2 * DESCRIPTORS };
+    let each = (2 * question.window + 4 * 256).max(1024) + in_rings;
     // An idle queue pair holds a few for what may come.
     let idle = queue_pairs(question).map_or(0, |pairs| pairs - question.threads) as u64;
     let all = (each * question.threads as u64 + 64 * idle).next_power_of_two();
@@ -117,7 +122,7 @@ fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
 fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepared, String> {
     let geometry = ccnic::Geometry {
         queues: queue_pairs(question)? as u32,
-        descriptors: 1024,
+        descriptors: DESCRIPTORS,
         buffers: buffers(question, &features),
         object_bytes: 0,
     };

@@ -12,7 +12,7 @@ pub struct ClassMap {
     pub start: Address,
     /// Base-two logarithm of a buffer's size in bytes.
     pub shift: u32,
-    /// Bytes of the host's own in front of each buffer and no part of it; zero, or a line ([`crate::buffer_metadata`]).
+    /// Bytes of the host's own in front of each buffer and no part of it; zero, or [`crate::buffer_metadata::BYTES`].
     pub metadata: u32,
     /// How many buffers, zero or a power of two.
     pub count: u64,

@@ -85,6 +85,10 @@ pub fn deliveries(mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
 
 /// What programs and caches may do of themselves.
 pub fn initiatives(setting: &Setting, mutation: Mutation, state: &State, steps: &mut Vec<Step>) {
+    // Lines might go to and fro again and again while memory has not answered what nothing waits for any more.
+    if state.nodes.iter().any(|node| node.memory_reads > 1) {
+        return;
+    }
     for (at, node) in state.nodes.iter().enumerate() {
         let number = at as u8;
         for (core, this) in node.cores.iter().enumerate() {

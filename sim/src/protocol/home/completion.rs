@@ -29,7 +29,7 @@ impl Active {
     /// whoever asked must say [`Active::completes_at`] before the next message that comes before that time.
     pub fn completes_alone(&mut self) -> Option<u64> {
         let others = self.running.is_some() || self.serving.is_some() || self.deferred.is_some();
-        if others || !self.waiting.is_empty() {
+        if others || !self.waiting.is_empty() || self.unneeded != 0 {
             return None;
         }
         let time = self.completion.take()?;
@@ -40,7 +40,7 @@ impl Active {
     /// When what is under way will have ended, where that is known before: a reply is on its way, and nobody waits for its
     /// acknowledgement.
     pub fn known_end(&self) -> Option<u64> {
-        self.completion
+        self.completion.filter(|_| self.unneeded == 0)
     }
 
     /// Whether a reply has been acknowledged by `now` and nobody has said so.
