@@ -33,6 +33,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
+use door::{close, close_passed};
 use metrics::Metrics;
 use network::{Network, start_networks};
 use region::{Departing, Leaving, Reports, Taken};
@@ -288,11 +289,12 @@ impl Daemon {
             Ok(None) => return,
             Err(_) => return self.let_go(number, "closed"),
         };
+        let passed = received.descriptors.len();
+        close_passed(received.descriptors);
         if received.cut {
             return self.refuse(number, refused(Reason::Malformed, "the message is longer than messages are"));
         }
-        // Descriptors that came are closed at the end of this function, whatever happens.
-        let message = match Message::decode(&received.bytes, received.descriptors.len()) {
+        let message = match Message::decode(&received.bytes, passed) {
             Ok(message) => message,
             Err(error) => return self.refuse(number, refused(Reason::Malformed, error.to_string())),
         };
@@ -392,8 +394,11 @@ impl Daemon {
             Step::Attached(session) => (*session, true),
             Step::Entering(entering) => (entering.session, false),
             // Its region comes, finds nobody, and goes.
-            Step::Making(_) => return self.returning.push(peer.user),
-            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return,
+            Step::Making(_) => {
+                self.returning.push(peer.user);
+                return close(channel);
+            }
+            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return close(channel),
         };
         let Session { session, name, network, queues, bytes, memory, .. } = session;
         about_to("take a client's queues back");
@@ -403,6 +408,7 @@ impl Daemon {
         self.returning.push(peer.user);
         let departing = Departing { memory, taken, leaving: was_told.then_some(leaving) };
         self.networks[network].detach(session, Answer::new(News::Departed(departing), &self.reports));
+        close(channel);
     }
 
     fn give_up_on_the_slow(&mut self) {

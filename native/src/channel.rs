@@ -29,6 +29,13 @@ pub const LONGEST_MESSAGE: usize = 64 << 10;
 /// `SO_PEERPIDFD` of `asm-generic/socket.h`.
 const SO_PEERPIDFD: libc::c_int = 77;
 
+/// `SO_PASSRIGHTS` of `asm-generic/socket.h`: whether descriptors can be sent to a socket.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// The most descriptors that the kernel passes with a message, whoever sends it (`SCM_MAX_FD`). For those that find no room it closes what
+/// was passed before it gives the message, and that may take as long as their sender likes.
+const MOST_THAT_COME: usize = 253;
+
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -122,7 +129,7 @@ impl Channel {
     ///
     /// The peer is gone ([`io::ErrorKind::UnexpectedEof`]).
     pub fn receive(&self) -> io::Result<Option<Received>> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_THAT_COME))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = vec![0; LONGEST_MESSAGE];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -175,6 +182,11 @@ impl Channel {
         matches!(poll(&mut asked, Some(&now)), Ok(count) if count > 0) && asked[0].revents().intersects(gone)
     }
 
+    /// Whether the kernel refuses descriptors that are sent to this end, so that none can lie in what is unread here.
+    pub fn refuses_descriptors(&self) -> bool {
+        socket::option::<i32>(self.0.as_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS).is_ok_and(|passes| passes == 0)
+    }
+
     /// Who is at the other end.
     ///
     /// # Errors
@@ -219,7 +231,7 @@ impl AsFd for Channel {
     }
 }
 
-/// A socket at which processes connect.
+/// A socket at which processes connect. Where the kernel knows how (Linux 6.16), it refuses descriptors that they send.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
@@ -233,6 +245,7 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
+        refuse_descriptors(&socket);
         listen(&socket, BACKLOG)?;
         Ok(Listener(socket))
     }
@@ -249,6 +262,7 @@ impl Listener {
 
     /// A listening socket that another process had and passed over.
     pub fn of_descriptor(descriptor: OwnedFd) -> Listener {
+        refuse_descriptors(&descriptor);
         Listener(descriptor)
     }
 
@@ -267,6 +281,12 @@ impl Listener {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Has the kernel refuse descriptors that are sent to what a socket accepts from now on: their sender hears of it, and they never come.
+fn refuse_descriptors(listener: &OwnedFd) {
+    // They come where an older kernel does not know this; see `Channel::refuses_descriptors`.
+    let _ = socket::set_option(listener.as_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, &0i32);
 }
 
 impl AsFd for Listener {

@@ -159,7 +159,7 @@ fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Runs work in a thread of its own; false if the system gives none, and the work is dropped.
-fn aside(work: impl FnOnce() + Send + 'static) -> bool {
+pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("nic-region".to_owned()).spawn(work).is_ok()
 }
 
