@@ -34,6 +34,9 @@
 //! anew, with the same wishes, and its queues go on; a buffer of the time before is sent by copying it. What had been sent
 //! and not yet read by the daemon that died is lost.
 //!
+//! A daemon that goes on and detaches a client, or that a client leaves, gives the memory of its region back to the system: buffers that
+//! are still held then read as zeroes.
+//!
 //! # Threads
 //!
 //! A [`Queue`] may move to another thread and is used by one at a time; [`Client`] and [`Buffer`] by any.

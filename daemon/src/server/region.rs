@@ -130,7 +130,8 @@ pub(super) fn let_go(memory: Memory) {
     aside(move || drop(memory));
 }
 
-/// Has a region unmapped, of which nobody else here has anything any more.
+/// Has a region emptied and unmapped, of which nobody else here has anything any more. Its client may have copies of the descriptor, by which
+/// memory would stay that its user's share no longer counts.
 pub(super) fn give_back(region: Departing, reports: &Reports) {
     let Departing { memory, taken, leaving } = region;
     let own = reports.clone();
@@ -138,7 +139,11 @@ pub(super) fn give_back(region: Departing, reports: &Reports) {
     let leaving = Arc::new(std::sync::Mutex::new(leaving));
     let its = Arc::clone(&leaving);
     let begun = aside(move || {
-        let _ = unless_it_panics(|| drop(memory));
+        // Not by dropping it: what a daemon leaves to the one that takes over is dropped too.
+        let _ = unless_it_panics(|| {
+            memory.empty();
+            drop(memory);
+        });
         own.tell(returned(taken, &its));
     });
     // A thread that does not begin lets go of the region at once.
