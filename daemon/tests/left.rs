@@ -1,4 +1,4 @@
-//! What a client keeps that has left: none of its memory.
+//! What a client keeps that has left: its share of what its user may have as long as its words lie unread, and none of its memory.
 
 #[path = "support/spoken.rs"]
 mod spoken;
@@ -10,12 +10,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use conic_control::{Attach, Message, Name};
+use conic_control::{Attach, Message, Name, Reason};
 use conic_daemon::{Daemon, DaemonError, Event, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
 use conic_native::channel::Channel;
 use conic_nicd::config::{Config, Limits};
-use spoken::{greeted, hear, say};
+use spoken::{greeted, hear, hear_message, say};
+use waiting::wait_until;
 
 /// As many as a client may have here, and a user.
 const QUEUES: u32 = 256;
@@ -68,6 +69,43 @@ fn asking(socket: &Path, queues: u32) -> Channel {
     let geometry = Geometry { queues, descriptors: 4, buffers: [64, 64, 0], object_bytes: 0 };
     say(&client, &Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None }));
     client
+}
+
+/// Somebody who has left, and has read nothing of what it was told.
+fn left(told: &Told) -> Channel {
+    let client = asking(&told.socket(), QUEUES);
+    told.tells("attached");
+    say(&client, &Message::Detach);
+    told.tells("detached");
+    client
+}
+
+#[test]
+fn who_has_not_read_of_its_queues_has_its_share_until_it_has() {
+    let told = Told::start();
+    for reads in [true, false] {
+        let client = left(&told);
+        // Its bells and its region's memory are still on their way, and the system counts them.
+        let refused = hear_message(&asking(&told.socket(), QUEUES));
+        let Message::Refused(refused) = refused else { panic!("nothing is free: {refused:?}") };
+        assert_eq!(refused.reason, Reason::Quota, "{}", refused.text);
+        if reads {
+            // To the end, which has come though the other side's words were kept.
+            wait_until("it ends", || client.receive().is_err());
+        } else {
+            drop(client);
+        }
+        let mut next = None;
+        wait_until("its share is back", || {
+            let asked = asking(&told.socket(), QUEUES);
+            next = matches!(hear_message(&asked), Message::Attached(_)).then_some(asked);
+            next.is_some()
+        });
+        told.tells("attached");
+        drop(next);
+        told.tells("detached");
+    }
+    told.end();
 }
 
 #[test]

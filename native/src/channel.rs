@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recvmsg, sendmsg, socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -35,6 +35,9 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 /// The most descriptors that the kernel passes with a message, whoever sends it (`SCM_MAX_FD`). For those that find no room it closes what
 /// was passed before it gives the message, and that may take as long as their sender likes.
 const MOST_THAT_COME: usize = 253;
+
+/// No message weighs less in a socket's buffer, with what the kernel keeps of it. One that is being taken weighs a byte for a moment more.
+const LIGHTEST_MESSAGE: libc::c_int = 256;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -187,6 +190,21 @@ impl Channel {
         socket::option::<i32>(self.0.as_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS).is_ok_and(|passes| passes == 0)
     }
 
+    /// Whether the peer has something to read of what was sent; one that is gone has not. The kernel counts descriptors on their way to it as
+    /// open files of whoever sent them.
+    pub fn has_unread(&self) -> bool {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes one integer, which is ours.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        result == 0 && bytes >= LIGHTEST_MESSAGE
+    }
+
+    /// Ends the conversation, though the channel stays: the peer reads what was sent, then the end, and can say nothing more.
+    pub fn end(&self) {
+        // A peer that is gone knows.
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
+
     /// Who is at the other end.
     ///
     /// # Errors
@@ -321,6 +339,24 @@ mod tests {
         assert!(one.is_closed());
         assert_eq!(one.receive().expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
         assert!(one.send(b"to nobody", &[]).is_err());
+    }
+
+    #[test]
+    fn what_the_peer_has_not_read_is_told_and_what_is_said_last_is_read() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        assert!(!one.has_unread());
+        one.send(&[1], &[]).expect("there is room");
+        one.send(&[2], &[]).expect("there is room");
+        one.end();
+        for _ in 0..2 {
+            assert!(one.has_unread());
+            assert!(other.receive().expect("it was said").is_some());
+        }
+        assert!(!one.has_unread() && other.receive().is_err() && other.send(&[3], &[]).is_err());
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        one.send(&[1], &[]).expect("there is room");
+        drop(other);
+        assert!(!one.has_unread());
     }
 
     #[test]
