@@ -37,6 +37,9 @@
 //! No call of a queue waits for a daemon that listens and does not answer: each goes on with attaching as far as the answers have
 //! come.
 //!
+//! A daemon that goes on and detaches a client, or that a client leaves, gives the memory of its region back to the system: buffers that
+//! are still held then read as zeroes.
+//!
 //! # Threads
 //!
 //! A [`Queue`] may move to another thread and is used by one at a time; [`Client`] and [`Buffer`] by any.

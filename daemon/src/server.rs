@@ -33,6 +33,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
+use door::{close, close_passed};
 use metrics::Metrics;
 use network::{Network, start_networks};
 use region::{Departing, Leaving, Reports, Taken};
@@ -106,6 +107,8 @@ pub struct Daemon {
     spare: Spare,
     /// The users of regions that are on their way back, one entry a region.
     returning: Vec<u32>,
+    /// The connections of clients that have left and have not read all that they were told, and what they have of a quota until then.
+    unread: BTreeMap<u64, (Channel, Taken)>,
     /// Clients' wishes that wait for one of those.
     postponed: Vec<(u64, Attach)>,
     /// Heavy fences reach the clients' cores.
@@ -186,6 +189,7 @@ impl Daemon {
             spare: Spare::default(),
             bell,
             returning: Vec::new(),
+            unread: BTreeMap::new(),
             postponed: Vec::new(),
             fences,
             refusals: BTreeMap::new(),
@@ -276,7 +280,7 @@ impl Daemon {
 
     /// Takes one message of a client.
     fn hear(&mut self, number: u64) {
-        let Some(connection) = self.connections.get(&number) else { return };
+        let Some(connection) = self.connections.get(&number) else { return self.look_at_unread(number) };
         match &connection.step {
             // It is listened to no more until it has its answer: this is its end.
             _ if connection.is_not_heard() => return self.let_go(number, "closed"),
@@ -288,11 +292,12 @@ impl Daemon {
             Ok(None) => return,
             Err(_) => return self.let_go(number, "closed"),
         };
+        let passed = received.descriptors.len();
+        close_passed(received.descriptors);
         if received.cut {
             return self.refuse(number, refused(Reason::Malformed, "the message is longer than messages are"));
         }
-        // Descriptors that came are closed at the end of this function, whatever happens.
-        let message = match Message::decode(&received.bytes, received.descriptors.len()) {
+        let message = match Message::decode(&received.bytes, passed) {
             Ok(message) => message,
             Err(error) => return self.refuse(number, refused(Reason::Malformed, error.to_string())),
         };
@@ -368,19 +373,28 @@ impl Daemon {
     /// Tells a client why, and lets it go.
     fn refuse(&mut self, number: u64, refusal: Refused) {
         let Some(connection) = self.connections.get(&number) else { return };
+        // What it is told now carries nothing.
+        let is_read = !connection.channel.has_unread();
         say(&connection.channel, &Message::Refused(refusal.clone()));
         *self.refusals.entry(refusal.reason).or_default() += 1;
         let reason = refusal.reason.name();
         if matches!(connection.step, Step::Attached(_)) {
-            return self.let_go(number, reason);
+            return self.take_back(number, reason, is_read);
         }
         let (process, user) = (connection.peer.process, connection.peer.user);
         (self.log)(&Event::Refused { process, user, reason, text: refusal.text });
-        self.let_go(number, reason);
+        self.take_back(number, reason, is_read);
     }
 
-    /// Takes everything back that a client had. Its region is unmapped when no thread of its network touches it any more.
+    /// Takes everything back that a client had.
     fn let_go(&mut self, number: u64, why: &'static str) {
+        let is_read = self.connections.get(&number).is_some_and(|one| !one.channel.has_unread());
+        self.take_back(number, why, is_read);
+    }
+
+    /// The same of one that has read all that came with descriptors, or has not. Its region is unmapped when no thread of its network touches
+    /// it any more.
+    fn take_back(&mut self, number: u64, why: &'static str, is_read: bool) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
         self.postponed.retain(|(waiting, _)| *waiting != number);
@@ -392,8 +406,11 @@ impl Daemon {
             Step::Attached(session) => (*session, true),
             Step::Entering(entering) => (entering.session, false),
             // Its region comes, finds nobody, and goes.
-            Step::Making(_) => return self.returning.push(peer.user),
-            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return,
+            Step::Making(_) => {
+                self.returning.push(peer.user);
+                return close(channel);
+            }
+            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return close(channel),
         };
         let Session { session, name, network, queues, bytes, memory, .. } = session;
         about_to("take a client's queues back");
@@ -401,8 +418,11 @@ impl Daemon {
         let leaving = Leaving { session, name: name.to_string(), why, faults: 0, noticed: begun };
         let taken = Taken { user: peer.user, queues, bytes };
         self.returning.push(peer.user);
-        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving) };
+        let (read, unread) = if is_read { (Some(channel), None) } else { (None, Some(channel)) };
+        unread.iter().for_each(Channel::end);
+        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread };
         self.networks[network].detach(session, Answer::new(News::Departed(departing), &self.reports));
+        read.into_iter().for_each(close);
     }
 
     fn give_up_on_the_slow(&mut self) {

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recvmsg, sendmsg, socket_with, socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -28,6 +28,16 @@ pub const LONGEST_MESSAGE: usize = 64 << 10;
 
 /// `SO_PEERPIDFD` of `asm-generic/socket.h`.
 const SO_PEERPIDFD: libc::c_int = 77;
+
+/// `SO_PASSRIGHTS` of `asm-generic/socket.h`: whether descriptors can be sent to a socket.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// The most descriptors that the kernel passes with a message, whoever sends it (`SCM_MAX_FD`). For those that find no room it closes what
+/// was passed before it gives the message, and that may take as long as their sender likes.
+const MOST_THAT_COME: usize = 253;
+
+/// No message weighs less in a socket's buffer, with what the kernel keeps of it. One that is being taken weighs a byte for a moment more.
+const LIGHTEST_MESSAGE: libc::c_int = 256;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -122,7 +132,7 @@ impl Channel {
     ///
     /// The peer is gone ([`io::ErrorKind::UnexpectedEof`]).
     pub fn receive(&self) -> io::Result<Option<Received>> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_THAT_COME))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = vec![0; LONGEST_MESSAGE];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -175,6 +185,26 @@ impl Channel {
         matches!(poll(&mut asked, Some(&now)), Ok(count) if count > 0) && asked[0].revents().intersects(gone)
     }
 
+    /// Whether the kernel refuses descriptors that are sent to this end, so that none can lie in what is unread here.
+    pub fn refuses_descriptors(&self) -> bool {
+        socket::option::<i32>(self.0.as_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS).is_ok_and(|passes| passes == 0)
+    }
+
+    /// Whether the peer has something to read of what was sent; one that is gone has not. The kernel counts descriptors on their way to it as
+    /// open files of whoever sent them.
+    pub fn has_unread(&self) -> bool {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes one integer, which is ours.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        result == 0 && bytes >= LIGHTEST_MESSAGE
+    }
+
+    /// Ends the conversation, though the channel stays: the peer reads what was sent, then the end, and can say nothing more.
+    pub fn end(&self) {
+        // A peer that is gone knows.
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
+
     /// Who is at the other end.
     ///
     /// # Errors
@@ -219,7 +249,7 @@ impl AsFd for Channel {
     }
 }
 
-/// A socket at which processes connect.
+/// A socket at which processes connect. Where the kernel knows how (Linux 6.16), it refuses descriptors that they send.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
@@ -233,6 +263,7 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
+        refuse_descriptors(&socket);
         listen(&socket, BACKLOG)?;
         Ok(Listener(socket))
     }
@@ -249,6 +280,7 @@ impl Listener {
 
     /// A listening socket that another process had and passed over.
     pub fn of_descriptor(descriptor: OwnedFd) -> Listener {
+        refuse_descriptors(&descriptor);
         Listener(descriptor)
     }
 
@@ -267,6 +299,12 @@ impl Listener {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Has the kernel refuse descriptors that are sent to what a socket accepts from now on: their sender hears of it, and they never come.
+fn refuse_descriptors(listener: &OwnedFd) {
+    // They come where an older kernel does not know this; see `Channel::refuses_descriptors`.
+    let _ = socket::set_option(listener.as_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, &0i32);
 }
 
 impl AsFd for Listener {
@@ -301,6 +339,24 @@ mod tests {
         assert!(one.is_closed());
         assert_eq!(one.receive().expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
         assert!(one.send(b"to nobody", &[]).is_err());
+    }
+
+    #[test]
+    fn what_the_peer_has_not_read_is_told_and_what_is_said_last_is_read() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        assert!(!one.has_unread());
+        one.send(&[1], &[]).expect("there is room");
+        one.send(&[2], &[]).expect("there is room");
+        one.end();
+        for _ in 0..2 {
+            assert!(one.has_unread());
+            assert!(other.receive().expect("it was said").is_some());
+        }
+        assert!(!one.has_unread() && other.receive().is_err() && other.send(&[3], &[]).is_err());
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        one.send(&[1], &[]).expect("there is room");
+        drop(other);
+        assert!(!one.has_unread());
     }
 
     #[test]

@@ -217,6 +217,15 @@ impl Memory {
         self.pages
     }
 
+    /// Gives its pages back to the system, whoever has the region too: from then on there are zeroes in it, for everybody. Who keeps a copy of
+    /// the descriptor keeps no memory by that.
+    pub fn empty(&self) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // Where the system cannot, the memory goes with the last who has it.
+        // SAFETY: a call on a descriptor that is ours; mappings of it stay, with other contents, as those of any region may have at any time.
+        unsafe { libc::fallocate(self.descriptor.as_raw_fd(), mode, 0, self.bytes as libc::off_t) };
+    }
+
     /// The descriptor to pass to a peer.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

@@ -12,8 +12,10 @@ use conic_native::{Memory, about_to, clock};
 use conic_nicd::config::{EndConfig, WaitMode};
 use conic_nicd::switch::{Party, Rules};
 use conic_port::MAX_FRAME;
+use rustix::event::epoll;
 
 use super::Daemon;
+use super::door::close;
 use super::region::{self, Departing, Leaving, Made, Region, Returned, Taken, Wish};
 use super::spare::Next;
 use crate::connection::{Entering, Making, Session, Step, mac_text, refused};
@@ -100,7 +102,7 @@ impl Daemon {
                     self.expect_no_more(taken.user);
                     return self.give_back_quota(taken);
                 };
-                return region::give_back(Departing { memory, taken, leaving: None }, &self.reports);
+                return region::give_back(Departing { memory, taken, leaving: None, unread: None }, &self.reports);
             }
         };
         self.enter(number, making, taken, region);
@@ -199,13 +201,42 @@ impl Daemon {
 
     /// Nothing is left of a region: whoever waits for its place may have it.
     pub(super) fn region_is_back(&mut self, back: Returned) {
-        let Returned { taken, leaving, at } = back;
+        let Returned { taken, leaving, unread, at } = back;
         self.expect_no_more(taken.user);
         if let Some(Leaving { session, name, why, faults, noticed }) = leaving {
             let microseconds = at.since(noticed).nanoseconds() / 1000;
             (self.log)(&Event::Detached { session, name, why, faults, microseconds });
         }
-        self.give_back_quota(taken);
+        match unread {
+            Some(channel) if channel.has_unread() => self.keep_unread(channel, taken),
+            _ => self.give_back_quota(taken),
+        }
+    }
+
+    /// Keeps what a client has of its quota until it has read what it was told: the descriptors that lie in its socket count as open files of
+    /// this daemon's user, and none would be left for others.
+    fn keep_unread(&mut self, channel: Channel, taken: Taken) {
+        let number = self.next;
+        self.next += 1;
+        // Each message that is taken makes room, which is told.
+        let (event, taking) = (epoll::EventData::new_u64(number << 1), epoll::EventFlags::OUT | epoll::EventFlags::ET);
+        if epoll::add(&self.epoll, &channel, event, taking).is_err() {
+            return self.give_back_quota(taken);
+        }
+        self.unread.insert(number, (channel, taken));
+        self.attend_to_postponed();
+    }
+
+    /// Lets a connection of [`Daemon::keep_unread`] go whose other side has read all, or is gone.
+    pub(super) fn look_at_unread(&mut self, number: u64) {
+        if self.unread.get(&number).is_none_or(|(channel, _)| channel.has_unread()) {
+            return;
+        }
+        if let Some((channel, taken)) = self.unread.remove(&number) {
+            let _ = epoll::delete(&self.epoll, &channel);
+            close(channel);
+            self.give_back_quota(taken);
+        }
     }
 
     /// One of a user's regions is no longer on its way back.
@@ -218,6 +249,11 @@ impl Daemon {
     fn give_back_quota(&mut self, Taken { user, queues, bytes }: Taken) {
         about_to("give a quota back");
         self.quota.give_back(user, queues, bytes);
+        self.attend_to_postponed();
+    }
+
+    /// Gives those who wait for memory of their users what they asked for, or says why not.
+    fn attend_to_postponed(&mut self) {
         for (number, wish) in std::mem::take(&mut self.postponed) {
             self.attach(number, &wish);
         }

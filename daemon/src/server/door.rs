@@ -1,14 +1,16 @@
 //! Who comes in: connections are accepted as long as there are descriptors for them.
 
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
+use conic_native::channel::Channel;
 use conic_native::clock;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use super::region::aside;
 use super::{Daemon, DaemonError, LISTENER, METRICS};
 use crate::connection::{Connection, Step, refused, say};
 use crate::event::Event;
@@ -50,26 +52,27 @@ impl Daemon {
             Ok(None) => return,
             Err(error) => return self.shut_door(&error),
         };
-        let Ok(peer) = channel.peer() else { return };
+        let Ok(peer) = channel.peer() else { return close(channel) };
         let is_waiting = |one: &&Connection| !matches!(one.step, Step::Attached(_)) && one.peer.user == peer.user;
         let waiting = self.connections.values().filter(is_waiting).count();
         if waiting >= MOST_WAITING {
             let text = format!("{waiting} programs of user {} are attaching at this moment: try again", peer.user);
             say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-            return;
+            return close(channel);
         }
         let process = match channel.peer_process() {
             Ok(process) => process,
             // A process that has ended already wants nothing.
-            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return,
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return close(channel),
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let text = "the NIC does not see the processes of your PID namespace: give it the same, or Linux 6.5";
                 say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-                return;
+                return close(channel);
             }
             Err(error) => {
                 let text = format!("the NIC cannot watch one process more: {error}: try again");
                 say(&channel, &Message::Refused(refused(Reason::Resources, text)));
+                close(channel);
                 return self.shut_door(&error);
             }
         };
@@ -78,10 +81,25 @@ impl Daemon {
         let watched =
             self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
         if watched.is_err() {
-            return;
+            return close(channel);
         }
         let deadline = clock::now() + self.step_timeout();
         self.crowded = false;
         self.connections.insert(number, Connection { channel, peer, process, step: Step::Connected, deadline });
+    }
+}
+
+/// Closes a connection, and with it what its other side has passed and nobody has taken: that may take as long as the other side likes, a
+/// TCP connection with `SO_LINGER` for example, and is left to a thread where the kernel lets such things come.
+pub(super) fn close(channel: Channel) {
+    if !channel.refuses_descriptors() {
+        aside(move || drop(channel));
+    }
+}
+
+/// Closes what somebody has passed who was to pass nothing.
+pub(super) fn close_passed(descriptors: Vec<OwnedFd>) {
+    if !descriptors.is_empty() {
+        aside(move || drop(descriptors));
     }
 }

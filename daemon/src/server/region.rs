@@ -10,6 +10,7 @@ use conic_control::{Reason, Refused};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, prepare};
+use conic_native::channel::Channel;
 use conic_native::{Memory, NativeCore, Pages, about_to, clock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -69,6 +70,8 @@ pub(crate) struct Departing {
     pub taken: Taken,
     /// Whose it was; none if nobody has ever got it.
     pub leaving: Option<Leaving>,
+    /// The connection by which descriptors of it went out and were not all taken.
+    pub unread: Option<Channel>,
 }
 
 /// Nothing is left of a region.
@@ -76,6 +79,8 @@ pub(crate) struct Returned {
     pub taken: Taken,
     /// Whose it was; none if nobody has ever got it.
     pub leaving: Option<Leaving>,
+    /// The connection by which descriptors of it went out and were not all taken.
+    pub unread: Option<Channel>,
     /// When that was.
     pub at: Time,
 }
@@ -130,26 +135,34 @@ pub(super) fn let_go(memory: Memory) {
     aside(move || drop(memory));
 }
 
-/// Has a region unmapped, of which nobody else here has anything any more.
+/// Has a region emptied and unmapped, of which nobody else here has anything any more. Its client may have copies of the descriptor, by which
+/// memory would stay that its user's share no longer counts.
 pub(super) fn give_back(region: Departing, reports: &Reports) {
-    let Departing { memory, taken, leaving } = region;
+    let Departing { memory, taken, leaving, unread } = region;
     let own = reports.clone();
     // One of the two says that it is done.
-    let leaving = Arc::new(std::sync::Mutex::new(leaving));
-    let its = Arc::clone(&leaving);
+    let left = Arc::new(std::sync::Mutex::new((leaving, unread)));
+    let its = Arc::clone(&left);
     let begun = aside(move || {
-        let _ = unless_it_panics(|| drop(memory));
+        // Not by dropping it: what a daemon leaves to the one that takes over is dropped too.
+        let _ = unless_it_panics(|| {
+            memory.empty();
+            drop(memory);
+        });
         own.tell(returned(taken, &its));
     });
     // A thread that does not begin lets go of the region at once.
     if !begun {
-        reports.tell(returned(taken, &leaving));
+        reports.tell(returned(taken, &left));
     }
 }
 
-fn returned(taken: Taken, leaving: &std::sync::Mutex<Option<Leaving>>) -> News {
-    let leaving = leaving.lock().ok().and_then(|mut leaving| leaving.take());
-    News::Returned(Returned { taken, leaving, at: clock::now() })
+/// What is left of a client when its region is gone.
+type Left = (Option<Leaving>, Option<Channel>);
+
+fn returned(taken: Taken, left: &std::sync::Mutex<Left>) -> News {
+    let (leaving, unread) = left.lock().map(|mut left| std::mem::take(&mut *left)).unwrap_or_default();
+    News::Returned(Returned { taken, leaving, unread, at: clock::now() })
 }
 
 /// Whoever waits for what a thread does here is told in any case: what a user's quota has for it would be gone for ever otherwise.
@@ -159,7 +172,7 @@ fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Runs work in a thread of its own; false if the system gives none, and the work is dropped.
-fn aside(work: impl FnOnce() + Send + 'static) -> bool {
+pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name("nic-region".to_owned()).spawn(work).is_ok()
 }
 

@@ -34,6 +34,7 @@ pub fn hello() -> Message {
 }
 
 /// A wish for so many queues on the first network.
+#[allow(dead_code, reason = "each test program uses a part of this")]
 pub fn wish(queues: u32) -> Message {
     let geometry = Geometry { queues, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
     Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None })

@@ -1,0 +1,123 @@
+//! What a client keeps that has left: its share of what its user may have as long as its words lie unread, and none of its memory.
+
+#[path = "support/spoken.rs"]
+mod spoken;
+#[path = "support/waiting.rs"]
+mod waiting;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use conic_control::{Attach, Message, Name, Reason};
+use conic_daemon::{Daemon, DaemonError, Event, Stop};
+use conic_interface::ccnic::{Geometry, Headroom};
+use conic_native::channel::Channel;
+use conic_nicd::config::{Config, Limits};
+use spoken::{greeted, hear, hear_message, say};
+use waiting::wait_until;
+
+/// As many as a client may have here, and a user.
+const QUEUES: u32 = 256;
+
+/// A daemon that says when a client has come and when nothing is left of one.
+struct Told {
+    folder: tempfile::TempDir,
+    stop: Stop,
+    thread: JoinHandle<Result<(), DaemonError>>,
+    told: Receiver<&'static str>,
+}
+
+impl Told {
+    fn start() -> Told {
+        let folder = tempfile::tempdir().expect("a folder");
+        let limits = Limits { queues_per_client: QUEUES, queues_per_user: QUEUES, ..Limits::default() };
+        let config = Config { socket: folder.path().join("nic.sock"), limits, ..Config::default() };
+        let (stop, (tell, told)) = (Stop::new().expect("a descriptor"), channel());
+        let log = Box::new(move |event: &Event| {
+            let word = match event {
+                Event::Attached { .. } => "attached",
+                Event::Detached { .. } => "detached",
+                _ => return,
+            };
+            // The test is still there, or has failed.
+            let _ = tell.send(word);
+        });
+        let config = config.checked().expect("a sound configuration");
+        let daemon = Daemon::start(config, stop.clone(), log).expect("it starts");
+        Told { folder, stop, thread: std::thread::spawn(move || daemon.run()), told }
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.folder.path().join("nic.sock")
+    }
+
+    fn tells(&self, word: &str) {
+        assert_eq!(self.told.recv_timeout(Duration::from_secs(20)).expect("it tells"), word);
+    }
+
+    fn end(self) {
+        self.stop.raise();
+        assert!(matches!(self.thread.join(), Ok(Ok(()))));
+    }
+}
+
+/// Somebody who has said what it wants.
+fn asking(socket: &Path, queues: u32) -> Channel {
+    let client = greeted(socket);
+    let geometry = Geometry { queues, descriptors: 4, buffers: [64, 64, 0], object_bytes: 0 };
+    say(&client, &Message::Attach(Attach { geometry, headroom: Headroom::NONE, network: Name::default(), mac: None }));
+    client
+}
+
+/// Somebody who has left, and has read nothing of what it was told.
+fn left(told: &Told) -> Channel {
+    let client = asking(&told.socket(), QUEUES);
+    told.tells("attached");
+    say(&client, &Message::Detach);
+    told.tells("detached");
+    client
+}
+
+#[test]
+fn who_has_not_read_of_its_queues_has_its_share_until_it_has() {
+    let told = Told::start();
+    for reads in [true, false] {
+        let client = left(&told);
+        // Its bells and its region's memory are still on their way, and the system counts them.
+        let refused = hear_message(&asking(&told.socket(), QUEUES));
+        let Message::Refused(refused) = refused else { panic!("nothing is free: {refused:?}") };
+        assert_eq!(refused.reason, Reason::Quota, "{}", refused.text);
+        if reads {
+            // To the end, which has come though the other side's words were kept.
+            wait_until("it ends", || client.receive().is_err());
+        } else {
+            drop(client);
+        }
+        let mut next = None;
+        wait_until("its share is back", || {
+            let asked = asking(&told.socket(), QUEUES);
+            next = matches!(hear_message(&asked), Message::Attached(_)).then_some(asked);
+            next.is_some()
+        });
+        told.tells("attached");
+        drop(next);
+        told.tells("detached");
+    }
+    told.end();
+}
+
+#[test]
+fn a_copy_of_its_memory_holds_none() {
+    let told = Told::start();
+    let client = asking(&told.socket(), 1);
+    let memory = hear(&client).descriptors.swap_remove(0);
+    told.tells("attached");
+    let blocks = || rustix::fs::fstat(&memory).expect("a file").st_blocks;
+    assert!(blocks() > 0);
+    say(&client, &Message::Detach);
+    told.tells("detached");
+    assert_eq!(blocks(), 0);
+    told.end();
+}
