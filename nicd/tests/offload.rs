@@ -7,7 +7,7 @@ mod clients;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, Outside, mac, plain, port};
+use clients::{BEGUN, Client, Outside, REQUEST, mac, plain, port, tcp};
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
@@ -22,43 +22,12 @@ const ALL: Offloads =
 const PLAIN: Offloads =
     Offloads { requests: true, verify: false, strip: false, unfinished: false, no_hash: false, join: false };
 
-/// TCP from one station to another, with `payload` bytes; its checksum is begun.
-fn tcp(from: u8, to: u8, payload: usize) -> Vec<u8> {
-    let mut frame = [&mac(to.into())[..], &mac(from.into()), &[8, 0, 0x45, 0]].concat();
-    frame.extend((40 + payload as u16).to_be_bytes());
-    frame.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, from, 10, 0, 0, to]);
-    frame.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0]);
-    // The pseudo-header: addresses, protocol, length.
-    let sum = 2 * 0x0a00 + u32::from(from) + u32::from(to) + 6 + 20 + payload as u32;
-    frame.extend(((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend((0..payload).map(|at| (at * 7 + at / 256) as u8));
-    frame
-}
-
 fn finished(mut frame: Vec<u8>) -> Vec<u8> {
     fill(&mut frame);
     frame
 }
 
-const BEGUN: Metadata = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 });
-const REQUEST: Metadata = BEGUN.with(Metadata::NETWORK);
-
 impl Client {
-    fn ask(&mut self, frame: &[u8], request: Metadata) {
-        let mut packets = Vec::new();
-        for part in frame.chunks(16_384) {
-            let mut at = [conic_fabric::Address(0)];
-            assert_eq!(self.hosts[0].buf_alloc(part.len() as u64, &mut at), 1);
-            self.core.write_bytes(at[0], part);
-            packets.push(Descriptor::new(at[0], part.len() as u16).with(Flags::NEXT));
-        }
-        packets[0] = packets[0].with_metadata(request.0);
-        let last = packets.len() - 1;
-        packets[last] = packets[last].without(Flags::NEXT);
-        assert_eq!(self.hosts[0].tx_burst(&packets), packets.len());
-    }
-
     /// Packets with what was said of them.
     fn hear(&mut self) -> Vec<(Vec<u8>, Metadata)> {
         let mut all: Vec<(Vec<u8>, Metadata)> = Vec::new();

@@ -4,9 +4,9 @@
 #[allow(dead_code, reason = "each test crate reads its part of a client")]
 mod clients;
 
-use clients::{Client, Outside, frame, mac, plain, port};
+use clients::{Client, Outside, REQUEST, frame, mac, plain, port, tcp};
 use conic_fabric::Time;
-use conic_nicd::switch::{RateLimit, Rules, Switch, SwitchOptions};
+use conic_nicd::switch::{Offloads, RateLimit, Rules, Switch, SwitchOptions};
 
 #[test]
 fn a_queue_that_was_not_served_in_a_turn_is_the_first_in_the_next() {
@@ -171,4 +171,86 @@ fn a_port_gives_no_more_than_a_burst_at_a_time() {
     (0..100).for_each(|number| outside.give(frame(mac(200), mac(1), 1, number, 100)));
     let moved: Vec<usize> = (0..5).map(|_| switch.step(Time::ZERO)).collect();
     assert_eq!(moved, [32, 32, 32, 4, 0]);
+}
+
+/// One whose packets may stand for several.
+fn asking(number: u64, limit: Option<RateLimit>) -> Rules {
+    Rules { offloads: Offloads { requests: true, ..Offloads::default() }, limit, ..plain(number) }
+}
+
+fn bytes_of(frames: &[Vec<u8>]) -> usize {
+    frames.iter().map(Vec::len).sum()
+}
+
+#[test]
+fn who_has_large_packets_cut_small_gets_as_much_of_the_turns_as_who_sends_frames() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut large = Client::attach(&mut switch, Time::ZERO, 1, 1, asking(1, None));
+    let mut small = Client::attach(&mut switch, Time::ZERO, 2, 8, plain(2));
+    let mut bytes = [0; 2];
+    let packet = tcp(1, 200, 60_000);
+    for step in 0..400 {
+        while large.may_ask(&packet, REQUEST.with_large(64)) {}
+        (0..8).for_each(|queue| while small.send(queue, &frame(mac(2), mac(200), 1, step, 1500), 1) {});
+        switch.step(Time::from_nanoseconds(step));
+        let sent = outside.take();
+        let own = |from: u64| sent.iter().filter(|one| one[6..12] == mac(from)).map(Vec::len).sum::<usize>();
+        bytes[0] += own(1);
+        bytes[1] += own(2);
+    }
+    let sum = bytes[0] + bytes[1];
+    assert!(bytes.iter().all(|&one| one > 2 * sum / 5), "{bytes:?}: each has about a half");
+}
+
+#[test]
+fn who_sends_what_is_too_short_to_be_a_frame_has_a_turn_like_anybody_else() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 4, plain(1));
+    let turn = (16 << 10) / 60;
+    for (length, leaves) in [(1, false), (13, false), (14, true), (60, true)] {
+        let short = &frame(mac(1), mac(200), 1, 1, 60)[..length];
+        (0..4).for_each(|queue| while client.send(queue, short, 1) {});
+        let moved = switch.step(Time::ZERO);
+        assert!((turn..turn + 32).contains(&moved), "{moved} frames of {length} bytes in a turn");
+        assert_eq!(outside.take().len(), if leaves { moved } else { 0 });
+        while switch.step(Time::ZERO) > 0 {}
+        (0..4).for_each(|_| _ = switch.step(Time::ZERO));
+        outside.take();
+    }
+}
+
+#[test]
+fn a_limit_is_charged_for_what_leaves() {
+    for size in [64, 100, 1460, 5000] {
+        let outside = Outside::default();
+        let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+        let limit = RateLimit { bytes_per_second: 1000, burst_bytes: 1 };
+        let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, asking(1, Some(limit)));
+        // The last piece has a byte, and is filled up.
+        client.ask(&tcp(1, 200, 3 * usize::from(size) + 1), REQUEST.with_large(size));
+        switch.step(Time::ZERO);
+        let left = bytes_of(&outside.take());
+        assert_eq!(left, 3 * (54 + usize::from(size)) + 60);
+        assert_eq!(switch.next_due(), Some(Time::from_nanoseconds(1_000_000 * left as u64)), "pieces of {size}");
+    }
+}
+
+#[test]
+fn nobody_has_a_packet_cut_into_tiny_pieces() {
+    let outside = Outside::default();
+    let mut switch = Switch::new(SwitchOptions::default(), vec![port(&outside, None)]);
+    let mut client = Client::attach(&mut switch, Time::ZERO, 1, 1, asking(1, None));
+    for (size, frames) in [(1, 0), (63, 0), (64, 157)] {
+        client.ask(&tcp(1, 200, 10_000), REQUEST.with_large(size));
+        // A turn may be paid back first.
+        (0..4).for_each(|_| _ = switch.step(Time::ZERO));
+        assert_eq!(outside.take().len(), frames, "pieces of {size} bytes");
+    }
+    assert_eq!(switch.clients().next().expect("it").1.dropped_offload, 2);
+    // What is one frame is not cut.
+    client.ask(&tcp(1, 200, 50), REQUEST.with_large(50));
+    switch.step(Time::ZERO);
+    assert_eq!(outside.take().len(), 1);
 }

@@ -86,6 +86,31 @@ fn an_operator_connects_and_disconnects_while_frames_flow() {
     assert_eq!((b.receive().len(), counters(&switch, 1).dropped_spoofed), (0, 1));
 }
 
+#[test]
+fn who_is_put_into_another_circuit_leaves_nobody_behind_in_the_old_one() {
+    let mut switch = bridge(Vec::new());
+    let attach = |switch: &mut _, number| Client::attach(switch, Time::ZERO, number, 1, plain(number));
+    let mut clients = [1, 2, 3, 4].map(|number| attach(&mut switch, number));
+    let connect = |switch: &mut Switch<KeptCore>, number, between: [u64; 2]| {
+        assert!(switch.connect(Party::Client(between[0]), end(number, false)));
+        assert!(switch.connect(Party::Client(between[1]), end(number, true)));
+    };
+    connect(&mut switch, 1, [1, 2]);
+    connect(&mut switch, 2, [3, 4]);
+    connect(&mut switch, 3, [1, 3]);
+    // The second and the fourth reach each other as anybody does.
+    assert!(clients[1].send(0, &frame(mac(2), mac(4), 1, 1, 100), 1));
+    switch.step(Time::ZERO);
+    assert_eq!((clients[3].receive().len(), switch.circuits().count()), (1, 2));
+    // Connected anew, and the other way round.
+    connect(&mut switch, 4, [3, 1]);
+    assert!(switch.circuits().all(|(_, circuit, other)| circuit.number == 4 && other.is_some()));
+    // Whoever shares an end with who goes has it from then on.
+    assert!(switch.connect(Party::Client(2), end(4, true)) && switch.connect(Party::Client(1), None));
+    let found = switch.circuits().find(|(party, ..)| *party == Party::Client(3)).expect("it is connected");
+    assert_eq!(found.2, Some(Party::Client(2)));
+}
+
 fn pin(text: &str, queue: Option<u32>) -> Pin {
     Pin { pattern: text.parse().expect(text), queue }
 }

@@ -43,8 +43,24 @@ pub(super) struct Wired {
 }
 
 impl<C: Core> Switch<C> {
-    /// Puts somebody into a circuit, or takes it out of any; false if there is no such party.
+    /// Puts somebody into a circuit, or takes it out of any; false if there is no such party. If nobody is left at the end that it had
+    /// of another circuit, the other end is free: it would be connected to nobody.
     pub fn connect(&mut self, party: Party, circuit: Option<Circuit>) -> bool {
+        let had = self.wired.iter().find(|one| one.party == party).map(|one| one.circuit);
+        let is_there = self.put_into(party, circuit);
+        let stays = |had: &Circuit| circuit.is_some_and(|circuit| circuit.number == had.number);
+        if let Some(had) = had.filter(|had| !stays(had))
+            && self.wired.iter().all(|one| one.circuit != had)
+        {
+            let opposite = Circuit { far: !had.far, ..had };
+            let alone = self.wired.iter().filter(|one| one.circuit == opposite);
+            let alone: Vec<Party> = alone.map(|one| one.party).collect();
+            alone.into_iter().for_each(|party| _ = self.put_into(party, None));
+        }
+        is_there
+    }
+
+    fn put_into(&mut self, party: Party, circuit: Option<Circuit>) -> bool {
         match party {
             Party::Client(session) => {
                 let member = self.slot_of(session).and_then(|slot| self.members[slot].as_mut());

@@ -130,7 +130,8 @@ impl<C: Core> Switch<C> {
             let rest = &polled[start..count];
             let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
             let segments = &rest[..segments.min(rest.len())];
-            bytes += self.forward_packet(now, slot, queue, segments) as u64;
+            // One that is too short to be a frame takes as long.
+            bytes += self.forward_packet(now, slot, queue, segments).max(MIN_FRAME) as u64;
             start += segments.len();
             frames += 1;
         }
@@ -148,7 +149,7 @@ impl<C: Core> Switch<C> {
         frames
     }
 
-    /// Sends a client's packet on, given by its segments; its bytes.
+    /// Sends a client's packet on, given by its segments; the bytes for which it stands.
     fn forward_packet(&mut self, now: Time, slot: usize, lane: usize, segments: &[Descriptor]) -> usize {
         let Some(member) = &mut self.members[slot] else { return 0 };
         let request = Metadata(segments[0].metadata);

@@ -25,6 +25,11 @@ use super::forward::gather;
 use super::header::{ETHERNET_HEADER, Header};
 use super::table::Place;
 
+/// Bytes of payload that each frame has at least, but for the last, into which a client has a packet cut: a header is built for each, and
+/// by the byte they would cost this thread a thousand times what one large packet does. Network cards draw a line there as well: Linux
+/// leaves nothing smaller to Intel's i40e and ice.
+const LEAST_PIECE: u16 = 64;
+
 /// What is left to do for a packet, checked against it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
@@ -39,6 +44,11 @@ impl Work {
     fn metadata(&self) -> Metadata {
         let metadata = Metadata::NONE.with_begun(self.begun);
         if self.cut.is_some() { metadata.with_large(self.size) } else { metadata }
+    }
+
+    /// Bytes that a sender is charged for its packet: those of the frames for which it stands, whoever takes it as it is.
+    fn stands_for(&self, length: usize) -> usize {
+        self.cut.map_or(length, |cut| cut.bytes(MIN_FRAME))
     }
 
     /// As another thread's switch is told it: where the checksum is begun, and the size of the pieces if it is to be cut.
@@ -76,7 +86,7 @@ impl Work {
 }
 
 impl<C: Core> Switch<C> {
-    /// Sends on a client's packet for which something is to be done, given by its segments; its bytes.
+    /// Sends on a client's packet for which something is to be done, given by its segments; the bytes for which it stands.
     pub(super) fn forward_request(
         &mut self,
         now: Time,
@@ -98,15 +108,16 @@ impl<C: Core> Switch<C> {
         gather(core, segments, &mut self.frame);
         match self.prepare(length.max(MIN_FRAME), request) {
             Some((length, work)) => {
-                self.forward_unfinished(now, Place::Client(slot as u32), length, work, Metadata::NONE)
+                self.forward_unfinished(now, Place::Client(slot as u32), length, work, Metadata::NONE);
+                work.map_or(length, |work| work.stands_for(length))
             }
             None => {
                 if let Some(member) = &mut self.members[slot] {
                     member.counters.dropped_offload += 1;
                 }
+                length
             }
         }
-        length
     }
 
     /// Does to the packet that lies here what everybody needs done; its length then, and what is left. None if it is not what the
@@ -129,7 +140,8 @@ impl<C: Core> Switch<C> {
             return (length <= MAX_FRAME + TAG_BYTES).then_some((length, None));
         };
         let work = Work::of(packet, usize::from(start) + moved, usize::from(offset), request.large())?;
-        Some((length, Some(work)))
+        let is_sound = work.cut.is_none() || work.size >= LEAST_PIECE;
+        is_sound.then_some((length, Some(work)))
     }
 
     /// Sends the packet that lies here on, for which work is left: first as it is to whoever takes it so, then finished to the

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, PhaseCredit, prepare};
+use conic_interface::metadata::{Begun, Metadata};
 use conic_native::{KeptCore, Memory, NativeCore, Pages};
 use conic_nicd::switch::{Offloads, Rules, Switch, SwitchPort};
 use conic_port::offload::virtio::{self, Checksum};
@@ -211,6 +212,35 @@ impl Client {
         false
     }
 
+    /// Sends a packet for which something is to be done.
+    pub fn ask(&mut self, frame: &[u8], request: Metadata) {
+        assert!(self.may_ask(frame, request), "there are buffers, and room");
+    }
+
+    /// The same; false if there was no room or no buffer.
+    pub fn may_ask(&mut self, frame: &[u8], request: Metadata) -> bool {
+        let mut packets = Vec::new();
+        for part in frame.chunks(16_384) {
+            let mut at = [Address(0)];
+            if self.hosts[0].buf_alloc(part.len() as u64, &mut at) == 0 {
+                break;
+            }
+            self.core.write_bytes(at[0], part);
+            packets.push(Descriptor::new(at[0], part.len() as u16).with(Flags::NEXT));
+        }
+        let whole = packets.len() == frame.len().div_ceil(16_384);
+        if let (Some(last), true) = (packets.last_mut(), whole) {
+            *last = last.without(Flags::NEXT);
+            packets[0] = packets[0].with_metadata(request.0);
+            if self.hosts[0].tx_burst(&packets) == packets.len() {
+                self.notices.call_if_resting(&self.core, 0);
+                return true;
+            }
+        }
+        packets.iter().for_each(|packet| self.hosts[0].buf_free(&[packet.address()]));
+        false
+    }
+
     pub fn receive(&mut self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for host in &mut self.hosts {
@@ -231,6 +261,24 @@ impl Client {
         all
     }
 }
+
+/// TCP from one station to another, with `payload` bytes; its checksum is begun.
+pub fn tcp(from: u8, to: u8, payload: usize) -> Vec<u8> {
+    let mut frame = [&mac(to.into())[..], &mac(from.into()), &[8, 0, 0x45, 0]].concat();
+    frame.extend((40 + payload as u16).to_be_bytes());
+    frame.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, from, 10, 0, 0, to]);
+    frame.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0]);
+    // The pseudo-header: addresses, protocol, length.
+    let sum = 2 * 0x0a00 + u32::from(from) + u32::from(to) + 6 + 20 + payload as u32;
+    frame.extend(((sum & 0xffff) as u16 + (sum >> 16) as u16).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend((0..payload).map(|at| (at * 7 + at / 256) as u8));
+    frame
+}
+
+/// What is to be done for such a packet.
+pub const BEGUN: Metadata = Metadata::NONE.with_begun(Begun { start: 34, offset: 16 });
+pub const REQUEST: Metadata = BEGUN.with(Metadata::NETWORK);
 
 pub fn mac(number: u64) -> [u8; 6] {
     [2, 0, 0, 0, 0, number as u8]

@@ -49,6 +49,14 @@ impl Segments {
         self.payload + self.size.min(self.headers.end - self.payload)
     }
 
+    /// How many bytes all frames are together, each of at least so many.
+    pub fn bytes(&self, least: usize) -> usize {
+        let payload = self.headers.end - self.payload;
+        let (whole, rest) = (payload / self.size, payload % self.size);
+        let last = if rest > 0 { (self.payload + rest).max(least) } else { 0 };
+        whole * (self.payload + self.size).max(least) + last
+    }
+
     /// Whether all frames have been given.
     pub fn is_done(&self) -> bool {
         self.payload + self.given >= self.headers.end
