@@ -1,5 +1,7 @@
 //! `conic nic`: the software NIC as a service.
 
+mod log;
+
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +13,8 @@ use conic_nicd::config::{
     AllowedUsers, Config, ConnectConfig, MirrorConfig, NetworkConfig, NetworkMode, PinConfig, PortConfig, WaitMode,
 };
 use conic_port::PortSpec;
+
+use log::Lines;
 
 /// Serve queues of a software NIC to other processes.
 ///
@@ -182,10 +186,16 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let stop = Stop::new()?;
     let raised = stop.clone();
     ctrlc::set_handler(move || raised.raise())?;
-    let json = options.json;
-    let log = Box::new(move |event: &Event| show(event, json));
-    let daemon = if options.adopt { Daemon::adopt(config, stop, log)? } else { Daemon::start(config, stop, log)? };
-    daemon.run()?;
+    let (json, lines) = (options.json, Lines::default());
+    let (said, written) = (lines.clone(), lines.clone());
+    let writes = move || written.write(std::io::stdout(), |lines| line_of(&Event::LeftOut { lines }, json));
+    // It ends with the process: whoever keeps it waiting is not waited for.
+    std::thread::Builder::new().name("log".to_owned()).spawn(writes)?;
+    let log = Box::new(move |event: &Event| said.say(line_of(event, json)));
+    let daemon = if options.adopt { Daemon::adopt(config, stop, log) } else { Daemon::start(config, stop, log) };
+    let ended = daemon.and_then(Daemon::run);
+    lines.end();
+    ended?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -197,12 +207,9 @@ fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Prints what happened.
-fn show(event: &Event, json: bool) {
-    use std::io::Write;
-    let line = if json { serde_json::to_string(event).unwrap_or_default() } else { text_of(event) };
-    // Who reads the log may be gone; the NIC goes on.
-    let _ = writeln!(std::io::stdout(), "{line}");
+/// What happened, as a line of the log.
+fn line_of(event: &Event, json: bool) -> String {
+    if json { serde_json::to_string(event).unwrap_or_default() } else { text_of(event) }
 }
 
 fn text_of(event: &Event) -> String {
@@ -233,6 +240,7 @@ fn text_of(event: &Event) -> String {
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")
         }
+        Event::LeftOut { lines } => format!("{lines} lines were left out here: nobody was reading"),
         Event::Ended => "ended".to_owned(),
     }
 }

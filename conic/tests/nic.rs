@@ -4,6 +4,8 @@
 mod waiting;
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -36,11 +38,16 @@ impl Nic {
     }
 
     /// The command is the program, or what starts it with the arguments that are put behind it.
-    fn start_as(mut command: Command, folder: TempDir, arguments: &[&str]) -> Nic {
+    fn start_as(command: Command, folder: TempDir, arguments: &[&str]) -> Nic {
+        Nic::start_into(Stdio::null(), command, folder, arguments)
+    }
+
+    /// The same with a log.
+    fn start_into(log: Stdio, mut command: Command, folder: TempDir, arguments: &[&str]) -> Nic {
         let socket = folder.path().join("nic.sock");
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port");
         let metrics = port.to_string();
-        command.args(["nic", "--metrics", &metrics, "--socket"]).arg(&socket).args(arguments).stdout(Stdio::null());
+        command.args(["nic", "--metrics", &metrics, "--socket"]).arg(&socket).args(arguments).stdout(log);
         let child = command.spawn().expect("conic starts");
         let nic = Nic { child, metrics, folder };
         wait_until("the NIC listens", || Client::attach(&socket, &small(1)).is_ok());
@@ -612,6 +619,50 @@ fn flags_connect_and_pin_and_metrics_say_so() {
     assert!(text.contains(&pins) && text.matches("conic_pinned_flows{").count() == 5, "{text}");
 }
 
+/// A log that takes nothing more, as a pipe that nobody reads, and who could read it.
+fn full_log() -> (Stdio, UnixStream) {
+    use std::io::Write;
+    let (mut log, reader) = UnixStream::pair().expect("two ends");
+    log.set_nonblocking(true).expect("a socket can be that");
+    while log.write(&[b'\n'; 4096]).is_ok() {}
+    while log.write(b"\n").is_ok() {}
+    log.set_nonblocking(false).expect("a socket can be that");
+    (OwnedFd::from(log).into(), reader)
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_nobody_waiting() {
+    use std::io::{BufRead, BufReader};
+    let (log, reader) = full_log();
+    let program = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let nic = Nic::start_into(log, program, tempfile::tempdir().expect("a folder"), &[]);
+    let clients = [1, 2].map(|queues| attach(&nic.socket(), &small(queues)));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let listed = command.args(["ctl", "list", "--socket"]).arg(nic.socket()).output().expect("conic runs");
+    let text = String::from_utf8_lossy(&listed.stdout);
+    assert!(text.contains("2 clients"), "{text}");
+    // Nothing of it is lost to who reads it at last.
+    reader.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket has one");
+    let mut lines = BufReader::new(reader).lines().map_while(Result::ok).filter(|line| !line.is_empty());
+    assert!(lines.next().is_some_and(|line| line.starts_with("listening")));
+    for (client, _) in &clients {
+        let expected = format!("client {} attached", client.attached().session);
+        assert!(lines.any(|line| line.starts_with(&expected)), "{expected}");
+    }
+}
+
+#[test]
+fn a_nic_ends_when_it_is_told_to_though_nobody_reads_its_log() {
+    let (log, _reader) = full_log();
+    let program = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let mut nic = Nic::start_into(log, program, tempfile::tempdir().expect("a folder"), &[]);
+    let process = rustix::process::Pid::from_child(&nic.child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it runs");
+    wait_until("it has ended", || {
+        nic.child.try_wait().expect("it can be asked").is_some_and(|status| status.success())
+    });
+}
+
 #[test]
 fn metrics_are_text_over_http() {
     use std::io::{Read, Write};
@@ -630,6 +681,14 @@ fn metrics_are_text_over_http() {
     let line = format!("session=\"{}\"", client.attached().session);
     assert!(answer.contains(&line) && answer.contains("conic_clients{network=\"default\"} 1"), "{answer}");
     assert!(get("/else").starts_with("HTTP/1.1 404"));
+    // A request comes in as many pieces as TCP likes.
+    let mut stream = std::net::TcpStream::connect(&address).expect("it listens");
+    stream.write_all(b"GET /met").expect("it reads");
+    assert!(get("/metrics").starts_with("HTTP/1.1 200"), "meanwhile others are answered");
+    stream.write_all(b"rics HTTP/1.1\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     // One that says nothing does not hold the daemon up.
     let _silent = std::net::TcpStream::connect(&address).expect("it listens");
     assert!(get("/metrics").starts_with("HTTP/1.1 200"));

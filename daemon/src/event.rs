@@ -106,6 +106,11 @@ pub enum Event {
         /// How.
         text: String,
     },
+    /// Whoever writes the log had no room for what happened here.
+    LeftOut {
+        /// How many lines.
+        lines: u64,
+    },
     /// The daemon ends.
     Ended,
 }

@@ -154,12 +154,10 @@ fn head(name: &str, kind: &str, help: &str) -> String {
 }
 
 /// Reads a request and answers it.
-fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
+fn answer(stream: TcpStream, text: &str) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut request = vec![0; REQUEST];
-    let count = stream.read(&mut request)?;
-    let line = String::from_utf8_lossy(&request[..count]);
+    let request = read_within(&stream, PATIENCE)?;
+    let line = String::from_utf8_lossy(&request);
     let (status, body) = match line.split_ascii_whitespace().take(2).collect::<Vec<_>>()[..] {
         ["GET", "/metrics"] => ("200 OK", text),
         ["GET", _] => ("404 Not Found", "there is /metrics\n"),
@@ -172,16 +170,39 @@ fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
     write_within(&stream, (head + body).as_bytes(), PATIENCE)
 }
 
+/// Reads a request, in however many pieces it comes: until its empty line, as much as is read of one, or its end; or fails when that
+/// takes longer.
+fn read_within(mut stream: &TcpStream, most: Duration) -> std::io::Result<Vec<u8>> {
+    let until = clock::now() + Time::from_nanoseconds(most.as_nanos() as u64);
+    let (mut request, mut count) = (vec![0; REQUEST], 0);
+    // Some end their lines without a carriage return (RFC 9112, 2.2).
+    let is_whole =
+        |request: &[u8]| request.windows(2).any(|end| end == b"\n\n") || request.windows(3).any(|end| end == b"\n\r\n");
+    while count < REQUEST && !is_whole(&request[..count]) {
+        stream.set_read_timeout(Some(left_until(until)?))?;
+        match stream.read(&mut request[count..]) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    request.truncate(count);
+    Ok(request)
+}
+
+/// How long it is until then; an error if it is over.
+fn left_until(until: Time) -> std::io::Result<Duration> {
+    let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
 /// Writes all of it, or fails when that takes longer. The stream's own limit is one for each write: whoever reads a little now and then
 /// would keep its thread, and its place, for as long as it likes.
 fn write_within(mut stream: &TcpStream, mut bytes: &[u8], most: Duration) -> std::io::Result<()> {
     let until = clock::now() + Time::from_nanoseconds(most.as_nanos() as u64);
     while !bytes.is_empty() {
-        let left = Duration::from_nanos(until.since(clock::now()).nanoseconds());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_write_timeout(Some(left))?;
+        stream.set_write_timeout(Some(left_until(until)?))?;
         match stream.write(bytes) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => bytes = &bytes[count..],
@@ -198,14 +219,57 @@ mod tests {
 
     use super::*;
 
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let reader = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
+        (reader, listener.accept().expect("somebody has connected").0)
+    }
+
+    /// What is answered to a request that comes in two pieces, at different times.
+    fn answered(first: &str, second: &str) -> String {
+        let (mut reader, stream) = pair();
+        reader.write_all(first.as_bytes()).expect("there is room");
+        let answering = std::thread::spawn(move || answer(stream, "counters\n"));
+        let until = clock::now() + Time::from_nanoseconds(50_000_000);
+        while clock::now() < until {
+            yield_core();
+        }
+        reader.write_all(second.as_bytes()).expect("there is room");
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("it is answered");
+        answering.join().expect("it ends").expect("it was answered");
+        text
+    }
+
+    #[test]
+    fn a_request_may_come_in_pieces() {
+        for (first, second) in [
+            ("GE", "T /metrics HTTP/1.1\r\n\r\n"),
+            ("GET /metrics HTTP/1.1\r\nHost: a\r\n", "\r\n"),
+            ("GET /metrics\n", "\n"),
+        ] {
+            let text = answered(first, second);
+            assert!(text.starts_with("HTTP/1.1 200 ") && text.ends_with("\r\n\r\ncounters\n"), "{first}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_does_not_end_is_not_waited_for() {
+        let (mut reader, stream) = pair();
+        reader.write_all(b"GET /metrics HTTP/1.1\r\n").expect("there is room");
+        let error = read_within(&stream, Duration::from_millis(30)).expect_err("it does not end").kind();
+        assert!(matches!(error, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error:?}");
+        // One that is longer than what is read of it is as good as whole.
+        reader.write_all(&[b'a'; 2 * REQUEST]).expect("there is room");
+        assert_eq!(read_within(&stream, Duration::from_secs(20)).expect("it comes").len(), REQUEST);
+    }
+
     /// Megabytes: more than sockets hold.
     const LONG: usize = 32 << 20;
 
     /// What comes of writing so much to a reader that takes 256 KiB, and waits so many milliseconds, again and again; what it got.
     fn written(most: Duration, wait: u64) -> (std::io::Result<()>, usize) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let mut reader = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
-        let (stream, _) = listener.accept().expect("somebody has connected");
+        let (mut reader, stream) = pair();
         let read = std::thread::spawn(move || {
             let (mut got, mut room) = (0, vec![0; 256 << 10]);
             loop {
