@@ -254,22 +254,22 @@ fn metadata_lies_in_front_of_payloads_and_no_packet_reaches_it() {
     let shape = small(4, RxSignal::Register);
     assert_eq!(
         (shape.room(), shape.with_metadata(64).buffer_bytes, shape.with_metadata(129).buffer_bytes),
-        (128, 448, 576)
+        (128, 384, 512)
     );
     let shape = shape.with_metadata(64);
-    assert_eq!(shape.room(), 128);
+    assert_eq!(shape.room(), 64);
     let (queues, layout) = place(shape);
     let memory = Memory::new(&layout);
     let (mut host, mut nic) = (queues.host(memory.agent(0)), queues.nic(PlayedByCore(memory.agent(1))));
     let first = start_of(&layout, "ring buffers");
     let metadata = |host: &Host<Agent<'_>>, at: Address| {
-        assert_eq!((at.0 - first.0) % 448, buffer_metadata::BYTES, "the payload is behind the metadata");
+        assert_eq!((at.0 - first.0) % 384, buffer_metadata::BYTES, "the payload is behind the metadata");
         assert_eq!(host.core().load(Address(at.0 - buffer_metadata::SECOND)), 0, "no segment follows");
         host.core().load(Address(at.0 - buffer_metadata::FIRST))
     };
-    let mut packet = [0; 128];
+    let mut packet = [0; 64];
     // Each buffer is sent and received several times.
-    for length in (1..=128).cycle().take(200) {
+    for length in (1..=64).cycle().take(200) {
         let mut sent = [Buffer::default()];
         assert_eq!((host.buf_alloc(&mut sent), metadata(&host, sent[0].address)), (1, 0));
         // All bits set, which no length in the metadata is.
@@ -282,14 +282,14 @@ fn metadata_lies_in_front_of_payloads_and_no_packet_reaches_it() {
         assert_eq!(metadata(&host, received[0].address), length as u64);
         host.buf_free(&received);
         for index in 0..shape.buffers {
-            let entered = metadata(&host, first + index * 448 + buffer_metadata::BYTES);
-            assert!(entered <= 128, "the metadata of buffer {index} say {entered:#x}");
+            let entered = metadata(&host, first + index * 384 + buffer_metadata::BYTES);
+            assert!(entered <= 64, "the metadata of buffer {index} say {entered:#x}");
         }
     }
     let mut largest = [Buffer::default()];
     host.buf_alloc(&mut largest);
-    host.write_packet(&mut largest[0], &[0xff; 128]);
-    largest[0].length = 129;
+    host.write_packet(&mut largest[0], &[0xff; 64]);
+    largest[0].length = 65;
     assert_eq!((host.tx_burst(&largest), nic.poll_tx(), nic.refusals().tx_length), (1, 0, 1));
 }
 

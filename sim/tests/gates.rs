@@ -139,8 +139,8 @@ fn a_load_takes_the_sum_of_its_stages() {
 fn what_the_other_node_has_changed_waits_for_no_memory_however_slow_that_is() {
     for name in ["icx", "spr"] {
         let mut p = quiet(name);
-        let pairs: [[fn(Address) -> Program; 2]; 3] = [[write, load], [write, change], [load, load]];
-        let took = |p: &Parameters| pairs.map(|[first, then]| last(p, Home::Host, vec![(1, first), (0, then)]));
+        let pairs: [[Placed; 2]; 3] = [[(1, write), (0, load)], [(1, write), (0, change)], [(1, load), (0, load)]];
+        let took = |p: &Parameters| pairs.map(|pair| last(p, Home::Host, pair.to_vec()));
         let before = took(&p);
         p.memory.latency += 1_000_000;
         let after = took(&p);

@@ -208,9 +208,10 @@ impl Shape {
         Ok(Shape { buffer_bytes, ..Shape::default() })
     }
 
-    /// The same with metadata in front of packets that fit into a buffer of before, and of any of up to `bytes` bytes.
+    /// The same with metadata in front of packets of up to `bytes` bytes, in larger buffers where both do not fit: a buffer of 4 KB is
+    /// that with its metadata, and the next one begins where it ends (CC-NIC section 3.3 divides one into 32 of 128 bytes).
     pub fn with_metadata(self, bytes: u64) -> Shape {
-        let buffer_bytes = buffer_metadata::distance(self.buffer_bytes.max(bytes));
+        let buffer_bytes = self.buffer_bytes.max((buffer_metadata::BYTES + bytes).next_multiple_of(LINE_BYTES));
         Shape { buffer_bytes, metadata: true, ..self }
     }
 
