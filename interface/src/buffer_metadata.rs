@@ -30,11 +30,6 @@ pub const FIRST: u64 = 4 * LINE_BYTES;
 /// Bytes from the first word of the second line to the payload.
 pub const SECOND: u64 = 3 * LINE_BYTES;
 
-/// Bytes from one buffer to the next: an odd number of lines, as DPDK's pools have it, so that buffers share no few sets of a cache.
-pub(crate) const fn distance(room: u64) -> u64 {
-    ((BYTES + room).div_ceil(LINE_BYTES) | 1) * LINE_BYTES
-}
-
 /// Resets the metadata of a buffer.
 #[inline(always)]
 pub(crate) fn reset<C: Core>(core: &C, payload: Address) {

@@ -343,7 +343,7 @@ mod tests {
             for (class, bare) in map.pool.classes.into_iter().zip(plain.pool.classes) {
                 assert_eq!((class.room, class.size(), bare.distance()), (bare.room, bare.size(), bare.size()));
                 // An odd number of lines: buffers that lie one after the other begin in different sets of every cache.
-                assert_eq!((class.distance(), class.distance() / 64 % 2), (buffer_metadata::distance(bare.size()), 1));
+                assert_eq!((class.distance(), class.distance() / 64 % 2), (buffer_metadata::BYTES + bare.size(), 1));
                 let starts =
                     |class: ClassMap| (0..class.count).map(move |index| class.start + index * class.distance());
                 for (at, bare_at) in starts(class).zip(starts(bare)) {

@@ -43,13 +43,13 @@ pub(super) struct Wired {
 }
 
 impl<C: Core> Switch<C> {
-    /// Puts somebody into a circuit, or takes it out of any; false if there is no such party. If nobody is left at the end that it had
-    /// of another circuit, the other end is free: it would be connected to nobody.
+    /// Puts somebody into a circuit, or takes it out of any; false if there is no such party. Who goes from one circuit to another and
+    /// leaves nobody at its end frees the other end: that would be connected to nobody. Who is only taken out may be followed.
     pub fn connect(&mut self, party: Party, circuit: Option<Circuit>) -> bool {
         let had = self.wired.iter().find(|one| one.party == party).map(|one| one.circuit);
         let is_there = self.put_into(party, circuit);
-        let stays = |had: &Circuit| circuit.is_some_and(|circuit| circuit.number == had.number);
-        if let Some(had) = had.filter(|had| !stays(had))
+        let is_left = |had: &Circuit| circuit.is_some_and(|circuit| circuit.number != had.number);
+        if let Some(had) = had.filter(is_left)
             && self.wired.iter().all(|one| one.circuit != had)
         {
             let opposite = Circuit { far: !had.far, ..had };
