@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use conic_check::skipped;
-use conic_client::{Begun, Buffer, Client, Link, Metadata, Offloads, Options, Queue};
+use conic_client::{Begun, Buffer, Client, Link, Metadata, Offloads, Operator, Options, Queue};
 use conic_control::{Attach, Extensions, Hello, Message, Name, OLDEST, Reason, VERSION};
 use conic_daemon::{Daemon, DaemonError, Log, Stop};
 use conic_interface::ccnic::{Geometry, Headroom};
@@ -695,4 +695,38 @@ fn cores_wake_up_as_soon_as_the_configuration_says_while_the_daemon_is_there() {
     assert_eq!(wakeup_latency(), Some(3));
     drop((daemon, sooner));
     assert_eq!(wakeup_latency(), Some(before), "nothing is left behind");
+}
+
+#[test]
+fn who_is_connected_anew_leaves_nobody_connected_to_nobody_and_an_end_that_is_alone_is_listed() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for threads in [1, 2] {
+        let running =
+            Running::start(|config| config.networks = vec![NetworkConfig { threads, ..NetworkConfig::default() }]);
+        let operator = Operator::connect(&running.socket(), Duration::from_secs(20)).expect("it listens");
+        let ask = |question: serde_json::Value| -> serde_json::Value {
+            serde_json::from_str(&operator.ask(&question.to_string()).expect("it answers")).expect("an answer")
+        };
+        let circuits = || ask(serde_json::json!({ "ask": "list" }))["networks"][0]["circuits"].clone();
+        let mut clients: Vec<_> =
+            (0..4).map(|_| Client::attach(&running.socket(), &options()).expect("there is room")).collect();
+        let name = |client: &(Client, Vec<Queue>)| format!("client:{}", client.0.attached().session);
+        let names: Vec<String> = clients.iter().map(name).collect();
+        let connect = |one: usize, other: usize| {
+            let between = [&names[one], &names[other]];
+            assert_eq!(ask(serde_json::json!({ "ask": "connect", "between": between }))["done"], true);
+        };
+        connect(0, 1);
+        connect(2, 3);
+        connect(0, 2);
+        assert_eq!(circuits(), serde_json::json!([{ "between": [names[0], names[2]] }]), "{threads} threads");
+        for free in [1, 3] {
+            let refused = ask(serde_json::json!({ "ask": "disconnect", "end": names[free] }));
+            assert!(refused["error"].as_str().is_some_and(|text| text.contains("not connected")), "{refused}");
+        }
+        // The near end goes, and the far one is waiting.
+        drop(clients.remove(0));
+        wait_until("it is gone", || ask(serde_json::json!({ "ask": "list" }))["networks"][0]["clients"] == 3);
+        assert_eq!(circuits(), serde_json::json!([{ "between": [&names[2], null] }]), "{threads} threads");
+    }
 }

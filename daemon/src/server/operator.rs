@@ -5,7 +5,7 @@
 //! | `{"ask": "list"}` | networks, clients and ports with their counters |
 //! | `{"ask": "limit", "client": 7, "bytes_per_second": 1000000, "burst_bytes": 65536}` | `{"done": true}`; without a rate there is no limit |
 //! | `{"ask": "detach", "client": 7}` | `{"done": true}` |
-//! | `{"ask": "connect", "network": "lab", "between": ["client:7", "port:0"]}` | `{"done": true}`; a network that is not named is the first |
+//! | `{"ask": "connect", "network": "lab", "between": ["client:7", "port:0"]}` | `{"done": true}`; a network that is not named is the first. Whoever was connected to one of them is connected to nobody any more |
 //! | `{"ask": "disconnect", "network": "lab", "end": "client:7"}` | `{"done": true}`, and so is the other end |
 //! | `{"ask": "pin", "client": 7, "queue": 2, "match": "protocol=tcp,destination-port=80"}` | `{"done": true}`; without a queue the flow is spread |
 //! | `{"ask": "mirror", "network": "lab", "end": "client:7", "file": "/tmp/a.pcapng", "most_bytes": 1000000}` | `{"done": true}`; without a file the mirror ends |
@@ -325,7 +325,7 @@ impl Daemon {
                 "threads": network.config.threads,
                 "clients": self.sessions().filter(|(_, session)| session.network == index).count(),
                 "ports": ports.collect::<Vec<_>>(),
-                "circuits": report.circuits.iter().filter(|(_, circuit, _)| !circuit.far).map(circuit).collect::<Vec<_>>(),
+                "circuits": report.circuits.iter().filter(is_listed).map(circuit).collect::<Vec<_>>(),
                 "trunks": report.trunks.iter().map(trunk).collect::<Vec<_>>(),
                 "pins": report.pins.iter().map(pin).collect::<Vec<_>>(),
                 "mirrors": report.mirrors.iter().map(mirror).collect::<Vec<_>>(),
@@ -379,7 +379,12 @@ fn done(result: Result<usize, String>) -> (Value, Option<usize>) {
     }
 }
 
-/// A circuit by its near end; the other is null where nobody is there.
+/// Whether a circuit is listed by an end: by its near one, and by each that has nobody opposite.
+fn is_listed((_, circuit, other): &&(Party, Circuit, Option<Party>)) -> bool {
+    !circuit.far || other.is_none()
+}
+
+/// A circuit by one of its ends; the other is null where nobody is there.
 fn circuit((near, _, far): &(Party, Circuit, Option<Party>)) -> Value {
     json!({ "between": [party_text(*near), far.map(party_text)] })
 }
