@@ -56,7 +56,7 @@ use crate::engine::pages::{Room, Table};
 use crate::engine::{EventQueue, Key, pages};
 use crate::link::Direction;
 use crate::memory::Memory;
-use crate::parameters::Parameters;
+use crate::parameters::{NodeParameters, Parameters};
 use crate::pcie::PcieLink;
 use crate::probe::counters::AgentAccesses;
 use crate::protocol::home::{Action, Active, Choices, Right, Stable};
@@ -127,11 +127,8 @@ pub(crate) struct Timing {
     pub poll_exit: u64,
     pub pause: u64,
     pub clock: u64,
-    pub core_to_home: u64,
-    pub home_to_core: u64,
-    pub home_lookup: u64,
-    pub llc_read: u64,
-    pub snoop_lookup: u64,
+    /// From one node to the other, without the time on the wire.
+    pub crossing: u64,
     pub speculative_penalty: u64,
     /// How far ahead of the present a message to a core must be sent.
     pub lookahead: u64,
@@ -184,6 +181,8 @@ pub struct Machine {
     pub(crate) parameters: Parameters,
     pub(crate) options: Options,
     pub(crate) timing: Timing,
+    /// The ways between cores and home agents, and what these take, on each node.
+    pub(crate) ways: [NodeParameters; 2],
     pub(crate) choices: Choices,
     /// The present: the time of the last event.
     pub(crate) now: u64,
@@ -249,7 +248,8 @@ impl Machine {
                 directory_write: protocol.directory_write,
                 speculative_memory_read: protocol.speculative_memory_read,
             },
-            nodes: [0, 1].map(|_| Node::new(parameters)),
+            nodes: [0, 1].map(|node| Node::new(parameters, node)),
+            ways: [0, 1].map(|node| parameters.node_of(node)),
             lines: lines_of(parameters, &homes),
             parameters: parameters.clone(),
             options,
@@ -496,7 +496,8 @@ impl Machine {
 
 impl Timing {
     fn new(parameters: &Parameters, options: &Options) -> Timing {
-        let (core, node) = (&parameters.core, &parameters.node);
+        let core = &parameters.core;
+        let nearest = [0, 1].map(|node| parameters.node_of(node).home_to_core).into_iter().min().unwrap_or(0);
         let cycles = |cycles: u32| core.cycles(u64::from(cycles));
         Timing {
             issue: cycles(core.issue_cycles),
@@ -506,20 +507,16 @@ impl Timing {
             poll_exit: cycles(core.poll_exit_cycles),
             pause: cycles(core.pause_cycles),
             clock: cycles(core.clock_cycles),
-            core_to_home: node.core_to_home,
-            home_to_core: node.home_to_core,
-            home_lookup: node.home_lookup,
-            llc_read: node.llc_read,
-            snoop_lookup: node.snoop_lookup,
+            crossing: parameters.links().crossing,
             speculative_penalty: parameters.protocol.speculative_read_penalty,
-            lookahead: if options.run_ahead { node.home_to_core.saturating_sub(1) } else { 0 },
+            lookahead: if options.run_ahead { nearest.saturating_sub(1) } else { 0 },
         }
     }
 }
 
 /// What home agents know of the lines of a region, of which these are the homes, while nobody has cached any.
 fn lines_of(parameters: &Parameters, homes: &[u8]) -> Table<LineRecord> {
-    let (out, memory) = (Direction::new(&parameters.interconnect), Memory::new(&parameters.memory));
+    let (out, memory) = (Direction::new(&parameters.links()), Memory::new(&parameters.memory));
     pages::collect(homes.iter().enumerate().map(|(line, &home)| {
         let line = line as u64;
         let places = [slices::slice_of(parameters, line), out.link_of(line), memory.channel_of(line)];
@@ -584,12 +581,12 @@ impl LineRecord {
 }
 
 impl Node {
-    fn new(parameters: &Parameters) -> Node {
+    fn new(parameters: &Parameters, node: usize) -> Node {
         Node {
-            slices: Slices::new(&parameters.node),
+            slices: Slices::new(&parameters.node_of(node)),
             last_level: Tags::new(parameters.cache.llc_bytes, parameters.cache.llc_ways),
             memory: Memory::new(&parameters.memory).refreshed(parameters.refresh.clone()),
-            out: Direction::new(&parameters.interconnect),
+            out: Direction::new(&parameters.links()),
             credits: Credits::new(parameters.interconnect.request_credits.max(1)),
             without_credit: Slab::new(),
             cores: Vec::new(),

@@ -3,6 +3,10 @@
 //! The values come from a platform file (`platforms/`), where each has its provenance. Times are integer picoseconds,
 //! counts of a core's clock are cycles, capacities are bytes. Nothing here belongs to an experiment.
 
+mod uncore;
+
+pub use uncore::UncoreParameters;
+
 /// A machine of two nodes: sockets, or a host and a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
@@ -18,6 +22,8 @@ pub struct Parameters {
     pub memory: MemoryParameters,
     /// The coherent interconnect between the nodes.
     pub interconnect: InterconnectParameters,
+    /// The clock of the nodes' uncore, where a node may have another than the one at which the times hold.
+    pub uncore: Option<UncoreParameters>,
     /// Choices of the coherence protocol.
     pub protocol: ProtocolParameters,
     /// The PCIe link of node 0 and its root port, where there is one.
@@ -103,7 +109,7 @@ pub struct CacheParameters {
 }
 
 /// The way from a core to the home agents of its node and back, in picoseconds.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeParameters {
     /// From a core, past its private caches, to the home agent of a line.
     pub core_to_home: u64,

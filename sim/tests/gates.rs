@@ -150,6 +150,42 @@ fn what_the_other_node_has_changed_waits_for_no_memory_however_slow_that_is() {
 }
 
 #[test]
+fn a_slower_uncore_lengthens_its_nodes_stages_and_what_crosses_to_it() {
+    let fast = quiet("spr");
+    let uncore = fast.uncore.clone().expect("its clock is known");
+    let mut slow = fast.clone();
+    let clock = &mut slow.uncore.as_mut().expect("the same").second_node_megahertz;
+    *clock = uncore.frequency_megahertz / 2;
+    let s = Stages::of(&fast);
+    let l2 = fast.core.cycles(u64::from(fast.core.l2_hit_cycles));
+    let crossing = s.header + uncore.crossing_part;
+    let local: [(&str, [Placed; 2]); 2] =
+        [("memory", [(0, load), (0, load)]), ("the neighbour, modified", [(0, write), (0, load)])];
+    for (what, pair) in local {
+        let took = |p: &Parameters| last(p, Home::Host, pair.to_vec());
+        assert_eq!(took(&slow), took(&fast), "node 0 is as it was: {what}");
+    }
+    // A flit takes the link's agent 0.8 instead of 0.4 ns, which is more than the 0.5 on the wire; a line has four.
+    let flit = 2 * uncore.flit_time;
+    let wire = |flits: u64| crossing - fast.interconnect.flit_time + flits * flit;
+    let loads: [(&str, Home, Vec<Placed>, u64); 3] = [
+        ("memory of node 1 from node 0", Home::Nic, vec![(0, load)], {
+            s.ask + wire(1) + 2 * s.lookup + s.memory + wire(4) + s.home_to_core
+        }),
+        ("memory of node 1 from node 1", Home::Nic, vec![(1, load)], {
+            l2 + 2 * (s.ask - l2) + s.memory + 2 * s.home_to_core
+        }),
+        ("what a core of node 1 has modified", Home::Nic, vec![(1, write), (0, load)], {
+            let snoop = 2 * s.home_to_core + fast.node.snoop_lookup + l2 + 2 * (fast.node.core_to_home - l2);
+            s.ask + wire(1) + 2 * s.lookup + snoop + wire(4) + s.home_to_core
+        }),
+    ];
+    for (what, home, programs, expected) in loads {
+        assert_eq!(last(&slow, home, programs), expected, "{what}");
+    }
+}
+
+#[test]
 fn an_atomic_takes_what_it_takes_to_own_the_line() {
     for name in ["icx", "spr"] {
         let p = quiet(name);

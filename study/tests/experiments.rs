@@ -164,7 +164,8 @@ fn accesses_prefetching_and_slower_interconnects() {
     near(&found, "ccnic.fig20.prefetch_host", 1.25);
     near(&found, "ccnic.fig20.prefetch_unopt", 0.5);
     holds(&found, "ccnic.fig20.host_only_best_ccnic", true);
-    // Remote memory takes 80 ns and two crossings of 50; at 1.11 times that, 19.8 ns more, of which a loopback has twice.
+    // Remote memory takes 80 ns and two crossings of 50; at 1.11 times that, 19.8 ns more for a slower uncore's parts of them, of which
+    // a loopback has twice.
     near(&found, "ccnic.fig21.latency_ccnic", (306.4 + 2.0 * 19.8) / 306.4);
     near(&found, "ccnic.fig21.latency_unopt", (606.4 + 5.0 * 19.8) / 606.4);
     near(&found, "ccnic.fig21.bandwidth", 0.4);

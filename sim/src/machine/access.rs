@@ -132,7 +132,8 @@ impl Machine {
         let agent = &mut self.agents[id];
         agent.fills.take_for(line);
         let (node, asker) = (agent.node, Asker::Core(agent.core));
-        let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
+        let way = &self.ways[usize::from(node)];
+        let arrives = time + way.core_to_home + way.home_lookup;
         let message = ToHome::Request { asker, ask, has_data: false, write: 0 };
         self.enters(Queue::LineFill(id as u16), line, time);
         self.send_home(arrives, Self::source_of(id), node, line, message);

@@ -48,7 +48,8 @@ impl Machine {
             self.note_copy(id, line, held.copy);
         }
         let (node, core) = (self.agents[id].node, self.agents[id].core);
-        let arrives = self.now + self.timing.snoop_lookup + self.timing.core_to_home;
+        let way = &self.ways[usize::from(node)];
+        let arrives = self.now + way.snoop_lookup + way.core_to_home;
         self.send_home(arrives, Self::source_of(id), node, line, ToHome::CoreFound { core, found });
     }
 
@@ -109,7 +110,7 @@ impl Machine {
         if let Some(victim) = self.nodes[node as usize].last_level.next_to_go(line) {
             prefetch(&self.lines[victim as usize]);
         }
-        self.send_home(self.now + self.timing.core_to_home, Self::source_of(id), node, line, message);
+        self.send_home(self.now + self.ways[usize::from(node)].core_to_home, Self::source_of(id), node, line, message);
     }
 
     /// Performs stores from the front of the store buffer, as far as their lines are owned, and asks for the first that is

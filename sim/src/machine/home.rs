@@ -144,7 +144,7 @@ impl Machine {
                 {
                     self.nodes[node].last_level.touch(place);
                 }
-                self.send_core(self.now + self.timing.home_to_core, node as u8, agent, line, message);
+                self.send_core(self.now + self.ways[node].home_to_core, node as u8, agent, line, message);
             }
             Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
             Action::ReadMemory => {
@@ -153,7 +153,7 @@ impl Machine {
                 self.memory_answers(node, line, done);
             }
             Action::ReadLastLevel => {
-                let done = self.now + self.timing.llc_read;
+                let done = self.now + self.ways[node].llc_read;
                 self.send_home(done, node, node as u8, line, ToHome::LastLevel);
             }
             Action::WriteMemory => {
@@ -242,10 +242,10 @@ impl Machine {
         self.takes_link(node, line, leaves, arrives);
         if let ToHome::Reply { .. } = message {
             let index = self.lines[line as usize].active[node];
-            self.actives[index as usize - 1].completes_at(arrives + self.parameters.interconnect.crossing);
+            self.actives[index as usize - 1].completes_at(arrives + self.timing.crossing);
         }
         let looked_up = match message {
-            ToHome::Request { .. } | ToHome::Snoop(_) => self.timing.home_lookup,
+            ToHome::Request { .. } | ToHome::Snoop(_) => self.ways[1 - node].home_lookup,
             _ => 0,
         };
         self.send_home(arrives + looked_up, node, 1 - node as u8, line, message);

@@ -337,7 +337,7 @@ impl Machine {
     }
 
     fn ask_from_port(&mut self, line: u32, message: ToHome) {
-        let arrives = self.now + self.port().root_to_home + self.timing.home_lookup;
+        let arrives = self.now + self.port().root_to_home + self.ways[0].home_lookup;
         self.send_home(arrives, Self::PORT, 0, line, message);
     }
 

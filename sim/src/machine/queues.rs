@@ -334,7 +334,7 @@ impl Machine {
     fn note_takes_link(&mut self, node: usize, line: u32, ready: u64, arrives: u64) {
         let out = &self.nodes[node].out;
         let link = out.link_of(u64::from(line)) as u8;
-        self.serves(Queue::Link(node as u8, link), ready, arrives - self.parameters.interconnect.crossing);
+        self.serves(Queue::Link(node as u8, link), ready, arrives - self.timing.crossing);
     }
 
     /// A line takes a channel of a node's memory from `begins` on; `message` is what the home agents ask for.

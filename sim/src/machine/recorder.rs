@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use conic_fabric::Time;
 
 use crate::engine::Key;
+use crate::parameters::NodeParameters;
 use crate::probe::{Cause, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome};
 
+use super::Machine;
 use super::agent::{Agent, Wait};
-use super::{Machine, Timing};
 
 /// Places before the agents': each node's home agents and its memory, and the root port.
 const NODE_PLACES: usize = 5;
@@ -28,7 +29,7 @@ pub(crate) struct Recorder {
     present: Option<Cause>,
     /// The last request of an agent for a line.
     requests: BTreeMap<(usize, u32), Cause>,
-    timing: Timing,
+    ways: [NodeParameters; 2],
     /// From a memory's channel to a home agent, and from a core to the root port.
     memory_latency: u64,
     core_to_root: u64,
@@ -52,7 +53,7 @@ impl Machine {
             under_way: BTreeMap::new(),
             present: None,
             requests: BTreeMap::new(),
-            timing: self.timing,
+            ways: self.ways,
             memory_latency: self.parameters.memory.latency,
             core_to_root: self.parameters.pcie.as_ref().map_or(0, |pcie| pcie.core_to_root),
             device,
@@ -182,10 +183,10 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     pub fn sent_to_home(&mut self, key: Key, now: u64, source: usize, node: u8, line: u32, message: ToHome) {
-        let timing = &self.timing;
+        let way = &self.ways[usize::from(node)];
         let way = match message {
-            ToHome::Request { .. } if source >= FIRST_AGENT => timing.core_to_home + timing.home_lookup,
-            ToHome::CoreFound { .. } | ToHome::Evicted { .. } => timing.core_to_home,
+            ToHome::Request { .. } if source >= FIRST_AGENT => way.core_to_home + way.home_lookup,
+            ToHome::CoreFound { .. } | ToHome::Evicted { .. } => way.core_to_home,
             _ => key.time - now,
         };
         let way = if message == ToHome::Memory { self.memory_latency } else { way };

@@ -86,12 +86,13 @@ impl Machine {
             return true;
         }
         // It was at the slice that much earlier; all are, so their order is that of these events.
-        let (service, arrived) = (slices.service, self.now - self.timing.home_lookup);
+        let lookup = self.ways[node].home_lookup;
+        let (service, arrived) = (slices.service, self.now - lookup);
         let slice = self.lines[line as usize].slice();
         let begins = slices.begin(slice, arrived);
         self.serves(Queue::Slice(node as u8, slice), arrived, begins + service);
         if begins > arrived {
-            self.put_off(node, line, message, begins + self.timing.home_lookup);
+            self.put_off(node, line, message, begins + lookup);
         }
         begins == arrived
     }

@@ -347,7 +347,8 @@ impl Machine {
         agent.past.unanswered.push(line);
         let (node, asker) = (agent.node, Asker::Core(agent.core));
         self.enters(Queue::Unanswered(id as u16), line, time);
-        let arrives = time + self.timing.core_to_home + self.timing.home_lookup;
+        let way = &self.ways[usize::from(node)];
+        let arrives = time + way.core_to_home + way.home_lookup;
         let message = ToHome::Request { asker, ask: Ask::WriteMemory, has_data: false, write };
         self.send_home(arrives, Self::source_of(id), node, line, message);
     }

@@ -11,7 +11,7 @@ use crate::machine::tags::MOST_WAYS;
 use crate::parameters::{
     CacheParameters, CoreParameters, DriverParameters, EngineParameters, FpgaParameters, InterconnectParameters,
     MemoryParameters, NicParameters, NodeParameters, Parameters, PcieParameters, ProtocolParameters, RefreshParameters,
-    TimerParameters,
+    TimerParameters, UncoreParameters,
 };
 
 /// What a field is a number of, and in which unit it is kept.
@@ -203,6 +203,12 @@ sections! {
         header_slots: Count("slots"), 1.0;
         request_credits: Count("requests"), 1.0;
     }
+    UNCORE uncore "uncore" UncoreParameters {
+        frequency_megahertz: Megahertz, 1.0;
+        second_node_megahertz: Megahertz, 1.0;
+        crossing_part: Picoseconds, 0.0;
+        flit_time: Picoseconds, 0.0;
+    }
     PROTOCOL protocol "protocol" ProtocolParameters {
         migratory_between_nodes: Flag, 0.0;
         migratory_within_node: Flag, 0.0;
@@ -347,6 +353,7 @@ const SECTIONS: &[Section] = &[
     Section { name: "node", fields: NODE, optional: false },
     Section { name: "memory", fields: MEMORY, optional: false },
     Section { name: "interconnect", fields: INTERCONNECT, optional: false },
+    Section { name: "uncore", fields: UNCORE, optional: true },
     Section { name: "protocol", fields: PROTOCOL, optional: false },
     Section { name: "pcie", fields: PCIE, optional: true },
     Section { name: "nic", fields: NIC, optional: true },
@@ -362,20 +369,20 @@ fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> 
     let has = |section: &str| entries.keys().any(|key| key.starts_with(section));
     let (has_pcie, has_nic, has_engine) = (has("pcie."), has("nic."), has("engine."));
     let (has_fpga, has_driver) = (has("fpga."), has("driver."));
-    let (has_refresh, has_timer) = (has("refresh."), has("timer."));
+    let (has_refresh, has_timer, has_uncore) = (has("refresh."), has("timer."), has("uncore."));
     let mut taking = Taking { entries, faults };
     let (core, cache, node) = (core(&mut taking), cache(&mut taking), node(&mut taking));
     let (memory, interconnect, protocol) = (memory(&mut taking), interconnect(&mut taking), protocol(&mut taking));
     let (pcie, nic, engine) = (pcie(&mut taking), nic(&mut taking), engine(&mut taking));
     let (fpga, driver) = (fpga(&mut taking), driver(&mut taking));
-    let (refresh, timer) = (refresh(&mut taking), timer(&mut taking));
+    let (refresh, timer, uncore) = (refresh(&mut taking), timer(&mut taking), uncore(&mut taking));
     if has_pcie && pcie.is_none() || has_nic && nic.is_none() || has_engine && engine.is_none() {
         return None;
     }
     if has_fpga && fpga.is_none() || has_driver && driver.is_none() {
         return None;
     }
-    if has_refresh && refresh.is_none() || has_timer && timer.is_none() {
+    if has_refresh && refresh.is_none() || has_timer && timer.is_none() || has_uncore && uncore.is_none() {
         return None;
     }
     let parameters = Parameters {
@@ -385,6 +392,7 @@ fn build(name: &str, entries: &BTreeMap<String, Entry>, faults: &mut Faults) -> 
         node: node?,
         memory: memory?,
         interconnect: interconnect?,
+        uncore,
         protocol: protocol?,
         pcie,
         nic,
@@ -465,6 +473,21 @@ fn contradictions_of_pcie(pcie: &PcieParameters, found: &mut Vec<(&'static str, 
     }
 }
 
+/// Values of the uncore's clock that cannot be together.
+fn contradictions_of_uncore(parameters: &Parameters, found: &mut Vec<(&'static str, String)>) {
+    let Some(uncore) = &parameters.uncore else { return };
+    let (crossing, flit) = (parameters.interconnect.crossing, parameters.interconnect.flit_time);
+    if 2 * uncore.crossing_part > crossing {
+        let message =
+            format!("both nodes' parts are more than all of a crossing (interconnect.crossing, {crossing} ps)");
+        found.push(("uncore.crossing_part", message));
+    }
+    if uncore.flit_time > flit {
+        let message = format!("the link would never reach its own rate (interconnect.flit_time, {flit} ps)");
+        found.push(("uncore.flit_time", message));
+    }
+}
+
 /// Values that cannot be together, by the key to change.
 fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
@@ -482,6 +505,7 @@ fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
         let message = format!("a flit has only {} slots (interconnect.flit_slots)", link.flit_slots);
         found.push(("interconnect.header_slots", message));
     }
+    contradictions_of_uncore(parameters, &mut found);
     contradictions_of_refresh("refresh.span", parameters.refresh.as_ref(), &mut found);
     if let Some(TimerParameters { interval, span }) = parameters.timer {
         found.extend(fault_of_span(interval, span).map(|fault| ("timer.span", fault)));

@@ -23,11 +23,12 @@ fn every_key_of_the_parameters_is_in_every_platform_with_its_provenance() {
         assert_eq!(platform.parameters().name, name);
         let (has_nic, has_fpga) = (name.starts_with("icx-"), name.ends_with("-pcie"));
         assert_eq!(platform.parameters().nic.is_some(), has_nic);
-        // Intel's accelerator came with Sapphire Rapids.
+        // Intel's accelerator came with Sapphire Rapids, and the paper slows its uncore.
         let has_engine = name == "spr";
         assert_eq!(platform.parameters().engine.is_some(), has_engine);
+        assert_eq!(platform.parameters().uncore.is_some(), has_engine);
         let has = |section: &&Section| match section.name {
-            "engine" => has_engine,
+            "engine" | "uncore" => has_engine,
             "nic" => has_nic,
             "pcie" => has_nic || has_fpga,
             "fpga" | "driver" | "refresh" | "timer" => has_fpga,

@@ -4,7 +4,7 @@ use conic_interface::ccnic::{Features, Packing, Signal};
 use conic_sim::Parameters;
 use conic_sim::parameters::{
     CacheParameters, CoreParameters, InterconnectParameters, MemoryParameters, NicParameters, NodeParameters,
-    PcieParameters, ProtocolParameters,
+    PcieParameters, ProtocolParameters, UncoreParameters,
 };
 use conic_study::ask::Answers;
 use conic_study::experiment::{Effort, Platforms, Setting};
@@ -24,12 +24,12 @@ pub const BUFFERS: u32 = 10;
 
 /// A crossing of the interconnect, nanoseconds.
 fn crossing(machine: &Parameters) -> f64 {
-    machine.interconnect.crossing as f64 / 1000.0
+    machine.links().crossing as f64 / 1000.0
 }
 
 /// What the interconnect carries, gigabits a second.
 pub fn wire(machine: &Parameters) -> f64 {
-    let wire = &machine.interconnect;
+    let wire = machine.links();
     8000.0 * f64::from(wire.flit_bytes * wire.links) / wire.flit_time as f64
 }
 
@@ -259,6 +259,12 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             header_slots: 1,
             request_credits: 64,
         },
+        uncore: (name == "spr").then_some(UncoreParameters {
+            frequency_megahertz: 2000,
+            second_node_megahertz: 2000,
+            crossing_part: 20_000,
+            flit_time: 1000,
+        }),
         protocol: ProtocolParameters {
             migratory_between_nodes: true,
             migratory_within_node: true,
