@@ -92,6 +92,27 @@ impl Drop for Nic {
     }
 }
 
+#[test]
+fn who_looks_on_sees_the_process_that_has_taken_over() {
+    let nic = Nic::start(&[]);
+    let process = || {
+        let top = Command::new(env!("CARGO_BIN_EXE_conic"))
+            .args(["top", "--once", "--json", "--interval", "0.1", "--socket"])
+            .arg(nic.socket())
+            .output()
+            .expect("conic starts");
+        let view: serde_json::Value = serde_json::from_slice(&top.stdout).expect("a view");
+        view["process"].as_u64()
+    };
+    assert_eq!(process(), Some(nic.child.id().into()));
+    let mut heir = Command::new(env!("CARGO_BIN_EXE_conic"));
+    heir.args(["nic", "--metrics", &nic.metrics, "--adopt", "--socket"]).arg(nic.socket()).stdout(Stdio::null());
+    let mut heir = heir.spawn().expect("conic starts");
+    let seen = std::panic::catch_unwind(|| wait_until("it is the heir's", || process() == Some(heir.id().into())));
+    heir.kill().and_then(|()| heir.wait()).expect("it ran");
+    assert!(seen.is_ok(), "the one before is named still");
+}
+
 /// What Prometheus reads.
 fn metrics_of(nic: &Nic) -> String {
     use std::io::{Read, Write};

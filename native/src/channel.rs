@@ -284,6 +284,16 @@ impl Listener {
         Listener(descriptor)
     }
 
+    /// Has whoever connects from now on told that this process listens: the kernel names the one that listened last (`unix_listen`), which
+    /// without this is the one that made the socket.
+    ///
+    /// # Errors
+    ///
+    /// What the system said.
+    pub fn listen_as_this_process(&self) -> io::Result<()> {
+        Ok(listen(&self.0, BACKLOG)?)
+    }
+
     /// The next connection; none if there is none now.
     ///
     /// # Errors
