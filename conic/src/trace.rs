@@ -140,7 +140,7 @@ fn packet(question: &Loopback, number: Option<usize>) -> Result<Packet, Failure>
     let trip = if number.is_some() { trip } else { typical(&trips).unwrap_or(trip) };
     let SpanRecord { begins, ends, .. } = *trip;
     let within = |at: Time| begins <= at && at < ends;
-    let asked = all.messages.iter().filter(|message| message.cause.is_none() && within(message.sent));
+    let asked = all.messages.iter().filter(|one| (one.cause.is_none() || one.asks) && within(one.sent));
     let waited = all.spans.iter().filter(|span| within(span.begins)).filter_map(|span| span.line);
     let lines: Vec<u64> = asked.map(|message| message.line).chain(waited).collect();
     Ok(Packet { recording: all.packet(&lines, begins, ends), begins, ends })

@@ -107,6 +107,7 @@ mod tests {
             sent: Time::from_nanoseconds(sent),
             arrives: Time::from_nanoseconds(arrives),
             cause,
+            asks: false,
         };
         let owner = |line, place, state, at| OwnershipRecord {
             line,

@@ -205,6 +205,7 @@ impl Recorder {
                 sent: Time::from_picoseconds(sent),
                 arrives: Time::from_picoseconds(key.time),
                 cause: self.present,
+                asks: matches!(message, ToHome::Request { .. }) && source >= FIRST_AGENT,
             },
         );
         if let (ToHome::Request { .. }, Some(cause), FIRST_AGENT..) = (message, cause, source) {
@@ -224,6 +225,7 @@ impl Recorder {
             sent: Time::from_picoseconds(now),
             arrives: Time::from_picoseconds(key.time),
             cause: self.present,
+            asks: false,
         };
         self.message(key, record);
     }
@@ -232,7 +234,7 @@ impl Recorder {
     pub fn over_pcie(&mut self, key: Key, now: u64, name: &'static str, line: u64, to_device: bool) {
         let (from, to) = if to_device { (ROOT_PORT, self.device) } else { (self.device, ROOT_PORT) };
         let (sent, arrives) = (Time::from_picoseconds(now), Time::from_picoseconds(key.time));
-        self.message(key, MessageRecord { name, line, from, to, sent, arrives, cause: self.present });
+        self.message(key, MessageRecord { name, line, from, to, sent, arrives, cause: self.present, asks: false });
     }
 
     /// A message whose arrival causes nothing by itself.
@@ -241,7 +243,8 @@ impl Recorder {
     fn by_the_way(&mut self, name: &'static str, line: u64, from: PlaceName, to: PlaceName, sent: u64, arrives: u64) {
         if self.has_room() {
             let (sent, arrives) = (Time::from_picoseconds(sent), Time::from_picoseconds(arrives));
-            self.recording.messages.push(MessageRecord { name, line, from, to, sent, arrives, cause: self.present });
+            let cause = self.present;
+            self.recording.messages.push(MessageRecord { name, line, from, to, sent, arrives, cause, asks: false });
         }
     }
 
@@ -250,7 +253,7 @@ impl Recorder {
         let sent = Time::from_picoseconds(key.time.saturating_sub(self.core_to_root));
         let arrives = Time::from_picoseconds(key.time);
         let (from, to, cause) = (place_of(agent), ROOT_PORT, self.present);
-        self.message(key, MessageRecord { name, line, from, to, sent, arrives, cause });
+        self.message(key, MessageRecord { name, line, from, to, sent, arrives, cause, asks: true });
     }
 
     /// What is being handled goes on with the event of this key, which is no message itself.

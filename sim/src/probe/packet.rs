@@ -9,7 +9,8 @@ impl Recording {
     /// that they caused, directly or by another message, whatever line it is about and however late it is, and who owned
     /// the lines meanwhile.
     ///
-    /// An access that waited for a message which another access had sent takes that one along. Of each cache that held a
+    /// An access that waited for a message which another access had sent takes that one along; one that waited to leave until a
+    /// message came that is not of the packet, such as a store behind those of an earlier one, has no cause here. Of each cache that held a
     /// line when the first of it happened, the change that gave it the line is kept, with its own earlier time. Causes are
     /// renumbered; places, segments and queues keep their numbers.
     pub fn packet(&self, lines: &[u64], from: Time, until: Time) -> Recording {
@@ -25,7 +26,8 @@ impl Recording {
         let mut messages = Vec::new();
         for (number, message) in self.messages.iter().enumerate() {
             let cause = self.cause_of(number);
-            let own = cause.is_none() && within(message.sent) && lines.contains(&message.line);
+            let begins = cause.is_none() || message.asks;
+            let own = begins && within(message.sent) && lines.contains(&message.line);
             let caused = cause.and_then(|cause| chosen.get(&cause).copied());
             if own || caused.is_some() || firsts.contains(&number) {
                 chosen.insert(number, messages.len() as u32);
@@ -127,6 +129,20 @@ mod tests {
         all.spans.push(waited);
         let packet = all.packet(&[8], nanoseconds(0), nanoseconds(500));
         assert!(packet.messages.iter().any(|message| message.name == "Prefetch"));
+    }
+
+    #[test]
+    fn a_request_that_waited_for_anothers_message_is_of_the_packet_and_an_answer_to_that_is_not() {
+        let mut all = loopback();
+        let (mut store, mut answer) = (all.messages[0], all.messages[1]);
+        (store.name, store.line, store.cause) = ("ReadForOwnership", 21, Some(Cause(3)));
+        (store.sent, store.arrives) = (nanoseconds(610), nanoseconds(640));
+        (answer.name, answer.line, answer.cause, answer.sent) = ("FoundClean", 21, Some(Cause(3)), nanoseconds(620));
+        all.messages.extend([store, answer]);
+        let packet = all.packet(&[20, 21], nanoseconds(500), nanoseconds(700));
+        assert!(packet.messages.iter().all(|message| message.cause.is_none()));
+        let names: Vec<&str> = packet.messages.iter().map(|message| message.name).collect();
+        assert_eq!(names, ["Read", "ReadForOwnership"]);
     }
 
     #[test]

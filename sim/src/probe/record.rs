@@ -27,6 +27,8 @@ pub struct MessageRecord {
     pub arrives: Time,
     /// The message that caused it; none for an access of a core's program.
     pub cause: Option<Cause>,
+    /// A core asks for something, and answers nobody: where the message has a cause, an access waited to leave until that came.
+    pub asks: bool,
 }
 
 /// Something that an agent's program did, over some time: a load that missed, a burst call.

@@ -18,6 +18,7 @@ fn message(name: &'static str, line: u64, hop: (u16, u16), times: (u64, u64), ca
         sent: nanoseconds(times.0),
         arrives: nanoseconds(times.1),
         cause: cause.map(Cause),
+        asks: name == "Read",
     }
 }
 

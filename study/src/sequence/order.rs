@@ -73,6 +73,7 @@ mod tests {
             sent: Time::ZERO,
             arrives: Time::ZERO,
             cause: None,
+            asks: false,
         };
         Recording { messages: hops.iter().map(message).collect(), ..Recording::default() }
     }

@@ -190,6 +190,7 @@ fn crowd(messages: u32) -> Recording {
             sent,
             arrives: sent + Time::from_picoseconds(below(40_000)),
             cause: (number > 0 && below(2) == 0).then(|| Cause(below(u64::from(number)) as u32)),
+            asks: false,
         });
     }
     recording
@@ -275,6 +276,7 @@ fn any_recording_gives_a_trace() {
         sent: Time::from_picoseconds(sent),
         arrives: Time::from_picoseconds(arrives),
         cause: Some(Cause(cause)),
+        asks: false,
     };
     let span = |begins, ends, first| SpanRecord {
         name: "",
