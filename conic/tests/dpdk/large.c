@@ -1,5 +1,6 @@
 /*
- * Sends TCP packets that the NIC is to cut and to tag, from mbufs of a mempool in segments of a size.
+ * Sends TCP packets that the NIC is to cut, or whose checksums are to be filled in if MSS is 0, and to tag, from mbufs of a mempool in
+ * segments of a size.
  * use: large EAL-ARGUMENTS -- DESTINATION 4|6 BYTES SEGMENT MSS TAG COUNT
  *
  * BYTES are those of each packet's payload, byte `i` of which is `7 * i + i / 256 + number`; TAG is -1 for none.
@@ -66,7 +67,8 @@ static uint32_t head(uint8_t *bytes, uint16_t port, const char *destination, int
 	}
 	tcp = (struct rte_tcp_hdr *)(bytes + network);
 	*tcp = (struct rte_tcp_hdr){ .src_port = rte_cpu_to_be_16(1024), .dst_port = rte_cpu_to_be_16(80), .data_off = 0x50,
-				     .sent_seq = rte_cpu_to_be_32(number * 1000000), .tcp_flags = RTE_TCP_ACK_FLAG };
+				     .sent_seq = rte_cpu_to_be_32(number * 1000000), .tcp_flags = RTE_TCP_ACK_FLAG,
+				     .cksum = rte_cpu_to_be_16(0x1234) };
 	return network + sizeof(*tcp);
 }
 
@@ -121,7 +123,7 @@ int main(int count, char **arguments)
 		mbuf->l4_len = sizeof(struct rte_tcp_hdr);
 		mbuf->l3_len = headers - mbuf->l2_len - mbuf->l4_len;
 		mbuf->tso_segsz = mss;
-		mbuf->ol_flags = RTE_MBUF_F_TX_TCP_SEG | RTE_MBUF_F_TX_TCP_CKSUM;
+		mbuf->ol_flags = RTE_MBUF_F_TX_TCP_CKSUM | (mss > 0 ? RTE_MBUF_F_TX_TCP_SEG : 0);
 		mbuf->ol_flags |= version == 4 ? RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM : RTE_MBUF_F_TX_IPV6;
 		if (tag >= 0) {
 			mbuf->ol_flags |= RTE_MBUF_F_TX_VLAN;

@@ -22,6 +22,8 @@ struct Large {
     segment: usize,
     size: usize,
     tag: Option<u16>,
+    /// Buffers of 16 KiB that the NIC has.
+    jumbo: u32,
 }
 
 const COUNT: usize = 5;
@@ -30,22 +32,30 @@ fn with_mac() -> Options {
     Options { mac: Some(CLIENT), ..options() }
 }
 
-/// Has packets sent, and gives the frames that come of them.
-fn send_large(driver: &Path, folder: &Path, eal: &[&str], large: &Large) -> Vec<Vec<u8>> {
-    let socket = folder.join("nic.sock");
-    let (_client, mut queues) = Client::attach(&socket, &with_mac()).expect("a NIC");
+/// `large.c` with its arguments.
+fn large_command(driver: &Path, folder: &Path, eal: &[&str], large: &Large) -> Command {
     let text = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
-    let log = folder.join("large.log");
-    let written = std::fs::File::create(&log).expect("a file");
     let mut command = Command::new(program("large"));
     command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256", "-l", "0"]).args(eal);
     command.arg(format!("--file-prefix=conic{}", folder.file_name().expect("a name").to_string_lossy()));
     command.arg("-d").arg(driver);
-    command.arg(format!("--vdev=net_conic0,path={},mac={},jumbo=64", socket.display(), text(DEVICE)));
+    let (socket, jumbo) = (folder.join("nic.sock"), large.jumbo);
+    command.arg(format!("--vdev=net_conic0,path={},mac={},jumbo={jumbo}", socket.display(), text(DEVICE)));
     command.arg("--").arg(text(CLIENT)).arg(large.version.to_string());
     command.args([large.payload, large.segment, large.size].map(|number| number.to_string()));
     command.arg(large.tag.map_or(-1, i32::from).to_string()).arg(COUNT.to_string());
-    command.stdin(Stdio::null()).stdout(written.try_clone().expect("a file")).stderr(written);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Has packets sent, and gives the frames that come of them.
+fn send_large(driver: &Path, folder: &Path, eal: &[&str], large: &Large) -> Vec<Vec<u8>> {
+    let socket = folder.join("nic.sock");
+    let (_client, mut queues) = Client::attach(&socket, &with_mac()).expect("a NIC");
+    let log = folder.join("large.log");
+    let written = std::fs::File::create(&log).expect("a file");
+    let mut command = large_command(driver, folder, eal, large);
+    command.stdout(written.try_clone().expect("a file")).stderr(written);
     let mut running = Running(command.spawn().expect("it starts"));
     let mut all = Vec::new();
     wait_until("it has sent all", || {
@@ -73,13 +83,14 @@ fn check(frames: Vec<Vec<u8>>, large: &Large) {
         let end = if large.version == 4 { 14 + word(16) } else { 54 + word(18) };
         let sequence = u32::from_be_bytes(frame[transport + 4..transport + 8].try_into().expect("four bytes"));
         let payload = frame[transport + 20..end].to_vec();
-        assert!(payload.len() <= large.size, "a piece of {} bytes", payload.len());
+        let most = if large.size == 0 { large.payload } else { large.size };
+        assert!(payload.len() <= most, "a piece of {} bytes", payload.len());
         let pieces = packets.entry(sequence / 1_000_000).or_default();
         assert!(pieces.insert(sequence as usize % 1_000_000, payload).is_none(), "a piece came twice");
     }
     assert_eq!(packets.len(), COUNT);
     for (number, pieces) in packets {
-        assert_eq!(pieces.len(), large.payload.div_ceil(large.size));
+        assert_eq!(pieces.len(), if large.size == 0 { 1 } else { large.payload.div_ceil(large.size) });
         let bytes: Vec<u8> = pieces.into_values().flatten().collect();
         let sent = (0..large.payload).map(|at| (7 * at + at / 256 + number as usize) as u8);
         assert!(bytes == sent.collect::<Vec<u8>>(), "packet {number} came with other bytes");
@@ -103,9 +114,26 @@ fn tcp_packets_are_cut_by_the_nic() {
             (4, 60_000, 2048, 1448),
         ] {
             for tag in [None, Some(0x6123)] {
-                let large = Large { version, payload, segment, size, tag };
+                let large = Large { version, payload, segment, size, tag, jumbo: 64 };
                 check(send_large(&driver, folder.path(), eal, &large), &large);
             }
+        }
+    }
+}
+
+/// Checksums of what lies in one buffer and in several, all of which the NIC has or none that has room for all of it.
+#[test]
+fn checksums_are_filled_in_wherever_a_packet_lies() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let _nic = open_daemon(folder.path());
+    for eal in [&["--mbuf-pool-ops-name=conic"][..], &[]] {
+        for (version, payload, segment, jumbo) in
+            [(4, 2900, 2048, 0), (6, 2901, 1001, 0), (4, 9000, 1024, 0), (6, 8999, 2047, 0), (6, 2901, 1001, 64)]
+        {
+            let large = Large { version, payload, segment, size: 0, tag: (payload > 8000).then_some(0x6123), jumbo };
+            check(send_large(&driver, folder.path(), eal, &large), &large);
         }
     }
 }
