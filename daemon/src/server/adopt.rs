@@ -366,8 +366,8 @@ impl Daemon {
                 self.go_on_with(one, stood)?;
             }
         };
-        // The other one is at its end, and not before that is this one who listens.
-        self.listener.listen_as_this_process().map_err(system("listening"))?;
+        // The other one is at its end, and not before that is this one who listens. Without, only who looks on is told the other.
+        let _ = self.listener.listen_as_this_process();
         let to_be_opened = ports.split_off(&closed);
         self.inherit_ports(ports);
         // Not before: a frame for a client that is not there yet would be nobody's.
