@@ -307,7 +307,7 @@ fn a_device_fills_no_more_than_its_ways_of_the_last_level_cache() {
     let (sets, lines) = (4, 48);
     let mut parameters = platform("icx-cx6");
     (parameters.cache.llc_bytes, parameters.cache.llc_ways) = (sets * 12 * 64, 12);
-    let node = parameters.node.clone();
+    let node = parameters.node;
     let hit = node.core_to_home + node.home_lookup + node.llc_read + node.home_to_core;
     let (hits, (), _) = run(
         &parameters,
