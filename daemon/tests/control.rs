@@ -19,7 +19,7 @@ use conic_native::channel::{Channel, MOST_DESCRIPTORS};
 use conic_native::clock;
 use conic_nicd::config::{AllowedUsers, Config, Limits, NetworkConfig, WaitMode};
 use support::waiting::wait_until;
-use support::{held, settled};
+use support::{held, settled, wait_until_held};
 use tempfile::TempDir;
 
 /// The tests count this process's descriptors and mappings, so they take turns.
@@ -177,7 +177,7 @@ fn whatever_comes_is_refused_or_served_and_nothing_is_held() {
             assert_eq!(client.maintain(), Link::Up);
         }
     }
-    wait_until("all is closed", || held() == baseline);
+    wait_until_held(baseline);
     assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0));
     drop(queues);
 }
@@ -203,7 +203,7 @@ fn descriptors_that_a_client_passes_are_refused_and_closed() {
         bytes[12] = some.len() as u8;
         is_refused(&channel, &bytes, &some);
     }
-    wait_until("all is closed", || held() == baseline);
+    wait_until_held(baseline);
 }
 
 /// Says something with descriptors, which the system refuses (Linux 6.16) or the daemon.
@@ -487,7 +487,7 @@ fn attaching_and_detaching_leaves_nothing() {
     for _ in 0..400 {
         drop(Client::attach(&running.socket(), &options()).expect("a client"));
     }
-    wait_until("all is closed", || held() == baseline);
+    wait_until_held(baseline);
 }
 
 /// Free huge pages while it lives; needs root.

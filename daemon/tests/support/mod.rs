@@ -58,15 +58,24 @@ fn content(number: u64, index: usize) -> u8 {
     (number as usize).wrapping_mul(31).wrapping_add(index) as u8
 }
 
-/// What is held once all that was passed or given back is closed.
+/// What is held once it has stayed the same for a while. The least of that while would be what is held between a region given back and the
+/// one that is then made for whoever comes next.
 pub fn settled() -> (usize, usize) {
-    let begun = clock::now();
-    let mut least = held();
-    while clock::now().since(begun).seconds() < 0.3 {
-        least = least.min(held());
+    let (mut last, mut since) = (held(), clock::now());
+    while clock::now().since(since).seconds() < 0.3 {
+        let now = held();
+        if now != last {
+            (last, since) = (now, clock::now());
+        }
         yield_core();
     }
-    least
+    last
+}
+
+/// Waits until as much is held as there was, and says what is held where that does not come.
+pub fn wait_until_held(baseline: (usize, usize)) {
+    let closed = waiting::try_until("all is closed", || held() == baseline);
+    closed.unwrap_or_else(|why| panic!("{why}: {:?} instead of {baseline:?}", held()));
 }
 
 /// Descriptors and regions of this process, which is both sides.
