@@ -9,11 +9,17 @@ use std::collections::BTreeSet;
 
 use common::bytes;
 use conic_check::{CrashCore, CrashMemory, for_every_death, run_until_death};
-use conic_fabric::{Layout, PlayedByCore};
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, PlayedByCore, SynchronisingWords};
+use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::ccnic::Flags;
 use conic_interface::ring::{Buffer, Host, Nic, NoBuffer, QueuePair, RxSignal, Shape};
 
 const PACKETS: u64 = 24;
 const LENGTH: usize = 100;
+/// Bytes of the first segment, where a packet has two.
+const HEADER: usize = 30;
+/// Bytes from one packet's object to the next one's.
+const OBJECT: u64 = 128;
 
 /// What both sides have done so far.
 #[derive(Default)]
@@ -23,10 +29,17 @@ struct Progress {
     received: u64,
     /// A packet that the device took and found no buffer for.
     held: Option<Vec<u8>>,
+    /// What the device takes packets into.
+    into: Vec<u8>,
+    /// Where the program has the packets already, if it sends all but their headers from there.
+    objects: Option<Address>,
 }
 
 impl Progress {
     fn send(&mut self, host: &mut Host<&CrashCore>, burst: u64) {
+        if let Some(objects) = self.objects {
+            return self.send_segments(host, burst, objects);
+        }
         let mut buffers = [Buffer::default(); 4];
         let count = host.buf_alloc(&mut buffers[..burst.min(PACKETS - self.sent) as usize]);
         for (number, buffer) in (self.sent..).zip(&mut buffers[..count]) {
@@ -34,6 +47,32 @@ impl Progress {
         }
         let sent = host.tx_burst(&buffers[..count]);
         host.buf_free(&buffers[sent..count]);
+        self.sent += sent as u64;
+    }
+
+    /// Sends two packets of three in two segments: a header in a buffer, and the rest, which the program keeps, behind it. So packets
+    /// also stand around the ring's end.
+    fn send_segments(&mut self, host: &mut Host<&CrashCore>, burst: u64, objects: Address) {
+        let mut buffers = [Address(0); 4];
+        let wanted = &mut buffers[..burst.min(PACKETS - self.sent) as usize];
+        let count = HostQueue::buf_alloc(host, LENGTH as u64, wanted);
+        let mut segments = Vec::new();
+        for (number, &at) in (self.sent..).zip(&buffers[..count]) {
+            let header = if number % 3 == 0 { LENGTH } else { HEADER };
+            host.core().write_bytes(at, &bytes(number, LENGTH)[..header]);
+            let first = Packet::new(at, header as u16);
+            if header == LENGTH {
+                segments.push(first);
+                continue;
+            }
+            let rest = objects + number * OBJECT + HEADER as u64;
+            segments.push(first.with(Flags::NEXT));
+            segments.push(Packet::new(rest, (LENGTH - HEADER) as u16).with(Flags::RETAIN));
+        }
+        let taken = HostQueue::tx_burst(host, &segments);
+        assert!(segments[..taken].last().is_none_or(|last| !last.has(Flags::NEXT)), "half a packet was taken");
+        let sent = segments[..taken].iter().filter(|segment| !segment.has(Flags::NEXT)).count();
+        HostQueue::buf_free(host, &buffers[sent..count]);
         self.sent += sent as u64;
     }
 
@@ -54,10 +93,10 @@ impl Progress {
         let before = self.looped;
         for _ in 0..burst {
             if self.held.is_none() && nic.poll_tx() != 0 {
-                let mut packet = [0; 128];
-                let length = nic.take_tx(&mut packet).expect("a packet that the poll announced");
-                assert_eq!(packet[..length], bytes(self.looped, LENGTH));
-                self.held = Some(packet[..length].to_vec());
+                if let Some(length) = nic.take_tx(&mut self.into) {
+                    assert_eq!(self.into[..length], bytes(self.looped, LENGTH));
+                    self.held = Some(self.into[..length].to_vec());
+                }
             }
             match self.held.take() {
                 Some(packet) if nic.rx_push(&packet) == Err(NoBuffer) => self.held = Some(packet),
@@ -69,7 +108,8 @@ impl Progress {
     }
 }
 
-fn place(descriptors: u64, rx_signal: RxSignal) -> (QueuePair, Layout) {
+/// A queue pair and its layout, and where the program has its objects.
+fn place(descriptors: u64, rx_signal: RxSignal) -> (QueuePair, Layout, Address) {
     let shape = Shape {
         descriptors,
         buffers: 2 * descriptors,
@@ -80,18 +120,25 @@ fn place(descriptors: u64, rx_signal: RxSignal) -> (QueuePair, Layout) {
         ..Shape::default()
     };
     let mut layout = Layout::new();
-    (shape.place(&mut layout).expect("a shape that can be"), layout)
+    let queues = shape.place(&mut layout).expect("a shape that can be");
+    let objects = layout.add("objects", PACKETS * OBJECT, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+    (queues.with_objects(objects, PACKETS * OBJECT), layout, objects)
 }
 
 /// Runs the exchange with a death at each operation of one side after the rings were set up.
-fn every_death(queues: QueuePair, layout: &Layout, host_dies: bool, burst: u64) -> u64 {
+fn every_death(placed: &(QueuePair, Layout, Address), segments: bool, host_dies: bool, burst: u64) -> u64 {
+    let (queues, layout, objects) = placed;
     for_every_death(|n| {
         let memory = CrashMemory::new(layout);
         let (host_core, nic_core) = (memory.core("host"), memory.core("nic"));
+        if segments {
+            (0..PACKETS).for_each(|number| host_core.write_bytes(*objects + number * OBJECT, &bytes(number, LENGTH)));
+        }
         let (mut host, mut nic) = (queues.host(&host_core), queues.nic(PlayedByCore(&nic_core)));
         let victim = if host_dies { &host_core } else { &nic_core };
         victim.die_at(victim.operations() + n);
-        let mut progress = Progress::default();
+        let (objects, into) = (segments.then_some(*objects), vec![0; 128]);
+        let mut progress = Progress { objects, into, ..Progress::default() };
         let outcome = run_until_death(|| {
             while progress.received < PACKETS {
                 progress.send(&mut host, burst);
@@ -134,26 +181,29 @@ fn settle(progress: &mut Progress, host: &mut Host<&CrashCore>, shape: Shape, bu
     assert_eq!(distinct.len(), free, "a buffer is in the pool twice");
 }
 
-#[test]
-fn the_device_survives_the_hosts_death_anywhere() {
+/// The same with rings of several sizes, whose packets are sent whole or, where a ring holds such, many of them in two segments.
+fn every_death_of(host_dies: bool) -> u64 {
     let mut deaths = 0;
     for signal in [RxSignal::Register, RxSignal::DescriptorDone] {
         for (descriptors, burst) in [(2, 1), (4, 1), (4, 3), (16, 4)] {
-            let (queues, layout) = place(descriptors, signal);
-            deaths += every_death(queues, &layout, true, burst);
+            let placed = place(descriptors, signal);
+            deaths += every_death(&placed, false, host_dies, burst);
+            if descriptors > 2 {
+                deaths += every_death(&placed, true, host_dies, burst);
+            }
         }
     }
-    assert!(deaths > 3000, "{deaths} deaths");
+    deaths
+}
+
+#[test]
+fn the_device_survives_the_hosts_death_anywhere() {
+    let deaths = every_death_of(true);
+    assert!(deaths > 6000, "{deaths} deaths");
 }
 
 #[test]
 fn the_host_survives_the_devices_death_anywhere() {
-    let mut deaths = 0;
-    for signal in [RxSignal::Register, RxSignal::DescriptorDone] {
-        for (descriptors, burst) in [(2, 1), (4, 1), (4, 3), (16, 4)] {
-            let (queues, layout) = place(descriptors, signal);
-            deaths += every_death(queues, &layout, false, burst);
-        }
-    }
-    assert!(deaths > 2000, "{deaths} deaths");
+    let deaths = every_death_of(false);
+    assert!(deaths > 4000, "{deaths} deaths");
 }

@@ -1,10 +1,13 @@
 //! The ring under every schedule and ordering, and each of its orderings weakened.
 //!
-//! Rings have two descriptors, so one packet at most is on its way and each register is the only edge of its kind.
+//! Rings have two descriptors, or four where a packet has two segments, so one packet at most is on its way and each register is the
+//! only edge of its kind.
 
 use conic_check::loom::thread;
 use conic_check::{Exploration, LoomCore, LoomMemory, Mutation, Weaken, catches, explore};
-use conic_fabric::{Core, Device, Layout, PlayedByCore, StateHint};
+use conic_fabric::{Address, Core, Device, Home, LINE_BYTES, Layout, PlayedByCore, StateHint, SynchronisingWords};
+use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::ccnic::Flags;
 use conic_interface::ring::{Buffer, Host, Nic, NoBuffer, QueuePair, RxSignal, Shape};
 
 /// Packets of a model: enough that each buffer and each descriptor is used again.
@@ -22,6 +25,16 @@ fn place(rx_signal: RxSignal, payload_hint: StateHint) -> (QueuePair, Layout) {
     };
     let mut layout = Layout::new();
     (shape.place(&mut layout).expect("a shape that can be"), layout)
+}
+
+/// A queue pair whose ring holds one packet of two segments, and a line for each packet's second one.
+fn with_objects() -> (QueuePair, Layout, Address) {
+    let shape = Shape { descriptors: 4, buffers: 4, buffer_bytes: 64, rx_refill_threshold: 1, ..Shape::default() };
+    let mut layout = Layout::new();
+    let queues = shape.place(&mut layout).expect("a shape that can be");
+    let bytes = u64::from(PACKETS) * LINE_BYTES;
+    let objects = layout.add("objects", bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+    (queues.with_objects(objects, bytes), layout, objects)
 }
 
 fn coherent(rx_signal: RxSignal) -> (QueuePair, Layout) {
@@ -81,6 +94,40 @@ fn transmit(memory: &LoomMemory, queues: QueuePair) {
         assert_eq!(nic.refusals().by_host(), 0);
     });
     (0..PACKETS).for_each(|packet| send(&mut host, packet));
+    thread.join().expect("the device ends");
+}
+
+/// The host sends packets of eight bytes in a buffer, and eight that it keeps; the device takes them. A buffer is there for each
+/// packet only after the one before was sent.
+fn transmit_segments(memory: &LoomMemory, queues: QueuePair, objects: Address) {
+    let (mut host, mut nic) = halves(memory, queues);
+    let thread = thread::spawn(move || {
+        let mut packet = [0; 16];
+        for byte in 0..PACKETS {
+            let mut length = None;
+            while length.is_none() {
+                while nic.poll_tx() == 0 {
+                    nic.device().spin();
+                }
+                length = nic.take_tx(&mut packet);
+            }
+            assert_eq!((length, packet), (Some(16), [byte; 16]));
+            assert!(nic.flush());
+        }
+        assert_eq!(nic.refusals().by_host(), 0);
+    });
+    for byte in 0..PACKETS {
+        let (mut buffer, object) = ([Address(0)], objects.lines(byte.into()));
+        while HostQueue::buf_alloc(&mut host, 8, &mut buffer) == 0 {
+            host.core().spin();
+        }
+        host.core().write_bytes(buffer[0], &[byte; 8]);
+        host.core().write_bytes(object, &[byte; 8]);
+        let header = Packet::new(buffer[0], 8).with(Flags::NEXT);
+        while HostQueue::tx_burst(&mut host, &[header, Packet::new(object, 8).with(Flags::RETAIN)]) == 0 {
+            host.core().spin();
+        }
+    }
     thread.join().expect("the device ends");
 }
 
@@ -146,6 +193,13 @@ fn packets_are_sent_under_every_schedule() {
 }
 
 #[test]
+fn packets_of_two_segments_are_sent_under_every_schedule() {
+    let (queues, layout, objects) = with_objects();
+    let model = move |memory: &LoomMemory| transmit_segments(memory, queues, objects);
+    assert!(explore(&layout, Exploration::full(), model) > 1);
+}
+
+#[test]
 fn packets_are_received_under_every_schedule() {
     for signal in [RxSignal::Register, RxSignal::DescriptorDone] {
         for (hint, length) in [(StateHint::NonCacheablePush, 16), (StateHint::NonCacheable, 64)] {
@@ -173,6 +227,19 @@ fn each_ordering_of_the_tx_registers_is_needed() {
         acquired("ring TX head", "host"),
     ] {
         races(coherent(RxSignal::Register), mutation, transmit);
+    }
+}
+
+#[test]
+fn each_ordering_of_the_tx_registers_is_needed_for_segments() {
+    for mutation in [
+        released("ring TX tail", "host"),
+        acquired("ring TX tail", "nic"),
+        released("ring TX head", "nic"),
+        acquired("ring TX head", "host"),
+    ] {
+        let (queues, layout, objects) = with_objects();
+        races((queues, layout), mutation, move |memory, queues| transmit_segments(memory, queues, objects));
     }
 }
 

@@ -2,9 +2,10 @@
 
 use conic_fabric::{Address, Core, Device};
 
-use super::host::{Buffer, Host};
+use super::host::{Buffer, Host, Segment};
 use super::{Nic, Shape};
 use crate::burst::{HostQueue, NicQueue, Packet};
+use crate::ccnic::Flags;
 
 /// Packets that are handed over at once.
 const ROUND: usize = 32;
@@ -42,19 +43,12 @@ impl<C: Core> HostQueue for Host<C> {
     }
     #[inline(always)]
     fn tx_burst(&mut self, packets: &[Packet]) -> usize {
-        let mut count = 0;
-        for some in packets.chunks(ROUND) {
-            let mut buffers = [Buffer::default(); ROUND];
-            for (buffer, packet) in buffers.iter_mut().zip(some) {
-                *buffer = Buffer { address: packet.address(), length: u64::from(packet.length()) };
-            }
-            let sent = self.tx_burst(&buffers[..some.len()]);
-            count += sent;
-            if sent < some.len() {
-                break;
-            }
-        }
-        count
+        self.send(packets, |packet| Segment {
+            address: packet.address().0,
+            length: packet.length().into(),
+            goes_on: packet.has(Flags::NEXT),
+            retained: packet.has(Flags::RETAIN),
+        })
     }
     #[inline(always)]
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
@@ -93,7 +87,7 @@ impl<D: Device> Wire<D> {
     /// If a buffer holds more than a [`Packet`] can say.
     pub fn new(nic: Nic<D>, shape: Shape) -> Wire<D> {
         assert!(shape.room() <= u64::from(u16::MAX), "a packet's length has 16 bits");
-        Wire { nic, frame: vec![0; shape.room() as usize].into(), held: None, dropped: 0 }
+        Wire { nic, frame: vec![0; shape.longest_packet() as usize].into(), held: None, dropped: 0 }
     }
 
     /// The device half.
@@ -125,9 +119,13 @@ impl<D: Device> NicQueue for Wire<D> {
     }
 
     fn take_frame(&mut self, frame: &mut [u8]) -> Option<usize> {
-        while self.nic.poll_tx() != 0 {
-            let length = self.nic.take_tx(&mut self.frame)?;
-            self.nic.flush();
+        loop {
+            let taken = if self.nic.poll_tx() == 0 { None } else { self.nic.take_tx(&mut self.frame) };
+            // The host is told once a batch: its register's line is the dearest thing here.
+            if self.nic.next_tx_length().is_none() {
+                self.nic.flush();
+            }
+            let length = taken?;
             match frame.get_mut(..length) {
                 Some(space) => {
                     space.copy_from_slice(&self.frame[..length]);
@@ -136,7 +134,6 @@ impl<D: Device> NicQueue for Wire<D> {
                 None => self.dropped += 1,
             }
         }
-        None
     }
 
     fn deliver_frame(&mut self, frame: &[u8]) -> bool {

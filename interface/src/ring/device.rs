@@ -4,7 +4,8 @@ use conic_fabric::{Address, Device, LINE_BYTES, ReadTag, StateHint};
 
 use crate::work;
 
-use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
+use super::segments::{Chain, Refused, Verdict, segment_of};
+use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, MORE, QueuePair, RxSignal, descriptor};
 
 /// Descriptors that are fetched at once: eight lines.
 const BATCH: usize = 32;
@@ -24,9 +25,10 @@ pub struct Refusals {
     pub tx_tail: u64,
     /// An RX head that is no ring index.
     pub rx_head: u64,
-    /// A TX descriptor with a length of 0, above a buffer's, or with reserved bits set.
+    /// A TX descriptor with a length of 0, above what may be where it lies, or with reserved bits set; a packet that is too long, that
+    /// has too many segments, or that lacks its last one.
     pub tx_length: u64,
-    /// A TX descriptor whose bytes are not all within the buffers.
+    /// A TX descriptor whose bytes are not all within the buffers, nor all within the program's objects.
     pub tx_address: u64,
     /// An RX descriptor whose buffer is not wholly within the buffers.
     pub rx_address: u64,
@@ -39,14 +41,36 @@ impl Refusals {
     pub fn by_host(&self) -> u64 {
         self.tx_tail + self.rx_head + self.tx_length + self.tx_address + self.rx_address
     }
+
+    /// Counts a packet that is not sent.
+    fn count_tx(&mut self, refused: Refused) {
+        match refused {
+            Refused::Length => self.tx_length += 1,
+            Refused::Address => self.tx_address += 1,
+        }
+    }
 }
 
-/// A packet or a blank buffer that was read from a descriptor.
+/// What a slot holds of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// A segment that others follow.
+    GoesOn,
+    /// The last of several segments.
+    Last,
+}
+
+/// A packet, a segment of one, or a blank buffer that was read from a descriptor.
 #[derive(Debug, Default)]
 struct Slot {
-    index: u64,
     address: u64,
     length: u64,
+    /// A ring has at most 2^16 descriptors.
+    index: u32,
+    part: Part,
     /// The read of the payload, once it has started.
     payload: Option<ReadTag>,
 }
@@ -165,13 +189,20 @@ impl Ring {
     }
 
     #[inline(always)]
-    fn push(&mut self, index: u64, address: u64, length: u64) {
+    fn push(&mut self, index: u64, address: u64, length: u64, part: Part) {
         let slot = &mut self.slots[self.count];
-        slot.index = index;
         slot.address = address;
         slot.length = length;
+        slot.index = index as u32;
+        slot.part = part;
         slot.payload = None;
         self.count += 1;
+    }
+
+    /// The ring index behind a slot's.
+    #[inline(always)]
+    fn after(&self, slot: usize) -> u64 {
+        (u64::from(self.slots[slot].index) + 1) & self.mask
     }
 }
 
@@ -184,6 +215,11 @@ pub struct Nic<D> {
     /// Slots of the TX batch whose payload was asked for, and the bytes of those not yet taken.
     asked: usize,
     asked_bytes: u64,
+    /// The packet that the last descriptor of the TX batch belongs to, and the slot where its segments start, if that is in this batch.
+    chain: Chain,
+    chain_slot: usize,
+    /// Bytes that were taken of a packet of several segments.
+    gathered: usize,
     /// Up to where packets were sent, and what the TX head says.
     tx_sent: u64,
     tx_head: u64,
@@ -204,6 +240,9 @@ impl<D: Device> Nic<D> {
             tx: Ring::new(queues.tx_ring, queues.tx_tail, mask, false),
             asked: 0,
             asked_bytes: 0,
+            chain: Chain::default(),
+            chain_slot: 0,
+            gathered: 0,
             tx_sent: 0,
             tx_head: 0,
             rx: Ring::new(queues.rx_ring, queues.rx_head, mask, rx_by_word),
@@ -213,22 +252,45 @@ impl<D: Device> Nic<D> {
         }
     }
 
-    /// Looks for packets to send and asks for their payloads; returns how many may be taken now.
+    /// Looks for packets to send and asks for their payloads; returns how many may be taken now, a packet of several segments
+    /// counted as so many.
     #[inline]
     pub fn poll_tx(&mut self) -> usize {
-        if self.tx.waiting() != 0 {
-            return self.tx.waiting();
+        // As many batches as a ring has, of which two are cut off by its end, so that a host whose packets are all refused does not keep
+        // the device here.
+        for _ in 0..self.tx.mask / BATCH as u64 + 2 {
+            if self.tx.waiting() != 0 || !self.next_tx_batch() {
+                break;
+            }
         }
+        self.tx.waiting()
+    }
+
+    /// Takes a batch of TX descriptors if one has come, and returns whether.
+    #[inline]
+    fn next_tx_batch(&mut self) -> bool {
         if self.tx.fetch.is_none() {
             self.tx.start_fetch(&self.device, &mut self.refusals.tx_tail);
         }
-        let Some((first, count)) = self.tx.finish_fetch(&self.device) else { return 0 };
+        let Some((first, count)) = self.tx.finish_fetch(&self.device) else { return false };
         self.device.work(work::CALL + work::DESCRIPTOR * count as u32);
+        self.chain_slot = 0;
+        let mut open = self.chain.is_open();
         for position in 0..count {
-            let (address, length) = self.tx.fetched_words(position);
-            if self.accepts_tx(address, length) {
-                self.tx.push(first + position as u64, address, length);
+            let (address, word) = self.tx.fetched_words(position);
+            let index = first + position as u64;
+            if open || word & MORE != 0 {
+                self.add_segment(index, address, word);
+                open = self.chain.is_open();
+                continue;
             }
+            match self.queues.may_send(address, word) {
+                Ok(()) => self.tx.push(index, address, word, Part::Whole),
+                Err(refused) => self.refusals.count_tx(refused),
+            }
+        }
+        if open && self.tx.batch_end == self.tx.announced {
+            self.break_off();
         }
         self.asked = 0;
         self.asked_bytes = 0;
@@ -238,23 +300,44 @@ impl<D: Device> Nic<D> {
         if self.tx.count == 0 {
             self.tx_sent = self.tx.batch_end;
         }
-        self.tx.waiting()
+        true
     }
 
-    /// Whether a TX descriptor names bytes that the host may send.
-    #[inline(always)]
-    fn accepts_tx(&mut self, address: u64, length: u64) -> bool {
-        if length == 0 || length > self.queues.shape.room() {
-            self.refusals.tx_length += 1;
-            return false;
+    /// Takes the next descriptor of a packet that has several.
+    #[inline(never)]
+    fn add_segment(&mut self, index: u64, address: u64, word: u64) {
+        if !self.chain.is_open() {
+            self.chain_slot = self.tx.count;
         }
-        // The length is small, so only a sum from an address near 2^64 could overflow, and those lie above the end.
-        let end = self.queues.buffers_end();
-        if address < self.queues.buffers.0 || address >= end || length > end - address {
-            self.refusals.tx_address += 1;
-            return false;
+        let (length, _) = segment_of(word);
+        match self.chain.look(&self.queues, address, word) {
+            Verdict::GoesOn => self.tx.push(index, address, length, Part::GoesOn),
+            Verdict::Whole => self.tx.push(index, address, length, Part::Last),
+            Verdict::Refused(refused) => {
+                self.refusals.count_tx(refused);
+                self.forget_segments();
+            }
+            Verdict::Skipped => {}
         }
-        true
+    }
+
+    /// Ends a packet that was to go on where nothing more was announced.
+    #[cold]
+    fn break_off(&mut self) {
+        if self.chain.break_off() {
+            self.refusals.count_tx(Refused::Length);
+            self.forget_segments();
+        }
+    }
+
+    /// Forgets the segments of the packet whose descriptors are being looked at. Those of this batch were not asked for yet, and
+    /// those of others were taken.
+    fn forget_segments(&mut self) {
+        self.tx.count = self.chain_slot;
+        // Before the first slot there is no other packet whose bytes these could be.
+        if self.chain_slot == 0 {
+            self.gathered = 0;
+        }
     }
 
     /// Asks for payloads, at least the next one's, until enough bytes are on their way.
@@ -269,33 +352,70 @@ impl<D: Device> Nic<D> {
         }
     }
 
-    /// The length of the packet that [`Nic::take_tx`] would take.
+    /// The length of the packet that [`Nic::take_tx`] would take; none where that would take none.
     #[inline]
     pub fn next_tx_length(&self) -> Option<usize> {
-        (self.tx.taken < self.tx.count).then(|| self.tx.slots[self.tx.taken].length as usize)
+        let slots = &self.tx.slots[self.tx.taken..self.tx.count];
+        let first = slots.first()?;
+        if first.part == Part::Whole {
+            return Some(first.length as usize);
+        }
+        let last = slots.iter().position(|slot| slot.part == Part::Last)?;
+        Some(self.gathered + slots[..=last].iter().map(|slot| slot.length as usize).sum::<usize>())
     }
 
     /// Takes the payload of the next packet to send into the front of `into`; returns its length, or nothing where
     /// [`Nic::poll_tx`] must be asked first. The packet counts as sent from the next [`Nic::flush`] on.
     ///
+    /// Of a packet of several segments the last ones may stand in descriptors that were not fetched yet. The first ones are in `into`
+    /// then, and nothing is returned: the next call must come with the same `into`, unchanged.
+    ///
     /// # Panics
     ///
-    /// If `into` is shorter than the packet ([`super::Shape::room`] is always enough).
+    /// If `into` is shorter than the packet ([`super::Shape::longest_packet`] is always enough).
     #[inline]
     pub fn take_tx(&mut self, into: &mut [u8]) -> Option<usize> {
         if self.tx.taken == self.tx.count {
             return None;
         }
+        let slot = &self.tx.slots[self.tx.taken];
+        if slot.part != Part::Whole {
+            return self.take_segments(into);
+        }
+        let length = slot.length as usize;
+        self.take_slot(&mut into[..length])?;
+        Some(length)
+    }
+
+    /// Takes the segments that are there of a packet of several; its length, if that was all of it.
+    #[inline(never)]
+    fn take_segments(&mut self, into: &mut [u8]) -> Option<usize> {
+        while self.tx.taken < self.tx.count {
+            let slot = &self.tx.slots[self.tx.taken];
+            let (part, end) = (slot.part, self.gathered + slot.length as usize);
+            self.take_slot(&mut into[self.gathered..end])?;
+            self.gathered = end;
+            if part == Part::Last {
+                return Some(std::mem::take(&mut self.gathered));
+            }
+        }
+        None
+    }
+
+    /// Takes the next slot's payload into `into`, which is as long.
+    #[inline(always)]
+    fn take_slot(&mut self, into: &mut [u8]) -> Option<()> {
         let slot = &mut self.tx.slots[self.tx.taken];
         let tag = slot.payload.take()?;
-        let (index, address, length) = (slot.index, slot.address, slot.length);
-        self.device.finish_read(tag, Address(address), &mut into[..length as usize]);
+        let (address, length) = (slot.address, slot.length);
+        self.device.finish_read(tag, Address(address), into);
+        let after = self.tx.after(self.tx.taken);
         self.tx.taken += 1;
         self.asked_bytes -= length;
         self.ask_ahead();
         let last = self.tx.taken == self.tx.count;
-        self.tx_sent = if last { self.tx.batch_end } else { (index + 1) & self.tx.mask };
-        Some(length as usize)
+        self.tx_sent = if last { self.tx.batch_end } else { after };
+        Some(())
     }
 
     /// Looks for blank buffers; returns how many packets may be pushed now.
@@ -315,7 +435,7 @@ impl<D: Device> Nic<D> {
             let bytes = self.queues.shape.room();
             let inside = address >= self.queues.first_payload() && address < end && bytes <= end - address;
             // Length 0 marks a buffer that must be written back as refused when its turn comes.
-            self.rx.push(first + position as u64, address, if inside { bytes } else { 0 });
+            self.rx.push(first + position as u64, address, if inside { bytes } else { 0 }, Part::Whole);
         }
         self.rx.start_fetch(&self.device, &mut self.refusals.rx_head);
         self.rx.waiting()
@@ -340,9 +460,9 @@ impl<D: Device> Nic<D> {
                 break;
             }
             let slot = &self.rx.slots[self.rx.taken];
-            let (index, address, room) = (slot.index, slot.address, slot.length);
+            let (index, address, room) = (u64::from(slot.index), slot.address, slot.length);
+            self.rx_received = self.rx.after(self.rx.taken);
             self.rx.taken += 1;
-            self.rx_received = (index + 1) & self.rx.mask;
             if room == 0 {
                 self.refusals.rx_address += 1;
                 self.write_back(index, 0);

@@ -5,10 +5,13 @@ use conic_fabric::{Address, Core, LINE_BYTES};
 use crate::{buffer_metadata, work};
 
 use super::pool::Pool;
-use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, QueuePair, RxSignal, descriptor};
+use super::{DESCRIPTOR_BYTES, DONE, LENGTH_SHIFT, MORE, QueuePair, RxSignal, descriptor};
 
 /// Sent buffers that are reclaimed at once, unless more are needed: what DPDK's drivers do by default (`tx_rs_thresh`).
 const RECLAIMED: u64 = 32;
+
+/// Stands where a TX descriptor's buffer would: its sender kept what it names. No buffer has this address.
+const RETAINED: u64 = u64::MAX;
 
 /// Descriptors of a line.
 const PER_LINE: u64 = LINE_BYTES / DESCRIPTOR_BYTES;
@@ -20,6 +23,17 @@ pub struct Buffer {
     pub address: Address,
     /// Bytes of the packet in it.
     pub length: u64,
+}
+
+/// A packet, or one segment of one, as it is put into the ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub address: u64,
+    pub length: u64,
+    /// The packet goes on in the next one.
+    pub goes_on: bool,
+    /// The sender keeps it, be it a buffer or none.
+    pub retained: bool,
 }
 
 /// What the host half refused or lacked.
@@ -41,7 +55,7 @@ pub struct Host<C> {
     core: C,
     queues: QueuePair,
     pool: Pool,
-    /// The buffer of each TX descriptor that the device has.
+    /// The buffer of each TX descriptor that the device has, or [`RETAINED`].
     tx_buffers: Box<[u64]>,
     tx_tail: u64,
     /// Up to where sent packets were reclaimed.
@@ -107,6 +121,18 @@ impl<C: Core> Host<C> {
     /// and return to the pool by themselves; the others are still the caller's.
     #[inline]
     pub fn tx_burst(&mut self, packets: &[Buffer]) -> usize {
+        self.send(packets, |packet| Segment {
+            address: packet.address.0,
+            length: packet.length,
+            goes_on: false,
+            retained: false,
+        })
+    }
+
+    /// Gives segments to the device, as many whole packets as it has descriptors for, and returns how many segments. What is retained
+    /// stays the caller's; the rest belongs to the device and returns to the pool by itself.
+    #[inline(always)]
+    pub(super) fn send<P>(&mut self, packets: &[P], segment: impl Fn(&P) -> Segment) -> usize {
         let mask = self.queues.mask();
         let wanted = packets.len() as u64;
         let threshold = self.queues.shape.tx_reclaim_threshold.min(mask / 2);
@@ -114,25 +140,35 @@ impl<C: Core> Host<C> {
         if free < wanted.max(threshold) {
             self.reclaim_for(wanted.saturating_sub(free) as usize);
         }
-        let count = wanted.min(mask - self.tx_outstanding());
+        let mut packets = &packets[..wanted.min(mask - self.tx_outstanding()) as usize];
+        // The device is told of whole packets only.
+        while let Some((last, before)) = packets.split_last()
+            && segment(last).goes_on
+        {
+            packets = before;
+        }
+        let count = packets.len();
         if count == 0 {
             return 0;
         }
         self.core.work(work::CALL + (work::DESCRIPTOR + work::RECORD) * count as u32);
         let ring = self.queues.tx_ring;
         let mut tail = self.tx_tail;
-        for packet in &packets[..count as usize] {
+        for packet in packets {
+            let Segment { address, length, goes_on, retained } = segment(packet);
             let at = descriptor(ring, tail);
-            self.core.store(at, packet.address.0);
-            self.core.store(at.word(1), packet.length);
-            self.describe(packet.address.0, packet.length);
-            self.tx_buffers[tail as usize] = packet.address.0;
+            self.core.store(at, address);
+            self.core.store(at.word(1), if goes_on { length | MORE } else { length });
+            if !retained {
+                self.describe(address, length);
+            }
+            self.tx_buffers[tail as usize] = if retained { RETAINED } else { address };
             tail = (tail + 1) & mask;
         }
         self.tx_tail = tail;
         // Release: payloads and descriptors before the index that announces them, for the device's read of the tail.
         self.core.register_write(self.queues.tx_tail, tail);
-        count as usize
+        count
     }
 
     /// Takes received packets; returns how many of `into` were filled. They belong to the caller until it frees or sends
@@ -228,8 +264,10 @@ impl<C: Core> Host<C> {
         let mut index = self.tx_reclaimed;
         for _ in 0..sent {
             let address = self.tx_buffers[index as usize];
-            self.touch(address, buffer_metadata::consult);
-            self.free(address);
+            if address != RETAINED {
+                self.touch(address, buffer_metadata::consult);
+                self.free(address);
+            }
             index = (index + 1) & mask;
         }
         self.tx_reclaimed = index;
@@ -340,9 +378,12 @@ impl<C: Core> Host<C> {
         self.pool.len()
     }
 
-    /// How many buffers the device has: posted, or sent and not reclaimed. Those, the free ones and the caller's are all.
+    /// How many buffers the device has: posted, or sent and not reclaimed. Those, the free ones and the caller's are all, and what is
+    /// retained is the caller's.
     pub fn device_buffers(&self) -> usize {
-        (self.queues.mask() - self.rx_missing() + self.tx_outstanding()) as usize
+        let sent = (0..self.tx_outstanding()).map(|after| (self.tx_reclaimed + after) & self.queues.mask());
+        let given = sent.filter(|&index| self.tx_buffers[index as usize] != RETAINED).count();
+        (self.queues.mask() - self.rx_missing()) as usize + given
     }
 
     /// What was refused or lacking.

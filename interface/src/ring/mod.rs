@@ -26,9 +26,27 @@
 //!
 //! | descriptor | word 0 | word 1 |
 //! |---|---|---|
-//! | TX | address of the payload | its length in bytes; other bits 0 |
+//! | TX | address of the payload, or of a segment of it | bits 0 to 31: its length in bytes; bit 32 set: the packet goes on in the next descriptor; other bits 0 |
 //! | RX, posted | address of a blank buffer, bit 0 clear | 0 |
 //! | RX, written back | bit 0 set: done; bits 32 to 63: length in bytes, 0 if the device refused the buffer | unchanged |
+//!
+//! # Packets of several segments
+//!
+//! A packet is one TX descriptor, or up to [`crate::ccnic::MAX_SEGMENTS`], whose bytes follow each other; together they have at most
+//! [`Shape::longest_packet`]. By [`crate::burst::HostQueue::tx_burst`] the host sends segments of two kinds (CC-NIC section 5.7: a
+//! header in a buffer, and the object where it lies):
+//!
+//! | segment | lies | when it was sent |
+//! |---|---|---|
+//! | a buffer, or a part of one | in the buffers | it returns to the pool by itself |
+//! | retained ([`crate::ccnic::Flags::RETAIN`]) | in the buffers, or in the program's objects ([`QueuePair::with_objects`]) | it is the program's as before: it never enters the pool, and its metadata are not touched |
+//!
+//! Nobody is told when a retained segment has been read. The device reads it until the TX head passes it, at any time and in any order:
+//! a program that changes it before then must bear it that a mixture of old and new bytes is sent, or let the receiver find that
+//! out, as by a checksum or by a version in front of the object and behind it.
+//!
+//! A packet is given to the device whole, so it needs as many free descriptors; one of as many segments as the ring has descriptors
+//! is never taken. A TX tail thus always stands between two packets, and the device refuses a packet that ends with it and was to go on.
 //!
 //! # Metadata in a buffer
 //!
@@ -58,8 +76,10 @@
 //! |---|---|
 //! | read a descriptor beyond what its register announced | forbidden, both sides |
 //! | free or reuse a sent buffer before the TX head passed it | forbidden, host |
+//! | change a retained segment before the TX head passed it | allowed, host, if what is sent then may be a mixture |
+//! | announce a packet without its last segment | forbidden, host |
 //! | take a buffer from the pool | forbidden to the device: it only ever uses buffers that were posted to it |
-//! | move the TX head past a payload before its read has finished | forbidden, device |
+//! | move the TX head past a payload, or a segment of one, before its read has finished | forbidden, device |
 //! | deliver out of order, or leave a hole | forbidden, device: a refused RX descriptor is written back with length 0 |
 //! | keep stale copies of the other side's registers | allowed, both sides |
 //! | post fewer buffers than the ring holds | allowed, host: the device then reports no buffer |
@@ -67,18 +87,20 @@
 //! # Trust
 //!
 //! The device does not trust the host: each register and each descriptor word is read once into a local and checked in
-//! 64-bit arithmetic, and what fails is skipped and counted in [`Refusals`]. The host checks the device's registers and
-//! lengths too.
+//! 64-bit arithmetic, and what fails is skipped and counted in [`Refusals`]: of a packet of several segments all of it, and once. The
+//! host checks the device's registers and lengths too.
 
 mod burst;
 mod device;
 mod host;
 mod pool;
+mod segments;
 
 pub use burst::Wire;
 pub use device::{Nic, NoBuffer, Refusals};
 pub use host::{Buffer, Host, HostStatistics};
 pub use pool::PoolOrder;
+pub use segments::{Chain, Refused, Verdict, segment_of};
 
 use std::fmt;
 
@@ -92,6 +114,8 @@ pub const DESCRIPTOR_BYTES: u64 = 16;
 /// Registers lie this far apart, in bytes: a line each, and never two in a pair of lines that is fetched together.
 const REGISTER_SPACING: u64 = 128;
 
+/// Bit of word 1 of a TX descriptor whose packet goes on in the next one.
+const MORE: u64 = 1 << 32;
 /// Bit of a written-back RX descriptor that says it is one.
 const DONE: u64 = 1;
 /// Where the length of a written-back RX descriptor starts.
@@ -227,6 +251,13 @@ impl Shape {
         self.buffer_bytes - self.metadata_bytes()
     }
 
+    /// Bytes of the longest packet that may be sent: one of several segments, or one from the program's objects, need not fit into a
+    /// buffer.
+    #[inline(always)]
+    pub fn longest_packet(&self) -> u64 {
+        Self::MAX_PACKET_BYTES.max(self.room())
+    }
+
     /// Appends a queue pair to a layout.
     ///
     /// # Errors
@@ -265,6 +296,8 @@ impl Shape {
                 Home::Host,
                 SynchronisingWords::NONE,
             ),
+            objects: Address(0),
+            object_bytes: 0,
         })
     }
 }
@@ -280,9 +313,19 @@ pub struct QueuePair {
     tx_ring: Address,
     rx_ring: Address,
     buffers: Address,
+    /// The program's own memory, and how much there is.
+    objects: Address,
+    object_bytes: u64,
 }
 
 impl QueuePair {
+    /// The same with the program's own objects in `bytes` bytes from `start` on: segments that it retains may lie there. Both halves
+    /// must be made from this pair.
+    #[must_use]
+    pub fn with_objects(self, start: Address, bytes: u64) -> QueuePair {
+        QueuePair { objects: start, object_bytes: bytes, ..self }
+    }
+
     /// The queue pair's shape.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -310,10 +353,16 @@ impl QueuePair {
         self.buffers.0 + self.shape.metadata_bytes()
     }
 
+    /// How many bytes the buffers have together.
+    #[inline(always)]
+    fn buffers_bytes(&self) -> u64 {
+        self.shape.buffers * self.shape.buffer_bytes
+    }
+
     /// The first address after the buffers.
     #[inline(always)]
     fn buffers_end(&self) -> u64 {
-        self.buffers.0 + self.shape.buffers * self.shape.buffer_bytes
+        self.buffers.0 + self.buffers_bytes()
     }
 }
 
