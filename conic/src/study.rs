@@ -53,7 +53,7 @@ enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct Options {
-    /// Figures of the paper, such as 2, 12 or 14a, or table1, mmio, read-only, cores, beyond [default: all]
+    /// Figures of the paper, such as 2, 12 or 14a, or table1, mmio, read-only, cores, beyond; 19 has Table 2's key-value store, too [default: all]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
     /// Fewer points and fewer packets a point
@@ -92,6 +92,7 @@ Roles of results:
   calibration    the platforms were fitted to it
   prediction     nothing was fitted to it; its error counts
   bound, statement   the same of what has no value
+  indicative     the same, but what was run is published in part only: its error is shown and does not count
   withheld       a blind test: what was published is not known here
   not-modelled   no prediction is made of it
   unpublished    predicted, and not in the paper";

@@ -128,6 +128,18 @@ impl Layout {
         self.add_mapped(name, bytes, home, memory, SynchronisingWords::ALL)
     }
 
+    /// The same with the host's and the network interface's memory exchanged, of the segments so far: for a host on the other side.
+    #[must_use]
+    pub fn with_homes_exchanged(mut self) -> Layout {
+        for segment in &mut self.segments {
+            segment.home = match segment.home {
+                Home::Host => Home::Nic,
+                Home::Nic => Home::Host,
+            };
+        }
+        self
+    }
+
     /// The segments, in order of address.
     pub fn segments(&self) -> &[Segment] {
         &self.segments

@@ -30,10 +30,17 @@ pub trait HostQueue {
     fn buf_alloc(&mut self, bytes: u64, out: &mut [Address]) -> usize;
     /// Frees buffers.
     fn buf_free(&mut self, buffers: &[Address]);
-    /// Sends packets and returns how many were taken, from the front.
+    /// Sends packets and returns how many were taken, from the front. Where an interface has packets of several segments, each of
+    /// these counts, and a packet's are taken all or none.
     fn tx_burst(&mut self, packets: &[Packet]) -> usize;
     /// Receives packets and returns how many.
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize;
+    /// Takes retained segments that the NIC has read, where the interface tells of them, and returns how many. Who retains must
+    /// take them now and then: what waits for that takes the place of what could be sent. Where the interface does not (the ring),
+    /// a segment may be read for as long as its descriptor is in use, and who changes it before must bear that.
+    fn completions(&mut self, _out: &mut [Packet]) -> usize {
+        0
+    }
 }
 
 /// The NIC's half of a queue pair, for a NIC that is a loopback or that stands before a port.
@@ -83,6 +90,9 @@ impl<Q: HostQueue + ?Sized> HostQueue for Box<Q> {
     }
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
         (**self).rx_burst(out)
+    }
+    fn completions(&mut self, out: &mut [Packet]) -> usize {
+        (**self).completions(out)
     }
 }
 

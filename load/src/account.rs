@@ -63,15 +63,28 @@ impl Account {
         }
     }
 
+    /// Enters a packet that is being sent, and gives its sequence number.
+    #[inline(always)]
+    pub fn send(&mut self) -> u64 {
+        self.sent += 1;
+        self.sent - 1
+    }
+
+    /// The sequence number of the packet that is to come back next.
+    #[inline(always)]
+    pub fn expected(&self) -> u64 {
+        self.received + self.lost
+    }
+
     /// Packets sent that have neither come back nor been given up.
     #[inline(always)]
-    pub(crate) fn in_flight(&self) -> u64 {
+    pub fn in_flight(&self) -> u64 {
         self.sent - self.received - self.lost
     }
 
     /// Enters a packet that came back whole in length, by its sequence number.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, sequence: u64) {
+    pub fn enter(&mut self, sequence: u64) {
         if sequence == self.received + self.lost {
             self.received += 1;
         } else {
@@ -92,13 +105,13 @@ impl Account {
     }
 
     /// Enters that a packet's payload or length was not what was sent.
-    pub(crate) fn spoilt(&mut self) {
+    pub fn spoilt(&mut self) {
         self.corrupt += 1;
     }
 
     /// Enters latencies of `count` packets that were sent at `stamp` and are there `now`, both in picoseconds.
     #[inline(always)]
-    pub(crate) fn took(&mut self, stamp: u64, now: u64, count: u64) {
+    pub fn took(&mut self, stamp: u64, now: u64, count: u64) {
         self.latency.record(Time::from_picoseconds(now.saturating_sub(stamp)), count);
     }
 

@@ -97,7 +97,29 @@ impl<Q: HostQueue> Forwarder<Q> {
     }
 }
 
-/// Makes packets and checks what becomes of them; whoever has it moves them.
+/// Who is behind the NIC: makes packets and checks what comes back; whoever has it moves them.
+pub trait FarEnd {
+    /// The packets to deliver now: those that were not taken before, or as many new ones as are due.
+    fn packets(&mut self, now: Time) -> &[Vec<u8>];
+    /// Says that so many of those, from the front, were delivered.
+    fn delivered(&mut self, count: usize);
+    /// Checks a packet that has come back.
+    fn came_back(&mut self, frame: &[u8], now: Time);
+    /// Until when nothing need be made.
+    fn next_due(&self) -> Time;
+    /// Packets at once, at most.
+    fn burst(&self) -> usize;
+    /// Bytes of the largest packet that comes back.
+    fn most_bytes(&self) -> usize;
+    /// What became of the packets.
+    fn account(&self) -> &Account;
+    /// The same, to forget a warm-up's latencies.
+    fn account_mut(&mut self) -> &mut Account;
+    /// Packets are due one `interval` after the other from `start` on, and latency counts from then.
+    fn pace(&mut self, start: Time, interval: Time);
+}
+
+/// Makes packets that are sent on as they are, but for what the host does to them, and checks them.
 #[derive(Debug)]
 pub struct Generator {
     touch: Touch,
@@ -117,29 +139,28 @@ impl Generator {
         let frames = vec![frame; burst.clamp(1, MOST)];
         Generator { touch, window: window.max(1), account: Account::default(), pace: None, frames, made: 0 }
     }
+}
 
-    /// What became of the packets.
-    pub fn account(&self) -> &Account {
+impl FarEnd for Generator {
+    fn account(&self) -> &Account {
         &self.account
     }
-
-    /// The same, to forget a warm-up's latencies.
-    pub fn account_mut(&mut self) -> &mut Account {
+    fn account_mut(&mut self) -> &mut Account {
         &mut self.account
     }
-
-    /// Packets are due one `interval` after the other from `start` on, and latency counts from then.
-    pub fn pace(&mut self, start: Time, interval: Time) {
+    fn burst(&self) -> usize {
+        self.frames.len()
+    }
+    fn most_bytes(&self) -> usize {
+        self.frames[0].len()
+    }
+    fn pace(&mut self, start: Time, interval: Time) {
         self.pace = Some(Pace::new(start, self.account.sent, interval));
     }
-
-    /// Until when nothing need be made.
-    pub fn next_due(&self) -> Time {
+    fn next_due(&self) -> Time {
         self.pace.map_or(Time::NEVER, |pace| Time::from_picoseconds(pace.due(self.account.sent)))
     }
-
-    /// The packets to deliver now: those that were not taken before, or as many new ones as the window and the pace allow.
-    pub fn packets(&mut self, now: Time) -> &[Vec<u8>] {
+    fn packets(&mut self, now: Time) -> &[Vec<u8>] {
         let now = now.picoseconds();
         if self.made == 0 {
             let due = self.pace.map_or(usize::MAX, |pace| pace.waiting(self.account.sent, now));
@@ -157,15 +178,11 @@ impl Generator {
         }
         &self.frames[..self.made]
     }
-
-    /// Says that so many of those, from the front, were delivered.
-    pub fn delivered(&mut self, count: usize) {
+    fn delivered(&mut self, count: usize) {
         self.frames[..self.made].rotate_left(count);
         self.made -= count;
     }
-
-    /// Checks a packet that has come back.
-    pub fn came_back(&mut self, frame: &[u8], now: Time) {
+    fn came_back(&mut self, frame: &[u8], now: Time) {
         let mut words = frame.chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().expect("eight bytes")));
         let (stamp, sequence, hops) = (words.next(), words.next(), words.next());
         let (Some(stamp), Some(sequence), Some(hops)) = (stamp, sequence, hops) else {
@@ -181,37 +198,42 @@ impl Generator {
     }
 }
 
-/// A NIC core with a generator: the network on both sides of a queue pair.
+/// A NIC core with a far end: the network on both sides of a queue pair.
 #[derive(Debug)]
-pub struct Network<C, Q> {
+pub struct Network<C, Q, E = Generator> {
     core: C,
     queue: Q,
-    generator: Generator,
+    far_end: E,
     frame: Vec<u8>,
 }
 
-impl<C: Core, Q: NicQueue> Network<C, Q> {
+impl<C: Core, Q: NicQueue, E: FarEnd> Network<C, Q, E> {
     /// A network at the NIC's half of a queue pair.
-    pub fn new(core: C, queue: Q, generator: Generator) -> Network<C, Q> {
-        let frame = vec![0; generator.frames[0].len().next_multiple_of(LINE_BYTES as usize)];
-        Network { core, queue, generator, frame }
+    pub fn new(core: C, queue: Q, far_end: E) -> Network<C, Q, E> {
+        let frame = vec![0; far_end.most_bytes().next_multiple_of(LINE_BYTES as usize)];
+        Network { core, queue, far_end, frame }
+    }
+
+    /// Who is behind the NIC.
+    pub fn far_end(&self) -> &E {
+        &self.far_end
     }
 }
 
-impl<C: Core, Q: NicQueue> Traffic for Network<C, Q> {
+impl<C: Core, Q: NicQueue, E: FarEnd> Traffic for Network<C, Q, E> {
     fn step(&mut self) -> usize {
         let mut taken = 0;
-        while taken < self.generator.frames.len()
+        while taken < self.far_end.burst()
             && let Some(length) = self.queue.take_frame(&mut self.frame)
         {
-            self.generator.came_back(&self.frame[..length], self.core.now());
+            self.far_end.came_back(&self.frame[..length], self.core.now());
             taken += 1;
         }
-        let packets = self.generator.packets(self.core.now());
+        let packets = self.far_end.packets(self.core.now());
         let delivered = if packets.is_empty() { 0 } else { self.queue.deliver_frames(packets) };
-        self.generator.delivered(delivered);
+        self.far_end.delivered(delivered);
         if taken + delivered == 0 {
-            match self.generator.next_due() {
+            match self.far_end.next_due() {
                 Time::NEVER => self.core.spin(),
                 until => self.core.spin_until(until),
             }
@@ -219,13 +241,13 @@ impl<C: Core, Q: NicQueue> Traffic for Network<C, Q> {
         taken
     }
     fn account(&self) -> &Account {
-        self.generator.account()
+        self.far_end.account()
     }
     fn account_mut(&mut self) -> &mut Account {
-        self.generator.account_mut()
+        self.far_end.account_mut()
     }
     fn pace(&mut self, start: Time, interval: Time) {
-        self.generator.pace(start, interval);
+        self.far_end.pace(start, interval);
     }
 }
 

@@ -49,7 +49,7 @@ pub mod window;
 
 use std::collections::VecDeque;
 
-use conic_fabric::{Home, LINE_BYTES, Layout, Line};
+use conic_fabric::{Home, LINE_BYTES, Layout, Line, MemoryType};
 
 use crate::credits::Credits;
 use crate::engine::pages::{Room, Table};
@@ -235,7 +235,9 @@ impl Machine {
         let mut homes = vec![0; lines];
         for segment in layout.segments() {
             let first = (segment.start.0 / LINE_BYTES) as usize;
-            let home = u8::from(segment.home == Home::Nic && parameters.pcie.is_none());
+            // Behind PCIe there are registers alone: what is cached and not the host's is the other socket's, there as elsewhere.
+            let in_device = parameters.pcie.is_some() && segment.memory != MemoryType::WriteBack;
+            let home = u8::from(segment.home == Home::Nic && !in_device);
             homes[first..first + segment.bytes.div_ceil(LINE_BYTES) as usize].fill(home);
         }
         let protocol = &parameters.protocol;

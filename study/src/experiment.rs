@@ -11,6 +11,7 @@ mod curves;
 mod findings;
 mod headline;
 mod interconnect;
+mod key_value;
 mod loops;
 mod memory;
 mod named;
@@ -55,6 +56,7 @@ experiments! {
     "16" "Rate by batch size" batching::batches;
     "17" "Remote accesses a packet" accesses::remote_accesses;
     "18" "The NIC on the host's own socket" accesses::same_socket;
+    "19" "Key-value store by threads, directly and through overlays" key_value::store;
     "20" "Hardware prefetching" prefetching::prefetching;
     "21" "Slower interconnects" interconnect::sensitivity;
     "beyond" "Beyond the paper" beyond::switches;

@@ -3,6 +3,7 @@
 mod access;
 mod application;
 mod engines;
+mod key_value;
 mod loopback;
 pub mod native;
 mod observer;
@@ -14,9 +15,9 @@ mod stream;
 mod wire;
 
 use crate::workload::{
-    AccessLatency, AccessOutcome, BurstOutcome, Failure, Loopback, LoopbackOutcome, Machine, PingPong, PingPongOutcome,
-    ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
-    ThroughputOutcome,
+    AccessLatency, AccessOutcome, BurstOutcome, Failure, KeyValue, KeyValueOutcome, Loopback, LoopbackOutcome, Machine,
+    PingPong, PingPongOutcome, ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput,
+    Stream, StreamOutcome, ThroughputOutcome,
 };
 
 pub use application::ROUND_TRIP;
@@ -30,6 +31,9 @@ pub struct Simulator;
 impl Machine for Simulator {
     fn loopback(&self, question: &Loopback) -> Result<LoopbackOutcome, Failure> {
         loopback(question).map_err(Failure)
+    }
+    fn key_value(&self, question: &KeyValue) -> Result<KeyValueOutcome, Failure> {
+        key_value::run(question).map_err(Failure)
     }
     fn access_latency(&self, question: &AccessLatency) -> Result<AccessOutcome, Failure> {
         access::latency(question)

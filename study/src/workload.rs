@@ -1,6 +1,7 @@
 //! What is run on a modelled machine: one question, one answer. Every experiment, `conic sim` and the tests ask here.
 
 mod access;
+mod key_value;
 mod machine;
 mod ping_pong;
 mod stores;
@@ -8,6 +9,7 @@ mod stream;
 mod switches;
 
 pub use access::{AccessLatency, AccessOutcome, Holder, Home, RegisterOutcome, RegisterRead};
+pub use key_value::{KeyValue, KeyValueOutcome, Reached};
 pub use machine::{Answer, Asked, Failure, Machine, Question};
 pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
 pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};

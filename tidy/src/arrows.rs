@@ -22,6 +22,8 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "interface", rooms: &["fabric"], outside: false },
     Arrow { room: "port", rooms: &["fabric", "native"], outside: true },
     Arrow { room: "load", rooms: &["fabric", "interface"], outside: true },
+    // Its tests run on ordinary memory.
+    Arrow { room: "kv", rooms: &["fabric", "interface", "load", "native"], outside: true },
     Arrow { room: "dataflow", rooms: &["fabric", "interface", "load"], outside: true },
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },
     Arrow { room: "control", rooms: &["interface"], outside: true },
@@ -41,7 +43,7 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "bindings/dpdk", rooms: &["fabric", "interface", "client"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
-    Arrow { room: "study", rooms: &["fabric", "interface", "load", "dataflow", "chart", "sim"], outside: true },
+    Arrow { room: "study", rooms: &["fabric", "interface", "load", "kv", "dataflow", "chart", "sim"], outside: true },
     Arrow {
         room: "conic",
         rooms: &[
@@ -51,6 +53,7 @@ const ARROWS: &[Arrow] = &[
             "interface",
             "port",
             "load",
+            "kv",
             "dataflow",
             "nicd",
             "control",

@@ -8,6 +8,7 @@ mod cxl;
 mod daemon;
 pub mod draw;
 pub mod failure;
+mod key_value;
 pub mod limits;
 pub mod link;
 mod loopback;
@@ -50,6 +51,7 @@ const EXAMPLES: &str = "Examples:
   conic bench peers                    against DPDK's memif, vhost-user and ring
   conic bench ports                    ports beside DPDK's drivers and the kernel's bridge
   conic bench pio                      a line pair's exchange beside one line's round trip
+  conic bench key-value                a key-value store, its values sent from where they lie and copied
   conic bench cxl                      the CXL NIC's rings, by how the core that plays the device writes
   conic bench sim                      how fast the simulator is
 
@@ -64,6 +66,7 @@ enum Command {
     Ablations(ablations::Arguments),
     Cxl(cxl::Arguments),
     Daemon(daemon::Arguments),
+    KeyValue(key_value::Arguments),
     Peers(peers::Arguments),
     Pio(pio::Arguments),
     Ports(ports::Arguments),
@@ -79,6 +82,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Loopback(arguments)) => (loopback::main(arguments), arguments.common.json),
         Some(Command::Ablations(arguments)) => (ablations::main(arguments), arguments.common.json),
         Some(Command::Cxl(arguments)) => (cxl::main(arguments), arguments.common.json),
+        Some(Command::KeyValue(arguments)) => (key_value::main(arguments), arguments.common.json),
         Some(Command::Daemon(arguments)) => (daemon::main(arguments), arguments.json),
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
         Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),

@@ -31,6 +31,9 @@ impl<C: Core, P: Policy> HostQueue for Host<C, P> {
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
         self.rx_burst(out)
     }
+    fn completions(&mut self, out: &mut [Packet]) -> usize {
+        self.completions(out)
+    }
 }
 
 /// The host's half for switches that are known only when the program runs. A call through it costs an indirect jump a

@@ -137,6 +137,11 @@ impl Map {
         Map::lay_out(geometry, features, Headroom::NONE, true)
     }
 
+    /// Where the host's own objects lie, and how many bytes there are for them.
+    pub fn objects(&self) -> (Address, u64) {
+        (self.pool.objects, self.pool.object_bytes)
+    }
+
     fn lay_out(
         geometry: Geometry,
         features: Features,

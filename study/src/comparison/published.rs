@@ -12,6 +12,8 @@ pub enum Role {
     Calibration,
     /// Nothing was fitted to it.
     Prediction,
+    /// Nothing was fitted to it, and what was run is published in part only, so that its error is shown and not counted.
+    Indicative,
     /// A blind test: its value is not known here.
     Withheld,
     /// The study makes no prediction of it.
@@ -27,6 +29,7 @@ impl Role {
         match self {
             Role::Calibration => "calibration",
             Role::Prediction => "prediction",
+            Role::Indicative => "indicative",
             Role::Withheld => "withheld",
             Role::NotModelled => "not-modelled",
             Role::Unpublished => "unpublished",

@@ -85,6 +85,18 @@ fn results_that_are_not_modelled_appear_where_everything_ran() {
 }
 
 #[test]
+fn an_indicative_result_has_an_error_that_does_not_count() {
+    let published = results(&[
+        ("a", "value = 2\nunit = \"ns\"\nrole = \"indicative\""),
+        ("b", "value = 2\nunit = \"ns\"\nrole = \"prediction\""),
+    ]);
+    let rows = compare(&[number("a", 4.0), number("b", 2.2)], &published, true).expect("units agree");
+    assert_eq!(rows[0].error, Some(1.0));
+    let summary = summary(&rows);
+    assert_eq!((summary.counted, summary.beyond_goal.len()), (1, 0));
+}
+
+#[test]
 fn another_unit_and_a_second_prediction_are_errors() {
     let published = results(&[("a", "value = 1.0\nunit = \"Mpps\"\nrole = \"prediction\"")]);
     let error = compare(&[number("a", 1.0)], &published, false).expect_err("the units differ");

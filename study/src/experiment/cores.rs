@@ -3,7 +3,7 @@
 use conic_chart::{Axis, Chart, Series};
 
 use super::findings::Findings;
-use super::loops::{gbps, mpps, peak};
+use super::loops::{fewest_threads, gbps, mpps, peak};
 use super::setting::{CC_NIC, PAGE, SMALL, Setting};
 use crate::ask::Ask;
 use crate::workload::{Loopback, LoopbackOutcome};
@@ -24,35 +24,12 @@ fn fewest(ask: &mut Ask<'_>, setting: &Setting, question: &Loopback) -> (Vec<(us
     let steps = setting.pick(8, 4);
     let mut counts: Vec<usize> = (1..=steps).map(|step| (all * step).div_ceil(steps)).collect();
     counts.dedup();
-    let outcomes: Vec<_> = counts.iter().map(|&threads| (threads, rate(ask, setting, question, threads))).collect();
-    let mut known: Vec<(usize, LoopbackOutcome)> =
-        outcomes.iter().filter_map(|(threads, outcome)| Some((*threads, outcome.clone()?))).collect();
-    if known.len() < counts.len() {
-        return (known, None);
-    }
-    let pps = |outcome: &LoopbackOutcome| outcome.packets_per_second;
-    let highest = known.iter().map(|(_, outcome)| pps(outcome)).fold(0.0, f64::max);
-    let enough = |outcome: &LoopbackOutcome| pps(outcome) >= SHARE * highest;
-    let Some(first) = known.iter().position(|(_, outcome)| enough(outcome)) else {
-        return (known, None);
-    };
-    // Between the last step that is too few and the first that is enough, halve.
-    let mut high = known[first].0;
-    let mut low = if first == 0 { 0 } else { known[first - 1].0 };
-    while high - low > 1 {
-        let middle = low.midpoint(high);
-        let Some(outcome) = rate(ask, setting, question, middle) else {
-            return (known, None);
-        };
-        if enough(&outcome) {
-            high = middle;
-        } else {
-            low = middle;
-        }
-        known.push((middle, outcome));
-    }
-    known.sort_by_key(|(threads, _)| *threads);
-    (known, Some(high))
+    fewest_threads(
+        &counts,
+        SHARE,
+        |threads| rate(ask, setting, question, threads),
+        |outcome| outcome.packets_per_second,
+    )
 }
 
 /// Host threads for 90% of the highest rate, small packets and 4 KB, on both platforms.

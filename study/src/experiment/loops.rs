@@ -100,3 +100,40 @@ pub fn interpolate(points: &[(f64, f64)], at: f64) -> Option<f64> {
         inside.then(|| low + (high - low) * (at - from) / (to - from))
     })
 }
+
+/// What `run` finds with each of these numbers of threads, in their order, as far as it is known; and the fewest threads, of all numbers,
+/// whose rate reaches a share of the highest one.
+pub(super) fn fewest_threads<T>(
+    counts: &[usize],
+    share: f64,
+    mut run: impl FnMut(usize) -> Option<T>,
+    rate: impl Fn(&T) -> f64,
+) -> (Vec<(usize, T)>, Option<usize>) {
+    let outcomes: Vec<_> = counts.iter().map(|&threads| (threads, run(threads))).collect();
+    let mut known: Vec<(usize, T)> = outcomes.into_iter().filter_map(|(threads, one)| Some((threads, one?))).collect();
+    if known.len() < counts.len() {
+        return (known, None);
+    }
+    let highest = known.iter().map(|(_, outcome)| rate(outcome)).fold(0.0, f64::max);
+    let enough = |outcome: &T| rate(outcome) >= share * highest;
+    let Some(first) = known.iter().position(|(_, outcome)| enough(outcome)) else {
+        return (known, None);
+    };
+    // Between the last step that is too few and the first that is enough, halve.
+    let mut high = known[first].0;
+    let mut low = if first == 0 { 0 } else { known[first - 1].0 };
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        let Some(outcome) = run(middle) else {
+            return (known, None);
+        };
+        if enough(&outcome) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+        known.push((middle, outcome));
+    }
+    known.sort_by_key(|(threads, _)| *threads);
+    (known, Some(high))
+}

@@ -153,13 +153,16 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
 /// The paper's baseline.
 fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
     keeps_metadata(question)?;
-    let window = (2 * question.window).max(1024);
+    unoptimised_shape(question.packet_size.into(), (2 * question.window).max(1024) + 2048)
+}
+
+/// The same for packets of up to `size` bytes, with so many buffers.
+pub(super) fn unoptimised_shape(size: u64, buffers: u64) -> Result<ring::Shape, String> {
     // Without small buffers "each 64B packet is written into a separate 4KB buffer" (section 5.4).
-    let size = u64::from(question.packet_size);
     let shape = ring::Shape::for_packets(size.max(4096)).map_err(|error| error.to_string())?;
     Ok(ring::Shape {
         descriptors: 1024,
-        buffers: window + 2048,
+        buffers,
         // The baseline as published is "without CC-NIC's locality-oriented buffer pool optimizations" (section 5.8): that recently
         // freed buffers are taken first is one of them (section 3.3), and a pool is "typically a queue" (section 2.1).
         pool_order: ring::PoolOrder::FirstFirst,

@@ -5,6 +5,8 @@
 
 mod fetched;
 mod on_chip;
+#[cfg(test)]
+mod segments;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,15 +14,17 @@ use std::rc::Rc;
 
 use conic_fabric::{Device, Layout, MemoryType, Time};
 use conic_interface::ring;
-use conic_load::{Account, Generator, Traffic};
+use conic_load::{Account, FarEnd, Traffic};
+use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::Chip;
-use conic_sim::{Options, Role, Simulation};
+use conic_sim::{Options, Role, SimDevice, Simulation};
 
 use super::application::{Ends, Results, application, generator, measure, place_objects, start_of};
 use super::loopback::{finish, keeps_metadata};
 use super::{Observer, engines};
 use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
-use on_chip::{OnChip, Places};
+use on_chip::OnChip;
+pub(super) use on_chip::Places;
 
 /// Descriptors of each ring.
 const DESCRIPTORS: u64 = 1024;
@@ -71,14 +75,13 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
             let thread = ends_.thread(thread, objects_);
             application(&question_, core, Box::new(pair.host(core)), thread, &results_);
         });
-        let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, shape));
+        let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, &pair));
         let (results, question_, ends_) = (Rc::clone(&results), question.clone(), Rc::clone(&ends));
         let queue = simulation.device(&format!("NIC queue {thread}"), nic_role, start, move |device| {
-            let queue = ChipQueue::new(&pair, OnChip::new(device, &nic, places), &chip, nic.descriptor_batch);
+            let queue = ChipQueue::new(&pair, device, &nic, places, &chip);
             let Application::Forwarding(touch) = question_.switches.application else { queue.turn_round() };
-            let generator = generator(&question_, touch);
-            let thread = ends_.thread(thread, None);
-            measure(&question_, device, &mut ChipNetwork { queue, generator }, thread, &results);
+            let mut network = ChipNetwork::new(queue, generator(&question_, touch));
+            measure(&question_, device, &mut network, ends_.thread(thread, None), &results);
         });
         ends.set(host, Some(queue));
         simulation.machine().borrow_mut().set_prefetchers(host, question.prefetching.host);
@@ -90,7 +93,7 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
 
 /// One queue pair's part of the chip: takes packets as their reads are done and passes them through the chip; many are in the
 /// chip at once.
-struct ChipQueue<'a, 'd> {
+pub(super) struct ChipQueue<'a, 'd> {
     nic: ring::Nic<OnChip<'a, 'd>>,
     chip: &'a RefCell<Chip>,
     descriptor_batch: u32,
@@ -101,10 +104,18 @@ struct ChipQueue<'a, 'd> {
 }
 
 impl<'a, 'd> ChipQueue<'a, 'd> {
-    fn new(pair: &ring::QueuePair, on_chip: OnChip<'a, 'd>, chip: &'a RefCell<Chip>, batch: u32) -> ChipQueue<'a, 'd> {
-        let frame = vec![0; pair.shape().room() as usize];
-        let nic = pair.nic(on_chip);
-        ChipQueue { nic, chip, descriptor_batch: batch, frame, inside: VecDeque::new(), unannounced: 0 }
+    /// A queue pair's part of a chip, which its device's program runs.
+    pub(super) fn new(
+        pair: &ring::QueuePair,
+        device: &'a SimDevice<'d>,
+        parameters: &NicParameters,
+        places: Places,
+        chip: &'a RefCell<Chip>,
+    ) -> ChipQueue<'a, 'd> {
+        let frame = vec![0; pair.shape().longest_packet() as usize];
+        let nic = pair.nic(OnChip::new(device, parameters, places));
+        let descriptor_batch = parameters.descriptor_batch;
+        ChipQueue { nic, chip, descriptor_batch, frame, inside: VecDeque::new(), unannounced: 0 }
     }
 
     /// Takes what the host sends into the chip.
@@ -114,7 +125,10 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
         // The host posts blank buffers before any packet comes, and the chip fetches them as soon as they are posted.
         nic.poll_rx();
         while nic.poll_tx() != 0 && nic.device().has_payload() {
-            let Some(length) = nic.take_tx(&mut self.frame) else { break };
+            let before = nic.device().now();
+            // None: the rest of the packet's descriptors come with the next poll, which finds them on the chip.
+            let Some(length) = nic.take_tx(&mut self.frame) else { continue };
+            debug_assert_eq!(nic.device().now(), before, "a packet is taken when all of it is there");
             let now = nic.device().now().picoseconds();
             let done = self.chip.borrow_mut().turn_round(length as u32, now);
             self.inside.push_back((Time::from_picoseconds(done), self.frame[..length].into()));
@@ -126,7 +140,8 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
     /// next, but no longer than `until`.
     fn announce_and_wait(&mut self, until: Time) {
         let nic = &mut self.nic;
-        if self.unannounced >= self.descriptor_batch || self.unannounced > 0 && nic.next_tx_length().is_none() {
+        // Where none was taken, the head may still have passed what was refused.
+        if self.unannounced >= self.descriptor_batch || nic.next_tx_length().is_none() {
             self.unannounced = 0;
             nic.flush();
         }
@@ -152,38 +167,50 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
     }
 }
 
-/// A queue pair whose packets come from a generator and go back to it.
-struct ChipNetwork<'a, 'd> {
+/// A queue pair whose packets come from a far end and go back to it.
+pub(super) struct ChipNetwork<'a, 'd, E> {
     queue: ChipQueue<'a, 'd>,
-    generator: Generator,
+    far_end: E,
 }
 
-impl Traffic for ChipNetwork<'_, '_> {
+impl<'a, 'd, E> ChipNetwork<'a, 'd, E> {
+    /// A queue pair and who is behind it.
+    pub(super) fn new(queue: ChipQueue<'a, 'd>, far_end: E) -> ChipNetwork<'a, 'd, E> {
+        ChipNetwork { queue, far_end }
+    }
+
+    /// Who is behind it.
+    pub(super) fn far_end(&self) -> &E {
+        &self.far_end
+    }
+}
+
+impl<E: FarEnd> Traffic for ChipNetwork<'_, '_, E> {
     fn step(&mut self) -> usize {
         let queue = &mut self.queue;
         queue.take();
         let now = queue.nic.device().now();
         let mut taken = 0;
         while let Some((done, packet)) = queue.inside.front().filter(|(done, _)| *done <= now) {
-            self.generator.came_back(packet, *done);
+            self.far_end.came_back(packet, *done);
             queue.inside.pop_front();
             taken += 1;
         }
-        let packets = self.generator.packets(now);
+        let packets = self.far_end.packets(now);
         let delivered = packets.iter().take_while(|packet| queue.nic.rx_push(packet).is_ok()).count();
-        self.generator.delivered(delivered);
-        let due = self.generator.next_due();
+        self.far_end.delivered(delivered);
+        let due = self.far_end.next_due();
         // What is due and was not delivered waits for a buffer, or for the window.
         queue.announce_and_wait(if due > now { due } else { Time::NEVER });
         taken
     }
     fn account(&self) -> &Account {
-        self.generator.account()
+        self.far_end.account()
     }
     fn account_mut(&mut self) -> &mut Account {
-        self.generator.account_mut()
+        self.far_end.account_mut()
     }
     fn pace(&mut self, start: Time, interval: Time) {
-        self.generator.pace(start, interval);
+        self.far_end.pace(start, interval);
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccessLatency, AccessOutcome, BurstOutcome, Interface, Loopback, LoopbackOutcome, PingPong, PingPongOutcome,
-    ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput, Stream, StreamOutcome,
-    Switches, ThroughputOutcome,
+    AccessLatency, AccessOutcome, BurstOutcome, Interface, KeyValue, KeyValueOutcome, Loopback, LoopbackOutcome,
+    PingPong, PingPongOutcome, Reached, ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst,
+    StoreThroughput, Stream, StreamOutcome, Switches, ThroughputOutcome,
 };
 
 /// Why a question got no answer: what was wrong, where, and what to do.
@@ -30,6 +30,8 @@ impl std::error::Error for Failure {}
 pub trait Machine: Sync {
     /// Runs a loopback.
     fn loopback(&self, question: &Loopback) -> Result<LoopbackOutcome, Failure>;
+    /// Runs a key-value store.
+    fn key_value(&self, question: &KeyValue) -> Result<KeyValueOutcome, Failure>;
     /// Times loads of lines in a given state.
     fn access_latency(&self, question: &AccessLatency) -> Result<AccessOutcome, Failure>;
     /// Times loads of a device's register.
@@ -83,6 +85,9 @@ macro_rules! questions {
                     Answer::Loopback(outcome) if outcome.wrong > 0 => {
                         Err(Failure(format!("{} of {} packets were lost or spoilt", outcome.wrong, outcome.packets)))
                     }
+                    Answer::KeyValue(outcome) if outcome.wrong > 0 => {
+                        Err(Failure(format!("{} requests were lost or answered wrongly", outcome.wrong)))
+                    }
                     _ => Ok(answer),
                 }
             }
@@ -109,6 +114,15 @@ macro_rules! questions {
     };
 }
 
+fn named(interface: &Interface) -> String {
+    match interface {
+        Interface::CcNic(features) => format!("CC-NIC ({features})"),
+        Interface::UnoptimisedRing => "the unoptimised ring".to_owned(),
+        Interface::Ring => "the ring".to_owned(),
+        Interface::PcieRing => "the ring over PCIe".to_owned(),
+    }
+}
+
 impl Question {
     /// The question as text: two questions are the same exactly if their texts are.
     pub fn text(&self) -> String {
@@ -120,12 +134,7 @@ impl Question {
         match self {
             Question::Loopback(question) => {
                 let Loopback { machine, interface, threads, packet_size, window, switches, .. } = question;
-                let interface = match interface {
-                    Interface::CcNic(features) => format!("CC-NIC ({features})"),
-                    Interface::UnoptimisedRing => "the unoptimised ring".to_owned(),
-                    Interface::Ring => "the ring".to_owned(),
-                    Interface::PcieRing => "the ring over PCIe".to_owned(),
-                };
+                let interface = named(interface);
                 let load =
                     question.offered.map_or(String::new(), |rate| format!(", {:.3} Mpps offered each", rate / 1e6));
                 let bursts = format!("bursts of {} and {}", question.transmit_burst, question.receive_burst);
@@ -134,6 +143,15 @@ impl Question {
                 format!(
                     "{interface} on {name}, {packet_size} bytes, {threads} threads, window {window}, {bursts}{load}{beyond}"
                 )
+            }
+            Question::KeyValue(KeyValue { machine, reached, threads, demand, .. }) => {
+                let over = match reached {
+                    Reached::Directly => String::new(),
+                    Reached::Overlay { interface, threads } => {
+                        format!(" over {}, {threads} overlay threads", named(interface))
+                    }
+                };
+                format!("a key-value store on {}{over}, {threads} threads, {:?}", machine.name, demand.sizes)
             }
             Question::AccessLatency(AccessLatency { machine, holder, home, .. }) => {
                 format!("a load on {}, holder {holder:?}, home {home:?}", machine.name)
@@ -164,6 +182,14 @@ impl Question {
                 let packets = (question.packets.0 + question.packets.1) * question.threads as u64;
                 packets * (8 + 4 * u64::from(question.packet_size).div_ceil(64))
             }
+            Question::KeyValue(question) => {
+                let queues = match question.reached {
+                    Reached::Directly => question.threads,
+                    Reached::Overlay { threads, .. } => threads,
+                };
+                // The region is made first: about as long as some lines for each key.
+                4 * u64::from(question.demand.keys) + 60 * queues as u64 * (question.requests.0 + question.requests.1)
+            }
             Question::AccessLatency(question) => 4 * question.accesses,
             Question::RegisterRead(question) => question.accesses,
             Question::PingPong(question) => 8 * (question.rounds.0 + question.rounds.1),
@@ -180,6 +206,7 @@ impl Question {
 
 questions! {
     Loopback(Loopback) => loopback -> LoopbackOutcome;
+    KeyValue(KeyValue) => key_value -> KeyValueOutcome;
     AccessLatency(AccessLatency) => access_latency -> AccessOutcome;
     RegisterRead(RegisterRead) => register_read -> RegisterOutcome;
     PingPong(PingPong) => ping_pong -> PingPongOutcome;

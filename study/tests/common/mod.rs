@@ -10,9 +10,9 @@ use conic_study::ask::Answers;
 use conic_study::experiment::{Effort, Platforms, Setting};
 use conic_study::workload::{
     AccessLatency, AccessOutcome, Application, Attention, BurstOutcome, Engines, Failure, Holder, Home, Interface,
-    Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout, PingPongOutcome, Question, ReadOnly,
-    ReadOnlyOutcome, RegisterOutcome, RegisterRead, RemoteAccesses, Serving, StoreBurst, StoreTarget, StoreThroughput,
-    Stream, StreamOutcome, StreamStores, ThroughputOutcome, Touch,
+    KeyValue, KeyValueOutcome, Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout, PingPongOutcome,
+    Question, Reached, ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, RemoteAccesses, Serving, StoreBurst,
+    StoreTarget, StoreThroughput, Stream, StreamOutcome, StreamStores, ThroughputOutcome, Touch,
 };
 
 /// A machine that answers by formula.
@@ -136,6 +136,23 @@ impl Machine for Formulas {
         })
     }
 
+    fn key_value(&self, question: &KeyValue) -> Result<KeyValueOutcome, Failure> {
+        // A thread's work, that of what it drives, and the chip.
+        let (each, most) = match question.reached {
+            Reached::Directly => (5e6, 60e6),
+            Reached::Overlay { interface: Interface::CcNic(_), threads } => (7e6, 6e6 * threads as f64),
+            Reached::Overlay { threads, .. } => (6e6, 4e6 * threads as f64),
+        };
+        let rate = (each * question.threads as f64).min(most).min(60e6);
+        Ok(KeyValueOutcome {
+            requests_per_second: rate,
+            value_bits_per_second: rate * 1000.0,
+            median_nanoseconds: 3000.0,
+            p99_nanoseconds: 6000.0,
+            requests: question.requests.1 * question.threads as u64,
+            ..KeyValueOutcome::default()
+        })
+    }
     fn access_latency(&self, question: &AccessLatency) -> Result<AccessOutcome, Failure> {
         let far = crossing(&question.machine) * 2.0;
         let median = match (question.holder, question.home) {
@@ -350,6 +367,7 @@ pub fn answered(open: impl Fn(&Answers) -> Vec<Question>) -> Answers {
 macro_rules! as_formulas {
     () => {
         common::as_formulas! {
+            key_value(KeyValue) -> KeyValueOutcome,
             access_latency(AccessLatency) -> AccessOutcome,
             register_read(RegisterRead) -> RegisterOutcome,
             ping_pong(PingPong) -> PingPongOutcome,

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use conic_fabric::{Address, Device, LINE_BYTES, Layout, ReadTag, Segment, StateHint, Time};
-use conic_interface::ring::{DESCRIPTOR_BYTES, Shape};
+use conic_interface::ring::{Chain, DESCRIPTOR_BYTES, QueuePair, Verdict, segment_of};
 use conic_sim::SimDevice;
 use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::WriteBack;
@@ -20,24 +20,22 @@ const ON_CHIP: u64 = 1 << 63;
 
 /// Where the parts of one queue pair lie that the chip must tell apart.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(in crate::simulated) struct Places {
     transmit_tail: Address,
     receive_head: Address,
     receive_tail: Address,
     receive_ring: Address,
     transmit_ring: Address,
-    /// The first address of the buffers, and the first behind them.
-    buffers: (Address, Address),
-    shape: Shape,
+    pair: QueuePair,
 }
 
 impl Places {
-    /// Those of the `queue`-th queue pair of a layout.
+    /// Those of a queue pair, which is the `queue`-th one of a layout.
     ///
     /// # Panics
     ///
     /// If the layout has no such queue pair.
-    pub(super) fn find(layout: &Layout, queue: usize, shape: Shape) -> Places {
+    pub(in crate::simulated) fn find(layout: &Layout, queue: usize, pair: &QueuePair) -> Places {
         let of = |name: &str| -> &Segment {
             let mut named = layout.segments().iter().filter(|segment| segment.name == name);
             named.nth(queue).expect("a queue pair that was placed")
@@ -48,8 +46,7 @@ impl Places {
             receive_tail: of("ring RX tail").start,
             receive_ring: of("ring RX descriptors").start,
             transmit_ring: of("ring TX descriptors").start,
-            buffers: (of("ring buffers").start, of("ring buffers").end()),
-            shape,
+            pair: *pair,
         }
     }
 }
@@ -83,6 +80,8 @@ struct Payload {
     read: u64,
     at: Address,
     bytes: u64,
+    /// The next payload is of the same packet.
+    goes_on: bool,
     /// The ring's device half has asked for it too.
     claimed: bool,
 }
@@ -94,8 +93,13 @@ struct State {
     receive_head: Doorbell,
     transmit: Fetched,
     receive: Fetched,
-    /// Up to where payloads were asked for.
+    /// Up to where descriptors were looked at, and the packet that the last one belongs to.
+    judged: u64,
+    chain: Chain,
+    /// Up to where packets are known whole or refused, and payloads were asked for.
     started: u64,
+    /// A packet was broken off at `started`, and the ring's device half does not know it yet.
+    broken: bool,
     payloads: VecDeque<Payload>,
     payload_bytes: u64,
     pace: WriteBack,
@@ -113,13 +117,16 @@ pub(super) struct OnChip<'a, 'device> {
 
 impl<'a, 'device> OnChip<'a, 'device> {
     pub(super) fn new(device: &'a SimDevice<'device>, nic: &NicParameters, places: Places) -> OnChip<'a, 'device> {
-        let fetched = |ring| Fetched::new(ring, places.shape.descriptors, nic.descriptor_batch.into());
+        let fetched = |ring| Fetched::new(ring, places.pair.shape().descriptors, nic.descriptor_batch.into());
         let state = State {
             transmit_tail: Doorbell::default(),
             receive_head: Doorbell::default(),
             transmit: fetched(places.transmit_ring),
             receive: fetched(places.receive_ring),
+            judged: 0,
+            chain: Chain::default(),
             started: 0,
+            broken: false,
             payloads: VecDeque::new(),
             payload_bytes: 0,
             pace: WriteBack::new(nic),
@@ -147,30 +154,55 @@ impl<'a, 'device> OnChip<'a, 'device> {
         self.write_back(state, due);
     }
 
-    /// Asks for the payloads of descriptors that are here, as far as there is room for them.
+    /// Asks for the payloads of packets whose descriptors are all here, as far as there is room for them.
     fn start_payloads(&self, state: &mut State) {
-        let shape = &self.places.shape;
-        while state.started != state.transmit.here() {
-            if state.payload_bytes >= shape.read_ahead_bytes {
+        let (pair, shape) = (&self.places.pair, self.places.pair.shape());
+        while state.judged != state.transmit.here() && !state.broken {
+            if !state.chain.is_open() && state.payload_bytes >= shape.read_ahead_bytes {
                 return;
             }
-            let [address, bytes] = state.transmit.words(state.started);
-            let (first, end) = self.places.buffers;
-            // The ring's device half refuses others itself.
-            let good = (1..=shape.room()).contains(&bytes) && address >= first.0 && address < end.0;
-            if good && bytes <= end.0 - address {
-                let ReadTag(read) = self.device.start_read(Address(address), bytes, StateHint::NonCacheable);
-                state.payloads.push_back(Payload { read, at: Address(address), bytes, claimed: false });
-                state.payload_bytes += bytes;
+            let [address, word] = state.transmit.words(state.judged);
+            let verdict = state.chain.look(pair, address, word);
+            state.judged = (state.judged + 1) & (shape.descriptors - 1);
+            state.transmit.use_up_to(state.judged);
+            // The ring's device half refuses the same packets itself: it judges by the same rules, and is told of the same ends.
+            if state.chain.is_open() && state.judged == state.transmit_tail.known {
+                state.chain.break_off();
+                state.broken = true;
             }
-            state.started = (state.started + 1) & (shape.descriptors - 1);
-            state.transmit.use_up_to(state.started);
+            if verdict == Verdict::Whole {
+                self.start_packet(state);
+            }
+            if !state.chain.is_open() {
+                state.started = state.judged;
+            }
         }
     }
 
-    /// Whether the next payload is here.
+    /// Asks for the payloads of a packet, whose descriptors are those that were looked at last.
+    fn start_packet(&self, state: &mut State) {
+        let mut index = state.started;
+        while index != state.judged {
+            let [address, word] = state.transmit.words(index);
+            let ((bytes, goes_on), at) = (segment_of(word), Address(address));
+            let ReadTag(read) = self.device.start_read(at, bytes, StateHint::NonCacheable);
+            state.payloads.push_back(Payload { read, at, bytes, goes_on, claimed: false });
+            state.payload_bytes += bytes;
+            index = (index + 1) & (self.places.pair.shape().descriptors - 1);
+        }
+    }
+
+    /// Whether all payloads of the next packet are here, or those of them that were not taken yet.
     pub(super) fn has_payload(&self) -> bool {
-        self.state.borrow().payloads.front().is_some_and(|payload| self.device.is_ready(&ReadTag(payload.read)))
+        for payload in &self.state.borrow().payloads {
+            if !self.device.is_ready(&ReadTag(payload.read)) {
+                return false;
+            }
+            if !payload.goes_on {
+                return true;
+            }
+        }
+        false
     }
 
     /// Waits for whatever comes next, but no longer than `until`.
@@ -267,11 +299,16 @@ impl Device for OnChip<'_, '_> {
         self.write_back(&mut state, due);
     }
     fn own_register(&self, at: Address) -> u64 {
-        let state = self.state.borrow();
+        let mut state = self.state.borrow_mut();
         if at == self.places.receive_head {
             state.receive.here()
         } else if at == self.places.transmit_tail {
-            state.started
+            let started = state.started;
+            // The device half goes up to here before it asks again, and so breaks off the same packet.
+            if std::mem::take(&mut state.broken) {
+                self.start_payloads(&mut state);
+            }
+            started
         } else {
             drop(state);
             self.device.own_register(at)

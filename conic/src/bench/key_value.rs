@@ -1,0 +1,366 @@
+//! `conic bench key-value`: a key-value store between two cores, one of which plays the NIC and the clients behind it.
+
+use std::fmt;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
+use conic_fabric::{Home, LINE_BYTES, Layout, PlayedByCore, SynchronisingWords, Time};
+use conic_interface::burst::{HostQueue, NicQueue};
+use conic_interface::{ccnic, ring};
+use conic_kv::message::{HEADER_BYTES, MOST_VALUE_BYTES};
+use conic_kv::{Catalogue, Clients, Demand, Filling, Server, Sizes, Store};
+use conic_load::{Network, Traffic};
+use conic_native::{Flag, Memory, NativeCore, clock};
+use serde::Serialize;
+
+use super::arena::{Arena, ArenaError};
+use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits};
+use super::failure::{Failure, print_json};
+use super::placement::{Placement, Spread};
+use super::progress::Progress;
+use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
+
+/// A key-value store between two cores, over CC-NIC and over a ring, with values sent from where they lie and copied
+///
+/// One core serves: it looks keys up and answers. The other one plays the NIC and the clients behind it: it makes requests, copies
+/// them into receive buffers and answers out of the store's memory, and checks every byte. Rates are those of the slower of the two.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub common: Common,
+    /// Sizes of values: ads, geo (laws through two points each of CC-NIC section 5.7), or so many bytes
+    #[arg(long, value_name = "SIZES", default_value = "ads")]
+    pub objects: Objects,
+    /// Keys
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    pub keys: u32,
+    /// The exponent of Zipf's law, by which keys are asked for; 0: all as often
+    #[arg(long, value_name = "EXPONENT", default_value = "0.75", value_parser = exponent)]
+    pub zipf: f64,
+    /// Sets among a hundred requests
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = clap::value_parser!(u16).range(0..=100))]
+    pub sets: u16,
+    /// Requests under way
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u64).range(1..=256))]
+    pub window: u64,
+    /// How long to measure each design, in slices of 50 ms, in turn
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = span)]
+    pub duration: Time,
+}
+
+const EXAMPLES: &str = "Examples:
+  conic bench key-value
+  conic bench key-value --objects geo --sets 50
+  conic bench key-value --objects 64 --window 1 --placement all --json";
+
+/// Sizes of values, as the command line has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Objects(Sizes);
+
+impl FromStr for Objects {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Objects, String> {
+        match text {
+            "ads" => return Ok(Objects(Sizes::ADS_LIKE)),
+            "geo" => return Ok(Objects(Sizes::GEO_LIKE)),
+            _ => {}
+        }
+        let bytes = text.parse().ok().filter(|bytes| (1..=MOST_VALUE_BYTES).contains(bytes));
+        let bytes = bytes.ok_or_else(|| format!("ads, geo, or 1 to {MOST_VALUE_BYTES} bytes"))?;
+        Ok(Objects(Sizes::Bytes(bytes)))
+    }
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Sizes::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            sizes if sizes == Sizes::ADS_LIKE => f.write_str("like Ads"),
+            _ => f.write_str("like Geo"),
+        }
+    }
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    let exponent = text.parse().ok().filter(|exponent| (0.0..=10.0).contains(exponent));
+    exponent.ok_or_else(|| "an exponent is a number from 0 to 10".to_owned())
+}
+
+/// How long a slice is measured.
+const SLICE: Time = Time::from_nanoseconds(50_000_000);
+/// What comes before it.
+const WARM_UP: Time = Time::from_nanoseconds(10_000_000);
+/// Descriptors of each ring.
+const DESCRIPTORS: u64 = 512;
+/// Bytes of the largest packet.
+const MOST_BYTES: u64 = (HEADER_BYTES + MOST_VALUE_BYTES) as u64;
+
+/// An interface, and what becomes of values.
+#[derive(Clone, Copy, Debug)]
+struct Design {
+    name: &'static str,
+    ring: bool,
+    copied: bool,
+}
+
+const DESIGNS: [Design; 4] = [
+    Design { name: "CC-NIC, copied", ring: false, copied: true },
+    Design { name: "CC-NIC, from where they lie", ring: false, copied: false },
+    Design { name: "ring, copied", ring: true, copied: true },
+    Design { name: "ring, from where they lie", ring: true, copied: false },
+];
+
+/// What a slice found.
+#[derive(Clone, Debug)]
+struct Slice {
+    /// Requests a second.
+    rate: f64,
+    /// Median latency, nanoseconds.
+    median: f64,
+    /// Share of the answers that had to be asked for again.
+    again: f64,
+}
+
+/// A store in a region of its own.
+struct Ground {
+    memory: Memory,
+    store: Store,
+    queues: Queues,
+}
+
+enum Queues {
+    CcNic(Box<ccnic::Map>),
+    Ring(ring::QueuePair),
+}
+
+impl Ground {
+    fn new(design: Design, arguments: &Arguments, catalogue: &Catalogue) -> Result<Ground, Failure> {
+        let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+        let keys = u64::from(arguments.keys);
+        let refused = |error: &dyn fmt::Display| Failure::failed(error.to_string());
+        let (layout, store, queues) = if design.ring {
+            let mut layout = Layout::new();
+            let values = layout.add("key-value values", bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+            let store = Store::place(&mut layout, keys, (values, bytes), Home::Host);
+            let shape = ring::Shape::for_packets(MOST_BYTES).map_err(|error| refused(&error))?;
+            let shape = ring::Shape { descriptors: DESCRIPTORS, buffers: 3 * DESCRIPTORS, ..shape };
+            let pair = shape.place(&mut layout).map_err(|error| refused(&error))?;
+            (layout, store, Queues::Ring(pair.with_objects(values, bytes)))
+        } else {
+            let geometry = ccnic::Geometry {
+                queues: 1,
+                descriptors: DESCRIPTORS,
+                buffers: [2048, 1024, 512],
+                object_bytes: bytes,
+            };
+            let map = ccnic::Map::new(geometry, ccnic::Features::best()).map_err(|error| refused(&error))?;
+            let mut layout = map.layout.clone();
+            let store = Store::place(&mut layout, keys, map.objects(), Home::Host);
+            (layout, store, Queues::CcNic(Box::new(map)))
+        };
+        let memory = Memory::create(&layout, arguments.common.pages()).map_err(ArenaError::from)?;
+        let core = NativeCore::new(&memory);
+        if let Queues::CcNic(map) = &queues {
+            map.pool.fill(&core);
+        }
+        let mut filling = Filling::new(store);
+        let fits = catalogue.sizes().iter().enumerate().all(|(key, &bytes)| filling.insert(&core, key as u64, bytes));
+        match fits {
+            true => Ok(Ground { memory, store, queues }),
+            false => Err(Failure::failed(format!("the index has no room for {keys} keys"))),
+        }
+    }
+
+    fn host(&self) -> Box<dyn HostQueue<Core = NativeCore<'_>> + '_> {
+        let core = NativeCore::new(&self.memory);
+        match &self.queues {
+            Queues::CcNic(map) => ccnic::host_queue(core, map, 0),
+            Queues::Ring(pair) => Box::new(pair.host(core)),
+        }
+    }
+
+    fn nic(&self) -> Box<dyn NicQueue + '_> {
+        let core = NativeCore::new(&self.memory);
+        match &self.queues {
+            Queues::CcNic(map) => ccnic::nic_queue(core, map, 0),
+            Queues::Ring(pair) => Box::new(ring::Wire::new(pair.nic(PlayedByCore(core)), pair.shape())),
+        }
+    }
+
+    /// The clients' core: asks and checks for a slice.
+    fn ask(&self, catalogue: &Rc<Catalogue>, window: u64) -> Result<Slice, Failure> {
+        let clients = Clients::new(Rc::clone(catalogue), window, 1);
+        let mut network = Network::new(NativeCore::new(&self.memory), self.nic(), clients);
+        let (before, begins) = work(&mut network, clock::now() + WARM_UP);
+        network.account_mut().forget_latency();
+        let (after, ends) = work(&mut network, begins + SLICE);
+        let latency = network.account().latency();
+        let (account, answers) = (network.account(), network.far_end().answers());
+        if account.lost() + account.corrupt() > 0 {
+            let (lost, wrong) = (account.lost(), account.corrupt());
+            return Err(Failure::failed(format!("{lost} requests were lost and {wrong} answered wrongly")));
+        }
+        Ok(Slice {
+            rate: (after - before) as f64 / ends.since(begins).seconds(),
+            median: latency.quantile(0.5).picoseconds() as f64 / 1e3,
+            again: (answers.torn + answers.busy) as f64 / after.max(1) as f64,
+        })
+    }
+}
+
+/// Has clients ask and check until a time; how many answers there are then, and when that is.
+fn work(network: &mut impl Traffic, until: Time) -> (u64, Time) {
+    while clock::now() < until {
+        for _ in 0..16 {
+            network.step();
+        }
+    }
+    (network.account().received(), clock::now())
+}
+
+impl Design {
+    fn measure(self, arena: &Arena, arguments: &Arguments, catalogue: &Rc<Catalogue>) -> Result<Slice, Failure> {
+        let ground = Arc::new(Ground::new(self, arguments, catalogue)?);
+        let stop = Arc::new(Flag::new());
+        let (of_server, stopped, copied) = (Arc::clone(&ground), Arc::clone(&stop), self.copied);
+        let serve = move || {
+            let copied_up_to = if copied { MOST_VALUE_BYTES } else { 0 };
+            let mut server = Server::new(vec![of_server.host()], of_server.store, copied_up_to);
+            while !stopped.is_up() {
+                server.step();
+            }
+        };
+        arena.beside(Box::new(serve), || {
+            let slice = ground.ask(catalogue, arguments.window);
+            stop.raise();
+            slice
+        })?
+    }
+}
+
+/// One design in one placement of the cores.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    design: &'static str,
+    requests_per_second: Spread,
+    median_ns: Spread,
+    /// The rate over the first design's of the same round.
+    ratio: Spread,
+    /// Share of the answers that had to be asked for again, in the median slice.
+    asked_again: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct PlacementReport {
+    placement: &'static str,
+    slices: usize,
+    designs: Vec<Row>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    objects: String,
+    keys: u32,
+    zipf: f64,
+    sets_percent: u16,
+    window: u64,
+    dropped_slices: Dropped,
+    restless: bool,
+    machine: MachineReport,
+    placements: Vec<PlacementReport>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If the machine refuses it, or an answer was wrong.
+pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let (arena, machine) = arguments.common.arena(1)?;
+    let Arguments { keys, zipf, sets, window, objects, .. } = *arguments;
+    let catalogue = Rc::new(Catalogue::new(Demand { keys, sizes: objects.0, zipf, sets: 10 * sets, seed: 1 }));
+    let mut progress = Progress::new();
+    progress.start("designs");
+    let until = Until::rounds(rounds_of(arguments.duration, SLICE), DESIGNS.len(), SLICE + WARM_UP);
+    let measured = alternate(&arena, DESIGNS.len(), until, &mut progress, |subject| {
+        DESIGNS[subject].measure(&arena, arguments, &catalogue)
+    })?;
+    progress.clear();
+    let complete = measured.complete(DESIGNS.len());
+    let chosen = arguments.common.placement.of(&complete);
+    let reports: Vec<PlacementReport> = chosen.iter().filter_map(|place| report(&measured, place)).collect();
+    if reports.is_empty() {
+        return Err(Failure::restless());
+    }
+    if !arguments.common.json {
+        println!(
+            "a key-value store: {keys} keys, values {objects}, {sets}% sets, Zipf {zipf}, {window} requests under way"
+        );
+        println!("  {}", machine.line());
+        chosen.iter().zip(&reports).for_each(|(place, report)| print(place, report));
+        print_notes(&measured);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = Report {
+        schema: "conic.bench.key-value/1",
+        objects: objects.to_string(),
+        keys,
+        zipf,
+        sets_percent: sets,
+        window,
+        dropped_slices: measured.dropped,
+        restless: measured.restless,
+        machine,
+        placements: reports,
+    };
+    print_json(&report)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(measured: &Slices<Slice>, place: &Placement) -> Option<PlacementReport> {
+    let row = |(subject, design): (usize, &Design)| {
+        let of = |figure: fn(&Slice) -> f64| Spread::of(&measured.of(place, subject).map(figure).collect::<Vec<f64>>());
+        let rate = of(|slice| slice.rate)?;
+        let of_medians = || {
+            Some(rate.median / Spread::of(&measured.of(place, 0).map(|slice| slice.rate).collect::<Vec<_>>())?.median)
+        };
+        let ratio = measured.ratios(place, subject, 0, |slice| slice.rate);
+        Some(Row {
+            design: design.name,
+            requests_per_second: rate.rounded(0),
+            median_ns: of(|slice| slice.median)?.rounded(1),
+            ratio: ratio.or_else(|| Spread::of(&[of_medians()?]))?.rounded(2),
+            asked_again: of(|slice| slice.again)?.median,
+        })
+    };
+    let designs = DESIGNS.iter().enumerate().map(row).collect::<Option<_>>()?;
+    Some(PlacementReport { placement: place.label, slices: place.members.len(), designs })
+}
+
+fn print(place: &Placement, report: &PlacementReport) {
+    println!("\n  {}", placement_line(place, report.slices, SLICE));
+    for Row { design, requests_per_second: rate, median_ns, ratio, asked_again } in &report.designs {
+        let millions = |value: f64| format!("{} M/s", three_digits(value / 1e6));
+        println!(
+            "    {design:28} {:>9} {:24} {:>9} {} {:16} {:.3}%",
+            millions(rate.median),
+            range(*rate, millions),
+            nanoseconds(median_ns.median),
+            three_digits(ratio.median),
+            range(*ratio, three_digits),
+            100.0 * asked_again,
+        );
+    }
+    println!(
+        "    (requests and their median latency; medians over slices, and the slices' range; then the rate over the first design's of the"
+    );
+    println!(
+        "    same round, and the share of answers to be asked for again: their values were overwritten while they left, or being replaced)"
+    );
+}

@@ -1,0 +1,260 @@
+//! Servers and their clients on ordinary memory: every answer is checked by whoever asked.
+
+use std::rc::Rc;
+
+use conic_fabric::{Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
+use conic_interface::burst::NicQueue;
+use conic_interface::{ccnic, ring};
+use conic_kv::message::{Answer, MOST_VALUE_BYTES, Operation, Request, Status, checksum};
+use conic_kv::{Answers, Catalogue, Clients, Demand, Filling, Server, Sizes, Store};
+use conic_load::{Network, Traffic};
+use conic_native::{Flag, Memory, NativeCore, Pages, clock};
+
+const KEYS: u32 = 500;
+
+fn demand(sizes: Sizes) -> Demand {
+    Demand { keys: KEYS, sizes, zipf: 0.75, sets: 200, seed: 3 }
+}
+
+/// A store with queue pairs of CC-NIC's.
+struct Ground {
+    memory: Memory,
+    map: ccnic::Map,
+    store: Store,
+    catalogue: Catalogue,
+}
+
+impl Ground {
+    fn new(features: ccnic::Features, demand: Demand, queues: u32) -> Ground {
+        let catalogue = Catalogue::new(demand);
+        let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+        let buffers = if features.small_buffers { [1024, 256, 128] } else { [0, 1024, 128] };
+        let geometry = ccnic::Geometry { queues, descriptors: 64, buffers, object_bytes: bytes };
+        let map = ccnic::Map::new(geometry, features).expect("a region that can be");
+        let mut layout = map.layout.clone();
+        let store = Store::place(&mut layout, demand.keys.into(), map.objects(), Home::Host);
+        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let core = NativeCore::new(&memory);
+        map.pool.fill(&core);
+        let mut filling = Filling::new(store);
+        for (key, &bytes) in catalogue.sizes().iter().enumerate() {
+            assert!(filling.insert(&core, key as u64, bytes), "key {key}");
+        }
+        Ground { memory, map, store, catalogue }
+    }
+
+    fn core(&self) -> NativeCore<'_> {
+        NativeCore::new(&self.memory)
+    }
+
+    /// A server of one queue pair.
+    fn server(&self, queue: usize, copied_up_to: u16) -> Server<impl conic_interface::burst::HostQueue> {
+        Server::new(vec![ccnic::host_queue(self.core(), &self.map, queue)], self.store, copied_up_to)
+    }
+
+    /// Server and clients by turns on one thread, until so many answers are there.
+    fn exchange(&self, copied_up_to: u16, requests: u64) -> Answers {
+        let nic_core = self.core();
+        let clients = Clients::new(Rc::new(self.catalogue.clone()), 40, 9);
+        let mut network = Network::new(nic_core, ccnic::nic_queue(nic_core, &self.map, 0), clients);
+        let mut server = self.server(0, copied_up_to);
+        let mut idle = 0;
+        while network.account().received() < requests {
+            let moved = server.step() + network.step();
+            idle = if moved == 0 { idle + 1 } else { 0 };
+            assert!(idle < 1000, "it stands after {} answers", network.account().received());
+        }
+        let account = network.account();
+        assert_eq!((account.lost(), account.corrupt()), (0, 0));
+        let (answers, served) = (network.far_end().answers(), server.served());
+        assert_eq!(answers.busy, 0, "nobody else is there");
+        // What was copied nobody overwrites; else a set may come behind a get whose value has not left.
+        assert!(answers.torn == 0 || copied_up_to < u16::MAX && answers.torn < requests / 10, "{answers:?}");
+        assert!(served.gets >= answers.gets + answers.torn && served.sets >= answers.sets);
+        assert_eq!((served.missing, served.too_long, served.malformed), (0, 0, 0));
+        answers
+    }
+}
+
+#[test]
+fn every_value_comes_back_as_it_was_put_with_every_feature() {
+    let best = ccnic::Features::best();
+    let switched = [
+        best,
+        ccnic::Features { shared_pool: false, ..best },
+        ccnic::Features { small_buffers: false, ..best },
+        ccnic::Features { inline_payload: true, ..best },
+        ccnic::Features { recycling: false, ..best },
+    ];
+    for features in switched {
+        let few = [Sizes::Bytes(1), Sizes::Bytes(64), Sizes::Bytes(4000)];
+        let all = [few[0], few[1], Sizes::ADS_LIKE, Sizes::GEO_LIKE, Sizes::Bytes(MOST_VALUE_BYTES)];
+        // A host that manages the pool alone posts blank buffers of one size: larger requests are dropped for want of one.
+        for &sizes in if features.shared_pool { &all[..] } else { &few[..] } {
+            for copied_up_to in [0, 64, 200, u16::MAX] {
+                let answers = Ground::new(features, demand(sizes), 1).exchange(copied_up_to, 3000);
+                assert!(answers.sets > 400 && answers.gets > 1900, "{features} {sizes:?}: {answers:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_run_loses_no_buffer() {
+    // Some two hundred times as many as there are.
+    Ground::new(ccnic::Features::best(), demand(Sizes::ADS_LIKE), 1).exchange(0, 200_000);
+}
+
+#[test]
+fn a_ring_serves_as_well() {
+    for (sizes, descriptors, copied_up_to) in
+        [(Sizes::ADS_LIKE, 64, 0), (Sizes::ADS_LIKE, 8, 100), (Sizes::GEO_LIKE, 64, 0), (Sizes::GEO_LIKE, 64, u16::MAX)]
+    {
+        let catalogue = Catalogue::new(demand(sizes));
+        let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+        let mut layout = Layout::new();
+        let values = layout.add("values", bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+        let store = Store::place(&mut layout, KEYS.into(), (values, bytes), Home::Host);
+        let shape = ring::Shape::for_packets(9600).expect("jumbo frames fit");
+        let shape = ring::Shape { descriptors, buffers: 3 * descriptors + 64, ..shape };
+        let pair = shape.place(&mut layout).expect("a queue pair").with_objects(values, bytes);
+        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let core = NativeCore::new(&memory);
+        let mut filling = Filling::new(store);
+        for (key, &bytes) in catalogue.sizes().iter().enumerate() {
+            assert!(filling.insert(&core, key as u64, bytes), "key {key}");
+        }
+        let mut server = Server::new(vec![pair.host(core)], store, copied_up_to);
+        let clients = Clients::new(Rc::new(catalogue), 40, 9);
+        let mut network = Network::new(core, ring::Wire::new(pair.nic(PlayedByCore(core)), shape), clients);
+        let mut idle = 0;
+        while network.account().received() < 20_000 {
+            let moved = server.step() + network.step();
+            idle = if moved == 0 { idle + 1 } else { 0 };
+            assert!(idle < 1000, "it stands after {} answers", network.account().received());
+        }
+        assert_eq!((network.account().lost(), network.account().corrupt()), (0, 0));
+        assert!(network.far_end().answers().gets > 14_000, "{:?}", network.far_end().answers());
+    }
+}
+
+/// One request, and its answer.
+struct One<'a> {
+    nic: Box<dyn NicQueue + 'a>,
+    server: Box<dyn FnMut() -> usize + 'a>,
+}
+
+impl One<'_> {
+    fn ask(&mut self, frame: &[u8]) -> Option<(Answer, Vec<u8>)> {
+        assert!(self.nic.deliver_frame(frame), "there is room");
+        let mut into = vec![0; 9664];
+        for _ in 0..4 {
+            (self.server)();
+            if let Some(length) = self.nic.take_frame(&mut into) {
+                let header = Line::from_bytes(into[..LINE_BYTES as usize].try_into().expect("a line"));
+                let answer = Answer::parse(&header, length as u16).expect("an answer");
+                return Some((answer, into[LINE_BYTES as usize..length].to_vec()));
+            }
+        }
+        None
+    }
+}
+
+fn frame(operation: Operation, key: u64, value: &[u8]) -> Vec<u8> {
+    let value_bytes = value.len() as u16;
+    let request = Request { operation, key, value_bytes, number: 1, checksum: checksum(value) };
+    [&request.header(1).to_bytes()[..], value].concat()
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let ground = Ground::new(ccnic::Features::best(), demand(Sizes::Bytes(100)), 1);
+    let mut server = ground.server(0, 0);
+    let mut one = One { nic: ccnic::nic_queue(ground.core(), &ground.map, 0), server: Box::new(move || server.step()) };
+    let mut ask = |operation, key, value: &[u8]| one.ask(&frame(operation, key, value)).expect("an answer");
+    let zeros = ask(Operation::Get, 7, &[]);
+    assert_eq!((zeros.0.status, zeros.1), (Status::Done, vec![0; 100]), "nobody has put one");
+    assert_eq!(ask(Operation::Get, u64::from(KEYS), &[]).0.status, Status::Missing);
+    assert_eq!(ask(Operation::Set, u64::MAX, &[1; 10]).0.status, Status::Missing);
+    assert_eq!(ask(Operation::Set, 7, &[1; 129]).0.status, Status::TooLong, "there is room for two lines");
+    assert_eq!(ask(Operation::Get, 7, &[]).1, vec![0; 100], "and it is as it was");
+    assert_eq!(ask(Operation::Set, 7, &[1; 128]).0.status, Status::Done);
+    assert_eq!(ask(Operation::Set, 7, &[2; 3]).0.status, Status::Done);
+    let (answer, value) = ask(Operation::Get, 7, &[]);
+    assert_eq!((value.as_slice(), answer.checksum), (&[2; 3][..], checksum(&[2; 3])));
+    assert_eq!(ask(Operation::Set, 7, &[]).0.status, Status::Done);
+    assert_eq!(ask(Operation::Get, 7, &[]).1, Vec::<u8>::new(), "a value of no bytes");
+}
+
+#[test]
+fn what_is_no_request_is_dropped_and_nobody_else_loses_anything() {
+    let ground = Ground::new(ccnic::Features::best(), demand(Sizes::Bytes(100)), 1);
+    let mut server = ground.server(0, 0);
+    let mut nic = ccnic::nic_queue(ground.core(), &ground.map, 0);
+    let mut draws = fastrand::Rng::with_seed(5);
+    let good = frame(Operation::Get, 3, &[]);
+    let (mut answered, mut dropped, mut into) = (0, 0, vec![0; 9664]);
+    for round in 0..30_000 {
+        // Noise, a request cut short or with bytes behind it, or one with a bit that is wrong.
+        let mut bad = good.clone();
+        match round % 4 {
+            0 => bad = (0..draws.usize(1..200)).map(|_| draws.u8(..)).collect(),
+            1 => bad.truncate(draws.usize(1..64)),
+            2 => bad.extend(vec![0; draws.usize(1..100)]),
+            _ => bad[[12, 13, 14, 16, 17, 23, 38, 39, 42, 44, 45][draws.usize(..11)]] ^= 1 << draws.u8(..8),
+        }
+        // A bit of the operation may make a set without a value of it, which is one.
+        dropped += u64::from(bad.len() < 64 || Request::parse(&header_of(&bad), bad.len() as u16).is_none());
+        while !nic.deliver_frame(&bad) || !nic.deliver_frame(&good) {
+            server.step();
+        }
+        answered += u64::from(answers(&mut nic, &mut into));
+        server.step();
+        while nic.take_frame(&mut into).is_some() {
+            answered += 1;
+        }
+    }
+    let served = server.served();
+    assert!(answered >= 29_000, "{answered} of 30,000 good ones");
+    assert!(served.malformed >= dropped && served.malformed > 20_000, "{served:?}, {dropped}");
+}
+
+fn answers(nic: &mut Box<dyn NicQueue + '_>, into: &mut [u8]) -> bool {
+    nic.take_frame(into).is_some()
+}
+
+fn header_of(frame: &[u8]) -> Line {
+    Line::from_bytes(frame[..64].try_into().expect("a line"))
+}
+
+/// Two servers put values to the same few keys and send them: what is torn or busy is said to be, and nothing else is wrong.
+#[test]
+fn servers_that_share_a_store_never_give_a_value_for_another() {
+    let demand = Demand { keys: 3, sizes: Sizes::Bytes(2000), zipf: 0.0, sets: 500, seed: 3 };
+    let ground = Ground::new(ccnic::Features::best(), demand, 2);
+    let stop = Flag::new();
+    let run = |queue: usize| {
+        let clients = Clients::new(Rc::new(ground.catalogue.clone()), 16, queue as u64);
+        let mut network = Network::new(ground.core(), ccnic::nic_queue(ground.core(), &ground.map, queue), clients);
+        let mut server = ground.server(queue, 0);
+        let deadline = clock::now() + Time::from_nanoseconds(3_000_000_000);
+        while !stop.is_up() && clock::now() < deadline {
+            server.step();
+            network.step();
+            if network.account().received() > 200_000 {
+                stop.raise();
+            }
+        }
+        let account = network.account();
+        (account.received(), account.lost() + account.corrupt(), network.far_end().answers())
+    };
+    let both = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|queue| scope.spawn(move || run(queue)));
+        threads.map(|thread| thread.join().expect("a thread that ends"))
+    });
+    for (received, wrong, answers) in both {
+        assert!(received > 1000, "{both:?}");
+        assert_eq!(wrong, 0, "{both:?}");
+        assert_eq!(answers.gets + answers.sets + answers.torn + answers.busy, received, "{both:?}");
+    }
+}
