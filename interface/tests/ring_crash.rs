@@ -92,11 +92,12 @@ impl Progress {
     fn loop_back(&mut self, nic: &mut Nic<PlayedByCore<&CrashCore>>, burst: u64) -> bool {
         let before = self.looped;
         for _ in 0..burst {
-            if self.held.is_none() && nic.poll_tx() != 0 {
-                if let Some(length) = nic.take_tx(&mut self.into) {
-                    assert_eq!(self.into[..length], bytes(self.looped, LENGTH));
-                    self.held = Some(self.into[..length].to_vec());
-                }
+            if self.held.is_none()
+                && nic.poll_tx() != 0
+                && let Some(length) = nic.take_tx(&mut self.into)
+            {
+                assert_eq!(self.into[..length], bytes(self.looped, LENGTH));
+                self.held = Some(self.into[..length].to_vec());
             }
             match self.held.take() {
                 Some(packet) if nic.rx_push(&packet) == Err(NoBuffer) => self.held = Some(packet),
