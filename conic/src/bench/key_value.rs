@@ -32,7 +32,7 @@ use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
 pub struct Arguments {
     #[command(flatten)]
     pub common: Common,
-    /// Sizes of values: ads, geo (laws through two points each of CC-NIC section 5.7), or so many bytes
+    /// Sizes of values: ads, geo (laws through what CC-NIC section 5.7 says of two distributions), or so many bytes
     #[arg(long, value_name = "SIZES", default_value = "ads")]
     pub objects: Objects,
     /// Keys
