@@ -213,7 +213,7 @@ fn a_key_value_store_is_asked_over_both_interfaces() {
         is_positive(&designs[1]["asked_again"], "asked again");
     }
     for wrong in
-        ["--objects 0", "--objects 9601", "--objects huge", "--zipf -1", "--zipf nan", "--keys 0", "--sets 101"]
+        ["--objects 0", "--objects 9601", "--objects huge", "--zipf=-1", "--zipf nan", "--keys 0", "--sets 101"]
     {
         let report = json(&format!("bench key-value {wrong} --json"), 1);
         assert!(report["error"].as_str().is_some_and(|error| error.contains(&wrong[..6])), "{report}");

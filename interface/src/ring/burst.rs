@@ -43,11 +43,16 @@ impl<C: Core> HostQueue for Host<C> {
     }
     #[inline(always)]
     fn tx_burst(&mut self, packets: &[Packet]) -> usize {
+        // One look at all of them, so that plain packets cost no more than that.
+        let all = packets.iter().fold(Packet::BLANK, |all, packet| Packet { word: all.word | packet.word, ..all });
+        if all.has(Flags::NEXT | Flags::RETAIN) {
+            return self.send_segments(packets);
+        }
         self.send(packets, |packet| Segment {
             address: packet.address().0,
             length: packet.length().into(),
-            goes_on: packet.has(Flags::NEXT),
-            retained: packet.has(Flags::RETAIN),
+            goes_on: false,
+            retained: false,
         })
     }
     #[inline(always)]
@@ -66,6 +71,19 @@ impl<C: Core> HostQueue for Host<C> {
             }
         }
         count
+    }
+}
+
+impl<C: Core> Host<C> {
+    /// Sends packets of which some have several segments, or are retained.
+    #[inline(never)]
+    fn send_segments(&mut self, packets: &[Packet]) -> usize {
+        self.send(packets, |packet| Segment {
+            address: packet.address().0,
+            length: packet.length().into(),
+            goes_on: packet.has(Flags::NEXT),
+            retained: packet.has(Flags::RETAIN),
+        })
     }
 }
 

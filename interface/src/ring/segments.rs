@@ -79,19 +79,18 @@ impl Chain {
 }
 
 impl QueuePair {
-    /// Whether a segment lies where the host may send from: in the buffers and no longer than one, or in the objects.
+    /// Whether a segment is one that the buffers may have: all of it in them, and no longer than one.
     #[inline(always)]
-    pub(super) fn may_send(&self, address: u64, length: u64) -> Result<(), Refused> {
+    pub(super) fn is_in_buffers(&self, address: u64, length: u64) -> bool {
         // Bits that are set above the length make it one that no segment has. A length of 0 wraps to the largest number.
-        if length.wrapping_sub(1) < self.shape.room() && within(address, length, self.buffers.0, self.buffers_bytes()) {
-            return Ok(());
-        }
-        self.may_send_object(address, length)
+        length.wrapping_sub(1) < self.shape.room() && within(address, length, self.buffers.0, self.buffers_bytes())
     }
 
-    /// The same for what is no segment of the buffers.
-    #[inline(never)]
-    fn may_send_object(&self, address: u64, length: u64) -> Result<(), Refused> {
+    /// Whether a segment lies where the host may send from.
+    fn may_send(&self, address: u64, length: u64) -> Result<(), Refused> {
+        if self.is_in_buffers(address, length) {
+            return Ok(());
+        }
         if length == 0 || length > self.shape.longest_packet() {
             return Err(Refused::Length);
         }
