@@ -44,9 +44,9 @@ fn the_calibrated_latencies_come_out_as_they_went_in() {
 #[test]
 fn an_unknown_figure_is_refused_with_those_that_there_are() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
-    let output = study(folder.path(), &["19"]);
+    let output = study(folder.path(), &["22"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("there is no figure \"19\"; there are table1, mmio, 2, 3"));
+    assert!(text(&output.stderr).contains("there is no figure \"22\"; there are table1, mmio, 2, 3"));
     assert!(output.stdout.is_empty());
     let output = study(folder.path(), &["7", "all", "--json"]);
     assert_eq!(output.status.code(), Some(1));

@@ -5,7 +5,7 @@
 
 use conic_chart::{Axis, Chart, Series};
 use conic_interface::ccnic::Features;
-use conic_kv::Sizes;
+use conic_kv::{Demand, Sizes};
 
 use super::findings::Findings;
 use super::loops::fewest_threads;
@@ -87,12 +87,15 @@ impl Rates {
     fn find(setting: &Setting, ask: &mut Ask<'_>, objects: &Objects, way: Way) -> Rates {
         let machine = &setting.platforms.icx_cx6;
         let cores = machine.core.cores as usize;
-        let step = 4;
+        let step = setting.pick(4, 8);
+        // A first look may have the hot keys alone: a region of a million takes longer to make than a run.
+        let demand = Demand { keys: setting.pick(1_000_000, 100_000), ..Demand::of_sizes(objects.sizes) };
         let counts: Vec<usize> = std::iter::once(1).chain((step..=cores).step_by(step)).collect();
         let run = |threads: usize| {
             ask.of(KeyValue {
                 reached: (way.reached)(threads, cores),
                 threads,
+                demand,
                 requests: setting.pick((300, 600), (200, 300)),
                 seed: setting.seed,
                 ..KeyValue::new(machine, objects.sizes)
