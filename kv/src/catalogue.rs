@@ -5,6 +5,8 @@
 //! A lognormal law through these points stands for each, and must not be taken for Google's.
 
 use crate::message::MOST_VALUE_BYTES;
+use crate::store::room_of;
+use crate::zipf::Zipf;
 
 /// How large values are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,14 +75,8 @@ pub struct Catalogue {
     by_rank: Vec<u32>,
     /// By key.
     sizes: Vec<u16>,
-    /// By rank: the share of requests for it or one before it.
-    up_to: Vec<f64>,
-    /// For each of [`GUIDES`] equal parts of all requests, the rank at which it begins: where a search for a share begins too.
-    guides: Vec<u32>,
+    popularity: Zipf,
 }
-
-/// Parts into which shares are sorted: a search then looks at a few neighbours instead of at twenty places of a long table.
-const GUIDES: usize = 1 << 14;
 
 impl Catalogue {
     /// Draws one.
@@ -89,23 +85,7 @@ impl Catalogue {
         let mut by_rank: Vec<u32> = (0..demand.keys).collect();
         draws.shuffle(&mut by_rank);
         let sizes = (0..demand.keys).map(|_| demand.sizes.draw(&mut draws)).collect();
-        let mut sum = 0.0;
-        let mut up_to: Vec<f64> = (1..=demand.keys)
-            .map(|rank| {
-                sum += f64::from(rank).powf(-demand.zipf);
-                sum
-            })
-            .collect();
-        up_to.iter_mut().for_each(|part| *part /= sum);
-        let mut rank = 0;
-        let guide = |part: usize| {
-            while rank + 1 < up_to.len() && up_to[rank] < part as f64 / GUIDES as f64 {
-                rank += 1;
-            }
-            rank as u32
-        };
-        let guides = (0..GUIDES).map(guide).collect();
-        Catalogue { demand, by_rank, sizes, up_to, guides }
+        Catalogue { demand, by_rank, sizes, popularity: Zipf::new(demand.keys, demand.zipf) }
     }
 
     /// What it was drawn from.
@@ -123,14 +103,14 @@ impl Catalogue {
         &self.sizes
     }
 
+    /// Bytes of the lines that all values take.
+    pub fn bytes_of_values(&self) -> u64 {
+        self.sizes.iter().map(|&bytes| room_of(bytes)).sum()
+    }
+
     /// Draws a key.
     pub fn draw(&self, draws: &mut fastrand::Rng) -> u32 {
-        let part = draws.f64();
-        let guide = (part * GUIDES as f64) as usize;
-        let from = self.guides[guide] as usize;
-        let to = self.guides.get(guide + 1).map_or(self.up_to.len(), |&next| next as usize + 1);
-        let rank = from + self.up_to[from..to].partition_point(|up_to| *up_to < part);
-        self.by_rank[rank.min(self.by_rank.len() - 1)]
+        self.by_rank[self.popularity.rank(draws.f64())]
     }
 }
 
@@ -158,35 +138,5 @@ mod tests {
         keys.sort_unstable();
         assert_eq!(keys, (0..10_000).collect::<Vec<_>>());
         assert!(catalogue.sizes().iter().all(|size| (1..=MOST_VALUE_BYTES).contains(size)));
-    }
-
-    #[test]
-    fn a_guided_search_finds_what_a_whole_one_does() {
-        for (keys, zipf) in [(1, 0.75), (7, 0.0), (1000, 0.75), (100_000, 1.2)] {
-            let catalogue = Catalogue::new(Demand { keys, zipf, ..Demand::of_sizes(Sizes::Bytes(8)) });
-            for seed in 0..3000 {
-                let part = fastrand::Rng::with_seed(seed).f64();
-                let rank = catalogue.up_to.partition_point(|up_to| *up_to < part).min(keys as usize - 1);
-                assert_eq!(
-                    catalogue.draw(&mut fastrand::Rng::with_seed(seed)),
-                    catalogue.by_rank[rank],
-                    "{keys} {zipf}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn keys_are_drawn_as_often_as_zipfs_law_says() {
-        let catalogue = Catalogue::new(Demand { keys: 1000, ..Demand::of_sizes(Sizes::Bytes(8)) });
-        let (mut draws, mut first, mut tenth) = (fastrand::Rng::with_seed(7), 0.0, 0.0);
-        for _ in 0..200_000 {
-            let key = catalogue.draw(&mut draws);
-            first += f64::from(u8::from(key == catalogue.by_rank()[0]));
-            tenth += f64::from(u8::from(key == catalogue.by_rank()[9]));
-        }
-        let law: f64 = (1..=1000).map(|rank| f64::from(rank).powf(-0.75)).sum();
-        assert!((first / 200_000.0 * law - 1.0).abs() < 0.05, "{first}");
-        assert!((first / tenth - 10_f64.powf(0.75)).abs() < 0.6, "{first} and {tenth}");
     }
 }

@@ -9,8 +9,10 @@ mod clients;
 pub mod message;
 mod server;
 mod store;
+mod zipf;
 
 pub use catalogue::{Catalogue, Demand, Sizes};
 pub use clients::{Answers, Clients};
 pub use server::{Served, Server, WORK_A_REQUEST};
 pub use store::{Filling, Hashed, Refused, Slot, Store, Value};
+pub use zipf::Zipf;

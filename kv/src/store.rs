@@ -28,6 +28,7 @@
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, lines_of};
 
+use crate::catalogue::Catalogue;
 use crate::message::checksum_of_zeros;
 
 /// Keys of a bucket.
@@ -118,9 +119,10 @@ impl Store {
         }
     }
 
-    /// Bytes that the values of keys take, by their sizes.
-    pub fn bytes_of_values(sizes: impl IntoIterator<Item = u16>) -> u64 {
-        sizes.into_iter().map(|bytes| lines_of(u64::from(bytes).max(1)) * LINE_BYTES).sum()
+    /// Puts all keys of a catalogue into a store whose memory is zeroed, before any server runs; false where one does not fit.
+    pub fn fill(&self, core: &impl Core, catalogue: &Catalogue) -> bool {
+        let mut filling = Filling::new(*self);
+        catalogue.sizes().iter().enumerate().all(|(key, &bytes)| filling.insert(core, key as u64, bytes))
     }
 
     /// What a key is looked up by.
@@ -228,6 +230,11 @@ impl Store {
     }
 }
 
+/// Bytes of the lines that a value of so many bytes is given.
+pub(crate) fn room_of(bytes: u16) -> u64 {
+    lines_of(u64::from(bytes).max(1)) * LINE_BYTES
+}
+
 /// Puts keys into an empty store, whose memory is zeroed; no server may run yet.
 #[derive(Debug)]
 pub struct Filling {
@@ -247,7 +254,7 @@ impl Filling {
     pub fn insert(&mut self, core: &impl Core, key: u64, bytes: u16) -> bool {
         let store = self.store;
         let hashed = store.hash(key);
-        let room = lines_of(u64::from(bytes).max(1)) * LINE_BYTES;
+        let room = room_of(bytes);
         if self.slots == store.keys || self.bytes + room > store.value_bytes {
             return false;
         }

@@ -15,7 +15,7 @@ const JUMBO: u64 = 9600;
 fn exchange(sizes: Sizes, window: u64, descriptors: u64, requests: u64) {
     let demand = Demand { keys: 200, sizes, zipf: 0.75, sets: 300, seed: 4 };
     let catalogue = Catalogue::new(demand);
-    let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+    let bytes = catalogue.bytes_of_values();
     let geometry = ccnic::Geometry { queues: 1, descriptors: 64, buffers: [256, 256, 64], object_bytes: bytes };
     let map = ccnic::Map::new(geometry, ccnic::Features::best()).expect("a region that can be");
     let mut layout = map.layout.clone();
@@ -29,10 +29,7 @@ fn exchange(sizes: Sizes, window: u64, descriptors: u64, requests: u64) {
     let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
     let core = NativeCore::new(&memory);
     map.pool.fill(&core);
-    let mut filling = Filling::new(store);
-    for (key, &bytes) in catalogue.sizes().iter().enumerate() {
-        assert!(filling.insert(&core, key as u64, bytes), "key {key}");
-    }
+    assert!(store.fill(&core, &catalogue), "the keys fit");
     let mut server = Server::new(vec![ccnic::host_queue(core, &map, 0)], store, 0);
     let mut overlay = Overlay::new(ccnic::nic_queue(core, &map, 0), pair.host(core), JUMBO as u16);
     let clients = Clients::new(Rc::new(catalogue), window, 11);

@@ -6,7 +6,7 @@ use conic_fabric::{Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWo
 use conic_interface::burst::NicQueue;
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{Answer, MOST_VALUE_BYTES, Operation, Request, Status, checksum};
-use conic_kv::{Answers, Catalogue, Clients, Demand, Filling, Server, Sizes, Store};
+use conic_kv::{Answers, Catalogue, Clients, Demand, Server, Sizes, Store};
 use conic_load::{Network, Traffic};
 use conic_native::{Flag, Memory, NativeCore, Pages, clock};
 
@@ -27,7 +27,7 @@ struct Ground {
 impl Ground {
     fn new(features: ccnic::Features, demand: Demand, queues: u32) -> Ground {
         let catalogue = Catalogue::new(demand);
-        let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+        let bytes = catalogue.bytes_of_values();
         let buffers = if features.small_buffers { [1024, 256, 128] } else { [0, 1024, 128] };
         let geometry = ccnic::Geometry { queues, descriptors: 64, buffers, object_bytes: bytes };
         let map = ccnic::Map::new(geometry, features).expect("a region that can be");
@@ -36,10 +36,7 @@ impl Ground {
         let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
         let core = NativeCore::new(&memory);
         map.pool.fill(&core);
-        let mut filling = Filling::new(store);
-        for (key, &bytes) in catalogue.sizes().iter().enumerate() {
-            assert!(filling.insert(&core, key as u64, bytes), "key {key}");
-        }
+        assert!(store.fill(&core, &catalogue), "the keys fit");
         Ground { memory, map, store, catalogue }
     }
 
@@ -111,7 +108,7 @@ fn a_ring_serves_as_well() {
         [(Sizes::ADS_LIKE, 64, 0), (Sizes::ADS_LIKE, 8, 100), (Sizes::GEO_LIKE, 64, 0), (Sizes::GEO_LIKE, 64, u16::MAX)]
     {
         let catalogue = Catalogue::new(demand(sizes));
-        let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+        let bytes = catalogue.bytes_of_values();
         let mut layout = Layout::new();
         let values = layout.add("values", bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
         let store = Store::place(&mut layout, KEYS.into(), (values, bytes), Home::Host);
@@ -120,10 +117,7 @@ fn a_ring_serves_as_well() {
         let pair = shape.place(&mut layout).expect("a queue pair").with_objects(values, bytes);
         let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
         let core = NativeCore::new(&memory);
-        let mut filling = Filling::new(store);
-        for (key, &bytes) in catalogue.sizes().iter().enumerate() {
-            assert!(filling.insert(&core, key as u64, bytes), "key {key}");
-        }
+        assert!(store.fill(&core, &catalogue), "the keys fit");
         let mut server = Server::new(vec![pair.host(core)], store, copied_up_to);
         let clients = Clients::new(Rc::new(catalogue), 40, 9);
         let mut network = Network::new(core, ring::Wire::new(pair.nic(PlayedByCore(core)), shape), clients);

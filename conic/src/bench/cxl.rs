@@ -236,7 +236,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, design): (usize, &Design)| {
-        let (ns, ratio) = measured.with_ratio_to_first(place, subject)?;
+        let (ns, ratio) = measured.with_ratio_to_first(place, subject, |figure| *figure)?;
         // Slices that were disturbed show whose turn it was, and nothing of the caches.
         let visible = !measured.restless && (ratio.min > 1.0 || ratio.max < 1.0);
         Some(Row { design: design.name, ns: ns.rounded(1), ratio: ratio.rounded(2), visible })

@@ -11,7 +11,7 @@ use conic_fabric::{Home, LINE_BYTES, Layout, PlayedByCore, SynchronisingWords, T
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{HEADER_BYTES, MOST_VALUE_BYTES};
-use conic_kv::{Catalogue, Clients, Demand, Filling, Server, Sizes, Store};
+use conic_kv::{Catalogue, Clients, Demand, Server, Sizes, Store};
 use conic_load::{Network, Traffic};
 use conic_native::{Flag, Memory, NativeCore, clock};
 use serde::Serialize;
@@ -140,7 +140,7 @@ enum Queues {
 
 impl Ground {
     fn new(design: Design, arguments: &Arguments, catalogue: &Catalogue) -> Result<Ground, Failure> {
-        let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+        let bytes = catalogue.bytes_of_values();
         let keys = u64::from(arguments.keys);
         let refused = |error: &dyn fmt::Display| Failure::failed(error.to_string());
         let (layout, store, queues) = if design.ring {
@@ -168,9 +168,7 @@ impl Ground {
         if let Queues::CcNic(map) = &queues {
             map.pool.fill(&core);
         }
-        let mut filling = Filling::new(store);
-        let fits = catalogue.sizes().iter().enumerate().all(|(key, &bytes)| filling.insert(&core, key as u64, bytes));
-        match fits {
+        match store.fill(&core, catalogue) {
             true => Ok(Ground { memory, store, queues }),
             false => Err(Failure::failed(format!("the index has no room for {keys} keys"))),
         }
@@ -325,18 +323,14 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 fn report(measured: &Slices<Slice>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, design): (usize, &Design)| {
-        let of = |figure: fn(&Slice) -> f64| Spread::of(&measured.of(place, subject).map(figure).collect::<Vec<f64>>());
-        let rate = of(|slice| slice.rate)?;
-        let of_medians = || {
-            Some(rate.median / Spread::of(&measured.of(place, 0).map(|slice| slice.rate).collect::<Vec<_>>())?.median)
-        };
-        let ratio = measured.ratios(place, subject, 0, |slice| slice.rate);
+        let of = |figure: fn(&Slice) -> f64| measured.with_ratio_to_first(place, subject, figure);
+        let (rate, ratio) = of(|slice| slice.rate)?;
         Some(Row {
             design: design.name,
             requests_per_second: rate.rounded(0),
-            median_ns: of(|slice| slice.median)?.rounded(1),
-            ratio: ratio.or_else(|| Spread::of(&[of_medians()?]))?.rounded(2),
-            asked_again: of(|slice| slice.again)?.median,
+            median_ns: of(|slice| slice.median)?.0.rounded(1),
+            ratio: ratio.rounded(2),
+            asked_again: of(|slice| slice.again)?.0.median,
         })
     };
     let designs = DESIGNS.iter().enumerate().map(row).collect::<Option<_>>()?;

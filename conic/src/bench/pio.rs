@@ -206,7 +206,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, (_, name)): (usize, &(Kernel, &'static str))| {
-        let (ns, ratio) = measured.with_ratio_to_first(place, subject)?;
+        let (ns, ratio) = measured.with_ratio_to_first(place, subject, |figure| *figure)?;
         Some(Row { exchange: name, ns: ns.rounded(1), ratio: ratio.rounded(2) })
     };
     let exchanges = KERNELS.iter().enumerate().map(row).collect::<Option<_>>()?;

@@ -210,16 +210,19 @@ impl<T> Slices<T> {
         complete.sort_by_key(|place| std::cmp::Reverse(place.members.len()));
         complete
     }
-}
 
-impl Slices<f64> {
-    /// A configuration's figures in one placement, and their ratios to those of the first configuration.
-    pub fn with_ratio_to_first(&self, place: &Placement, subject: usize) -> Option<(Spread, Spread)> {
-        let spread = |subject| Spread::of(&self.of(place, subject).copied().collect::<Vec<f64>>());
+    /// A figure of a configuration in one placement, and its ratios to the first configuration's.
+    pub fn with_ratio_to_first(
+        &self,
+        place: &Placement,
+        subject: usize,
+        figure: impl Fn(&T) -> f64,
+    ) -> Option<(Spread, Spread)> {
+        let spread = |subject| Spread::of(&self.of(place, subject).map(&figure).collect::<Vec<f64>>());
         let (figures, first) = (spread(subject)?, spread(0)?);
         // Where no round has a slice of both, all there is are the medians.
         let of_medians = || Spread::of(&[figures.median / first.median]);
-        let ratio = self.ratios(place, subject, 0, |figure| *figure).or_else(of_medians)?;
+        let ratio = self.ratios(place, subject, 0, &figure).or_else(of_medians)?;
         Some((figures, ratio))
     }
 }
@@ -265,9 +268,9 @@ mod tests {
         let all = slices(&[(0, 0, 10.0, 60.0), (0, 1, 40.0, 60.0), (1, 0, 20.0, 60.0), (2, 2, 30.0, 60.0)]);
         let place = &all.placements[0];
         let one = |value| Spread { median: value, min: value, max: value };
-        assert_eq!(all.with_ratio_to_first(place, 1), Some((one(40.0), one(4.0))));
-        assert_eq!(all.with_ratio_to_first(place, 2), Some((one(30.0), one(2.0))));
-        assert_eq!(all.with_ratio_to_first(place, 3), None);
+        assert_eq!(all.with_ratio_to_first(place, 1, |figure| *figure), Some((one(40.0), one(4.0))));
+        assert_eq!(all.with_ratio_to_first(place, 2, |figure| *figure), Some((one(30.0), one(2.0))));
+        assert_eq!(all.with_ratio_to_first(place, 3, |figure| *figure), None);
     }
 
     fn taken(subject: usize, before: f64, after: f64, share: f64) -> Taken<()> {

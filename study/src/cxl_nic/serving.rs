@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use conic_fabric::{Layout, StateHint, Time};
 use conic_interface::cxl::serving::{Answer, DatabaseShape, Handler, Request, ServingStatistics, Through};
+use conic_kv::Zipf;
 use conic_sim::cxl::{CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::draws::Draws;
 use conic_sim::protocol::cxl::Bias;
@@ -51,32 +52,23 @@ pub struct Served {
 
 /// Draws keys.
 struct Keys {
-    /// For each key, how likely it or one before it is; empty: every key is as likely.
-    up_to: Vec<f64>,
+    /// None: every key is as likely.
+    law: Option<Zipf>,
     keys: u64,
     draws: Draws,
 }
 
 impl Keys {
     fn new(keys: u64, zipf: Option<f64>) -> Keys {
-        let mut up_to = Vec::new();
-        if let Some(exponent) = zipf {
-            let mut sum = 0.0;
-            up_to.extend((1..=keys).map(|rank| {
-                sum += (rank as f64).powf(-exponent);
-                sum
-            }));
-            up_to.iter_mut().for_each(|part| *part /= sum);
-        }
-        Keys { up_to, keys, draws: Draws::new(1) }
+        Keys { law: zipf.map(|exponent| Zipf::new(keys as u32, exponent)), keys, draws: Draws::new(1) }
     }
 
     fn next(&mut self) -> u64 {
         let part = self.draws.part();
-        if self.up_to.is_empty() {
-            return ((part * self.keys as f64) as u64).min(self.keys - 1);
+        match &self.law {
+            Some(law) => law.rank(part) as u64,
+            None => ((part * self.keys as f64) as u64).min(self.keys - 1),
         }
-        (self.up_to.partition_point(|up_to| *up_to < part) as u64).min(self.keys - 1)
     }
 }
 

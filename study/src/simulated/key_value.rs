@@ -13,7 +13,7 @@ use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::overlay::Overlay;
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{HEADER_BYTES, MOST_VALUE_BYTES};
-use conic_kv::{Catalogue, Clients, Filling, Server, Store, Value};
+use conic_kv::{Catalogue, Clients, Server, Store, Value};
 use conic_load::{Latency, Traffic};
 use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::Chip;
@@ -103,7 +103,7 @@ fn shape_of(question: &KeyValue) -> Result<ring::Shape, String> {
 
 /// Places everything: what is on the store's node first, where that is not the NIC's.
 fn lay(question: &KeyValue, catalogue: &Catalogue) -> Result<Laid, String> {
-    let bytes = Store::bytes_of_values(catalogue.sizes().iter().copied());
+    let bytes = catalogue.bytes_of_values();
     let keys = question.demand.keys.into();
     let shape = shape_of(question)?;
     let place = |layout: &mut Layout, count| -> Result<Vec<_>, String> {
@@ -200,9 +200,7 @@ fn fill(simulation: &Simulation, laid: &Laid, catalogue: &Catalogue) -> Result<(
     if let Some(map) = laid.between.as_ref().and_then(|between| between.fill.as_ref()) {
         map.pool.fill(&core);
     }
-    let mut filling = Filling::new(laid.store);
-    let is_in = |(key, &bytes): (usize, &u16)| filling.insert(&core, key as u64, bytes);
-    match catalogue.sizes().iter().enumerate().all(is_in) {
+    match laid.store.fill(&core, catalogue) {
         true => Ok(()),
         false => Err(format!("the index has no room for {} keys", catalogue.sizes().len())),
     }

@@ -1,0 +1,214 @@
+//! What an operator asks for, and flags that ask for the same from the start.
+
+use super::*;
+
+#[test]
+fn an_operator_lists_limits_and_detaches() {
+    let nic = Nic::start(&[]);
+    let socket = nic.socket();
+    let ctl = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
+        command.output().expect("conic runs")
+    };
+    let (a, mut of_a) = attach(&socket, &small(2));
+    let (b, _of_b) = attach(&socket, &small(1));
+    let sent = frame(&mut of_a[0], a.mac(), b.mac(), 100, 1);
+    send(&mut of_a[0], sent);
+    let list = || -> serde_json::Value {
+        let output = ctl("list --json");
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    };
+    wait_until("the frame is counted", || {
+        list()["clients"].as_array().is_some_and(|all| all.iter().any(|one| one["counters"]["received_frames"] == 1))
+    });
+    let session = a.attached().session;
+    let found = list()["clients"]
+        .as_array()
+        .expect("clients")
+        .iter()
+        .any(|one| one["session"] == session && one["queues"] == 2);
+    assert!(found, "{}", list());
+    let table = String::from_utf8(ctl("list").stdout).expect("text");
+    assert!(table.contains("network default (bridge), 2 clients"), "{table}");
+    assert!(ctl(&format!("limit {session} --rate 1000000")).status.success());
+    assert!(String::from_utf8_lossy(&ctl("detach 999").stderr).contains("no client 999"));
+    assert!(ctl(&format!("detach {session}")).status.success());
+    wait_until("it learns that it is detached", || {
+        a.maintain();
+        a.detached().is_some()
+    });
+    assert_eq!(a.detached().map(|refused| refused.reason), Some(Reason::Operator));
+}
+
+#[test]
+fn an_operator_connects_clients_and_pins_flows() {
+    let nic = Nic::start(&[]);
+    let socket = nic.socket();
+    let ctl = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
+        let output = command.output().expect("conic runs");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), text)
+    };
+    let (a, mut of_a) = attach(&socket, &small(1));
+    let (b, mut of_b) = attach(&socket, &small(1));
+    let (c, mut of_c) = attach(&socket, &small(4));
+    let [one, two, three] = [&a, &b, &c].map(|client| client.attached().session);
+    assert_eq!(ctl(&format!("connect client:{one} client:{two}")), (true, String::new()));
+    // To the third, by its address, and it comes to the second.
+    let sent = frame(&mut of_a[0], a.mac(), c.mac(), 100, 1);
+    let expected = sent.to_vec();
+    send(&mut of_a[0], sent);
+    assert_eq!(receive(&mut of_b[0]).to_vec(), expected);
+    assert!(ctl("list").1.contains(&format!("connected client:{one} to client:{two}")), "{}", ctl("list").1);
+    assert_eq!(ctl(&format!("disconnect client:{two}")), (true, String::new()));
+    assert!(ctl(&format!("disconnect client:{two}")).1.contains("not connected"));
+    assert!(ctl(&format!("connect client:{one} port:0")).1.contains("no port:0"), "it has no ports");
+    assert!(ctl(&format!("connect client:{one} station:0")).1.contains("client:NUMBER or port:NUMBER"));
+    let from_a = a.mac().map(|byte| format!("{byte:02x}")).join(":");
+    assert_eq!(ctl(&format!("pin {three} --queue 3 --match source-mac={from_a}")), (true, String::new()));
+    assert!(ctl(&format!("pin {three} --queue 4 --match vlan=7")).1.contains("4 queues"));
+    assert!(ctl(&format!("pin {three} --match port=7")).1.contains("destination-port"));
+    let pinned = format!("pinned source-mac={from_a} to client {three}, queue 3");
+    assert!(ctl("list").1.contains(&pinned), "{}", ctl("list").1);
+    let sent = frame(&mut of_a[0], a.mac(), b.mac(), 100, 2);
+    let expected = sent.to_vec();
+    send(&mut of_a[0], sent);
+    assert_eq!(receive(&mut of_c[3]).to_vec(), expected);
+    assert_eq!(ctl(&format!("unpin {three}")), (true, String::new()));
+    assert!(!ctl("list").1.contains("pinned"));
+}
+
+/// What lies in a capture file, once so many frames do.
+fn captured(file: &Path, count: usize) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    wait_until("the file is written out", || {
+        found.clear();
+        let Ok(mut reader) = conic_port::CaptureReader::open(file) else { return false };
+        while let Ok(Some(_)) = reader.next_record() {
+            found.push(reader.data().to_vec());
+        }
+        found.len() == count
+    });
+    found
+}
+
+#[test]
+fn an_operator_has_a_clients_frames_copied_to_a_file() {
+    let nic = Nic::start(&[]);
+    let (a, mut of_a) = attach(&nic.socket(), &small(1));
+    let (b, mut of_b) = attach(&nic.socket(), &small(1));
+    let file = nic.folder.path().join("a.pcapng");
+    let mirror = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        let end = format!("client:{}", a.attached().session);
+        command.args(["ctl", "--socket"]).arg(nic.socket()).args(["mirror", &end]).args(more);
+        let output = command.output().expect("conic runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let path = file.to_str().expect("text");
+    assert_eq!(mirror(&[path, "--limit", "650"]), (true, String::new()));
+    let mut expected = Vec::new();
+    for number in 0..10 {
+        let sent = frame(&mut of_a[0], a.mac(), b.mac(), 100 + number, number as u64);
+        expected.push(sent.to_vec());
+        send(&mut of_a[0], sent);
+        receive(&mut of_b[0]);
+    }
+    assert!(mirror(&[path]).1.contains("is there already"));
+    assert_eq!(mirror(&[]), (true, String::new()));
+    assert!(mirror(&[]).1.contains("not mirrored"));
+    // 100 to 105 bytes are 615; the next does not fit, and nothing behind it is let through.
+    assert_eq!(captured(&file, 6), expected[..6]);
+}
+
+#[test]
+fn flags_say_whose_frames_are_copied_from_the_start() {
+    let said = |mirrors: &[&str], more: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["nic", "--port", "capture:record=gone.pcap", more]);
+        for mirror in mirrors {
+            command.args(["--mirror", mirror]);
+        }
+        let output = command.output().expect("conic runs");
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let both = ["port:0,/tmp/port.pcapng", "client:web,/tmp/web.pcap"];
+    assert!(said(&both, "--check").starts_with("sound: "));
+    let text = said(&both, "--print-config");
+    let config = conic_nicd::config::Config::read(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(config.networks[0].mirrors, both.map(|mirror| mirror.parse().expect("a mirror")));
+    for (mirror, reason) in [
+        ("port:1,/tmp/port.pcap", "no port:1"),
+        ("port:0,port.pcap", "whole path"),
+        ("port:0,/tmp/port.txt", ".pcap or .pcapng"),
+        ("port:0", "an end and a file"),
+    ] {
+        let text = said(&[mirror], "--check");
+        assert!(text.contains(reason), "{mirror}: {text}");
+    }
+}
+
+#[test]
+fn a_loopback_networks_frames_are_copied_to_a_file_too() {
+    let nic = Nic::start(&["--mode", "loopback"]);
+    let (client, mut queues) = attach(&nic.socket(), &small(2));
+    let (_other, mut of_other) = attach(&nic.socket(), &small(1));
+    let file = nic.folder.path().join("a.pcap");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let end = format!("client:{}", client.attached().session);
+    command.args(["ctl", "--socket"]).arg(nic.socket()).args(["mirror", &end]).arg(&file);
+    assert!(command.status().expect("conic runs").success());
+    let mut expected = Vec::new();
+    for number in 0..10 {
+        let queue = &mut queues[number % 2];
+        let sent = frame(queue, client.mac(), client.mac(), 60 + 700 * number, number as u64);
+        expected.push(sent.to_vec());
+        send(queue, sent);
+        receive(queue);
+        let not_copied = frame(&mut of_other[0], client.mac(), client.mac(), 90, 99);
+        send(&mut of_other[0], not_copied);
+        receive(&mut of_other[0]);
+    }
+    let text = metrics_of(&nic);
+    assert!(
+        text.contains(&format!("conic_mirror_total{{network=\"default\",end=\"{end}\",what=\"frames\"}} 10\n")),
+        "{text}"
+    );
+    drop((client, queues));
+    assert_eq!(captured(&file, 10), expected);
+}
+
+#[test]
+fn flags_connect_and_pin_and_metrics_say_so() {
+    let nic = Nic::start(&[
+        "--connect",
+        "client:left,client:right",
+        "--connect",
+        "client:test,client:nobody",
+        "--pin",
+        "web,queue=0,destination-mac=02:00:00:00:00:09",
+    ]);
+    let named = |name: &str| Options { name: Name::new(name).expect("a name"), ..small(1) };
+    let (left, mut of_left) = attach(&nic.socket(), &named("left"));
+    let (right, mut of_right) = attach(&nic.socket(), &named("right"));
+    let (web, mut of_web) = attach(&nic.socket(), &named("web"));
+    let (other, mut of_other) = attach(&nic.socket(), &named("other"));
+    let (_alone, _queues) = attach(&nic.socket(), &small(1));
+    // Over the wire whatever it is addressed to, and by the pin whatever it is addressed to.
+    let over = frame(&mut of_left[0], left.mac(), other.mac(), 100, 1);
+    let by_pin = frame(&mut of_other[0], other.mac(), [2, 0, 0, 0, 0, 9], 100, 2);
+    let expected = [over.to_vec(), by_pin.to_vec()];
+    send(&mut of_left[0], over);
+    send(&mut of_other[0], by_pin);
+    assert_eq!([receive(&mut of_right[0]).to_vec(), receive(&mut of_web[0]).to_vec()], expected);
+    let text = metrics_of(&nic);
+    let ends = [left, right].map(|client| format!("client:{}", client.attached().session));
+    let whole = format!("conic_circuit{{network=\"default\",near=\"{}\",far=\"{}\"}} 1\n", ends[0], ends[1]);
+    assert_eq!(text.matches(&whole).count(), 1, "{text}");
+    assert!(text.contains(",far=\"\"} 0\n") && text.matches("conic_circuit{").count() == 2, "{text}");
+    let pins = format!("conic_pinned_flows{{network=\"default\",session=\"{}\"}} 1\n", web.attached().session);
+    assert!(text.contains(&pins) && text.matches("conic_pinned_flows{").count() == 5, "{text}");
+}
