@@ -4,7 +4,7 @@
 //! 5.7). A burst goes through in steps, so that the misses of its lookups overlap: headers, then buckets, then slots, as
 //! `rte_hash_lookup_bulk` does.
 
-use conic_fabric::{Address, Core, LINE_BYTES, Line, lines_of};
+use conic_fabric::{Address, Core, Line, lines_of};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::ccnic::Flags;
 
@@ -275,11 +275,7 @@ impl<Q: HostQueue> Answering<'_, Q> {
         let put = self.store.replace(core, slot, (bytes, checksum), |to| {
             self.lines.resize(lines_of(bytes.into()) as usize, Line::ZERO);
             core.read_lines(self.packet.address().lines(1), self.lines);
-            // What is behind the value in its last line is the packet's buffer's: nobody is to get it.
-            let behind = u64::from(bytes) % LINE_BYTES;
-            if let Some(last) = self.lines.last_mut().filter(|_| behind > 0) {
-                *last = last.beginning(behind);
-            }
+            // What is behind the value in its last line is written with it, and never sent.
             core.write_lines(to, self.lines);
         });
         let (status, count) = match put {

@@ -39,7 +39,7 @@ impl Zipf {
     pub fn rank(&self, part: f64) -> usize {
         let guide = ((part * GUIDES as f64) as usize).min(GUIDES - 1);
         let from = self.guides[guide] as usize;
-        let to = self.guides.get(guide + 1).map_or(self.up_to.len(), |&next| next as usize + 1);
+        let to = self.guides.get(guide + 1).map_or(self.up_to.len(), |&next| next as usize);
         let rank = from + self.up_to[from..to].partition_point(|up_to| *up_to < part);
         // The last share may have been rounded to less than 1.
         rank.min(self.up_to.len() - 1)
