@@ -323,14 +323,14 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 fn report(measured: &Slices<Slice>, place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, design): (usize, &Design)| {
-        let of = |figure: fn(&Slice) -> f64| measured.with_ratio_to_first(place, subject, figure);
-        let (rate, ratio) = of(|slice| slice.rate)?;
+        let (rate, ratio) = measured.with_ratio_to_first(place, subject, |slice| slice.rate)?;
         Some(Row {
             design: design.name,
             requests_per_second: rate.rounded(0),
-            median_ns: of(|slice| slice.median)?.0.rounded(1),
+            median_ns: measured.spread(place, subject, |slice| slice.median)?.rounded(1),
             ratio: ratio.rounded(2),
-            asked_again: of(|slice| slice.again)?.0.median,
+            // Of values that were copied none is, so that it has no ratio.
+            asked_again: measured.spread(place, subject, |slice| slice.again)?.median,
         })
     };
     let designs = DESIGNS.iter().enumerate().map(row).collect::<Option<_>>()?;

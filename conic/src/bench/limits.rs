@@ -343,8 +343,7 @@ impl PlacementReport {
 fn place_report(measured: &Slices<Moved>, place: &Placement, slice: Time) -> Option<PlacementReport> {
     let spread = |kernel: Kernel, digits: i32| {
         let subject = KERNELS.iter().position(|&other| other == kernel)?;
-        let values: Vec<f64> = measured.of(place, subject).map(|moved| kernel.figure(moved)).collect();
-        Some(Spread::of(&values)?.rounded(digits))
+        Some(measured.spread(place, subject, |moved| kernel.figure(moved))?.rounded(digits))
     };
     let mut report = PlacementReport {
         place: place.clone(),

@@ -315,10 +315,8 @@ fn rows(
     size: u16,
 ) -> Vec<Row> {
     let row = |(subject, contestant): (usize, &Contestant)| {
-        let spread = |figure: fn(&Figures) -> f64, digits| {
-            let values: Vec<f64> = measured.of(place, subject).map(figure).collect();
-            Some(Spread::of(&values)?.rounded(digits))
-        };
+        let spread =
+            |figure: fn(&Figures) -> f64, digits| Some(measured.spread(place, subject, figure)?.rounded(digits));
         let against = |figure: fn(&Figures) -> f64| {
             (subject != 0).then(|| measured.ratios(place, 0, subject, figure))?.map(|ratio| ratio.rounded(3))
         };

@@ -211,15 +211,19 @@ impl<T> Slices<T> {
         complete
     }
 
-    /// A figure of a configuration in one placement, and its ratios to the first configuration's.
+    /// A figure of a configuration in one placement.
+    pub fn spread(&self, place: &Placement, subject: usize, figure: impl Fn(&T) -> f64) -> Option<Spread> {
+        Spread::of(&self.of(place, subject).map(figure).collect::<Vec<f64>>())
+    }
+
+    /// A figure of a configuration in one placement, and its ratios to the first configuration's, where that is never zero.
     pub fn with_ratio_to_first(
         &self,
         place: &Placement,
         subject: usize,
         figure: impl Fn(&T) -> f64,
     ) -> Option<(Spread, Spread)> {
-        let spread = |subject| Spread::of(&self.of(place, subject).map(&figure).collect::<Vec<f64>>());
-        let (figures, first) = (spread(subject)?, spread(0)?);
+        let (figures, first) = (self.spread(place, subject, &figure)?, self.spread(place, 0, &figure)?);
         // Where no round has a slice of both, all there is are the medians.
         let of_medians = || Spread::of(&[figures.median / first.median]);
         let ratio = self.ratios(place, subject, 0, &figure).or_else(of_medians)?;
