@@ -1,6 +1,7 @@
 //! What a copy engine does, for ever, and how a core posts copies to it.
 
 use std::collections::VecDeque;
+use std::panic::Location;
 
 use conic_fabric::{Address, Core, LINE_BYTES};
 
@@ -77,8 +78,9 @@ impl SimCore<'_> {
     fn copy_line(&self, from: Address, to: Address, line_time: u64) {
         let begins = self.now().picoseconds();
         let line = (from.0 / LINE_BYTES) as u32;
-        let data =
-            self.until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Word, waited, 0).copied());
+        let place = Location::caller();
+        let data = self
+            .until_done(|machine, agent, waited| machine.load(agent, line, WHOLE, Use::Word, waited, place).copied());
         self.write_line(to, &data);
         let mut machine = self.machine().borrow_mut();
         let time = &mut machine.agents[self.agent()].time;

@@ -7,6 +7,7 @@ use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
 use crate::fiber::Fiber;
 use crate::machine::access::{Step, Use, WHOLE};
+use crate::machine::places::Place;
 use crate::machine::uncached::Kind;
 use crate::machine::{Agent, Copying, Machine, Wait};
 use crate::protocol::Ask;
@@ -31,12 +32,10 @@ fn line_of(at: Address) -> u32 {
     (at.0 / LINE_BYTES) as u32
 }
 
-/// The place in the code that called: what a prefetcher knows as the load's instruction pointer. The same in every run.
+/// The place in the code that called: what a prefetcher knows as the load's instruction pointer.
 #[track_caller]
-fn place_in_code() -> u32 {
-    let caller = Location::caller();
-    let file = caller.file().len() as u32;
-    (file << 24) ^ (caller.line() << 8) ^ caller.column()
+fn place_in_code() -> Place {
+    Location::caller()
 }
 
 fn word_of(at: Address) -> usize {

@@ -9,11 +9,13 @@
 //! | `access.rs` | what a core's program does: loads, stores, atomics, prefetches |
 //! | `fills.rs` | its line fill buffers |
 //! | `fill.rs` | what comes back: grants, snoops, stores that can be performed |
+//! | `line.rs` | what home agents know of a line |
 //! | `home.rs` | the home agents' side: messages, last-level cache, memory, links |
 //! | `reorder.rs` | loads that a core has issued and goes on behind |
 //! | `stores.rs` | its store buffer |
 //! | `slices.rs` | how many messages the home agents can look up |
 //! | `prefetch.rs` | the hardware prefetchers |
+//! | `places.rs` | the places in the code that they tell apart |
 //! | `recorder.rs` | what a traced run writes down |
 //! | `queues.rs` | the probes of its queues |
 //! | `window.rs` | counters and queues between two moments |
@@ -34,7 +36,9 @@ mod engine;
 mod fill;
 mod fills;
 mod home;
+mod line;
 pub(crate) mod pcie;
+pub(crate) mod places;
 mod prefetch;
 mod private;
 pub mod queues;
@@ -59,14 +63,17 @@ use crate::memory::Memory;
 use crate::parameters::{NodeParameters, Parameters};
 use crate::pcie::PcieLink;
 use crate::probe::counters::AgentAccesses;
-use crate::protocol::home::{Action, Active, Choices, Right, Stable};
+use crate::protocol::home::{Action, Active, Choices};
 use crate::protocol::{ToCore, ToHome, Version};
 use slab::Slab;
 
 pub use agent::{Agent, Wait};
 pub(crate) use engine::Copying;
 use engine::Engines;
+use line::lines_of;
+pub(crate) use line::{COMPLETING, LineRecord, MOST_TIME};
 use pcie::{Past, PcieEvent, RootPort};
+use places::Places;
 use queues::Queues;
 use recorder::Recorder;
 use slices::Slices;
@@ -134,33 +141,6 @@ pub(crate) struct Timing {
     pub lookahead: u64,
 }
 
-/// What home agents know of a line: both nodes' views side by side, because what happens to a line happens in both, in one
-/// cache line of the host.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub(crate) struct LineRecord {
-    pub stable: [Stable; 2],
-    /// For each node, one more than the place of what is under way for the line; zero if nothing is; or [`COMPLETING`].
-    pub active: [u32; 2],
-    /// The line's home, above that bit, in six bits each, the slice of home agents, the link and the memory channel that serve
-    /// it, and above these [`PLACE_BITS`] when the other node will have acknowledged the last reply.
-    places_and_completion: u64,
-}
-
-/// Nothing is under way for a line but an acknowledgement for which nobody waits. Most lines are left like this, so they
-/// must not take the room of one for which something is.
-pub(crate) const COMPLETING: u32 = u32::MAX;
-
-/// Bits of a line's record that say who serves it.
-const PLACE_BITS: u32 = 19;
-/// The longest that a run may last, in picoseconds: 30 seconds. A line's record has room for little more.
-pub(crate) const MOST_TIME: u64 = 30_000_000_000_000;
-
-const _: () =
-    assert!(MOST_TIME < (u64::MAX >> PLACE_BITS) / 10 * 9, "a record has room for what completes after the limit");
-const _: () = assert!(crate::link::MOST_PARTS <= 1 << 6, "what serves a line fits into six bits");
-const _: () = assert!(size_of::<LineRecord>() == 64, "a line's record is one cache line of the host");
-
 /// One node: its last-level cache and memory, and its way to the other node.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -221,6 +201,8 @@ pub struct Machine {
     past: Slab<Past>,
     port: Option<Box<RootPort>>,
     engines: Engines,
+    /// Where its programs load.
+    places: Places,
 }
 
 impl Machine {
@@ -281,6 +263,7 @@ impl Machine {
                 Box::new(RootPort::new(pcie, cycle, parameters.cache.device_write_ways))
             }),
             engines: Engines::default(),
+            places: Places::default(),
         }
     }
 
@@ -513,72 +496,6 @@ impl Timing {
             speculative_penalty: parameters.protocol.speculative_read_penalty,
             lookahead: if options.run_ahead { nearest.saturating_sub(1) } else { 0 },
         }
-    }
-}
-
-/// What home agents know of the lines of a region, of which these are the homes, while nobody has cached any.
-fn lines_of(parameters: &Parameters, homes: &[u8]) -> Table<LineRecord> {
-    let (out, memory) = (Direction::new(&parameters.links()), Memory::new(&parameters.memory));
-    pages::collect(homes.iter().enumerate().map(|(line, &home)| {
-        let line = line as u64;
-        let places = [slices::slice_of(parameters, line), out.link_of(line), memory.channel_of(line)];
-        LineRecord::of(home, places)
-    }))
-}
-
-impl LineRecord {
-    /// A line that nobody has cached.
-    fn of(home: u8, places: [usize; 3]) -> LineRecord {
-        let stable = [0, 1].map(|node| {
-            let right = if home == node { Right::Exclusive } else { Right::None };
-            Stable { right, ..Stable::default() }
-        });
-        let [slice, link, channel] = places.map(|place| place as u64);
-        let places = channel << 13 | link << 7 | slice << 1 | u64::from(home);
-        LineRecord { stable, active: [0; 2], places_and_completion: places }
-    }
-
-    /// The line's home.
-    pub fn home(&self) -> usize {
-        (self.places_and_completion & 1) as usize
-    }
-
-    /// The slice of either node's home agents that serves the line.
-    pub fn slice(&self) -> u8 {
-        (self.places_and_completion >> 1 & 0x3f) as u8
-    }
-
-    /// The link that carries messages about it, in either direction.
-    pub fn link(&self) -> usize {
-        (self.places_and_completion >> 7 & 0x3f) as usize
-    }
-
-    /// The memory channel of its home that has it.
-    pub fn channel(&self) -> usize {
-        (self.places_and_completion >> 13 & 0x3f) as usize
-    }
-
-    /// When the last reply will have been acknowledged, where that is all that is under way.
-    pub fn completion(&self) -> u64 {
-        self.places_and_completion >> PLACE_BITS
-    }
-
-    /// Whether something is under way in a node: an acknowledgement that has come by `now` is not, though nobody noted that.
-    #[inline(always)]
-    pub fn is_busy(&self, node: usize, now: u64) -> bool {
-        match self.active[node] {
-            0 => false,
-            COMPLETING => self.completion() > now,
-            _ => true,
-        }
-    }
-
-    /// Leaves nothing under way in a node but an acknowledgement.
-    pub fn complete_at(&mut self, node: usize, time: u64) {
-        debug_assert!(time <= u64::MAX >> PLACE_BITS);
-        self.active[node] = COMPLETING;
-        let places = self.places_and_completion & ((1 << PLACE_BITS) - 1);
-        self.places_and_completion = time << PLACE_BITS | places;
     }
 }
 

@@ -7,6 +7,7 @@ use crate::protocol::cache::Held;
 use crate::protocol::{Ask, Asker, Copy, ToHome, Version};
 
 use super::agent::{Round, Spinning, Wait};
+use super::places::Place;
 use super::queues::Queue;
 use super::stores::Store;
 use super::uncached::Kind;
@@ -32,7 +33,15 @@ pub(crate) enum Use {
 impl Machine {
     /// Loads bytes of a line; gives the whole line, of which those are valid. `place`: where in the code. `waited`: this load has waited for its line.
     #[inline(always)]
-    pub(crate) fn load(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place: u32) -> Step<&Line> {
+    pub(crate) fn load(
+        &mut self,
+        id: usize,
+        line: u32,
+        bytes: u64,
+        how: Use,
+        waited: bool,
+        place: Place,
+    ) -> Step<&Line> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
@@ -67,7 +76,7 @@ impl Machine {
 
     /// Waits until a core may read a line, and takes the time that it takes.
     #[inline(always)]
-    fn readable(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place_in_code: u32) -> Step<()> {
+    fn readable(&mut self, id: usize, line: u32, bytes: u64, how: Use, waited: bool, place_in_code: Place) -> Step<()> {
         let timing = self.timing;
         let agent = &mut self.agents[id];
         let Some(place) = agent.caches.find(line) else {
@@ -300,7 +309,7 @@ impl Machine {
     }
 
     /// Begins a load that the program is foreseen to do, by the load at `place` in the code.
-    pub(crate) fn load_early(&mut self, id: usize, line: u32, bytes: u64, place: u32) -> Step<()> {
+    pub(crate) fn load_early(&mut self, id: usize, line: u32, bytes: u64, place: Place) -> Step<()> {
         let before = self.agents[id].counters.accesses.software_prefetches;
         self.prefetch(id, line, Ask::Read, false)?;
         if self.agents[id].prefetchers.are_on() {

@@ -15,23 +15,26 @@ use crate::parameters::CoreParameters;
 use crate::protocol::Ask;
 
 use super::Machine;
+use super::places::Place;
 use super::uncached::Kind;
 
-/// Places in the code that the stride prefetcher tells apart, a power of two.
-const PLACES: usize = 64;
 /// The longest stride, in lines.
-const LONGEST: i64 = 32;
+const LONGEST: u32 = 32;
 /// Lines of a page.
 const PAGE_LINES: u32 = 64;
 /// Lines that count as just loaded.
 const RECENT: usize = 8;
 
 /// What was loaded at a place in the code.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Loads {
-    place: u32,
     line: u32,
-    stride: i64,
+    stride: i32,
+}
+
+impl Loads {
+    /// Nothing yet; no line has this number.
+    const NONE: Loads = Loads { line: u32::MAX, stride: 0 };
 }
 
 /// What was just loaded.
@@ -69,7 +72,8 @@ pub(crate) struct Prefetchers {
     adjacent: bool,
     stride: bool,
     on: bool,
-    loads: Box<[Loads; PLACES]>,
+    /// By the place's number.
+    loads: Vec<Loads>,
     recent: Recent,
 }
 
@@ -80,7 +84,7 @@ impl Prefetchers {
             adjacent: parameters.prefetch_adjacent,
             stride: parameters.prefetch_stride,
             on: true,
-            loads: Box::new([Loads::default(); PLACES]),
+            loads: Vec::new(),
             recent: Recent::NONE,
         }
     }
@@ -97,26 +101,22 @@ impl Prefetchers {
     }
 
     /// Notes a load, and gives the line that the stride prefetcher asks for, if it does.
-    fn predict(&mut self, place: u32, line: u32) -> Option<u32> {
-        let loads = &mut self.loads[entry_of(place)];
-        let stride = i64::from(line) - i64::from(loads.line);
-        if loads.place != place {
-            *loads = Loads { place, line, stride: 0 };
+    fn predict(&mut self, place: usize, line: u32) -> Option<u32> {
+        if place >= self.loads.len() {
+            self.loads.resize(place + 1, Loads::NONE);
+        }
+        let loads = &mut self.loads[place];
+        let before = std::mem::replace(&mut loads.line, line);
+        // A stride that does not fit is none that any other equals and is short.
+        let stride = line.wrapping_sub(before) as i32;
+        if before == u32::MAX || stride == 0 {
             return None;
         }
-        if stride == 0 {
-            return None;
-        }
-        let steady = stride == loads.stride && stride.abs() <= LONGEST;
-        (loads.line, loads.stride) = (line, stride);
-        let ahead = u32::try_from(i64::from(line) + stride).ok()?;
+        let steady = stride == loads.stride && stride.unsigned_abs() <= LONGEST;
+        loads.stride = stride;
+        let ahead = line.checked_add_signed(stride)?;
         (steady && ahead / PAGE_LINES == line / PAGE_LINES).then_some(ahead)
     }
-}
-
-/// Where what was loaded at a place in the code is kept: places of a file often differ in their line alone.
-fn entry_of(place: u32) -> usize {
-    place.wrapping_mul(0x9e37_79b1) as usize >> (u32::BITS - PLACES.ilog2())
 }
 
 impl Machine {
@@ -128,14 +128,14 @@ impl Machine {
     }
 
     /// After a load was issued, one that misses too: of these bytes of a line, at a place in the code.
-    pub(crate) fn after_load(&mut self, id: usize, line: u32, bytes: u64, place: u32) {
+    pub(crate) fn after_load(&mut self, id: usize, line: u32, bytes: u64, place: Place) {
         let agent = &mut self.agents[id];
         let many_under_way = 2 * agent.fills.len() > agent.fills.limit();
         let seen = &mut agent.prefetchers;
         let next = seen.next_line
             && seen.recent.ascends(line, bytes.trailing_zeros())
             && !(line + 1).is_multiple_of(PAGE_LINES);
-        let ahead = if seen.stride { seen.predict(place, line) } else { None };
+        let ahead = if seen.stride { seen.predict(self.places.number(place), line) } else { None };
         if many_under_way {
             return;
         }
@@ -174,9 +174,9 @@ mod tests {
         let mut seen = prefetchers();
         assert_eq!([0, 3, 6, 9].map(|line| seen.predict(7, line)), [None, None, Some(9), Some(12)]);
         assert_eq!([20, 30, 41].map(|line| seen.predict(7, line)), [None, None, None]);
-        // Another place that falls on the same entry starts anew.
-        let other = (8..).find(|&place| entry_of(place) == entry_of(7)).expect("there are more places than entries");
-        assert_eq!(seen.predict(other, 42), None);
+        // Other places, as many as there may be, have strides of their own, and take none away.
+        assert_eq!((8..1000).find_map(|place| seen.predict(place, 52)), None);
+        assert_eq!([52, 63].map(|line| seen.predict(7, line)), [Some(63), None]);
     }
 
     #[test]

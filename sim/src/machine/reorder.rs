@@ -30,6 +30,7 @@ use std::collections::VecDeque;
 use super::Machine;
 use super::Wait as W;
 use super::access::Step;
+use super::places::Place;
 use super::queues::Queue;
 use super::uncached::Kind;
 use crate::protocol::Ask;
@@ -184,7 +185,7 @@ impl Machine {
     }
 
     /// Issues a load of a line that the core does not have, without waiting for it.
-    pub(crate) fn load_behind(&mut self, id: usize, line: u32, bytes: u64, place: u32) -> Step<()> {
+    pub(crate) fn load_behind(&mut self, id: usize, line: u32, bytes: u64, place: Place) -> Step<()> {
         // The value is of this moment: whatever comes before it must have happened.
         if !self.is_present(id) {
             return Err(W::Time);

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::access::{Step, Use, WHOLE};
+use super::places::Place;
 use super::{Machine, Wait as W};
 
 /// What stands for the queue of tags among the lines of a round of polling.
@@ -41,7 +42,7 @@ impl Watched {
 
 impl Machine {
     /// Watches a line, once the agent has a copy of it; that is a load, and takes the time of one.
-    pub(crate) fn watch(&mut self, id: usize, line: u32, tag: u64, waited: bool, place: u32) -> Step<()> {
+    pub(crate) fn watch(&mut self, id: usize, line: u32, tag: u64, waited: bool, place: Place) -> Step<()> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
