@@ -259,6 +259,9 @@ fn metadata_lies_in_front_of_payloads_and_no_packet_reaches_it() {
         (shape.room(), shape.with_metadata(64).buffer_bytes, shape.with_metadata(129).buffer_bytes),
         (128, 384, 512)
     );
+    // As in a pool of DPDK's: behind the metadata is room for what there was room for, and the lines are odd.
+    let pooled = [64, 129, 193].map(|bytes| shape.with_pooled_metadata(bytes));
+    assert_eq!(pooled.map(|shape| (shape.room(), shape.buffer_bytes)), [(128, 448), (256, 576), (256, 576)]);
     let shape = shape.with_metadata(64);
     assert_eq!(shape.room(), 64);
     let (queues, layout) = place(shape);
@@ -365,6 +368,23 @@ fn registers_move_once_a_burst() {
         assert_eq!(loopback.receive(8), 8);
     }
     assert_eq!((owned("ring TX tail", 0), owned("ring RX tail", 1)), (2, 2));
+}
+
+#[test]
+fn blank_buffers_are_posted_before_packets_are_taken_and_behind_them_only_where_few_are_left() {
+    let (queues, layout) = place(small(16, RxSignal::DescriptorDone));
+    let memory = Memory::new(&layout);
+    let mut loopback = Loopback::new(queues, &memory);
+    let mut head_after = |packets| {
+        assert_eq!([loopback.send(packets, 64), loopback.loop_back(packets)], [packets; 2]);
+        loopback.nic.flush();
+        assert_eq!(loopback.receive(8), packets);
+        loopback.host.core().load_acquire(start_of(&layout, "ring RX head"))
+    };
+    // Of 15 that are posted; what four packets took, the next call posts; and what two took, the one behind it.
+    assert_eq!([0, 4, 2, 0].map(&mut head_after), [15, 15, 15 + 4 - 16, 15 + 6 - 16]);
+    // Eight leave the device few.
+    assert_eq!(head_after(8), 15 + 14 - 16);
 }
 
 #[test]

@@ -239,6 +239,14 @@ impl Shape {
         Shape { buffer_bytes, metadata: true, ..self }
     }
 
+    /// The same with metadata in front of packets of up to `bytes` bytes, or of what a buffer had room for before, in buffers that lie as
+    /// those of a DPDK pool do: an odd number of lines apart, so that they share no few sets of a cache (`rte_mempool` pads its
+    /// elements until their lines have no divisor in common with the memory's channels and ranks).
+    pub fn with_pooled_metadata(self, bytes: u64) -> Shape {
+        let lines = (buffer_metadata::BYTES + self.buffer_bytes.max(bytes)).div_ceil(LINE_BYTES) | 1;
+        Shape { buffer_bytes: lines * LINE_BYTES, metadata: true, ..self }
+    }
+
     /// Bytes of a buffer in front of its payload.
     #[inline(always)]
     fn metadata_bytes(&self) -> u64 {

@@ -107,7 +107,8 @@ impl Chip {
     }
 }
 
-/// Descriptors of one queue that wait to be written back: so many at once, or those that are there after some time.
+/// Descriptors of one queue that wait to be written back: aligned groups of so many, or those that are there after some time. What is
+/// left of a group that was written in part is a group of its own, so that no later one straddles two lines.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteBack {
     batch: u32,
@@ -126,13 +127,14 @@ impl WriteBack {
         WriteBack { batch: parameters.write_back_batch, wait: parameters.write_back_wait, pending: 0, oldest: 0 }
     }
 
-    /// One more descriptor is done at `now`; says how many are to be written back now: all that wait, or none yet.
-    pub fn add(&mut self, now: u64) -> u32 {
+    /// The next descriptor, of this index, is done at `now`; says how many are to be written back now: all that wait, or none yet.
+    pub fn add(&mut self, now: u64, index: u64) -> u32 {
         if self.pending == 0 {
             self.oldest = now;
         }
         self.pending += 1;
-        if self.pending == self.batch || self.wait == 0 { self.take() } else { 0 }
+        let completes = (index + 1).is_multiple_of(self.batch.into());
+        if completes || self.wait == 0 { self.take() } else { 0 }
     }
 
     /// When those that wait are to be written back, if no batch fills before.
@@ -232,8 +234,17 @@ mod tests {
     #[test]
     fn a_full_batch_is_written_back_at_once() {
         let mut queue = WriteBack::new(&nic());
-        assert_eq!([10, 20, 30, 40, 50].map(|now| queue.add(now)), [0, 0, 0, 4, 0]);
+        let due: Vec<u32> = (0..5).map(|index| queue.add(10 * (index + 1), index)).collect();
+        assert_eq!(due, [0, 0, 0, 4, 0]);
         assert_eq!(queue.deadline(), Some(50 + nic().write_back_wait), "the wait begins anew");
+    }
+
+    #[test]
+    fn after_a_partial_batch_the_next_ends_where_it_would_have() {
+        let mut queue = WriteBack::new(&nic());
+        assert_eq!([queue.add(0, 4), queue.expire(nic().write_back_wait)], [0, 1]);
+        let due: Vec<u32> = (5..12).map(|index| queue.add(1_000_000, index)).collect();
+        assert_eq!(due, [0, 0, 3, 0, 0, 0, 4]);
     }
 
     #[test]
@@ -242,8 +253,8 @@ mod tests {
         let mut queue = WriteBack::new(&nic());
         assert_eq!(queue.deadline(), None);
         assert_eq!(queue.expire(u64::MAX), 0, "nothing waits");
-        queue.add(100);
-        queue.add(200);
+        queue.add(100, 0);
+        queue.add(200, 1);
         assert_eq!(queue.deadline(), Some(100 + wait));
         assert_eq!(queue.expire(100 + wait - 1), 0);
         assert_eq!(queue.expire(100 + wait), 2);
@@ -253,7 +264,7 @@ mod tests {
     #[test]
     fn without_a_wait_every_descriptor_is_written_back_at_once() {
         let mut queue = WriteBack::new(&NicParameters { write_back_wait: 0, ..nic() });
-        assert_eq!([1, 2].map(|now| queue.add(now)), [1, 1]);
+        assert_eq!([1, 2].map(|now| queue.add(now, now)), [1, 1]);
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn shape_of(question: &KeyValue) -> Result<ring::Shape, String> {
         buffers: 2 * question.window + 2 * DESCRIPTORS,
         rx_signal: ring::RxSignal::DescriptorDone,
         host_written_registers: MemoryType::Uncached,
-        ..ring::Shape::for_packets(MOST_BYTES).map_err(|error| error.to_string())?.with_metadata(MOST_BYTES)
+        ..ring::Shape::for_packets(MOST_BYTES).map_err(|error| error.to_string())?.with_pooled_metadata(MOST_BYTES)
     })
 }
 

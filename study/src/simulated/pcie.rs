@@ -28,6 +28,9 @@ pub(super) use on_chip::Places;
 
 /// Descriptors of each ring.
 const DESCRIPTORS: u64 = 1024;
+/// Packets of which the last is reported as sent, and with it the others: what DPDK's drivers ask for by default (`tx_rs_thresh` of
+/// `ice`, `MLX5_TX_COMP_THRESH` of `mlx5`). Rings have many times as many, so that nobody waits for those that are left over.
+const REPORTED: u32 = 32;
 
 /// Runs a loopback over PCIe.
 pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
@@ -51,7 +54,7 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
         buffers: (2 * question.window).max(DESCRIPTORS) + 2 * DESCRIPTORS,
         rx_signal: ring::RxSignal::DescriptorDone,
         host_written_registers: MemoryType::Uncached,
-        ..ring::Shape::for_packets(size).map_err(|error| error.to_string())?.with_metadata(size)
+        ..ring::Shape::for_packets(size).map_err(|error| error.to_string())?.with_pooled_metadata(size)
     };
     let mut layout = Layout::new();
     let pairs: Result<Vec<_>, _> = (0..question.threads).map(|_| shape.place(&mut layout)).collect();
@@ -96,7 +99,6 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
 pub(super) struct ChipQueue<'a, 'd> {
     nic: ring::Nic<OnChip<'a, 'd>>,
     chip: &'a RefCell<Chip>,
-    descriptor_batch: u32,
     frame: Vec<u8>,
     /// Packets in the chip, and when it is done with each.
     inside: VecDeque<(Time, Box<[u8]>)>,
@@ -114,8 +116,7 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
     ) -> ChipQueue<'a, 'd> {
         let frame = vec![0; pair.shape().longest_packet() as usize];
         let nic = pair.nic(OnChip::new(device, parameters, places));
-        let descriptor_batch = parameters.descriptor_batch;
-        ChipQueue { nic, chip, descriptor_batch, frame, inside: VecDeque::new(), unannounced: 0 }
+        ChipQueue { nic, chip, frame, inside: VecDeque::new(), unannounced: 0 }
     }
 
     /// Takes what the host sends into the chip.
@@ -136,12 +137,11 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
         }
     }
 
-    /// Tells the host of the packets that were taken, a batch of them or the last for now; then waits for whatever comes
-    /// next, but no longer than `until`.
+    /// Tells the host of the packets that were taken once they are [`REPORTED`]; then waits for whatever comes next, but no longer
+    /// than `until`.
     fn announce_and_wait(&mut self, until: Time) {
         let nic = &mut self.nic;
-        // Where none was taken, the head may still have passed what was refused.
-        if self.unannounced >= self.descriptor_batch || nic.next_tx_length().is_none() {
+        if self.unannounced >= REPORTED {
             self.unannounced = 0;
             nic.flush();
         }

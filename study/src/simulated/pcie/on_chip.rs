@@ -295,7 +295,7 @@ impl Device for OnChip<'_, '_> {
             return self.device.write_word(at, value, hint);
         };
         state.done.push_back((index, value));
-        let due = state.pace.add(now);
+        let due = state.pace.add(now, index);
         self.write_back(&mut state, due);
     }
     fn own_register(&self, at: Address) -> u64 {
