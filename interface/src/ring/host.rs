@@ -43,7 +43,8 @@ pub struct HostStatistics {
     pub refused_registers: u64,
     /// Buffers that the device wrote back with length 0 or more than a buffer holds; they went back to the pool.
     pub refused_packets: u64,
-    /// Buffers that were freed when all were free already; they were ignored.
+    /// Buffers that were freed when all were free already, and addresses in no buffer that were freed, or sent and not retained; they
+    /// were ignored.
     pub refused_frees: u64,
     /// Times a blank buffer was to be posted and the pool had none.
     pub pool_empty: u64,
@@ -55,7 +56,7 @@ pub struct Host<C> {
     core: C,
     queues: QueuePair,
     pool: Pool,
-    /// The buffer of each TX descriptor that the device has, or [`RETAINED`].
+    /// What each TX descriptor that the device has names, in the buffer that it lies in, or [`RETAINED`].
     tx_buffers: Box<[u64]>,
     tx_tail: u64,
     /// Up to where sent packets were reclaimed.
@@ -77,7 +78,13 @@ impl<C: Core> Host<C> {
         let mut host = Host {
             core,
             queues,
-            pool: Pool::full(queues.first_payload(), shape.buffers, shape.buffer_bytes, shape.pool_order),
+            pool: Pool::full(
+                queues.buffers.0,
+                queues.first_payload(),
+                shape.buffers,
+                shape.buffer_bytes,
+                shape.pool_order,
+            ),
             tx_buffers: none(),
             tx_tail: 0,
             tx_reclaimed: 0,
@@ -107,13 +114,12 @@ impl<C: Core> Host<C> {
         into.len()
     }
 
-    /// Returns buffers to the pool. The caller must hold them: they came from [`Host::buf_alloc`] or
+    /// Returns buffers to the pool, each by an address anywhere in it. The caller must hold them: they came from [`Host::buf_alloc`] or
     /// [`Host::rx_burst`] and were not sent.
     #[inline]
     pub fn buf_free(&mut self, buffers: &[Buffer]) {
         for buffer in buffers {
-            self.touch(buffer.address.0, buffer_metadata::consult);
-            self.free(buffer.address.0);
+            self.free_buffer_of(buffer.address.0);
         }
     }
 
@@ -265,8 +271,7 @@ impl<C: Core> Host<C> {
         for _ in 0..sent {
             let address = self.tx_buffers[index as usize];
             if address != RETAINED {
-                self.touch(address, buffer_metadata::consult);
-                self.free(address);
+                self.free_buffer_of(address);
             }
             index = (index + 1) & mask;
         }
@@ -306,6 +311,17 @@ impl<C: Core> Host<C> {
         }
     }
 
+    /// Returns the buffer that an address lies in to the pool, once its metadata have been read: what was sent may begin anywhere in it.
+    #[inline(always)]
+    fn free_buffer_of(&mut self, at: u64) {
+        let Some(payload) = self.pool.payload_of(at) else {
+            self.statistics.refused_frees += 1;
+            return;
+        };
+        self.touch(payload, buffer_metadata::consult);
+        self.free(payload);
+    }
+
     #[inline(always)]
     fn free(&mut self, address: u64) {
         self.core.work(work::BUFFER);
@@ -314,10 +330,12 @@ impl<C: Core> Host<C> {
         }
     }
 
-    /// Enters a packet's length in the metadata in front of its payload, if there are any.
+    /// Enters the length of a packet that begins anywhere in a buffer in that buffer's metadata, if there are any.
     #[inline(always)]
-    fn describe(&self, payload: u64, length: u64) {
-        if self.queues.shape.metadata {
+    fn describe(&self, at: u64, length: u64) {
+        if self.queues.shape.metadata
+            && let Some(payload) = self.pool.payload_of(at)
+        {
             buffer_metadata::enter(&self.core, Address(payload), length);
         }
     }
