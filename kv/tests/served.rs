@@ -1,5 +1,6 @@
 //! Servers and their clients on ordinary memory: every answer is checked by whoever asked.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use conic_fabric::{Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
@@ -8,7 +9,7 @@ use conic_interface::{ccnic, ring};
 use conic_kv::message::{Answer, MOST_VALUE_BYTES, Operation, Request, Status, checksum};
 use conic_kv::{Answers, Catalogue, Clients, Demand, Server, Sizes, Store};
 use conic_load::{Network, Traffic};
-use conic_native::{Flag, Memory, NativeCore, Pages, clock};
+use conic_native::{Flag, Memory, NativeCore, Pages, clock, cores};
 
 const KEYS: u32 = 500;
 
@@ -73,24 +74,37 @@ impl Ground {
     }
 }
 
+/// What measured best and what was published, and each with one switch another way.
+fn every_switch() -> Vec<ccnic::Features> {
+    let mut switched = Vec::new();
+    for all in [ccnic::Features::best(), ccnic::Features::paper()] {
+        let printed = all.to_string();
+        // Behind signal and packing there is a name for each switch that is on or off.
+        let over = printed.split(',').skip(2).map(|name| match name.strip_prefix("no-") {
+            Some(name) => name.to_owned(),
+            None => format!("no-{name}"),
+        });
+        let others = ["clear", "phase", "register", "packed", "padded"].map(str::to_owned);
+        let lists = over.chain(others).map(|name| format!("{printed},{name}"));
+        switched.extend(lists.map(|list| list.parse::<ccnic::Features>().expect("what is printed can be read")));
+    }
+    switched
+}
+
 #[test]
 fn every_value_comes_back_as_it_was_put_with_every_feature() {
-    let best = ccnic::Features::best();
-    let switched = [
-        best,
-        ccnic::Features { shared_pool: false, ..best },
-        ccnic::Features { small_buffers: false, ..best },
-        ccnic::Features { inline_payload: true, ..best },
-        ccnic::Features { recycling: false, ..best },
-    ];
+    let switched = every_switch();
+    let different: BTreeSet<_> = switched.iter().map(ToString::to_string).collect();
+    assert_eq!(different.len(), switched.len(), "each is another one: {different:?}");
+    assert!(switched.contains(&ccnic::Features::best()) && switched.contains(&ccnic::Features::paper()));
     for features in switched {
         let few = [Sizes::Bytes(1), Sizes::Bytes(64), Sizes::Bytes(4000)];
         let all = [few[0], few[1], Sizes::ADS_LIKE, Sizes::GEO_LIKE, Sizes::Bytes(MOST_VALUE_BYTES)];
         // A host that manages the pool alone posts blank buffers of one size: larger requests are dropped for want of one.
         for &sizes in if features.shared_pool { &all[..] } else { &few[..] } {
             for copied_up_to in [0, 64, 200, u16::MAX] {
-                let answers = Ground::new(features, demand(sizes), 1).exchange(copied_up_to, 3000);
-                assert!(answers.sets > 400 && answers.gets > 1900, "{features} {sizes:?}: {answers:?}");
+                let answers = Ground::new(features, demand(sizes), 1).exchange(copied_up_to, 1500);
+                assert!(answers.sets > 200 && answers.gets > 950, "{features} {sizes:?}: {answers:?}");
             }
         }
     }
@@ -182,13 +196,21 @@ fn what_cannot_be_done_is_said() {
 
 #[test]
 fn what_is_no_request_is_dropped_and_nobody_else_loses_anything() {
+    const ROUNDS: u64 = 30_000;
     let ground = Ground::new(ccnic::Features::best(), demand(Sizes::Bytes(100)), 1);
     let mut server = ground.server(0, 0);
     let mut nic = ccnic::nic_queue(ground.core(), &ground.map, 0);
     let mut draws = fastrand::Rng::with_seed(5);
     let good = frame(Operation::Get, 3, &[]);
     let (mut answered, mut dropped, mut into) = (0, 0, vec![0; 9664]);
-    for round in 0..30_000 {
+    let mut step = |nic: &mut Box<dyn NicQueue + '_>| {
+        let served = server.step();
+        while nic.take_frame(&mut into).is_some() {
+            answered += 1;
+        }
+        served
+    };
+    for round in 0..ROUNDS {
         // Noise, a request cut short or with bytes behind it, or one with a bit that is wrong.
         let mut bad = good.clone();
         match round % 4 {
@@ -199,22 +221,19 @@ fn what_is_no_request_is_dropped_and_nobody_else_loses_anything() {
         }
         // A bit of the operation may make a set without a value of it, which is one.
         dropped += u64::from(bad.len() < 64 || Request::parse(&header_of(&bad), bad.len() as u16).is_none());
-        while !nic.deliver_frame(&bad) || !nic.deliver_frame(&good) {
-            server.step();
+        for frame in [&bad, &good] {
+            let mut tries = 0;
+            while !nic.deliver_frame(frame) {
+                step(&mut nic);
+                tries += 1;
+                assert!(tries < 100, "it stands in round {round}");
+            }
         }
-        answered += u64::from(answers(&mut nic, &mut into));
-        server.step();
-        while nic.take_frame(&mut into).is_some() {
-            answered += 1;
-        }
+        step(&mut nic);
     }
-    let served = server.served();
-    assert!(answered >= 29_000, "{answered} of 30,000 good ones");
-    assert!(served.malformed >= dropped && served.malformed > 20_000, "{served:?}, {dropped}");
-}
-
-fn answers(nic: &mut Box<dyn NicQueue + '_>, into: &mut [u8]) -> bool {
-    nic.take_frame(into).is_some()
+    while step(&mut nic) > 0 {}
+    assert_eq!((answered, server.served().malformed), (2 * ROUNDS - dropped, dropped));
+    assert!((20_000..ROUNDS).contains(&dropped), "{dropped}: some are bad, and few good after all");
 }
 
 fn header_of(frame: &[u8]) -> Line {
@@ -246,6 +265,9 @@ fn servers_that_share_a_store_never_give_a_value_for_another() {
         let threads = [0, 1].map(|queue| scope.spawn(move || run(queue)));
         threads.map(|thread| thread.join().expect("a thread that ends"))
     });
+    // A value that is torn may be so by its own server's next set; one that is busy is another's.
+    let busy: u64 = both.iter().map(|(_, _, answers)| answers.busy).sum();
+    assert!(busy > 0 || cores().len() < 2, "they never met: {both:?}");
     for (received, wrong, answers) in both {
         assert!(received > 1000, "{both:?}");
         assert_eq!(wrong, 0, "{both:?}");
