@@ -103,7 +103,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_alloc(&mut self, into: &mut [Buffer]) -> usize {
         if self.pool.len() < into.len() {
-            self.reclaim_for(into.len() - self.pool.len());
+            self.reclaim_buffers(into.len() - self.pool.len());
         }
         self.core.work(work::CALL + work::BUFFER * into.len() as u32);
         for (count, buffer) in into.iter_mut().enumerate() {
@@ -144,7 +144,7 @@ impl<C: Core> Host<C> {
         let threshold = self.queues.shape.tx_reclaim_threshold.min(mask / 2);
         let free = mask - self.tx_outstanding();
         if free < wanted.max(threshold) {
-            self.reclaim_for(wanted.saturating_sub(free) as usize);
+            self.reclaim_up_to(RECLAIMED.max(wanted.saturating_sub(free)));
         }
         let mut packets = &packets[..wanted.min(mask - self.tx_outstanding()) as usize];
         // The device is told of whole packets only.
@@ -248,26 +248,35 @@ impl<C: Core> Host<C> {
 
     /// Returns the buffers of packets that the device has sent to the pool, all of them; returns how many.
     pub fn reclaim(&mut self) -> usize {
-        self.reclaim_up_to(self.queues.mask())
+        let (_, buffers) = self.reclaim_up_to(self.queues.mask());
+        buffers
     }
 
-    /// The same for as many as are needed, or a batch if that is more.
-    fn reclaim_for(&mut self, needed: usize) {
-        self.reclaim_up_to(RECLAIMED.max(needed as u64));
+    /// The same for as many as are missing: batch by batch, as what was retained lies between them and gives none.
+    fn reclaim_buffers(&mut self, mut missing: usize) {
+        loop {
+            let most = RECLAIMED.max(missing as u64);
+            let (descriptors, buffers) = self.reclaim_up_to(most);
+            missing = missing.saturating_sub(buffers);
+            if missing == 0 || descriptors < most {
+                return;
+            }
+        }
     }
 
-    fn reclaim_up_to(&mut self, most: u64) -> usize {
+    /// The same for so many descriptors at most; returns how many of these there were, and how many buffers they had.
+    fn reclaim_up_to(&mut self, most: u64) -> (u64, usize) {
         let mask = self.queues.mask();
         // Acquire: the device's reads of payloads and descriptors before this side overwrites them.
         let head = self.core.register_read(self.queues.tx_head);
         let sent = head.wrapping_sub(self.tx_reclaimed) & mask;
         if head > mask || sent > self.tx_outstanding() {
             self.statistics.refused_registers += 1;
-            return 0;
+            return (0, 0);
         }
         let sent = sent.min(most);
         self.core.work(work::CALL + work::RECORD * sent as u32);
-        let mut index = self.tx_reclaimed;
+        let (mut index, before) = (self.tx_reclaimed, self.pool.len());
         for _ in 0..sent {
             let address = self.tx_buffers[index as usize];
             if address != RETAINED {
@@ -276,7 +285,7 @@ impl<C: Core> Host<C> {
             index = (index + 1) & mask;
         }
         self.tx_reclaimed = index;
-        sent as usize
+        (sent, self.pool.len() - before)
     }
 
     /// Posts blank buffers until the ring is full or the pool empty.
@@ -284,7 +293,7 @@ impl<C: Core> Host<C> {
         let mask = self.queues.mask();
         let missing = self.rx_missing();
         if (self.pool.len() as u64) < missing {
-            self.reclaim_for(missing as usize - self.pool.len());
+            self.reclaim_buffers(missing as usize - self.pool.len());
         }
         self.core.work(work::CALL + (work::BUFFER + work::DESCRIPTOR + work::RECORD) * missing as u32);
         let mut head = self.rx_head;
