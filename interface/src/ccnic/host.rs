@@ -10,7 +10,7 @@ use super::pool::{Allocator, AllocatorFeatures, PoolMap};
 use super::queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults};
 use super::recovery;
 use super::retained::Retained;
-use crate::buffer_metadata;
+use crate::{buffer_metadata, work};
 
 /// Buffers of a class that a half keeps that only sends: as many go back to the pool with one atomic operation.
 const KEPT_BY_A_SENDER: usize = 8;
@@ -197,6 +197,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             let count = self.transmit.send(&self.core, &packets[sent..most]);
             for packet in &packets[sent..sent + count] {
                 if all_kept || packet.has(Flags::RETAIN) {
+                    self.core.work(work::RECORD);
                     self.retained.push(self.transmit.sent(), *packet);
                 }
             }
@@ -227,6 +228,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             && let Some(done) = self.retained.pop_released(released)
         {
             most -= 1;
+            self.core.work(work::RECORD);
             if !done.has(Flags::RETAIN) {
                 batch[count] = done.address();
                 count += 1;
