@@ -148,9 +148,10 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// Sends packets and returns how many, from the front: fewer than asked where the ring is full.
     ///
     /// A packet of several segments is several descriptors, all but the last with [`Flags::NEXT`], at most
-    /// [`MAX_SEGMENTS`]. A segment with [`Flags::RETAIN`] stays the caller's, and comes back by [`Host::completions`]; it
-    /// must not be written until then. Who retains must take completions: what waits for that takes the place of what
-    /// could be sent.
+    /// [`MAX_SEGMENTS`]. A segment with [`Flags::RETAIN`] stays the caller's, and comes back by [`Host::completions`]; who
+    /// writes it before then must bear that a mixture of old and new bytes is sent, or let the receiver find that out, as
+    /// for the ring ([`crate::ring`]). Who retains must take completions: what waits for that takes the place of what could
+    /// be sent.
     #[inline(always)]
     pub fn tx_burst(&mut self, packets: &[Descriptor]) -> usize {
         if self.metadata {
