@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use conic_fabric::{Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
-use conic_interface::burst::NicQueue;
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
+use conic_interface::burst::{NicQueue, Packet};
+use conic_interface::ccnic::{Nic, PhaseCredit};
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{Answer, MOST_VALUE_BYTES, Operation, Request, Status, checksum};
-use conic_kv::{Answers, Catalogue, Clients, Demand, Server, Sizes, Store};
+use conic_kv::{Answers, Catalogue, Clients, Demand, Served, Server, Sizes, Store};
 use conic_load::{Network, Traffic};
 use conic_native::{Flag, Memory, NativeCore, Pages, clock, cores};
 
@@ -144,6 +145,57 @@ fn a_ring_serves_as_well() {
         assert_eq!((network.account().lost(), network.account().corrupt()), (0, 0));
         assert!(network.far_end().answers().gets > 14_000, "{:?}", network.far_end().answers());
     }
+}
+
+#[test]
+fn a_value_is_copied_only_where_its_buffer_has_room() {
+    // Requests of 64 bytes fill their buffers, and the next one is behind them.
+    let catalogue = Catalogue::new(Demand { sets: 0, ..demand(Sizes::Bytes(64)) });
+    let bytes = catalogue.bytes_of_values();
+    let mut layout = Layout::new();
+    let values = layout.add("values", bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+    let store = Store::place(&mut layout, KEYS.into(), (values, bytes), Home::Host);
+    let shape = ring::Shape { descriptors: 64, buffers: 256, buffer_bytes: 64, ..ring::Shape::default() };
+    let pair = shape.place(&mut layout).expect("a queue pair").with_objects(values, bytes);
+    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let core = NativeCore::new(&memory);
+    assert!(store.fill(&core, &catalogue), "the keys fit");
+    let mut server = Server::new(vec![pair.host(core)], store, 64);
+    let clients = Clients::new(Rc::new(catalogue), 40, 9);
+    let mut network = Network::new(core, ring::Wire::new(pair.nic(PlayedByCore(core)), shape), clients);
+    (0..10_000).for_each(|_| _ = server.step() + network.step());
+    assert_eq!((network.account().lost(), network.account().corrupt(), server.served().malformed), (0, 0, 0));
+    assert!(network.far_end().answers().gets > 10_000, "{:?}", network.far_end().answers());
+}
+
+#[test]
+fn what_a_nic_names_and_is_no_buffer_is_neither_read_nor_written() {
+    let ground = Ground::new(ccnic::Features::best(), demand(Sizes::Bytes(100)), 1);
+    let (core, mut server) = (ground.core(), ground.server(0, u16::MAX));
+    let mut nic = Nic::<_, PhaseCredit>::new(core, &ground.map, 0);
+    // A request that lies among the values, and one at the end of a buffer, of which it has the headers alone.
+    let (request, among) = (frame(Operation::Get, 3, &[]), ground.map.objects().0);
+    core.write_bytes(among, &request);
+    let small = nic.rx_alloc(64).expect("a buffer");
+    let longer = frame(Operation::Set, 3, &[7; 100]);
+    let last = small + 64;
+    core.write_bytes(last, &longer[..64]);
+    let named = [
+        Packet::new(among, 64),
+        Packet::new(Address(1 << 39), 64),
+        Packet::new(Address(0), 64),
+        Packet::new(last, 164),
+    ];
+    assert_eq!(nic.rx_burst(&named), 4);
+    assert_eq!((server.step(), server.step()), (4, 0));
+    let mut still = [0; 64];
+    core.read_bytes(among, &mut still);
+    assert_eq!(still[..], request);
+    assert_eq!(server.served(), Served { malformed: 4, ..Served::default() });
+    // And a request behind them is served.
+    let at = nic.rx_alloc(64).expect("a buffer");
+    core.write_bytes(at, &request);
+    assert_eq!((nic.rx_burst(&[Packet::new(at, 64)]), server.step(), server.served().gets), (1, 1, 1));
 }
 
 /// One request, and its answer.

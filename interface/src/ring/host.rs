@@ -400,6 +400,12 @@ impl<C: Core> Host<C> {
         self.queues.shape.room()
     }
 
+    /// Bytes from an address to the end of the buffer that it lies in; none where it lies in none.
+    #[inline(always)]
+    pub(super) fn bytes_to_end(&self, at: Address) -> u64 {
+        self.pool.payload_of(at.0).map_or(0, |payload| payload + self.queues.shape.room() - at.0)
+    }
+
     /// How many buffers are in the pool.
     pub fn free_buffers(&self) -> usize {
         self.pool.len()
