@@ -249,6 +249,8 @@ fn what_cannot_be_done_is_said() {
 #[test]
 fn what_is_no_request_is_dropped_and_nobody_else_loses_anything() {
     const ROUNDS: u64 = 30_000;
+    /// Bytes of the headers that a request cannot have otherwise.
+    const WATCHED: [usize; 17] = [12, 13, 14, 16, 17, 21, 23, 36, 37, 38, 39, 42, 43, 44, 45, 62, 63];
     let ground = Ground::new(ccnic::Features::best(), demand(Sizes::Bytes(100)), 1);
     let mut server = ground.server(0, 0);
     let mut nic = ccnic::nic_queue(ground.core(), &ground.map, 0);
@@ -269,7 +271,7 @@ fn what_is_no_request_is_dropped_and_nobody_else_loses_anything() {
             0 => bad = (0..draws.usize(1..200)).map(|_| draws.u8(..)).collect(),
             1 => bad.truncate(draws.usize(1..64)),
             2 => bad.extend(vec![0; draws.usize(1..100)]),
-            _ => bad[[12, 13, 14, 16, 17, 23, 38, 39, 42, 44, 45][draws.usize(..11)]] ^= 1 << draws.u8(..8),
+            _ => bad[WATCHED[draws.usize(..WATCHED.len())]] ^= 1 << draws.u8(..8),
         }
         // A bit of the operation may make a set without a value of it, which is one.
         dropped += u64::from(bad.len() < 64 || Request::parse(&header_of(&bad), bad.len() as u16).is_none());
