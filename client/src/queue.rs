@@ -531,6 +531,10 @@ impl HostQueue for Queue {
         }
         received
     }
+    #[inline(always)]
+    fn bytes_to_end(&self, at: Address) -> u64 {
+        HostQueue::bytes_to_end(&self.host, at)
+    }
 }
 
 impl Drop for Queue {

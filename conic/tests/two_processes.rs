@@ -83,6 +83,9 @@ impl<C: Core, P: Policy> HostQueue for Lent<'_, C, P> {
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
         self.0.rx_burst(out)
     }
+    fn bytes_to_end(&self, at: Address) -> u64 {
+        HostQueue::bytes_to_end(self.0, at)
+    }
 }
 
 /// What this process has open: descriptors, and mappings of regions.

@@ -35,6 +35,9 @@ pub trait HostQueue {
     fn tx_burst(&mut self, packets: &[Packet]) -> usize;
     /// Receives packets and returns how many.
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize;
+    /// Bytes from an address to the end of the buffer that it lies in; none where it lies in none. For who does not trust whoever wrote
+    /// the descriptor of a received packet, or writes behind one.
+    fn bytes_to_end(&self, at: Address) -> u64;
     /// Takes retained segments that the NIC has read, where the interface tells of them, and returns how many. Who retains must
     /// take them now and then: what waits for that takes the place of what could be sent. Where the interface does not (the ring),
     /// a segment may be read for as long as its descriptor is in use, and who changes it before must bear that.
@@ -90,6 +93,9 @@ impl<Q: HostQueue + ?Sized> HostQueue for Box<Q> {
     }
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
         (**self).rx_burst(out)
+    }
+    fn bytes_to_end(&self, at: Address) -> u64 {
+        (**self).bytes_to_end(at)
     }
     fn completions(&mut self, out: &mut [Packet]) -> usize {
         (**self).completions(out)

@@ -32,20 +32,38 @@ pub struct Overlay<N, H> {
 
 impl<N: NicQueue, H: HostQueue> Overlay<N, H> {
     /// Between the NIC's half of one queue pair and the host's half of another, for frames of up to `most` bytes.
-    pub fn new(above: N, below: H, most: u16) -> Overlay<N, H> {
+    ///
+    /// # Panics
+    ///
+    /// If the interface below has no buffer for such a frame: none would ever be sent.
+    pub fn new(above: N, mut below: H, most: u16) -> Overlay<N, H> {
+        let frame = vec![0; usize::from(most).next_multiple_of(LINE_BYTES as usize)];
+        let mut blank = [Address(0); BURST];
+        let blanks = below.buf_alloc(frame.len() as u64, &mut blank);
+        assert!(blanks > 0, "no buffer below holds a frame of {most} bytes");
         Overlay {
             above,
             below,
-            blank: [Address(0); BURST],
-            blanks: 0,
+            blank,
+            blanks,
             leaving: [Packet::BLANK; BURST],
             sent: 0,
             written: 0,
             arriving: vec![Vec::new(); BURST],
             delivered: 0,
             read: 0,
-            frame: vec![0; usize::from(most).next_multiple_of(LINE_BYTES as usize)],
+            frame,
         }
+    }
+
+    /// The half above: what it refused and dropped.
+    pub fn above(&self) -> &N {
+        &self.above
+    }
+
+    /// The half below.
+    pub fn below(&self) -> &H {
+        &self.below
     }
 
     /// Copies what there is, a burst each way at most, and returns how many packets went on; spins where none did.

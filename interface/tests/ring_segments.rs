@@ -116,17 +116,18 @@ impl Device for Recording<'_> {
     }
 }
 
-/// A segment: in a buffer that is given away, in one that is kept, or at an offset of the objects; and its bytes.
+/// A segment: at an offset of a buffer that is given away, in one that is kept, or at an offset of the objects; and its bytes.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    Given(u16),
+    Given(u16, u16),
     Kept(usize, u16),
     Object(u16, u16),
 }
 
 fn any_part() -> impl Strategy<Value = Part> {
     prop_oneof![
-        4 => (1..=ROOM as u16).prop_map(Part::Given),
+        3 => (1..=ROOM as u16).prop_map(|length| Part::Given(0, length)),
+        2 => (0..ROOM as u16, 1..=ROOM as u16).prop_map(|(at, length)| Part::Given(at, length.min(ROOM as u16 - at))),
         2 => (0..KEPT, 1..=ROOM as u16).prop_map(|(which, length)| Part::Kept(which, length)),
         3 => (0..OBJECT_BYTES as u16 - 300, 1..=300u16).prop_map(|(at, length)| Part::Object(at, length)),
         1 => (0..OBJECT_BYTES as u16 - 3000, 1..=3000u16).prop_map(|(at, length)| Part::Object(at, length)),
@@ -145,7 +146,7 @@ enum Call {
 fn any_call() -> impl Strategy<Value = Call> {
     let packet = prop::collection::vec(any_part(), 1..=MAX_SEGMENTS).prop_filter("no longer than may be", |parts| {
         let length = |part: &Part| match *part {
-            Part::Given(length) | Part::Kept(_, length) | Part::Object(_, length) => u64::from(length),
+            Part::Given(_, length) | Part::Kept(_, length) | Part::Object(_, length) => u64::from(length),
         };
         parts.iter().map(length).sum::<u64>() <= LONGEST
     });
@@ -218,14 +219,14 @@ impl Pair<'_> {
 
     /// Writes a packet's segments, if there are buffers for them.
     fn write(&mut self, parts: &[Part]) -> Option<(Vec<Packet>, Vec<u8>)> {
-        let given = parts.iter().filter(|part| matches!(part, Part::Given(_))).count();
+        let given = parts.iter().filter(|part| matches!(part, Part::Given(..))).count();
         let mut buffers = self.allocate(given)?;
         let (mut segments, mut content) = (Vec::new(), Vec::new());
         for part in parts {
             let core = self.host.core();
             let segment = match *part {
-                Part::Given(length) => {
-                    let at = buffers.pop()?;
+                Part::Given(offset, length) => {
+                    let at = buffers.pop()? + u64::from(offset);
                     core.write_bytes(at, &bytes(self.seed, length.into()));
                     self.seed += 1;
                     Packet::new(at, length)
@@ -329,7 +330,10 @@ fn run(shape: Shape, calls: &[Call], seen: &Seen) {
     HostQueue::buf_free(&mut pair.host, &pair.kept);
     let mut all = vec![Address(0); shape.buffers as usize];
     let free = HostQueue::buf_alloc(&mut pair.host, ROOM, &mut all);
-    assert_eq!(all[..free].iter().collect::<BTreeSet<_>>().len() + posted, shape.buffers as usize, "a buffer twice");
+    let first = start_of(&layout, "ring buffers") + (shape.buffer_bytes - shape.room());
+    let begins = |at: &&Address| (at.0 - first.0).is_multiple_of(shape.buffer_bytes);
+    let buffers = all[..free].iter().filter(begins).collect::<BTreeSet<_>>();
+    assert_eq!(buffers.len() + posted, shape.buffers as usize, "a buffer twice, or a part of one");
     assert_eq!(pair.host.statistics(), Default::default());
     assert_eq!(pair.nic.refusals(), Refusals::default());
 }
@@ -353,6 +357,25 @@ fn packets_come_whole_and_in_order_and_retained_segments_stay_the_programs() {
     for often in [&seen.full, &seen.straddled, &seen.long] {
         assert!(often.get() > 1000, "{seen:?}");
     }
+}
+
+#[test]
+fn what_lies_in_no_buffer_never_enters_the_pool() {
+    let (queues, layout, objects) = place(shape(8));
+    let memory = Memory::new(&layout);
+    let (mut host, mut nic) = (queues.host(memory.agent(0)), queues.nic(PlayedByCore(memory.agent(1))));
+    let mut buffer = [Address(0)];
+    assert_eq!(HostQueue::buf_alloc(&mut host, ROOM, &mut buffer), 1);
+    let free = host.free_buffers();
+    // An object that is sent, and not retained; and addresses of nothing.
+    assert_eq!(HostQueue::tx_burst(&mut host, &[Packet::new(objects, 10)]), 1);
+    assert_eq!((nic.poll_tx(), nic.take_tx(&mut [0; 64]), nic.flush()), (1, Some(10), true));
+    assert_eq!((host.reclaim(), host.free_buffers(), host.statistics().refused_frees), (0, free, 1));
+    let end = layout.bytes();
+    HostQueue::buf_free(&mut host, &[Address(0), objects, Address(end), Address(u64::MAX)]);
+    assert_eq!((host.free_buffers(), host.statistics().refused_frees), (free, 5));
+    HostQueue::buf_free(&mut host, &[buffer[0] + (ROOM - 1)]);
+    assert_eq!((host.free_buffers(), host.statistics().refused_frees), (free + 1, 5));
 }
 
 #[test]
@@ -664,4 +687,31 @@ fn a_packet_that_ends_with_the_announced_descriptors_is_refused_and_the_next_one
     assert_eq!(lengths(hostile.announce(&[more; 33])), [0; 0]);
     assert_eq!(hostile.nic.refusals(), Refusals { tx_length: 6, ..Refusals::default() });
     assert_eq!(lengths(hostile.announce(&[more, good])), [20]);
+}
+
+/// The pool is empty while buffers that were sent wait to be taken back, each behind the descriptor of something that was retained.
+#[test]
+fn as_many_buffers_are_taken_back_as_are_wanted_whatever_lies_between_them() {
+    let shape = Shape { buffers: 512, rx_refill_threshold: 32, ..shape(256) };
+    let (queues, layout, objects) = place(shape);
+    let memory = Memory::new(&layout);
+    let (mut host, mut nic) = (queues.host(memory.agent(0)), queues.nic(PlayedByCore(memory.agent(1))));
+    let mut buffers = vec![Address(0); 512];
+    let count = HostQueue::buf_alloc(&mut host, ROOM, &mut buffers);
+    assert_eq!((count, host.free_buffers()), (257, 0));
+    let object = Packet::new(objects, 10).with(Flags::RETAIN);
+    let packet = |&at: &Address| [Packet::new(at, 10).with(Flags::NEXT), object];
+    assert_eq!(HostQueue::tx_burst(&mut host, &buffers[..100].iter().flat_map(packet).collect::<Vec<_>>()), 200);
+    while nic.poll_tx() > 0 {
+        nic.take_tx(&mut [0; 64]);
+    }
+    nic.flush();
+    let mut wanted = vec![Address(0); 64];
+    assert_eq!(HostQueue::buf_alloc(&mut host, ROOM, &mut wanted), 64);
+    // So many arrive that blank buffers are missing, and posted.
+    (0..32).for_each(|_| assert_eq!(nic.rx_push(&[1; 10]), Ok(())));
+    nic.flush();
+    assert_eq!(HostQueue::rx_burst(&mut host, &mut [Packet::BLANK; 64]), 32);
+    assert_eq!(host.statistics().pool_empty, 0);
+    assert_eq!((host.reclaim(), host.free_buffers(), host.reclaim()), (4, 4, 0), "no more were than were missing");
 }

@@ -1,4 +1,16 @@
 //! Clients: they ask for keys as a catalogue says, keep so many requests under way, and check every answer.
+//!
+//! A value is one word again and again, which says whose it is:
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0..24 | the lowest bits of the number of the set that put it there |
+//! | 24..40 | of the seed of the clients that did |
+//! | 40..64 | a pattern of the key, never 0 |
+//!
+//! Requests of one queue are answered in their order. So once these clients were told that a set of theirs was done, they get neither
+//! zeros nor what a set of theirs put there before. What other clients put may be there at any time, and what somebody with the same
+//! seed left there until the first set.
 
 use std::rc::Rc;
 
@@ -11,12 +23,12 @@ use crate::message::{Answer, HEADER_BYTES, MOST_VALUE_BYTES, Operation, Request,
 /// Requests that are made at once.
 const BURST: usize = 32;
 
-/// What of the answers was not a value as it had been put there.
+/// What the answers were, but for those that were wrong: [`Account::corrupt`] counts these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// Values.
+    /// Values as they had been put there.
     pub gets: u64,
-    /// Bytes of these.
+    /// Bytes of values that came, of those that were torn too.
     pub value_bytes: u64,
     /// Values that were put.
     pub sets: u64,
@@ -39,6 +51,10 @@ struct Asked {
 pub struct Clients {
     catalogue: Rc<Catalogue>,
     draws: fastrand::Rng,
+    /// In all values that are put, to know them again.
+    mark: u64,
+    /// By key: the number of the last set that was done, and 1; 0 for none.
+    done: Vec<u32>,
     window: u64,
     account: Account,
     answers: Answers,
@@ -51,13 +67,16 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Clients with so many requests under way, at least one, drawn with this seed.
+    /// Clients with so many requests under way, at least one, drawn with this seed. Clients of one store at one time have seeds that
+    /// differ in their lowest 16 bits.
     pub fn new(catalogue: Rc<Catalogue>, window: u64, seed: u64) -> Clients {
         let none = Request { operation: Operation::Get, key: 0, value_bytes: 0, number: 0, checksum: 0 };
         let window = window.max(1);
         Clients {
-            catalogue,
             draws: fastrand::Rng::with_seed(seed),
+            mark: (seed & 0xffff) << NUMBER_BITS,
+            done: vec![0; catalogue.sizes().len()],
+            catalogue,
             window,
             account: Account::default(),
             answers: Answers::default(),
@@ -90,7 +109,7 @@ impl Clients {
         if self.draws.u16(..1000) < self.catalogue.demand().sets {
             request.operation = Operation::Set;
             request.value_bytes = self.catalogue.sizes()[key as usize];
-            fill(frame, request);
+            fill(frame, request.value_bytes, pattern(request.key) | self.mark | u64::from(request.number) & NUMBER);
             request.checksum = checksum(&frame[usize::from(HEADER_BYTES)..]);
         }
         frame[..usize::from(HEADER_BYTES)].copy_from_slice(&request.header(1024 + place as u16).to_bytes());
@@ -109,12 +128,15 @@ impl Clients {
         }
         match (answer.status, asked.operation) {
             (Status::Busy, _) => self.answers.busy += 1,
-            (Status::Done, Operation::Set) if value.is_empty() => self.answers.sets += 1,
+            (Status::Done, Operation::Set) if value.is_empty() => {
+                self.answers.sets += 1;
+                self.done[asked.key as usize] = asked.number.wrapping_add(1);
+            }
             (Status::Done, Operation::Get) if value.len() == self.catalogue.sizes()[asked.key as usize].into() => {
                 self.answers.value_bytes += value.len() as u64;
                 if checksum(value) != answer.checksum {
                     self.answers.torn += 1;
-                } else if is_a_value_of(asked.key, value) {
+                } else if self.may_be(asked, value) {
                     self.answers.gets += 1;
                 } else {
                     return None;
@@ -124,29 +146,46 @@ impl Clients {
         }
         Some(())
     }
+
+    /// Whether this value may be there when a get is answered.
+    fn may_be(&self, get: &Request, value: &[u8]) -> bool {
+        let mut words = value.chunks_exact(8).map(|eight| u64::from_le_bytes(eight.try_into().expect("eight bytes")));
+        // Of a shorter one only the lowest bits were written: the checksum tells all that can be told.
+        let Some(first) = words.next() else { return true };
+        let rest = value.chunks_exact(8).remainder();
+        self.is_in_time(get, first) && words.all(|word| word == first) && rest == &first.to_le_bytes()[..rest.len()]
+    }
+
+    /// Whether this word is one of the key's that is not older than the last set of it that was done.
+    fn is_in_time(&self, get: &Request, word: u64) -> bool {
+        let done = self.done[get.key as usize];
+        if word == 0 {
+            return done == 0;
+        }
+        let is_mine = word & MARK == self.mark;
+        // How many requests lie between these sets and the get. Of the number in the value the highest bits are not known: it is taken
+        // for the newest that it can be, so that nothing is called too old which is not.
+        let since_done = u64::from(get.number.wrapping_sub(done));
+        let since_this = u64::from(get.number).wrapping_sub(1 + (word & NUMBER)) & NUMBER;
+        word & KEY == pattern(get.key) && (done == 0 || !is_mine || since_this <= since_done)
+    }
 }
 
-/// The word that values of a key are filled with, but for its lowest bits, which are the request's that put them there.
+const NUMBER_BITS: u32 = 24;
+const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
+const MARK: u64 = 0xffff << NUMBER_BITS;
+const KEY: u64 = !(NUMBER | MARK);
+
+/// The bits of a value's word that say its key.
 fn pattern(key: u64) -> u64 {
-    (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !0xffff
+    (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & KEY | 1 << 63
 }
 
-/// Appends a set's value to its headers.
-fn fill(frame: &mut Vec<u8>, request: Request) {
-    let word = (pattern(request.key) | u64::from(request.number & 0xffff)).to_le_bytes();
-    let bytes = usize::from(HEADER_BYTES + request.value_bytes);
-    frame.resize(bytes, 0);
+/// Appends a set's value to its headers: so many bytes of a word.
+fn fill(frame: &mut Vec<u8>, bytes: u16, word: u64) {
+    frame.resize(usize::from(HEADER_BYTES + bytes), 0);
+    let word = word.to_le_bytes();
     frame[usize::from(HEADER_BYTES)..].chunks_mut(8).for_each(|part| part.copy_from_slice(&word[..part.len()]));
-}
-
-/// Whether somebody put this value to the key, or nobody has put one yet.
-fn is_a_value_of(key: u64, value: &[u8]) -> bool {
-    let mut words = value.chunks_exact(8).map(|eight| u64::from_le_bytes(eight.try_into().expect("eight bytes")));
-    // Of a shorter one only the lowest bits were written: the checksum tells all that can be told.
-    let Some(first) = words.next() else { return true };
-    let is_known = first == 0 || first & !0xffff == pattern(key);
-    let rest = value.chunks_exact(8).remainder();
-    is_known && words.all(|word| word == first) && rest == &first.to_le_bytes()[..rest.len()]
 }
 
 impl FarEnd for Clients {

@@ -4,8 +4,8 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0..14 | Ethernet: destination, source, type 0x0800 |
-//! | 14..34 | IPv4 without options; its checksum is right |
-//! | 34..42 | UDP; its checksum is 0, which says that there is none |
+//! | 14..34 | IPv4 without options, and no fragment; its checksum is right |
+//! | 34..42 | UDP, to port 11211 or, an answer, from there; its checksum is 0, which says that there is none |
 //! | 42 | what is asked ([`Operation`]), or how it went ([`Status`]) with bit 7 set |
 //! | 43 | 0 |
 //! | 44..46 | bytes of the value: behind this header in a set and in the answer of a get, else 0 |
@@ -15,7 +15,8 @@
 //! | 62..64 | 0 |
 //!
 //! Numbers are big-endian. A get's answer is sent while others may overwrite the value, so it may be torn: the checksum, which
-//! lay in the index, is not that of the bytes. Its reader then asks again; CliqueMap's responses validate themselves likewise.
+//! lay in the index, is not that of the bytes. Its reader asks again if it wants the value; CliqueMap's responses validate themselves
+//! likewise. [`crate::Clients`] count it, and go on.
 
 use conic_fabric::{LINE_BYTES, Line};
 
@@ -31,6 +32,8 @@ const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 /// IPv4, five words of header.
 const VERSION_AND_LENGTH: u8 = 0x45;
 const PROTOCOL_UDP: u8 = 17;
+/// Of the fragment's field: that others follow, and where in the datagram this one lies.
+const FRAGMENT: u16 = 0x3fff;
 /// Marks an answer.
 const ANSWER: u8 = 1 << 7;
 
@@ -116,12 +119,15 @@ fn enter_lengths(header: &mut [u8; 64], value_bytes: u16) {
     header[OWN + 2..OWN + 4].copy_from_slice(&value_bytes.to_be_bytes());
 }
 
-/// Whether these are the store's headers of a packet of so many bytes, and how many bytes of value are behind them. The
-/// network's checksums are its NIC's to check.
-fn value_behind(header: &[u8; 64], packet_bytes: u16) -> Option<u16> {
+/// Whether these are the store's headers of a packet of so many bytes, and how many bytes of value are behind them. Its port is
+/// at `port`. The network's checksums and addresses are its NIC's to check.
+fn value_behind(header: &[u8; 64], port: usize, packet_bytes: u16) -> Option<u16> {
     let good = header[12..14] == ETHERTYPE_IPV4
         && header[IP] == VERSION_AND_LENGTH
+        && u16::from_be_bytes(number(header, IP + 6)) & FRAGMENT == 0
         && header[IP + 9] == PROTOCOL_UDP
+        && u16::from_be_bytes(number(header, port)) == PORT
+        && (header[OWN + 1], number(header, OWN + 20)) == (0, [0; 2])
         && u16::from_be_bytes(number(header, IP + 2)) == packet_bytes.checked_sub(IP as u16)?
         && u16::from_be_bytes(number(header, UDP + 4)) == packet_bytes.checked_sub(UDP as u16)?;
     let behind = packet_bytes.checked_sub(HEADER_BYTES)?;
@@ -160,7 +166,7 @@ impl Request {
     #[inline]
     pub fn parse(header: &Line, packet_bytes: u16) -> Option<Request> {
         let header = header.to_bytes();
-        let value_bytes = value_behind(&header, packet_bytes)?;
+        let value_bytes = value_behind(&header, UDP + 2, packet_bytes)?;
         let operation = match header[OWN] {
             0 if value_bytes == 0 => Operation::Get,
             1 => Operation::Set,
@@ -201,7 +207,7 @@ impl Answer {
     /// The answer that a packet of so many bytes begins with, if it is one.
     pub fn parse(header: &Line, packet_bytes: u16) -> Option<Answer> {
         let header = header.to_bytes();
-        let value_bytes = value_behind(&header, packet_bytes)?;
+        let value_bytes = value_behind(&header, UDP, packet_bytes)?;
         let status = Status::of(header[OWN].checked_sub(ANSWER)?)?;
         Some(Answer {
             status,
@@ -283,13 +289,38 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused() {
         let good = REQUEST.header(1);
-        for (at, what) in
-            [(12, "type"), (14, "version"), (23, "protocol"), (17, "length"), (39, "length"), (45, "length")]
-        {
+        for (at, what) in [
+            (12, "type"),
+            (14, "version"),
+            (23, "protocol"),
+            (17, "length"),
+            (39, "length"),
+            (45, "length"),
+            (20, "fragment"),
+            (21, "fragment"),
+            (36, "port"),
+            (37, "port"),
+            (43, "byte that is 0"),
+            (62, "byte that is 0"),
+            (63, "byte that is 0"),
+        ] {
             let mut bytes = good.to_bytes();
             bytes[at] ^= 1;
             assert_eq!(Request::parse(&Line::from_bytes(&bytes), 364), None, "another {what}");
         }
+        // What a network may change, or what says nothing to the store.
+        for at in [0, 6, 15, 18, 22, 26, 30, 34, 40] {
+            let mut bytes = good.to_bytes();
+            bytes[at] ^= 1;
+            assert_eq!(Request::parse(&Line::from_bytes(&bytes), 364), Some(REQUEST), "byte {at}");
+        }
+        let mut whole = good.to_bytes();
+        whole[20] ^= 0x40;
+        assert_eq!(Request::parse(&Line::from_bytes(&whole), 364), Some(REQUEST), "one that must not be cut");
+        let answer = Answer { status: Status::Done, key: 1, value_bytes: 0, number: 1, checksum: 0 };
+        let mut elsewhere = answer.header(&good).to_bytes();
+        elsewhere[35] ^= 1;
+        assert_eq!(Answer::parse(&Line::from_bytes(&elsewhere), 64), None, "an answer from another port");
         for bytes in [0, 13, 33, 63, 363, 365, u16::MAX] {
             assert_eq!(Request::parse(&good, bytes), None, "a packet of {bytes} bytes");
         }

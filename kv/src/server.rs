@@ -15,7 +15,7 @@ use crate::store::{Hashed, Refused, Slot, Store};
 const BURST: usize = 32;
 /// Segments after which the interface is asked which ones the NIC has read: seldom, as each look takes a line from the NIC.
 const COMPLETED: usize = 4 * BURST;
-/// Bytes of the smallest buffer that a request may lie in.
+/// Bytes of the smallest buffer that packets lie in, but for some of a ring's: a larger one is taken for more.
 const LEAST_BUFFER_BYTES: u16 = 128;
 
 /// Cycles that the server works for a request, counted and scaled as [`conic_interface::work`] says: taking the header apart, the
@@ -124,6 +124,12 @@ impl<Q: HostQueue> Server<Q> {
         let count = queue.rx_burst(&mut burst.packets);
         if count == 0 {
             return 0;
+        }
+        // The other half named these. What is in no buffer, or not all of it, is taken for a packet of no bytes: it is no request.
+        for packet in &mut burst.packets[..count] {
+            if queue.bytes_to_end(packet.address()) < packet.length().into() {
+                *packet = Packet::new(packet.address(), 0);
+            }
         }
         burst.look_up(queue.core(), store, count);
         let mut refused = 0;
@@ -257,7 +263,9 @@ impl<Q: HostQueue> Answering<'_, Q> {
 
     /// Has a buffer for a header and so many bytes behind it; false, and the request's is as it was, if there is none.
     fn make_room(&mut self, bytes: u16) -> bool {
-        if HEADER_BYTES + bytes <= LEAST_BUFFER_BYTES {
+        if HEADER_BYTES + bytes <= LEAST_BUFFER_BYTES
+            && self.queue.bytes_to_end(self.packet.address()) >= LEAST_BUFFER_BYTES.into()
+        {
             return true;
         }
         let mut larger = [Address(0)];

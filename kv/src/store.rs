@@ -29,7 +29,7 @@
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, lines_of};
 
 use crate::catalogue::Catalogue;
-use crate::message::checksum_of_zeros;
+use crate::message::{MOST_VALUE_BYTES, checksum_of_zeros};
 
 /// Keys of a bucket.
 const KEYS_OF_A_BUCKET: usize = 8;
@@ -249,13 +249,14 @@ impl Filling {
         Filling { store, slots: 0, bytes: 0 }
     }
 
-    /// Puts a key in, with a value of so many zeros, and as much room as their lines have. False where it does not fit: both of its
-    /// buckets are full, or the slots or the values' bytes are used up.
+    /// Puts a key in, with a value of so many zeros, and as much room as their lines have. False, and the others are where they can be
+    /// found as before, where it does not fit: its buckets are full, the slots or the values' bytes are used up, or no packet has room
+    /// for such a value.
     pub fn insert(&mut self, core: &impl Core, key: u64, bytes: u16) -> bool {
         let store = self.store;
         let hashed = store.hash(key);
         let room = room_of(bytes);
-        if self.slots == store.keys || self.bytes + room > store.value_bytes {
+        if self.slots == store.keys || self.bytes + room > store.value_bytes || bytes > MOST_VALUE_BYTES {
             return false;
         }
         // The key first: who moves it to its other bucket looks it up there.
@@ -264,8 +265,7 @@ impl Filling {
         if !self.enter(core, hashed, self.slots as u32 + 1) {
             return false;
         }
-        let room_bytes = room.min(u64::from(u16::MAX));
-        core.store(slot.word(2), (store.values + self.bytes).0 | room_bytes << ROOM_SHIFT);
+        core.store(slot.word(2), (store.values + self.bytes).0 | room << ROOM_SHIFT);
         let checksum = checksum_of_zeros(bytes.into());
         core.store_release(slot, u64::from(bytes) << 32 | u64::from(checksum));
         self.slots += 1;
@@ -274,9 +274,11 @@ impl Filling {
     }
 
     /// Enters a slot's number in one of a key's buckets. Where both are full, one that is in the second is moved to its other bucket
-    /// (cuckoo hashing, as `rte_hash` does), and so on.
+    /// (cuckoo hashing, as `rte_hash` does), and so on. Where that comes to no end, all of them are moved back.
     fn enter(&self, core: &impl Core, mut hashed: Hashed, mut number: u32) -> bool {
         let store = &self.store;
+        let hashed_of = |number: u32| store.hash(core.load(store.slot(u64::from(number) - 1).0.word(1)));
+        let mut taken = Vec::new();
         let mut into = [store.first_bucket(hashed), store.second_bucket(hashed)];
         for moves in 0..MOST_MOVES {
             if into.into_iter().any(|bucket| put(core, bucket, hashed.signature, number)) {
@@ -284,11 +286,16 @@ impl Filling {
             }
             let (full, place) = (into[1], moves % KEYS_OF_A_BUCKET);
             let moved = replaced(core, full, place, hashed.signature, number);
-            let key = core.load(store.slot(u64::from(moved) - 1).0.word(1));
-            (hashed, number) = (store.hash(key), moved);
+            taken.push((full, place));
+            (hashed, number) = (hashed_of(moved), moved);
             let [first, second] = [store.first_bucket(hashed), store.second_bucket(hashed)];
             // Its other one, twice: it must not come back to where it was.
             into = if full == first { [second; 2] } else { [first; 2] };
+        }
+        // The last first: who was put out of a place takes it again.
+        for (full, place) in taken.into_iter().rev() {
+            number = replaced(core, full, place, hashed.signature, number);
+            hashed = hashed_of(number);
         }
         false
     }
@@ -316,4 +323,67 @@ fn replaced(core: &impl Core, bucket: Address, place: usize, signature: u16, num
     };
     change(0, 4, 0xffff, signature.into());
     change(2, 2, 0xffff_ffff, number.into()) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_native::{Memory, NativeCore, Pages};
+
+    use super::*;
+
+    /// A store for so many keys with a line for each value, and its memory.
+    fn place(keys: u64, bytes_of_values: u64) -> (Store, Memory) {
+        let mut layout = Layout::new();
+        let values = layout.add("values", bytes_of_values, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+        let store = Store::place(&mut layout, keys, (values, bytes_of_values), Home::Host);
+        (store, Memory::create(&layout, Pages::Plain).expect("a small region"))
+    }
+
+    /// Keys whose two buckets are these.
+    fn keys_of(store: Store, buckets: [u64; 2]) -> impl Iterator<Item = u64> {
+        (0..).filter(move |&key| {
+            let hashed = store.hash(key);
+            let mut both = [store.first_bucket(hashed), store.second_bucket(hashed)];
+            both.sort_unstable();
+            both == buckets.map(|bucket| store.buckets.lines(bucket))
+        })
+    }
+
+    #[test]
+    fn a_key_that_finds_no_place_puts_no_other_out() {
+        let (store, memory) = place(64, 64 * LINE_BYTES);
+        let core = NativeCore::new(&memory);
+        let mut filling = Filling::new(store);
+        let mut inserted = Vec::new();
+        // As many as two buckets hold, and a third one's, from which moves go on.
+        let of_two: Vec<_> = keys_of(store, [0, 1]).take(17).collect();
+        for &key in of_two.iter().take(16).chain(&keys_of(store, [2, 3]).take(5).collect::<Vec<_>>()) {
+            assert!(filling.insert(&core, key, 10), "key {key}");
+            inserted.push(key);
+        }
+        for _ in 0..3 {
+            assert!(!filling.insert(&core, of_two[16], 10), "both buckets are full");
+            for &key in &inserted {
+                assert!(store.find(&core, store.hash(key), None).is_some(), "key {key} is lost");
+            }
+            assert_eq!(store.find(&core, store.hash(of_two[16]), None), None);
+            // And whoever comes next has its slot alone.
+            let next = keys_of(store, [2, 3]).find(|key| !inserted.contains(key)).expect("there are many");
+            assert!(filling.insert(&core, next, 20));
+            inserted.push(next);
+        }
+    }
+
+    #[test]
+    fn a_value_that_no_packet_holds_is_refused() {
+        let (store, memory) = place(4, 4 << 16);
+        let core = NativeCore::new(&memory);
+        let mut filling = Filling::new(store);
+        for bytes in [MOST_VALUE_BYTES + 1, u16::MAX] {
+            assert!(!filling.insert(&core, 1, bytes), "{bytes} bytes");
+        }
+        assert!(filling.insert(&core, 1, MOST_VALUE_BYTES));
+        let slot = store.find(&core, store.hash(1), None).expect("it was put in");
+        assert_eq!(store.replace(&core, slot, (MOST_VALUE_BYTES + 1, 0), |_| ()), Err(Refused::TooLong));
+    }
 }

@@ -1,14 +1,16 @@
 //! Servers and their clients on ordinary memory: every answer is checked by whoever asked.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use conic_fabric::{Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
-use conic_interface::burst::NicQueue;
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
+use conic_interface::burst::{NicQueue, Packet};
+use conic_interface::ccnic::{Nic, PhaseCredit};
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{Answer, MOST_VALUE_BYTES, Operation, Request, Status, checksum};
-use conic_kv::{Answers, Catalogue, Clients, Demand, Server, Sizes, Store};
+use conic_kv::{Answers, Catalogue, Clients, Demand, Served, Server, Sizes, Store};
 use conic_load::{Network, Traffic};
-use conic_native::{Flag, Memory, NativeCore, Pages, clock};
+use conic_native::{Flag, Memory, NativeCore, Pages, clock, cores};
 
 const KEYS: u32 = 500;
 
@@ -73,24 +75,37 @@ impl Ground {
     }
 }
 
+/// What measured best and what was published, and each with one switch another way.
+fn every_switch() -> Vec<ccnic::Features> {
+    let mut switched = Vec::new();
+    for all in [ccnic::Features::best(), ccnic::Features::paper()] {
+        let printed = all.to_string();
+        // Behind signal and packing there is a name for each switch that is on or off.
+        let over = printed.split(',').skip(2).map(|name| match name.strip_prefix("no-") {
+            Some(name) => name.to_owned(),
+            None => format!("no-{name}"),
+        });
+        let others = ["clear", "phase", "register", "packed", "padded"].map(str::to_owned);
+        let lists = over.chain(others).map(|name| format!("{printed},{name}"));
+        switched.extend(lists.map(|list| list.parse::<ccnic::Features>().expect("what is printed can be read")));
+    }
+    switched
+}
+
 #[test]
 fn every_value_comes_back_as_it_was_put_with_every_feature() {
-    let best = ccnic::Features::best();
-    let switched = [
-        best,
-        ccnic::Features { shared_pool: false, ..best },
-        ccnic::Features { small_buffers: false, ..best },
-        ccnic::Features { inline_payload: true, ..best },
-        ccnic::Features { recycling: false, ..best },
-    ];
+    let switched = every_switch();
+    let different: BTreeSet<_> = switched.iter().map(ToString::to_string).collect();
+    assert_eq!(different.len(), switched.len(), "each is another one: {different:?}");
+    assert!(switched.contains(&ccnic::Features::best()) && switched.contains(&ccnic::Features::paper()));
     for features in switched {
         let few = [Sizes::Bytes(1), Sizes::Bytes(64), Sizes::Bytes(4000)];
         let all = [few[0], few[1], Sizes::ADS_LIKE, Sizes::GEO_LIKE, Sizes::Bytes(MOST_VALUE_BYTES)];
         // A host that manages the pool alone posts blank buffers of one size: larger requests are dropped for want of one.
         for &sizes in if features.shared_pool { &all[..] } else { &few[..] } {
             for copied_up_to in [0, 64, 200, u16::MAX] {
-                let answers = Ground::new(features, demand(sizes), 1).exchange(copied_up_to, 3000);
-                assert!(answers.sets > 400 && answers.gets > 1900, "{features} {sizes:?}: {answers:?}");
+                let answers = Ground::new(features, demand(sizes), 1).exchange(copied_up_to, 1500);
+                assert!(answers.sets > 200 && answers.gets > 950, "{features} {sizes:?}: {answers:?}");
             }
         }
     }
@@ -130,6 +145,57 @@ fn a_ring_serves_as_well() {
         assert_eq!((network.account().lost(), network.account().corrupt()), (0, 0));
         assert!(network.far_end().answers().gets > 14_000, "{:?}", network.far_end().answers());
     }
+}
+
+#[test]
+fn a_value_is_copied_only_where_its_buffer_has_room() {
+    // Requests of 64 bytes fill their buffers, and the next one is behind them.
+    let catalogue = Catalogue::new(Demand { sets: 0, ..demand(Sizes::Bytes(64)) });
+    let bytes = catalogue.bytes_of_values();
+    let mut layout = Layout::new();
+    let values = layout.add("values", bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
+    let store = Store::place(&mut layout, KEYS.into(), (values, bytes), Home::Host);
+    let shape = ring::Shape { descriptors: 64, buffers: 256, buffer_bytes: 64, ..ring::Shape::default() };
+    let pair = shape.place(&mut layout).expect("a queue pair").with_objects(values, bytes);
+    let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+    let core = NativeCore::new(&memory);
+    assert!(store.fill(&core, &catalogue), "the keys fit");
+    let mut server = Server::new(vec![pair.host(core)], store, 64);
+    let clients = Clients::new(Rc::new(catalogue), 40, 9);
+    let mut network = Network::new(core, ring::Wire::new(pair.nic(PlayedByCore(core)), shape), clients);
+    (0..10_000).for_each(|_| _ = server.step() + network.step());
+    assert_eq!((network.account().lost(), network.account().corrupt(), server.served().malformed), (0, 0, 0));
+    assert!(network.far_end().answers().gets > 10_000, "{:?}", network.far_end().answers());
+}
+
+#[test]
+fn what_a_nic_names_and_is_no_buffer_is_neither_read_nor_written() {
+    let ground = Ground::new(ccnic::Features::best(), demand(Sizes::Bytes(100)), 1);
+    let (core, mut server) = (ground.core(), ground.server(0, u16::MAX));
+    let mut nic = Nic::<_, PhaseCredit>::new(core, &ground.map, 0);
+    // A request that lies among the values, and one at the end of a buffer, of which it has the headers alone.
+    let (request, among) = (frame(Operation::Get, 3, &[]), ground.map.objects().0);
+    core.write_bytes(among, &request);
+    let small = nic.rx_alloc(64).expect("a buffer");
+    let longer = frame(Operation::Set, 3, &[7; 100]);
+    let last = small + 64;
+    core.write_bytes(last, &longer[..64]);
+    let named = [
+        Packet::new(among, 64),
+        Packet::new(Address(1 << 39), 64),
+        Packet::new(Address(0), 64),
+        Packet::new(last, 164),
+    ];
+    assert_eq!(nic.rx_burst(&named), 4);
+    assert_eq!((server.step(), server.step()), (4, 0));
+    let mut still = [0; 64];
+    core.read_bytes(among, &mut still);
+    assert_eq!(still[..], request);
+    assert_eq!(server.served(), Served { malformed: 4, ..Served::default() });
+    // And a request behind them is served.
+    let at = nic.rx_alloc(64).expect("a buffer");
+    core.write_bytes(at, &request);
+    assert_eq!((nic.rx_burst(&[Packet::new(at, 64)]), server.step(), server.served().gets), (1, 1, 1));
 }
 
 /// One request, and its answer.
@@ -182,39 +248,46 @@ fn what_cannot_be_done_is_said() {
 
 #[test]
 fn what_is_no_request_is_dropped_and_nobody_else_loses_anything() {
+    const ROUNDS: u64 = 30_000;
+    /// Bytes of the headers that a request cannot have otherwise.
+    const WATCHED: [usize; 17] = [12, 13, 14, 16, 17, 21, 23, 36, 37, 38, 39, 42, 43, 44, 45, 62, 63];
     let ground = Ground::new(ccnic::Features::best(), demand(Sizes::Bytes(100)), 1);
     let mut server = ground.server(0, 0);
     let mut nic = ccnic::nic_queue(ground.core(), &ground.map, 0);
     let mut draws = fastrand::Rng::with_seed(5);
     let good = frame(Operation::Get, 3, &[]);
     let (mut answered, mut dropped, mut into) = (0, 0, vec![0; 9664]);
-    for round in 0..30_000 {
+    let mut step = |nic: &mut Box<dyn NicQueue + '_>| {
+        let served = server.step();
+        while nic.take_frame(&mut into).is_some() {
+            answered += 1;
+        }
+        served
+    };
+    for round in 0..ROUNDS {
         // Noise, a request cut short or with bytes behind it, or one with a bit that is wrong.
         let mut bad = good.clone();
         match round % 4 {
             0 => bad = (0..draws.usize(1..200)).map(|_| draws.u8(..)).collect(),
             1 => bad.truncate(draws.usize(1..64)),
             2 => bad.extend(vec![0; draws.usize(1..100)]),
-            _ => bad[[12, 13, 14, 16, 17, 23, 38, 39, 42, 44, 45][draws.usize(..11)]] ^= 1 << draws.u8(..8),
+            _ => bad[WATCHED[draws.usize(..WATCHED.len())]] ^= 1 << draws.u8(..8),
         }
         // A bit of the operation may make a set without a value of it, which is one.
         dropped += u64::from(bad.len() < 64 || Request::parse(&header_of(&bad), bad.len() as u16).is_none());
-        while !nic.deliver_frame(&bad) || !nic.deliver_frame(&good) {
-            server.step();
+        for frame in [&bad, &good] {
+            let mut tries = 0;
+            while !nic.deliver_frame(frame) {
+                step(&mut nic);
+                tries += 1;
+                assert!(tries < 100, "it stands in round {round}");
+            }
         }
-        answered += u64::from(answers(&mut nic, &mut into));
-        server.step();
-        while nic.take_frame(&mut into).is_some() {
-            answered += 1;
-        }
+        step(&mut nic);
     }
-    let served = server.served();
-    assert!(answered >= 29_000, "{answered} of 30,000 good ones");
-    assert!(served.malformed >= dropped && served.malformed > 20_000, "{served:?}, {dropped}");
-}
-
-fn answers(nic: &mut Box<dyn NicQueue + '_>, into: &mut [u8]) -> bool {
-    nic.take_frame(into).is_some()
+    while step(&mut nic) > 0 {}
+    assert_eq!((answered, server.served().malformed), (2 * ROUNDS - dropped, dropped));
+    assert!((20_000..ROUNDS).contains(&dropped), "{dropped}: some are bad, and few good after all");
 }
 
 fn header_of(frame: &[u8]) -> Line {
@@ -246,6 +319,9 @@ fn servers_that_share_a_store_never_give_a_value_for_another() {
         let threads = [0, 1].map(|queue| scope.spawn(move || run(queue)));
         threads.map(|thread| thread.join().expect("a thread that ends"))
     });
+    // A value that is torn may be so by its own server's next set; one that is busy is another's.
+    let busy: u64 = both.iter().map(|(_, _, answers)| answers.busy).sum();
+    assert!(busy > 0 || cores().len() < 2, "they never met: {both:?}");
     for (received, wrong, answers) in both {
         assert!(received > 1000, "{both:?}");
         assert_eq!(wrong, 0, "{both:?}");

@@ -31,6 +31,10 @@ impl<C: Core, P: Policy> HostQueue for Host<C, P> {
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
         self.rx_burst(out)
     }
+    #[inline(always)]
+    fn bytes_to_end(&self, at: Address) -> u64 {
+        self.allocator().map().bytes_to_end(at)
+    }
     fn completions(&mut self, out: &mut [Packet]) -> usize {
         self.completions(out)
     }

@@ -10,7 +10,7 @@ use super::pool::{Allocator, AllocatorFeatures, PoolMap};
 use super::queue::{Consumer, MAX_SEGMENTS, Producer, QueueFaults};
 use super::recovery;
 use super::retained::Retained;
-use crate::buffer_metadata;
+use crate::{buffer_metadata, work};
 
 /// Buffers of a class that a half keeps that only sends: as many go back to the pool with one atomic operation.
 const KEPT_BY_A_SENDER: usize = 8;
@@ -148,9 +148,10 @@ impl<C: Core, P: Policy> Host<C, P> {
     /// Sends packets and returns how many, from the front: fewer than asked where the ring is full.
     ///
     /// A packet of several segments is several descriptors, all but the last with [`Flags::NEXT`], at most
-    /// [`MAX_SEGMENTS`]. A segment with [`Flags::RETAIN`] stays the caller's, and comes back by [`Host::completions`]; it
-    /// must not be written until then. Who retains must take completions: what waits for that takes the place of what
-    /// could be sent.
+    /// [`MAX_SEGMENTS`]. A segment with [`Flags::RETAIN`] stays the caller's, and comes back by [`Host::completions`]; who
+    /// writes it before then must bear that a mixture of old and new bytes is sent, or let the receiver find that out, as
+    /// for the ring ([`crate::ring`]). Who retains must take completions: what waits for that takes the place of what could
+    /// be sent.
     #[inline(always)]
     pub fn tx_burst(&mut self, packets: &[Descriptor]) -> usize {
         if self.metadata {
@@ -197,6 +198,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             let count = self.transmit.send(&self.core, &packets[sent..most]);
             for packet in &packets[sent..sent + count] {
                 if all_kept || packet.has(Flags::RETAIN) {
+                    self.core.work(work::RECORD);
                     self.retained.push(self.transmit.sent(), *packet);
                 }
             }
@@ -227,6 +229,7 @@ impl<C: Core, P: Policy> Host<C, P> {
             && let Some(done) = self.retained.pop_released(released)
         {
             most -= 1;
+            self.core.work(work::RECORD);
             if !done.has(Flags::RETAIN) {
                 batch[count] = done.address();
                 count += 1;

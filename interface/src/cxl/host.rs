@@ -281,6 +281,10 @@ impl<C: Core> HostQueue for Host<C> {
         count
     }
 
+    fn bytes_to_end(&self, at: Address) -> u64 {
+        self.queues.bytes_to_end(at.0)
+    }
+
     fn rx_burst(&mut self, out: &mut [Packet]) -> usize {
         // Before it looks for packets, as DPDK's drivers that use vectors do: the last burst has been sent by then.
         self.refill();

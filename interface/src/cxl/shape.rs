@@ -144,6 +144,14 @@ impl Queues {
         ring.lines(position & (self.shape.descriptors - 1))
     }
 
+    /// Bytes from an address to the end of the buffer that it lies in, of either direction; none where it lies in none.
+    pub(super) fn bytes_to_end(&self, at: u64) -> u64 {
+        let bytes = self.shape.buffer_bytes;
+        let offsets = [self.rx_buffers, self.tx_buffers].map(|buffers| at.wrapping_sub(buffers.0));
+        let within = offsets.into_iter().find(|offset| *offset < self.shape.buffers * bytes);
+        within.map_or(0, |offset| bytes - offset % bytes)
+    }
+
     /// Whether a peer's address is a buffer that starts at `buffers`.
     pub(super) fn is_buffer(&self, buffers: Address, at: u64) -> bool {
         let bytes = self.shape.buffer_bytes;

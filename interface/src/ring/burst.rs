@@ -72,6 +72,10 @@ impl<C: Core> HostQueue for Host<C> {
         }
         count
     }
+    #[inline(always)]
+    fn bytes_to_end(&self, at: Address) -> u64 {
+        self.bytes_to_end(at)
+    }
 }
 
 impl<C: Core> Host<C> {

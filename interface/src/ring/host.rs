@@ -43,7 +43,8 @@ pub struct HostStatistics {
     pub refused_registers: u64,
     /// Buffers that the device wrote back with length 0 or more than a buffer holds; they went back to the pool.
     pub refused_packets: u64,
-    /// Buffers that were freed when all were free already; they were ignored.
+    /// Buffers that were freed when all were free already, and addresses in no buffer that were freed, or sent and not retained; they
+    /// were ignored.
     pub refused_frees: u64,
     /// Times a blank buffer was to be posted and the pool had none.
     pub pool_empty: u64,
@@ -55,7 +56,7 @@ pub struct Host<C> {
     core: C,
     queues: QueuePair,
     pool: Pool,
-    /// The buffer of each TX descriptor that the device has, or [`RETAINED`].
+    /// What each TX descriptor that the device has names, in the buffer that it lies in, or [`RETAINED`].
     tx_buffers: Box<[u64]>,
     tx_tail: u64,
     /// Up to where sent packets were reclaimed.
@@ -77,7 +78,13 @@ impl<C: Core> Host<C> {
         let mut host = Host {
             core,
             queues,
-            pool: Pool::full(queues.first_payload(), shape.buffers, shape.buffer_bytes, shape.pool_order),
+            pool: Pool::full(
+                queues.buffers.0,
+                queues.first_payload(),
+                shape.buffers,
+                shape.buffer_bytes,
+                shape.pool_order,
+            ),
             tx_buffers: none(),
             tx_tail: 0,
             tx_reclaimed: 0,
@@ -96,7 +103,7 @@ impl<C: Core> Host<C> {
     #[inline]
     pub fn buf_alloc(&mut self, into: &mut [Buffer]) -> usize {
         if self.pool.len() < into.len() {
-            self.reclaim_for(into.len() - self.pool.len());
+            self.reclaim_buffers(into.len() - self.pool.len());
         }
         self.core.work(work::CALL + work::BUFFER * into.len() as u32);
         for (count, buffer) in into.iter_mut().enumerate() {
@@ -107,13 +114,12 @@ impl<C: Core> Host<C> {
         into.len()
     }
 
-    /// Returns buffers to the pool. The caller must hold them: they came from [`Host::buf_alloc`] or
+    /// Returns buffers to the pool, each by an address anywhere in it. The caller must hold them: they came from [`Host::buf_alloc`] or
     /// [`Host::rx_burst`] and were not sent.
     #[inline]
     pub fn buf_free(&mut self, buffers: &[Buffer]) {
         for buffer in buffers {
-            self.touch(buffer.address.0, buffer_metadata::consult);
-            self.free(buffer.address.0);
+            self.free_buffer_of(buffer.address.0);
         }
     }
 
@@ -138,7 +144,7 @@ impl<C: Core> Host<C> {
         let threshold = self.queues.shape.tx_reclaim_threshold.min(mask / 2);
         let free = mask - self.tx_outstanding();
         if free < wanted.max(threshold) {
-            self.reclaim_for(wanted.saturating_sub(free) as usize);
+            self.reclaim_up_to(RECLAIMED.max(wanted.saturating_sub(free)));
         }
         let mut packets = &packets[..wanted.min(mask - self.tx_outstanding()) as usize];
         // The device is told of whole packets only.
@@ -247,36 +253,44 @@ impl<C: Core> Host<C> {
 
     /// Returns the buffers of packets that the device has sent to the pool, all of them; returns how many.
     pub fn reclaim(&mut self) -> usize {
-        self.reclaim_up_to(self.queues.mask())
+        let (_, buffers) = self.reclaim_up_to(self.queues.mask());
+        buffers
     }
 
-    /// The same for as many as are needed, or a batch if that is more.
-    fn reclaim_for(&mut self, needed: usize) {
-        self.reclaim_up_to(RECLAIMED.max(needed as u64));
+    /// The same for as many as are missing: batch by batch, as what was retained lies between them and gives none.
+    fn reclaim_buffers(&mut self, mut missing: usize) {
+        loop {
+            let most = RECLAIMED.max(missing as u64);
+            let (descriptors, buffers) = self.reclaim_up_to(most);
+            missing = missing.saturating_sub(buffers);
+            if missing == 0 || descriptors < most {
+                return;
+            }
+        }
     }
 
-    fn reclaim_up_to(&mut self, most: u64) -> usize {
+    /// The same for so many descriptors at most; returns how many of these there were, and how many buffers they had.
+    fn reclaim_up_to(&mut self, most: u64) -> (u64, usize) {
         let mask = self.queues.mask();
         // Acquire: the device's reads of payloads and descriptors before this side overwrites them.
         let head = self.core.register_read(self.queues.tx_head);
         let sent = head.wrapping_sub(self.tx_reclaimed) & mask;
         if head > mask || sent > self.tx_outstanding() {
             self.statistics.refused_registers += 1;
-            return 0;
+            return (0, 0);
         }
         let sent = sent.min(most);
         self.core.work(work::CALL + work::RECORD * sent as u32);
-        let mut index = self.tx_reclaimed;
+        let (mut index, before) = (self.tx_reclaimed, self.pool.len());
         for _ in 0..sent {
             let address = self.tx_buffers[index as usize];
             if address != RETAINED {
-                self.touch(address, buffer_metadata::consult);
-                self.free(address);
+                self.free_buffer_of(address);
             }
             index = (index + 1) & mask;
         }
         self.tx_reclaimed = index;
-        sent as usize
+        (sent, self.pool.len() - before)
     }
 
     /// Posts blank buffers until the ring is full or the pool empty.
@@ -284,7 +298,7 @@ impl<C: Core> Host<C> {
         let mask = self.queues.mask();
         let missing = self.rx_missing();
         if (self.pool.len() as u64) < missing {
-            self.reclaim_for(missing as usize - self.pool.len());
+            self.reclaim_buffers(missing as usize - self.pool.len());
         }
         self.core.work(work::CALL + (work::BUFFER + work::DESCRIPTOR + work::RECORD) * missing as u32);
         let mut head = self.rx_head;
@@ -311,6 +325,17 @@ impl<C: Core> Host<C> {
         }
     }
 
+    /// Returns the buffer that an address lies in to the pool, once its metadata have been read: what was sent may begin anywhere in it.
+    #[inline(always)]
+    fn free_buffer_of(&mut self, at: u64) {
+        let Some(payload) = self.pool.payload_of(at) else {
+            self.statistics.refused_frees += 1;
+            return;
+        };
+        self.touch(payload, buffer_metadata::consult);
+        self.free(payload);
+    }
+
     #[inline(always)]
     fn free(&mut self, address: u64) {
         self.core.work(work::BUFFER);
@@ -319,10 +344,12 @@ impl<C: Core> Host<C> {
         }
     }
 
-    /// Enters a packet's length in the metadata in front of its payload, if there are any.
+    /// Enters the length of a packet that begins anywhere in a buffer in that buffer's metadata, if there are any.
     #[inline(always)]
-    fn describe(&self, payload: u64, length: u64) {
-        if self.queues.shape.metadata {
+    fn describe(&self, at: u64, length: u64) {
+        if self.queues.shape.metadata
+            && let Some(payload) = self.pool.payload_of(at)
+        {
             buffer_metadata::enter(&self.core, Address(payload), length);
         }
     }
@@ -376,6 +403,12 @@ impl<C: Core> Host<C> {
     #[inline(always)]
     pub fn buffer_bytes(&self) -> u64 {
         self.queues.shape.room()
+    }
+
+    /// Bytes from an address to the end of the buffer that it lies in; none where it lies in none.
+    #[inline(always)]
+    pub(super) fn bytes_to_end(&self, at: Address) -> u64 {
+        self.pool.payload_of(at.0).map_or(0, |payload| payload + self.queues.shape.room() - at.0)
     }
 
     /// How many buffers are in the pool.

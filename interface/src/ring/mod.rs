@@ -38,7 +38,7 @@
 //!
 //! | segment | lies | when it was sent |
 //! |---|---|---|
-//! | a buffer, or a part of one | in the buffers | it returns to the pool by itself |
+//! | a buffer, or a part of one | in the buffers | the buffer returns to the pool by itself, whole; so one part of it is given, and others retained |
 //! | retained ([`crate::ccnic::Flags::RETAIN`]) | in the buffers, or in the program's objects ([`QueuePair::with_objects`]) | it is the program's as before: it never enters the pool, and its metadata are not touched |
 //!
 //! Nobody is told when a retained segment has been read. The device reads it until the TX head passes it, at any time and in any order:

@@ -1,23 +1,28 @@
-//! What a host asks for before it is read.
+//! What a host asks for before it is read, and how much it works.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use conic_check::{CrashCore, CrashMemory};
 use conic_fabric::{Address, Core, Line, Time};
-use conic_interface::ccnic::{Descriptor, Features, Host, Map, Nic, PhaseCredit, prepare};
+use conic_interface::ccnic::{Descriptor, Features, Flags, Host, Map, Nic, PhaseCredit, prepare};
+use conic_interface::work;
 
 use crate::common::geometry;
 
-/// A core that notes what it asks for.
+/// A core that notes what it asks for, and sums its work.
 struct Asking {
     core: CrashCore,
     asked: Rc<RefCell<Vec<Address>>>,
+    worked: Rc<Cell<u32>>,
 }
 
 impl Core for Asking {
     fn prefetch_read(&self, at: Address) {
         self.asked.borrow_mut().push(at);
+    }
+    fn work(&self, cycles: u32) {
+        self.worked.set(self.worked.get() + cycles);
     }
     fn full_fence(&self) {
         self.core.full_fence();
@@ -72,7 +77,7 @@ fn payloads_asked_for(leaves: bool) -> (usize, usize) {
     let memory = CrashMemory::new(&map.layout);
     prepare(&memory.core("builder"), &map);
     let asked = Rc::new(RefCell::new(Vec::new()));
-    let core = Asking { core: memory.core("host"), asked: Rc::clone(&asked) };
+    let core = Asking { core: memory.core("host"), asked: Rc::clone(&asked), worked: Rc::default() };
     let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
     if leaves {
         host.leave_payloads();
@@ -97,4 +102,40 @@ fn payloads_are_asked_for_but_by_who_leaves_them() {
     assert_eq!(payloads, 7);
     assert!(others > 0, "no slot of the ring was asked for");
     assert_eq!(payloads_asked_for(true), (0, others));
+}
+
+/// The work of sending so many packets, and of learning that they were read.
+fn work_of_sending(features: Features, flags: u8) -> [u32; 2] {
+    let map = Map::new(geometry(64, [64, 64, 4], 4096), features).expect("a geometry that can be");
+    let memory = CrashMemory::new(&map.layout);
+    prepare(&memory.core("builder"), &map);
+    let worked = Rc::new(Cell::new(0));
+    let core = Asking { core: memory.core("host"), asked: Rc::default(), worked: Rc::clone(&worked) };
+    let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
+    let mut nic = Nic::<_, PhaseCredit>::new(memory.core("nic"), &map, 0);
+    let mut buffers = [Address(0); 4];
+    assert_eq!(host.buf_alloc(1000, &mut buffers), 4);
+    worked.set(0);
+    let packets = buffers.map(|at| Descriptor::new(at, 200).with(flags));
+    assert_eq!(host.tx_burst(&packets), 4);
+    let sending = worked.take();
+    let mut polled = [Descriptor::BLANK; 8];
+    assert_eq!(nic.poll_tx(&mut polled), 4);
+    nic.complete_tx(&polled[..4]);
+    // Who finds nothing gives the credits back that are there.
+    assert_eq!(nic.poll_tx(&mut polled), 0);
+    host.completions(&mut [Descriptor::BLANK; 8]);
+    [sending, worked.take()]
+}
+
+#[test]
+fn what_comes_back_is_remembered_and_recalled_for_as_much_work_as_a_rings_descriptors() {
+    let records = 4 * work::RECORD;
+    let plain = work_of_sending(Features::best(), 0);
+    assert_eq!(plain[1], 0, "none comes back");
+    assert_eq!(work_of_sending(Features::best(), Flags::RETAIN), [plain[0] + records, records]);
+    // All of a host's that manages the pool alone.
+    let [sending, after] = work_of_sending(Features { shared_pool: false, ..Features::best() }, 0);
+    assert_eq!(sending, plain[0] + records);
+    assert!(after > records, "with the pool's");
 }

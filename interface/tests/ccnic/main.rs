@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `calls` | calls at their limits: full rings, dry pools, empty slices, packets that fit nowhere |
 //! | `model` | any sequence of calls against a model: order, content, who owns which buffer |
-//! | `ahead` | what a host asks for before it is read |
+//! | `ahead` | what a host asks for before it is read, and how much it works |
 //! | `bulk` | a NIC that posts copies: a death at every memory operation, copies that are made late and in any order |
 //! | `crash` | a death at every memory operation of an exchange, of either side |
 //! | `hostile` | a peer that writes anything anywhere at any time |

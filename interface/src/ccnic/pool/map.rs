@@ -173,6 +173,13 @@ impl PoolMap {
         self.class_of(at).map_or(0, |class| self.classes[class].size())
     }
 
+    /// The bytes from an address to the end of the buffer that it lies in; zero if it lies in none.
+    #[inline(always)]
+    pub fn bytes_to_end(&self, at: Address) -> u64 {
+        // Behind a buffer are the next one's metadata, where there are such: they are in none.
+        self.class_of(at).map_or(0, |class| self.classes[class].size().saturating_sub(self.classes[class].within(at)))
+    }
+
     /// The most bytes that are received into the buffer that an address lies in; zero if it lies in none.
     pub fn room_of(&self, at: Address) -> u64 {
         self.class_of(at).map_or(0, |class| self.classes[class].room)
