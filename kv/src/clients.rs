@@ -12,7 +12,7 @@
 //! zeros nor what a set of theirs put there before. What other clients put may be there at any time, and what somebody with the same
 //! seed left there until the first set.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use conic_fabric::{Line, Time};
 use conic_load::{Account, FarEnd, Pace};
@@ -49,7 +49,7 @@ struct Asked {
 /// The clients behind one queue of the NIC's, whose answers come in the order of their requests.
 #[derive(Debug)]
 pub struct Clients {
-    catalogue: Rc<Catalogue>,
+    catalogue: Arc<Catalogue>,
     draws: fastrand::Rng,
     /// In all values that are put, to know them again.
     mark: u64,
@@ -69,7 +69,7 @@ pub struct Clients {
 impl Clients {
     /// Clients with so many requests under way, at least one, drawn with this seed. Clients of one store at one time have seeds that
     /// differ in their lowest 16 bits.
-    pub fn new(catalogue: Rc<Catalogue>, window: u64, seed: u64) -> Clients {
+    pub fn new(catalogue: Arc<Catalogue>, window: u64, seed: u64) -> Clients {
         let none = Request { operation: Operation::Get, key: 0, value_bytes: 0, number: 0, checksum: 0 };
         let window = window.max(1);
         Clients {

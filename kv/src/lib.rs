@@ -13,6 +13,6 @@ mod zipf;
 
 pub use catalogue::{Catalogue, Demand, Sizes};
 pub use clients::{Answers, Clients};
-pub use server::{Served, Server, WORK_A_REQUEST};
+pub use server::{Served, Server};
 pub use store::{Filling, Hashed, Refused, Slot, Store, Value};
 pub use zipf::Zipf;

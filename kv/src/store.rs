@@ -166,7 +166,7 @@ impl Store {
     /// The slot that is most likely a key's, by its first bucket's line; none is read yet.
     #[inline(always)]
     pub fn likely(&self, core: &impl Core, hashed: Hashed) -> Option<Slot> {
-        self.candidates(&core.read_line(self.first_bucket(hashed)), hashed.signature).next()
+        self.candidates(&bucket_at(core, self.first_bucket(hashed)), hashed.signature).next()
     }
 
     /// The slot of a key, if it is in the store; `likely` is what [`Store::likely`] gave.
@@ -180,7 +180,7 @@ impl Store {
     #[inline(never)]
     fn find_elsewhere(&self, core: &impl Core, hashed: Hashed) -> Option<Slot> {
         [self.first_bucket(hashed), self.second_bucket(hashed)].into_iter().find_map(|bucket| {
-            let mut slots = self.candidates(&core.read_line(bucket), hashed.signature);
+            let mut slots = self.candidates(&bucket_at(core, bucket), hashed.signature);
             slots.find(|slot| core.load(slot.0.word(1)) == hashed.key)
         })
     }
@@ -303,6 +303,14 @@ impl Filling {
 
 /// Keys that are moved for one at most: with half of the places taken a few are enough.
 const MOST_MOVES: usize = 256;
+
+/// A bucket's line. What is read next is named in it: nothing of that begins before the line is there.
+#[inline(always)]
+fn bucket_at(core: &impl Core, bucket: Address) -> Line {
+    let line = core.read_line(bucket);
+    core.depends_on(bucket);
+    line
+}
 
 /// Puts a slot's number in a bucket, if it has room.
 fn put(core: &impl Core, bucket: Address, signature: u16, number: u32) -> bool {

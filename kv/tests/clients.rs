@@ -1,7 +1,7 @@
 //! Clients before stores that do wrong: what they notice.
 
-use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use conic_fabric::{Line, Time};
 use conic_kv::message::{Answer, HEADER_BYTES, Operation, Request, Status, checksum};
@@ -29,7 +29,7 @@ enum Does {
 #[derive(Debug)]
 struct Double {
     does: Does,
-    values: HashMap<u64, Vec<Vec<u8>>>,
+    values: BTreeMap<u64, Vec<Vec<u8>>>,
     bytes: usize,
 }
 
@@ -69,9 +69,9 @@ impl Double {
 /// Has clients with these seeds ask one store by turns, and gives how many answers of so many each found wrong.
 fn corrupt(does: Does, seeds: &[u64], requests: u64) -> Vec<u64> {
     let demand = Demand { keys: 20, sizes: Sizes::Bytes(45), zipf: 0.5, sets: 300, seed: 3 };
-    let catalogue = Rc::new(Catalogue::new(demand));
-    let mut double = Double { does, values: HashMap::new(), bytes: 45 };
-    let mut clients: Vec<_> = seeds.iter().map(|&seed| Clients::new(Rc::clone(&catalogue), 50, seed)).collect();
+    let catalogue = Arc::new(Catalogue::new(demand));
+    let mut double = Double { does, values: BTreeMap::new(), bytes: 45 };
+    let mut clients: Vec<_> = seeds.iter().map(|&seed| Clients::new(Arc::clone(&catalogue), 50, seed)).collect();
     let mut under_way = vec![VecDeque::new(); seeds.len()];
     while clients.iter().any(|one| one.account().received() < requests) {
         for (one, waiting) in clients.iter_mut().zip(&mut under_way) {
@@ -112,10 +112,10 @@ fn a_store_that_does_not_do_what_it_says_is_found_out() {
 #[test]
 fn what_was_put_before_is_no_fault() {
     let demand = Demand { keys: 3, sizes: Sizes::Bytes(45), zipf: 0.0, sets: 100, seed: 3 };
-    let catalogue = Rc::new(Catalogue::new(demand));
-    let mut double = Double { does: Does::Keeps, values: HashMap::new(), bytes: 45 };
+    let catalogue = Arc::new(Catalogue::new(demand));
+    let mut double = Double { does: Does::Keeps, values: BTreeMap::new(), bytes: 45 };
     for requests in [5000, 10, 3, 5000] {
-        let mut clients = Clients::new(Rc::clone(&catalogue), 1, 9);
+        let mut clients = Clients::new(Arc::clone(&catalogue), 1, 9);
         while clients.account().received() < requests {
             let made = clients.packets(Time::ZERO).to_vec();
             clients.delivered(made.len());

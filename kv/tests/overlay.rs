@@ -1,6 +1,6 @@
 //! A store on one interface, its clients behind another, and an overlay between: on ordinary memory, everybody by turns.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use conic_fabric::{Home, PlayedByCore};
 use conic_interface::overlay::Overlay;
@@ -33,7 +33,7 @@ fn exchange(sizes: Sizes, window: u64, descriptors: u64, requests: u64, steps: [
     assert!(store.fill(&core, &catalogue), "the keys fit");
     let mut server = Server::new(vec![ccnic::host_queue(core, &map, 0)], store, 0);
     let mut overlay = Overlay::new(ccnic::nic_queue(core, &map, 0), pair.host(core), JUMBO as u16);
-    let clients = Clients::new(Rc::new(catalogue), window, 11);
+    let clients = Clients::new(Arc::new(catalogue), window, 11);
     let mut network = Network::new(core, ring::Wire::new(pair.nic(PlayedByCore(core)), shape), clients);
     let mut idle = 0;
     while network.account().received() < requests {

@@ -1,7 +1,7 @@
 //! Servers and their clients on ordinary memory: every answer is checked by whoever asked.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, PlayedByCore, SynchronisingWords, Time};
 use conic_interface::burst::{NicQueue, Packet};
@@ -54,7 +54,7 @@ impl Ground {
     /// Server and clients by turns on one thread, until so many answers are there.
     fn exchange(&self, copied_up_to: u16, requests: u64) -> Answers {
         let nic_core = self.core();
-        let clients = Clients::new(Rc::new(self.catalogue.clone()), 40, 9);
+        let clients = Clients::new(Arc::new(self.catalogue.clone()), 40, 9);
         let mut network = Network::new(nic_core, ccnic::nic_queue(nic_core, &self.map, 0), clients);
         let mut server = self.server(0, copied_up_to);
         let mut idle = 0;
@@ -134,7 +134,7 @@ fn a_ring_serves_as_well() {
         let core = NativeCore::new(&memory);
         assert!(store.fill(&core, &catalogue), "the keys fit");
         let mut server = Server::new(vec![pair.host(core)], store, copied_up_to);
-        let clients = Clients::new(Rc::new(catalogue), 40, 9);
+        let clients = Clients::new(Arc::new(catalogue), 40, 9);
         let mut network = Network::new(core, ring::Wire::new(pair.nic(PlayedByCore(core)), shape), clients);
         let mut idle = 0;
         while network.account().received() < 20_000 {
@@ -161,7 +161,7 @@ fn a_value_is_copied_only_where_its_buffer_has_room() {
     let core = NativeCore::new(&memory);
     assert!(store.fill(&core, &catalogue), "the keys fit");
     let mut server = Server::new(vec![pair.host(core)], store, 64);
-    let clients = Clients::new(Rc::new(catalogue), 40, 9);
+    let clients = Clients::new(Arc::new(catalogue), 40, 9);
     let mut network = Network::new(core, ring::Wire::new(pair.nic(PlayedByCore(core)), shape), clients);
     (0..10_000).for_each(|_| _ = server.step() + network.step());
     assert_eq!((network.account().lost(), network.account().corrupt(), server.served().malformed), (0, 0, 0));
@@ -301,7 +301,7 @@ fn servers_that_share_a_store_never_give_a_value_for_another() {
     let ground = Ground::new(ccnic::Features::best(), demand, 2);
     let stop = Flag::new();
     let run = |queue: usize| {
-        let clients = Clients::new(Rc::new(ground.catalogue.clone()), 16, queue as u64);
+        let clients = Clients::new(Arc::new(ground.catalogue.clone()), 16, queue as u64);
         let mut network = Network::new(ground.core(), ccnic::nic_queue(ground.core(), &ground.map, queue), clients);
         let mut server = ground.server(queue, 0);
         let deadline = clock::now() + Time::from_nanoseconds(3_000_000_000);

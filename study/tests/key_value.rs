@@ -58,6 +58,19 @@ fn jumbo_values_fit_everywhere() {
     }
 }
 
+/// What comes in goes through the chip's own direction, and what leaves through the other.
+#[test]
+fn sets_come_in_no_faster_than_the_nics_ports_are() {
+    let bytes = conic_kv::message::MOST_VALUE_BYTES;
+    let demand = Demand { keys: 500, sets: 1000, ..Demand::of_sizes(Sizes::Bytes(bytes)) };
+    let question = KeyValue { demand, window: 16, requests: (100, 300), ..small(Reached::Directly, 8) };
+    let nic = question.machine.nic.clone().expect("a NIC");
+    let outcome = served(&question);
+    let inwards = outcome.requests_per_second * 8.0 * f64::from(conic_kv::message::HEADER_BYTES + bytes);
+    let ports = nic.megabits_per_second as f64 * 1e6;
+    assert!((0.9..1.01).contains(&(inwards / ports)), "{inwards} bits a second of {ports}");
+}
+
 #[test]
 fn a_seed_gives_one_outcome_and_another_one_hardly_another() {
     let question = small(Reached::Overlay { interface: CC_NIC, threads: 2 }, 2);
@@ -75,6 +88,9 @@ fn what_cannot_be_is_said() {
     let good = small(Reached::Directly, 1);
     assert!(refused(&KeyValue { machine: machine("icx"), ..good.clone() }).contains("no PCIe link"));
     assert!(refused(&KeyValue { threads: 0, ..good.clone() }).contains("a thread at least"));
+    assert!(refused(&KeyValue { requests: (10, 0), ..good.clone() }).contains("one is measured"));
+    let none = Demand { keys: 0, ..good.demand };
+    assert!(refused(&KeyValue { demand: none, ..good.clone() }).contains("a key at least"));
     assert!(
         refused(&KeyValue { threads: 3, reached: overlay(CC_NIC, 2), ..good.clone() })
             .contains("an overlay thread each")

@@ -254,6 +254,31 @@ impl Arena {
         Ok(value)
     }
 
+    /// Measures on the first NIC thread, beside a job of the calling thread that ends when `stop` is raised: as it is when `nic` has
+    /// ended, be it in a panic.
+    ///
+    /// # Errors
+    ///
+    /// If the thread died.
+    pub fn beside_application<T: Send + 'static>(
+        &self,
+        stop: &Arc<Flag>,
+        nic: impl FnOnce() -> T + Send + 'static,
+        application: impl FnOnce(),
+    ) -> Result<T, ArenaError> {
+        let (done, finished) = channel();
+        let stop = Arc::clone(stop);
+        self.nics[0].give(Box::new(move || {
+            let ends = Raise(&stop);
+            let value = nic();
+            drop(ends);
+            // A receiver that is gone wants nothing.
+            let _ = done.send(value);
+        }))?;
+        application();
+        self.take(&finished)
+    }
+
     /// What one line's round trip between the first pair of cores costs now, in nanoseconds.
     ///
     /// # Errors
@@ -275,6 +300,30 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_side_runs_on_its_core_and_a_nic_that_panics_leaves_no_application_running() {
+        if cores().len() < 2 {
+            println!("skipped: this process may use one core, and needs two");
+            return;
+        }
+        std::thread::spawn(|| {
+            let arena = Arena::new(1, None).expect("two cores");
+            let here = || cores()[0];
+            let mut application = None;
+            let stop = Arc::new(Flag::new());
+            let nic = arena.beside_application(&stop, here, || {
+                while !stop.is_up() {}
+                application = Some(here());
+            });
+            assert_eq!((application, nic.ok()), (Some(arena.pairs()[0].0), Some(arena.pairs()[0].1)));
+            let stop = Arc::new(Flag::new());
+            let ended = arena.beside_application(&stop, || panic!("on purpose"), || while !stop.is_up() {});
+            assert!(matches!(ended, Err::<(), _>(ArenaError::Died)));
+        })
+        .join()
+        .expect("the arena ends");
+    }
 
     #[test]
     fn an_application_that_panics_leaves_no_nic_running() {

@@ -100,14 +100,11 @@ impl Design {
         let shape = Shape::for_packets(arguments.size.into());
         let queues = shape.place(&mut layout).map_err(|error| Failure::failed(error.to_string()))?;
         let memory = Arc::new(Memory::create(&layout, arguments.common.pages()).map_err(ArenaError::from)?);
-        let (of_host, stop) = (Arc::clone(&memory), Arc::new(Flag::new()));
-        let stopped = Arc::clone(&stop);
-        let host = move || self.turn_around(&NativeCore::new(&of_host), queues, &stopped);
-        let latency = arena.beside(Box::new(host), || {
-            let latency = self.play(&NativeCore::new(&memory), queues, arguments.size.into());
-            stop.raise();
-            latency
-        })?;
+        let (of_device, stop) = (Arc::clone(&memory), Arc::new(Flag::new()));
+        let bytes = arguments.size.into();
+        let device = move || self.play(&NativeCore::new(&of_device), queues, bytes);
+        let host = || self.turn_around(&NativeCore::new(&memory), queues, &stop);
+        let latency = arena.beside_application(&stop, device, host)?;
         Ok(latency.quantile(0.5).picoseconds() as f64 / 1e3)
     }
 

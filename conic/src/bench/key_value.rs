@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -95,6 +94,8 @@ fn exponent(text: &str) -> Result<f64, String> {
 const SLICE: Time = Time::from_nanoseconds(50_000_000);
 /// What comes before it.
 const WARM_UP: Time = Time::from_nanoseconds(10_000_000);
+/// How long the last answers are waited for.
+const DRAIN: Time = Time::from_nanoseconds(1_000_000_000);
 /// Descriptors of each ring.
 const DESCRIPTORS: u64 = 512;
 /// Bytes of the largest packet.
@@ -190,25 +191,40 @@ impl Ground {
         }
     }
 
-    /// The clients' core: asks and checks for a slice.
-    fn ask(&self, catalogue: &Rc<Catalogue>, window: u64) -> Result<Slice, Failure> {
-        let clients = Clients::new(Rc::clone(catalogue), window, 1);
-        let mut network = Network::new(NativeCore::new(&self.memory), self.nic(), clients);
-        let (before, begins) = work(&mut network, clock::now() + WARM_UP);
-        network.account_mut().forget_latency();
-        let (after, ends) = work(&mut network, begins + SLICE);
-        let latency = network.account().latency();
-        let (account, answers) = (network.account(), network.far_end().answers());
-        if account.lost() + account.corrupt() > 0 {
-            let (lost, wrong) = (account.lost(), account.corrupt());
-            return Err(Failure::failed(format!("{lost} requests were lost and {wrong} answered wrongly")));
-        }
-        Ok(Slice {
-            rate: (after - before) as f64 / ends.since(begins).seconds(),
-            median: latency.quantile(0.5).picoseconds() as f64 / 1e3,
-            again: (answers.torn + answers.busy) as f64 / after.max(1) as f64,
-        })
+    /// The NIC's core, with the clients behind it: asks and checks for a slice, and waits for every answer.
+    fn ask(&self, catalogue: &Arc<Catalogue>, window: u64) -> Result<Slice, String> {
+        let clients = Clients::new(Arc::clone(catalogue), window, 1);
+        let network = Network::new(NativeCore::new(&self.memory), self.nic(), clients);
+        slice_of(network, SLICE, DRAIN)
     }
+}
+
+/// A slice of what clients ask over a queue pair.
+fn slice_of<Q: NicQueue>(
+    mut network: Network<NativeCore<'_>, Q, Clients>,
+    slice: Time,
+    drain: Time,
+) -> Result<Slice, String> {
+    let (before, begins) = work(&mut network, clock::now() + WARM_UP);
+    network.account_mut().forget_latency();
+    let (after, ends) = work(&mut network, begins + slice);
+    let median = network.account().latency().quantile(0.5);
+    // No request is due from now on.
+    network.pace(Time::NEVER, slice);
+    let deadline = clock::now() + drain;
+    while network.account().in_flight() > 0 && clock::now() < deadline {
+        network.step();
+    }
+    let (account, answers) = (network.account(), network.far_end().answers());
+    let (lost, wrong) = (account.lost() + account.in_flight(), account.corrupt());
+    if lost + wrong > 0 {
+        return Err(format!("{lost} requests were not answered and {wrong} wrongly"));
+    }
+    Ok(Slice {
+        rate: (after - before) as f64 / ends.since(begins).seconds(),
+        median: median.picoseconds() as f64 / 1e3,
+        again: (answers.torn + answers.busy) as f64 / after.max(1) as f64,
+    })
 }
 
 /// Has clients ask and check until a time; how many answers there are then, and when that is.
@@ -222,22 +238,19 @@ fn work(network: &mut impl Traffic, until: Time) -> (u64, Time) {
 }
 
 impl Design {
-    fn measure(self, arena: &Arena, arguments: &Arguments, catalogue: &Rc<Catalogue>) -> Result<Slice, Failure> {
+    fn measure(self, arena: &Arena, arguments: &Arguments, catalogue: &Arc<Catalogue>) -> Result<Slice, Failure> {
         let ground = Arc::new(Ground::new(self, arguments, catalogue)?);
         let stop = Arc::new(Flag::new());
-        let (of_server, stopped, copied) = (Arc::clone(&ground), Arc::clone(&stop), self.copied);
-        let serve = move || {
-            let copied_up_to = if copied { MOST_VALUE_BYTES } else { 0 };
-            let mut server = Server::new(vec![of_server.host()], of_server.store, copied_up_to);
-            while !stopped.is_up() {
+        let (of_nic, catalogue, window) = (Arc::clone(&ground), Arc::clone(catalogue), arguments.window);
+        let serve = || {
+            let copied_up_to = if self.copied { MOST_VALUE_BYTES } else { 0 };
+            let mut server = Server::new(vec![ground.host()], ground.store, copied_up_to);
+            while !stop.is_up() {
                 server.step();
             }
         };
-        arena.beside(Box::new(serve), || {
-            let slice = ground.ask(catalogue, arguments.window);
-            stop.raise();
-            slice
-        })?
+        let slice = arena.beside_application(&stop, move || of_nic.ask(&catalogue, window), serve)?;
+        slice.map_err(Failure::failed)
     }
 }
 
@@ -282,7 +295,7 @@ struct Report {
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (arena, machine) = arguments.common.arena(1)?;
     let Arguments { keys, zipf, sets, window, objects, .. } = *arguments;
-    let catalogue = Rc::new(Catalogue::new(Demand { keys, sizes: objects.0, zipf, sets: 10 * sets, seed: 1 }));
+    let catalogue = Arc::new(Catalogue::new(Demand { keys, sizes: objects.0, zipf, sets: 10 * sets, seed: 1 }));
     let mut progress = Progress::new();
     progress.start("designs");
     let until = Until::rounds(rounds_of(arguments.duration, SLICE), DESIGNS.len(), SLICE + WARM_UP);
@@ -357,4 +370,42 @@ fn print(place: &Placement, report: &PlacementReport) {
     println!(
         "    same round, and the share of answers to be asked for again: their values were overwritten while they left, or being replaced)"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue pair whose store stands still.
+    struct Silent;
+
+    impl NicQueue for Silent {
+        fn turn_around(&mut self) -> usize {
+            0
+        }
+        fn take_frame(&mut self, _: &mut [u8]) -> Option<usize> {
+            None
+        }
+        fn deliver_frame(&mut self, _: &[u8]) -> bool {
+            true
+        }
+        fn spin(&self) {}
+        fn refused(&self) -> u64 {
+            0
+        }
+        fn dropped(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn requests_that_nobody_answers_are_said_to_be_so() {
+        let memory = Memory::create(&Layout::new(), conic_native::Pages::Plain).expect("a small region");
+        let demand = Demand { keys: 10, sizes: Sizes::Bytes(8), zipf: 0.0, sets: 0, seed: 1 };
+        let clients = Clients::new(Arc::new(Catalogue::new(demand)), 7, 1);
+        let network = Network::new(NativeCore::new(&memory), Silent, clients);
+        let short = Time::from_nanoseconds(1_000_000);
+        let error = slice_of(network, short, short).expect_err("nothing was answered");
+        assert_eq!(error, "7 requests were not answered and 0 wrongly");
+    }
 }

@@ -45,7 +45,7 @@ impl Pool {
         let offset = at.wrapping_sub(self.start);
         // Exact for offsets below 2^48, as a buffer has at most 2^16 bytes. All buffers have less than 2^41, and the quotient of a larger
         // offset is larger than their number, by whatever it is wrong.
-        let index = (u128::from(offset) * u128::from(self.per_buffer) >> 64) as u64;
+        let index = ((u128::from(offset) * u128::from(self.per_buffer)) >> 64) as u64;
         (index < self.free.len() as u64).then(|| self.first_payload + index * self.buffer_bytes)
     }
 

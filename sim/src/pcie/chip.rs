@@ -91,6 +91,16 @@ impl Chip {
         self.receive.admit(bytes, now)
     }
 
+    /// A packet that was read at `now` goes to the network; says when it is there: the chip's own time is spent half in each direction.
+    pub fn send(&mut self, bytes: u32, now: u64) -> u64 {
+        self.transmit(bytes, now) + self.pipeline_time / 2
+    }
+
+    /// A packet comes from the network at `now`; says when its first byte is written to the host.
+    pub fn come(&mut self, bytes: u32, now: u64) -> u64 {
+        self.receive(bytes, now) + self.pipeline_time.div_ceil(2)
+    }
+
     /// Turns a packet round that was read at `now`: through both directions, and the chip's own time between its last byte
     /// read and its first byte written.
     ///
@@ -219,6 +229,15 @@ mod tests {
         let interval = 1_000_000_000_000 / p.packets_per_second;
         assert_eq!(chip.turn_round(64, 1_000), 1_000 + interval + p.pipeline_time);
         assert_eq!(chip.carried().map(|carried| carried.packets), [2, 2]);
+    }
+
+    #[test]
+    fn each_direction_has_its_half_of_the_pipelines_time_and_its_own_rate() {
+        let p = NicParameters { pipeline_time: 701, ..nic() };
+        let mut chip = Chip::new(&p);
+        assert_eq!([chip.send(64, 1_000), chip.come(64, 1_000)], [1_350, 1_351]);
+        let interval = 1_000_000_000_000 / p.packets_per_second;
+        assert_eq!([chip.send(64, 1_000), chip.come(64, 1_000)], [1_350 + interval, 1_351 + interval]);
     }
 
     #[test]

@@ -77,6 +77,11 @@ fn mops(outcome: &KeyValueOutcome) -> f64 {
     outcome.requests_per_second / 1e6
 }
 
+/// Keys of the store. A first look may have the hot ones alone: a region of a million takes longer to make than a run.
+fn keys(setting: &Setting) -> u32 {
+    setting.pick(1_000_000, 100_000)
+}
+
 /// Rates by threads, in order, as far as they are known, and the fewest threads that reach nearly the highest.
 struct Rates {
     known: Vec<(usize, KeyValueOutcome)>,
@@ -88,8 +93,7 @@ impl Rates {
         let machine = &setting.platforms.icx_cx6;
         let cores = machine.core.cores as usize;
         let step = setting.pick(4, 8);
-        // A first look may have the hot keys alone: a region of a million takes longer to make than a run.
-        let demand = Demand { keys: setting.pick(1_000_000, 100_000), ..Demand::of_sizes(objects.sizes) };
+        let demand = Demand { keys: keys(setting), ..Demand::of_sizes(objects.sizes) };
         let counts: Vec<usize> = std::iter::once(1).chain((step..=cores).step_by(step)).collect();
         let run = |threads: usize| {
             ask.of(KeyValue {
@@ -149,8 +153,10 @@ pub(super) fn store(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
             Chart::xy(title, Axis::linear("Threads of the store", ""), Axis::linear("Requests", "Mops/s")),
             |chart, (rates, way)| chart.series(rates.line(*way)),
         );
-        let note =
-            "ICX with a CX6; 95% gets, Zipf 0.75, a million keys. The sizes are a law through the published points.";
+        let keys = keys(setting);
+        let note = format!(
+            "ICX with a CX6; 95% gets, Zipf 0.75, {keys} keys. The sizes are a law through the published points."
+        );
         findings.plot(objects.plot, chart.note(note));
     }
     let gain = gains.into_iter().collect::<Option<Vec<f64>>>().and_then(|gains| gains.into_iter().reduce(f64::max));

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use conic_fabric::{
     Address, Core, Device, Home, LINE_BYTES, Layout, MemoryType, PlayedByCore, SynchronisingWords, Time, lines_of,
@@ -69,13 +70,17 @@ pub(super) fn run(question: &KeyValue) -> Result<KeyValueOutcome, String> {
     if question.threads == 0 {
         return Err("a store has a thread at least".to_owned());
     }
-    let catalogue = Rc::new(Catalogue::new(question.demand));
+    if question.demand.keys == 0 || question.requests.1 == 0 {
+        return Err("a store has a key at least, and of its requests one is measured at least".to_owned());
+    }
+    let catalogue = Arc::new(Catalogue::new(question.demand));
     let laid = lay(question, &catalogue)?;
     let options = Options { seed: question.seed, ..Options::default() };
     let mut simulation = Simulation::new(&question.machine, &laid.layout, options);
     fill(&simulation, &laid, &catalogue)?;
     let run = Rc::new(Run {
         question: question.clone(),
+        values: popular_values(&simulation, question, &laid.store, &catalogue),
         catalogue,
         store: laid.store,
         warm: Cell::new(0),
@@ -206,10 +211,31 @@ fn fill(simulation: &Simulation, laid: &Laid, catalogue: &Catalogue) -> Result<(
     }
 }
 
+/// Lines of a node's last-level cache.
+fn cached_lines(question: &KeyValue) -> u64 {
+    question.machine.cache.llc_bytes / LINE_BYTES
+}
+
+/// Where the values lie that are asked for most, as many as a node's last-level cache has room for.
+fn popular_values(simulation: &Simulation, question: &KeyValue, store: &Store, catalogue: &Catalogue) -> Vec<Value> {
+    let (core, mut room) = (simulation.setup(), cached_lines(question));
+    let mut values = Vec::new();
+    for &key in catalogue.by_rank() {
+        let slot = store.find(&core, store.hash(key.into()), None);
+        let Some(value) = slot.and_then(|slot| store.value(&core, slot).ok()) else { continue };
+        let Some(left) = room.checked_sub(lines_of(value.bytes.into())) else { break };
+        room = left;
+        values.push(value);
+    }
+    values
+}
+
 /// What the programs share.
 struct Run {
     question: KeyValue,
-    catalogue: Rc<Catalogue>,
+    catalogue: Arc<Catalogue>,
+    /// The values that are asked for most, those first.
+    values: Vec<Value>,
     store: Store,
     /// Threads whose caches are warm, and how many there are.
     warm: Cell<usize>,
@@ -231,27 +257,22 @@ struct Measured {
 }
 
 impl Run {
-    /// Loads what one of some threads has of the lines that are asked for most, as many as the last-level cache has: a store that has
-    /// run for long has them there. They are the index's, and for who sends values those of `values`. The most popular come last.
-    fn warm<'a>(&self, core: &'a SimCore<'a>, (thread, threads): (usize, usize), values: bool) {
-        let most = self.question.machine.cache.llc_bytes / LINE_BYTES;
-        let (mut lines, mut keys) = (0, 0);
-        for &key in self.catalogue.by_rank() {
-            let bytes = u64::from(self.catalogue.sizes()[key as usize]);
-            lines += if values { lines_of(bytes) } else { 2 };
-            if lines > most {
-                break;
-            }
-            keys += 1;
-        }
-        for &key in self.catalogue.by_rank()[..keys].iter().skip(thread).step_by(threads).rev() {
+    /// Loads what one of some threads of the store has of the index's lines that are asked for most, two a key and as many as the
+    /// last-level cache has: a store that has run for long has them there. The most popular come last.
+    fn warm_index<'a>(&self, core: &'a SimCore<'a>, (thread, threads): (usize, usize)) {
+        let ranked = self.catalogue.by_rank();
+        let most = (cached_lines(&self.question) / 2).min(ranked.len() as u64) as usize;
+        for &key in ranked[..most].iter().skip(thread).step_by(threads).rev() {
             let hashed = self.store.hash(key.into());
-            // This loads what the index has of it.
-            let slot = self.store.find(core, hashed, self.store.likely(core, hashed));
-            let value = slot.filter(|_| values).and_then(|slot| self.store.value(core, slot).ok());
-            if let Some(value) = value {
-                lines_of_value(&value).for_each(|line| core.prefetch_read(line));
-            }
+            self.store.find(core, hashed, self.store.likely(core, hashed));
+        }
+        self.warm.set(self.warm.get() + 1);
+    }
+
+    /// Loads what one of some threads that send values has of those that are asked for most, and nothing of the index.
+    fn warm_values<'a>(&self, core: &'a SimCore<'a>, (thread, threads): (usize, usize)) {
+        for value in self.values.iter().skip(thread).step_by(threads).rev() {
+            (0..lines_of(value.bytes.into())).for_each(|line| core.prefetch_read(value.at.lines(line)));
         }
         self.warm.set(self.warm.get() + 1);
     }
@@ -259,11 +280,6 @@ impl Run {
     fn is_warm(&self) -> bool {
         self.warm.get() == self.to_warm
     }
-}
-
-fn lines_of_value(value: &Value) -> impl Iterator<Item = Address> {
-    let first = value.at;
-    (0..lines_of(value.bytes.into())).map(move |line| first.lines(line))
 }
 
 /// Adds the store's threads: with an overlay each has its share of the queue pairs.
@@ -283,7 +299,7 @@ fn add_store(simulation: &mut Simulation, laid: &Laid, run: &Rc<Run>) {
                 Some(host) => host(core, queue),
             };
             let queues = own.map(make).collect();
-            run.warm(core, (thread, threads), false);
+            run.warm_index(core, (thread, threads));
             let mut server = Server::new(queues, run.store, run.question.copied_up_to);
             loop {
                 server.step();
@@ -302,7 +318,7 @@ fn add_overlay(simulation: &mut Simulation, laid: &Laid, run: &Rc<Run>) {
         let start = start_of(run.question.seed, (run.question.threads + thread) as u64);
         let agent = simulation.core(&format!("overlay {thread}"), 0, Role::Service, start, move |core| {
             let mut overlay = Overlay::new(nic(core, thread), pairs[thread].host(core), MOST_BYTES as u16);
-            run.warm(core, (thread, threads), true);
+            run.warm_values(core, (thread, threads));
             loop {
                 overlay.step();
             }
@@ -324,7 +340,7 @@ fn add_chip(simulation: &mut Simulation, laid: &Laid, run: &Rc<Run>, nic: &NicPa
                 device.spin_until(device.now() + WARMING);
             }
             let seed = run.question.seed.wrapping_mul(1 << 20) + queue as u64;
-            let clients = Clients::new(Rc::clone(&run.catalogue), run.question.window, seed);
+            let clients = Clients::new(Arc::clone(&run.catalogue), run.question.window, seed);
             let queue_ = ChipQueue::new(&pair, device, &nic, places, &chip);
             measure(&run, device, &mut ChipNetwork::new(queue_, clients), queue == 0);
         });

@@ -100,6 +100,8 @@ pub(super) struct ChipQueue<'a, 'd> {
     nic: ring::Nic<OnChip<'a, 'd>>,
     chip: &'a RefCell<Chip>,
     frame: Vec<u8>,
+    /// Whether what is sent comes back from the chip itself.
+    turns_round: bool,
     /// Packets in the chip, and when it is done with each.
     inside: VecDeque<(Time, Box<[u8]>)>,
     unannounced: u32,
@@ -116,7 +118,7 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
     ) -> ChipQueue<'a, 'd> {
         let frame = vec![0; pair.shape().longest_packet() as usize];
         let nic = pair.nic(OnChip::new(device, parameters, places));
-        ChipQueue { nic, chip, frame, inside: VecDeque::new(), unannounced: 0 }
+        ChipQueue { nic, chip, frame, turns_round: false, inside: VecDeque::new(), unannounced: 0 }
     }
 
     /// Takes what the host sends into the chip.
@@ -131,7 +133,8 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
             let Some(length) = nic.take_tx(&mut self.frame) else { continue };
             debug_assert_eq!(nic.device().now(), before, "a packet is taken when all of it is there");
             let now = nic.device().now().picoseconds();
-            let done = self.chip.borrow_mut().turn_round(length as u32, now);
+            let (mut chip, bytes) = (self.chip.borrow_mut(), length as u32);
+            let done = if self.turns_round { chip.turn_round(bytes, now) } else { chip.send(bytes, now) };
             self.inside.push_back((Time::from_picoseconds(done), self.frame[..length].into()));
             self.unannounced += 1;
         }
@@ -153,6 +156,7 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
 
     /// Writes each packet to the host when the chip is done with it, for ever.
     fn turn_round(mut self) -> ! {
+        self.turns_round = true;
         loop {
             self.take();
             let now = self.nic.device().now();
@@ -171,17 +175,36 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
 pub(super) struct ChipNetwork<'a, 'd, E> {
     queue: ChipQueue<'a, 'd>,
     far_end: E,
+    /// Packets on their way in through the chip, and when it is done with each.
+    coming: VecDeque<(Time, Box<[u8]>)>,
 }
 
-impl<'a, 'd, E> ChipNetwork<'a, 'd, E> {
+impl<'a, 'd, E: FarEnd> ChipNetwork<'a, 'd, E> {
     /// A queue pair and who is behind it.
     pub(super) fn new(queue: ChipQueue<'a, 'd>, far_end: E) -> ChipNetwork<'a, 'd, E> {
-        ChipNetwork { queue, far_end }
+        ChipNetwork { queue, far_end, coming: VecDeque::new() }
     }
 
     /// Who is behind it.
     pub(super) fn far_end(&self) -> &E {
         &self.far_end
+    }
+
+    /// Takes what the far end sends now into the chip.
+    fn come(&mut self, now: Time) {
+        loop {
+            let packets = self.far_end.packets(now);
+            if packets.is_empty() {
+                return;
+            }
+            let mut chip = self.queue.chip.borrow_mut();
+            for packet in packets {
+                let done = chip.come(packet.len() as u32, now.picoseconds());
+                self.coming.push_back((Time::from_picoseconds(done), packet.as_slice().into()));
+            }
+            let count = packets.len();
+            self.far_end.delivered(count);
+        }
     }
 }
 
@@ -196,12 +219,17 @@ impl<E: FarEnd> Traffic for ChipNetwork<'_, '_, E> {
             queue.inside.pop_front();
             taken += 1;
         }
-        let packets = self.far_end.packets(now);
-        let delivered = packets.iter().take_while(|packet| queue.nic.rx_push(packet).is_ok()).count();
-        self.far_end.delivered(delivered);
-        let due = self.far_end.next_due();
-        // What is due and was not delivered waits for a buffer, or for the window.
-        queue.announce_and_wait(if due > now { due } else { Time::NEVER });
+        self.come(now);
+        while let Some((_, packet)) = self.coming.front().filter(|(done, _)| *done <= now) {
+            if self.queue.nic.rx_push(packet).is_err() {
+                break;
+            }
+            self.coming.pop_front();
+        }
+        // What is done and was not delivered waits for a buffer, and what is due and was not made for the window.
+        let next = [Some(self.far_end.next_due()), self.coming.front().map(|&(done, _)| done)];
+        let next = next.into_iter().flatten().filter(|&next| next > now).min();
+        self.queue.announce_and_wait(next.unwrap_or(Time::NEVER));
         taken
     }
     fn account(&self) -> &Account {
