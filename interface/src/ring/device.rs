@@ -508,6 +508,11 @@ impl<D: Device> Nic<D> {
         moved
     }
 
+    /// How many TX descriptors it is done with, and has not told the host of: [`Nic::flush`] does.
+    pub fn unreported(&self) -> u64 {
+        self.tx_sent.wrapping_sub(self.tx_head) & self.queues.mask()
+    }
+
     /// What was refused.
     pub fn refusals(&self) -> Refusals {
         self.refusals

@@ -28,9 +28,12 @@ pub(super) use on_chip::Places;
 
 /// Descriptors of each ring.
 const DESCRIPTORS: u64 = 1024;
-/// Packets of which the last is reported as sent, and with it the others: what DPDK's drivers ask for by default (`tx_rs_thresh` of
-/// `ice`, `MLX5_TX_COMP_THRESH` of `mlx5`). Rings have many times as many, so that nobody waits for those that are left over.
-const REPORTED: u32 = 32;
+/// Descriptors of which the last is reported as sent, and with it the others: what DPDK's drivers ask for by default (`tx_rs_thresh` of
+/// `ice`, `MLX5_TX_COMP_THRESH` of `mlx5`).
+const REPORTED: u64 = 32;
+/// When fewer are reported nevertheless, for whoever has few: after the interval at whose end Intel's NICs write back what is left
+/// (by default 50 us for what was sent).
+const LEFT_OVER: Time = Time::from_nanoseconds(50_000);
 
 /// Runs a loopback over PCIe.
 pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Result<LoopbackOutcome, String> {
@@ -104,7 +107,8 @@ pub(super) struct ChipQueue<'a, 'd> {
     turns_round: bool,
     /// Packets in the chip, and when it is done with each.
     inside: VecDeque<(Time, Box<[u8]>)>,
-    unannounced: u32,
+    /// Since when descriptors have been unreported.
+    unreported: Option<Time>,
 }
 
 impl<'a, 'd> ChipQueue<'a, 'd> {
@@ -118,7 +122,7 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
     ) -> ChipQueue<'a, 'd> {
         let frame = vec![0; pair.shape().longest_packet() as usize];
         let nic = pair.nic(OnChip::new(device, parameters, places));
-        ChipQueue { nic, chip, frame, turns_round: false, inside: VecDeque::new(), unannounced: 0 }
+        ChipQueue { nic, chip, frame, turns_round: false, inside: VecDeque::new(), unreported: None }
     }
 
     /// Takes what the host sends into the chip.
@@ -136,22 +140,25 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
             let (mut chip, bytes) = (self.chip.borrow_mut(), length as u32);
             let done = if self.turns_round { chip.turn_round(bytes, now) } else { chip.send(bytes, now) };
             self.inside.push_back((Time::from_picoseconds(done), self.frame[..length].into()));
-            self.unannounced += 1;
         }
     }
 
-    /// Tells the host of the packets that were taken once they are [`REPORTED`]; then waits for whatever comes next, but no longer
-    /// than `until`.
-    fn announce_and_wait(&mut self, until: Time) {
+    /// Tells the host of descriptors that are done with, [`REPORTED`] at once or those that are left over; then waits for whatever
+    /// comes next, but no longer than `until`.
+    fn report_and_wait(&mut self, until: Time) {
         let nic = &mut self.nic;
-        if self.unannounced >= REPORTED {
-            self.unannounced = 0;
+        let (now, count) = (nic.device().now(), nic.unreported());
+        let since = self.unreported.unwrap_or(now);
+        self.unreported = (count > 0).then_some(since);
+        if count >= REPORTED || (count > 0 && now >= since + LEFT_OVER) {
             nic.flush();
+            self.unreported = None;
         }
-        let now = nic.device().now();
+        let left_over = self.unreported.map(|since| since + LEFT_OVER);
         // A packet that is done but has no blank buffer waits for the news of one.
         let next = self.inside.front().map(|&(done, _)| done).filter(|&done| done > now);
-        nic.device().wait(next.unwrap_or(Time::NEVER).min(until));
+        let until = [next, left_over].into_iter().flatten().fold(until, Time::min);
+        nic.device().wait(until);
     }
 
     /// Writes each packet to the host when the chip is done with it, for ever.
@@ -166,7 +173,7 @@ impl<'a, 'd> ChipQueue<'a, 'd> {
                 }
                 self.inside.pop_front();
             }
-            self.announce_and_wait(Time::NEVER);
+            self.report_and_wait(Time::NEVER);
         }
     }
 }
@@ -229,7 +236,7 @@ impl<E: FarEnd> Traffic for ChipNetwork<'_, '_, E> {
         // What is done and was not delivered waits for a buffer, and what is due and was not made for the window.
         let next = [Some(self.far_end.next_due()), self.coming.front().map(|&(done, _)| done)];
         let next = next.into_iter().flatten().filter(|&next| next > now).min();
-        self.queue.announce_and_wait(next.unwrap_or(Time::NEVER));
+        self.queue.report_and_wait(next.unwrap_or(Time::NEVER));
         taken
     }
     fn account(&self) -> &Account {
