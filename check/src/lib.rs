@@ -12,6 +12,7 @@ mod loom_core;
 mod loom_memory;
 mod rendezvous;
 mod skipped;
+mod told;
 mod visited;
 mod words;
 
@@ -25,4 +26,5 @@ pub use loom_core::LoomCore;
 pub use loom_memory::{LoomMemory, Mutation, Weaken};
 pub use rendezvous::{RendezvousCore, RendezvousDevice, RendezvousMemory};
 pub use skipped::skipped;
+pub use told::{Does, ToldCore};
 pub use visited::Visited;

@@ -1,95 +1,15 @@
 //! Values of several lines in the key-value store on the NIC: a reader of either side, interrupted before each of its operations by
 //! writers of both, one of which stops before each of its own.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
-use conic_check::{CrashCore, CrashMemory, Outcome, run_until_death};
-use conic_fabric::{Address, Core, Layout, Line, PlayedByCore, StateHint, Time};
+use conic_check::{CrashCore, CrashMemory, Does, Outcome, ToldCore, run_until_death};
+use conic_fabric::{Core, Layout, PlayedByCore, StateHint};
 use conic_interface::cxl::serving::{Answer, Database, DatabaseShape, Handler, Request, Through};
 
 const COHERENT: Through = Through::Coherent { read: StateHint::CacheableOwned, write: StateHint::CacheableOwned };
 const BYTES: usize = 100;
 const KEY: u64 = 3;
-
-/// A core before whose n-th operation something else happens. Bulk data is read a word at a time.
-struct Interrupted<'a> {
-    core: CrashCore,
-    left: Cell<u64>,
-    by: RefCell<Option<Box<dyn FnOnce() + 'a>>>,
-}
-
-impl Interrupted<'_> {
-    fn step(&self) {
-        self.left.set(self.left.get().saturating_sub(1));
-        if self.left.get() == 0
-            && let Some(happens) = self.by.take()
-        {
-            happens();
-        }
-    }
-}
-
-impl Core for Interrupted<'_> {
-    fn load_acquire(&self, at: Address) -> u64 {
-        self.step();
-        self.core.load_acquire(at)
-    }
-    fn store_release(&self, at: Address, value: u64) {
-        self.step();
-        self.core.store_release(at, value);
-    }
-    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
-        self.step();
-        self.core.fetch_and(at, bits)
-    }
-    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
-        self.step();
-        self.core.fetch_or(at, bits)
-    }
-    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
-        self.step();
-        self.core.compare_exchange(at, current, new)
-    }
-    fn load(&self, at: Address) -> u64 {
-        self.step();
-        self.core.load(at)
-    }
-    fn store(&self, at: Address, value: u64) {
-        self.step();
-        self.core.store(at, value);
-    }
-    fn read_line(&self, at: Address) -> Line {
-        self.step();
-        self.core.read_line(at)
-    }
-    fn write_line(&self, at: Address, line: &Line) {
-        self.step();
-        self.core.write_line(at, line);
-    }
-    fn publish_line(&self, at: Address, line: &Line) {
-        self.step();
-        self.core.publish_line(at, line);
-    }
-    fn read_bytes(&self, at: Address, into: &mut [u8]) {
-        for (place, word) in into.chunks_mut(8).enumerate() {
-            self.step();
-            self.core.read_bytes(at + 8 * place as u64, word);
-        }
-    }
-    fn write_bytes(&self, at: Address, from: &[u8]) {
-        self.step();
-        self.core.write_bytes(at, from);
-    }
-    fn full_fence(&self) {
-        self.core.full_fence();
-    }
-    fn spin(&self) {
-        self.core.spin();
-    }
-    fn now(&self) -> Time {
-        self.core.now()
-    }
-}
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +57,19 @@ fn read(reader: Side, writers: &[Side], at: u64, dies: u64) -> (Option<Vec<u8>>,
         let outcome = run_until_death(|| writing(memory.core("writer"), writers));
         died.set(matches!(outcome, Outcome::Died(_)));
     };
-    let core =
-        Interrupted { core: memory.core("reader"), left: Cell::new(at), by: RefCell::new(Some(Box::new(happens))) };
+    // Something else happens before one of the reader's accesses.
+    let (left, by) = (Cell::new(at), Cell::new(Some(happens)));
+    let core = ToldCore::new(memory.core("reader"), |does| {
+        if matches!(does, Does::Prefetch(_) | Does::DependsOn(_) | Does::Work(_)) {
+            return;
+        }
+        left.set(left.get().saturating_sub(1));
+        if left.get() == 0
+            && let Some(happens) = by.take()
+        {
+            happens();
+        }
+    });
     let found = match reader {
         Side::Host => database.get(&core, KEY).expect("it is there"),
         Side::Device => {
@@ -150,7 +81,7 @@ fn read(reader: Side, writers: &[Side], at: u64, dies: u64) -> (Option<Vec<u8>>,
             }
         }
     };
-    let over = core.by.borrow().is_some();
+    let over = by.take().is_some();
     (if over { None } else { Some(found) }, died.get())
 }
 

@@ -14,6 +14,7 @@ pub trait Traffic {
     fn account_mut(&mut self) -> &mut Account;
     /// Makes an open loop of it: packets are due one `interval` after the other from `start` on, whatever became of those
     /// before, and latency counts from then. The window still bounds what is in flight; what it holds back is late, and
-    /// its latency says so. Packets that were sent before were not due at any time.
+    /// its latency says so. Packets that were sent before were not due at any time. From [`Time::NEVER`] on none is due: nothing
+    /// more is sent, and what is under way comes.
     fn pace(&mut self, start: Time, interval: Time);
 }

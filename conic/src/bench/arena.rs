@@ -301,14 +301,18 @@ impl Arena {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_side_runs_on_its_core_and_a_nic_that_panics_leaves_no_application_running() {
+    /// Runs a test in an arena, on a thread of its own, which stays pinned.
+    fn on_two_cores(test: fn(Arena)) {
         if cores().len() < 2 {
             println!("skipped: this process may use one core, and needs two");
             return;
         }
-        std::thread::spawn(|| {
-            let arena = Arena::new(1, None).expect("two cores");
+        std::thread::spawn(move || test(Arena::new(1, None).expect("two cores"))).join().expect("the arena ends");
+    }
+
+    #[test]
+    fn each_side_runs_on_its_core_and_a_nic_that_panics_leaves_no_application_running() {
+        on_two_cores(|arena| {
             let here = || cores()[0];
             let mut application = None;
             let stop = Arc::new(Flag::new());
@@ -320,21 +324,13 @@ mod tests {
             let stop = Arc::new(Flag::new());
             let ended = arena.beside_application(&stop, || panic!("on purpose"), || while !stop.is_up() {});
             assert!(matches!(ended, Err::<(), _>(ArenaError::Died)));
-        })
-        .join()
-        .expect("the arena ends");
+        });
     }
 
     #[test]
     fn an_application_that_panics_leaves_no_nic_running() {
-        if cores().len() < 2 {
-            println!("skipped: this process may use one core, and needs two");
-            return;
-        }
-        // A thread of its own, which stays pinned.
-        std::thread::spawn(|| {
+        on_two_cores(|arena| {
             let stop = Arc::new(Flag::new());
-            let arena = Arena::new(1, None).expect("two cores");
             let raised = Arc::clone(&stop);
             let nic: Job = Box::new(move || while !raised.is_up() {});
             let application: Box<dyn FnOnce() -> u64 + Send> = Box::new(|| panic!("on purpose"));
@@ -343,8 +339,6 @@ mod tests {
             // Else the arena's end would wait for its thread for ever.
             stop.raise();
             assert!(ended.is_err() && told, "the NIC was not told to stop");
-        })
-        .join()
-        .expect("the arena ends");
+        });
     }
 }

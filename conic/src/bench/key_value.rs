@@ -164,6 +164,7 @@ impl Ground {
             let store = Store::place(&mut layout, keys, map.objects(), Home::Host);
             (layout, store, Queues::CcNic(Box::new(map)))
         };
+        fits(layout.bytes(), free_memory())?;
         let memory = Memory::create(&layout, arguments.common.pages()).map_err(ArenaError::from)?;
         let core = NativeCore::new(&memory);
         if let Queues::CcNic(map) = &queues {
@@ -197,6 +198,25 @@ impl Ground {
         let network = Network::new(NativeCore::new(&self.memory), self.nic(), clients);
         slice_of(network, SLICE, DRAIN)
     }
+}
+
+/// Bytes of memory that a region may take now, where the system says so.
+fn free_memory() -> Option<u64> {
+    let said = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes = said.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?.trim().strip_suffix(" kB")?;
+    Some(kibibytes.trim().parse::<u64>().ok()? << 10)
+}
+
+/// Refuses a region that there is no memory for. Each of its pages is touched before it is used, so that nobody would be told
+/// otherwise: the system would end this program, or another.
+fn fits(bytes: u64, free: Option<u64>) -> Result<(), Failure> {
+    let Some(free) = free.filter(|&free| free < bytes) else { return Ok(()) };
+    let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Err(Failure::failed(format!(
+        "the store takes {:.1} GiB, and {:.1} GiB of memory are free: ask for fewer --keys, or smaller --objects",
+        gibibytes(bytes),
+        gibibytes(free)
+    )))
 }
 
 /// A slice of what clients ask over a queue pair.
@@ -396,6 +416,15 @@ mod tests {
         fn dropped(&self) -> u64 {
             0
         }
+    }
+
+    #[test]
+    fn a_store_that_memory_has_no_room_for_is_refused_before_it_is_made() {
+        assert!(free_memory().is_none_or(|free| free > 1 << 20));
+        for free in [None, Some(100), Some(101)] {
+            assert!(fits(100, free).is_ok());
+        }
+        assert!(fits(101, Some(100)).is_err());
     }
 
     #[test]

@@ -1,83 +1,25 @@
 //! What a host asks for before it is read, and how much it works.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
-use conic_check::{CrashCore, CrashMemory};
-use conic_fabric::{Address, Core, Line, Time};
+use conic_check::{CrashMemory, Does, ToldCore};
+use conic_fabric::Address;
 use conic_interface::ccnic::{Descriptor, Features, Flags, Host, Map, Nic, PhaseCredit, prepare};
 use conic_interface::work;
 
 use crate::common::geometry;
-
-/// A core that notes what it asks for, and sums its work.
-struct Asking {
-    core: CrashCore,
-    asked: Rc<RefCell<Vec<Address>>>,
-    worked: Rc<Cell<u32>>,
-}
-
-impl Core for Asking {
-    fn prefetch_read(&self, at: Address) {
-        self.asked.borrow_mut().push(at);
-    }
-    fn work(&self, cycles: u32) {
-        self.worked.set(self.worked.get() + cycles);
-    }
-    fn full_fence(&self) {
-        self.core.full_fence();
-    }
-    fn load_acquire(&self, at: Address) -> u64 {
-        self.core.load_acquire(at)
-    }
-    fn store_release(&self, at: Address, value: u64) {
-        self.core.store_release(at, value);
-    }
-    fn fetch_and(&self, at: Address, bits: u64) -> u64 {
-        self.core.fetch_and(at, bits)
-    }
-    fn fetch_or(&self, at: Address, bits: u64) -> u64 {
-        self.core.fetch_or(at, bits)
-    }
-    fn compare_exchange(&self, at: Address, current: u64, new: u64) -> Result<u64, u64> {
-        self.core.compare_exchange(at, current, new)
-    }
-    fn load(&self, at: Address) -> u64 {
-        self.core.load(at)
-    }
-    fn store(&self, at: Address, value: u64) {
-        self.core.store(at, value);
-    }
-    fn read_line(&self, at: Address) -> Line {
-        self.core.read_line(at)
-    }
-    fn write_line(&self, at: Address, line: &Line) {
-        self.core.write_line(at, line);
-    }
-    fn publish_line(&self, at: Address, line: &Line) {
-        self.core.publish_line(at, line);
-    }
-    fn read_bytes(&self, at: Address, into: &mut [u8]) {
-        self.core.read_bytes(at, into);
-    }
-    fn write_bytes(&self, at: Address, from: &[u8]) {
-        self.core.write_bytes(at, from);
-    }
-    fn spin(&self) {
-        self.core.spin();
-    }
-    fn now(&self) -> Time {
-        self.core.now()
-    }
-}
 
 /// Receives four packets, and then three; how many of their payloads were asked for, and how many other lines.
 fn payloads_asked_for(leaves: bool) -> (usize, usize) {
     let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");
     let memory = CrashMemory::new(&map.layout);
     prepare(&memory.core("builder"), &map);
-    let asked = Rc::new(RefCell::new(Vec::new()));
-    let core = Asking { core: memory.core("host"), asked: Rc::clone(&asked), worked: Rc::default() };
+    let asked = RefCell::new(Vec::new());
+    let core = ToldCore::new(memory.core("host"), |does| {
+        if let Does::Prefetch(at) = does {
+            asked.borrow_mut().push(at);
+        }
+    });
     let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
     if leaves {
         host.leave_payloads();
@@ -109,8 +51,12 @@ fn work_of_sending(features: Features, flags: u8) -> [u32; 2] {
     let map = Map::new(geometry(64, [64, 64, 4], 4096), features).expect("a geometry that can be");
     let memory = CrashMemory::new(&map.layout);
     prepare(&memory.core("builder"), &map);
-    let worked = Rc::new(Cell::new(0));
-    let core = Asking { core: memory.core("host"), asked: Rc::default(), worked: Rc::clone(&worked) };
+    let worked = Cell::new(0);
+    let core = ToldCore::new(memory.core("host"), |does| {
+        if let Does::Work(cycles) = does {
+            worked.set(worked.get() + cycles);
+        }
+    });
     let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
     let mut nic = Nic::<_, PhaseCredit>::new(memory.core("nic"), &map, 0);
     let mut buffers = [Address(0); 4];

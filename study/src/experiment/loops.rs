@@ -41,17 +41,13 @@ pub fn sweep(ask: &mut Ask<'_>, setting: &Setting, question: &Loopback) -> Vec<P
     windows(setting, question).iter().filter_map(outcome).collect()
 }
 
-/// Rates as near to each other as this share are one: threads that count their own packets over their own time do not tell them apart.
-const SAME_RATE: f64 = 0.01;
-
-/// The highest rate over the windows; none until each is answered. Of windows with the same rate it is the shortest one's, because
-/// a longer one only has more packets wait.
+/// The highest rate over the windows; none until each is answered.
 pub fn peak(ask: &mut Ask<'_>, setting: &Setting, question: &Loopback) -> Option<Peak> {
     let outcomes = sweep(ask, setting, question);
     let complete = outcomes.len() == windows(setting, question).len();
     let rate = |peak: &Peak| peak.outcome.packets_per_second;
-    let highest = outcomes.iter().map(rate).fold(0.0, f64::max);
-    outcomes.into_iter().find(|one| complete && rate(one) >= (1.0 - SAME_RATE) * highest)
+    // Of equal rates the smallest window's: the last of the reversed ones.
+    outcomes.into_iter().rev().filter(|_| complete).max_by(|one, other| rate(one).total_cmp(&rate(other)))
 }
 
 /// One packet in flight in the whole machine: its median latency in nanoseconds is what the paper calls minimum latency.
