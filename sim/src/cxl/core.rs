@@ -69,9 +69,15 @@ impl<'a> CxlCore<'a> {
         }
     }
 
-    /// When this core last began to write a register.
-    pub fn last_register_write(&self) -> Time {
-        Time::from_picoseconds(self.with(|machine| machine.cores[usize::from(self.core)].rang))
+    /// Its number among the cores.
+    pub fn number(&self) -> u16 {
+        self.core
+    }
+
+    /// Writes of registers that the program has made, of which the last may wait behind earlier stores:
+    /// [`Machine::rang`] says when each of them leaves.
+    pub fn register_writes(&self) -> usize {
+        self.with(|machine| machine.cores[usize::from(self.core)].register_writes())
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
@@ -189,7 +195,7 @@ impl<'a> CxlCore<'a> {
     /// Stores bytes of one line.
     fn put(&self, line: u32, bytes: u64, data: Line) {
         self.pass(self.issue());
-        self.push(Store { line, bytes, data, atomic: None, after: 0 });
+        self.push(Store { line, bytes, data, atomic: None, register: None, after: 0 });
     }
 
     fn push(&self, store: Store) {
@@ -226,7 +232,8 @@ impl<'a> CxlCore<'a> {
         self.drained();
         self.await_loads(Reorder::is_empty);
         let atomic = Some((word_of(at), operation));
-        self.push(Store { line: line_of(at), bytes: word_bytes(at), data: Line::ZERO, atomic, after: 0 });
+        let (line, bytes) = (line_of(at), word_bytes(at));
+        self.push(Store { line, bytes, data: Line::ZERO, atomic, register: None, after: 0 });
         self.drained();
         let time = self.with(|machine| machine.parameters.core.cycles(machine.parameters.core.atomic_cycles.into()));
         self.pass(time);
@@ -374,15 +381,9 @@ impl Core for CxlCore<'_> {
         if !self.is_register(at) {
             return self.store_release(at, value);
         }
-        self.drained();
-        self.await_loads(Reorder::is_empty);
-        let core = usize::from(self.core);
-        let time = self.with(|machine| {
-            machine.cores[core].rang = machine.agenda.now;
-            machine.write_register(at.0, value);
-            machine.parameters.pcie.uncached_store
-        });
-        self.pass(time);
+        self.pass(self.issue());
+        let register = Some((at.0, value));
+        self.push(Store { line: line_of(at), bytes: 0, data: Line::ZERO, atomic: None, register, after: 0 });
     }
     fn spin(&self) {
         self.spin_until(Time::NEVER);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use conic_fabric::Line;
 
 use super::home::{From, Job};
-use super::machine::{Machine, Wait};
+use super::machine::{Event, Machine, Wait};
 use super::parameters::CxlParameters;
 use super::reorder::Reorder;
 use crate::combined::Combined;
@@ -20,6 +20,8 @@ pub(super) struct Store {
     pub(super) data: Line,
     /// What it does to a word besides, and gives back what that was.
     pub(super) atomic: Option<(usize, Combined)>,
+    /// It is a register's, of this address and with this value.
+    pub(super) register: Option<(u64, u64)>,
     /// Loads that were issued before it: it is performed after they have come.
     pub(super) after: u64,
 }
@@ -39,6 +41,8 @@ pub(super) struct CoreState {
     l1: Tags,
     l2: Tags,
     pub(super) stores: VecDeque<Store>,
+    /// Until when the write of a register holds those behind it, if one is on its way.
+    register_until: Option<u64>,
     /// Loads that it has gone on behind.
     pub(super) reorder: Reorder,
     /// Lines that it has asked to write, and of those the ones that no store waited for then.
@@ -56,8 +60,8 @@ pub(super) struct CoreState {
     pub(super) found: u64,
     /// One of them is gone since.
     pub(super) lost: bool,
-    /// When it last wrote a register.
-    pub(super) rang: u64,
+    /// When each of its writes of registers left it.
+    pub(super) rang: Vec<u64>,
     /// An interrupt came that its program has not taken.
     pub(super) interrupted: bool,
 }
@@ -70,6 +74,7 @@ impl CoreState {
             l1: Tags::new(cache.l1_bytes, cache.l1_ways),
             l2: Tags::new(cache.l2_bytes, cache.l2_ways),
             stores: VecDeque::new(),
+            register_until: None,
             reorder: Reorder::new(parameters.core.reorder_span()),
             owning: BTreeSet::new(),
             owning_ahead: BTreeSet::new(),
@@ -79,9 +84,15 @@ impl CoreState {
             polled: Vec::new(),
             found: 0,
             lost: false,
-            rang: 0,
+            rang: Vec::new(),
             interrupted: false,
         }
+    }
+
+    /// Writes of registers, those that wait for stores before them included.
+    pub(super) fn register_writes(&self) -> usize {
+        let first_left = usize::from(self.register_until.is_some());
+        self.rang.len() + self.stores.iter().filter(|store| store.register.is_some()).count() - first_left
     }
 
     /// Whether a store to a line is on its way.
@@ -237,10 +248,20 @@ impl Machine {
     }
 
     /// Performs what can be performed, in order.
-    fn drain(&mut self, core: u16) {
+    pub(super) fn drain(&mut self, core: u16) {
         let before = self.cores[usize::from(core)].stores.len();
         while let Some(store) = self.cores[usize::from(core)].stores.front().copied() {
-            if !self.cores[usize::from(core)].reorder.has_retired(store.after) || !self.may_write(core, store.line) {
+            if !self.cores[usize::from(core)].reorder.has_retired(store.after) {
+                break;
+            }
+            if let Some((at, value)) = store.register {
+                if !self.passes_register(core, at, value) {
+                    break;
+                }
+                self.cores[usize::from(core)].stores.pop_front();
+                continue;
+            }
+            if !self.may_write(core, store.line) {
                 break;
             }
             // The data lies in one place for all cores, so a store that came too early would show in no value.
@@ -267,6 +288,26 @@ impl Machine {
         }
     }
 
+    /// Sends the write of a register that is the first of its core's stores; whether it lets those behind it pass. One is in flight
+    /// between core and root port (CC-NIC section 2.2): the core goes on, and its later stores wait, as they keep their order.
+    fn passes_register(&mut self, core: u16, at: u64, value: u64) -> bool {
+        let now = self.agenda.now;
+        let until = self.cores[usize::from(core)].register_until;
+        if until.is_none() {
+            self.write_register(at, value);
+            let until = now + self.parameters.pcie.uncached_store;
+            let state = &mut self.cores[usize::from(core)];
+            state.register_until = Some(until);
+            state.rang.push(now);
+            self.agenda.at(until, Event::Drains(core));
+        }
+        let passes = until.is_some_and(|until| until <= now);
+        if passes {
+            self.cores[usize::from(core)].register_until = None;
+        }
+        passes
+    }
+
     /// Asks for the lines of stores that wait, as far as line fill buffers reach.
     fn ask_for_stores(&mut self, core: u16) {
         let most = self.parameters.core.line_fill_buffers;
@@ -275,7 +316,7 @@ impl Machine {
             if state.fills >= most || state.stores.len() <= state.owning.len() - state.owning_ahead.len() {
                 return;
             }
-            let wanted = state.stores.iter().map(|store| store.line);
+            let wanted = state.stores.iter().filter(|store| store.register.is_none()).map(|store| store.line);
             wanted.filter(|line| !state.awaits(*line)).collect()
         };
         for line in lines {

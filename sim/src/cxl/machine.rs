@@ -110,6 +110,8 @@ pub(crate) enum Event {
     /// A piece of a DMA transfer is at the root port, or its answer at the device.
     AtRoot(u32),
     DmaDone(u32),
+    /// A core's stores go on behind the write of a register.
+    Drains(u16),
     /// A register's write is at the device, its read's answer at the core.
     RegisterWritten(u64, u64),
     RegisterRead(u16),
@@ -161,6 +163,8 @@ pub(super) struct Engine {
     /// Writes of words that wait for those before them, and what waits behind them for its line.
     pub(super) ordered: VecDeque<u32>,
     pub(super) next_write: u64,
+    /// When the last DMA write that it was given leaves.
+    pub(super) dma_until: u64,
 }
 
 /// A host and a device.
@@ -204,9 +208,11 @@ pub struct Machine {
     pub(super) dma_reads: Slab<DmaRead>,
     pub(super) dma_pieces: Slab<DmaPiece>,
     pub(super) engine_free: u64,
-    /// Posted writes at the root port, in order, and lines of those that are not first.
+    /// Posted writes at the root port, in order, and lines of those that are not first, or of reads that came behind them.
     pub(super) dma_order: VecDeque<u32>,
     pub(super) dma_parked: Vec<u32>,
+    /// Posted writes that have come to the root port.
+    pub(super) dma_arrived: u64,
     /// Lines whose last write by the device is noted, and when it was over.
     watched: BTreeMap<u32, u64>,
     /// What has been counted.
@@ -238,6 +244,7 @@ impl HasAgenda for Machine {
             Event::DeviceDone(operation) => self.device_done(operation),
             Event::AtRoot(piece) => self.at_root(piece),
             Event::DmaDone(piece) => self.dma_done(piece),
+            Event::Drains(core) => self.drain(core),
             Event::RegisterWritten(at, value) => self.register_written(at, value),
             Event::RegisterRead(agent) => self.register_read(agent),
         }
@@ -308,6 +315,7 @@ impl Machine {
             engine_free: 0,
             dma_order: VecDeque::new(),
             dma_parked: Vec::new(),
+            dma_arrived: 0,
             watched: BTreeMap::new(),
             counters: Counters::default(),
         }
@@ -336,6 +344,11 @@ impl Machine {
     /// If the line is not watched.
     pub fn landed(&self, at: Address) -> Time {
         Time::from_picoseconds(self.watched[&((at.0 / LINE_BYTES) as u32)])
+    }
+
+    /// When a core's write of a register, by its number from 0 on, left the core, if it has.
+    pub fn rang(&self, core: u16, number: usize) -> Option<Time> {
+        self.cores[usize::from(core)].rang.get(number).copied().map(Time::from_picoseconds)
     }
 
     pub(super) fn note_landing(&mut self, line: u32) {

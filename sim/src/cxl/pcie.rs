@@ -25,6 +25,8 @@ pub(super) struct DmaPiece {
     lines_left: u32,
     /// Lines whose transaction has not begun.
     lines_to_begin: u32,
+    /// How many posted writes had come to the root port with it.
+    arrived: u64,
     what: What,
 }
 
@@ -38,11 +40,12 @@ enum What {
 }
 
 impl Machine {
-    /// The engine's next turn for so many lines, once `set_up` has passed.
-    fn engine_turn(&mut self, set_up: u64, lines: u64) -> u64 {
-        let start = (self.agenda.now + set_up).max(self.engine_free);
-        self.engine_free = start + lines * self.parameters.dma.line_time;
-        start
+    /// When so many lines leave the engine, which take their turn now and then `latency`; never before an agent's writes that it
+    /// was given earlier.
+    fn engine_turn(&mut self, agent: usize, latency: u64, lines: u64) -> u64 {
+        let turn = self.agenda.now.max(self.engine_free);
+        self.engine_free = turn + lines * self.parameters.dma.line_time;
+        (turn + latency).max(self.engines.entry(agent).or_default().dma_until)
     }
 
     /// Begins a DMA read; its number.
@@ -52,9 +55,10 @@ impl Machine {
         let read = self.dma_reads.insert(read) as u32;
         for (at, bytes) in pieces {
             let lines = parts(at, bytes).count() as u64;
-            let start = self.engine_turn(set_up + self.parameters.dma.engine_read, lines);
-            let piece =
-                DmaPiece { at, bytes, lines_left: lines as u32, lines_to_begin: lines as u32, what: What::Read(read) };
+            let start = self.engine_turn(agent, set_up + self.parameters.dma.engine_read, lines);
+            let lines = lines as u32;
+            let what = What::Read(read);
+            let piece = DmaPiece { at, bytes, lines_left: lines, lines_to_begin: lines, arrived: 0, what };
             let key = self.dma_pieces.insert(piece) as u32;
             self.agenda.at(start, Event::DmaDone(key));
         }
@@ -71,7 +75,8 @@ impl Machine {
         let end = at + from.len() as u64;
         for (piece, bytes) in pieces {
             let lines = parts(piece, bytes).count() as u64;
-            let start = self.engine_turn(set_up + self.parameters.dma.engine_write, lines);
+            let start = self.engine_turn(agent, set_up + self.parameters.dma.engine_write, lines);
+            self.engines.get_mut(&agent).expect("it has a turn").dma_until = start;
             let data = from[(piece - at) as usize..][..bytes as usize].to_vec();
             let last = (piece + bytes == end).then_some((agent, number));
             let piece = DmaPiece {
@@ -79,6 +84,7 @@ impl Machine {
                 bytes,
                 lines_left: lines as u32,
                 lines_to_begin: lines as u32,
+                arrived: 0,
                 what: What::Write(data, last),
             };
             let key = self.dma_pieces.insert(piece) as u32;
@@ -131,8 +137,12 @@ impl Machine {
     pub(super) fn at_root(&mut self, key: u32) {
         let piece = self.dma_pieces[key as usize].clone();
         match piece.what {
-            What::Write(..) => self.dma_order.push_back(key),
-            What::Read(_) => {}
+            What::Write(..) => {
+                self.dma_arrived += 1;
+                self.dma_order.push_back(key);
+                self.dma_pieces[key as usize].arrived = self.dma_arrived;
+            }
+            What::Read(_) => self.dma_pieces[key as usize].arrived = self.dma_arrived,
             What::Interrupt(core) => {
                 self.dma_pieces.remove(key as usize);
                 self.agenda.at(self.agenda.now + self.parameters.host.interrupt, Event::Interrupts(core));
@@ -150,9 +160,15 @@ impl Machine {
         }
     }
 
-    /// Whether a line of a piece must wait: posted writes take effect in their order, however long a line's turn takes.
+    /// Whether a line of a piece must wait: posted writes take effect in their order, however long a line's turn takes, and a read
+    /// does not pass those that came before it (PCI Express's ordering rules, "read request passes posted request": no).
     pub(super) fn dma_must_wait(&self, key: u32) -> bool {
-        matches!(self.dma_pieces[key as usize].what, What::Write(..)) && self.dma_order.front() != Some(&key)
+        let Some(first) = self.dma_order.front().copied() else { return false };
+        let piece = &self.dma_pieces[key as usize];
+        match piece.what {
+            What::Write(..) => first != key,
+            What::Read(_) | What::Interrupt(_) => self.dma_pieces[first as usize].arrived <= piece.arrived,
+        }
     }
 
     /// A line of a piece has its turn: the next write may follow the last of them.
@@ -163,10 +179,12 @@ impl Machine {
             return;
         }
         self.dma_order.pop_front();
-        let Some(next) = self.dma_order.front().copied() else { return };
-        let (now, later): (Vec<u32>, Vec<u32>) = std::mem::take(&mut self.dma_parked)
-            .into_iter()
-            .partition(|job| self.jobs[*job as usize].from == From::Dma(next));
+        let parked = std::mem::take(&mut self.dma_parked);
+        let waits = |job: &u32| match self.jobs[*job as usize].from {
+            From::Dma(piece) => self.dma_must_wait(piece),
+            _ => false,
+        };
+        let (later, now): (Vec<u32>, Vec<u32>) = parked.into_iter().partition(waits);
         self.dma_parked = later;
         for job in now {
             // Not here: the line that began is not done with its own turn.
@@ -232,7 +250,9 @@ impl Machine {
     pub(super) fn interrupt(&mut self, core: u16) {
         assert!(usize::from(core) < self.cores.len(), "there is no core {core}");
         let what = What::Interrupt(core);
-        let key = self.dma_pieces.insert(DmaPiece { at: 0, bytes: 4, lines_left: 0, lines_to_begin: 0, what }) as u32;
+        let key =
+            self.dma_pieces.insert(DmaPiece { at: 0, bytes: 4, lines_left: 0, lines_to_begin: 0, arrived: 0, what })
+                as u32;
         self.agenda.at(self.agenda.now, Event::DmaDone(key));
     }
 

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Core, Device, StateHint};
+use conic_fabric::{Core, Device, StateHint, Time};
 use conic_sim::Role;
 use conic_sim::cxl::CxlSimulation;
 use conic_sim::protocol::cxl::Bias;
 
-use super::{machine, places};
+use super::{between_refreshes, machine, places};
 
 #[test]
 fn a_word_is_seen_after_the_writes_before_it() {
@@ -137,4 +137,101 @@ fn copies_that_do_not_fit_are_written_back() {
     simulation.run().expect("it ends");
     let evictions = simulation.machine().borrow().counters.evictions;
     assert!(evictions > 2 * lines, "only {evictions} evictions");
+}
+
+#[test]
+fn a_read_of_a_dma_engine_does_not_pass_the_writes_before_it() {
+    let (layout, places) = places(64);
+    let mut simulation = CxlSimulation::new(&machine("bf3"), &layout);
+    // The core keeps the first line busy at its home agent, so that the writes behind it wait there.
+    simulation.core("host", Role::Service, move |core| {
+        loop {
+            core.load_acquire(places.host);
+            core.flush(places.host);
+        }
+    });
+    simulation.device("NIC", Role::Main, move |device| {
+        let (dma, hint) = (device.dma(), StateHint::NonCacheable);
+        for number in 1..500_u64 {
+            dma.write_word(places.host, number, hint);
+            dma.write_word(places.host.lines(1), number, hint);
+            assert_eq!(dma.read_word(places.host.lines(1), hint), number, "the read passed the write");
+        }
+        device.await_writes();
+    });
+    simulation.run().expect("it ends");
+}
+
+#[test]
+fn a_core_goes_on_behind_the_write_of_a_register_and_its_later_stores_wait() {
+    let parameters = between_refreshes("bf3");
+    let held = parameters.pcie.uncached_store;
+    let (layout, places) = places(4);
+    let mut simulation = CxlSimulation::new(&parameters, &layout);
+    let times = Rc::new(RefCell::new(Vec::new()));
+    let into = Rc::clone(&times);
+    simulation.core("host", Role::Main, move |core| {
+        core.store(places.host, 1);
+        core.full_fence();
+        let mut times = into.borrow_mut();
+        times.push(core.now().picoseconds());
+        for value in 1..=2 {
+            core.register_write(places.register, value);
+        }
+        core.store(places.host, 2);
+        times.push(core.now().picoseconds());
+        core.full_fence();
+        times.push(core.now().picoseconds());
+        core.wait_until(core.now() + Time::from_nanoseconds(10_000));
+    });
+    let arrived = Rc::new(RefCell::new(Vec::new()));
+    let into = Rc::clone(&arrived);
+    simulation.device("NIC", Role::Service, move |device| {
+        for value in 1..=2 {
+            while device.own_register(places.register) != value {
+                device.spin_until(Time::NEVER);
+            }
+            into.borrow_mut().push(device.now().picoseconds());
+        }
+    });
+    simulation.run().expect("it ends");
+    let (times, arrived) = (times.take(), arrived.take());
+    assert!(times[1] - times[0] < held, "the program waits for no write of a register: {times:?}");
+    // Two of them, and the store behind them, whose line is there.
+    let fenced = times[2] - times[0] - 2 * held;
+    assert!(fenced < parameters.core.cycles(16), "{times:?}, {held}");
+    if let [first, second] = arrived[..] {
+        assert_eq!(second - first, held, "one is in flight between core and root port");
+    } else {
+        panic!("both writes arrive: {arrived:?}");
+    }
+}
+
+#[test]
+fn a_read_waits_for_anothers_write_in_the_engine_only_as_long_as_its_lines_take() {
+    let parameters = between_refreshes("bf3");
+    let taken = |other_writes: bool| {
+        let (layout, places) = places(64);
+        let mut simulation = CxlSimulation::new(&parameters, &layout);
+        let taken = Rc::new(RefCell::new(0));
+        let into = Rc::clone(&taken);
+        simulation.device("writer", Role::Service, move |device| {
+            device.wait_until(Time::from_nanoseconds(10_000));
+            if other_writes {
+                device.dma().write(places.packets, &[1; 64], StateHint::NonCacheable);
+            }
+            device.await_writes();
+        });
+        simulation.device("reader", Role::Main, move |device| {
+            device.wait_until(Time::from_nanoseconds(10_000) + Time::from_picoseconds(100));
+            let start = device.now();
+            device.dma().read(places.packets.lines(8), &mut [0; 64], StateHint::NonCacheable);
+            *into.borrow_mut() = device.now().since(start).picoseconds();
+        });
+        simulation.run().expect("it ends");
+        taken.take()
+    };
+    let line = parameters.dma.line_time;
+    let more = taken(true) - taken(false);
+    assert!(more <= line, "{more} ps more, a line takes {line}");
 }

@@ -140,10 +140,11 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
     let outcome = Rc::new(RefCell::new(LoopbackOutcome::default()));
+    let rung = Rc::new(RefCell::new(Vec::new()));
     let each = of_ring(question);
     for (ring, queues) in queues.into_iter().enumerate() {
-        let (asked, into) = (each.clone(), Rc::clone(&outcome));
-        simulation.core("host", Role::Service, move |core| serve(core, queues, &asked, &into));
+        let (asked, into, rings) = (each.clone(), Rc::clone(&outcome), Rc::clone(&rung));
+        simulation.core("host", Role::Service, move |core| serve(core, queues, &asked, &into, &rings));
         let asked = each.clone();
         simulation.device("receive side", Role::Service, move |device| match asked.design.attachment {
             Attachment::Cxl => generate(*device, device, ring, queues, &asked),
@@ -156,12 +157,31 @@ pub fn loopback(question: &Loopback) -> Result<LoopbackOutcome, Failure> {
         });
     }
     simulation.run()?;
+    {
+        let machine = simulation.machine().borrow();
+        let left = |doorbell: &Rung| machine.rang(doorbell.core, doorbell.number).map(|at| at.since(doorbell.landed));
+        let had: Vec<u64> = rung.borrow().iter().filter_map(left).map(Time::picoseconds).collect();
+        outcome.borrow_mut().at_host.extend(had);
+    }
     drop(simulation);
     Ok(outcome.take())
 }
 
+/// A packet that counts, and the doorbell that was rung for it, which leaves the core when the stores before it have.
+struct Rung {
+    landed: Time,
+    core: u16,
+    number: usize,
+}
+
 /// The host: copies each packet of a burst into a transmit buffer, and sends the burst at once.
-fn serve(core: &CxlCore<'_>, queues: Queues, question: &Loopback, outcome: &RefCell<LoopbackOutcome>) {
+fn serve(
+    core: &CxlCore<'_>,
+    queues: Queues,
+    question: &Loopback,
+    outcome: &RefCell<LoopbackOutcome>,
+    rung: &RefCell<Vec<Rung>>,
+) {
     let mut host = Host::new(queues, *core, question.design.requests.tx_signal);
     core.machine().borrow_mut().watch(queues.rx_ring, queues.shape.descriptors);
     let mut seen = 0;
@@ -202,13 +222,17 @@ fn serve(core: &CxlCore<'_>, queues: Queues, question: &Loopback, outcome: &RefC
         let mut sent = 0;
         while sent < count {
             let more = host.tx_burst(&copies[sent..]);
-            let began = match question.design.requests.tx_signal {
-                Signal::Doorbell => core.last_register_write(),
-                Signal::Descriptor | Signal::Tail => core.now(),
-            };
-            let counted = (sent..sent + more).filter(|place| counting[*place]);
-            let had = counted.map(|place| began.since(landed[place]).picoseconds());
-            outcome.borrow_mut().at_host.extend(had);
+            let counted = (sent..sent + more).filter(|place| counting[*place]).map(|place| landed[place]);
+            match question.design.requests.tx_signal {
+                Signal::Doorbell => {
+                    let (core, number) = (core.number(), core.register_writes() - 1);
+                    rung.borrow_mut().extend(counted.map(|landed| Rung { landed, core, number }));
+                }
+                Signal::Descriptor | Signal::Tail => {
+                    let now = core.now();
+                    outcome.borrow_mut().at_host.extend(counted.map(|landed| now.since(landed).picoseconds()));
+                }
+            }
             sent += more;
             if more == 0 {
                 core.spin();

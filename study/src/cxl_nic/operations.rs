@@ -21,10 +21,11 @@ pub enum Through {
     SoftwareDma,
 }
 
-/// Where the operations work: memory of the host, memory of the device, a register.
+/// Where the operations work: words and descriptors in the host's memory, packets there, memory of the device, a register.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     host: Address,
+    packets: Address,
     device: Address,
     register: Address,
 }
@@ -37,15 +38,17 @@ const ROUNDS: u64 = 11;
 fn simulation(machine: &CxlParameters) -> (CxlSimulation, Places) {
     let mut layout = Layout::new();
     let host = layout.add("host", ROUNDS * MOST, 64, Home::Host, SynchronisingWords::ALL);
+    let packets = layout.add("packets", ROUNDS * MOST, 64, Home::Host, SynchronisingWords::NONE);
     let device = layout.add("device", ROUNDS * MOST, 64, Home::Nic, SynchronisingWords::ALL);
     let register = layout.add_registers("register", 64, Home::Nic, MemoryType::Uncached);
-    (CxlSimulation::new(machine, &layout), Places { host, device, register })
+    (CxlSimulation::new(machine, &layout), Places { host, packets, device, register })
 }
 
 impl Places {
     /// The places of a round, which no round before has touched.
     fn of(self, round: u64) -> Places {
-        Places { host: self.host + round * MOST, device: self.device + round * MOST, ..self }
+        let of = |first: Address| first + round * MOST;
+        Places { host: of(self.host), packets: of(self.packets), device: of(self.device), ..self }
     }
 }
 
@@ -111,7 +114,7 @@ fn nanoseconds(time: Time) -> f64 {
 /// The simulator's.
 pub fn read(machine: &CxlParameters, through: Through, bytes: usize) -> Result<f64, Failure> {
     of_device(machine, move |device, places| {
-        get(device, through, places.host, &mut vec![0; bytes]);
+        get(device, through, places.packets, &mut vec![0; bytes]);
     })
 }
 
@@ -164,7 +167,7 @@ pub fn read_descriptor(machine: &CxlParameters, through: Through) -> Result<f64,
 /// The simulator's.
 pub fn write(machine: &CxlParameters, through: Through, bytes: usize) -> Result<f64, Failure> {
     of_device(machine, move |device, places| {
-        put(device, through, places.host, &vec![1; bytes]);
+        put(device, through, places.packets, &vec![1; bytes]);
         device.await_writes();
     })
 }
@@ -330,6 +333,8 @@ pub fn store_registers(machine: &CxlParameters, bytes: usize) -> Result<f64, Fai
         for _ in 0..accesses {
             core.register_write(places.register, 1);
         }
+        // A core goes on behind it; what takes its time is until the next one could follow.
+        core.full_fence();
     })
 }
 
