@@ -1,8 +1,6 @@
 //! What every host's half says of its buffers.
 
-mod common;
-
-use common::Memory;
+use crate::common::Memory;
 use conic_fabric::{Address, Layout};
 use conic_interface::burst::HostQueue;
 use conic_interface::ccnic::{self, Features, Geometry, Map};

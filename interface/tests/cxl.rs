@@ -1,11 +1,9 @@
 //! The CXL NIC's rings: every request type and signal, batches, hostile peers, and two threads of which one plays the device.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::thread;
 
-use common::{Memory, bytes};
+use crate::common::{Memory, bytes};
 use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{

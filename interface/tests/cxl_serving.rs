@@ -1,8 +1,6 @@
 //! The key-value store on the NIC: against a model, under concurrent updates by the host (linearizable, and what is not is found),
 //! and what hostile packets do.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -44,7 +42,7 @@ fn number_of(value: &[u8]) -> u64 {
 fn it_answers_as_a_map_does_where_one_thread_plays_both_sides() {
     let mut layout = Layout::new();
     let database = DatabaseShape { entries: 256, stamps: 8, buckets: 4, value_bytes: LONG as u64 }.place(&mut layout);
-    let memory = common::Memory::new(&layout);
+    let memory = crate::common::Memory::new(&layout);
     let host = memory.agent(0);
     let mut model = BTreeMap::new();
     let mut random = fastrand::Rng::with_seed(3);

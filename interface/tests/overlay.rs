@@ -1,8 +1,6 @@
 //! An overlay between two rings: what goes through it, and what does not.
 
-mod common;
-
-use common::{Agent, Memory, bytes};
+use crate::common::{Agent, Memory, bytes};
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, PlayedByCore, SynchronisingWords};
 use conic_interface::burst::{HostQueue, NicQueue, Packet};
 use conic_interface::ccnic::Flags;

@@ -1,11 +1,9 @@
 //! Programmed I/O over PCIe against a model, with peers that keep to no rule, under every schedule, and between two threads.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::thread;
 
-use common::{Memory, bytes, replayed};
+use crate::common::{Memory, bytes, replayed};
 use conic_check::{Exploration, LoomCore, LoomMemory, Mutation, Weaken, catches, explore};
 use conic_fabric::{Address, Core, Device, Layout, MemoryType, PlayedByCore, Time};
 use conic_interface::pcie_pio::{Call, CallError, CallShape, CallWindow, Callee, Host, Nic, NicWindow, NoSlot, Shape};

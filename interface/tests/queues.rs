@@ -1,10 +1,8 @@
 //! The cachable queue and FastForward against a model queue, and the lines they move.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{Memory, line, replayed};
+use crate::common::{Memory, line, replayed};
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line};
 use conic_interface::cachable_queue::{self, Arrival};
 use conic_interface::fastforward::{self, Slip};

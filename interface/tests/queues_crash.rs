@@ -2,9 +2,7 @@
 //!
 //! The survivor must not hang, and must not read a message that was not sent whole.
 
-mod common;
-
-use common::line;
+use crate::common::line;
 use conic_check::{CrashCore, CrashMemory, for_every_death, run_until_death};
 use conic_fabric::{Home, Layout, Line};
 use conic_interface::cachable_queue::{Arrival, Shape};

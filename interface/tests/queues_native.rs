@@ -1,10 +1,8 @@
 //! The queues and the ring between two threads over real shared memory: order and contents of many messages.
 
-mod common;
-
 use std::thread;
 
-use common::{bytes, line};
+use crate::common::{bytes, line};
 use conic_fabric::{Core, Home, Layout, Line, PlayedByCore, StateHint};
 use conic_interface::cachable_queue::{self, Arrival};
 use conic_interface::fastforward::{self, Slip};

@@ -1,11 +1,9 @@
 //! The ring against a model, its accounting, and peers that keep to no rule.
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
-use common::{Agent, Memory, bytes, replayed};
+use crate::common::{Agent, Memory, bytes, replayed};
 use conic_fabric::{Address, Core, Device, LINE_BYTES, Layout, PlayedByCore, ReadTag, StateHint, Time};
 use conic_interface::buffer_metadata;
 use conic_interface::ring::{Buffer, Host, Nic, NoBuffer, QueuePair, RxSignal, Shape};

@@ -3,11 +3,9 @@
 //! The survivor must not hang, must not take a packet that was not there whole, and the host's buffers stay accounted
 //! for: the device never owned the pool, so there is nothing to recover in it.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::bytes;
+use crate::common::bytes;
 use conic_check::{CrashCore, CrashMemory, for_every_death, run_until_death};
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, PlayedByCore, SynchronisingWords};
 use conic_interface::burst::{HostQueue, Packet};

@@ -1,11 +1,9 @@
 //! Packets of several segments on the ring, some of them kept by their sender: against a model, and from hosts that keep to no rule.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 
-use common::{Agent, Memory, bytes, replayed};
+use crate::common::{Agent, Memory, bytes, replayed};
 use conic_fabric::{
     Address, Core, Device, Home, LINE_BYTES, Layout, PlayedByCore, ReadTag, StateHint, SynchronisingWords, Time,
 };

@@ -1,10 +1,8 @@
 //! Transfers by copy engines against a model, with peers that keep to no rule, under every schedule, and between two threads.
 
-mod common;
-
 use std::thread;
 
-use common::{Memory, bytes, replayed};
+use crate::common::{Memory, bytes, replayed};
 use conic_check::{Exploration, LoomMemory, Mutation, Weaken, catches, explore};
 use conic_fabric::{Address, Core, Device, Layout, MemoryType, PlayedByCore};
 use conic_interface::xdma::{Channel, Completion, Direction, Overhead, Shape, ShapeError, TransferError};

@@ -1,16 +1,9 @@
 //! A client that changes its address has the new one on every thread, and no longer the old one.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-#[path = "support/threads.rs"]
-#[allow(dead_code, reason = "each test crate uses its part")]
-mod threads;
-
-use clients::{Client, Outside, frame, mac, plain, port};
+use crate::support::clients::{Client, Outside, frame, mac, plain, port};
+use crate::support::threads::Threads;
 use conic_fabric::Time;
 use conic_nicd::switch::{Rules, Station};
-use threads::Threads;
 
 /// A bridge of so many threads with three clients and a port.
 fn bridge(count: usize, vlan: Option<u16>) -> (Threads, Vec<Client>, Outside) {

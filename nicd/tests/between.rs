@@ -1,18 +1,11 @@
 //! What crosses between a network's threads besides a frame, and what a thread does that does not know yet what another one knows.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-#[path = "support/threads.rs"]
-#[allow(dead_code, reason = "each test crate uses its part")]
-mod threads;
-
-use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
+use crate::support::clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
+use crate::support::threads::Threads;
 use conic_fabric::Time;
 use conic_interface::ccnic::Descriptor;
 use conic_interface::metadata::Metadata;
 use conic_nicd::switch::{Circuit, Offloads, Party, Place, Rules, Station, SwitchPort};
-use threads::Threads;
 
 #[test]
 fn what_a_port_found_of_a_frame_is_told_to_a_client_of_another_thread() {

@@ -1,10 +1,6 @@
 //! What a switch counts: each frame that passes with its bytes, and each that does not, by its reason.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-
-use clients::{Client, Fault, Outside, down, frame, mac, plain, port};
+use crate::support::clients::{Client, Fault, Outside, down, frame, mac, plain, port};
 use conic_fabric::{Address, Time};
 use conic_interface::ccnic::Descriptor;
 use conic_native::KeptCore;

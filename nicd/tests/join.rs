@@ -1,13 +1,9 @@
 //! TCP frames for a client that has them joined: joined where they follow each other, in the order of their flow, and the same
 //! bytes again when they are cut.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-
 use std::collections::BTreeMap;
 
-use clients::{Client, Outside, frame, mac, plain, port};
+use crate::support::clients::{Client, Outside, frame, mac, plain, port};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Features, Flags, Geometry, Host, Map, prepare};

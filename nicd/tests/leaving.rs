@@ -1,10 +1,6 @@
 //! Who goes leaves nothing behind, and a switch that stops leaves everything for the next.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-
-use clients::{Client, Outside, frame, mac, plain, port};
+use crate::support::clients::{Client, Outside, frame, mac, plain, port};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::{PACKETS, ROOM};
 use conic_native::KeptCore;

@@ -1,13 +1,9 @@
 //! What a sender leaves to the NIC is done for whoever does not take it as it is, and receivers are told what they asked for.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use clients::{BEGUN, Client, Outside, REQUEST, mac, plain, port, tcp};
+use crate::support::clients::{BEGUN, Client, Outside, REQUEST, mac, plain, port, tcp};
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};

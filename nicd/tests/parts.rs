@@ -1,16 +1,9 @@
 //! A port whose queues several threads serve is one port: whoever sends to it and whatever comes from it.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-#[path = "support/threads.rs"]
-#[allow(dead_code, reason = "each test crate uses its part")]
-mod threads;
-
-use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port, port_of};
+use crate::support::clients::{Client, EVERYBODY, Outside, frame, mac, plain, port, port_of};
+use crate::support::threads::Threads;
 use conic_fabric::Time;
 use conic_nicd::switch::{Circuit, Party, Rules, Station};
-use threads::Threads;
 
 /// A station behind the port whose queues several threads serve.
 const FAR: [u8; 6] = [2, 0, 0, 0, 0, 200];

@@ -1,11 +1,10 @@
 //! The software NIC between a real interface and real ports.
 
-mod support;
-
 use std::collections::VecDeque;
 
+use crate::support::{Region, feature_sets, frame, receive, send};
 use conic_fabric::Time;
-use conic_interface::ccnic::{Features, Geometry, Policy};
+use conic_interface::ccnic::{Features, Geometry, PhaseCredit, Policy};
 use conic_interface::with_policy;
 use conic_nicd::{Options, SoftwareNic};
 use conic_port::{
@@ -13,9 +12,11 @@ use conic_port::{
     Transmit,
 };
 use proptest::prelude::*;
-use support::{Region, feature_sets, frame, receive, send};
 
 const MICROSECOND: Time = Time::from_nanoseconds(1_000);
+
+/// What [`Features::best`] is compiled as.
+type Best = PhaseCredit;
 
 fn geometry() -> Geometry {
     Geometry { descriptors: 64, buffers: [256, 128, 64], ..Geometry::default() }
@@ -52,7 +53,7 @@ fn round<P: Policy>(features: Features, lengths: &[usize], slots: usize) {
 #[test]
 fn every_size_passes_unchanged_and_in_order() {
     let lengths: Vec<usize> = (MIN_FRAME..=MAX_FRAME).collect();
-    with_policy!(Features::best(), P => round::<P>(Features::best(), &lengths, 16));
+    round::<Best>(Features::best(), &lengths, 16);
 }
 
 #[test]
@@ -77,135 +78,129 @@ fn a_host_that_manages_the_pool_alone_gets_its_frames() {
 #[test]
 fn a_full_port_delays_frames_and_loses_none() {
     let lengths = vec![100; 300];
-    with_policy!(Features::best(), P => round::<P>(Features::best(), &lengths, 1));
+    round::<Best>(Features::best(), &lengths, 1);
 }
 
 #[test]
 fn short_frames_are_padded_and_longer_ones_than_jumbo_are_dropped_and_counted() {
-    with_policy!(Features::best(), P => {
-        let region = Region::new(geometry(), Features::best());
-        let mut host = region.host::<P>(0);
-        let mut nic = SoftwareNic::new(Loopback::new(64), [region.wire::<P>(0)], Options::default());
-        for length in [13, 14, 59, 60, 9600, 9601, 16_384] {
-            let bytes = if length < 18 { vec![7; length] } else { frame(length as u32, 0, length) };
-            assert!(send(&mut host, &bytes));
-        }
-        for _ in 0..10 {
-            nic.step(Time::ZERO).expect("a loopback does not fail");
-        }
-        let mut padded = vec![7; 14];
-        padded.resize(60, 0);
-        let mut almost = frame(59, 0, 59);
-        almost.push(0);
-        let expected = [padded, almost, frame(60, 0, 60), frame(9600, 0, 9600)];
-        for frame in expected {
-            assert_eq!(receive(&mut host), Some(frame));
-        }
-        assert_eq!(receive(&mut host), None);
-        let counters = nic.counters();
-        assert_eq!(counters.transmitted_padded, 2);
-        assert_eq!(counters.dropped_by_interface, 2, "9601 and 16384 bytes");
-        assert_eq!(counters.dropped_by_port, 1, "13 bytes");
-        assert_eq!(nic.port().counters().refused_length, 1);
-    });
+    let region = Region::new(geometry(), Features::best());
+    let mut host = region.host::<Best>(0);
+    let mut nic = SoftwareNic::new(Loopback::new(64), [region.wire::<Best>(0)], Options::default());
+    for length in [13, 14, 59, 60, 9600, 9601, 16_384] {
+        let bytes = if length < 18 { vec![7; length] } else { frame(length as u32, 0, length) };
+        assert!(send(&mut host, &bytes));
+    }
+    for _ in 0..10 {
+        nic.step(Time::ZERO).expect("a loopback does not fail");
+    }
+    let mut padded = vec![7; 14];
+    padded.resize(60, 0);
+    let mut almost = frame(59, 0, 59);
+    almost.push(0);
+    let expected = [padded, almost, frame(60, 0, 60), frame(9600, 0, 9600)];
+    for frame in expected {
+        assert_eq!(receive(&mut host), Some(frame));
+    }
+    assert_eq!(receive(&mut host), None);
+    let counters = nic.counters();
+    assert_eq!(counters.transmitted_padded, 2);
+    assert_eq!(counters.dropped_by_interface, 2, "9601 and 16384 bytes");
+    assert_eq!(counters.dropped_by_port, 1, "13 bytes");
+    assert_eq!(nic.port().counters().refused_length, 1);
 }
 
 #[test]
 fn a_full_host_is_waited_for_and_then_loses_frames_by_count() {
     const PATIENCE: Time = Time::from_nanoseconds(5_000);
-    with_policy!(Features::best(), P => {
-        let region = Region::new(Geometry { descriptors: 16, ..geometry() }, Features::best());
-        let mut host = region.host::<P>(0);
-        let mut port = Loopback::new(4096);
-        for number in 0..100 {
-            port.transmit(Time::ZERO, &frame(number, 0, 200)).expect("a loopback does not fail");
-        }
-        let mut nic = SoftwareNic::new(port, [region.wire::<P>(0)], Options { patience: PATIENCE, ..Options::default() });
-        let start = MICROSECOND;
-        // Until the patience is over, whatever the number of steps, nothing is dropped.
-        for _ in 0..20 {
-            nic.step(start).expect("a loopback does not fail");
-        }
-        nic.step(Time::from_picoseconds((start + PATIENCE).picoseconds() - 1)).expect("as above");
-        let delivered = nic.counters().received_frames;
-        assert!((1..100).contains(&delivered), "{delivered} of 100 frames fit into 16 descriptors");
-        assert_eq!((nic.counters().dropped_host_full, nic.counters().host_full), (0, 1));
-        assert_eq!(nic.next_due(), Some(Time::ZERO), "a frame waits");
-        // Then frames are dropped without more waiting, a burst a step.
-        nic.step(start + PATIENCE).expect("as above");
-        assert_eq!(nic.counters().dropped_host_full, 1 + 32);
-        // A host that takes its frames again gets what comes next, with patience again.
-        let mut got = 0;
-        while let Some(bytes) = receive(&mut host) {
-            assert_eq!(bytes, frame(got, 0, 200));
-            got += 1;
-        }
-        assert_eq!(u64::from(got), delivered);
-        nic.step(start + PATIENCE).expect("as above");
-        assert_eq!(receive(&mut host), Some(frame(got + 33, 0, 200)));
-        assert_eq!(nic.counters().dropped_host_full, 33);
-    });
+    let region = Region::new(Geometry { descriptors: 16, ..geometry() }, Features::best());
+    let mut host = region.host::<Best>(0);
+    let mut port = Loopback::new(4096);
+    for number in 0..100 {
+        port.transmit(Time::ZERO, &frame(number, 0, 200)).expect("a loopback does not fail");
+    }
+    let mut nic =
+        SoftwareNic::new(port, [region.wire::<Best>(0)], Options { patience: PATIENCE, ..Options::default() });
+    let start = MICROSECOND;
+    // Until the patience is over, whatever the number of steps, nothing is dropped.
+    for _ in 0..20 {
+        nic.step(start).expect("a loopback does not fail");
+    }
+    nic.step(Time::from_picoseconds((start + PATIENCE).picoseconds() - 1)).expect("as above");
+    let delivered = nic.counters().received_frames;
+    assert!((1..100).contains(&delivered), "{delivered} of 100 frames fit into 16 descriptors");
+    assert_eq!((nic.counters().dropped_host_full, nic.counters().host_full), (0, 1));
+    assert_eq!(nic.next_due(), Some(Time::ZERO), "a frame waits");
+    // Then frames are dropped without more waiting, a burst a step.
+    nic.step(start + PATIENCE).expect("as above");
+    assert_eq!(nic.counters().dropped_host_full, 1 + 32);
+    // A host that takes its frames again gets what comes next, with patience again.
+    let mut got = 0;
+    while let Some(bytes) = receive(&mut host) {
+        assert_eq!(bytes, frame(got, 0, 200));
+        got += 1;
+    }
+    assert_eq!(u64::from(got), delivered);
+    nic.step(start + PATIENCE).expect("as above");
+    assert_eq!(receive(&mut host), Some(frame(got + 33, 0, 200)));
+    assert_eq!(nic.counters().dropped_host_full, 33);
 }
 
 #[test]
 fn frames_of_a_flow_stay_in_order_on_one_queue_of_several() {
-    with_policy!(Features::best(), P => {
-        let region = Region::new(Geometry { queues: 4, ..geometry() }, Features::best());
-        let mut hosts: Vec<_> = (0..4).map(|queue| region.host::<P>(queue)).collect();
-        let wires: Vec<_> = (0..4).map(|queue| region.wire::<P>(queue)).collect();
-        let mut port = Loopback::new(1024);
-        for number in 0..1000 {
-            port.transmit(Time::ZERO, &frame(number, (number * 7 % 32) as u8, 60)).expect("a loopback does not fail");
-        }
-        let mut nic = SoftwareNic::new(port, wires, Options::default());
-        let mut last = [None; 32];
-        let mut queue_of = [None; 32];
-        let mut counts = [0; 4];
-        for _ in 0..200 {
-            nic.step(Time::ZERO).expect("a loopback does not fail");
-            for (queue, host) in hosts.iter_mut().enumerate() {
-                while let Some(bytes) = receive(host) {
-                    let number = u32::from_be_bytes([bytes[14], bytes[15], bytes[16], bytes[17]]);
-                    let flow = usize::from(bytes[11]);
-                    assert_eq!(bytes, frame(number, flow as u8, 60));
-                    assert!(last[flow].replace(number).is_none_or(|before| before < number), "flow {flow} is out of order");
-                    assert_eq!(*queue_of[flow].get_or_insert(queue), queue, "flow {flow} has changed its queue");
-                    counts[queue] += 1;
-                }
+    let region = Region::new(Geometry { queues: 4, ..geometry() }, Features::best());
+    let mut hosts: Vec<_> = (0..4).map(|queue| region.host::<Best>(queue)).collect();
+    let wires: Vec<_> = (0..4).map(|queue| region.wire::<Best>(queue)).collect();
+    let mut port = Loopback::new(1024);
+    for number in 0..1000 {
+        port.transmit(Time::ZERO, &frame(number, (number * 7 % 32) as u8, 60)).expect("a loopback does not fail");
+    }
+    let mut nic = SoftwareNic::new(port, wires, Options::default());
+    let mut last = [None; 32];
+    let mut queue_of = [None; 32];
+    let mut counts = [0; 4];
+    for _ in 0..200 {
+        nic.step(Time::ZERO).expect("a loopback does not fail");
+        for (queue, host) in hosts.iter_mut().enumerate() {
+            while let Some(bytes) = receive(host) {
+                let number = u32::from_be_bytes([bytes[14], bytes[15], bytes[16], bytes[17]]);
+                let flow = usize::from(bytes[11]);
+                assert_eq!(bytes, frame(number, flow as u8, 60));
+                assert!(last[flow].replace(number).is_none_or(|before| before < number), "flow {flow} is out of order");
+                assert_eq!(*queue_of[flow].get_or_insert(queue), queue, "flow {flow} has changed its queue");
+                counts[queue] += 1;
             }
         }
-        assert_eq!(counts.iter().sum::<i32>(), 1000);
-        assert!(counts.iter().all(|&count| count > 0), "32 flows over four queues: {counts:?}");
-    });
+    }
+    assert_eq!(counts.iter().sum::<i32>(), 1000);
+    assert!(counts.iter().all(|&count| count > 0), "32 flows over four queues: {counts:?}");
 }
 
 #[test]
 fn every_queue_may_send_while_the_port_is_slow() {
-    with_policy!(Features::best(), P => {
-        let region = Region::new(Geometry { queues: 3, ..geometry() }, Features::best());
-        let mut hosts: Vec<_> = (0..3).map(|queue| region.host::<P>(queue)).collect();
-        let wires: Vec<_> = (0..3).map(|queue| region.wire::<P>(queue)).collect();
-        let mut nic = SoftwareNic::new(Loopback::new(1), wires, Options { burst: 4, ..Options::default() });
-        let mut numbers = [0u32; 3];
-        let mut seen = [0u32; 3];
-        for _ in 0..600 {
-            for (queue, host) in hosts.iter_mut().enumerate() {
-                while send(host, &frame(numbers[queue], queue as u8, 60)) {
-                    numbers[queue] += 1;
-                }
-            }
-            nic.step(Time::ZERO).expect("a loopback does not fail");
-            for host in &mut hosts {
-                while let Some(bytes) = receive(host) {
-                    let (queue, number) = (usize::from(bytes[11]), u32::from_be_bytes(bytes[14..18].try_into().expect("four")));
-                    assert_eq!(number, seen[queue], "queue {queue} is out of order");
-                    seen[queue] += 1;
-                }
+    let region = Region::new(Geometry { queues: 3, ..geometry() }, Features::best());
+    let mut hosts: Vec<_> = (0..3).map(|queue| region.host::<Best>(queue)).collect();
+    let wires: Vec<_> = (0..3).map(|queue| region.wire::<Best>(queue)).collect();
+    let mut nic = SoftwareNic::new(Loopback::new(1), wires, Options { burst: 4, ..Options::default() });
+    let mut numbers = [0u32; 3];
+    let mut seen = [0u32; 3];
+    for _ in 0..600 {
+        for (queue, host) in hosts.iter_mut().enumerate() {
+            while send(host, &frame(numbers[queue], queue as u8, 60)) {
+                numbers[queue] += 1;
             }
         }
-        let (least, most) = (seen.iter().min().expect("three"), seen.iter().max().expect("three"));
-        assert!(*least > 100 && most - least < most / 4, "the queues were served {seen:?} times");
-    });
+        nic.step(Time::ZERO).expect("a loopback does not fail");
+        for host in &mut hosts {
+            while let Some(bytes) = receive(host) {
+                let (queue, number) =
+                    (usize::from(bytes[11]), u32::from_be_bytes(bytes[14..18].try_into().expect("four")));
+                assert_eq!(number, seen[queue], "queue {queue} is out of order");
+                seen[queue] += 1;
+            }
+        }
+    }
+    let (least, most) = (seen.iter().min().expect("three"), seen.iter().max().expect("three"));
+    assert!(*least > 100 && most - least < most / 4, "the queues were served {seen:?} times");
 }
 
 /// A port whose transmit always fails and that receives one frame.
@@ -238,17 +233,15 @@ impl Port for Broken {
 
 #[test]
 fn a_port_that_fails_to_send_still_receives() {
-    with_policy!(Features::best(), P => {
-        let region = Region::new(geometry(), Features::best());
-        let mut host = region.host::<P>(0);
-        let port = Broken { received: false, counters: Counters::default() };
-        let mut nic = SoftwareNic::new(port, [region.wire::<P>(0)], Options::default());
-        assert!(send(&mut host, &frame(1, 0, 60)));
-        assert!(nic.step(Time::ZERO).is_err());
-        assert_eq!(receive(&mut host), Some(frame(0, 0, 60)));
-        assert!(nic.step(Time::ZERO).is_ok_and(|step| step.is_idle()) && nic.is_ended());
-        assert_eq!(nic.counters().dropped_port_failed, 1);
-    });
+    let region = Region::new(geometry(), Features::best());
+    let mut host = region.host::<Best>(0);
+    let port = Broken { received: false, counters: Counters::default() };
+    let mut nic = SoftwareNic::new(port, [region.wire::<Best>(0)], Options::default());
+    assert!(send(&mut host, &frame(1, 0, 60)));
+    assert!(nic.step(Time::ZERO).is_err());
+    assert_eq!(receive(&mut host), Some(frame(0, 0, 60)));
+    assert!(nic.step(Time::ZERO).is_ok_and(|step| step.is_idle()) && nic.is_ended());
+    assert_eq!(nic.counters().dropped_port_failed, 1);
 }
 
 #[test]
@@ -269,23 +262,21 @@ fn a_capture_passes_with_its_unfit_frames_counted() {
 
     let reader = CaptureReader::new(std::io::Cursor::new(file), "test").expect("a capture");
     let port = CapturePort::replay_from(reader, Replay::default()).expect("a capture");
-    with_policy!(Features::best(), P => {
-        let region = Region::new(geometry(), Features::best());
-        let mut host = region.host::<P>(0);
-        let mut nic = SoftwareNic::new(port, [region.wire::<P>(0)], Options::default());
-        while !nic.is_ended() {
-            nic.step(Time::ZERO).expect("a sound capture");
-        }
-        let mut padded = frame(1, 0, 40);
-        padded.resize(60, 0);
-        for expected in [frame(0, 0, 60), padded, frame(2, 0, 9600), frame(4, 0, 1514)] {
-            assert_eq!(receive(&mut host), Some(expected));
-        }
-        assert_eq!(receive(&mut host), None);
-        let counters = nic.port().counters();
-        assert_eq!((counters.skipped_truncated, counters.skipped_oversized, counters.skipped_short), (1, 1, 1));
-        assert_eq!((counters.received_padded, nic.counters().received_frames), (1, 4));
-    });
+    let region = Region::new(geometry(), Features::best());
+    let mut host = region.host::<Best>(0);
+    let mut nic = SoftwareNic::new(port, [region.wire::<Best>(0)], Options::default());
+    while !nic.is_ended() {
+        nic.step(Time::ZERO).expect("a sound capture");
+    }
+    let mut padded = frame(1, 0, 40);
+    padded.resize(60, 0);
+    for expected in [frame(0, 0, 60), padded, frame(2, 0, 9600), frame(4, 0, 1514)] {
+        assert_eq!(receive(&mut host), Some(expected));
+    }
+    assert_eq!(receive(&mut host), None);
+    let counters = nic.port().counters();
+    assert_eq!((counters.skipped_truncated, counters.skipped_oversized, counters.skipped_short), (1, 1, 1));
+    assert_eq!((counters.received_padded, nic.counters().received_frames), (1, 4));
 }
 
 /// One call, by the host or by whoever drives the NIC.

@@ -1,13 +1,9 @@
 //! Queues go to rest while their hosts go on: what a host does between any two accesses of the switch loses it nothing.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use clients::{Client, Outside, frame, mac, plain, port};
+use crate::support::clients::{Client, Outside, frame, mac, plain, port};
 use conic_fabric::{Time, delegate_core};
 use conic_native::KeptCore;
 use conic_nicd::switch::{Switch, SwitchOptions};

@@ -1,10 +1,6 @@
 //! Who gets how much: queues and clients take turns, and an operator's limit holds from when it is set.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-
-use clients::{Client, Outside, REQUEST, frame, mac, plain, port, tcp};
+use crate::support::clients::{Client, Outside, REQUEST, frame, mac, plain, port, tcp};
 use conic_fabric::Time;
 use conic_nicd::switch::{Offloads, RateLimit, Rules, Switch, SwitchOptions};
 

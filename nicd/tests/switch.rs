@@ -1,19 +1,12 @@
 //! The switch as a whole: clients, ports and faults from one seed. One thread plays everybody, and time is a number.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-#[path = "support/threads.rs"]
-#[allow(dead_code, reason = "each test crate uses its part")]
-mod threads;
-
 use std::collections::{BTreeMap, VecDeque};
 
-use clients::{Client, EVERYBODY, Fault, Outside, frame, mac, plain, port, port_of, rules};
+use crate::support::clients::{Client, EVERYBODY, Fault, Outside, frame, mac, plain, port, port_of, rules};
+use crate::support::threads::{LINES, Threads};
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_nicd::switch::{RateLimit, Rules, Station, Switch, SwitchOptions};
-use threads::{LINES, Threads};
 
 /// Flow and number of such a frame.
 fn label(frame: &[u8]) -> ([u8; 6], u16, u64) {

@@ -1,21 +1,14 @@
 //! A network of several threads is one network: each has a switch of its own, and what they do together is what one would do.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-#[path = "support/threads.rs"]
-#[allow(dead_code, reason = "each test crate uses its part")]
-mod threads;
-
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
+use crate::support::clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
+use crate::support::threads::Threads;
 use conic_fabric::{Address, Core, Time};
 use conic_interface::ccnic::{Descriptor, Flags};
 use conic_interface::metadata::{Begun, Metadata};
 use conic_nicd::switch::{Circuit, Mirror, Offloads, Party, Pin, Ring, Rules, Station, SwitchOptions};
 use conic_port::offload::checksum::{Verdict, fill, verify};
-use threads::Threads;
 
 fn bridge(count: usize, ports: &[&Outside]) -> Threads {
     Threads::bridge(count, ports.iter().map(|outside| port(outside, None)).collect())

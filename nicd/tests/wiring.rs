@@ -1,12 +1,8 @@
 //! What an operator joins: cross-connects, pinned flows, limits and loopbacks; and ports that are told before a sleep.
 
-#[path = "support/clients.rs"]
-#[allow(dead_code, reason = "each test crate reads its part of a client")]
-mod clients;
-
 use std::sync::{Arc, Mutex};
 
-use clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
+use crate::support::clients::{Client, EVERYBODY, Outside, frame, mac, plain, port};
 use conic_fabric::Time;
 use conic_native::{Flag, KeptCore};
 use conic_nicd::switch::{

@@ -34,6 +34,9 @@ fn check_crate(tree: &Tree, manifest: &File) -> Vec<Finding> {
         report(&manifest.path, "add a `description`: one line that says what the room is for".to_string());
     }
     let folder = manifest.path.trim_end_matches("/Cargo.toml");
+    for lost in lost_tests(tree, folder) {
+        report(&lost, format!("no program has these tests: name the file in {folder}/tests/main.rs"));
+    }
     let explained = ["README.md", "src/lib.rs", "src/main.rs"]
         .iter()
         .filter_map(|name| tree.text(&format!("{folder}/{name}")).map(|text| (name, text)))
@@ -42,6 +45,21 @@ fn check_crate(tree: &Tree, manifest: &File) -> Vec<Finding> {
         report(&manifest.path, "explain the room in a README.md or in the crate's `//!` documentation".to_string());
     }
     findings
+}
+
+/// Files beside a room's one program of tests, `tests/main.rs`, that it does not name.
+fn lost_tests(tree: &Tree, folder: &str) -> Vec<String> {
+    let Some(program) = tree.text(&format!("{folder}/tests/main.rs")) else { return Vec::new() };
+    let beside = |path: &str| -> Option<String> {
+        let name = path.strip_prefix(&format!("{folder}/tests/"))?.strip_suffix(".rs")?;
+        let name = name.strip_suffix("/mod").unwrap_or(name);
+        (name != "main" && !name.contains('/')).then(|| name.to_owned())
+    };
+    let named = |name: &str| program.lines().any(|line| line == format!("mod {name};"));
+    tree.files()
+        .filter(|file| beside(&file.path).is_some_and(|name| !named(&name)))
+        .map(|file| file.path.clone())
+        .collect()
 }
 
 #[cfg(test)]
@@ -54,6 +72,20 @@ mod tests {
 
     fn findings(manifest: &str, library: &str) -> usize {
         check(&Tree::of(&[("room/Cargo.toml", manifest), ("room/src/lib.rs", library)])).len()
+    }
+
+    #[test]
+    fn a_file_of_tests_that_no_program_has_is_found() {
+        let with = |program: &str, name: &str| {
+            let tests = [("room/tests/main.rs", program), (name, "")];
+            check(&Tree::of(&[&[("room/Cargo.toml", GOOD), ("room/src/lib.rs", "//! A room.")][..], &tests].concat()))
+                .len()
+        };
+        assert_eq!(with("mod one;\n", "room/tests/one.rs"), 0);
+        assert_eq!(with("mod one;\n", "room/tests/one/mod.rs"), 0);
+        assert_eq!(with("mod one;\n", "room/tests/one/part.rs"), 0);
+        assert_eq!(with("mod one;\n", "room/tests/two.rs"), 1);
+        assert_eq!(with("mod one;\n", "room/tests/two/mod.rs"), 1);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! A single-threaded shared memory for tests: two agents, which word is which checked, and a cache line's moves counted.
 
-// Each test file uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::cell::Cell;
 

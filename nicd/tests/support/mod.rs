@@ -1,4 +1,8 @@
-//! A host, a region, and frames that tell which they are.
+//! What the tests share: clients and ports of a switch, the switches of several threads; and a host, a region, and frames that tell
+//! which they are.
+
+pub mod clients;
+pub mod threads;
 
 use conic_fabric::{Address, Core};
 use conic_interface::burst::{HostQueue, Packet};

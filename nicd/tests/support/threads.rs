@@ -11,7 +11,7 @@ use conic_nicd::switch::{
     TrunkCounters, TrunkMap,
 };
 
-use crate::clients::Client;
+use super::clients::Client;
 
 /// Lines of a way between two threads: a few of the longest frames.
 pub const LINES: u64 = 1 << 12;

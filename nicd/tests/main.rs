@@ -1,0 +1,26 @@
+//! The software NIC, checked: one program, because what its tests share is then compiled once.
+//!
+//! | files | what they check |
+//! |---|---|
+//! | `path` | one queue pair and one port: what passes, and what is counted |
+//! | `address`, `switch`, `shares`, `offload`, `rest`, `wiring` | the switch of one thread: who is where, who gets what, fair shares, offloads, queues at rest, wiring |
+//! | `join`, `leaving`, `counted` | clients that come and go, and what is counted of them |
+//! | `threads`, `between`, `parts` | a network of several threads |
+//! | `loom_sleep` | going to sleep and being woken, every schedule |
+//! | `support` | clients, ports and threads that a test plays |
+
+mod address;
+mod between;
+mod counted;
+mod join;
+mod leaving;
+mod loom_sleep;
+mod offload;
+mod parts;
+mod path;
+mod rest;
+mod shares;
+mod support;
+mod switch;
+mod threads;
+mod wiring;
