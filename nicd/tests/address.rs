@@ -3,7 +3,7 @@
 use crate::support::clients::{Client, Outside, frame, mac, plain, port};
 use crate::support::threads::Threads;
 use conic_fabric::Time;
-use conic_nicd::switch::{Rules, Station};
+use conic_nicd::switch::{Rules, Station, Switch, SwitchOptions};
 
 /// A bridge of so many threads with three clients and a port.
 fn bridge(count: usize, vlan: Option<u16>) -> (Threads, Vec<Client>, Outside) {
@@ -85,4 +85,25 @@ fn whoever_goes_on_with_a_client_knows_its_new_address() {
     assert!(all.0.set_mac(Time::ZERO, 2, mac(50)));
     let left = all.0.switches[0].suspend();
     assert_eq!(left.iter().map(|one| one.rules.mac).collect::<Vec<_>>(), [mac(1), mac(50), mac(3)]);
+}
+
+#[test]
+fn no_choice_of_addresses_has_a_clients_frames_sent_to_everybody() {
+    // One set of the table, in which all addresses meet.
+    let options = SwitchOptions { stations: 1, ..SwitchOptions::default() };
+    let outside = Outside::default();
+    let mut switch = Switch::new(options, vec![port(&outside, None)]);
+    let mut clients: Vec<Client> =
+        (1..=8).map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, plain(number))).collect();
+    // Whom the port sees is remembered as well.
+    outside.give(frame(mac(200), mac(1), 1, 0, 100));
+    switch.step(Time::ZERO);
+    assert_eq!(clients[0].receive().len(), 1);
+    for to in (2..=8).chain([200]) {
+        assert!(clients[0].send(0, &frame(mac(1), mac(to), 1, 1, 100), 1));
+        switch.step(Time::ZERO);
+        let got: Vec<usize> = clients.iter_mut().map(|client| client.receive().len()).collect();
+        let wanted: Vec<usize> = (1..=8).map(|number| usize::from(number == to)).collect();
+        assert_eq!((got, outside.take().len()), (wanted, usize::from(to == 200)), "to {to}");
+    }
 }

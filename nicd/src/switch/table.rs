@@ -5,6 +5,10 @@ use conic_fabric::Time;
 /// Entries that share one index of the table.
 const WAYS: usize = 4;
 
+/// Of those, the ones that may be fixed: one is always left for what is learned, so that no choice of addresses makes a network
+/// forget where the others are, and so send their frames to everybody.
+const FIXED_WAYS: usize = WAYS - 1;
+
 /// Where a frame comes from or goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -52,15 +56,17 @@ struct Entry {
     fixed: bool,
 }
 
-/// What was learned. Its memory is fixed; where it is full the entry that was seen longest ago makes room, unless it is fixed.
+/// What was learned, in memory that does not grow: where it is full the entry that was seen longest ago makes room. Who is fixed is
+/// always found, whatever addresses others have.
 #[derive(Debug)]
 pub struct Table {
     sets: Vec<[Option<Entry>; WAYS]>,
+    /// Fixed stations whose set has no room, in order: as many as there are clients at most, and none where nobody chose addresses
+    /// for it, or they are few.
+    crowded: Vec<(Station, Place)>,
     age: Time,
     /// How often an address was seen at another place than before.
     moved: u64,
-    /// Addresses that found no room, because all entries in their way are fixed.
-    full: u64,
     /// Other switches are to be told where stations are.
     tells: bool,
     /// Stations that were seen here for the first time, or no longer elsewhere, since this was asked last, and where.
@@ -71,7 +77,7 @@ impl Table {
     /// A table of at least `entries` entries, which are forgotten when they were not seen for `age`.
     pub fn new(entries: usize, age: Time) -> Table {
         let sets = entries.div_ceil(WAYS).next_power_of_two();
-        Table { sets: vec![[None; WAYS]; sets], age, moved: 0, full: 0, tells: false, news: Vec::new() }
+        Table { sets: vec![[None; WAYS]; sets], crowded: Vec::new(), age, moved: 0, tells: false, news: Vec::new() }
     }
 
     /// From here on notes stations that are seen here and were not before.
@@ -92,9 +98,24 @@ impl Table {
 
     /// Where a station is, if that is known and not too long ago.
     pub fn find(&self, now: Time, station: Station) -> Option<Place> {
-        let entries = self.sets[self.set_of(station)].iter().flatten();
-        let found = entries.into_iter().find(|entry| entry.station == station)?;
+        let mut entries = self.sets[self.set_of(station)].iter().flatten();
+        let Some(found) = entries.find(|entry| entry.station == station) else { return self.find_crowded(station) };
         (found.fixed || now.since(found.seen) < self.age).then_some(found.place)
+    }
+
+    /// Where a station is that is fixed and had no room in its set.
+    #[inline(always)]
+    fn find_crowded(&self, station: Station) -> Option<Place> {
+        if self.crowded.is_empty() {
+            return None;
+        }
+        self.crowded_at(station).ok().map(|index| self.crowded[index].1)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn crowded_at(&self, station: Station) -> Result<usize, usize> {
+        self.crowded.binary_search_by_key(&station, |(station, _)| *station)
     }
 
     /// Enters that a station was seen at a place. One that is fixed elsewhere stays there.
@@ -107,7 +128,7 @@ impl Table {
         self.enter(Entry { station, place, seen: now, fixed: false }, false);
     }
 
-    /// Enters that a station is at a place for as long as that exists; false if another place has it fixed, or there is no room.
+    /// Enters that a station is at a place for as long as that exists; false if another place has it fixed.
     pub fn fix(&mut self, now: Time, station: Station, place: Place) -> bool {
         // Others are told of it otherwise.
         self.enter(Entry { station, place, seen: now, fixed: true }, false)
@@ -125,22 +146,37 @@ impl Table {
                 self.moved += 1;
                 note(self.tells && is_news, &mut self.news, &new);
             }
-            *known = new;
-            return true;
+            if !new.fixed {
+                *known = new;
+                return true;
+            }
+        } else if let Some(place) = self.find_crowded(new.station) {
+            return place == new.place;
+        } else {
+            note(self.tells && is_news, &mut self.news, &new);
+        }
+        self.put(new);
+        true
+    }
+
+    /// Puts in one that is new, or fixed and was not.
+    fn put(&mut self, new: Entry) {
+        let set = self.set_of(new.station);
+        let set = &mut self.sets[set];
+        if new.fixed {
+            let mut others = set.iter_mut().filter(|entry| entry.is_some_and(|entry| entry.station == new.station));
+            others.next().into_iter().for_each(|learned| *learned = None);
+            if set.iter().flatten().filter(|entry| entry.fixed).count() >= FIXED_WAYS {
+                if let Err(index) = self.crowded_at(new.station) {
+                    self.crowded.insert(index, (new.station, new.place));
+                }
+                return;
+            }
         }
         // An empty place first, then the one that was seen longest ago.
-        let oldest = set.iter_mut().filter(|entry| entry.is_none_or(|entry| !entry.fixed));
-        match oldest.min_by_key(|entry| entry.map(|entry| entry.seen)) {
-            Some(place) => {
-                *place = Some(new);
-                note(self.tells && is_news, &mut self.news, &new);
-                true
-            }
-            None => {
-                self.full += 1;
-                false
-            }
-        }
+        let free = set.iter_mut().filter(|entry| entry.is_none_or(|entry| !entry.fixed));
+        let oldest = free.min_by_key(|entry| entry.map(|entry| entry.seen));
+        *oldest.expect("not all of a set is fixed") = Some(new);
     }
 
     /// Takes a station back that is fixed at a place. Others may be seen there still.
@@ -151,6 +187,7 @@ impl Table {
                 *entry = None;
             }
         }
+        self.crowded.retain(|known| *known != (station, place));
     }
 
     /// Forgets all that is at a place.
@@ -160,6 +197,7 @@ impl Table {
                 *entry = None;
             }
         }
+        self.crowded.retain(|(_, at)| *at != place);
     }
 
     /// Every station with its place, those not seen for too long left out.
@@ -167,13 +205,14 @@ impl Table {
         let entries = self.sets.iter().flatten().flatten();
         let young = entries.filter(|entry| entry.fixed || now.since(entry.seen) < self.age);
         let mut all: Vec<_> = young.map(|entry| (entry.station, entry.place)).collect();
+        all.extend(&self.crowded);
         all.sort_unstable();
         all
     }
 
-    /// How often an address moved, and how often one found no room.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.moved, self.full)
+    /// How often an address moved.
+    pub fn moved(&self) -> u64 {
+        self.moved
     }
 }
 
@@ -204,7 +243,7 @@ mod tests {
         assert_eq!(table.find(age, station(1)), None);
         table.learn(age, station(1), Place::Client(0));
         assert_eq!(table.find(age, station(1)), Some(Place::Client(0)));
-        assert_eq!(table.counts(), (1, 0));
+        assert_eq!(table.moved(), 1);
         assert_eq!(table.find(age, Station { vlan: 1, ..station(1) }), None);
     }
 
@@ -243,14 +282,33 @@ mod tests {
     }
 
     #[test]
-    fn where_all_is_fixed_the_next_finds_no_room_and_is_counted() {
+    fn who_is_fixed_is_found_and_others_are_learned_whatever_addresses_were_chosen() {
+        // One set, in which all addresses meet.
         let mut table = Table::new(WAYS, Time::from_nanoseconds(10));
-        for number in 0..WAYS as u8 {
-            assert!(table.fix(Time::ZERO, station(number), Place::Client(u32::from(number))));
+        // One of them was seen elsewhere before.
+        table.learn(Time::ZERO, station(7), Place::Port(1));
+        for number in (0..20).rev() {
+            assert!(table.fix(Time::ZERO, station(number), Place::Client(number.into())));
         }
-        assert!(!table.fix(Time::ZERO, station(100), Place::Client(100)));
-        table.learn(Time::ZERO, station(101), Place::Port(0));
-        assert_eq!((table.find(Time::ZERO, station(101)), table.counts()), (None, (0, 2)));
+        let all = |table: &Table| table.stations(Time::ZERO).len();
+        let at = |table: &Table, number: u8| table.find(Time::ZERO, station(number));
+        for number in 0..20 {
+            table.learn(Time::ZERO, station(number), Place::Port(0));
+            assert!(!table.fix(Time::ZERO, station(number), Place::Client(99)), "another has it");
+            assert_eq!(at(&table, number), Some(Place::Client(number.into())));
+        }
+        assert_eq!((all(&table), table.moved()), (20, 1), "the one that was seen elsewhere is there once");
+        for number in 100..110 {
+            table.learn(Time::ZERO, station(number), Place::Port(0));
+            assert_eq!(at(&table, number), Some(Place::Port(0)));
+        }
+        table.release(station(3), Place::Client(3));
+        table.release(station(19), Place::Client(18));
+        table.forget(Place::Client(18));
+        for (number, place) in [(3, None), (18, None), (19, Some(Place::Client(19))), (4, Some(Place::Client(4)))] {
+            assert_eq!(at(&table, number), place, "{number}");
+        }
+        assert_eq!(all(&table), 19, "18 who are fixed, and the last who was learned");
     }
 
     #[test]
