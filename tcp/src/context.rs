@@ -39,8 +39,8 @@ pub struct Notice {
 impl Notice {
     /// Its word.
     pub fn word(&self) -> u64 {
-        let Notice { flow, received, transmit } = *self;
-        u64::from(flow + 1) & 0xffff | (u64::from(received) & AMOUNT) << 16 | u64::from(transmit) << (16 + AMOUNT_BITS)
+        let [received, transmit] = [self.received, self.transmit].map(|bytes| u64::from(bytes).min(AMOUNT));
+        u64::from(self.flow + 1) & 0xffff | received << 16 | transmit << (16 + AMOUNT_BITS)
     }
 
     /// What a word says; none where it is no notice.
@@ -87,7 +87,8 @@ impl<C: Core> Outbox<C> {
         Outbox { sender, sums: vec![[0; 2]; flows as usize], waiting: VecDeque::new() }
     }
 
-    /// Has this said: fewer than 2^24 bytes of a kind at any time, as buffers are smaller.
+    /// Has this said. Buffers are smaller than what a notice can say; an application that claims to have read what it was never told of
+    /// may be told too little, and nobody else is.
     #[inline]
     pub fn add(&mut self, notice: Notice) {
         if (notice.received, notice.transmit) == (0, 0) {
@@ -97,8 +98,8 @@ impl<C: Core> Outbox<C> {
         if *sums == [0; 2] {
             self.waiting.push_back(notice.flow);
         }
-        sums[0] += notice.received;
-        sums[1] += notice.transmit;
+        sums[0] = sums[0].saturating_add(notice.received);
+        sums[1] = sums[1].saturating_add(notice.transmit);
     }
 
     /// Sends what there is room for, and returns how many notices.
@@ -148,6 +149,13 @@ mod tests {
         ] {
             assert_eq!(Notice::of_word(notice.word()), Some(notice));
         }
+        let more = Notice { flow: 1, received: u32::MAX, transmit: 1 << 24 };
+        let most = Notice { flow: 1, received: AMOUNT as u32, transmit: AMOUNT as u32 };
+        assert_eq!(
+            Notice::of_word(more.word()),
+            Some(most),
+            "no more than there is room for, and of the same connection"
+        );
         assert_eq!(Notice::of_word(0), None);
         assert_eq!(Notice::of_word(0xffff_0000), None);
     }

@@ -352,8 +352,7 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
 
     /// Has everything sent again that has been under way for too long, and peers told that have waited for long enough.
     fn look_at_clock(&mut self, now: Time) {
-        while let Some(&(due, flow)) = self.delayed.front().filter(|&&(due, _)| due <= now) {
-            debug_assert!(due <= now);
+        while let Some(&(_, flow)) = self.delayed.front().filter(|&&(due, _)| due <= now) {
             self.delayed.pop_front();
             let private = &mut self.private[flow as usize];
             if private.owes {
@@ -430,6 +429,10 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
             let parts = self.service.transmit_parts(flow, send.at, send.bytes);
             read_parts(core, parts, &mut frame[usize::from(HEADER_BYTES)..]);
             core.write_line(changing, &state.to_line());
+            // It may have waited for a buffer since somebody last looked at the clock.
+            if self.next_look == Time::NEVER {
+                self.next_look = now + self.timeout;
+            }
             self.counted.sent += 1;
             self.counted.sent_bytes += u64::from(bytes);
         } else {

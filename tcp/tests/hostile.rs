@@ -199,6 +199,33 @@ fn words_that_cannot_be_are_refused() {
     }
 }
 
+/// An application that never looks at what it is told, but says that it has read it, is told less in the end, and stops nobody.
+#[test]
+fn an_application_that_does_not_listen_stops_nobody() {
+    let shape = Shape { flows: 1, notices: 1, ..SMALL };
+    let ground = Ground::new(Over::CcNic(Features::best()), shape, [5, 6]);
+    let (mut fast_path, mut nic) = (ground.fast_path(0, Acknowledge::AtOnce), ground.nic(0));
+    let mut sender = ground.service.context(0, 0).down.sender(ground.core());
+    let mut next = segment(&ground, 0, 1000);
+    let mut into = vec![0; 2048];
+    let all = 18_000_000_u64;
+    for _ in 0..all / 1000 {
+        assert!(nic.deliver_frame(&next.frame(&[4; 1000])));
+        while fast_path.step() > 0 {}
+        while nic.take_frame(&mut into).is_some() {}
+        assert!(sender.try_send(&[Notice { flow: 0, received: 1000, transmit: 0 }.word(), 0, 0, 0, 0, 0, 0]));
+        while fast_path.step() > 0 {}
+        next.sequence = next.sequence.wrapping_add(1000);
+    }
+    assert_eq!((fast_path.counted().received_bytes, fast_path.counted().refused), (all, 0));
+    // The first line told of one segment; all that came since is summed up, and more than a notice can say.
+    let mut receiver = ground.service.context(0, 0).up.receiver(ground.core());
+    let told = |line: Option<[u64; 7]>| Notice::of_word(line.expect("a line")[0]).expect("a notice");
+    assert_eq!(told(receiver.try_receive()), Notice { flow: 0, received: 1000, transmit: 0 });
+    while fast_path.step() > 0 {}
+    assert_eq!(told(receiver.try_receive()), Notice { flow: 0, received: (1 << 24) - 1, transmit: 0 });
+}
+
 #[test]
 fn what_is_for_a_slow_path_or_another_thread_is_counted_and_dropped() {
     let shape = Shape { threads: 2, ..SMALL };

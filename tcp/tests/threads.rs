@@ -9,8 +9,8 @@ use conic_load::{Network, Traffic};
 use conic_native::{Flag, clock};
 use conic_tcp::{Acknowledge, Application, Clients, Faults, Faulty, Load, Shape};
 
-const ANSWERS: u64 = 20_000;
-const DEADLINE: Time = Time::from_nanoseconds(20_000_000_000);
+const ANSWERS: u64 = 5_000;
+const DEADLINE: Time = Time::from_nanoseconds(60_000_000_000);
 const TIMEOUT: Time = Time::from_nanoseconds(20_000_000);
 
 /// Two fast-path threads, each with its network, and an application between them.
