@@ -217,7 +217,7 @@ impl Service {
     }
 
     /// Writes an established connection with this number, which nobody serves yet; false where the number or a thread is none of the
-    /// service's, the connection is there already, or the table is full.
+    /// service's, the number has a connection or the connection is there already, or the table is full.
     #[must_use]
     pub fn install(&self, core: &impl Core, flow: u32, connection: &Connection) -> bool {
         let Connection { local, peer, received, sent, window, thread, application } = *connection;
@@ -225,16 +225,16 @@ impl Service {
             return false;
         }
         let hash = hash(&peer, &local);
+        let [fixed, changing] = self.lines_of(flow);
+        if core.read_line(fixed) != Line::ZERO || self.find(core, hash, &peer, &local).is_some() {
+            return false;
+        }
         let entry = hash >> 32 << 32 | u64::from(flow + 1);
         for step in 0..self.buckets {
             let bucket = self.bucket(hash, step);
             let line = core.read_line(bucket);
-            if line.0.iter().any(|&other| other as u32 == flow + 1) || self.find(core, hash, &peer, &local).is_some() {
-                return false;
-            }
             if let Some(free) = line.0.iter().position(|&word| word == 0) {
                 core.store(bucket.word(free), entry);
-                let [fixed, changing] = self.lines_of(flow);
                 core.write_line(fixed, &Fixed { local, peer, thread, application }.to_line());
                 let flow = Flow::established(received, sent, self.shape.buffers[0], window.into());
                 core.write_line(changing, &flow.to_line());
