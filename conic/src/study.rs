@@ -53,7 +53,7 @@ enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct Options {
-    /// Figures of the paper, such as 2, 12 or 14a, or table1, mmio, read-only, cores, beyond; 19 has Table 2's key-value store, too [default: all]
+    /// Figures of the paper, such as 2, 12 or 14a, or table1, mmio, read-only, cores, beyond; 19 has Table 2's key-value store, too, and table2 its TCP echo [default: all]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
     /// Fewer points and fewer packets a point

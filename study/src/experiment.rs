@@ -18,6 +18,7 @@ mod named;
 mod prefetching;
 mod setting;
 mod stores;
+mod tcp_rpc;
 
 pub use findings::{Across, Findings, Plot, Prediction, Reference, Value};
 pub use headline::{HEADLINES, headlines};
@@ -57,6 +58,7 @@ experiments! {
     "17" "Remote accesses a packet" accesses::remote_accesses;
     "18" "The NIC on the host's own socket" accesses::same_socket;
     "19" "Key-value store by threads, directly and through overlays" key_value::store;
+    "table2" "TCP echo RPC by fast-path threads, directly and through the overlay" tcp_rpc::echo;
     "20" "Hardware prefetching" prefetching::prefetching;
     "21" "Slower interconnects" interconnect::sensitivity;
     "beyond" "Beyond the paper" beyond::switches;

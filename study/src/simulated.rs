@@ -2,6 +2,7 @@
 
 mod access;
 mod application;
+mod behind_chip;
 mod engines;
 mod key_value;
 mod loopback;
@@ -12,12 +13,13 @@ mod ping_pong;
 pub mod speed;
 mod stores;
 mod stream;
+mod tcp_rpc;
 mod wire;
 
 use crate::workload::{
     AccessLatency, AccessOutcome, BurstOutcome, Failure, KeyValue, KeyValueOutcome, Loopback, LoopbackOutcome, Machine,
     PingPong, PingPongOutcome, ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst, StoreThroughput,
-    Stream, StreamOutcome, ThroughputOutcome,
+    Stream, StreamOutcome, TcpRpc, TcpRpcOutcome, ThroughputOutcome,
 };
 
 pub use application::ROUND_TRIP;
@@ -34,6 +36,9 @@ impl Machine for Simulator {
     }
     fn key_value(&self, question: &KeyValue) -> Result<KeyValueOutcome, Failure> {
         key_value::run(question).map_err(Failure)
+    }
+    fn tcp_rpc(&self, question: &TcpRpc) -> Result<TcpRpcOutcome, Failure> {
+        tcp_rpc::run(question).map_err(Failure)
     }
     fn access_latency(&self, question: &AccessLatency) -> Result<AccessOutcome, Failure> {
         access::latency(question)

@@ -4,17 +4,21 @@ mod access;
 mod key_value;
 mod machine;
 mod ping_pong;
+mod reached;
 mod stores;
 mod stream;
 mod switches;
+mod tcp_rpc;
 
 pub use access::{AccessLatency, AccessOutcome, Holder, Home, RegisterOutcome, RegisterRead};
-pub use key_value::{KeyValue, KeyValueOutcome, Reached};
+pub use key_value::{KeyValue, KeyValueOutcome};
 pub use machine::{Answer, Asked, Failure, Machine, Question};
 pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
+pub use reached::Reached;
 pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};
 pub use stream::{ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
 pub use switches::{Application, Attention, Engines, Serving, Switches, Touch};
+pub use tcp_rpc::{TcpRpc, TcpRpcOutcome};
 
 use conic_interface::ccnic::Features;
 use conic_sim::Parameters;

@@ -56,6 +56,16 @@ fn links_and_pcie() {
 }
 
 #[test]
+fn tcp_by_threads() {
+    let found = study(Effort::Full);
+    // 4 and 6 Mops a thread, 30 at most, and of 8 cores the application has one: 95% of 28 and of 30 are 6.65 and 4.75 threads.
+    near(&found, "ccnic.table2.tcp_rpc.rate_cx6", 28.0);
+    near(&found, "ccnic.table2.tcp_rpc.threads_cx6", 7.0);
+    near(&found, "ccnic.table2.tcp_rpc.rate_ccnic", 30.0);
+    near(&found, "ccnic.table2.tcp_rpc.threads_ccnic", 5.0);
+}
+
+#[test]
 fn coherent_memory() {
     let found = study(Effort::Full);
     near(&found, "ccnic.fig7.icx.remote_l2", 100.0);

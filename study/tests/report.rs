@@ -63,7 +63,7 @@ fn the_page_is_well_formed_and_holds_every_result_and_every_plot() {
     }
     let plots: usize = study.found.iter().map(|found| found.findings.plots.len()).sum();
     let drawn = document.descendants().filter(|node| node.has_tag_name("figure")).count();
-    assert_eq!((plots, drawn), (35, 35));
+    assert_eq!((plots, drawn), (36, 36));
     for bad in ["NaN", "undefined", "Infinity", ">inf"] {
         assert!(!text.contains(bad), "{bad}");
     }

@@ -24,6 +24,7 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "load", rooms: &["fabric", "interface"], outside: true },
     // Its tests run on ordinary memory.
     Arrow { room: "kv", rooms: &["fabric", "interface", "load", "native"], outside: true },
+    Arrow { room: "tcp", rooms: &["fabric", "interface", "load"], outside: true },
     Arrow { room: "dataflow", rooms: &["fabric", "interface", "load"], outside: true },
     Arrow { room: "nicd", rooms: &["fabric", "interface", "port"], outside: true },
     Arrow { room: "control", rooms: &["interface"], outside: true },
@@ -43,7 +44,11 @@ const ARROWS: &[Arrow] = &[
     Arrow { room: "bindings/dpdk", rooms: &["fabric", "interface", "client"], outside: true },
     Arrow { room: "chart", rooms: &[], outside: true },
     Arrow { room: "sim", rooms: &["fabric"], outside: true },
-    Arrow { room: "study", rooms: &["fabric", "interface", "load", "kv", "dataflow", "chart", "sim"], outside: true },
+    Arrow {
+        room: "study",
+        rooms: &["fabric", "interface", "load", "kv", "tcp", "dataflow", "chart", "sim"],
+        outside: true,
+    },
     Arrow {
         room: "conic",
         rooms: &[
@@ -54,6 +59,7 @@ const ARROWS: &[Arrow] = &[
             "port",
             "load",
             "kv",
+            "tcp",
             "dataflow",
             "nicd",
             "control",

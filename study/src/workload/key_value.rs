@@ -4,22 +4,7 @@ use conic_kv::{Demand, Sizes};
 use conic_sim::Parameters;
 use serde::{Deserialize, Serialize};
 
-use super::Interface;
-
-/// How the store's threads reach the NIC.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reached {
-    /// They drive it themselves, on its socket.
-    Directly,
-    /// They are on the other socket and have this interface, over the coherent interconnect, to threads on the NIC's socket that copy
-    /// packets between it and the NIC's rings.
-    Overlay {
-        /// CC-NIC, or the unoptimised ring.
-        interface: Interface,
-        /// Threads on the NIC's socket, each with a queue pair of either kind; the store's threads share these queue pairs.
-        threads: usize,
-    },
-}
+use super::Reached;
 
 /// A run of the store.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     AccessLatency, AccessOutcome, BurstOutcome, Interface, KeyValue, KeyValueOutcome, Loopback, LoopbackOutcome,
     PingPong, PingPongOutcome, Reached, ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, StoreBurst,
-    StoreThroughput, Stream, StreamOutcome, Switches, ThroughputOutcome,
+    StoreThroughput, Stream, StreamOutcome, Switches, TcpRpc, TcpRpcOutcome, ThroughputOutcome,
 };
 
 /// Why a question got no answer: what was wrong, where, and what to do.
@@ -32,6 +32,8 @@ pub trait Machine: Sync {
     fn loopback(&self, question: &Loopback) -> Result<LoopbackOutcome, Failure>;
     /// Runs a key-value store.
     fn key_value(&self, question: &KeyValue) -> Result<KeyValueOutcome, Failure>;
+    /// Runs an echo server over a TCP service.
+    fn tcp_rpc(&self, question: &TcpRpc) -> Result<TcpRpcOutcome, Failure>;
     /// Times loads of lines in a given state.
     fn access_latency(&self, question: &AccessLatency) -> Result<AccessOutcome, Failure>;
     /// Times loads of a device's register.
@@ -88,6 +90,9 @@ macro_rules! questions {
                     Answer::KeyValue(outcome) if outcome.wrong > 0 => {
                         Err(Failure(format!("{} requests were lost or answered wrongly", outcome.wrong)))
                     }
+                    Answer::TcpRpc(outcome) if outcome.wrong > 0 => {
+                        Err(Failure(format!("{} requests were answered wrongly", outcome.wrong)))
+                    }
                     _ => Ok(answer),
                 }
             }
@@ -123,6 +128,15 @@ fn named(interface: &Interface) -> String {
     }
 }
 
+fn over(reached: &Reached) -> String {
+    match reached {
+        Reached::Directly => String::new(),
+        Reached::Overlay { interface, threads } => {
+            format!(" over {}, {threads} overlay threads", named(interface))
+        }
+    }
+}
+
 impl Question {
     /// The question as text: two questions are the same exactly if their texts are.
     pub fn text(&self) -> String {
@@ -145,13 +159,15 @@ impl Question {
                 )
             }
             Question::KeyValue(KeyValue { machine, reached, threads, demand, .. }) => {
-                let over = match reached {
-                    Reached::Directly => String::new(),
-                    Reached::Overlay { interface, threads } => {
-                        format!(" over {}, {threads} overlay threads", named(interface))
-                    }
-                };
+                let over = over(reached);
                 format!("a key-value store on {}{over}, {threads} threads, {:?}", machine.name, demand.sizes)
+            }
+            Question::TcpRpc(TcpRpc { machine, reached, threads, load, .. }) => {
+                let (over, each) = (over(reached), load.requests_a_segment);
+                format!(
+                    "a TCP service on {}{over}, {threads} fast-path threads, {each} requests a segment",
+                    machine.name
+                )
             }
             Question::AccessLatency(AccessLatency { machine, holder, home, .. }) => {
                 format!("a load on {}, holder {holder:?}, home {home:?}", machine.name)
@@ -183,12 +199,14 @@ impl Question {
                 packets * (8 + 4 * u64::from(question.packet_size).div_ceil(64))
             }
             Question::KeyValue(question) => {
-                let queues = match question.reached {
-                    Reached::Directly => question.threads,
-                    Reached::Overlay { threads, .. } => threads,
-                };
+                let queues = question.reached.queues(question.threads);
                 // The region is made first: about as long as some lines for each key.
                 4 * u64::from(question.demand.keys) + 60 * queues as u64 * (question.requests.0 + question.requests.1)
+            }
+            Question::TcpRpc(question) => {
+                let queues = question.reached.queues(question.threads) as u64;
+                // Queues are polled, whether anything comes or not.
+                (60 + 10 * queues) * u64::from(question.flows) * (question.requests.0 + question.requests.1)
             }
             Question::AccessLatency(question) => 4 * question.accesses,
             Question::RegisterRead(question) => question.accesses,
@@ -207,6 +225,7 @@ impl Question {
 questions! {
     Loopback(Loopback) => loopback -> LoopbackOutcome;
     KeyValue(KeyValue) => key_value -> KeyValueOutcome;
+    TcpRpc(TcpRpc) => tcp_rpc -> TcpRpcOutcome;
     AccessLatency(AccessLatency) => access_latency -> AccessOutcome;
     RegisterRead(RegisterRead) => register_read -> RegisterOutcome;
     PingPong(PingPong) => ping_pong -> PingPongOutcome;

@@ -12,7 +12,7 @@ use conic_study::workload::{
     AccessLatency, AccessOutcome, Application, Attention, BurstOutcome, Engines, Failure, Holder, Home, Interface,
     KeyValue, KeyValueOutcome, Loopback, LoopbackOutcome, Machine, NicPlace, PingPong, PingPongLayout, PingPongOutcome,
     Question, Reached, ReadOnly, ReadOnlyOutcome, RegisterOutcome, RegisterRead, RemoteAccesses, Serving, StoreBurst,
-    StoreTarget, StoreThroughput, Stream, StreamOutcome, StreamStores, ThroughputOutcome, Touch,
+    StoreTarget, StoreThroughput, Stream, StreamOutcome, StreamStores, TcpRpc, TcpRpcOutcome, ThroughputOutcome, Touch,
 };
 
 /// A machine that answers by formula.
@@ -151,6 +151,19 @@ impl Machine for Formulas {
             p99_nanoseconds: 6000.0,
             requests: question.requests.1 * question.threads as u64,
             ..KeyValueOutcome::default()
+        })
+    }
+    fn tcp_rpc(&self, question: &TcpRpc) -> Result<TcpRpcOutcome, Failure> {
+        // A fast-path thread's work, and the application's.
+        let each = match question.reached {
+            Reached::Directly => 4e6,
+            Reached::Overlay { .. } => 6e6,
+        };
+        let rate = (each * question.threads as f64).min(30e6);
+        Ok(TcpRpcOutcome {
+            requests_per_second: rate,
+            requests: u64::from(question.flows) * question.requests.1,
+            ..TcpRpcOutcome::default()
         })
     }
     fn access_latency(&self, question: &AccessLatency) -> Result<AccessOutcome, Failure> {
@@ -368,6 +381,7 @@ macro_rules! as_formulas {
     () => {
         common::as_formulas! {
             key_value(KeyValue) -> KeyValueOutcome,
+            tcp_rpc(TcpRpc) -> TcpRpcOutcome,
             access_latency(AccessLatency) -> AccessOutcome,
             register_read(RegisterRead) -> RegisterOutcome,
             ping_pong(PingPong) -> PingPongOutcome,

@@ -1,0 +1,150 @@
+//! An application on the service: it meets it in context queues and buffers alone, and answers each request of 64 bytes with the same
+//! bytes, as TAS's echo server does (its `micro_rpc`; CC-NIC section 5.7).
+
+use conic_fabric::Core;
+use conic_interface::fastforward::Receiver;
+
+use crate::REQUEST_BYTES;
+use crate::context::{Notice, Outbox, receive};
+use crate::service::{Service, read_parts, write_parts};
+
+/// Lines of notices that are taken from a fast-path thread at once.
+const LINES_OF_NOTICES: usize = 8;
+/// Requests of a connection whose lines are asked for before any is read.
+const ASKED_AHEAD: u32 = 4;
+
+/// Cycles that an application works for a notice, counted and scaled as [`conic_interface::work`] says: a guess from the code here.
+const WORK_NOTICE: u32 = 8;
+/// The same for a request, sockets left out: to find it, and to answer it.
+const WORK_REQUEST: u32 = 12;
+
+/// What an application knows of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Connected {
+    /// The fast-path thread that tells of it.
+    thread: u32,
+    read_at: u32,
+    readable: u32,
+    write_at: u32,
+    writable: u32,
+    /// Whether it is among those that are to be served.
+    is_told: bool,
+}
+
+/// An application thread.
+#[derive(Debug)]
+pub struct Application<C> {
+    core: C,
+    service: Service,
+    /// By fast-path thread.
+    inboxes: Vec<Receiver<C>>,
+    outboxes: Vec<Outbox<C>>,
+    /// By connection.
+    connected: Vec<Connected>,
+    told: Vec<u32>,
+    answered: u64,
+    refused: u64,
+}
+
+impl<C: Core + Clone> Application<C> {
+    /// The application thread of this number. Nothing has come or gone on its connections.
+    pub fn new(core: C, service: &Service, number: u32) -> Application<C> {
+        let shape = service.shape();
+        let contexts: Vec<_> = (0..shape.threads).map(|thread| service.context(thread, number)).collect();
+        Application {
+            inboxes: contexts.iter().map(|context| context.up.receiver(core.clone())).collect(),
+            outboxes: contexts.iter().map(|of| Outbox::new(of.down.sender(core.clone()), shape.flows)).collect(),
+            connected: vec![Connected { writable: shape.buffers[1], ..Connected::default() }; shape.flows as usize],
+            told: Vec::new(),
+            answered: 0,
+            refused: 0,
+            service: service.clone(),
+            core,
+        }
+    }
+
+    /// Requests that it answered.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// Notices that could not be: none, of a fast path that does as it says.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes what each fast-path thread tells, answers what is whole, and tells them; returns how much there was to do, and spins where
+    /// there was nothing.
+    pub fn step(&mut self) -> usize {
+        let mut moved = 0;
+        for thread in 0..self.inboxes.len() {
+            for _ in 0..LINES_OF_NOTICES {
+                match self.take_line(thread) {
+                    0 => break,
+                    count => moved += count,
+                }
+            }
+        }
+        // Lines of requests were written by other cores: all are asked for before one is read.
+        for &flow in &self.told {
+            let Connected { read_at, readable, .. } = self.connected[flow as usize];
+            let requests = (readable / REQUEST_BYTES).min(ASKED_AHEAD);
+            for request in 0..requests {
+                let [(start, _), _] = self.service.receive_parts(flow, read_at + request * REQUEST_BYTES, 1);
+                self.core.prefetch_read(start.line());
+            }
+        }
+        for flow in std::mem::take(&mut self.told) {
+            self.connected[flow as usize].is_told = false;
+            self.answer(flow);
+        }
+        moved += self.outboxes.iter_mut().map(Outbox::flush).sum::<usize>();
+        if moved == 0 {
+            self.core.spin();
+        }
+        moved
+    }
+
+    fn take_line(&mut self, thread: usize) -> usize {
+        let Application { core, service, inboxes, connected, told, refused, .. } = self;
+        let [receive_bytes, transmit_bytes] = service.shape().buffers;
+        receive(&mut inboxes[thread], |notice| {
+            core.work(WORK_NOTICE);
+            let known = connected.get_mut(notice.flow as usize);
+            let Some(connection) = known.filter(|known| {
+                known.readable + notice.received <= receive_bytes && known.writable + notice.transmit <= transmit_bytes
+            }) else {
+                *refused += 1;
+                return;
+            };
+            connection.thread = thread as u32;
+            connection.readable += notice.received;
+            connection.writable += notice.transmit;
+            if !connection.is_told {
+                connection.is_told = true;
+                told.push(notice.flow);
+            }
+        })
+    }
+
+    /// Answers what requests of a connection are whole, as far as there is room.
+    fn answer(&mut self, flow: u32) {
+        let connection = &mut self.connected[flow as usize];
+        let requests = connection.readable.min(connection.writable) / REQUEST_BYTES;
+        let mut request = [0; REQUEST_BYTES as usize];
+        for _ in 0..requests {
+            let from = self.service.receive_parts(flow, connection.read_at, REQUEST_BYTES);
+            let to = self.service.transmit_parts(flow, connection.write_at, REQUEST_BYTES);
+            read_parts(&self.core, from, &mut request);
+            self.core.work(WORK_REQUEST);
+            write_parts(&self.core, to, &request);
+            connection.read_at = connection.read_at.wrapping_add(REQUEST_BYTES);
+            connection.write_at = connection.write_at.wrapping_add(REQUEST_BYTES);
+        }
+        let bytes = requests * REQUEST_BYTES;
+        connection.readable -= bytes;
+        connection.writable -= bytes;
+        self.answered += u64::from(requests);
+        self.outboxes[connection.thread as usize].add(Notice { flow, received: bytes, transmit: bytes });
+    }
+}
