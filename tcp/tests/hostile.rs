@@ -1,9 +1,7 @@
 //! Whoever is not trusted: a network that sends what is no segment, a NIC that names what is no buffer, and an application that tells
 //! what cannot be. Nobody else loses anything by it.
 
-mod common;
-
-use common::{Ground, Over, SMALL};
+use crate::common::{Ground, Over, SMALL};
 use conic_fabric::{Address, Core, Line, Time};
 use conic_interface::burst::{NicQueue, Packet};
 use conic_interface::ccnic::{self, Features, Nic, PhaseCredit};
@@ -106,7 +104,7 @@ fn what_a_nic_names_and_is_no_buffer_is_neither_read_nor_written() {
     let memory = conic_native::Memory::create(&layout, conic_native::Pages::Plain).expect("a small region");
     let core = conic_native::NativeCore::new(&memory);
     map.pool.fill(&core);
-    let connection = common::connections(SMALL, [5, 6])[0];
+    let connection = crate::common::connections(SMALL, [5, 6])[0];
     assert!(service.install(&core, 0, &connection));
     let queue = ccnic::host_queue(core, &map, 0);
     let mut fast_path = conic_tcp::FastPath::new(vec![queue], &service, 0, Acknowledge::AtOnce);

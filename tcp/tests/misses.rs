@@ -1,11 +1,9 @@
 //! What a burst's lookups wait for, seen by a core that writes down what is done: misses of one kind overlap, and no line is asked for
 //! before the one that names it is there.
 
-mod common;
-
 use std::cell::RefCell;
 
-use common::{SMALL, connections};
+use crate::common::{SMALL, connections};
 use conic_check::{Does, ToldCore};
 use conic_fabric::Home;
 use conic_interface::burst::NicQueue;

@@ -1,8 +1,6 @@
 //! A service on one interface, its clients behind another, and an overlay between: on ordinary memory, everybody by turns.
 
-mod common;
-
-use common::{SMALL, connections};
+use crate::common::{SMALL, connections};
 use conic_fabric::{Home, PlayedByCore};
 use conic_interface::overlay::Overlay;
 use conic_interface::{ccnic, ring};

@@ -1,8 +1,6 @@
 //! Services and their clients on ordinary memory: every byte of every answer is checked by whoever asked.
 
-mod common;
-
-use common::{Ground, Over, SMALL};
+use crate::common::{Ground, Over, SMALL};
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::{FarEnd, Network, Traffic};

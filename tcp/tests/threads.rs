@@ -1,8 +1,6 @@
 //! Fast-path threads and an application on threads of their own, over ordinary memory.
 
-mod common;
-
-use common::{Ground, Over, SMALL};
+use crate::common::{Ground, Over, SMALL};
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::{Network, Traffic};

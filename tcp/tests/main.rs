@@ -1,0 +1,19 @@
+//! The TCP service, checked: one program, because what its tests share is then compiled once.
+//!
+//! | file | what it checks |
+//! |---|---|
+//! | `served` | every byte of every answer, over every interface and over networks that lose, repeat and delay |
+//! | `hostile` | segments and notices that cannot be, between good ones; an application that never listens |
+//! | `threads` | fast path and application on threads of their own |
+//! | `overlay` | a service behind an overlay |
+//! | `misses` | what a modelled core is told of loads that wait for each other |
+//! | `context_loom` | buffers and notices in every order that memory allows |
+//! | `common` | a service, its clients and their network on memory |
+
+mod common;
+mod context_loom;
+mod hostile;
+mod misses;
+mod overlay;
+mod served;
+mod threads;
