@@ -80,7 +80,24 @@ enum Command {
     NicProcess,
 }
 
+/// What a shell gives for a program that a closed pipe ended: 128 and the signal's number.
+const CLOSED_PIPE: i32 = 141;
+
+/// Ends the program in silence where whoever reads its output has seen enough (`conic ... | head`), as programs in C end by the signal
+/// that Rust's ignore. Sockets are not touched by it: whoever writes to one hears what became of it.
+fn end_with_the_reader() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload_as_str().unwrap_or_default();
+        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
+            std::process::exit(CLOSED_PIPE);
+        }
+        before(panic);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_with_the_reader();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return bench::refuse(&error),

@@ -105,3 +105,22 @@ fn what_is_wrong_is_told_with_what_to_do() {
         assert!(error["error"].as_str().is_some_and(|text| text.contains(wanted)), "{error}");
     }
 }
+
+#[test]
+fn whoever_reads_may_close_the_pipe_before_the_first_line() {
+    for arguments in ["platform list", "platform show icx", "sim --packets 200 --json", "study coherent-pio 1 --quick"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let folder = std::env::temp_dir().join(format!("conic-closed-pipe-{}", std::process::id()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(arguments.split_whitespace());
+        if arguments.starts_with("study") {
+            command.arg("--output").arg(&folder);
+        }
+        let output = command.stdout(writer).output().expect("conic runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 141)), "conic {arguments}: {:?}, {said}", output.status);
+        assert_eq!(said, "", "conic {arguments}");
+        drop(std::fs::remove_dir_all(folder));
+    }
+}

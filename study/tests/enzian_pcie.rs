@@ -224,3 +224,17 @@ fn looking_at_a_descriptor_takes_nothing_away() {
     });
     simulation.run().expect("the host's program ends");
 }
+
+#[test]
+fn no_prefetcher_brings_the_kernels_structures() {
+    let on = platform("pc-pcie");
+    assert!(on.core.prefetch_stride && on.core.prefetch_next_line && on.core.prefetch_adjacent);
+    let mut off = on.clone();
+    (off.core.prefetch_stride, off.core.prefetch_next_line, off.core.prefetch_adjacent) = (false, false, false);
+    let median = |machine: &Parameters| {
+        let question = Calls { calls: (4, 40), ..asked(machine, POLLED, 64) };
+        calls(&question).expect("it ends").median_nanoseconds()
+    };
+    let (on, off) = (median(&on), median(&off));
+    assert!((on / off - 1.0).abs() < 0.02, "{on} and {off} ns");
+}

@@ -141,12 +141,12 @@ pub fn usable_cores() -> usize {
 
 /// Nanoseconds as people read them: `431 ns`, `1.28 us`, `12.1 ms`, `1.25 s`.
 pub fn nanoseconds(value: f64) -> String {
-    match value {
-        value if value < 100.0 => format!("{value:.1} ns"),
-        value if value < 1_000.0 => format!("{value:.0} ns"),
-        value if value < 1e6 => format!("{} us", three_digits(value / 1e3)),
-        value if value < 1e9 => format!("{} ms", three_digits(value / 1e6)),
-        value => format!("{} s", three_digits(value / 1e9)),
+    match value.abs() {
+        size if size < 100.0 => format!("{value:.1} ns"),
+        size if size < 1_000.0 => format!("{value:.0} ns"),
+        size if size < 1e6 => format!("{} us", three_digits(value / 1e3)),
+        size if size < 1e9 => format!("{} ms", three_digits(value / 1e6)),
+        _ => format!("{} s", three_digits(value / 1e9)),
     }
 }
 
@@ -205,7 +205,9 @@ pub fn print_left_out(dropped: Dropped, restless: bool) {
         println!("  {} left out: another process ran on one of the cores", slices(disturbed));
     }
     if restless {
-        println!("  note: the machine never rested; the least disturbed slices count, and their figures are too low");
+        println!(
+            "  note: the machine never rested; the least disturbed slices count; their rates are too low, and their times too high"
+        );
     }
 }
 

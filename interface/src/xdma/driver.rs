@@ -4,10 +4,27 @@ use std::fmt;
 
 use conic_fabric::{Core, LINE_BYTES};
 
-use super::{Channel, Completion, DESCRIPTOR_BYTES, Direction, MAGIC, Overhead, PAGE_BYTES, REFUSED, word};
+use super::{
+    Channel, Completion, DESCRIPTOR_BYTES, Direction, MAGIC, Overhead, PAGE_BYTES, REFUSED, STRUCTURE_BYTES, word,
+};
 
-/// A prime that divides no number of structures that a shape may have: successive multiples of it visit all.
-const SCATTER: u64 = 2_654_435_761;
+/// Where the n-th of so many structures lies: each place once, and in no order that a prefetcher could foresee, as a step of one length
+/// from each to the next would be.
+fn scattered(structure: u64, structures: u64) -> u64 {
+    let bits = structures.next_power_of_two().trailing_zeros().max(1);
+    let within = u64::MAX >> (64 - bits);
+    let mut place = structure % structures;
+    loop {
+        // Odd factors and shifts to the right can be undone, so this only changes the order.
+        for factor in [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03] {
+            place = place.wrapping_mul(factor) & within;
+            place ^= place >> bits.div_ceil(2);
+        }
+        if place < structures {
+            return place;
+        }
+    }
+}
 
 /// A transfer that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +92,8 @@ impl<C: Core> Driver<C> {
         for _ in 0..lines {
             let (structure, second) = (self.walked / 2, self.walked % 2);
             // Nothing of one structure's place follows from the last one's but by a pointer.
-            let place = structure.wrapping_mul(SCATTER) % structures;
-            let line = self.channel.structures.lines(2 * place + second);
+            let place = scattered(structure, structures);
+            let line = (self.channel.structures + place * STRUCTURE_BYTES).lines(second);
             self.walked += 1;
             self.core.work(self.overhead.line_work);
             if second == 0 {
@@ -203,5 +220,29 @@ impl<C: Core> Driver<C> {
     /// The core that it runs on.
     pub fn core(&self) -> &C {
         &self.core
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::scattered;
+
+    #[test]
+    fn each_structure_has_a_place_of_its_own_and_none_follows_from_the_one_before() {
+        for structures in [1, 2, 3, 100, 4096, 10_007] {
+            let places: Vec<u64> = (0..structures).map(|structure| scattered(structure, structures)).collect();
+            let all: BTreeSet<u64> = places.iter().copied().collect();
+            assert_eq!((all.len() as u64, all.last().copied()), (structures, Some(structures - 1)));
+            assert_eq!(scattered(structures, structures), places[0], "round and round");
+            let steps: Vec<u64> = places.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+            let alike = steps.windows(2).filter(|pair| pair[0] == pair[1]).count();
+            assert!(
+                structures < 100 || alike * 20 < steps.len(),
+                "{alike} of {} steps are as the one before",
+                steps.len()
+            );
+        }
     }
 }

@@ -122,6 +122,10 @@ impl Overhead {
     }
 }
 
+/// From one of the kernel's structures to the next: two lines, and as many of something else behind them, so that what a prefetcher
+/// brings from beyond a structure is none that is walked later.
+const STRUCTURE_BYTES: u64 = 4 * LINE_BYTES;
+
 /// The size of an engine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -183,7 +187,8 @@ impl Shape {
         let message = layout.add("xdma interrupt", 2 * LINE_BYTES, 2 * LINE_BYTES, home, SynchronisingWords::FIRST);
         let descriptors = layout.add("xdma descriptors", pages * DESCRIPTOR_BYTES, PAGE_BYTES, home, none);
         let buffer = layout.add("xdma buffer", pages * PAGE_BYTES, PAGE_BYTES, home, none);
-        let structures = layout.add("kernel structures", self.structure_lines * LINE_BYTES, PAGE_BYTES, home, none);
+        let structures = self.structure_lines / 2 * STRUCTURE_BYTES;
+        let structures = layout.add("kernel structures", structures, PAGE_BYTES, home, none);
         Ok(Channel { shape: *self, direction, list, run, status, report, message, descriptors, buffer, structures })
     }
 }
