@@ -108,7 +108,8 @@ fn what_is_wrong_is_told_with_what_to_do() {
 
 #[test]
 fn whoever_reads_may_close_the_pipe_before_the_first_line() {
-    for arguments in ["platform list", "platform show icx", "sim --packets 200 --json", "study coherent-pio 1 --quick"] {
+    for arguments in ["platform list", "platform show icx", "sim --packets 200 --json", "study coherent-pio 1 --quick"]
+    {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let folder = std::env::temp_dir().join(format!("conic-closed-pipe-{}", std::process::id()));

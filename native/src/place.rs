@@ -20,10 +20,10 @@ pub fn cores() -> Vec<usize> {
 ///
 /// # Errors
 ///
-/// What the system said, if there is no such core or the process may not use it.
+/// There is no such core, or the process may not use it; the error names it and those that there are.
 pub fn pin(core: usize) -> io::Result<()> {
     if core >= libc::CPU_SETSIZE as usize {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no core {core}")));
+        return Err(refused(core, io::ErrorKind::InvalidInput));
     }
     // SAFETY: `cpu_set_t` is plain data for which zeroes are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -32,8 +32,13 @@ pub fn pin(core: usize) -> io::Result<()> {
     // SAFETY: the call reads a structure that is ours, of the size it is told.
     match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
         0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        _ => Err(refused(core, io::Error::last_os_error().kind())),
     }
+}
+
+/// What the system's "invalid argument" means here.
+fn refused(core: usize, kind: io::ErrorKind) -> io::Error {
+    io::Error::new(kind, format!("this process may not run on core {core}; it may on {:?}", cores()))
 }
 
 /// Lets another thread have this core: for loops that may share it, as tests do on a busy machine.

@@ -26,7 +26,7 @@ pub enum ArenaError {
     /// There are fewer cores than threads that must run at the same time.
     Cores(String),
     /// A thread could not be bound to a core.
-    Pin(usize, std::io::Error),
+    Pin(std::io::Error),
     /// The system gave no memory.
     Memory(MemoryError),
     /// A thread died.
@@ -37,7 +37,7 @@ impl fmt::Display for ArenaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ArenaError::Cores(why) => f.write_str(why),
-            ArenaError::Pin(core, error) => write!(f, "this process may not run on core {core}: {error}"),
+            ArenaError::Pin(error) => error.fmt(f),
             ArenaError::Memory(error) => error.fmt(f),
             ArenaError::Died => f.write_str("a measuring thread died; its message is above"),
         }
@@ -75,7 +75,7 @@ impl Worker {
         });
         match result.recv() {
             Ok(Ok(clock)) => Ok(Worker { clock, jobs: Some(jobs), thread: Some(thread) }),
-            Ok(Err(error)) => Err(ArenaError::Pin(core, error)),
+            Ok(Err(error)) => Err(ArenaError::Pin(error)),
             Err(_) => Err(ArenaError::Died),
         }
     }
@@ -169,7 +169,7 @@ impl Arena {
         let start = |core| Worker::start(core, Arc::clone(&memory));
         let nics = pairs.iter().map(|pair| start(pair.1)).collect::<Result<_, _>>()?;
         let applications = pairs[1..].iter().map(|pair| start(pair.0)).collect::<Result<_, _>>()?;
-        pin(pairs[0].0).map_err(|error| ArenaError::Pin(pairs[0].0, error))?;
+        pin(pairs[0].0).map_err(ArenaError::Pin)?;
         Ok(Arena { pairs, applications, nics, memory, probe, clock: ThreadClock::mine() })
     }
 

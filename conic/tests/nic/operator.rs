@@ -212,3 +212,28 @@ fn flags_connect_and_pin_and_metrics_say_so() {
     let pins = format!("conic_pinned_flows{{network=\"default\",session=\"{}\"}} 1\n", web.attached().session);
     assert!(text.contains(&pins) && text.matches("conic_pinned_flows{").count() == 5, "{text}");
 }
+
+#[test]
+fn what_this_machine_cannot_do_is_found_before_anything_starts() {
+    let said = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        let output = command.arg("nic").args(flags).output().expect("conic runs");
+        assert_eq!(output.status.code(), Some(1), "{flags:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let long = format!("/tmp/{}", "a".repeat(120));
+    for (flags, reason) in [
+        (
+            &["--check", "--core", "100000"][..],
+            "network \"default\": this process may not run on core 100000; it may on [",
+        ),
+        (&["--core", "100000"], "may not run on core 100000"),
+        (&["--check", "--socket", "/nowhere/at/all.sock"], "its folder is not there"),
+        (&["--check", "--socket", "/tmp"], "something else is there"),
+        (&["--check", "--socket", &long], "longer than a Unix socket's may be"),
+        (&["--check", "--config", "/nowhere.toml"], "cannot read the configuration /nowhere.toml: No such file"),
+    ] {
+        let text = said(flags);
+        assert!(text.contains(reason), "{flags:?}: {text}");
+    }
+}
