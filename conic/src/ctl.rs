@@ -158,6 +158,13 @@ fn ask(socket: &Path, question: &Value) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&operator.ask(&question.to_string())?)?)
 }
 
+/// A client's limit in words.
+fn limit(client: &Value) -> String {
+    let [rate, burst] =
+        ["bytes_per_second", "burst_bytes"].map(|name| client["limit"][name].as_u64().unwrap_or_default());
+    format!("  client {} sends {rate} bytes/s at most, {burst} bytes at once\n", client["session"])
+}
+
 /// The answer to a list as a table.
 fn table(answer: &Value) -> String {
     let list = |name: &str| answer[name].as_array().cloned().unwrap_or_default();
@@ -201,6 +208,8 @@ fn table(answer: &Value) -> String {
             let queue = pin["queue"].as_u64().map_or(String::new(), |queue| format!(", queue {queue}"));
             lines += &format!("  pinned {} to client {}{queue}\n", text(&pin["match"]), pin["client"]);
         }
+        let of_it = list("clients").into_iter().filter(|client| client["network"] == network["name"]);
+        lines.extend(of_it.filter(|client| client["limit"].is_object()).map(|client| limit(&client)));
     }
     lines += &format!(
         "{:>7} {:<16} {:<12} {:>6} {:<17} {:>15} {:>15} {:>10} {:>7}\n",

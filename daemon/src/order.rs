@@ -224,6 +224,8 @@ pub(crate) struct Report {
     pub circuits: Vec<(Party, Circuit, Option<Party>)>,
     /// Flows that clients get whatever they are addressed to.
     pub pins: Vec<(u64, Pin)>,
+    /// Clients whose sending is limited.
+    pub limits: Vec<(u64, RateLimit)>,
     /// Who is looked into, and what was seen.
     pub mirrors: Vec<(Party, MirrorCounters)>,
 }

@@ -429,6 +429,7 @@ impl Loop {
             circuits: self.switch.circuits().collect(),
             mirrors: self.switch.mirrors().collect(),
             pins: self.switch.pins().map(|(session, pin)| (session, pin.clone())).collect(),
+            limits: self.switch.limits().collect(),
         }
     }
 

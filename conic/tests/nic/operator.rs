@@ -31,7 +31,17 @@ fn an_operator_lists_limits_and_detaches() {
     assert!(found, "{}", list());
     let table = String::from_utf8(ctl("list").stdout).expect("text");
     assert!(table.contains("network default (bridge), 2 clients"), "{table}");
-    assert!(ctl(&format!("limit {session} --rate 1000000")).status.success());
+    let limit = || {
+        let listed = list();
+        let clients = listed["clients"].as_array().expect("clients");
+        clients.iter().find(|one| one["session"] == session).expect("it is there")["limit"].clone()
+    };
+    assert_eq!(limit(), serde_json::Value::Null);
+    assert!(ctl(&format!("limit {session} --rate 1000000 --burst 5000")).status.success());
+    assert_eq!(limit(), serde_json::json!({ "bytes_per_second": 1_000_000, "burst_bytes": 5_000 }));
+    let table = String::from_utf8(ctl("list").stdout).expect("text");
+    let line = format!("client {session} sends 1000000 bytes/s at most, 5000 bytes at once");
+    assert!(table.contains(&line), "{table}");
     assert!(String::from_utf8_lossy(&ctl("detach 999").stderr).contains("no client 999"));
     assert!(ctl(&format!("detach {session}")).status.success());
     wait_until("it learns that it is detached", || {

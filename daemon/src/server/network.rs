@@ -187,6 +187,7 @@ impl Network {
             all.trunks.extend(one.trunks);
             all.circuits.extend(one.circuits);
             all.pins.extend(one.pins);
+            all.limits.extend(one.limits);
             one.mirrors.into_iter().for_each(|(party, counters)| *mirrors.entry(party).or_default() += counters);
         }
         all.ports = ports.into_values().collect();

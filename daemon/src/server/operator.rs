@@ -337,7 +337,9 @@ impl Daemon {
     }
 
     fn client(&self, user: u32, session: &Session, reports: &[Report]) -> Value {
-        let own = reports[session.network].clients.iter().find(|(number, ..)| *number == session.session);
+        let report = &reports[session.network];
+        let own = report.clients.iter().find(|(number, ..)| *number == session.session);
+        let limit = report.limits.iter().find(|(number, _)| *number == session.session).map(|(_, limit)| *limit);
         let (counters, faults) = own.map(|(_, counters, faults)| (*counters, *faults)).unwrap_or_default();
         json!({
             "session": session.session,
@@ -348,6 +350,7 @@ impl Daemon {
             "queues": session.queues,
             "bytes": session.bytes,
             "mac": mac_text(session.mac),
+            "limit": limit,
             "counters": object(&counters.named()),
             "faults": object(&faults.named()),
         })

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::offload::Told;
 use super::pinned::PinnedFlows;
 use super::table::Place;
-use super::{Pin, Rules, Switch};
+use super::{Pin, RateLimit, Rules, Switch};
 
 /// One end of a circuit. A circuit carries frames when both its ends are there; until then what is sent into it is dropped and
 /// counted. Where several places claim one end, the first that came has it.
@@ -112,6 +112,11 @@ impl<C: Core> Switch<C> {
         let mut clients: Vec<_> = self.members.iter().flatten().collect();
         clients.sort_unstable_by_key(|member| member.session);
         clients.into_iter().flat_map(|member| member.rules.pins.iter().map(|pin| (member.session, pin)))
+    }
+
+    /// Every client whose sending is limited, and how.
+    pub fn limits(&self) -> impl Iterator<Item = (u64, RateLimit)> {
+        self.members.iter().flatten().filter_map(|member| Some((member.session, member.rules.limit?)))
     }
 
     pub(super) fn party(&self, place: Place) -> Option<Party> {
