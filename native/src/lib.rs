@@ -5,6 +5,7 @@
 mod budget;
 pub mod channel;
 pub mod clock;
+mod closer;
 mod copy;
 mod core;
 mod count;
@@ -22,6 +23,7 @@ mod steps;
 mod thread_clock;
 
 pub use budget::Budget;
+pub use closer::{Closer, Held};
 pub use core::NativeCore;
 pub use count::Count;
 pub use flag::Flag;

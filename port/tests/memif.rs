@@ -2,11 +2,16 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use conic_check::skipped;
 use conic_fabric::Time;
+use conic_native::channel::Channel;
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Memif, MemifOptions, MemifRole, Port, PortSpec, Receive, Transmit};
 use support::network::detail;
@@ -413,4 +418,91 @@ fn a_client_waits_for_a_server_that_comes_later() {
     assert!(client.description().contains("waiting; last: No such file"), "{}", client.description());
     let mut server = Memif::open(&settings).unwrap();
     connect(&mut server, &mut client, 2000);
+}
+
+/// A descriptor that whoever closes the last copy of waits with for so many seconds: a connection with bytes that nobody takes. With it what
+/// must be there meanwhile.
+fn lingering(seconds: u64) -> (TcpStream, (TcpListener, TcpStream)) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while stream.write(&[0; 65_536]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(seconds))).unwrap();
+    (stream, (listener, other))
+}
+
+/// A message of the control channel, of this kind.
+fn message(kind: u16, fields: &[u8]) -> Vec<u8> {
+    let mut bytes = kind.to_ne_bytes().to_vec();
+    bytes.extend(fields);
+    bytes.resize(128, 0);
+    bytes
+}
+
+/// Calls a port, and gives what it said; it may not take long.
+fn promptly<T>(what: &str, call: impl FnOnce() -> T) -> T {
+    let begun = clock::now();
+    let result = call();
+    let took = clock::now().since(begun).seconds();
+    assert!(took < 1.0, "{what}: it took {took} s");
+    result
+}
+
+/// Says these messages, each with so many descriptors of which the last takes long to close, to a server, which looks until it has refused
+/// them.
+fn refused_promptly(what: &str, server: &mut Memif, socket: &str, said: &[(Vec<u8>, usize)]) {
+    let channel = Channel::connect(Path::new(socket)).unwrap();
+    let (stream, other_side) = lingering(5);
+    let other = std::io::pipe().unwrap().0;
+    for (bytes, count) in said {
+        let mut descriptors = vec![other.as_fd(); *count];
+        descriptors.last_mut().into_iter().for_each(|last| *last = stream.as_fd());
+        channel.send(bytes, &descriptors).unwrap();
+    }
+    drop(stream);
+    let before = detail(server, "peers_refused");
+    let mut buffer = [0; MAX_FRAME];
+    for _ in 0..10_000 {
+        promptly(what, || server.receive(Time::ZERO, &mut buffer).unwrap());
+        if detail(server, "peers_refused") > before {
+            // Once more, behind the end.
+            promptly(what, || server.receive(Time::ZERO, &mut buffer).unwrap());
+            drop(other_side);
+            return;
+        }
+    }
+    panic!("{what}: {}", server.description());
+}
+
+#[test]
+fn nobody_waits_where_a_peer_passes_what_takes_long_to_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = options(&folder);
+    let mut server = Memif::open(&settings).unwrap();
+    let init = || (message(3, &0x0200u16.to_ne_bytes()), 0);
+    let region = || message(4, &[&0u16.to_ne_bytes()[..], &4096u64.to_ne_bytes()].concat());
+    let nothing = || message(0, &[]);
+    for (what, said) in [
+        ("a malformed message", vec![(nothing(), 1)]),
+        ("a region before the introduction", vec![(region(), 1)]),
+        ("a region that is none", vec![init(), (region(), 1)]),
+        ("more descriptors than belong there", vec![init(), (region(), 16)]),
+        ("what is never read", vec![(nothing(), 0), (nothing(), 1)]),
+        ("a message that is too long", vec![([nothing(), nothing()].concat(), 1)]),
+    ] {
+        refused_promptly(what, &mut server, &settings.socket, &said);
+    }
+    // Others are served meanwhile.
+    let mut client = Memif::open(&MemifOptions { role: MemifRole::Client, ..settings.clone() }).unwrap();
+    connect(&mut server, &mut client, 1000);
+    refused_promptly("a second peer", &mut server, &settings.socket, &[(nothing(), 1)]);
+    assert!(server.is_connected() && client.is_connected());
+    drop(client);
+    let channel = Channel::connect(Path::new(&settings.socket)).unwrap();
+    let (stream, _other_side) = lingering(5);
+    channel.send(&nothing(), &[stream.as_fd()]).unwrap();
+    drop((stream, channel));
+    promptly("a peer that was never let in", || drop(server));
 }

@@ -7,18 +7,23 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 use conic_native::channel::peer;
+use conic_native::{Closer, Held};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, shutdown,
 };
 
 use super::message::MESSAGE;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// The most descriptors that are taken with a message: one is right, more are noticed.
-const DESCRIPTORS: usize = 4;
+/// The most descriptors that are taken with a message: one is right, and this is what the kernel passes at most (`SCM_MAX_FD`). Those
+/// that find no room it closes before it gives the message, and that may take as long as their sender likes.
+const DESCRIPTORS: usize = 253;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 8;
 
 fn address(path: &str) -> io::Result<SocketAddrUnix> {
     match path.strip_prefix('@') {
@@ -36,12 +41,15 @@ fn socket() -> io::Result<OwnedFd> {
 pub(super) struct Listener {
     socket: OwnedFd,
     path: Option<String>,
+    /// Another process goes on with it.
+    is_passed_on: bool,
+    closer: Closer,
 }
 
 impl Listener {
     /// Listens at a path, or at an abstract name that begins with `@`. A file that a process left behind that has ended is
     /// replaced. Only this user may connect to a path, or any user whom its folders let in.
-    pub(super) fn open(path: &str, any_user: bool) -> io::Result<Listener> {
+    pub(super) fn open(path: &str, any_user: bool, closer: &Closer) -> io::Result<Listener> {
         let address = address(path)?;
         let socket = socket()?;
         match rustix::net::bind(&socket, &address) {
@@ -56,19 +64,19 @@ impl Listener {
             let mode = if any_user { 0o666 } else { 0o600 };
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         }
-        rustix::net::listen(&socket, 8)?;
-        Ok(Listener { socket, path })
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(Listener { socket, path, is_passed_on: false, closer: closer.clone() })
     }
 
     /// Goes on listening at the same path in place of another process, which passed its socket.
-    pub(super) fn inherit(socket: OwnedFd, path: &str) -> Listener {
-        Listener { socket, path: file_of(path) }
+    pub(super) fn inherit(socket: OwnedFd, path: &str, closer: &Closer) -> Listener {
+        Listener { socket, path: file_of(path), is_passed_on: false, closer: closer.clone() }
     }
 
     /// The socket, for another process that goes on listening: its file stays.
     pub(super) fn into_descriptor(mut self) -> io::Result<OwnedFd> {
         let socket = self.socket.try_clone()?;
-        self.path = None;
+        self.is_passed_on = true;
         Ok(socket)
     }
 
@@ -76,8 +84,9 @@ impl Listener {
     pub(super) fn accept(&self) -> io::Result<Option<(Channel, u32)>> {
         match rustix::net::accept_with(&self.socket, FLAGS) {
             Ok(socket) => {
-                let user = peer(&socket)?.user;
-                Ok(Some((Channel { socket }, user)))
+                let channel = Channel::of_descriptor(socket, &self.closer);
+                let user = peer(&channel.socket)?.user;
+                Ok(Some((channel, user)))
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(error) => Err(error.into()),
@@ -93,6 +102,13 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        if self.is_passed_on {
+            return;
+        }
+        // Who waits to be accepted may have sent descriptors, which go with the socket: nobody comes any more, and then nobody is there.
+        // The socket itself is closed here and now, because an abstract name is free again only then.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        while let Ok(Some(_)) = self.accept() {}
         if let Some(path) = &self.path {
             // Somebody who removed it already did what is to be done.
             let _ = std::fs::remove_file(path);
@@ -116,31 +132,37 @@ fn is_left_behind(path: &str, address: &SocketAddrUnix) -> bool {
 pub(super) enum Heard {
     Nothing,
     /// The bytes of a packet, cut to one more than a message has, and the descriptors with it.
-    Packet(Vec<u8>, Vec<OwnedFd>),
+    Packet(Vec<u8>, Vec<Held>),
     /// The other side is gone.
     End,
 }
 
-/// A connected socket.
+/// A connected socket. The other side is told at once when it is dropped; what lies unread in it may take longer.
 #[derive(Debug)]
 pub(super) struct Channel {
-    socket: OwnedFd,
+    socket: Held,
+    /// Another process goes on with it.
+    is_passed_on: bool,
+    closer: Closer,
 }
 
 impl Channel {
-    /// A connection of another process, which passed it.
-    pub(super) fn of_descriptor(socket: OwnedFd) -> Channel {
-        Channel { socket }
+    /// A connection that was accepted, or that another process had and passed.
+    pub(super) fn of_descriptor(socket: OwnedFd, closer: &Closer) -> Channel {
+        Channel { socket: Held::passed(socket, closer), is_passed_on: false, closer: closer.clone() }
     }
 
-    pub(super) fn into_descriptor(self) -> OwnedFd {
-        self.socket
+    /// The socket, for another process that goes on with the connection.
+    pub(super) fn into_descriptor(mut self) -> io::Result<OwnedFd> {
+        let socket = self.socket.copy()?;
+        self.is_passed_on = true;
+        Ok(socket)
     }
 
-    pub(super) fn connect(path: &str) -> io::Result<Channel> {
+    pub(super) fn connect(path: &str, closer: &Closer) -> io::Result<Channel> {
         let socket = socket()?;
         rustix::net::connect(&socket, &address(path)?)?;
-        Ok(Channel { socket })
+        Ok(Channel::of_descriptor(socket, closer))
     }
 
     /// Sends a message. One that finds no room is an error: so few are sent that a peer which lets them pile up is broken.
@@ -168,13 +190,14 @@ impl Channel {
             Err(Errno::AGAIN | Errno::INTR) => return Heard::Nothing,
             Err(_) => return Heard::End,
         };
-        let descriptors: Vec<OwnedFd> = control
+        let descriptors: Vec<Held> = control
             .drain()
             .filter_map(|message| match message {
                 RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
                 _ => None,
             })
             .flatten()
+            .map(|descriptor| Held::passed(descriptor, &self.closer))
             .collect();
         if received.bytes == 0 {
             return Heard::End;
@@ -189,5 +212,14 @@ impl Channel {
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if !self.is_passed_on {
+            // A peer that is gone knows.
+            let _ = shutdown(&self.socket, Shutdown::Both);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use conic_fabric::Time;
+use conic_native::{Closer, Held};
 use rustix::event::epoll;
 
 use super::channel::{Channel, Heard, Listener};
@@ -12,8 +13,13 @@ use super::{Counts, MemifOptions, watch};
 
 /// How long a step of the handshake may take.
 const STEP: Time = Time::from_nanoseconds(2_000_000_000);
-/// How long a client waits before it tries to connect again.
+/// How long a client waits before it tries to connect again, and a server before it looks whether it may let somebody in again.
 const RETRY: Time = Time::from_nanoseconds(100_000_000);
+/// Things that peers have left here and that are not yet closed, beyond which nobody new is let in: a peer that leaves what takes long to
+/// close could come again and again otherwise, until this process has no descriptor left. A session of two rings leaves five, one of all the
+/// regions and rings that there may be some fifty, and a message that ends a connection with what came with it 254 at most: more than the sum
+/// of these there never are.
+pub(super) const MOST_UNCLOSED: usize = 64;
 
 #[derive(Debug)]
 enum Handshake {
@@ -45,7 +51,7 @@ pub(super) struct Peer {
     /// How many rings there are to receive and to transmit with.
     pub(super) rings: (usize, usize),
     /// The regions' descriptors, for a process that goes on with the session.
-    pub(super) memory: Vec<OwnedFd>,
+    pub(super) memory: Vec<Held>,
 }
 
 /// What a look at the control channel came to.
@@ -65,14 +71,17 @@ pub(super) struct Control {
     pub(super) listener: Option<Listener>,
     /// How many parts the port has: each needs a ring to transmit with.
     parts: usize,
+    closer: Closer,
+    /// Nobody is let in, nor waited for; until when this is not looked at again.
+    shut: Option<Time>,
     state: State,
     /// Why the last session or attempt ended.
     last_end: Option<String>,
 }
 
 impl Control {
-    pub(super) fn new(listener: Option<Listener>, parts: usize) -> Control {
-        Control { listener, parts, state: State::Alone(Time::ZERO), last_end: None }
+    pub(super) fn new(listener: Option<Listener>, parts: usize, closer: Closer) -> Control {
+        Control { listener, parts, closer, shut: None, state: State::Alone(Time::ZERO), last_end: None }
     }
 
     /// Goes on with a session of another process.
@@ -81,24 +90,25 @@ impl Control {
     }
 
     /// Ends the connection; the other side is told why, where it can be. Whether there was a session.
-    pub(super) fn end(&mut self, now: Time, why: &str, tell: bool) -> bool {
-        if let State::Meeting { channel, .. } | State::Together { channel, .. } = &self.state
-            && tell
-        {
-            // It may be gone; then it needs no reason.
-            let _ = channel.send(&Message::disconnect(why).write(), None);
+    pub(super) fn end(&mut self, now: Time, why: &str, tell: bool, waiter: &OwnedFd) -> bool {
+        if let State::Meeting { channel, .. } | State::Together { channel, .. } = &self.state {
+            if tell {
+                // It may be gone; then it needs no reason.
+                let _ = channel.send(&Message::disconnect(why).write(), None);
+            }
+            // It would leave the waiter by itself when it is closed, which may be much later. One that was never added needs not be removed.
+            let _ = epoll::delete(waiter, channel);
         }
         let together = matches!(self.state, State::Together { .. });
         self.last_end = Some(why.to_owned());
-        // The channel leaves the waiter by itself when it is closed.
         self.state = State::Alone(now + RETRY);
         together
     }
 
     /// Stops here; another process has the session, which is given, or begins anew.
-    pub(super) fn stop(&mut self) -> Option<(Channel, Peer)> {
+    pub(super) fn stop(&mut self, waiter: &OwnedFd) -> Option<(Channel, Peer)> {
         if let State::Meeting { .. } = self.state {
-            self.end(Time::ZERO, "another process takes over", true);
+            self.end(Time::ZERO, "another process takes over", true, waiter);
         }
         match std::mem::replace(&mut self.state, State::Alone(Time::NEVER)) {
             State::Together { channel, peer } => Some((channel, peer)),
@@ -106,8 +116,8 @@ impl Control {
         }
     }
 
-    fn ended(&mut self, now: Time, why: &str, tell: bool) -> Change {
-        if self.end(now, why, tell) { Change::Ended } else { Change::None }
+    fn ended(&mut self, now: Time, why: &str, tell: bool, waiter: &OwnedFd) -> Change {
+        if self.end(now, why, tell, waiter) { Change::Ended } else { Change::None }
     }
 
     /// Looks for connections and messages, and answers them, until something changes.
@@ -118,7 +128,9 @@ impl Control {
         waiter: &OwnedFd,
         counts: &mut Counts,
     ) -> Change {
-        self.greet(now, options, waiter, counts);
+        if self.is_open(now, waiter) {
+            self.greet(now, options, waiter, counts);
+        }
         for _ in 0..2 * MESSAGE {
             let heard = match &self.state {
                 State::Alone(_) => return Change::None,
@@ -126,13 +138,13 @@ impl Control {
             };
             match heard {
                 Heard::Nothing => break,
-                Heard::End => return self.ended(now, "the other side is gone", false),
-                Heard::Packet(bytes, descriptors) => match self.answer(now, options, &bytes, descriptors) {
+                Heard::End => return self.ended(now, "the other side is gone", false, waiter),
+                Heard::Packet(bytes, descriptors) => match self.answer(now, options, waiter, &bytes, descriptors) {
                     Ok(Change::None) => {}
                     Ok(change) => return change,
                     Err(why) => {
                         counts.refused += 1;
-                        return self.ended(now, why, true);
+                        return self.ended(now, why, true, waiter);
                     }
                 },
             }
@@ -141,9 +153,27 @@ impl Control {
             && now >= deadline
         {
             counts.timed_out += 1;
-            return self.ended(now, "the handshake takes too long", true);
+            return self.ended(now, "the handshake takes too long", true, waiter);
         }
         Change::None
+    }
+
+    /// Whether somebody new may come. While nobody may, who waits wakes nobody either.
+    fn is_open(&mut self, now: Time, waiter: &OwnedFd) -> bool {
+        let is_open = self.closer.waiting() <= MOST_UNCLOSED;
+        if let Some(listener) = &self.listener {
+            if !is_open && self.shut.is_none() {
+                // One that stays wakes for nothing, and no more.
+                let _ = epoll::delete(waiter, listener);
+            } else if is_open && self.shut.is_some() && watch(waiter, listener.as_fd(), epoll::EventFlags::IN).is_err()
+            {
+                // No memory; tried again like the other.
+                self.shut = Some(now + RETRY);
+                return false;
+            }
+        }
+        self.shut = (!is_open).then_some(now + RETRY);
+        is_open
     }
 
     /// Accepts who waits, or connects.
@@ -169,7 +199,7 @@ impl Control {
         } else if let State::Alone(at) = self.state
             && now >= at
         {
-            match Channel::connect(&options.socket) {
+            match Channel::connect(&options.socket, &self.closer) {
                 Ok(channel) => self.meet(now, waiter, channel, Handshake::Offering(Offer::for_parts(self.parts))),
                 Err(error) => {
                     self.last_end = Some(error.to_string());
@@ -190,12 +220,13 @@ impl Control {
         &mut self,
         now: Time,
         options: &MemifOptions,
+        waiter: &OwnedFd,
         bytes: &[u8],
-        descriptors: Vec<OwnedFd>,
+        descriptors: Vec<Held>,
     ) -> Result<Change, &'static str> {
         let message = Message::read(bytes)?;
         if let Message::Disconnect { reason, .. } = message {
-            return Ok(self.ended(now, &format!("the other side says: {reason}"), false));
+            return Ok(self.ended(now, &format!("the other side says: {reason}"), false, waiter));
         }
         let State::Meeting { channel, handshake, deadline } = &mut self.state else {
             return Err("unexpected message");
@@ -232,7 +263,8 @@ impl Control {
     /// When something is to be done without anybody at the other end; none while a session stands.
     pub(super) fn next_due(&self) -> Option<Time> {
         match &self.state {
-            State::Alone(at) => self.listener.is_none().then_some(*at),
+            State::Alone(at) if self.listener.is_none() => Some(self.shut.map_or(*at, |shut| shut.max(*at))),
+            State::Alone(_) => self.shut,
             State::Meeting { deadline, .. } => Some(*deadline),
             State::Together { .. } => None,
         }
@@ -244,6 +276,9 @@ impl Control {
         let state = match (&self.state, &self.last_end) {
             (State::Together { peer, .. }, _) => {
                 format!("connected to {}, {} rings in and {} out", peer.name, peer.rings.0, peer.rings.1)
+            }
+            _ if self.shut.is_some() => {
+                format!("letting nobody in: {} things that others left are still being closed", self.closer.waiting())
             }
             (_, Some(why)) => format!("waiting; last: {why}"),
             (_, None) => "waiting".to_owned(),

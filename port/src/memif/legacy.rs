@@ -20,6 +20,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use conic_fabric::Time;
+use conic_native::{Closer, Held};
 use rustix::event::epoll;
 
 use super::channel::{Channel, Listener};
@@ -40,14 +41,14 @@ impl Memif {
             Place::First { control, others } => {
                 legacy.words.push(u64::from(control.listener.is_some()));
                 legacy.descriptors.extend(control.listener.take().map(Listener::into_descriptor).transpose()?);
-                let Some((channel, peer)) = control.stop() else {
+                let Some((channel, peer)) = control.stop(&self.waiter) else {
                     legacy.words.extend([0; 3]);
                     return Ok(legacy);
                 };
                 legacy.peer = peer.name;
                 legacy.words.push(peer.memory.len() as u64);
-                legacy.descriptors.push(channel.into_descriptor());
-                legacy.descriptors.extend(peer.memory);
+                legacy.descriptors.push(channel.into_descriptor()?);
+                legacy.descriptors.extend(peer.memory.into_iter().map(Held::into_inner));
                 others.count() > 0
             }
             Place::Other(first) => {
@@ -80,7 +81,7 @@ impl Memif {
         });
         for Link { ring, interrupt } in receive.chain(transmit) {
             legacy.words.extend(ring.position());
-            legacy.descriptors.push(interrupt);
+            legacy.descriptors.push(interrupt.into_inner());
         }
         legacy.words.extend(several.then_some(session));
         Ok(legacy)
@@ -101,12 +102,14 @@ impl Memif {
         if listens != (options.role == MemifRole::Server) {
             return Err(broken());
         }
-        let listener = if listens { Some(Listener::inherit(first.descriptor()?, &options.socket)) } else { None };
-        let mut parts = Memif::with_listener(options, count, listener)?;
+        let closer = Closer::start()?;
+        let listener =
+            if listens { Some(Listener::inherit(first.descriptor()?, &options.socket, &closer)) } else { None };
+        let mut parts = Memif::with_listener(options, count, listener, &closer)?;
         let regions = first.number::<usize>()?;
         if regions > 0 {
-            let channel = Channel::of_descriptor(first.descriptor()?);
-            match session(options, heirs, regions)? {
+            let channel = Channel::of_descriptor(first.descriptor()?, &closer);
+            match session(options, heirs, regions, &closer)? {
                 Ok((peer, rings)) => {
                     parts[0].resume(channel, peer)?;
                     // At once in all of them: what is sent to one is not to find it without rings.
@@ -138,6 +141,7 @@ fn session(
     options: &MemifOptions,
     heirs: Vec<Heir>,
     regions: usize,
+    closer: &Closer,
 ) -> io::Result<Result<(Peer, Vec<Rings>), &'static str>> {
     let mut heirs = heirs.into_iter();
     let mut first = heirs.next().ok_or_else(broken)?;
@@ -146,7 +150,7 @@ fn session(
     let own = [first.number::<usize>()?, first.number()?];
     let mut all = Regions::default();
     for _ in 0..regions {
-        let (bytes, memory) = (first.number()?, first.descriptor()?);
+        let (bytes, memory) = (first.number()?, Held::passed(first.descriptor()?, closer));
         // What the other process had checked is checked again, and may have changed: the memory is the other side's.
         match map_region(bytes, &memory, options) {
             Ok(region) => all.0.push(region),
@@ -155,14 +159,14 @@ fn session(
         peer.memory.push(memory);
     }
     let regions = Arc::new(all);
-    let mut dealt = vec![rings(&mut first, options, &regions, own)?];
+    let mut dealt = vec![rings(&mut first, options, &regions, own, closer)?];
     let which = if several { first.number::<u64>()? } else { FIRST_SESSION };
     for mut heir in heirs {
         if heir.number::<u64>()? != which {
             return Ok(Err("the session has ended in a take-over"));
         }
         let own = [heir.number::<usize>()?, heir.number()?];
-        dealt.push(rings(&mut heir, options, &regions, own)?);
+        dealt.push(rings(&mut heir, options, &regions, own, closer)?);
     }
     let sum = |count: fn(&Rings) -> usize| dealt.iter().map(count).sum();
     peer.rings = (sum(|rings| rings.receive.len()), sum(|rings| rings.transmit.len()));
@@ -175,9 +179,13 @@ fn rings(
     options: &MemifOptions,
     regions: &Arc<Regions>,
     [receive, transmit]: [usize; 2],
+    closer: &Closer,
 ) -> io::Result<Rings> {
     let mut links = |count: usize| -> io::Result<Vec<Link>> {
-        let one = |_| Ok(Link { ring: ring(heir, options, regions)?, interrupt: heir.descriptor()? });
+        let one = |_| {
+            let ring = ring(heir, options, regions)?;
+            Ok(Link { ring, interrupt: Held::passed(heir.descriptor()?, closer) })
+        };
         (0..count).map(one).collect()
     };
     let (receive, transmit) = (links(receive)?, links(transmit)?);

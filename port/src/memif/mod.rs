@@ -12,8 +12,11 @@
 //! | `legacy.rs` | a port goes on in another process |
 //!
 //! The other side is not trusted: memory must be sealed against shrinking, indexes and descriptors are read once and checked,
-//! and a side that goes on breaking the rules is disconnected. One that asks for interrupts can make a server wait at most for
-//! an eventfd that it has made unwritable and blocking at that moment; sides that poll, as DPDK's does, never can.
+//! and a side that goes on breaking the rules is disconnected. No call waits for it: what it passes is looked at only in ways that the kernel
+//! answers by itself, and closed by a thread that each port has for that ([`conic_native::Closer`]), because to close may take as long as the
+//! other side likes. While that thread has too much to do, nobody new is let in. What is left: one that asks for interrupts can make this side
+//! wait for an eventfd that it has filled and made blocking between a look at it and the ring of the bell; and a process that has no descriptor
+//! left for what is passed to it waits while the kernel closes that.
 
 mod channel;
 mod control;
@@ -27,6 +30,7 @@ mod session;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use conic_fabric::Time;
+use conic_native::Closer;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 pub use error::{MemifError, MemifProblem};
@@ -85,12 +89,13 @@ pub struct MemifOptions {
     pub queues: usize,
     /// As client: slots of each ring, as a power of two, 1 to 14.
     pub log2_slots: u8,
-    /// As client: bytes of each buffer. A longer packet takes several.
+    /// As client: bytes of each buffer, 64 at least. A longer packet takes several.
     pub buffer_bytes: u32,
     /// As server: bytes of memory that a client may bring.
     pub most_bytes: u64,
     /// As server: whether memory is taken that the client can cut, or on reserved huge pages that it can give back: either ends
-    /// this process.
+    /// this process. It must be a file of tmpfs or of reserved huge pages all the same: of another one each look and each access could
+    /// make this process wait for as long as whoever serves that file likes.
     pub unsealed: bool,
     /// As server: whether clients of other users are served. They may then connect to the socket's file too.
     pub any_user: bool,
@@ -141,6 +146,8 @@ enum Place {
 pub struct Memif {
     options: MemifOptions,
     waiter: OwnedFd,
+    /// Closes what the other side has passed.
+    closer: Closer,
     place: Place,
     /// This part's rings, while there is a session.
     rings: Option<Rings>,
@@ -178,25 +185,32 @@ impl Memif {
 
     fn open_parts(options: &MemifOptions, parts: usize) -> Result<Vec<Memif>, PortError> {
         let failed = |error| MemifError { socket: options.socket.clone(), problem: MemifProblem::of(error) };
+        let closer = Closer::start().map_err(failed)?;
         let listener = match options.role {
-            MemifRole::Server => Some(Listener::open(&options.socket, options.any_user).map_err(failed)?),
+            MemifRole::Server => Some(Listener::open(&options.socket, options.any_user, &closer).map_err(failed)?),
             MemifRole::Client => None,
         };
-        Ok(Memif::with_listener(options, parts, listener).map_err(failed)?)
+        Ok(Memif::with_listener(options, parts, listener, &closer).map_err(failed)?)
     }
 
-    fn with_listener(options: &MemifOptions, parts: usize, listener: Option<Listener>) -> std::io::Result<Vec<Memif>> {
+    fn with_listener(
+        options: &MemifOptions,
+        parts: usize,
+        listener: Option<Listener>,
+        closer: &Closer,
+    ) -> std::io::Result<Vec<Memif>> {
         let waiter = |_| epoll::create(epoll::CreateFlags::CLOEXEC);
         let waiters: Vec<OwnedFd> = (0..parts.max(1)).map(waiter).collect::<Result<_, _>>()?;
         if let Some(listener) = &listener {
             watch(&waiters[0], listener.as_fd(), epoll::EventFlags::IN)?;
         }
         let (others, firsts) = parts::join(&waiters)?;
-        let first = Place::First { control: Box::new(Control::new(listener, parts)), others };
+        let first = Place::First { control: Box::new(Control::new(listener, parts, closer.clone())), others };
         let places = std::iter::once(first).chain(firsts.into_iter().map(Place::Other));
         let part = |(waiter, place)| Memif {
             options: options.clone(),
             waiter,
+            closer: closer.clone(),
             place,
             rings: None,
             hash: Toeplitz::default(),
@@ -219,7 +233,7 @@ impl Memif {
     fn end(&mut self, now: Time, why: &'static str) {
         match &mut self.place {
             Place::First { control, .. } => {
-                if control.end(now, why, true) {
+                if control.end(now, why, true, &self.waiter) {
                     self.ended();
                 }
             }
@@ -245,6 +259,8 @@ impl Memif {
     fn put_away(&mut self) {
         if let Some(rings) = self.rings.take() {
             rings.leave(&self.waiter);
+            // Whoever unmaps the last of memory gives all its pages back, and others wait for this thread.
+            self.closer.close(rings.regions);
         }
         (self.armed, self.strikes, self.turn) = (false, 0, 0);
     }
@@ -297,7 +313,9 @@ impl Memif {
     /// Counts what the other side did wrong, and ends the session when it is enough.
     fn fault(&mut self, now: Time, fault: Fault) {
         self.counts.faults[fault as usize] += 1;
-        self.strikes += 1;
+        // A packet without its end tries nobody's patience: it is no more work than one with it, and DPDK 22.11, which leaves flags behind
+        // that say that a packet goes on, would not come again.
+        self.strikes += u64::from(fault != Fault::Chain);
         if fault == Fault::Index {
             self.end(now, "an index of a ring cannot be");
         } else if self.strikes >= PATIENCE {
@@ -351,7 +369,7 @@ fn forget(waiter: &OwnedFd) {
 }
 
 /// Tells the other side that there is something, where that can be done without waiting.
-fn ring_bell(descriptor: &OwnedFd) {
+fn ring_bell(descriptor: &impl AsFd) {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut poll = [PollFd::new(descriptor, PollFlags::OUT)];
     if rustix::event::poll(&mut poll, Some(&NOW)).is_ok_and(|ready| ready > 0) {

@@ -32,6 +32,13 @@ const AHEAD: u16 = 8;
 /// The most slots of a ring, as a power of two: its indexes must tell full from empty.
 pub(super) const MOST_LOG2_SLOTS: u8 = 14;
 
+/// Bytes that a buffer holds at least where a packet takes several: with fewer, the descriptors would be more work than the bytes. DPDK, VPP
+/// and libmemif have 2048 unless they are told otherwise.
+pub(super) const LEAST_BUFFER: usize = 64;
+/// Descriptors of a packet at most, which bounds what one call does for a peer: as many as the longest frame takes in the smallest of such
+/// buffers. Pieces that come may be shorter, as a header's is in DPDK's zero copy, but not all of so many.
+const MOST_PIECES: u16 = MAX_FRAME.div_ceil(LEAST_BUFFER) as u16;
+
 /// What is wrong with what the other side says, by kind. None of it can be an accident of timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -41,9 +48,9 @@ pub(super) enum Fault {
     Flags,
     /// A descriptor names a region that there is not.
     Region,
-    /// A descriptor's bytes lie outside of its region, or are none.
+    /// A descriptor's bytes lie outside of its region, or are none, or so few that a longer packet is not put there.
     Bounds,
-    /// A packet goes on behind the last descriptor of a full ring.
+    /// A packet goes on behind the last descriptor that is shown, or through more of them than a packet may have.
     Chain,
 }
 
@@ -127,6 +134,9 @@ pub(super) struct Ring {
     told: u16,
     /// Up to where this side may go, as the other side's index said when it was last read.
     limit: u16,
+    /// How many of the other side's descriptors were read.
+    #[cfg(test)]
+    reads: std::cell::Cell<usize>,
 }
 
 /// What taking a packet came to.
@@ -144,7 +154,16 @@ pub(super) enum Taken {
 
 impl Ring {
     pub(super) fn new(place: Place, side: Side) -> Ring {
-        Ring { place, side, slots: 1 << place.log2_slots, next: 0, told: 0, limit: 0 }
+        Ring {
+            place,
+            side,
+            slots: 1 << place.log2_slots,
+            next: 0,
+            told: 0,
+            limit: 0,
+            #[cfg(test)]
+            reads: std::cell::Cell::default(),
+        }
     }
 
     /// The same, where another process has stopped: everything before this slot was read or filled, and the other side was told.
@@ -196,6 +215,8 @@ impl Ring {
     /// Reads a slot's descriptor, each of its words once. A client knows where its buffers are, and does not ask the other side.
     #[inline(always)]
     fn read(&self, memory: &Mapping, index: u16) -> Descriptor {
+        #[cfg(test)]
+        self.reads.set(self.reads.get() + 1);
         let at = self.slot(index);
         let word = memory.load_u64(at);
         let (flags, region, length) = (word as u16, (word >> 16) as u16, (word >> 32) as u32);
@@ -333,13 +354,12 @@ impl Ring {
             if descriptor.flags & NEXT == 0 {
                 break;
             }
-            if used == filled {
-                // In a full ring there is nothing to wait for.
-                if filled == self.slots {
-                    self.next = self.next.wrapping_add(used);
-                    return Taken::Refused(Fault::Chain);
-                }
-                return Taken::None;
+            if used == filled.min(MOST_PIECES) {
+                // Producers move the index behind whole packets only, and back where a packet finds no room: DPDK's and VPP's drivers, and
+                // libmemif with whole packets of its program. So there is nothing to wait for. Where the next packet begins nobody knows: all
+                // that is shown goes with this one, and is not walked again.
+                self.next = self.limit;
+                return Taken::Refused(Fault::Chain);
             }
             descriptor = self.read(memory, self.next.wrapping_add(used));
         }
@@ -428,7 +448,7 @@ impl Ring {
         Ok(true)
     }
 
-    /// Puts a packet that is longer than the first buffer.
+    /// Puts a packet that is longer than the first buffer, or nothing of it where there is too little room.
     fn put_chain(&mut self, regions: &Regions, first: Descriptor, frame: &[u8]) -> Result<bool, Fault> {
         let room = self.look_room(regions)?;
         if room == 0 {
@@ -436,24 +456,35 @@ impl Ring {
             return Err(Fault::Index);
         }
         let memory = self.memory(regions);
-        let (mut rest, mut used, mut buffer) = (frame, 0, first);
+        // Each descriptor is read once, and what it said is kept.
+        let mut buffers = [first; MOST_PIECES as usize];
+        let (mut held, mut used) = (0, 0);
         loop {
-            let region = regions.find(&buffer)?;
-            let (piece, behind) = rest.split_at(rest.len().min(buffer.length as usize));
-            region.write_bytes(buffer.offset as usize, piece);
-            let flags = if behind.is_empty() { 0 } else { NEXT };
-            self.write(memory, self.next.wrapping_add(used), flags, buffer.region, piece.len() as u32);
-            rest = behind;
+            let buffer = buffers[used];
+            regions.find(&buffer)?;
+            if (buffer.length as usize) < LEAST_BUFFER {
+                return Err(Fault::Bounds);
+            }
+            held += buffer.length as usize;
             used += 1;
-            if rest.is_empty() {
+            if held >= frame.len() {
                 break;
             }
-            if used == room {
+            if used == usize::from(room) {
                 return Ok(false);
             }
-            buffer = self.buffer(memory, self.next.wrapping_add(used));
+            // As many buffers as there may be hold any frame: no index is out of bounds.
+            buffers[used] = self.buffer(memory, self.next.wrapping_add(used as u16));
         }
-        self.next = self.next.wrapping_add(used);
+        let mut rest = frame;
+        for buffer in &buffers[..used] {
+            let (piece, behind) = rest.split_at(rest.len().min(buffer.length as usize));
+            regions.find(buffer)?.write_bytes(buffer.offset as usize, piece);
+            let flags = if behind.is_empty() { 0 } else { NEXT };
+            self.write(memory, self.next, flags, buffer.region, piece.len() as u32);
+            self.next = self.next.wrapping_add(1);
+            rest = behind;
+        }
         Ok(true)
     }
 

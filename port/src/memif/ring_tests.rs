@@ -123,7 +123,7 @@ fn a_server_refuses_every_descriptor_that_cannot_be() {
         assert_eq!(refused(|memory, _| memory.store_u16(6, head)), Taken::Refused(Fault::Index));
     }
     // A packet without an end, in a ring that is not full and in one that is.
-    assert_eq!(refused(|memory, at| memory.store_u16(at, 1)), Taken::None);
+    assert_eq!(refused(|memory, at| memory.store_u16(at, 1)), Taken::Refused(Fault::Chain));
     let endless = |memory: &Mapping, at: usize| {
         (0..8).for_each(|slot| memory.store_u16(at + 16 * slot, 1));
         memory.store_u16(6, 8);
@@ -302,4 +302,70 @@ fn a_server_fills_the_buffer_that_a_descriptor_names_and_leaves_the_name() {
     pair.theirs.0[1].read_bytes(1024, &mut written);
     assert_eq!((&written[..100], &written[128..]), (&[7; 100][..], &[8; 200][..]));
     assert_eq!([0, 1, 2].map(|slot| pair.ours.0[0].load_u16(512 + 128 + 16 * slot + 2)), [1; 3]);
+}
+
+/// A server's side of the longest ring there can be, all of whose descriptors have these flags and this length.
+fn longest(flags: u16, length: u32) -> (Regions, Ring) {
+    let place = Place { region: 0, offset: 0, log2_slots: MOST_LOG2_SLOTS };
+    let (memory, _descriptor) = Mapping::sealed(1 << 19).expect("memory");
+    for slot in 0..1 << MOST_LOG2_SLOTS {
+        memory.store_u16(DESCRIPTORS + DESCRIPTOR * slot, flags);
+        memory.store_u32(DESCRIPTORS + DESCRIPTOR * slot + 4, length);
+        memory.store_u32(DESCRIPTORS + DESCRIPTOR * slot + 8, 1 << 18 | 1 << 15);
+    }
+    (Regions(vec![memory]), Ring::new(place, Side::Server))
+}
+
+/// The most descriptors that one call may read.
+const WORK: usize = 150;
+
+#[test]
+fn a_packet_that_is_shown_without_its_end_is_a_fault_and_is_not_walked_again() {
+    let (regions, mut ring) = longest(NEXT, 1);
+    let shown = (1 << MOST_LOG2_SLOTS) - 1;
+    let mut head = 0u16;
+    for round in 1..=20 {
+        head = head.wrapping_add(shown);
+        regions.0[0].store_release_u16(HEAD, head);
+        let taken: Vec<Taken> = (0..1000).map(|_| ring.take(&regions, &mut [0; MAX_FRAME])).collect();
+        let faults = taken.iter().filter(|taken| **taken != Taken::None).count();
+        assert_eq!((taken[0], faults), (Taken::Refused(Fault::Chain), 1), "round {round}");
+        assert!(ring.reads.get() <= round * WORK, "round {round}: {} descriptors were read", ring.reads.get());
+        assert_eq!(ring.unreleased(), shown, "its slots can go back");
+        ring.release(&regions);
+    }
+}
+
+#[test]
+fn no_packet_has_more_pieces_than_the_smallest_buffers_make_of_the_longest_frame() {
+    for (pieces, expected) in [(WORK, Taken::Packet(WORK)), (WORK + 1, Taken::Refused(Fault::Chain))] {
+        let (regions, mut ring) = longest(NEXT, 1);
+        regions.0[0].store_u16(DESCRIPTORS + DESCRIPTOR * (pieces - 1), 0);
+        regions.0[0].store_release_u16(HEAD, pieces as u16);
+        assert_eq!(ring.take(&regions, &mut [0; MAX_FRAME]), expected, "{pieces} pieces");
+        assert_eq!((ring.unreleased(), ring.take(&regions, &mut [0; MAX_FRAME])), (pieces as u16, Taken::None));
+    }
+}
+
+#[test]
+fn a_packet_that_finds_too_little_room_is_not_begun_and_tiny_buffers_are_a_fault() {
+    let (regions, mut ring) = longest(0, 1);
+    regions.0[0].store_release_u16(HEAD, 9000);
+    for attempt in 1..=1000 {
+        assert_eq!(ring.put(&regions, &[7; MAX_FRAME]), Err(Fault::Bounds));
+        assert!(ring.reads.get() <= attempt * WORK, "attempt {attempt}: {} descriptors were read", ring.reads.get());
+    }
+    let (regions, mut ring) = longest(0, 64);
+    let memory = &regions.0[0];
+    memory.store_release_u16(HEAD, WORK as u16 - 1);
+    for attempt in 1..=1000 {
+        assert_eq!(ring.put(&regions, &[7; MAX_FRAME]), Ok(false));
+        // The first one is looked at before it is known that the packet takes several.
+        assert!(ring.reads.get() <= attempt * WORK, "attempt {attempt}: {} descriptors were read", ring.reads.get());
+    }
+    let flags = |slot: usize| memory.load_u16(DESCRIPTORS + DESCRIPTOR * slot);
+    assert!((0..WORK).all(|slot| flags(slot) == 0), "nothing was written");
+    memory.store_release_u16(HEAD, WORK as u16);
+    assert_eq!((ring.put(&regions, &[7; MAX_FRAME]), ring.unshown()), (Ok(true), WORK as u16));
+    assert_eq!([0, WORK - 2, WORK - 1].map(flags), [NEXT, NEXT, 0]);
 }

@@ -1,17 +1,17 @@
 //! What two sides have agreed on: the server's half, which checks what a client brings, and the client's, which makes it.
 //!
 //! Both are driven by messages alone; neither has a clock or a socket. What is refused is refused with a reason for the peer,
-//! and ends the connection: every descriptor that it brought is closed, every region unmapped.
+//! and ends the connection: every descriptor that it brought is closed, on another thread, every region unmapped.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use conic_native::Mapping;
+use conic_native::{Held, Mapping};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FileType, OFlags, SealFlags};
 
 use super::message::{AddRing, ETHERNET, Hello, Init, Message, SECRET, Text, VERSION};
-use super::ring::{MOST_LOG2_SLOTS, Place, Regions, Ring, Side};
+use super::ring::{LEAST_BUFFER, MOST_LOG2_SLOTS, Place, Regions, Ring, Side};
 use super::{MemifOptions, NAME};
 
 /// Regions of a client at most.
@@ -26,7 +26,7 @@ const HUGE_PAGES: rustix::fs::FsWord = 0x9584_58f6;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) ring: Ring,
-    pub(super) interrupt: OwnedFd,
+    pub(super) interrupt: Held,
 }
 
 /// What was agreed: memory and rings, ready to be used.
@@ -34,7 +34,7 @@ pub(super) struct Link {
 pub(super) struct Session {
     pub(super) regions: Regions,
     /// The regions' descriptors, for a process that goes on with the session.
-    pub(super) memory: Vec<OwnedFd>,
+    pub(super) memory: Vec<Held>,
     pub(super) receive: Vec<Link>,
     pub(super) transmit: Vec<Link>,
     /// The other side's name, as it says.
@@ -73,11 +73,12 @@ pub(super) struct Acceptance {
     parts: usize,
     introduced: bool,
     peer: String,
+    /// Before their descriptors: whoever lets go of the last of memory gives all its pages back, and that is not to be this thread.
     regions: Regions,
-    memory: Vec<OwnedFd>,
+    memory: Vec<Held>,
     bytes: u64,
-    to_server: Vec<(Place, OwnedFd)>,
-    to_client: Vec<(Place, OwnedFd)>,
+    to_server: Vec<(Place, Held)>,
+    to_client: Vec<(Place, Held)>,
 }
 
 impl Acceptance {
@@ -90,7 +91,7 @@ impl Acceptance {
     pub(super) fn hear(
         &mut self,
         message: Message,
-        mut descriptors: Vec<OwnedFd>,
+        mut descriptors: Vec<Held>,
         options: &MemifOptions,
     ) -> Result<Reply, &'static str> {
         let wanted = usize::from(matches!(message, Message::AddRegion { .. } | Message::AddRing(_)));
@@ -133,13 +134,7 @@ impl Acceptance {
         Ok(())
     }
 
-    fn add_region(
-        &mut self,
-        index: u16,
-        bytes: u64,
-        memory: OwnedFd,
-        options: &MemifOptions,
-    ) -> Result<(), &'static str> {
+    fn add_region(&mut self, index: u16, bytes: u64, memory: Held, options: &MemifOptions) -> Result<(), &'static str> {
         if usize::from(index) != self.regions.0.len() || self.regions.0.len() == MOST_REGIONS {
             return Err("invalid region index");
         }
@@ -152,7 +147,7 @@ impl Acceptance {
         Ok(())
     }
 
-    fn add_ring(&mut self, ring: &AddRing, interrupt: OwnedFd) -> Result<(), &'static str> {
+    fn add_ring(&mut self, ring: &AddRing, interrupt: Held) -> Result<(), &'static str> {
         let rings = if ring.to_server { &mut self.to_server } else { &mut self.to_client };
         if usize::from(ring.index) != rings.len() || rings.len() == MOST_RINGS {
             return Err("invalid ring index");
@@ -198,16 +193,19 @@ impl Acceptance {
 }
 
 /// Maps a region of a client, if it is memory that the client cannot take away again.
-pub(super) fn map_region(bytes: u64, memory: &OwnedFd, options: &MemifOptions) -> Result<Mapping, &'static str> {
-    // Asked for before the size: with a seal that came in between, memory would stay small that was cut behind the look at its size.
-    let sealed = rustix::fs::fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+pub(super) fn map_region(bytes: u64, memory: &impl AsFd, options: &MemifOptions) -> Result<Mapping, &'static str> {
+    let no_memory = "the region is no memory of this size";
+    // Asked for before the size: with a seal that came in between, memory would stay small that was cut behind the look at its size. And
+    // before all else: the kernel answers by itself, and for files of tmpfs and of reserved huge pages alone. Another file's system (a FUSE)
+    // would be asked for its size, and for itself, and might never answer.
+    let seals = rustix::fs::fcntl_get_seals(memory).map_err(|_| no_memory)?;
+    // Without the seal the client could cut the memory under our feet, and the next access would end this process.
+    if !seals.contains(SealFlags::SHRINK) && !options.unsealed {
+        return Err("the region is not sealed against shrinking");
+    }
     let status = rustix::fs::fstat(memory).map_err(|_| "the region cannot be looked at")?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < bytes {
-        return Err("the region is no memory of this size");
-    }
-    // Without the seal the client could cut the memory under our feet, and the next access would end this process.
-    if !sealed && !options.unsealed {
-        return Err("the region is not sealed against shrinking");
+        return Err(no_memory);
     }
     // No seal keeps a client from giving reserved huge pages back, after which an access ends this process too.
     let status = rustix::fs::fstatfs(memory).map_err(|_| "the region cannot be looked at")?;
@@ -225,9 +223,9 @@ fn secret(options: &MemifOptions) -> [u8; SECRET] {
     bytes
 }
 
-fn is_eventfd(descriptor: &OwnedFd) -> bool {
-    use std::os::fd::AsRawFd;
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+/// Whether it is an eventfd, by what the kernel says of it without asking anybody.
+fn is_eventfd(descriptor: &impl AsFd) -> bool {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd()));
     link.is_ok_and(|target| target.as_os_str().as_encoded_bytes() == b"anon_inode:[eventfd]")
 }
 
@@ -250,7 +248,7 @@ impl Offer {
     pub(super) fn hear(
         &mut self,
         message: Message,
-        descriptors: &[OwnedFd],
+        descriptors: &[Held],
         options: &MemifOptions,
     ) -> Result<Reply, &'static str> {
         if !descriptors.is_empty() {
@@ -293,7 +291,8 @@ impl Offer {
         let ring_bytes = Place::bytes(log2_slots).next_multiple_of(64);
         let count = to_server + to_client;
         let buffers = (count * ring_bytes).next_multiple_of(4096);
-        let of_ring = slots * options.buffer_bytes as usize;
+        let buffer_bytes = options.buffer_bytes.max(LEAST_BUFFER as u32);
+        let of_ring = slots * buffer_bytes as usize;
         let (mapping, memory) = Mapping::sealed(buffers + count * of_ring)?;
         let bytes = mapping.bytes() as u64;
         let regions = Regions(vec![mapping]);
@@ -305,8 +304,7 @@ impl Offer {
         for number in 0..count {
             let (is_to_server, index) = if number < to_server { (true, number) } else { (false, number - to_server) };
             let place = Place { region: 0, offset: (number * ring_bytes) as u32, log2_slots };
-            let side =
-                Side::Client { buffers: (buffers + number * of_ring) as u32, buffer_bytes: options.buffer_bytes };
+            let side = Side::Client { buffers: (buffers + number * of_ring) as u32, buffer_bytes };
             let ring = Ring::new(place, side);
             ring.prepare(&regions, !is_to_server);
             let interrupt = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -320,10 +318,11 @@ impl Offer {
             };
             self.waiting.push_back((Message::AddRing(message), Some(interrupt.try_clone()?)));
             let links = if is_to_server { &mut transmit } else { &mut receive };
-            links.push(Link { ring, interrupt });
+            links.push(Link { ring, interrupt: Held::own(interrupt) });
         }
         self.waiting.push_back((Message::Connect(Text::new(NAME)), None));
-        self.session = Some(Session { regions, memory: vec![memory], receive, transmit, peer: hello.name.to_string() });
+        self.session =
+            Some(Session { regions, memory: vec![Held::own(memory)], receive, transmit, peer: hello.name.to_string() });
         Ok(())
     }
 }

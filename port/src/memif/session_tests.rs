@@ -219,7 +219,7 @@ fn only_who_may_is_served() {
         let connect = || {
             // SAFETY: no memory is passed. The system call, unlike the library's function, changes this thread only.
             assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
-            Channel::connect(&name)
+            dial(&name)
         };
         let connected = std::thread::scope(|scope| scope.spawn(connect).join().expect("it tries"));
         look(&mut server, Time::ZERO);
@@ -240,5 +240,73 @@ fn a_ring_with_flags_that_nobody_knows_is_no_message() {
     for flags in [2u16, 0x8000, 0x8001] {
         bytes[2..4].copy_from_slice(&flags.to_ne_bytes());
         assert_eq!(Message::read(&bytes), Err("a ring has unknown flags"));
+    }
+}
+
+/// Takes as long to be dropped as nobody says that it may go.
+struct Slow(std::sync::mpsc::Receiver<()>);
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        // Whoever has gone without a word has said it too.
+        let _ = self.0.recv();
+    }
+}
+
+#[test]
+fn nobody_is_let_in_and_nobody_is_woken_while_too_much_is_left_to_close() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let (go_on, told) = std::sync::mpsc::channel();
+    server.closer.close(Slow(told));
+    // Each peer leaves its connection and a descriptor.
+    let peers = (0..200).map_while(|_| {
+        let client = Raw { channel: dial(&server.options.socket).ok()?, memory: None };
+        look(&mut server, Time::ZERO);
+        client.hear()?;
+        client.say(Message::Acknowledge, Some(&event()));
+        look(&mut server, Time::ZERO);
+        Some(client)
+    });
+    assert_eq!(peers.count(), control::MOST_UNCLOSED / 2);
+    assert_eq!(server.closer.waiting(), control::MOST_UNCLOSED + 1);
+    let late = Raw { channel: dial(&server.options.socket).expect("it listens"), memory: None };
+    server.arm();
+    look(&mut server, Time::ZERO);
+    let due = server.next_due().expect("it looks again");
+    assert!(due > Time::ZERO && !is_awake(&server) && late.hear().is_none());
+    assert!(server.description().contains("letting nobody in"), "{}", server.description());
+    go_on.send(()).expect("it waits for this");
+    while server.closer.waiting() > 0 {
+        conic_native::yield_core();
+    }
+    // One that has gone waits before it.
+    (0..10).for_each(|_| look(&mut server, due));
+    let said: Vec<_> = std::iter::from_fn(|| late.hear()).collect();
+    assert!(matches!(said[..], [Message::Hello(_)]), "{said:?}");
+    drop(late);
+    while !server.description().contains("the other side is gone") {
+        look(&mut server, due);
+    }
+    assert_eq!((server.next_due(), is_awake(&server)), (None, false));
+    let _next = dial(&server.options.socket).expect("it listens");
+    assert!(is_awake(&server), "who waits wakes it again");
+}
+
+#[test]
+fn only_memory_is_looked_at_and_only_sealed_memory_unless_it_need_not_be() {
+    let folder = folder();
+    let file = || OwnedFd::from(std::fs::File::open("/proc/self/exe").expect("a file of no memory"));
+    let no_memory = Some("the region is no memory of this size");
+    for (unsealed, memory, expected) in [
+        (false, file(), no_memory),
+        (true, file(), no_memory),
+        (true, pipe(), no_memory),
+        (false, super::unsealed(), Some("the region is not sealed against shrinking")),
+        (true, super::unsealed(), None),
+        (false, region().1, None),
+    ] {
+        let wanted = MemifOptions { unsealed, ..options(&folder) };
+        assert_eq!(session::map_region(4096, &memory, &wanted).err(), expected, "{unsealed}: {memory:?}");
     }
 }
