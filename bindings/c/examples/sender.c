@@ -90,13 +90,15 @@ static void run(struct sender *sender)
             send_some(sender, some);
         if (receive_some(sender) > 0 || sender->sent > before)
             last = now;
-        /* A second without anything is the end, if there was nothing to send, or nothing can be sent. */
-        if (now - last > 1 && (sender->sent == sender->count || some > 0))
+        /* A second without anything is the end, unless no frame is due yet. */
+        if (now - last > 1 && (sender->sent == sender->count || some > 0 || sender->rate == 0))
             break;
     }
     printf("%lu sent, %lu came back, %lu did not, %lu others\n", sender->sent, sender->received,
            sender->sent > sender->received ? sender->sent - sender->received : 0, sender->other);
-    if (sender->received > 0)
+    if (sender->received == 0)
+        printf("The daemon sends frames back in loopback mode (conic nic --mode loopback), a responder with --to ITS-ADDRESS.\n");
+    else
         printf("%.1f us at least, %.1f us on average, %.0f frames/s\n", sender->least * 1e6,
                sender->sum / (double)sender->received * 1e6, (double)sender->received / (last - begun));
 }

@@ -78,6 +78,10 @@ fn examples_say_what_is_wrong() {
     check(&["--count", "many"], "--count is a number");
     check(&["--network", "nowhere"], "there is no network nowhere");
     check(&["--to", "02:00"], "a MAC address is as");
+    // A bridge sends nobody his own frames back: it ends all the same, at any rate.
+    for rate in ["0", "10000"] {
+        check(&["--count", "1000", "--rate", rate], "sends frames back in loopback mode");
+    }
     let help = succeed(examples.run("responder", &nic).arg("--help"));
     assert!(help.starts_with("usage: responder"), "{help}");
 }
