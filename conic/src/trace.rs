@@ -169,7 +169,7 @@ fn write(packet: &Packet, folder: &Path, title: &str) -> Result<Vec<PathBuf>, Fa
     let cannot = |path: &Path, error: std::io::Error| Failure::failed(format!("{}: {error}", path.display()));
     fs::create_dir_all(folder).map_err(|error| cannot(folder, error))?;
     let trace = perfetto::write(&packet.recording, &perfetto::Options::default());
-    let options = sequence::Options { title: title.to_owned(), note: NOTE.to_owned() };
+    let options = sequence::Options { title: title.to_owned(), note: NOTE.to_owned(), begin: Some(packet.begins) };
     let diagram = sequence::svg(&packet.recording, &options);
     let contents = [("packet.pftrace", trace), ("packet.svg", diagram.into_bytes())];
     let mut files = Vec::new();

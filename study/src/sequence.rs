@@ -5,6 +5,7 @@
 mod order;
 
 use conic_chart::sequence::{Sequence, SequenceLine, SequenceMessage, SequenceSpan, SequenceState};
+use conic_fabric::Time;
 use conic_sim::probe::holding::{Holding, holdings};
 use conic_sim::probe::{PlaceName, Recording};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,8 @@ pub struct Options {
     pub title: String,
     /// What stands below it.
     pub note: String,
+    /// When what is drawn begins, which times are counted from; its first message or access without it.
+    pub begin: Option<Time>,
 }
 
 /// The sequence diagram of a recording, best one packet's ([`Recording::packet`]), as SVG text.
@@ -36,6 +39,7 @@ pub fn svg(recording: &Recording, options: &Options) -> String {
     Sequence {
         title: options.title.clone(),
         note,
+        begin: options.begin.map(Time::picoseconds),
         places: used.iter().map(|place| recording.place(*place)).collect(),
         lines: lines.iter().map(|line| column(recording, *line, held.get(line).map_or(&[], Vec::as_slice))).collect(),
         messages: recording
@@ -149,7 +153,8 @@ mod tests {
 
     #[test]
     fn every_message_and_owner_is_named_once() {
-        let svg = svg(&recording(), &Options { title: "a packet".to_string(), note: "A note.".to_string() });
+        let svg =
+            svg(&recording(), &Options { title: "a packet".to_string(), note: "A note.".to_string(), begin: None });
         let texts = texts(&svg);
         let count = |text: &str| texts.iter().filter(|found| *found == text).count();
         assert_eq!(count("Read tx <ring> 1 · 57.0 ns"), 1, "{texts:?}");

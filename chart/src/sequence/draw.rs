@@ -106,7 +106,11 @@ fn across(sequence: &Sequence, layout: &Layout, columns: usize) -> Across {
 fn heading(sequence: &Sequence, layout: &Layout) -> Chart {
     let mut note = sequence.note.clone();
     let mut say = |text: String| {
-        let gap = if note.is_empty() { "" } else { " " };
+        let gap = match note.chars().last() {
+            None => "",
+            Some('.') => " ",
+            Some(_) => ". ",
+        };
         note = format!("{note}{gap}{text}");
     };
     if !layout.times.is_empty() {

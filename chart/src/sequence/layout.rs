@@ -73,7 +73,7 @@ impl<'a> Layout<'a> {
         spans.truncate(MOST);
         let first = messages.iter().map(|message| message.sent).chain(spans.iter().map(|span| span.begins)).min();
         let drawn = Drawn { messages, spans };
-        let begin = first.unwrap_or(0);
+        let begin = first.into_iter().chain(sequence.begin).min().unwrap_or(0);
         let mut rows = Rows::new(top, sequence.lines.len());
         let moments = drawn.moments(sequence, begin);
         for (time, moment) in &moments {

@@ -70,6 +70,8 @@ pub struct Sequence {
     pub title: String,
     /// What stands below it.
     pub note: String,
+    /// What times are counted from, in picoseconds; what comes first, without it or where that is earlier.
+    pub begin: Option<u64>,
     /// The places' names, from left to right.
     pub places: Vec<String>,
     /// Lines.

@@ -21,6 +21,7 @@ fn small() -> Sequence {
     Sequence {
         title: "a packet".to_string(),
         note: "A note.".to_string(),
+        begin: None,
         places: ["core", "home", "NIC"].map(str::to_string).to_vec(),
         lines: vec![SequenceLine { name: "ring 4".to_string(), states }],
         messages: vec![
@@ -96,6 +97,19 @@ fn arrows(document: &Document) -> Vec<[(f64, f64); 2]> {
 
 fn lifelines(document: &Document) -> Vec<f64> {
     classed(document, "life").iter().map(|line| number(line, "x1")).collect()
+}
+
+#[test]
+fn times_are_counted_from_where_it_is_said_to_begin() {
+    let svg = Sequence { begin: Some(4_000), note: "A note".to_string(), ..small() }.to_svg();
+    let texts: Vec<String> =
+        parse(&svg).descendants().filter(|n| n.has_tag_name("text")).map(|n| whole_text(&n)).collect();
+    for expected in ["A note. Times in ns from 4.0 ns on; heights are not to scale.", "6.0", "21.0", "56.0"] {
+        assert!(texts.iter().any(|text| text == expected), "{expected}: {texts:?}");
+    }
+    // What comes before it is not drawn at a time below nought.
+    let late = Sequence { begin: Some(50_000), ..small() }.to_svg();
+    assert!(late.contains("Times in ns from 10.0 ns on"));
 }
 
 #[test]
