@@ -4,6 +4,7 @@ mod address;
 mod adopt;
 mod attach;
 mod door;
+pub(crate) mod kept;
 mod metrics;
 mod mirror;
 mod network;
@@ -34,6 +35,7 @@ use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
 use door::{close, close_passed};
+use kept::{Holder, Kept};
 use metrics::Metrics;
 use network::{Network, start_networks};
 use region::{Departing, Leaving, Reports, Taken};
@@ -85,6 +87,15 @@ fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> DaemonError 
     move |error| DaemonError::System { doing, error: error.into() }
 }
 
+/// How a client leaves.
+#[derive(Clone, Copy)]
+struct Leave {
+    /// It has read all that came with descriptors.
+    is_read: bool,
+    /// It was told to, may live, and may use its region still.
+    may_use: bool,
+}
+
 /// A running daemon.
 pub struct Daemon {
     config: Config,
@@ -109,7 +120,9 @@ pub struct Daemon {
     returning: Vec<u32>,
     /// The connections of clients that have left and have not read all that they were told, and what they have of a quota until then.
     unread: BTreeMap<u64, (Channel, Taken)>,
-    /// Clients' wishes that wait for one of those.
+    /// Regions that clients may use still that were detached, in the order in which they were.
+    kept: BTreeMap<u64, Kept>,
+    /// Clients' wishes that wait for a region of their users'.
     postponed: Vec<(u64, Attach)>,
     /// Heavy fences reach the clients' cores.
     fences: bool,
@@ -190,6 +203,7 @@ impl Daemon {
             bell,
             returning: Vec::new(),
             unread: BTreeMap::new(),
+            kept: BTreeMap::new(),
             postponed: Vec::new(),
             fences,
             refusals: BTreeMap::new(),
@@ -241,7 +255,7 @@ impl Daemon {
                     LISTENER => self.accept(),
                     NEWS => self.hear_news(),
                     METRICS => self.serve_metrics(),
-                    of if of & 1 == 1 => self.let_go(of >> 1, "died"),
+                    of if of & 1 == 1 => self.bury(of >> 1),
                     of => self.hear(of >> 1),
                 }
                 if self.ended {
@@ -280,7 +294,10 @@ impl Daemon {
 
     /// Takes one message of a client.
     fn hear(&mut self, number: u64) {
-        let Some(connection) = self.connections.get(&number) else { return self.look_at_unread(number) };
+        let Some(connection) = self.connections.get(&number) else {
+            self.keep_no_longer(number);
+            return self.look_at_unread(number);
+        };
         match &connection.step {
             // It is listened to no more until it has its answer: this is its end.
             _ if connection.is_not_heard() => return self.let_go(number, "closed"),
@@ -379,22 +396,27 @@ impl Daemon {
         *self.refusals.entry(refusal.reason).or_default() += 1;
         let reason = refusal.reason.name();
         if matches!(connection.step, Step::Attached(_)) {
-            return self.take_back(number, reason, is_read);
+            return self.take_back(number, reason, Leave { is_read, may_use: true });
         }
         let (process, user) = (connection.peer.process, connection.peer.user);
         (self.log)(&Event::Refused { process, user, reason, text: refusal.text });
-        self.take_back(number, reason, is_read);
+        self.take_back(number, reason, Leave { is_read, may_use: false });
     }
 
-    /// Takes everything back that a client had.
+    /// Takes everything back that a process had which has ended.
+    fn bury(&mut self, number: u64) {
+        self.keep_no_longer(number);
+        self.let_go(number, "died");
+    }
+
+    /// Takes everything back that a client had which has left.
     fn let_go(&mut self, number: u64, why: &'static str) {
         let is_read = self.connections.get(&number).is_some_and(|one| !one.channel.has_unread());
-        self.take_back(number, why, is_read);
+        self.take_back(number, why, Leave { is_read, may_use: false });
     }
 
-    /// The same of one that has read all that came with descriptors, or has not. Its region is unmapped when no thread of its network touches
-    /// it any more.
-    fn take_back(&mut self, number: u64, why: &'static str, is_read: bool) {
+    /// The same of one that leaves so. Its region is unmapped when no thread of its network touches it any more, and it neither.
+    fn take_back(&mut self, number: u64, why: &'static str, leave: Leave) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
         self.postponed.retain(|(waiting, _)| *waiting != number);
@@ -412,15 +434,16 @@ impl Daemon {
             }
             Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return close(channel),
         };
-        let Session { session, name, network, queues, bytes, memory, .. } = session;
+        let Session { session, name, network, queues, bytes, memory, bells, .. } = session;
         about_to("take a client's queues back");
         self.networks[network].forget_mirror(Party::Client(session));
         let leaving = Leaving { session, name: name.to_string(), why, faults: 0, noticed: begun };
-        let taken = Taken { user: peer.user, queues, bytes };
+        let taken = Taken { user: peer.user, clients: 1, queues, bytes };
         self.returning.push(peer.user);
-        let (read, unread) = if is_read { (Some(channel), None) } else { (None, Some(channel)) };
+        let (read, unread) = if leave.is_read { (Some(channel), None) } else { (None, Some(channel)) };
         unread.iter().for_each(Channel::end);
-        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread };
+        let holder = (was_told && leave.may_use).then_some(Holder { process, bells });
+        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread, holder };
         self.networks[network].detach(session, Answer::new(News::Departed(departing), &self.reports));
         read.into_iter().for_each(close);
     }
@@ -460,7 +483,7 @@ impl Daemon {
             News::Entered { connection } => self.pass_queues(connection),
             News::Heard { connection } => self.answer_is_true(connection),
             News::Agreed { connection, word } => self.agree(connection, &word),
-            News::Departed(departing) => region::give_back(departing, &self.reports),
+            News::Departed(departing) => self.depart(departing),
             News::Spare(memory) => self.spare_is_made(memory),
             News::Returned(back) => self.region_is_back(back),
             News::Offender { offender } => {

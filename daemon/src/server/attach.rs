@@ -61,13 +61,14 @@ impl Daemon {
         let (user, name, offloads) = (connection.peer.user, name.clone(), *offloads);
         about_to("take a quota");
         if let Err(why) = self.quota.take(user, queues, bytes) {
-            // A region that is on its way back may be all that stands against it.
-            return if self.returning.contains(&user) { Ok(None) } else { Err(refused(Reason::Quota, why)) };
+            // A region that is on its way back, or can be, may be all that stands against it.
+            return if self.make_room(user, queues, bytes) { Ok(None) } else { Err(refused(Reason::Quota, why)) };
         }
         let rules = Rules { offloads, ..self.networks[network].config.rules_for(name.as_str(), user, mac) };
         let session = self.next_session;
         self.next_session += 1;
-        let asked = Wish { connection: number, taken: Taken { user, queues, bytes }, map, notices };
+        let taken = Taken { user, clients: 1, queues, bytes };
+        let asked = Wish { connection: number, taken, map, notices };
         if let Some((asked, memory)) = self.spare.provide(asked) {
             region::make(asked, memory, &self.reports);
         }
@@ -102,7 +103,7 @@ impl Daemon {
                     self.expect_no_more(taken.user);
                     return self.give_back_quota(taken);
                 };
-                return region::give_back(Departing { memory, taken, leaving: None, unread: None }, &self.reports);
+                return self.give_back(Departing { memory, taken, leaving: None, unread: None, holder: None });
             }
         };
         self.enter(number, making, taken, region);
@@ -203,14 +204,24 @@ impl Daemon {
     pub(super) fn region_is_back(&mut self, back: Returned) {
         let Returned { taken, leaving, unread, at } = back;
         self.expect_no_more(taken.user);
-        if let Some(Leaving { session, name, why, faults, noticed }) = leaving {
-            let microseconds = at.since(noticed).nanoseconds() / 1000;
-            (self.log)(&Event::Detached { session, name, why, faults, microseconds });
+        if let Some(leaving) = leaving {
+            self.log_leaving(leaving, at);
         }
         match unread {
             Some(channel) if channel.has_unread() => self.keep_unread(channel, taken),
             _ => self.give_back_quota(taken),
         }
+    }
+
+    /// Has a region given back that nobody is to have any more.
+    pub(super) fn give_back(&mut self, departing: Departing) {
+        region::give_back(departing, &self.reports);
+    }
+
+    pub(super) fn log_leaving(&mut self, leaving: Leaving, at: Time) {
+        let Leaving { session, name, why, faults, noticed } = leaving;
+        let microseconds = at.since(noticed).nanoseconds() / 1000;
+        (self.log)(&Event::Detached { session, name, why, faults, microseconds });
     }
 
     /// Keeps what a client has of its quota until it has read what it was told: the descriptors that lie in its socket count as open files of
@@ -240,20 +251,20 @@ impl Daemon {
     }
 
     /// One of a user's regions is no longer on its way back.
-    fn expect_no_more(&mut self, user: u32) {
+    pub(super) fn expect_no_more(&mut self, user: u32) {
         if let Some(position) = self.returning.iter().position(|&one| one == user) {
             self.returning.swap_remove(position);
         }
     }
 
-    fn give_back_quota(&mut self, Taken { user, queues, bytes }: Taken) {
+    fn give_back_quota(&mut self, Taken { user, clients, queues, bytes }: Taken) {
         about_to("give a quota back");
-        self.quota.give_back(user, queues, bytes);
+        self.quota.give_back(user, clients, queues, bytes);
         self.attend_to_postponed();
     }
 
     /// Gives those who wait for memory of their users what they asked for, or says why not.
-    fn attend_to_postponed(&mut self) {
+    pub(super) fn attend_to_postponed(&mut self) {
         for (number, wish) in std::mem::take(&mut self.postponed) {
             self.attach(number, &wish);
         }

@@ -18,11 +18,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use crate::bell::Bell;
 use crate::connection::refused;
 use crate::order::News;
+use crate::server::kept::Holder;
 
 /// What a client has of its user's quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub user: u32,
+    pub clients: u32,
     pub queues: u32,
     pub bytes: u64,
 }
@@ -72,6 +74,8 @@ pub(crate) struct Departing {
     pub leaving: Option<Leaving>,
     /// The connection by which descriptors of it went out and were not all taken.
     pub unread: Option<Channel>,
+    /// Who may use it still; none where it is given back at once.
+    pub holder: Option<Holder>,
 }
 
 /// Nothing is left of a region.
@@ -138,7 +142,7 @@ pub(super) fn let_go(memory: Memory) {
 /// Has a region emptied and unmapped, of which nobody else here has anything any more. Its client may have copies of the descriptor, by which
 /// memory would stay that its user's share no longer counts.
 pub(super) fn give_back(region: Departing, reports: &Reports) {
-    let Departing { memory, taken, leaving, unread } = region;
+    let Departing { memory, taken, leaving, unread, .. } = region;
     let own = reports.clone();
     // One of the two says that it is done.
     let left = Arc::new(std::sync::Mutex::new((leaving, unread)));
