@@ -3,8 +3,10 @@
 mod address;
 mod adopt;
 mod attach;
+mod closing;
 mod door;
 pub(crate) mod kept;
+mod listening;
 mod metrics;
 mod mirror;
 mod network;
@@ -17,10 +19,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
 use conic_control::{Attach, Message, Reason, Refused};
@@ -34,8 +33,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
-use door::{close, close_passed};
+use closing::Closing;
 use kept::{Holder, Kept};
+use listening::{connect, listen, listen_for_metrics};
 use metrics::Metrics;
 use network::{Network, start_networks};
 use region::{Departing, Leaving, Reports, Taken};
@@ -109,6 +109,8 @@ pub struct Daemon {
     next_session: u64,
     own_user: u32,
     epoll: OwnedFd,
+    /// Connections that a thread closes. It ends before anything goes that it shares with this one: it closes copies alone.
+    closing: Closing,
     stop: Stop,
     news: Receiver<News>,
     bell: Bell,
@@ -122,6 +124,10 @@ pub struct Daemon {
     unread: BTreeMap<u64, (Channel, Taken)>,
     /// Regions that clients may use still that were detached, in the order in which they were.
     kept: BTreeMap<u64, Kept>,
+    /// Regions for which there was no thread that gives them back.
+    unreturned: Vec<Departing>,
+    /// When they are tried again, and the connections in `closing`.
+    retry: Option<Time>,
     /// Clients' wishes that wait for a region of their users'.
     postponed: Vec<(u64, Attach)>,
     /// Heavy fences reach the clients' cores.
@@ -204,6 +210,9 @@ impl Daemon {
             returning: Vec::new(),
             unread: BTreeMap::new(),
             kept: BTreeMap::new(),
+            unreturned: Vec::new(),
+            closing: Closing::default(),
+            retry: None,
             postponed: Vec::new(),
             fences,
             refusals: BTreeMap::new(),
@@ -264,6 +273,7 @@ impl Daemon {
                 }
             }
             self.give_up_on_the_slow();
+            self.try_again();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
                 self.open_door()?;
             }
@@ -273,13 +283,22 @@ impl Daemon {
     fn end(&mut self) {
         // Networks end with their threads, which let go of every region; clients see their sockets closed.
         self.networks.clear();
-        self.connections.clear();
+        let connections = std::mem::take(&mut self.connections).into_values().map(|one| one.channel);
+        let unread = std::mem::take(&mut self.unread).into_values().map(|(channel, _)| channel);
+        connections.chain(unread).for_each(|channel| self.close(channel));
+        self.closing.end(&self.reports);
         let _ = std::fs::remove_file(&self.config.socket);
         (self.log)(&Event::Ended);
     }
 
     fn until_next_deadline(&self) -> Option<Timespec> {
-        let next = self.connections.values().map(|connection| connection.deadline).chain(self.shut_until).min()?;
+        let next = self
+            .connections
+            .values()
+            .map(|connection| connection.deadline)
+            .chain(self.shut_until)
+            .chain(self.retry)
+            .min()?;
         if next == Time::NEVER {
             return None;
         }
@@ -304,17 +323,18 @@ impl Daemon {
             Step::Asking(unsaid) if !unsaid.text.is_empty() => return self.go_on_answering(number),
             _ => {}
         }
+        if connection.channel.carries_descriptors().unwrap_or(false) {
+            return self.refuse(number, refused(Reason::Malformed, "descriptors come with a message that has none"));
+        }
         let received = match connection.channel.receive() {
             Ok(Some(received)) => received,
             Ok(None) => return,
             Err(_) => return self.let_go(number, "closed"),
         };
-        let passed = received.descriptors.len();
-        close_passed(received.descriptors);
         if received.cut {
             return self.refuse(number, refused(Reason::Malformed, "the message is longer than messages are"));
         }
-        let message = match Message::decode(&received.bytes, passed) {
+        let message = match Message::decode(&received.bytes, 0) {
             Ok(message) => message,
             Err(error) => return self.refuse(number, refused(Reason::Malformed, error.to_string())),
         };
@@ -430,9 +450,9 @@ impl Daemon {
             // Its region comes, finds nobody, and goes.
             Step::Making(_) => {
                 self.returning.push(peer.user);
-                return close(channel);
+                return self.close(channel);
             }
-            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return close(channel),
+            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return self.close(channel),
         };
         let Session { session, name, network, queues, bytes, memory, bells, .. } = session;
         about_to("take a client's queues back");
@@ -445,7 +465,7 @@ impl Daemon {
         let holder = (was_told && leave.may_use).then_some(Holder { process, bells });
         let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread, holder };
         self.networks[network].detach(session, Answer::new(News::Departed(departing), &self.reports));
-        read.into_iter().for_each(close);
+        read.into_iter().for_each(|channel| self.close(channel));
     }
 
     fn give_up_on_the_slow(&mut self) {
@@ -484,6 +504,7 @@ impl Daemon {
             News::Heard { connection } => self.answer_is_true(connection),
             News::Agreed { connection, word } => self.agree(connection, &word),
             News::Departed(departing) => self.depart(departing),
+            News::Copied => self.finish_closing(),
             News::Spare(memory) => self.spare_is_made(memory),
             News::Returned(back) => self.region_is_back(back),
             News::Offender { offender } => {
@@ -519,70 +540,4 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }
-}
-
-/// A connection to the daemon that listens at a path.
-fn connect(path: &Path) -> Result<Channel, DaemonError> {
-    Channel::connect(path).map_err(|error| DaemonError::Cannot {
-        what: format!("taking over at {}", path.display()),
-        why: format!("{error}; without --adopt a NIC starts afresh"),
-    })
-}
-
-/// Listens where Prometheus asks, with the socket of the daemon before this one where that listens there: two cannot at one time.
-fn listen_for_metrics(address: SocketAddr, passed: Option<TcpListener>) -> Result<Metrics, DaemonError> {
-    if let Some(listener) = passed.filter(|passed| passed.local_addr().is_ok_and(|own| own == address)) {
-        return Ok(Metrics::new(listener));
-    }
-    let cannot = |error: io::Error| DaemonError::Cannot {
-        what: format!("metrics at {address}"),
-        why: format!("{error}; name another address with --metrics"),
-    };
-    let listener = TcpListener::bind(address).map_err(cannot)?;
-    listener.set_nonblocking(true).map_err(cannot)?;
-    Ok(Metrics::new(listener))
-}
-
-/// Listens at the configuration's socket. What a daemon left behind that is gone is removed.
-fn listen(config: &Config) -> Result<Listener, DaemonError> {
-    let path = &config.socket;
-    let cannot = |why: String| DaemonError::Cannot { what: format!("socket {}", path.display()), why };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
-        // The folder where everybody looks may be gone with the last boot. Any other that is not there is more likely
-        // misspelt than wanted, and what clients are told to look for must not be made by accident.
-        if *path != Config::default().socket {
-            let folder = folder.display();
-            return Err(cannot(format!("there is no folder {folder}: make it, or name another socket with --socket")));
-        }
-        std::fs::create_dir_all(folder)
-            .map_err(|error| cannot(format!("its folder cannot be made: {error}; name another with --socket")))?;
-    }
-    let bound = match Listener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path) => {
-            std::fs::remove_file(path)
-                .map_err(|error| cannot(format!("what is left there cannot be removed: {error}")))?;
-            Listener::bind(path)
-        }
-        bound => bound,
-    };
-    let listener = bound.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse if !is_socket(path) => {
-            cannot("something is there that is no socket: name another with --socket".to_owned())
-        }
-        io::ErrorKind::AddrInUse => cannot("another NIC listens there: name another with --socket".to_owned()),
-        _ => cannot(format!("{error}; name another with --socket")),
-    })?;
-    let mode = config.mode_bits().map_err(|error| cannot(error.to_string()))?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(path, mode).map_err(|error| cannot(format!("its permissions cannot be set: {error}")))?;
-    Ok(listener)
-}
-
-/// Whether a socket is there at which nobody listens any more. The kernel refuses a connection to any other file in the same words.
-fn is_left_behind(path: &Path) -> bool {
-    is_socket(path) && Channel::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-fn is_socket(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket())
 }

@@ -8,6 +8,7 @@ pub mod clock;
 mod copy;
 mod core;
 mod count;
+pub mod descriptors;
 pub mod fences;
 mod flag;
 mod kept;

@@ -15,12 +15,14 @@ use conic_port::MAX_FRAME;
 use rustix::event::epoll;
 
 use super::Daemon;
-use super::door::close;
 use super::region::{self, Departing, Leaving, Made, Region, Returned, Taken, Wish};
 use super::spare::Next;
 use crate::connection::{Entering, Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::order::{Answer, News, Order};
+
+/// When what there was no thread for is tried again.
+const RETRY: Time = Time::from_nanoseconds(10_000_000);
 
 impl Daemon {
     /// Begins to give a client what it asks for, or says why not.
@@ -209,13 +211,31 @@ impl Daemon {
         }
         match unread {
             Some(channel) if channel.has_unread() => self.keep_unread(channel, taken),
-            _ => self.give_back_quota(taken),
+            read => {
+                read.into_iter().for_each(|channel| self.close(channel));
+                self.give_back_quota(taken);
+            }
         }
     }
 
     /// Has a region given back that nobody is to have any more.
     pub(super) fn give_back(&mut self, departing: Departing) {
-        region::give_back(departing, &self.reports);
+        if let Some(departing) = region::give_back(departing, &self.reports) {
+            self.unreturned.push(departing);
+            self.try_again_later();
+        }
+    }
+
+    pub(super) fn try_again_later(&mut self) {
+        self.retry = Some(clock::now() + RETRY);
+    }
+
+    /// Tries again what there was no thread for.
+    pub(super) fn try_again(&mut self) {
+        if self.retry.take_if(|retry| *retry <= clock::now()).is_some() {
+            std::mem::take(&mut self.unreturned).into_iter().for_each(|departing| self.give_back(departing));
+            self.close_what_waits();
+        }
     }
 
     pub(super) fn log_leaving(&mut self, leaving: Leaving, at: Time) {
@@ -232,6 +252,7 @@ impl Daemon {
         // Each message that is taken makes room, which is told.
         let (event, taking) = (epoll::EventData::new_u64(number << 1), epoll::EventFlags::OUT | epoll::EventFlags::ET);
         if epoll::add(&self.epoll, &channel, event, taking).is_err() {
+            self.close(channel);
             return self.give_back_quota(taken);
         }
         self.unread.insert(number, (channel, taken));
@@ -245,7 +266,7 @@ impl Daemon {
         }
         if let Some((channel, taken)) = self.unread.remove(&number) {
             let _ = epoll::delete(&self.epoll, &channel);
-            close(channel);
+            self.close(channel);
             self.give_back_quota(taken);
         }
     }

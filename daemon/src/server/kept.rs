@@ -54,7 +54,11 @@ impl Daemon {
             self.log_leaving(leaving, clock::now());
         }
         self.expect_no_more(taken.user);
-        let unread = unread.filter(Channel::has_unread);
+        let (unread, read) = match unread {
+            Some(channel) if !channel.has_unread() => (None, Some(channel)),
+            unread => (unread, None),
+        };
+        read.into_iter().for_each(|channel| self.close(channel));
         if unread.is_none() {
             // It is nobody's session, and has no queues.
             self.quota.give_back(taken.user, taken.clients, taken.queues, 0);
