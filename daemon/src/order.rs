@@ -169,6 +169,8 @@ pub(crate) enum News {
     },
     /// No thread touches a client's region any more.
     Departed(Departing),
+    /// A thread has copies of connections that are to be closed.
+    Copied,
     /// Nothing is left of a region.
     Returned(Returned),
     /// A client broke the rules too often.

@@ -3,7 +3,10 @@
 mod address;
 mod adopt;
 mod attach;
+mod closing;
 mod door;
+pub(crate) mod kept;
+mod listening;
 mod metrics;
 mod mirror;
 mod network;
@@ -16,10 +19,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
 use conic_control::{Attach, Message, Reason, Refused};
@@ -33,7 +33,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
-use door::{close, close_passed};
+use closing::Closing;
+use kept::{Holder, Kept};
+use listening::{connect, listen, listen_for_metrics};
 use metrics::Metrics;
 use network::{Network, start_networks};
 use region::{Departing, Leaving, Reports, Taken};
@@ -85,6 +87,15 @@ fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> DaemonError 
     move |error| DaemonError::System { doing, error: error.into() }
 }
 
+/// How a client leaves.
+#[derive(Clone, Copy)]
+struct Leave {
+    /// It has read all that came with descriptors.
+    is_read: bool,
+    /// It was told to, may live, and may use its region still.
+    may_use: bool,
+}
+
 /// A running daemon.
 pub struct Daemon {
     config: Config,
@@ -98,6 +109,8 @@ pub struct Daemon {
     next_session: u64,
     own_user: u32,
     epoll: OwnedFd,
+    /// Connections that a thread closes. It ends before anything goes that it shares with this one: it closes copies alone.
+    closing: Closing,
     stop: Stop,
     news: Receiver<News>,
     bell: Bell,
@@ -109,7 +122,13 @@ pub struct Daemon {
     returning: Vec<u32>,
     /// The connections of clients that have left and have not read all that they were told, and what they have of a quota until then.
     unread: BTreeMap<u64, (Channel, Taken)>,
-    /// Clients' wishes that wait for one of those.
+    /// Regions that clients may use still that were detached, in the order in which they were.
+    kept: BTreeMap<u64, Kept>,
+    /// Regions for which there was no thread that gives them back.
+    unreturned: Vec<Departing>,
+    /// When they are tried again, and the connections in `closing`.
+    retry: Option<Time>,
+    /// Clients' wishes that wait for a region of their users'.
     postponed: Vec<(u64, Attach)>,
     /// Heavy fences reach the clients' cores.
     fences: bool,
@@ -190,6 +209,10 @@ impl Daemon {
             bell,
             returning: Vec::new(),
             unread: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            unreturned: Vec::new(),
+            closing: Closing::default(),
+            retry: None,
             postponed: Vec::new(),
             fences,
             refusals: BTreeMap::new(),
@@ -241,7 +264,7 @@ impl Daemon {
                     LISTENER => self.accept(),
                     NEWS => self.hear_news(),
                     METRICS => self.serve_metrics(),
-                    of if of & 1 == 1 => self.let_go(of >> 1, "died"),
+                    of if of & 1 == 1 => self.bury(of >> 1),
                     of => self.hear(of >> 1),
                 }
                 if self.ended {
@@ -250,6 +273,7 @@ impl Daemon {
                 }
             }
             self.give_up_on_the_slow();
+            self.try_again();
             if self.shut_until.is_some_and(|until| until <= clock::now()) {
                 self.open_door()?;
             }
@@ -259,13 +283,22 @@ impl Daemon {
     fn end(&mut self) {
         // Networks end with their threads, which let go of every region; clients see their sockets closed.
         self.networks.clear();
-        self.connections.clear();
+        let connections = std::mem::take(&mut self.connections).into_values().map(|one| one.channel);
+        let unread = std::mem::take(&mut self.unread).into_values().map(|(channel, _)| channel);
+        connections.chain(unread).for_each(|channel| self.close(channel));
+        self.closing.end(&self.reports);
         let _ = std::fs::remove_file(&self.config.socket);
         (self.log)(&Event::Ended);
     }
 
     fn until_next_deadline(&self) -> Option<Timespec> {
-        let next = self.connections.values().map(|connection| connection.deadline).chain(self.shut_until).min()?;
+        let next = self
+            .connections
+            .values()
+            .map(|connection| connection.deadline)
+            .chain(self.shut_until)
+            .chain(self.retry)
+            .min()?;
         if next == Time::NEVER {
             return None;
         }
@@ -280,24 +313,28 @@ impl Daemon {
 
     /// Takes one message of a client.
     fn hear(&mut self, number: u64) {
-        let Some(connection) = self.connections.get(&number) else { return self.look_at_unread(number) };
+        let Some(connection) = self.connections.get(&number) else {
+            self.keep_no_longer(number);
+            return self.look_at_unread(number);
+        };
         match &connection.step {
             // It is listened to no more until it has its answer: this is its end.
             _ if connection.is_not_heard() => return self.let_go(number, "closed"),
             Step::Asking(unsaid) if !unsaid.text.is_empty() => return self.go_on_answering(number),
             _ => {}
         }
+        if connection.channel.carries_descriptors().unwrap_or(false) {
+            return self.refuse(number, refused(Reason::Malformed, "descriptors come with a message that has none"));
+        }
         let received = match connection.channel.receive() {
             Ok(Some(received)) => received,
             Ok(None) => return,
             Err(_) => return self.let_go(number, "closed"),
         };
-        let passed = received.descriptors.len();
-        close_passed(received.descriptors);
         if received.cut {
             return self.refuse(number, refused(Reason::Malformed, "the message is longer than messages are"));
         }
-        let message = match Message::decode(&received.bytes, passed) {
+        let message = match Message::decode(&received.bytes, 0) {
             Ok(message) => message,
             Err(error) => return self.refuse(number, refused(Reason::Malformed, error.to_string())),
         };
@@ -379,22 +416,27 @@ impl Daemon {
         *self.refusals.entry(refusal.reason).or_default() += 1;
         let reason = refusal.reason.name();
         if matches!(connection.step, Step::Attached(_)) {
-            return self.take_back(number, reason, is_read);
+            return self.take_back(number, reason, Leave { is_read, may_use: true });
         }
         let (process, user) = (connection.peer.process, connection.peer.user);
         (self.log)(&Event::Refused { process, user, reason, text: refusal.text });
-        self.take_back(number, reason, is_read);
+        self.take_back(number, reason, Leave { is_read, may_use: false });
     }
 
-    /// Takes everything back that a client had.
+    /// Takes everything back that a process had which has ended.
+    fn bury(&mut self, number: u64) {
+        self.keep_no_longer(number);
+        self.let_go(number, "died");
+    }
+
+    /// Takes everything back that a client had which has left.
     fn let_go(&mut self, number: u64, why: &'static str) {
         let is_read = self.connections.get(&number).is_some_and(|one| !one.channel.has_unread());
-        self.take_back(number, why, is_read);
+        self.take_back(number, why, Leave { is_read, may_use: false });
     }
 
-    /// The same of one that has read all that came with descriptors, or has not. Its region is unmapped when no thread of its network touches
-    /// it any more.
-    fn take_back(&mut self, number: u64, why: &'static str, is_read: bool) {
+    /// The same of one that leaves so. Its region is unmapped when no thread of its network touches it any more, and it neither.
+    fn take_back(&mut self, number: u64, why: &'static str, leave: Leave) {
         let begun = clock::now();
         let Some(connection) = self.connections.remove(&number) else { return };
         self.postponed.retain(|(waiting, _)| *waiting != number);
@@ -408,21 +450,22 @@ impl Daemon {
             // Its region comes, finds nobody, and goes.
             Step::Making(_) => {
                 self.returning.push(peer.user);
-                return close(channel);
+                return self.close(channel);
             }
-            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return close(channel),
+            Step::Connected | Step::Negotiated { .. } | Step::Asking(_) => return self.close(channel),
         };
-        let Session { session, name, network, queues, bytes, memory, .. } = session;
+        let Session { session, name, network, queues, bytes, memory, bells, .. } = session;
         about_to("take a client's queues back");
         self.networks[network].forget_mirror(Party::Client(session));
         let leaving = Leaving { session, name: name.to_string(), why, faults: 0, noticed: begun };
-        let taken = Taken { user: peer.user, queues, bytes };
+        let taken = Taken { user: peer.user, clients: 1, queues, bytes };
         self.returning.push(peer.user);
-        let (read, unread) = if is_read { (Some(channel), None) } else { (None, Some(channel)) };
+        let (read, unread) = if leave.is_read { (Some(channel), None) } else { (None, Some(channel)) };
         unread.iter().for_each(Channel::end);
-        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread };
+        let holder = (was_told && leave.may_use).then_some(Holder { process, bells });
+        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread, holder };
         self.networks[network].detach(session, Answer::new(News::Departed(departing), &self.reports));
-        read.into_iter().for_each(close);
+        read.into_iter().for_each(|channel| self.close(channel));
     }
 
     fn give_up_on_the_slow(&mut self) {
@@ -460,7 +503,8 @@ impl Daemon {
             News::Entered { connection } => self.pass_queues(connection),
             News::Heard { connection } => self.answer_is_true(connection),
             News::Agreed { connection, word } => self.agree(connection, &word),
-            News::Departed(departing) => region::give_back(departing, &self.reports),
+            News::Departed(departing) => self.depart(departing),
+            News::Copied => self.finish_closing(),
             News::Spare(memory) => self.spare_is_made(memory),
             News::Returned(back) => self.region_is_back(back),
             News::Offender { offender } => {
@@ -496,70 +540,4 @@ fn kind_of(message: &Message) -> &'static str {
         Message::Query(_) => "a question",
         _ => "what a daemon says",
     }
-}
-
-/// A connection to the daemon that listens at a path.
-fn connect(path: &Path) -> Result<Channel, DaemonError> {
-    Channel::connect(path).map_err(|error| DaemonError::Cannot {
-        what: format!("taking over at {}", path.display()),
-        why: format!("{error}; without --adopt a NIC starts afresh"),
-    })
-}
-
-/// Listens where Prometheus asks, with the socket of the daemon before this one where that listens there: two cannot at one time.
-fn listen_for_metrics(address: SocketAddr, passed: Option<TcpListener>) -> Result<Metrics, DaemonError> {
-    if let Some(listener) = passed.filter(|passed| passed.local_addr().is_ok_and(|own| own == address)) {
-        return Ok(Metrics::new(listener));
-    }
-    let cannot = |error: io::Error| DaemonError::Cannot {
-        what: format!("metrics at {address}"),
-        why: format!("{error}; name another address with --metrics"),
-    };
-    let listener = TcpListener::bind(address).map_err(cannot)?;
-    listener.set_nonblocking(true).map_err(cannot)?;
-    Ok(Metrics::new(listener))
-}
-
-/// Listens at the configuration's socket. What a daemon left behind that is gone is removed.
-fn listen(config: &Config) -> Result<Listener, DaemonError> {
-    let path = &config.socket;
-    let cannot = |why: String| DaemonError::Cannot { what: format!("socket {}", path.display()), why };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
-        // The folder where everybody looks may be gone with the last boot. Any other that is not there is more likely
-        // misspelt than wanted, and what clients are told to look for must not be made by accident.
-        if *path != Config::default().socket {
-            let folder = folder.display();
-            return Err(cannot(format!("there is no folder {folder}: make it, or name another socket with --socket")));
-        }
-        std::fs::create_dir_all(folder)
-            .map_err(|error| cannot(format!("its folder cannot be made: {error}; name another with --socket")))?;
-    }
-    let bound = match Listener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind(path) => {
-            std::fs::remove_file(path)
-                .map_err(|error| cannot(format!("what is left there cannot be removed: {error}")))?;
-            Listener::bind(path)
-        }
-        bound => bound,
-    };
-    let listener = bound.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse if !is_socket(path) => {
-            cannot("something is there that is no socket: name another with --socket".to_owned())
-        }
-        io::ErrorKind::AddrInUse => cannot("another NIC listens there: name another with --socket".to_owned()),
-        _ => cannot(format!("{error}; name another with --socket")),
-    })?;
-    let mode = config.mode_bits().map_err(|error| cannot(error.to_string()))?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-    std::fs::set_permissions(path, mode).map_err(|error| cannot(format!("its permissions cannot be set: {error}")))?;
-    Ok(listener)
-}
-
-/// Whether a socket is there at which nobody listens any more. The kernel refuses a connection to any other file in the same words.
-fn is_left_behind(path: &Path) -> bool {
-    is_socket(path) && Channel::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-}
-
-fn is_socket(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|file| file.file_type().is_socket())
 }

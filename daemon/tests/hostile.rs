@@ -2,29 +2,21 @@
 //! for which the offender's own frames, some of which go to everybody, had taken the room, and these are counted; the offender is
 //! detached, and nothing of it is left. Under AddressSanitizer this shows that no word of a client's is trusted.
 
-#[path = "support/spoken.rs"]
-mod spoken;
 mod support;
 
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conic_client::{Client, Link, Operator, Options, Reason};
-use conic_control::Message;
 use conic_daemon::{Daemon, Stop};
 use conic_fabric::{Address, Core};
 use conic_interface::burst::HostQueue;
-use conic_native::channel::Channel;
-use conic_native::{Count, Flag, clock};
+use conic_native::{Count, Flag};
 use conic_nicd::config::Config;
 
-use spoken::{greeted, hello, say};
 use support::bystanders::Bystanders;
-use support::waiting::{self, wait_until};
+use support::waiting::wait_until;
 use support::{ECHO, VICTIM, held, layout, options, settled, write_frame};
 
 /// Attachments of the hostile client; each scribbles in the next of the ways.
@@ -171,47 +163,4 @@ fn scribble(socket: &Path, seed: u64) -> bool {
         client.maintain();
     }
     client.detached().is_some_and(|refused| refused.reason == Reason::Faults)
-}
-
-/// A descriptor that whoever closes the last copy of waits with for so many seconds: a connection with bytes that nobody takes. With it what
-/// must be there meanwhile.
-fn lingering(seconds: u64) -> (TcpStream, (TcpListener, TcpStream)) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).expect("a socket");
-    let mut stream = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
-    let (other, _) = listener.accept().expect("somebody has connected");
-    stream.set_nonblocking(true).expect("a socket");
-    while stream.write(&[0; 65_536]).is_ok() {}
-    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(seconds))).expect("a socket");
-    (stream, (listener, other))
-}
-
-#[test]
-fn nobody_waits_where_a_client_passes_what_takes_long_to_close() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let socket = folder.path().join("nic.sock");
-    let config = Config { socket: socket.clone(), ..Config::default() }.checked().expect("a sound configuration");
-    let stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
-    let daemon = std::thread::spawn(move || daemon.run());
-    for (is_read, _) in [(true, 0), (false, 0), (false, 1), (false, 2)] {
-        let (stream, other_side) = lingering(5);
-        let channel = Channel::connect(&socket).expect("it listens");
-        if !is_read {
-            // What comes behind this is never read.
-            say(&channel, &Message::Detach);
-        }
-        if channel.send(&hello().encode(), &[stream.as_fd()]).is_err() {
-            // It was not taken: nobody else has it.
-            rustix::net::sockopt::set_socket_linger(&stream, None).expect("a socket");
-        }
-        drop(stream);
-        let begun = clock::now();
-        let _welcome = greeted(&socket);
-        let took = clock::now().since(begun).seconds();
-        assert!(took < 1.0, "read {is_read}: it waited for {took} s");
-        drop(other_side);
-    }
-    stop.raise();
-    daemon.join().expect("the daemon's thread").expect("the daemon ends in order");
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recvmsg, sendmsg, shutdown, socket_with, socketpair,
+    listen, recv, recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -159,6 +159,68 @@ impl Channel {
         bytes.truncate(message.bytes);
         received.bytes = bytes;
         Ok(Some(received))
+    }
+
+    /// Whether descriptors come with the next message; false where there is none. None of them becomes this process's, and they stay where
+    /// they are.
+    ///
+    /// # Errors
+    ///
+    /// What the system said.
+    pub fn carries_descriptors(&self) -> io::Result<bool> {
+        loop {
+            // Of what finds no room the kernel closes copies, and the message that is left has the descriptors still: that takes no time.
+            let mut none = RecvAncillaryBuffer::default();
+            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut [0])], &mut none, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok(message) => return Ok(message.flags.contains(ReturnFlags::CTRUNC)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Ends the conversation, and drops what lies here unread, up to a message that carries descriptors; whether none does. Then this end
+    /// can be closed without closing another's descriptor.
+    pub fn end_without_descriptors(&self) -> bool {
+        // Nothing more comes.
+        self.end();
+        if socket::set_option(self.0.as_fd(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32).is_err() {
+            return false;
+        }
+        loop {
+            match self.next_message() {
+                Ok(Some(false)) => {}
+                Ok(None) => return true,
+                Ok(Some(true)) | Err(_) => return false,
+            }
+            // An interrupted call took nothing, and the same message is looked at again.
+            let _ = recv(&self.0, &mut [0], RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// Whether there is a message, and if so whether it carries descriptors. An empty one is told from the end of the conversation by its
+    /// sender, who stands with each where that is asked for (`SO_PASSCRED`).
+    fn next_message(&self) -> io::Result<Option<bool>> {
+        let mut sender = [0u64; 4];
+        let mut byte = [0u8];
+        let mut bytes = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        // SAFETY: plain data, for which zeros are a value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut bytes, 1);
+        // As much as the sender takes, and nothing for descriptors.
+        // SAFETY: a computation on a number.
+        let room = unsafe { libc::CMSG_SPACE(size_of::<libc::ucred>() as u32) } as usize;
+        assert!(room <= size_of_val(&sender), "the sender has room");
+        (message.msg_control, message.msg_controllen) = (sender.as_mut_ptr().cast(), room as _);
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        // SAFETY: the call writes to these buffers, which are ours and of these sizes, and makes no descriptor for want of room.
+        let result = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, flags) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let carries = message.msg_flags & libc::MSG_CTRUNC != 0;
+        Ok((carries || message.msg_controllen > 0).then_some(carries))
     }
 
     /// Waits until there is a message, the peer is gone, or the time is over; whether there may be something to take.
@@ -367,6 +429,28 @@ mod tests {
         one.send(&[1], &[]).expect("there is room");
         drop(other);
         assert!(!one.has_unread());
+    }
+
+    #[test]
+    fn descriptors_that_come_are_told_and_stay_where_they_are() {
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let carried = |descriptors: &[BorrowedFd<'_>]| {
+            let (one, other) = Channel::pair().expect("a pair of sockets");
+            one.send(b"first", &[]).expect("there is room");
+            // No protocol here has an empty one.
+            one.send(b"", &[]).expect("there is room");
+            one.send(b"", descriptors).expect("there is room");
+            (one, other)
+        };
+        let (one, other) = carried(&[]);
+        assert!(!one.carries_descriptors().expect("a socket") && !other.carries_descriptors().expect("a socket"));
+        assert!(other.end_without_descriptors() && one.receive().is_err());
+        let (_one, other) = carried(&[file.as_fd()]);
+        assert!(!other.carries_descriptors().expect("a socket"), "the third does");
+        assert!(!other.end_without_descriptors() && other.carries_descriptors().expect("a socket"));
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        drop(one);
+        assert!(other.end_without_descriptors());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod closer;
 mod copy;
 mod core;
 mod count;
+pub mod descriptors;
 pub mod fences;
 mod flag;
 mod kept;

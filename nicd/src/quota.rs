@@ -46,6 +46,18 @@ impl Quota {
     ///
     /// Which limit stands against it, with what is taken up already; then nothing is.
     pub fn take(&mut self, user: u32, queues: u32, bytes: u64) -> Result<(), String> {
+        self.check(user, queues, bytes, self.of(user).bytes)?;
+        self.take_regardless(user, queues, bytes);
+        Ok(())
+    }
+
+    /// Whether a client could take up so much if so many bytes of the user's were given back.
+    pub fn has_room_without(&self, user: u32, queues: u32, bytes: u64, given_back: u64) -> bool {
+        self.check(user, queues, bytes, self.of(user).bytes.saturating_sub(given_back)).is_ok()
+    }
+
+    /// Whether a client may take up so much of a user who has taken so many bytes.
+    fn check(&self, user: u32, queues: u32, bytes: u64, taken_bytes: u64) -> Result<(), String> {
         let limits = &self.limits;
         let own = self.of(user);
         let all: u32 = self.users.values().map(|share| share.clients).sum();
@@ -60,25 +72,28 @@ impl Quota {
         most("clients", 1, limits.clients.into(), all.into())?;
         most("clients of the user", 1, limits.clients_per_user.into(), own.clients.into())?;
         most("queues of the user", queues.into(), limits.queues_per_user.into(), own.queues.into())?;
-        most("bytes of the user", bytes, limits.mib_per_user.saturating_mul(MIB), own.bytes)?;
-        self.take_regardless(user, queues, bytes);
-        Ok(())
+        most("bytes of the user", bytes, limits.mib_per_user.saturating_mul(MIB), taken_bytes)
     }
 
     /// Takes up a client's queues and bytes whatever the limits are: it was let in before.
     pub fn take_regardless(&mut self, user: u32, queues: u32, bytes: u64) {
-        let share = self.users.entry(user).or_default();
-        *share = Share { clients: share.clients + 1, queues: share.queues + queues, bytes: share.bytes + bytes };
+        self.take_part(user, 1, queues, bytes);
     }
 
-    /// Gives back what a client had taken up.
+    /// The same of as many clients as it was, none where something is left of one.
+    pub fn take_part(&mut self, user: u32, clients: u32, queues: u32, bytes: u64) {
+        let share = self.users.entry(user).or_default();
+        *share = Share { clients: share.clients + clients, queues: share.queues + queues, bytes: share.bytes + bytes };
+    }
+
+    /// Gives back what clients had taken up, or a part of it.
     ///
     /// # Panics
     ///
-    /// If it had not: a mistake of the program.
-    pub fn give_back(&mut self, user: u32, queues: u32, bytes: u64) {
+    /// If they had not: a mistake of the program.
+    pub fn give_back(&mut self, user: u32, clients: u32, queues: u32, bytes: u64) {
         let share = self.users.get_mut(&user).expect("a user whose client took up something");
-        *share = Share { clients: share.clients - 1, queues: share.queues - queues, bytes: share.bytes - bytes };
+        *share = Share { clients: share.clients - clients, queues: share.queues - queues, bytes: share.bytes - bytes };
         if *share == Share::default() {
             self.users.remove(&user);
         }
@@ -110,8 +125,12 @@ mod tests {
         assert!(quota.take(1, 0, 0).expect_err("too many clients").contains("clients of the user"));
         assert_eq!(quota.take(2, 4, 2 * MIB), Ok(()));
         assert!(quota.take(3, 0, 0).expect_err("too many clients").contains("at most 3"));
-        quota.give_back(1, 4, 2 * MIB);
-        quota.give_back(1, 2, MIB);
+        // What a client leaves behind counts as bytes alone.
+        quota.give_back(1, 1, 4, 0);
+        assert_eq!(quota.of(1), Share { clients: 1, queues: 2, bytes: 3 * MIB });
+        assert!(!quota.has_room_without(1, 4, MIB, MIB - 1) && quota.has_room_without(1, 4, MIB, MIB));
+        quota.give_back(1, 0, 0, 2 * MIB);
+        quota.give_back(1, 1, 2, MIB);
         assert_eq!(quota.of(1), Share::default());
         assert_eq!(quota.take(3, 1, 1), Ok(()));
     }

@@ -50,6 +50,10 @@
  * buffer keeps its contents. When a daemon listens at the socket again, the client attaches by itself, whenever a queue or
  * conic_link is called, and everything goes on; old buffers are sent by copying them, and may be freed at any time. What had
  * been sent and was not yet read by the daemon is lost. After fork, only one of the two processes may go on with a client.
+ *
+ * A client that the daemon detaches, by an operator's word or for what it did, finds the same: it attaches again by itself, and
+ * its old buffers keep their contents. They count against its user's quota until all of them are sent or freed and each queue has
+ * been called since; where that has no room for more, the oldest region that was left so becomes zeroes.
  */
 
 

@@ -2,8 +2,8 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 7}` |
-//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, and who else is connected, with what it waits for | opens the other ports, prepares for those (DPDK is started), maps the regions |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 8}` |
+//! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
 //! | 5 | closes the devices that cannot be passed, says so, ends | opens them; what is for them until then is dropped and counted |
@@ -12,6 +12,7 @@
 //! of each frame, the new one's as well: what has come to that when the old threads have ended is dropped, or it would come twice.
 
 mod guests;
+mod kept;
 mod ports;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ use crate::connection::{Connection, Session, Step};
 use crate::event::Event;
 use crate::order::{Left, Order};
 use guests::hear_guest;
+use kept::hear_kept;
 use ports::{Expected, Given, Promise, give};
 
 /// How long either side waits for the other at a step.
@@ -54,7 +56,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 7;
+pub(super) const TAKING_OVER: u32 = 8;
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,6 +66,7 @@ struct Head {
     next_circuit: u64,
     clients: usize,
     guests: usize,
+    kept: usize,
     ports: Vec<Promise>,
 }
 
@@ -211,6 +214,7 @@ pub(super) struct Inheritance {
     next_circuit: u64,
     clients: usize,
     guests: usize,
+    kept: usize,
     ports: Expected,
 }
 
@@ -221,11 +225,11 @@ impl Inheritance {
         let link = Link(&channel);
         let (head, descriptors) = link.hear().map_err(system("taking over"))?;
         let head = serde_json::from_value(head).map_err(|error| cannot(&format!("what the other NIC has: {error}")))?;
-        let Head { next_session, next_circuit, clients, guests, ports } = head;
+        let Head { next_session, next_circuit, clients, guests, kept, ports } = head;
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().ok_or_else(|| cannot("the other NIC passed no socket"))?;
         let (metrics, ports) = (descriptors.next().map(TcpListener::from), Expected::of(ports));
-        Ok(Inheritance { channel, listener, metrics, next_session, next_circuit, clients, guests, ports })
+        Ok(Inheritance { channel, listener, metrics, next_session, next_circuit, clients, guests, kept, ports })
     }
 
     /// The socket of its metrics, for whoever is to have metrics at the same address.
@@ -299,9 +303,10 @@ impl Daemon {
     fn pass_everything(&self, link: &Link<'_>, heir: u64) -> io::Result<()> {
         let Daemon { next_session, next_circuit, .. } = *self;
         let (clients, guests, ports) = (self.sessions().count(), self.count_guests(heir), self.promises());
+        let kept = self.kept.len();
         let metrics = self.metrics.as_ref().map(|metrics| metrics.listener.as_fd());
         let sockets: Vec<BorrowedFd<'_>> = [self.listener.as_fd()].into_iter().chain(metrics).collect();
-        link.say(&json!(Head { next_session, next_circuit, clients, guests, ports }), &sockets)?;
+        link.say(&json!(Head { next_session, next_circuit, clients, guests, kept, ports }), &sockets)?;
         let copied: Vec<_> = self.networks.iter().map(|network| network.report().mirrors).collect();
         for connection in self.connections.values() {
             let Step::Attached(session) = &connection.step else { continue };
@@ -332,15 +337,18 @@ impl Daemon {
             let bells: Vec<BorrowedFd<'_>> = session.bells.iter().map(AsFd::as_fd).collect();
             link.say_descriptors(&bells)?;
         }
-        self.pass_guests(link, heir)
+        self.pass_guests(link, heir)?;
+        self.pass_kept(link)
     }
 
     /// The new one's half: takes over from the daemon that listens at the configuration's socket.
     pub(super) fn take_over(&mut self, inheritance: Inheritance) -> Result<(), DaemonError> {
-        let Inheritance { channel, listener, next_session, next_circuit, clients, guests, mut ports, .. } = inheritance;
+        let Inheritance { channel, listener, next_session, next_circuit, clients, guests, kept, mut ports, .. } =
+            inheritance;
         let link = Link(&channel);
         let arriving = (0..clients).map(|_| self.arrive(&link)).collect::<Result<Vec<_>, _>>()?;
         let guests = (0..guests).map(|_| hear_guest(&link)).collect::<Result<Vec<_>, _>>()?;
+        let kept = (0..kept).map(|_| hear_kept(&link)).collect::<Result<Vec<_>, _>>()?;
         link.say(&json!({ "ready": ports.claimed() }), &[]).map_err(system("taking over"))?;
         let begun = clock::now();
         self.listener = Listener::of_descriptor(listener);
@@ -375,6 +383,7 @@ impl Daemon {
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
         (self.log)(&Event::Adopted { clients, microseconds });
+        kept.into_iter().for_each(|kept| self.go_on_keeping(kept));
         guests.into_iter().for_each(|guest| self.go_on_with_guest(guest));
         if !closed.is_empty() {
             // Who dies instead has closed them too.

@@ -15,12 +15,14 @@ use conic_port::MAX_FRAME;
 use rustix::event::epoll;
 
 use super::Daemon;
-use super::door::close;
 use super::region::{self, Departing, Leaving, Made, Region, Returned, Taken, Wish};
 use super::spare::Next;
 use crate::connection::{Entering, Making, Session, Step, mac_text, refused};
 use crate::event::Event;
 use crate::order::{Answer, News, Order};
+
+/// When what there was no thread for is tried again.
+const RETRY: Time = Time::from_nanoseconds(10_000_000);
 
 impl Daemon {
     /// Begins to give a client what it asks for, or says why not.
@@ -61,13 +63,14 @@ impl Daemon {
         let (user, name, offloads) = (connection.peer.user, name.clone(), *offloads);
         about_to("take a quota");
         if let Err(why) = self.quota.take(user, queues, bytes) {
-            // A region that is on its way back may be all that stands against it.
-            return if self.returning.contains(&user) { Ok(None) } else { Err(refused(Reason::Quota, why)) };
+            // A region that is on its way back, or can be, may be all that stands against it.
+            return if self.make_room(user, queues, bytes) { Ok(None) } else { Err(refused(Reason::Quota, why)) };
         }
         let rules = Rules { offloads, ..self.networks[network].config.rules_for(name.as_str(), user, mac) };
         let session = self.next_session;
         self.next_session += 1;
-        let asked = Wish { connection: number, taken: Taken { user, queues, bytes }, map, notices };
+        let taken = Taken { user, clients: 1, queues, bytes };
+        let asked = Wish { connection: number, taken, map, notices };
         if let Some((asked, memory)) = self.spare.provide(asked) {
             region::make(asked, memory, &self.reports);
         }
@@ -102,7 +105,7 @@ impl Daemon {
                     self.expect_no_more(taken.user);
                     return self.give_back_quota(taken);
                 };
-                return region::give_back(Departing { memory, taken, leaving: None, unread: None }, &self.reports);
+                return self.give_back(Departing { memory, taken, leaving: None, unread: None, holder: None });
             }
         };
         self.enter(number, making, taken, region);
@@ -203,14 +206,42 @@ impl Daemon {
     pub(super) fn region_is_back(&mut self, back: Returned) {
         let Returned { taken, leaving, unread, at } = back;
         self.expect_no_more(taken.user);
-        if let Some(Leaving { session, name, why, faults, noticed }) = leaving {
-            let microseconds = at.since(noticed).nanoseconds() / 1000;
-            (self.log)(&Event::Detached { session, name, why, faults, microseconds });
+        if let Some(leaving) = leaving {
+            self.log_leaving(leaving, at);
         }
         match unread {
             Some(channel) if channel.has_unread() => self.keep_unread(channel, taken),
-            _ => self.give_back_quota(taken),
+            read => {
+                read.into_iter().for_each(|channel| self.close(channel));
+                self.give_back_quota(taken);
+            }
         }
+    }
+
+    /// Has a region given back that nobody is to have any more.
+    pub(super) fn give_back(&mut self, departing: Departing) {
+        if let Some(departing) = region::give_back(departing, &self.reports) {
+            self.unreturned.push(departing);
+            self.try_again_later();
+        }
+    }
+
+    pub(super) fn try_again_later(&mut self) {
+        self.retry = Some(clock::now() + RETRY);
+    }
+
+    /// Tries again what there was no thread for.
+    pub(super) fn try_again(&mut self) {
+        if self.retry.take_if(|retry| *retry <= clock::now()).is_some() {
+            std::mem::take(&mut self.unreturned).into_iter().for_each(|departing| self.give_back(departing));
+            self.close_what_waits();
+        }
+    }
+
+    pub(super) fn log_leaving(&mut self, leaving: Leaving, at: Time) {
+        let Leaving { session, name, why, faults, noticed } = leaving;
+        let microseconds = at.since(noticed).nanoseconds() / 1000;
+        (self.log)(&Event::Detached { session, name, why, faults, microseconds });
     }
 
     /// Keeps what a client has of its quota until it has read what it was told: the descriptors that lie in its socket count as open files of
@@ -221,6 +252,7 @@ impl Daemon {
         // Each message that is taken makes room, which is told.
         let (event, taking) = (epoll::EventData::new_u64(number << 1), epoll::EventFlags::OUT | epoll::EventFlags::ET);
         if epoll::add(&self.epoll, &channel, event, taking).is_err() {
+            self.close(channel);
             return self.give_back_quota(taken);
         }
         self.unread.insert(number, (channel, taken));
@@ -234,26 +266,26 @@ impl Daemon {
         }
         if let Some((channel, taken)) = self.unread.remove(&number) {
             let _ = epoll::delete(&self.epoll, &channel);
-            close(channel);
+            self.close(channel);
             self.give_back_quota(taken);
         }
     }
 
     /// One of a user's regions is no longer on its way back.
-    fn expect_no_more(&mut self, user: u32) {
+    pub(super) fn expect_no_more(&mut self, user: u32) {
         if let Some(position) = self.returning.iter().position(|&one| one == user) {
             self.returning.swap_remove(position);
         }
     }
 
-    fn give_back_quota(&mut self, Taken { user, queues, bytes }: Taken) {
+    fn give_back_quota(&mut self, Taken { user, clients, queues, bytes }: Taken) {
         about_to("give a quota back");
-        self.quota.give_back(user, queues, bytes);
+        self.quota.give_back(user, clients, queues, bytes);
         self.attend_to_postponed();
     }
 
     /// Gives those who wait for memory of their users what they asked for, or says why not.
-    fn attend_to_postponed(&mut self) {
+    pub(super) fn attend_to_postponed(&mut self) {
         for (number, wish) in std::mem::take(&mut self.postponed) {
             self.attach(number, &wish);
         }

@@ -1,7 +1,7 @@
 //! Who comes in: connections are accepted as long as there are descriptors for them.
 
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
@@ -10,13 +10,15 @@ use conic_native::clock;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::region::aside;
 use super::{Daemon, DaemonError, LISTENER, METRICS};
 use crate::connection::{Connection, Step, refused, say};
 use crate::event::Event;
 
 /// Connections of one user that are attaching at one time: whoever says nothing takes the place of nobody else.
 const MOST_WAITING: usize = 64;
+
+/// Connections that wait to be closed: beyond, nobody is let in for a while. They wait for a moment where the system gives threads.
+const MOST_CLOSING: usize = 256;
 
 /// For how long nobody is let in when descriptors have run out.
 const SHUT: Time = Time::from_nanoseconds(100_000_000);
@@ -52,27 +54,27 @@ impl Daemon {
             Ok(None) => return,
             Err(error) => return self.shut_door(&error),
         };
-        let Ok(peer) = channel.peer() else { return close(channel) };
+        let Ok(peer) = channel.peer() else { return self.close(channel) };
         let is_waiting = |one: &&Connection| !matches!(one.step, Step::Attached(_)) && one.peer.user == peer.user;
         let waiting = self.connections.values().filter(is_waiting).count();
         if waiting >= MOST_WAITING {
             let text = format!("{waiting} programs of user {} are attaching at this moment: try again", peer.user);
             say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-            return close(channel);
+            return self.close(channel);
         }
         let process = match channel.peer_process() {
             Ok(process) => process,
             // A process that has ended already wants nothing.
-            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return close(channel),
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return self.close(channel),
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let text = "the NIC does not see the processes of your PID namespace: give it the same, or Linux 6.5";
                 say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-                return close(channel);
+                return self.close(channel);
             }
             Err(error) => {
                 let text = format!("the NIC cannot watch one process more: {error}: try again");
                 say(&channel, &Message::Refused(refused(Reason::Resources, text)));
-                close(channel);
+                self.close(channel);
                 return self.shut_door(&error);
             }
         };
@@ -81,25 +83,39 @@ impl Daemon {
         let watched =
             self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
         if watched.is_err() {
-            return close(channel);
+            return self.close(channel);
         }
         let deadline = clock::now() + self.step_timeout();
         self.crowded = false;
         self.connections.insert(number, Connection { channel, peer, process, step: Step::Connected, deadline });
     }
-}
 
-/// Closes a connection, and with it what its other side has passed and nobody has taken: that may take as long as the other side likes, a
-/// TCP connection with `SO_LINGER` for example, and is left to a thread where the kernel lets such things come.
-pub(super) fn close(channel: Channel) {
-    if !channel.refuses_descriptors() {
-        aside(move || drop(channel));
+    /// Closes a connection. What its other side has passed and nobody has taken may take as long to close as the other side likes, and is
+    /// left to a thread where the kernel lets such things come.
+    pub(super) fn close(&mut self, channel: Channel) {
+        if channel.refuses_descriptors() || channel.end_without_descriptors() {
+            return;
+        }
+        self.closing.push(channel);
+        self.close_what_waits();
+        if self.closing.count() > MOST_CLOSING {
+            self.shut_door(&std::io::Error::other("connections cannot be closed for want of a thread"));
+        }
     }
-}
 
-/// Closes what somebody has passed who was to pass nothing.
-pub(super) fn close_passed(descriptors: Vec<OwnedFd>) {
-    if !descriptors.is_empty() {
-        aside(move || drop(descriptors));
+    /// Begins to close what waits for that.
+    pub(super) fn close_what_waits(&mut self) {
+        if !self.closing.begin(&self.reports) {
+            self.try_again_later();
+        }
+    }
+
+    /// A thread has copies of the connections that are to be closed.
+    pub(super) fn finish_closing(&mut self) {
+        if self.closing.finish() {
+            self.close_what_waits();
+        } else {
+            self.try_again_later();
+        }
     }
 }

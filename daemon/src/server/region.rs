@@ -3,8 +3,9 @@
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use conic_control::{Reason, Refused};
 use conic_fabric::Time;
@@ -18,11 +19,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use crate::bell::Bell;
 use crate::connection::refused;
 use crate::order::News;
+use crate::server::kept::Holder;
 
 /// What a client has of its user's quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub user: u32,
+    pub clients: u32,
     pub queues: u32,
     pub bytes: u64,
 }
@@ -72,6 +75,8 @@ pub(crate) struct Departing {
     pub leaving: Option<Leaving>,
     /// The connection by which descriptors of it went out and were not all taken.
     pub unread: Option<Channel>,
+    /// Who may use it still; none where it is given back at once.
+    pub holder: Option<Holder>,
 }
 
 /// Nothing is left of a region.
@@ -113,7 +118,7 @@ pub(super) fn make(wish: Wish, memory: Option<Memory>, reports: &Reports) {
         let region = region.unwrap_or_else(|| Err(refused(Reason::Resources, mistake)));
         own.tell(News::Made(Box::new(Made { connection, taken, region })));
     });
-    if !begun {
+    if begun.is_none() {
         let region = Err(refused(Reason::Resources, "no thread to make the region: try again"));
         reports.tell(News::Made(Box::new(Made { connection, taken, region })));
     }
@@ -124,7 +129,7 @@ pub(super) fn make_spare(map: Arc<Map>, reports: &Reports) {
     let own = reports.clone();
     // What fails here fails again, and is said, when somebody asks for it.
     let begun = aside(move || own.tell(News::Spare(unless_it_panics(|| lay_out(&map).ok()).flatten())));
-    if !begun {
+    if begun.is_none() {
         reports.tell(News::Spare(None));
     }
 }
@@ -136,33 +141,23 @@ pub(super) fn let_go(memory: Memory) {
 }
 
 /// Has a region emptied and unmapped, of which nobody else here has anything any more. Its client may have copies of the descriptor, by which
-/// memory would stay that its user's share no longer counts.
-pub(super) fn give_back(region: Departing, reports: &Reports) {
-    let Departing { memory, taken, leaving, unread } = region;
+/// memory would stay that its user's share no longer counts. Gives it back to the caller, whole, where there is no thread for it now.
+pub(super) fn give_back(region: Departing, reports: &Reports) -> Option<Departing> {
     let own = reports.clone();
-    // One of the two says that it is done.
-    let left = Arc::new(std::sync::Mutex::new((leaving, unread)));
-    let its = Arc::clone(&left);
+    // Not the thread's alone: with work that does not begin it would be dropped as it is.
+    let region = Arc::new(Mutex::new(Some(region)));
+    let its = Arc::clone(&region);
+    let take = |region: &Mutex<Option<Departing>>| region.lock().unwrap_or_else(PoisonError::into_inner).take();
     let begun = aside(move || {
+        let Some(Departing { memory, taken, leaving, unread, .. }) = take(&its) else { return };
         // Not by dropping it: what a daemon leaves to the one that takes over is dropped too.
         let _ = unless_it_panics(|| {
             memory.empty();
             drop(memory);
         });
-        own.tell(returned(taken, &its));
+        own.tell(News::Returned(Returned { taken, leaving, unread, at: clock::now() }));
     });
-    // A thread that does not begin lets go of the region at once.
-    if !begun {
-        reports.tell(returned(taken, &left));
-    }
-}
-
-/// What is left of a client when its region is gone.
-type Left = (Option<Leaving>, Option<Channel>);
-
-fn returned(taken: Taken, left: &std::sync::Mutex<Left>) -> News {
-    let (leaving, unread) = left.lock().map(|mut left| std::mem::take(&mut *left)).unwrap_or_default();
-    News::Returned(Returned { taken, leaving, unread, at: clock::now() })
+    if begun.is_none() { take(&region) } else { None }
 }
 
 /// Whoever waits for what a thread does here is told in any case: what a user's quota has for it would be gone for ever otherwise.
@@ -171,9 +166,13 @@ fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// Runs work in a thread of its own; false if the system gives none, and the work is dropped.
-pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> bool {
-    std::thread::Builder::new().name("nic-region".to_owned()).spawn(work).is_ok()
+/// Runs work in a thread of its own; none if the system gives none, and the work is dropped.
+pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
+    #[cfg(test)]
+    if tests::WITHOUT_THREADS.get() {
+        return None;
+    }
+    std::thread::Builder::new().name("nic-region".to_owned()).spawn(work).ok()
 }
 
 fn resources(what: &str, why: &dyn std::fmt::Display) -> Refused {
@@ -205,5 +204,40 @@ impl Region {
             theirs.push(other);
         }
         Ok(Region { memory: Arc::new(memory), map, notices, kick: Arc::new(kick), bells: Arc::new(ours), theirs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use conic_interface::ccnic::Geometry;
+
+    use super::*;
+
+    thread_local! {
+        /// The system gives this thread no other.
+        pub(super) static WITHOUT_THREADS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[test]
+    fn a_region_for_which_there_is_no_thread_stays_as_it_is_and_is_emptied_later() {
+        let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 0 };
+        let map = Map::new(geometry, conic_interface::ccnic::Features::best()).expect("a geometry that can be");
+        let memory = Arc::new(lay_out(&map).expect("a small region"));
+        let copy = memory.descriptor().try_clone_to_owned().expect("a second descriptor");
+        let blocks = || rustix::fs::fstat(&copy).expect("a file").st_blocks;
+        let (send, news) = std::sync::mpsc::channel();
+        let reports = Reports { news: send, bell: Bell::new().expect("a descriptor") };
+        let taken = Taken { user: 0, clients: 1, queues: 1, bytes: memory.bytes() };
+        WITHOUT_THREADS.set(true);
+        let region = Departing { memory, taken, leaving: None, unread: None, holder: None };
+        let region = give_back(region, &reports).expect("nobody has it");
+        assert!(news.try_recv().is_err() && blocks() > 0, "it counts as long as it is there");
+        WITHOUT_THREADS.set(false);
+        assert!(give_back(region, &reports).is_none());
+        let told = news.recv_timeout(Duration::from_secs(20)).expect("it is told");
+        assert!(matches!(told, News::Returned(_)) && blocks() == 0);
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     fn wish(connection: u64, descriptors: u64) -> Wish {
         let geometry = Geometry { queues: 1, descriptors, buffers: [64, 0, 0], object_bytes: 0 };
         let (map, notices) = Notices::in_map(Map::new(geometry, Features::best()).expect("a possible geometry"));
-        Wish { connection, taken: Taken { user: 0, queues: 1, bytes: 4096 }, map: Arc::new(map), notices }
+        Wish { connection, taken: Taken { user: 0, clients: 1, queues: 1, bytes: 4096 }, map: Arc::new(map), notices }
     }
 
     fn memory(wish: &Wish) -> Memory {

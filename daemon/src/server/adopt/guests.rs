@@ -97,7 +97,7 @@ impl Daemon {
         let watched =
             self.watch(channel.as_fd(), number << 1).and_then(|()| self.watch(process.as_fd(), number << 1 | 1));
         if watched.is_err() {
-            return;
+            return self.close(channel);
         }
         let mut asked_for = None;
         let step = match guest.stands {

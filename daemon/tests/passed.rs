@@ -1,0 +1,154 @@
+//! Descriptors that clients pass, where the kernel lets them come: nobody waits for what takes long to close, and they take nothing of the
+//! daemon's.
+
+#[path = "support/spoken.rs"]
+mod spoken;
+mod support;
+
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use conic_client::Client;
+use conic_control::Message;
+use conic_daemon::{Daemon, Stop};
+use conic_native::channel::Channel;
+use conic_native::{clock, yield_core};
+use conic_nicd::config::Config;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use spoken::{greeted, hello, say};
+use support::{VICTIM, held, options, settled, waiting};
+
+/// What is held is counted by process: one test at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A descriptor that whoever closes the last copy of waits with for so many seconds: a connection with bytes that nobody takes. With it what
+/// must be there meanwhile.
+fn lingering(seconds: u64) -> (TcpStream, (TcpListener, TcpStream)) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).expect("a socket");
+    let mut stream = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
+    let (other, _) = listener.accept().expect("somebody has connected");
+    stream.set_nonblocking(true).expect("a socket");
+    while stream.write(&[0; 65_536]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(seconds))).expect("a socket");
+    (stream, (listener, other))
+}
+
+#[test]
+fn nobody_waits_where_a_client_passes_what_takes_long_to_close() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let config = Config { socket: socket.clone(), ..Config::default() }.checked().expect("a sound configuration");
+    let stop = Stop::new().expect("a descriptor");
+    let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
+    let daemon = std::thread::spawn(move || daemon.run());
+    let_descriptors_come(&socket);
+    for (is_read, _) in [(true, 0), (false, 0), (false, 1), (false, 2)] {
+        let (stream, other_side) = lingering(5);
+        let channel = Channel::connect(&socket).expect("it listens");
+        if !is_read {
+            // What comes behind this is never read.
+            say(&channel, &Message::Detach);
+        }
+        if channel.send(&hello().encode(), &[stream.as_fd()]).is_err() {
+            // It was not taken: nobody else has it.
+            rustix::net::sockopt::set_socket_linger(&stream, None).expect("a socket");
+        }
+        drop(stream);
+        let begun = clock::now();
+        let _welcome = greeted(&socket);
+        let took = clock::now().since(begun).seconds();
+        assert!(took < 1.0, "read {is_read}: it waited for {took} s");
+        drop(other_side);
+    }
+    stop.raise();
+    daemon.join().expect("the daemon's thread").expect("the daemon ends in order");
+}
+
+/// Has an older kernel's way for who connects from now on: descriptors can be sent to the daemon's ends.
+fn let_descriptors_come(socket: &Path) {
+    /// `SO_PASSRIGHTS` of `asm-generic/socket.h`, which the kernel knows or does not; then they come anyway.
+    const SO_PASSRIGHTS: i32 = 83;
+    let listens = |number: i32| {
+        // SAFETY: it is looked at while nobody closes it: the daemon's socket is open until the daemon's end, and of others nothing is kept.
+        let one = unsafe { BorrowedFd::borrow_raw(number) };
+        let address = rustix::net::getsockname(one).ok()?;
+        let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
+        let is_it = address.path_bytes() == Some(socket.as_os_str().as_encoded_bytes());
+        (is_it && rustix::net::sockopt::socket_acceptconn(one).ok()?).then_some(one)
+    };
+    let numbers = std::fs::read_dir("/proc/self/fd").expect("they can be listed");
+    let numbers: Vec<i32> = numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    let listener = numbers.into_iter().find_map(listens).expect("the daemon listens");
+    // A kernel that does not know the word lets them come.
+    let _ = conic_native::socket::set_option(listener, 1, SO_PASSRIGHTS, &1i32);
+}
+
+/// Sends a message with as many descriptors as the kernel passes: this first, then copies of one that costs nothing. Whether it was taken.
+fn send_most(channel: &Channel, message: &Message, first: &TcpStream, nothing: &std::fs::File) -> bool {
+    const MOST: usize = 253;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let mut descriptors = vec![nothing.as_fd(); MOST];
+    descriptors[0] = first.as_fd();
+    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let bytes = message.encode();
+    sendmsg(channel, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL).is_ok()
+}
+
+#[test]
+fn what_clients_pass_takes_neither_the_daemons_descriptors_nor_its_threads() {
+    const MESSAGES: usize = 20;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let config = Config { socket: socket.clone(), ..Config::default() }.checked().expect("a sound configuration");
+    let stop = Stop::new().expect("a descriptor");
+    let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
+    let daemon = std::thread::spawn(move || daemon.run());
+    let_descriptors_come(&socket);
+    let nothing = std::fs::File::open("/dev/null").expect("a file");
+    let threads = || std::fs::read_dir("/proc/self/task").expect("they can be listed").count();
+    let (before, threads_before) = (settled().0, threads());
+    let mut other_sides = Vec::new();
+    for number in 0..MESSAGES {
+        let (stream, other_side) = lingering(5);
+        let channel = Channel::connect(&socket).expect("it listens");
+        if number % 2 == 1 {
+            // What comes behind this is never looked at.
+            say(&channel, &Message::Detach);
+        }
+        if !send_most(&channel, &hello(), &stream, &nothing) {
+            assert!(number % 2 == 1, "there is room");
+            // Nobody else has it.
+            rustix::net::sockopt::set_socket_linger(&stream, None).expect("a socket");
+        }
+        drop((stream, channel));
+        other_sides.push(other_side);
+        let begun = clock::now();
+        drop(greeted(&socket));
+        let took = clock::now().since(begun).seconds();
+        assert!(took < 1.0, "message {number}: it waited for {took} s");
+    }
+    // The test's own ends of the connections.
+    let own = before + 2 * MESSAGES;
+    let is_closed = || held().0 <= own && threads() <= threads_before;
+    // Less than one of them lingers. It may do so here, where the daemon was the first to close it.
+    let begun = clock::now();
+    while !is_closed() {
+        let (descriptors, threads) = (held().0.saturating_sub(own), threads().saturating_sub(threads_before));
+        assert!(clock::now().since(begun).seconds() < 2.0, "{descriptors} descriptors, {threads} threads more");
+        yield_core();
+    }
+    let begun = clock::now();
+    drop(Client::attach(&socket, &options(VICTIM)).expect("it is let in"));
+    assert!(clock::now().since(begun).seconds() < 1.0);
+    stop.raise();
+    daemon.join().expect("the daemon's thread").expect("the daemon ends in order");
+}
