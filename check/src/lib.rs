@@ -8,6 +8,7 @@ mod crash;
 mod death;
 mod explore;
 mod fuzz;
+mod lingering;
 mod loom_core;
 mod loom_memory;
 mod rendezvous;
@@ -20,6 +21,7 @@ pub use crash::{CrashCore, CrashMemory};
 pub use death::{Death, Operation, Outcome, for_every_death, run_until_death};
 pub use explore::{Caught, Exploration, catches, explore, spawn};
 pub use fuzz::fuzz;
+pub use lingering::lingering;
 /// The model checker, so that a room that writes a check spawns its threads without a dependency of its own.
 pub use loom;
 pub use loom_core::LoomCore;

@@ -4,14 +4,11 @@ mod log;
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::SocketAddr as UnixAddress;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use conic_daemon::{Daemon, Event, Stop};
-use conic_native::cores;
 use conic_nicd::config::{
     AllowedUsers, Config, ConnectConfig, MirrorConfig, NetworkConfig, NetworkMode, PinConfig, PortConfig, WaitMode,
 };
@@ -169,36 +166,6 @@ impl Options {
     }
 }
 
-/// Whether this process may run on every core that the configuration names.
-fn has_its_cores(config: &Config) -> Result<(), String> {
-    let there = cores();
-    for network in &config.networks {
-        let mut named = (0..network.threads).filter_map(|thread| network.core_of(thread));
-        if let Some(core) = named.find(|core| !there.contains(core)) {
-            let name = &network.name;
-            return Err(format!("network \"{name}\": this process may not run on core {core}; it may on {there:?}"));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a socket can be made there.
-fn has_its_socket(socket: &Path) -> Result<(), String> {
-    let cannot = |why: &str| Err(format!("socket {}: {why}", socket.display()));
-    let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if UnixAddress::from_pathname(socket).is_err() {
-        return cannot("its path is longer than a Unix socket's may be (107 bytes)");
-    }
-    // The default's folder is made.
-    if !folder.is_dir() && socket != Config::default().socket {
-        return cannot("its folder is not there: make it, or name another with --socket");
-    }
-    match socket.symlink_metadata() {
-        Ok(found) if !found.file_type().is_socket() => cannot("something else is there: name another with --socket"),
-        _ => Ok(()),
-    }
-}
-
 /// Serves until interrupted.
 ///
 /// # Errors
@@ -210,9 +177,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
     }
-    has_its_cores(&config)?;
     if options.check {
-        has_its_socket(&config.socket)?;
+        Daemon::check(&config)?;
         let networks = config.networks.len();
         let ports: usize = config.networks.iter().map(|network| network.ports.len()).sum();
         println!("sound: networks {networks}, ports {ports}, socket {}", config.socket.display());

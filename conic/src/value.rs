@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use conic_fabric::Time;
-use conic_native::cores;
+use conic_native::{cores, may_run_on};
 
 pub use conic_chart::grouped;
 
@@ -32,11 +32,8 @@ impl FromStr for Cores {
     /// Reads what [`core_pair`] does, of cores that this process may run on; both sides may have the same one.
     fn from_str(text: &str) -> Result<Cores, String> {
         let (application, nic) = core_pair(text)?;
-        let there = cores();
-        match [application, nic].iter().find(|core| !there.contains(core)) {
-            Some(core) => Err(format!("this process may not run on core {core}; it may on {there:?}")),
-            None => Ok(Cores { application, nic }),
-        }
+        [application, nic].into_iter().try_for_each(may_run_on).map_err(|error| error.to_string())?;
+        Ok(Cores { application, nic })
     }
 }
 

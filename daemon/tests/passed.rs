@@ -1,54 +1,39 @@
 //! Descriptors that clients pass, where the kernel lets them come: nobody waits for what takes long to close, and they take nothing of the
 //! daemon's.
 
+#[path = "support/served.rs"]
+mod served;
 #[path = "support/spoken.rs"]
 mod spoken;
 mod support;
 
-use std::io::{IoSlice, Write};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
+use conic_check::lingering;
 use conic_client::Client;
 use conic_control::Message;
-use conic_daemon::{Daemon, Stop};
 use conic_native::channel::Channel;
 use conic_native::{clock, yield_core};
 use conic_nicd::config::Config;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use served::Served;
 use spoken::{greeted, hello, say};
 use support::{VICTIM, held, options, settled, waiting};
 
 /// What is held is counted by process: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A descriptor that whoever closes the last copy of waits with for so many seconds: a connection with bytes that nobody takes. With it what
-/// must be there meanwhile.
-fn lingering(seconds: u64) -> (TcpStream, (TcpListener, TcpStream)) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).expect("a socket");
-    let mut stream = TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
-    let (other, _) = listener.accept().expect("somebody has connected");
-    stream.set_nonblocking(true).expect("a socket");
-    while stream.write(&[0; 65_536]).is_ok() {}
-    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(seconds))).expect("a socket");
-    (stream, (listener, other))
-}
-
 #[test]
 fn nobody_waits_where_a_client_passes_what_takes_long_to_close() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
-    let config = Config { socket: socket.clone(), ..Config::default() }.checked().expect("a sound configuration");
-    let stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
-    let daemon = std::thread::spawn(move || daemon.run());
-    let_descriptors_come(&socket);
+    let served = serve_as_before(&socket);
     for (is_read, _) in [(true, 0), (false, 0), (false, 1), (false, 2)] {
         let (stream, other_side) = lingering(5);
         let channel = Channel::connect(&socket).expect("it listens");
@@ -67,8 +52,15 @@ fn nobody_waits_where_a_client_passes_what_takes_long_to_close() {
         assert!(took < 1.0, "read {is_read}: it waited for {took} s");
         drop(other_side);
     }
-    stop.raise();
-    daemon.join().expect("the daemon's thread").expect("the daemon ends in order");
+    served.end();
+}
+
+/// A daemon that serves as on a kernel before Linux 6.16.
+fn serve_as_before(socket: &Path) -> Served {
+    let config = Config { socket: socket.to_owned(), ..Config::default() };
+    let served = Served::start(config.checked().expect("a sound configuration"));
+    let_descriptors_come(socket);
+    served
 }
 
 /// Has an older kernel's way for who connects from now on: descriptors can be sent to the daemon's ends.
@@ -108,11 +100,7 @@ fn what_clients_pass_takes_neither_the_daemons_descriptors_nor_its_threads() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("nic.sock");
-    let config = Config { socket: socket.clone(), ..Config::default() }.checked().expect("a sound configuration");
-    let stop = Stop::new().expect("a descriptor");
-    let daemon = Daemon::start(config, stop.clone(), Box::new(|_| {})).expect("it starts");
-    let daemon = std::thread::spawn(move || daemon.run());
-    let_descriptors_come(&socket);
+    let served = serve_as_before(&socket);
     let nothing = std::fs::File::open("/dev/null").expect("a file");
     let threads = || std::fs::read_dir("/proc/self/task").expect("they can be listed").count();
     let (before, threads_before) = (settled().0, threads());
@@ -149,6 +137,5 @@ fn what_clients_pass_takes_neither_the_daemons_descriptors_nor_its_threads() {
     let begun = clock::now();
     drop(Client::attach(&socket, &options(VICTIM)).expect("it is let in"));
     assert!(clock::now().since(begun).seconds() < 1.0);
-    stop.raise();
-    daemon.join().expect("the daemon's thread").expect("the daemon ends in order");
+    served.end();
 }

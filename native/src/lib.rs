@@ -31,7 +31,7 @@ pub use flag::Flag;
 pub use kept::KeptCore;
 pub use mapping::Mapping;
 pub use memory::{Memory, MemoryError, Pages};
-pub use place::{Machine, cores, numa_nodes, pin, spin, yield_core};
+pub use place::{Machine, cores, may_run_on, numa_nodes, pin, spin, yield_core};
 pub use steps::about_to;
 #[cfg(feature = "steps")]
 pub use steps::{Watcher, watch};

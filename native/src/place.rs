@@ -16,29 +16,40 @@ pub fn cores() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
 }
 
+/// Whether this thread may run on a core, as a process that has bound none of its threads may wherever it may at all.
+///
+/// # Errors
+///
+/// It may not, or there is none; the error names it and those that there are.
+pub fn may_run_on(core: usize) -> io::Result<()> {
+    let there = cores();
+    if there.contains(&core) {
+        return Ok(());
+    }
+    let why = format!("this process may not run on core {core}; it may on {there:?}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
 /// Binds the calling thread to one core.
 ///
 /// # Errors
 ///
-/// There is no such core, or the process may not use it; the error names it and those that there are.
+/// That of [`may_run_on`], or what the system said.
 pub fn pin(core: usize) -> io::Result<()> {
     if core >= libc::CPU_SETSIZE as usize {
-        return Err(refused(core, io::ErrorKind::InvalidInput));
+        return may_run_on(core);
     }
     // SAFETY: `cpu_set_t` is plain data for which zeroes are valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the index was checked above.
     unsafe { libc::CPU_SET(core, &mut set) };
     // SAFETY: the call reads a structure that is ours, of the size it is told.
-    match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
-        0 => Ok(()),
-        _ => Err(refused(core, io::Error::last_os_error().kind())),
+    if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } == 0 {
+        return Ok(());
     }
-}
-
-/// What the system's "invalid argument" means here.
-fn refused(core: usize, kind: io::ErrorKind) -> io::Error {
-    io::Error::new(kind, format!("this process may not run on core {core}; it may on {:?}", cores()))
+    let error = io::Error::last_os_error();
+    // Not asked before: a thread that was bound to one core may be bound to another.
+    may_run_on(core).and(Err(error))
 }
 
 /// Lets another thread have this core: for loops that may share it, as tests do on a busy machine.

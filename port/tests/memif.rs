@@ -2,14 +2,12 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use conic_check::skipped;
+use conic_check::{lingering, skipped};
 use conic_fabric::Time;
 use conic_native::channel::Channel;
 use conic_native::clock;
@@ -418,19 +416,6 @@ fn a_client_waits_for_a_server_that_comes_later() {
     assert!(client.description().contains("waiting; last: No such file"), "{}", client.description());
     let mut server = Memif::open(&settings).unwrap();
     connect(&mut server, &mut client, 2000);
-}
-
-/// A descriptor that whoever closes the last copy of waits with for so many seconds: a connection with bytes that nobody takes. With it what
-/// must be there meanwhile.
-fn lingering(seconds: u64) -> (TcpStream, (TcpListener, TcpStream)) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
-    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (other, _) = listener.accept().unwrap();
-    stream.set_nonblocking(true).unwrap();
-    while stream.write(&[0; 65_536]).is_ok() {}
-    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(seconds))).unwrap();
-    (stream, (listener, other))
 }
 
 /// A message of the control channel, of this kind.

@@ -4,7 +4,7 @@
 
 mod order;
 
-use conic_chart::sequence::{Sequence, SequenceLine, SequenceMessage, SequenceSpan, SequenceState};
+use conic_chart::sequence::{Sequence, SequenceLine, SequenceMessage, SequenceSpan, SequenceState, said_behind};
 use conic_fabric::Time;
 use conic_sim::probe::holding::{Holding, holdings};
 use conic_sim::probe::{PlaceName, Recording};
@@ -33,8 +33,8 @@ pub fn svg(recording: &Recording, options: &Options) -> String {
     let held = holdings(recording);
     let mut note = options.note.clone();
     if recording.dropped > 0 {
-        let gap = if note.is_empty() { "" } else { " " };
-        note = format!("{note}{gap}Recording stopped at its limit: {} more were not written down.", recording.dropped);
+        let more = format!("Recording stopped at its limit: {} more were not written down.", recording.dropped);
+        note = said_behind(&note, &more);
     }
     Sequence {
         title: options.title.clone(),

@@ -1,7 +1,7 @@
 //! The diagram as SVG text.
 
 use super::layout::{Layout, ROW, STATE};
-use super::{MOST, Sequence, SequenceMessage, SequenceSpan};
+use super::{MOST, Sequence, SequenceMessage, SequenceSpan, said_behind};
 use crate::format::thousands;
 use crate::model::{Axis, Chart};
 use crate::svg::page::{COLOURS, MARGIN, Page, TEXT_SIZE, TICK_SIZE, number};
@@ -105,14 +105,7 @@ fn across(sequence: &Sequence, layout: &Layout, columns: usize) -> Across {
 /// The chart whose heading the diagram has.
 fn heading(sequence: &Sequence, layout: &Layout) -> Chart {
     let mut note = sequence.note.clone();
-    let mut say = |text: String| {
-        let gap = match note.chars().last() {
-            None => "",
-            Some('.') => " ",
-            Some(_) => ". ",
-        };
-        note = format!("{note}{gap}{text}");
-    };
+    let mut say = |text: String| note = said_behind(&note, &text);
     if !layout.times.is_empty() {
         say(format!("Times in ns from {} ns on; heights are not to scale.", nanoseconds(layout.begin)));
     }

@@ -85,6 +85,16 @@ pub struct Sequence {
 /// Messages and spans that are drawn at most, each: more than this nobody reads.
 pub const MOST: usize = 1_000;
 
+/// A note, and what is said behind it: sentences, whether the first ends as one or not.
+pub fn said_behind(note: &str, more: &str) -> String {
+    let gap = match note.chars().last() {
+        None => "",
+        Some('.') => " ",
+        Some(_) => ". ",
+    };
+    format!("{note}{gap}{more}")
+}
+
 impl Sequence {
     /// The diagram as SVG text: a complete document that can be pasted into HTML too, as wide and as high as it needs. It
     /// follows the reader's light or dark preference as the charts do.

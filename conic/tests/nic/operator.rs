@@ -238,9 +238,9 @@ fn what_this_machine_cannot_do_is_found_before_anything_starts() {
             "network \"default\": this process may not run on core 100000; it may on [",
         ),
         (&["--core", "100000"], "may not run on core 100000"),
-        (&["--check", "--socket", "/nowhere/at/all.sock"], "its folder is not there"),
-        (&["--check", "--socket", "/tmp"], "something else is there"),
-        (&["--check", "--socket", &long], "longer than a Unix socket's may be"),
+        (&["--check", "--socket", "/nowhere/at/all.sock"], "there is no folder /nowhere/at"),
+        (&["--check", "--socket", "/tmp"], "something is there that is no socket"),
+        (&["--check", "--socket", &long], "longer than a socket's may be"),
         (&["--check", "--config", "/nowhere.toml"], "cannot read the configuration /nowhere.toml: No such file"),
     ] {
         let text = said(flags);

@@ -6,10 +6,12 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use conic_native::channel::{Channel, Listener};
+use conic_native::may_run_on;
 use conic_nicd::config::Config;
+use rustix::net::SocketAddrUnix;
 
-use super::DaemonError;
 use super::metrics::Metrics;
+use super::{Daemon, DaemonError};
 
 /// A connection to the daemon that listens at a path.
 pub(super) fn connect(path: &Path) -> Result<Channel, DaemonError> {
@@ -33,17 +35,58 @@ pub(super) fn listen_for_metrics(address: SocketAddr, passed: Option<TcpListener
     Ok(Metrics::new(listener))
 }
 
+impl Daemon {
+    /// Whether this machine has what a configuration names of it: cores, and a place for the socket. Nothing is made or opened.
+    ///
+    /// # Errors
+    ///
+    /// What it has not, as starting the daemon would say.
+    pub fn check(config: &Config) -> Result<(), DaemonError> {
+        for network in &config.networks {
+            let named = (0..network.threads).filter_map(|thread| network.core_of(thread));
+            named.into_iter().try_for_each(may_run_on).map_err(|error| DaemonError::Cannot {
+                what: format!("network \"{}\"", network.name),
+                why: error.to_string(),
+            })?;
+        }
+        folder_to_make(&config.socket).map(|_| ())
+    }
+}
+
+fn no_socket(path: &Path, why: String) -> DaemonError {
+    DaemonError::Cannot { what: format!("socket {}", path.display()), why }
+}
+
+/// The folder that is to be made before a socket can be there, if it is not.
+///
+/// # Errors
+///
+/// There can be no socket.
+fn folder_to_make(path: &Path) -> Result<Option<&Path>, DaemonError> {
+    if SocketAddrUnix::new(path).is_err() {
+        return Err(no_socket(path, "its path is longer than a socket's may be (107 bytes)".to_owned()));
+    }
+    if path.symlink_metadata().is_ok_and(|file| !file.file_type().is_socket()) {
+        return Err(no_socket(path, "something is there that is no socket: name another with --socket".to_owned()));
+    }
+    let missing = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    // The folder where everybody looks may be gone with the last boot. Any other that is not there is more likely
+    // misspelt than wanted, and what clients are told to look for must not be made by accident.
+    match missing {
+        Some(folder) if *path != Config::default().socket => {
+            let folder = folder.display();
+            let why = format!("there is no folder {folder}: make it, or name another socket with --socket");
+            Err(no_socket(path, why))
+        }
+        missing => Ok(missing),
+    }
+}
+
 /// Listens at the configuration's socket. What a daemon left behind that is gone is removed.
 pub(super) fn listen(config: &Config) -> Result<Listener, DaemonError> {
     let path = &config.socket;
-    let cannot = |why: String| DaemonError::Cannot { what: format!("socket {}", path.display()), why };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
-        // The folder where everybody looks may be gone with the last boot. Any other that is not there is more likely
-        // misspelt than wanted, and what clients are told to look for must not be made by accident.
-        if *path != Config::default().socket {
-            let folder = folder.display();
-            return Err(cannot(format!("there is no folder {folder}: make it, or name another socket with --socket")));
-        }
+    let cannot = |why: String| no_socket(path, why);
+    if let Some(folder) = folder_to_make(path)? {
         std::fs::create_dir_all(folder)
             .map_err(|error| cannot(format!("its folder cannot be made: {error}; name another with --socket")))?;
     }
@@ -56,9 +99,6 @@ pub(super) fn listen(config: &Config) -> Result<Listener, DaemonError> {
         bound => bound,
     };
     let listener = bound.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse if !is_socket(path) => {
-            cannot("something is there that is no socket: name another with --socket".to_owned())
-        }
         io::ErrorKind::AddrInUse => cannot("another NIC listens there: name another with --socket".to_owned()),
         _ => cannot(format!("{error}; name another with --socket")),
     })?;

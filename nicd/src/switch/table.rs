@@ -164,8 +164,10 @@ impl Table {
         let set = self.set_of(new.station);
         let set = &mut self.sets[set];
         if new.fixed {
-            let mut others = set.iter_mut().filter(|entry| entry.is_some_and(|entry| entry.station == new.station));
-            others.next().into_iter().for_each(|learned| *learned = None);
+            // It may have been learned elsewhere.
+            if let Some(place) = set.iter_mut().find(|place| place.is_some_and(|entry| entry.station == new.station)) {
+                *place = None;
+            }
             if set.iter().flatten().filter(|entry| entry.fixed).count() >= FIXED_WAYS {
                 if let Err(index) = self.crowded_at(new.station) {
                     self.crowded.insert(index, (new.station, new.place));
