@@ -117,10 +117,6 @@ impl Clients {
         self.asked[(sequence % self.window) as usize] = Asked { request, at };
     }
 
-    fn sent(&self) -> u64 {
-        self.account.expected() + self.account.in_flight()
-    }
-
     /// What an answer says of its request; none where it is none of it.
     fn judge(&mut self, asked: &Request, answer: &Answer, value: &[u8]) -> Option<()> {
         if answer.key != asked.key {
@@ -193,7 +189,7 @@ impl FarEnd for Clients {
         if self.made == 0 {
             let now = now.picoseconds();
             let room = self.window.saturating_sub(self.account.in_flight()) as usize;
-            let due = self.pace.map_or(usize::MAX, |pace| pace.waiting(self.sent(), now));
+            let due = self.pace.map_or(usize::MAX, |pace| pace.waiting(self.account.sent(), now));
             let count = room.min(due).min(BURST);
             (0..count).for_each(|place| self.make(place, now));
             self.made = count;
@@ -220,7 +216,7 @@ impl FarEnd for Clients {
         self.account.took(asked.at, now.picoseconds(), 1);
     }
     fn next_due(&self) -> Time {
-        self.pace.map_or(Time::NEVER, |pace| Time::from_picoseconds(pace.due(self.sent())))
+        self.pace.map_or(Time::NEVER, |pace| Time::from_picoseconds(pace.due(self.account.sent())))
     }
     fn burst(&self) -> usize {
         BURST
@@ -235,6 +231,6 @@ impl FarEnd for Clients {
         &mut self.account
     }
     fn pace(&mut self, start: Time, interval: Time) {
-        self.pace = Some(Pace::new(start, self.sent(), interval));
+        self.pace = Some(Pace::new(start, self.account.sent(), interval));
     }
 }

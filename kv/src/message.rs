@@ -19,6 +19,7 @@
 //! likewise. [`crate::Clients`] count it, and go on.
 
 use conic_fabric::{LINE_BYTES, Line};
+use conic_load::functions::internet_sum;
 
 /// Bytes of the headers: the value begins behind them.
 pub const HEADER_BYTES: u16 = LINE_BYTES as u16;
@@ -100,21 +101,14 @@ fn number<const BYTES: usize>(header: &[u8; 64], at: usize) -> [u8; BYTES] {
     header[at..at + BYTES].try_into().expect("a part of a header")
 }
 
-/// The checksum of an IPv4 header whose own is left out.
-fn ip_checksum(header: &[u8; 64]) -> u16 {
-    let words = header[IP..UDP].chunks_exact(2).enumerate().filter(|(index, _)| *index != 5);
-    let sum: u32 = words.map(|(_, word)| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
-}
-
 /// Enters lengths and checksum for so many bytes of value.
 fn enter_lengths(header: &mut [u8; 64], value_bytes: u16) {
     let behind_ethernet = HEADER_BYTES - IP as u16 + value_bytes;
     header[IP + 2..IP + 4].copy_from_slice(&behind_ethernet.to_be_bytes());
     header[UDP + 4..UDP + 6].copy_from_slice(&(behind_ethernet - 20).to_be_bytes());
     header[UDP + 6..UDP + 8].copy_from_slice(&[0; 2]);
-    let checksum = ip_checksum(header);
+    header[IP + 10..IP + 12].fill(0);
+    let checksum = !internet_sum(&header[IP..UDP], 0);
     header[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
     header[OWN + 2..OWN + 4].copy_from_slice(&value_bytes.to_be_bytes());
 }

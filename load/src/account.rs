@@ -23,6 +23,12 @@ pub struct Account {
 }
 
 impl Account {
+    /// Packets sent so far.
+    #[inline(always)]
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Packets received so far.
     pub fn received(&self) -> u64 {
         self.received

@@ -61,7 +61,7 @@ impl Function {
                     }
                 }
             }
-            Function::Checksum => response[..bytes].copy_from_slice(&checksum(request).to_be_bytes()),
+            Function::Checksum => response[..bytes].copy_from_slice(&(!internet_sum(request, 0)).to_be_bytes()),
         }
         bytes
     }
@@ -102,15 +102,15 @@ fn hashes(element: &[u8]) -> [u64; HASHES] {
     hashes
 }
 
-/// The ones' complement of the ones' complement sum of 16-bit words, an odd byte being the high half of a word.
-fn checksum(bytes: &[u8]) -> u16 {
+/// The ones' complement sum of 16-bit words and of one to begin with (RFC 1071), an odd byte being the high half of a word.
+pub fn internet_sum(bytes: &[u8], begun: u16) -> u16 {
     let mut words = bytes.chunks_exact(2);
     let sum: u64 = words.by_ref().map(|pair| u64::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-    let mut sum = sum + words.remainder().first().map_or(0, |&byte| u64::from(byte) << 8);
+    let mut sum = u64::from(begun) + sum + words.remainder().first().map_or(0, |&byte| u64::from(byte) << 8);
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !(sum as u16)
+    sum as u16
 }
 
 #[cfg(test)]

@@ -90,14 +90,17 @@ impl<C: Core + Clone> Application<C> {
             let Connected { read_at, readable, .. } = self.connected[flow as usize];
             let requests = (readable / REQUEST_BYTES).min(ASKED_AHEAD);
             for request in 0..requests {
-                let [(start, _), _] = self.service.receive_parts(flow, read_at + request * REQUEST_BYTES, 1);
+                let [(start, _), _] =
+                    self.service.receive_parts(flow, read_at.wrapping_add(request * REQUEST_BYTES), 1);
                 self.core.prefetch_read(start.line());
             }
         }
-        for flow in std::mem::take(&mut self.told) {
+        for index in 0..self.told.len() {
+            let flow = self.told[index];
             self.connected[flow as usize].is_told = false;
             self.answer(flow);
         }
+        self.told.clear();
         moved += self.outboxes.iter_mut().map(Outbox::flush).sum::<usize>();
         if moved == 0 {
             self.core.spin();

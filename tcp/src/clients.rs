@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use conic_fabric::{Line, Time};
+use conic_fabric::Time;
 use conic_load::{Account, FarEnd, Pace};
 
 use crate::REQUEST_BYTES;
@@ -70,8 +70,9 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// The peers of these connections, which the service has as they are here. Requests are drawn with this seed.
-    pub fn new(connections: &[Connection], load: Load, seed: u64) -> Clients {
+    /// The peers of these connections, which the service has as they are here, with room for so many bytes on each. Requests are drawn
+    /// with this seed.
+    pub fn new(connections: &[Connection], room: u32, load: Load, seed: u64) -> Clients {
         let load = Load {
             window: load.window.clamp(1, BUFFER_BYTES / REQUEST_BYTES),
             requests_a_segment: load.requests_a_segment.clamp(1, u32::from(MOST_PAYLOAD) / REQUEST_BYTES),
@@ -80,7 +81,7 @@ impl Clients {
             local: connection.peer,
             peer: connection.local,
             mark: seed.rotate_left(32) ^ u64::from(connection.peer.address) << 16 ^ u64::from(connection.peer.port),
-            flow: Flow::established(connection.sent, connection.received, BUFFER_BYTES, u32::from(connection.window)),
+            flow: Flow::established(connection.sent, connection.received, BUFFER_BYTES, room),
             receive: vec![0; BUFFER_BYTES as usize],
             transmit: vec![0; BUFFER_BYTES as usize],
             read_at: 0,
@@ -123,10 +124,6 @@ impl Clients {
         self.clients.iter().map(|client| client.answered).collect()
     }
 
-    fn sent(&self) -> u64 {
-        self.account.expected() + self.account.in_flight()
-    }
-
     fn make_ready(&mut self, index: usize) {
         if !std::mem::replace(&mut self.clients[index].is_ready, true) {
             self.ready.push_back(index);
@@ -154,7 +151,7 @@ impl Clients {
     /// Makes requests of a client as far as its window, and the pace, let it.
     fn ask(&mut self, index: usize, now: Time) {
         loop {
-            let due = self.pace.is_none_or(|pace| pace.waiting(self.sent(), now.picoseconds()) > 0);
+            let due = self.pace.is_none_or(|pace| pace.waiting(self.account.sent(), now.picoseconds()) > 0);
             let client = &mut self.clients[index];
             if !due || client.made.len() >= self.load.window as usize {
                 return;
@@ -175,6 +172,10 @@ impl Clients {
     /// Makes one frame of a client, if it has one to send.
     fn make(&mut self, index: usize, now: Time) -> Option<Vec<u8>> {
         self.ask(index, now);
+        // Against a closed window what was asked waits for time.
+        if self.next_look == Time::NEVER && self.clients[index].flow.due(self.timeout).is_some() {
+            self.next_look = now + self.timeout;
+        }
         let most = self.load.requests_a_segment * REQUEST_BYTES;
         let client = &mut self.clients[index];
         if client.repeats > 0 {
@@ -273,12 +274,7 @@ impl FarEnd for Clients {
         self.frames.drain(..count);
     }
     fn came_back(&mut self, frame: &[u8], now: Time) {
-        let mut first = [0; 64];
-        let most = frame.len().min(64);
-        first[..most].copy_from_slice(&frame[..most]);
-        let Ok(segment) = Segment::parse(&Line::from_bytes(&first), frame.len() as u16) else {
-            return self.account.spoilt();
-        };
+        let Ok(segment) = Segment::of_frame(frame) else { return self.account.spoilt() };
         let Some(&index) = self.by_end.get(&(segment.to.address, segment.to.port)) else {
             return self.account.spoilt();
         };
@@ -299,7 +295,7 @@ impl FarEnd for Clients {
         self.make_ready(index);
     }
     fn next_due(&self) -> Time {
-        let paced = self.pace.map_or(Time::NEVER, |pace| Time::from_picoseconds(pace.due(self.sent())));
+        let paced = self.pace.map_or(Time::NEVER, |pace| Time::from_picoseconds(pace.due(self.account.sent())));
         self.next_look.min(paced)
     }
     fn burst(&self) -> usize {
@@ -315,6 +311,6 @@ impl FarEnd for Clients {
         &mut self.account
     }
     fn pace(&mut self, start: Time, interval: Time) {
-        self.pace = Some(Pace::new(start, self.sent(), interval));
+        self.pace = Some(Pace::new(start, self.account.sent(), interval));
     }
 }

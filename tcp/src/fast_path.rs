@@ -83,8 +83,9 @@ struct Private {
     /// Which of this thread's queues its last segment came from.
     port: u32,
     is_ready: bool,
-    /// Whether the peer has sent what it was not told of, and whether it is to be told even if there is no data to go with it.
-    owes: bool,
+    /// When the peer is to be told of what it sent and was not told of, and whether that time has come: then even if there is no data
+    /// to go with it.
+    owed: Option<Time>,
     at_once: bool,
 }
 
@@ -144,7 +145,11 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
             counted: Counted::default(),
             burst: Box::default(),
             notices: Vec::new(),
-            bytes: vec![0; usize::from(HEADER_BYTES + MOST_PAYLOAD).next_multiple_of(64)],
+            // A peer may send longer segments than this side does: as much as a receive buffer has room for.
+            bytes: vec![
+                0;
+                usize::from(HEADER_BYTES + MOST_PAYLOAD).max(shape.buffers[0] as usize).next_multiple_of(64)
+            ],
             service: service.clone(),
         }
     }
@@ -212,12 +217,12 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
         let packet = self.burst.packets[place];
         let segment = match self.burst.segments[place] {
             Ok(segment) => segment,
-            Err(no) => {
-                *(if no == NoSegment::Malformed {
-                    &mut self.counted.malformed
-                } else {
-                    &mut self.counted.for_slow_path
-                }) += 1;
+            Err(NoSegment::Malformed) => {
+                self.counted.malformed += 1;
+                return false;
+            }
+            Err(NoSegment::ForSlowPath) => {
+                self.counted.for_slow_path += 1;
                 return false;
             }
         };
@@ -243,6 +248,10 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
             write_parts(core, self.service.receive_parts(flow, taken.at, taken.bytes), payload);
         }
         core.write_line(at, &state.to_line());
+        // A window that closes has something wait for time that waited for a buffer before, or for its turn.
+        if state.due(self.timeout).is_some() && self.next_look == Time::NEVER {
+            self.next_look = now + self.timeout;
+        }
         self.counted.segments += 1;
         self.counted.received_bytes += u64::from(taken.delivered);
         self.private[flow as usize].port = port as u32;
@@ -263,6 +272,8 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
                 self.counted.acknowledgements += 1;
                 let header = header_of(&fixed, &state, state.sent, 0);
                 self.ports[port].acknowledge_in(packet, &header);
+                let private = &mut self.private[flow as usize];
+                (private.owed, private.at_once) = (None, false);
                 true
             }
         }
@@ -271,8 +282,8 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
     /// Has a connection's peer told of what it sent at this time, if it was not by then.
     fn owe(&mut self, flow: u32, due: Time) {
         let private = &mut self.private[flow as usize];
-        if !private.owes {
-            private.owes = true;
+        if private.owed.is_none() {
+            private.owed = Some(due);
             self.delayed.push_back((due, flow));
         }
     }
@@ -341,7 +352,7 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
         let little = shape.buffers[0] / 4;
         if room < little && state.receive_room >= little {
             let private = &mut self.private[notice.flow as usize];
-            (private.owes, private.at_once) = (true, true);
+            (private.owed, private.at_once) = (Some(now), true);
             self.make_ready(notice.flow, now);
         }
         if state.unsent > 0 {
@@ -352,10 +363,11 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
 
     /// Has everything sent again that has been under way for too long, and peers told that have waited for long enough.
     fn look_at_clock(&mut self, now: Time) {
-        while let Some(&(_, flow)) = self.delayed.front().filter(|&&(due, _)| due <= now) {
+        while let Some(&(due, flow)) = self.delayed.front().filter(|&&(due, _)| due <= now) {
             self.delayed.pop_front();
             let private = &mut self.private[flow as usize];
-            if private.owes {
+            // What went with data meanwhile is owed no more, and what came behind that is owed later.
+            if private.owed == Some(due) {
                 private.at_once = true;
                 self.make_ready(flow, now);
             }
@@ -410,7 +422,7 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
         let [fixed, changing] = self.service.lines_of(flow);
         let mut state = Flow::from_line(&core.read_line(changing));
         let bytes = state.sendable().min(MOST_PAYLOAD.into());
-        if bytes == 0 && !(private.owes && private.at_once) {
+        if bytes == 0 && !(private.owed.is_some() && private.at_once) {
             self.private[flow as usize].is_ready = false;
             return false;
         }
@@ -444,7 +456,7 @@ impl<Q: HostQueue<Core: Clone>> FastPath<Q> {
         core.write_bytes(at, &self.bytes[..usize::from(length).next_multiple_of(64)]);
         port.put(Packet::new(at, length));
         let private = &mut self.private[flow as usize];
-        (private.owes, private.at_once) = (false, false);
+        (private.owed, private.at_once) = (None, false);
         private.is_ready = state.sendable() > 0;
         if private.is_ready {
             self.ready.push_back(flow);

@@ -1,7 +1,7 @@
 //! What is kept of a connection, and what a segment, an application's notice and time do to it: transitions without memory or clock.
 //!
 //! TAS keeps some hundred bytes a connection (TAS, EuroSys 2019: "minimal connection state"), and so do these: a line that never
-//! changes, which [`crate::Service`] writes, and this one. Buffers are circular, a power of two of bytes at most 2^16; positions count
+//! changes, which [`crate::Service`] writes, and this one. Buffers are circular, a power of two of bytes at most 2^15; positions count
 //! bytes from the connection's beginning, modulo 2^32, as sequence numbers do.
 //!
 //! | event | what happens | as in |
@@ -164,6 +164,11 @@ impl Flow {
             self.transmit_at = self.transmit_at.wrapping_add(skipped);
             self.duplicates = 0;
             self.since = now.picoseconds();
+            // It stays within half of all numbers behind what is acknowledged, or it would seem to lie ahead.
+            let oldest = oldest.wrapping_add(ahead);
+            if oldest.wrapping_sub(self.recover) as i32 > 0 {
+                self.recover = oldest;
+            }
         } else if segment.payload_bytes == 0 && window == self.window && self.unacknowledged > 0 {
             self.duplicates = self.duplicates.saturating_add(1);
             // Of what was under way at the last loss, all was sent again: a loss of that, time will tell.

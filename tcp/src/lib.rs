@@ -8,7 +8,6 @@ mod application;
 mod clients;
 mod context;
 mod fast_path;
-mod faults;
 mod flow;
 pub mod segment;
 mod service;
@@ -17,7 +16,6 @@ pub use application::Application;
 pub use clients::{Clients, Load};
 pub use context::{Context, Notice};
 pub use fast_path::{Acknowledge, Counted, FastPath};
-pub use faults::{Faults, Faulty};
 pub use flow::{Flow, Taken};
 pub use service::{Connection, Service, Shape, ShapeError};
 

@@ -14,6 +14,7 @@
 //! [`Segment::parse`] does not look. [`fill_in_sums`] and [`sums_are_right`] are what such a NIC does.
 
 use conic_fabric::{LINE_BYTES, Line};
+use conic_load::functions::internet_sum;
 
 /// Bytes of the headers without options.
 pub const HEADER_BYTES: u16 = 54;
@@ -153,6 +154,18 @@ impl Segment {
         })
     }
 
+    /// The segment that a whole frame is.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Segment::parse`].
+    pub fn of_frame(frame: &[u8]) -> Result<Segment, NoSegment> {
+        let mut first = [0; LINE_BYTES as usize];
+        let most = frame.len().min(first.len());
+        first[..most].copy_from_slice(&frame[..most]);
+        Segment::parse(&Line::from_bytes(&first), frame.len() as u16)
+    }
+
     /// A frame with this payload, and its checksums filled in.
     pub fn frame(&self, payload: &[u8]) -> Vec<u8> {
         let with = Segment { payload_bytes: payload.len() as u16, ..*self };
@@ -163,30 +176,21 @@ impl Segment {
     }
 }
 
-/// The one's-complement sum of some bytes and one to begin with, folded (RFC 1071).
-fn sum(bytes: &[u8], begun: u32) -> u16 {
-    let of_pair = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low));
-    let mut sum = bytes.chunks(2).map(of_pair).fold(begun, u32::wrapping_add);
-    while sum >> 16 != 0 {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// The sums over the IPv4 header, and over the segment with its pseudo-header, of a frame with so many bytes of datagram.
 fn sums(frame: &[u8], datagram: usize) -> [u16; 2] {
-    let pseudo = u32::from(PROTOCOL_TCP) + (datagram - 20) as u32;
-    let addresses = sum(&frame[IP + 12..TCP], pseudo);
-    [sum(&frame[IP..TCP], 0), sum(&frame[TCP..IP + datagram], addresses.into())]
+    // A datagram is shorter than what 16 bits can say: this fits.
+    let pseudo = u16::from(PROTOCOL_TCP) + (datagram - 20) as u16;
+    let addresses = internet_sum(&frame[IP + 12..TCP], pseudo);
+    [internet_sum(&frame[IP..TCP], 0), internet_sum(&frame[TCP..IP + datagram], addresses)]
 }
 
 /// Fills in both checksums, as a NIC does to what is sent. The frame has whole headers, and its lengths are right.
 pub fn fill_in_sums(frame: &mut [u8]) {
     let datagram = usize::from(half(frame, IP + 2));
-    for (which, at) in [(0, IP + 10), (1, TCP + 16)] {
-        frame[at..at + 2].fill(0);
-        let sum = !sums(frame, datagram)[which];
-        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    let places = [IP + 10, TCP + 16];
+    places.iter().for_each(|&at| frame[at..at + 2].fill(0));
+    for (at, sum) in places.into_iter().zip(sums(frame, datagram)) {
+        frame[at..at + 2].copy_from_slice(&(!sum).to_be_bytes());
     }
 }
 
@@ -213,24 +217,21 @@ mod tests {
         payload_bytes: 64,
     };
 
-    fn parsed(frame: &[u8]) -> Result<Segment, NoSegment> {
-        let mut first = [0; 64];
-        let most = frame.len().min(64);
-        first[..most].copy_from_slice(&frame[..most]);
-        Segment::parse(&Line::from_bytes(&first), frame.len() as u16)
-    }
-
     #[test]
     fn what_is_built_is_parsed_as_it_was() {
         for payload in [0, 1, 64, 65, MOST_PAYLOAD] {
             let segment = Segment { payload_bytes: payload, ..GOOD };
             let frame = segment.frame(&vec![7; payload.into()]);
             assert_eq!(frame.len(), usize::from(HEADER_BYTES + payload));
-            assert_eq!(parsed(&frame), Ok(segment));
+            assert_eq!(Segment::of_frame(&frame), Ok(segment));
             assert!(sums_are_right(&frame));
         }
         let filled_up = [GOOD.frame(&[]), vec![0; 6]].concat();
-        assert_eq!(parsed(&filled_up), Ok(Segment { payload_bytes: 0, ..GOOD }), "Ethernet fills up to 60 bytes");
+        assert_eq!(
+            Segment::of_frame(&filled_up),
+            Ok(Segment { payload_bytes: 0, ..GOOD }),
+            "Ethernet fills up to 60 bytes"
+        );
     }
 
     /// The sums of a header that was worked out by hand: RFC 1071 over the words of the test's own frame.
@@ -262,7 +263,7 @@ mod tests {
         let mut frame = [&GOOD.header().to_bytes()[..54], &[1; 12], &[5; 64]].concat();
         frame[TCP + 12] = 8 << 4;
         frame[IP + 2..IP + 4].copy_from_slice(&116_u16.to_be_bytes());
-        assert_eq!(parsed(&frame), Ok(Segment { payload_at: 66, ..GOOD }));
+        assert_eq!(Segment::of_frame(&frame), Ok(Segment { payload_at: 66, ..GOOD }));
     }
 
     #[test]
@@ -271,7 +272,7 @@ mod tests {
         let changed = |at: usize, bits: u8| {
             let mut other = good.clone();
             other[at] ^= bits;
-            parsed(&other)
+            Segment::of_frame(&other)
         };
         for (at, bits, what) in [
             (12, 1, "type"),
@@ -295,9 +296,9 @@ mod tests {
         // A header of 60 bytes in a datagram of 40, and a datagram that is shorter than any.
         let mut acknowledgement = GOOD.frame(&[]);
         acknowledgement[TCP + 12] = 0xf0;
-        assert_eq!(parsed(&acknowledgement), Err(NoSegment::Malformed));
+        assert_eq!(Segment::of_frame(&acknowledgement), Err(NoSegment::Malformed));
         acknowledgement[TCP + 12] = 0x50;
         acknowledgement[IP + 3] = 39;
-        assert_eq!(parsed(&acknowledgement), Err(NoSegment::Malformed));
+        assert_eq!(Segment::of_frame(&acknowledgement), Err(NoSegment::Malformed));
     }
 }

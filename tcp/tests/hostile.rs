@@ -1,34 +1,13 @@
 //! Whoever is not trusted: a network that sends what is no segment, a NIC that names what is no buffer, and an application that tells
 //! what cannot be. Nobody else loses anything by it.
 
-use crate::common::{Ground, Over, SMALL};
-use conic_fabric::{Address, Core, Line, Time};
+use crate::common::{Ground, Over, SMALL, connections, segment};
+use conic_fabric::{Address, Core, Time};
 use conic_interface::burst::{NicQueue, Packet};
 use conic_interface::ccnic::{self, Features, Nic, PhaseCredit};
 use conic_load::FarEnd;
-use conic_tcp::segment::{HEADER_BYTES, Segment, sums_are_right};
+use conic_tcp::segment::{Segment, sums_are_right};
 use conic_tcp::{Acknowledge, Application, Clients, Counted, Load, Notice, Shape};
-
-/// The segment of a connection's peer with so many bytes from its first on.
-fn segment(ground: &Ground, flow: usize, payload_bytes: u16) -> Segment {
-    let connection = ground.connections[flow];
-    Segment {
-        from: connection.peer,
-        to: connection.local,
-        sequence: connection.received,
-        acknowledged: connection.sent,
-        window: connection.window,
-        payload_at: HEADER_BYTES,
-        payload_bytes,
-    }
-}
-
-fn parsed(frame: &[u8]) -> Segment {
-    let mut first = [0; 64];
-    let most = frame.len().min(64);
-    first[..most].copy_from_slice(&frame[..most]);
-    Segment::parse(&Line::from_bytes(&first), frame.len() as u16).expect("a segment")
-}
 
 /// Good clients share a queue with frames that are none, and with segments of another connection that are as wrong as a checksum
 /// lets them be.
@@ -40,8 +19,8 @@ fn thousands_of_wrong_segments_harm_no_other_connection() {
     let mut application = Application::new(ground.core(), &ground.service, 0);
     // The last connection is the one that is abused: nobody's clients have it.
     let (abused, good) = ground.connections.split_last().expect("there are some");
-    let mut clients = Clients::new(good, Load { window: 4, requests_a_segment: 2 }, 3);
-    let template = segment(&ground, good.len(), 64).frame(&[7; 64]);
+    let mut clients = Clients::new(good, SMALL.buffers[0], Load { window: 4, requests_a_segment: 2 }, 3);
+    let template = segment(abused, 64).frame(&[7; 64]);
     let mut draws = fastrand::Rng::with_seed(11);
     let (mut refused_by_sums, mut into) = (0, vec![0; 2048]);
     for wrong in 0..WRONG {
@@ -57,7 +36,7 @@ fn thousands_of_wrong_segments_harm_no_other_connection() {
                     sequence: draws.u32(..),
                     acknowledged: draws.u32(..),
                     window: draws.u16(..),
-                    ..segment(&ground, good.len(), 0)
+                    ..segment(abused, 0)
                 };
                 frame = other.frame(&vec![1; draws.usize(..200)]);
             }
@@ -79,19 +58,34 @@ fn thousands_of_wrong_segments_harm_no_other_connection() {
         fast_path.step();
         application.step();
         while let Some(length) = nic.take_frame(&mut into) {
-            if parsed(&into[..length]).to != abused.peer {
+            if Segment::of_frame(&into[..length]).expect("a segment").to != abused.peer {
                 clients.came_back(&into[..length], now);
             }
         }
     }
     let account = clients.account();
-    assert_eq!((account.lost(), account.corrupt()), (0, 0));
+    assert_eq!(account.corrupt(), 0);
     assert!(account.received() > WRONG, "{} answers", account.received());
     assert!(clients.answered().iter().all(|answered| *answered > 1000), "{:?}", clients.answered());
     let counted = fast_path.counted();
     assert!(refused_by_sums > WRONG / 2, "a NIC would have kept {refused_by_sums} from it");
     assert!(counted.malformed > WRONG / 4 && counted.unknown > 100 && counted.absurd > 1000, "{counted:?}");
     assert_eq!((counted.refused, application.refused()), (0, 0));
+}
+
+/// A peer may send segments that are longer than those of this side.
+#[test]
+fn a_segment_that_is_longer_than_any_that_is_sent_is_taken_as_far_as_there_is_room() {
+    for over in [Over::CcNic(Features::best()), Over::Ring(64)] {
+        for (bytes, room) in [(1461, 1 << 13), (1900, 1 << 13), (1900, 1024)] {
+            let ground = Ground::new(over, Shape { buffers: [room; 2], ..SMALL }, [5, 6]);
+            let (mut fast_path, mut nic) = (ground.fast_path(0, Acknowledge::AtOnce), ground.nic(0));
+            let long = segment(&ground.connections[0], bytes).frame(&vec![4; bytes.into()]);
+            assert!(nic.deliver_frame(&long), "{over:?}");
+            while fast_path.step() > 0 {}
+            assert_eq!(fast_path.counted().received_bytes, u64::from(bytes).min(room.into()), "{over:?}");
+        }
+    }
 }
 
 #[test]
@@ -104,20 +98,12 @@ fn what_a_nic_names_and_is_no_buffer_is_neither_read_nor_written() {
     let memory = conic_native::Memory::create(&layout, conic_native::Pages::Plain).expect("a small region");
     let core = conic_native::NativeCore::new(&memory);
     map.pool.fill(&core);
-    let connection = crate::common::connections(SMALL, [5, 6])[0];
+    let connection = connections(SMALL, [5, 6])[0];
     assert!(service.install(&core, 0, &connection));
     let queue = ccnic::host_queue(core, &map, 0);
     let mut fast_path = conic_tcp::FastPath::new(vec![queue], &service, 0, Acknowledge::AtOnce);
     let mut nic = Nic::<_, PhaseCredit>::new(core, &map, 0);
-    let good = Segment {
-        from: connection.peer,
-        to: connection.local,
-        sequence: connection.received,
-        acknowledged: connection.sent,
-        window: 1000,
-        payload_at: HEADER_BYTES,
-        payload_bytes: 64,
-    };
+    let good = segment(&connection, 64);
     let frame = good.frame(&[3; 64]);
     // A segment that lies among objects, and one that begins in a buffer and does not end in it.
     let among = map.objects().0;
@@ -184,7 +170,7 @@ fn words_that_cannot_be_are_refused() {
     while fast_path.step() > 0 {}
     let mut into = vec![0; 2048];
     let length = nic.take_frame(&mut into).expect("a segment");
-    let sent = parsed(&into[..length]);
+    let sent = Segment::of_frame(&into[..length]).expect("a segment");
     assert_eq!((sent.to, sent.sequence, sent.payload_bytes), (mine.peer, mine.sent, 64));
     // And whatever words there are, nobody panics.
     for _ in 0..5000 {
@@ -204,7 +190,7 @@ fn an_application_that_does_not_listen_stops_nobody() {
     let ground = Ground::new(Over::CcNic(Features::best()), shape, [5, 6]);
     let (mut fast_path, mut nic) = (ground.fast_path(0, Acknowledge::AtOnce), ground.nic(0));
     let mut sender = ground.service.context(0, 0).down.sender(ground.core());
-    let mut next = segment(&ground, 0, 1000);
+    let mut next = segment(&ground.connections[0], 1000);
     let mut into = vec![0; 2048];
     let all = 18_000_000_u64;
     for _ in 0..all / 1000 {
@@ -229,10 +215,10 @@ fn what_is_for_a_slow_path_or_another_thread_is_counted_and_dropped() {
     let shape = Shape { threads: 2, ..SMALL };
     let ground = Ground::new(Over::CcNic(Features::best()), shape, [5, 6]);
     let (mut fast_path, mut nic) = (ground.fast_path(0, Acknowledge::AtOnce), ground.nic(0));
-    let mut reset = segment(&ground, 0, 0).frame(&[]);
+    let mut reset = segment(&ground.connections[0], 0).frame(&[]);
     reset[47] |= 4;
-    let elsewhere = segment(&ground, 1, 3).frame(&[1; 3]);
-    let mut stranger = segment(&ground, 0, 3);
+    let elsewhere = segment(&ground.connections[1], 3).frame(&[1; 3]);
+    let mut stranger = segment(&ground.connections[0], 3);
     stranger.from.port += 5000;
     for frame in [reset, elsewhere, stranger.frame(&[1; 3])] {
         assert!(nic.deliver_frame(&frame));
@@ -251,5 +237,27 @@ fn a_connection_is_installed_once_and_where_there_is_a_place() {
     other.peer.port += 9000;
     for (flow, connection) in [(3, known), (4, known), (3, other), (SMALL.flows, other)] {
         assert!(!ground.service.install(&core, flow, &connection), "{flow}");
+    }
+}
+
+/// Nobody else would tell a peer that was told of next to no room that there is some again.
+#[test]
+fn a_peer_that_had_no_room_is_told_when_there_is_some() {
+    let ground = Ground::new(Over::CcNic(Features::best()), Shape { flows: 1, ..SMALL }, [5, 6]);
+    let (mut fast_path, mut nic) = (ground.fast_path(0, Acknowledge::AtOnce), ground.nic(0));
+    let mut sender = ground.service.context(0, 0).down.sender(ground.core());
+    let full = segment(&ground.connections[0], 1024).frame(&[4; 1024]);
+    assert!(nic.deliver_frame(&full));
+    let mut into = vec![0; 2048];
+    let mut told = |fast_path: &mut conic_tcp::FastPath<_>| {
+        while fast_path.step() > 0 {}
+        let frame = nic.take_frame(&mut into);
+        frame.map(|length| Segment::of_frame(&into[..length]).expect("a segment").window)
+    };
+    assert_eq!((told(&mut fast_path), told(&mut fast_path)), (Some(0), None));
+    // A little, and then so much that it is worth a segment.
+    for (read, expected) in [(200, None), (100, Some(300)), (100, None)] {
+        assert!(sender.try_send(&[Notice { flow: 0, received: read, transmit: 0 }.word(), 0, 0, 0, 0, 0, 0]));
+        assert_eq!(told(&mut fast_path), expected, "{read} more");
     }
 }

@@ -3,13 +3,12 @@
 
 use std::cell::RefCell;
 
-use crate::common::{SMALL, connections};
+use crate::common::{SMALL, connections, segment};
 use conic_check::{Does, ToldCore};
 use conic_fabric::Home;
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::{self, Features, Geometry, Map};
 use conic_native::{Memory, NativeCore, Pages};
-use conic_tcp::segment::{HEADER_BYTES, Segment};
 use conic_tcp::{Acknowledge, FastPath, Service};
 
 #[test]
@@ -30,21 +29,7 @@ fn a_line_is_asked_for_when_the_one_that_names_it_is_there() {
     let queue = ccnic::host_queue(ToldCore::new(core, &tell), &map, 0);
     let mut fast_path = FastPath::new(vec![queue], &service, 0, Acknowledge::AtOnce);
     let mut nic = ccnic::nic_queue(core, &map, 0);
-    let frames: Vec<Vec<u8>> = connections
-        .iter()
-        .map(|connection| {
-            let segment = Segment {
-                from: connection.peer,
-                to: connection.local,
-                sequence: connection.received,
-                acknowledged: connection.sent,
-                window: 1000,
-                payload_at: HEADER_BYTES,
-                payload_bytes: 64,
-            };
-            segment.frame(&[5; 64])
-        })
-        .collect();
+    let frames: Vec<Vec<u8>> = connections.iter().map(|connection| segment(connection, 64).frame(&[5; 64])).collect();
     assert_eq!(nic.deliver_frames(&frames), frames.len());
     did.borrow_mut().clear();
     fast_path.step();

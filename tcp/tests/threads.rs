@@ -1,11 +1,11 @@
 //! Fast-path threads and an application on threads of their own, over ordinary memory.
 
-use crate::common::{Ground, Over, SMALL};
+use crate::common::{Faults, Faulty, Ground, Over, SMALL};
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::{Network, Traffic};
 use conic_native::{Flag, clock};
-use conic_tcp::{Acknowledge, Application, Clients, Faults, Faulty, Load, Shape};
+use conic_tcp::{Acknowledge, Application, Clients, Load, Shape};
 
 const ANSWERS: u64 = 5_000;
 const DEADLINE: Time = Time::from_nanoseconds(60_000_000_000);
@@ -20,7 +20,8 @@ fn exchange(faults: Faults) {
     let is_over = || done.iter().all(Flag::is_up) || clock::now() > deadline;
     let serve = |thread: u32| {
         let connections = ground.connections_of(thread);
-        let clients = Clients::new(&connections, Load { window: 8, requests_a_segment: 3 }, 4).with_timeout(TIMEOUT);
+        let clients = Clients::new(&connections, SMALL.buffers[0], Load { window: 8, requests_a_segment: 3 }, 4)
+            .with_timeout(TIMEOUT);
         let faulty = Faulty::new(clients, faults, u64::from(thread));
         let mut network = Network::new(ground.core(), ground.nic(thread as usize), faulty);
         let mut fast_path = ground.fast_path(thread, Acknowledge::AtOnce).with_timeout(TIMEOUT);

@@ -51,6 +51,7 @@ pub(super) fn run(question: &TcpRpc) -> Result<TcpRpcOutcome, String> {
     let run = Rc::new(Run {
         question: question.clone(),
         connections: connections(question, wanted.queues()),
+        room: shape.buffers[0],
         counted: vec![Cell::default(); question.threads],
         measured: RefCell::default(),
     });
@@ -85,6 +86,8 @@ fn connections(question: &TcpRpc, queues: usize) -> Vec<(Connection, usize)> {
 struct Run {
     question: TcpRpc,
     connections: Vec<(Connection, usize)>,
+    /// Bytes that the service has room for on each.
+    room: u32,
     /// What each fast-path thread counted until its last step.
     counted: Vec<Cell<Counted>>,
     measured: RefCell<Measured>,
@@ -115,7 +118,7 @@ impl Ends<Clients> for Run {
     fn far_end(&self, queue: usize) -> Clients {
         let of_queue = self.connections.iter().filter(|(_, of)| *of == queue);
         let connections: Vec<Connection> = of_queue.map(|(connection, _)| *connection).collect();
-        Clients::new(&connections, self.question.load, self.question.seed)
+        Clients::new(&connections, self.room, self.question.load, self.question.seed)
     }
     fn requests(&self, queue: usize) -> (u64, u64) {
         let flows = self.connections.iter().filter(|(_, of)| *of == queue).count() as u64;

@@ -194,3 +194,27 @@ fn an_application_reads_and_writes_no_more_than_there_is() {
     assert!(flow.next(100, NOW).is_some());
     assert!(!flow.bump(0, 1, [256; 2], NOW), "what is under way is not free");
 }
+
+#[test]
+fn a_loss_is_seen_however_much_was_sent_since_the_last() {
+    let mut flow = flow();
+    let mut acknowledged = 500_u32;
+    // As much as half of all numbers, and then as much again.
+    for _ in 0..2 {
+        for _ in 0..(1 << 20) + 1 {
+            assert!(flow.bump(0, 2048, [256, 2048], NOW));
+            while let Some(sent) = flow.next(2048, NOW) {
+                acknowledged = acknowledged.wrapping_add(sent.bytes);
+                taken(&mut flow, &segment(100, acknowledged, 0));
+            }
+        }
+        assert!(flow.bump(0, 200, [256, 2048], NOW) && flow.next(200, NOW).is_some());
+        for _ in 0..DUPLICATES {
+            taken(&mut flow, &segment(100, acknowledged, 0));
+        }
+        assert_eq!((flow.unsent, flow.unacknowledged), (200, 0), "all of it is sent again");
+        acknowledged = acknowledged.wrapping_add(200);
+        assert!(flow.next(200, NOW).is_some());
+        taken(&mut flow, &segment(100, acknowledged, 0));
+    }
+}

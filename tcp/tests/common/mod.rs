@@ -1,11 +1,15 @@
 //! A service on ordinary memory, and everybody by turns on one thread.
 #![allow(dead_code, reason = "not every test binary uses all of it")]
 
+mod faults;
+
+pub use faults::{Faults, Faulty};
+
 use conic_fabric::{Home, Layout, PlayedByCore};
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::{ccnic, ring};
 use conic_native::{Memory, NativeCore, Pages};
-use conic_tcp::segment::End;
+use conic_tcp::segment::{End, HEADER_BYTES, Segment};
 use conic_tcp::{Acknowledge, Clients, Connection, FastPath, Service, Shape};
 
 pub const SMALL: Shape = Shape { flows: 10, threads: 1, applications: 1, buffers: [1024; 2], notices: 16 };
@@ -44,6 +48,19 @@ pub fn connections(shape: Shape, sequences: [u32; 2]) -> Vec<Connection> {
         application: flow / shape.threads % shape.applications,
     };
     (0..shape.flows).map(connection).collect()
+}
+
+/// The segment of a connection's peer with so many bytes from its first on.
+pub fn segment(connection: &Connection, payload_bytes: u16) -> Segment {
+    Segment {
+        from: connection.peer,
+        to: connection.local,
+        sequence: connection.received,
+        acknowledged: connection.sent,
+        window: connection.window,
+        payload_at: HEADER_BYTES,
+        payload_bytes,
+    }
 }
 
 impl Ground {

@@ -1,15 +1,9 @@
 //! The key-value store on modelled machines: every answer is checked by the clients behind the NIC.
 
-use conic_interface::ccnic::Features;
+use super::{CC_NIC, machine, overlay, ways};
 use conic_kv::{Demand, Sizes};
-use conic_sim::Parameters;
-use conic_sim::platform::Platform;
 use conic_study::simulated::Simulator;
 use conic_study::workload::{Interface, KeyValue, KeyValueOutcome, Loopback, Machine, Reached};
-
-fn machine(name: &str) -> Parameters {
-    Platform::load(name).expect("a platform that comes with the simulator").parameters().clone()
-}
 
 fn small(reached: Reached, threads: usize) -> KeyValue {
     let demand = Demand { keys: 3000, sets: 200, ..Demand::of_sizes(Sizes::ADS_LIKE) };
@@ -22,19 +16,9 @@ fn served(question: &KeyValue) -> KeyValueOutcome {
     outcome
 }
 
-const CC_NIC: Interface = Interface::CcNic(Features::paper());
-
 #[test]
 fn every_answer_is_right_whatever_is_between_the_store_and_the_nic() {
-    let overlay = |interface, threads| Reached::Overlay { interface, threads };
-    let best = Interface::CcNic(Features::best());
-    for reached in [
-        Reached::Directly,
-        overlay(CC_NIC, 2),
-        overlay(CC_NIC, 5),
-        overlay(best, 2),
-        overlay(Interface::UnoptimisedRing, 3),
-    ] {
+    for reached in ways() {
         for copied_up_to in [0, 100] {
             let outcome = served(&KeyValue { copied_up_to, ..small(reached, 2) });
             let queues = if let Reached::Overlay { threads, .. } = reached { threads } else { 2 };
@@ -46,11 +30,9 @@ fn every_answer_is_right_whatever_is_between_the_store_and_the_nic() {
 
 #[test]
 fn jumbo_values_fit_everywhere() {
-    for reached in [
-        Reached::Directly,
-        Reached::Overlay { interface: CC_NIC, threads: 1 },
-        Reached::Overlay { interface: Interface::UnoptimisedRing, threads: 1 },
-    ] {
+    for reached in
+        [Reached::Directly, overlay(CC_NIC, 1), Reached::Overlay { interface: Interface::UnoptimisedRing, threads: 1 }]
+    {
         let demand =
             Demand { keys: 50, sets: 500, ..Demand::of_sizes(Sizes::Bytes(conic_kv::message::MOST_VALUE_BYTES)) };
         let outcome = served(&KeyValue { demand, window: 8, requests: (50, 100), ..small(reached, 1) });
@@ -73,7 +55,7 @@ fn sets_come_in_no_faster_than_the_nics_ports_are() {
 
 #[test]
 fn a_seed_gives_one_outcome_and_another_one_hardly_another() {
-    let question = small(Reached::Overlay { interface: CC_NIC, threads: 2 }, 2);
+    let question = small(overlay(CC_NIC, 2), 2);
     let [first, again] = [served(&question), served(&question)];
     assert_eq!(first, again);
     let other = served(&KeyValue { seed: 2, requests: (400, 1500), ..question.clone() });
@@ -83,7 +65,6 @@ fn a_seed_gives_one_outcome_and_another_one_hardly_another() {
 
 #[test]
 fn what_cannot_be_is_said() {
-    let overlay = |interface, threads| Reached::Overlay { interface, threads };
     let refused = |question: &KeyValue| Simulator.key_value(question).expect_err("it is refused").0;
     let good = small(Reached::Directly, 1);
     assert!(refused(&KeyValue { machine: machine("icx"), ..good.clone() }).contains("no PCIe link"));

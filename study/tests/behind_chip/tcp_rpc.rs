@@ -1,16 +1,10 @@
 //! The TCP service on modelled machines: every byte of every answer is checked by the clients behind the NIC.
 
+use super::{CC_NIC, machine, overlay, ways};
 use conic_fabric::Time;
-use conic_interface::ccnic::Features;
-use conic_sim::Parameters;
-use conic_sim::platform::Platform;
 use conic_study::simulated::Simulator;
 use conic_study::workload::{Interface, Machine, Reached, TcpRpc, TcpRpcOutcome};
 use conic_tcp::{Acknowledge, Load};
-
-fn machine(name: &str) -> Parameters {
-    Platform::load(name).expect("a platform that comes with the simulator").parameters().clone()
-}
 
 fn small(reached: Reached, threads: usize) -> TcpRpc {
     let load = Load { window: 8, requests_a_segment: 1 };
@@ -23,22 +17,9 @@ fn served(question: &TcpRpc) -> TcpRpcOutcome {
     outcome
 }
 
-const CC_NIC: Interface = Interface::CcNic(Features::paper());
-
-fn overlay(interface: Interface, threads: usize) -> Reached {
-    Reached::Overlay { interface, threads }
-}
-
 #[test]
 fn every_answer_is_right_whatever_is_between_the_service_and_the_nic() {
-    let best = Interface::CcNic(Features::best());
-    for reached in [
-        Reached::Directly,
-        overlay(CC_NIC, 2),
-        overlay(CC_NIC, 5),
-        overlay(best, 2),
-        overlay(Interface::UnoptimisedRing, 3),
-    ] {
+    for reached in ways() {
         for requests_a_segment in [1, 4] {
             let load = Load { window: 8, requests_a_segment };
             let outcome = served(&TcpRpc { load, ..small(reached, 2) });
