@@ -171,11 +171,15 @@ fn converse(net: &Net) {
 }
 
 /// Sockets' datagrams and streams, and where they are installed ping in bursts, and TCP both ways by iperf3.
+///
+/// For its last answer ping waits an interval, or twice the longest round trip so far: the bursts are sent at once, and behind them one
+/// at a time in intervals in which a busy machine lets whoever answers run.
 fn exercise(net: &Net, name: &str) {
     converse(net);
     if there("ping") {
-        for arguments in [&["-c", "150", "-i", "0.002"][..], &["-c", "20", "-i", "0.01", "-s", "1400"]] {
-            let output = net.command(0, "ping", &[&["-q", "-W", "10"][..], arguments, &["10.5.0.2"]].concat()).output();
+        for arguments in [&["-l", "100", "-c", "104"][..], &["-l", "20", "-c", "24", "-s", "1400"]] {
+            let common = &["-q", "-W", "10", "-i", "0.5"];
+            let output = net.command(0, "ping", &[common, arguments, &["10.5.0.2"]].concat()).output();
             let said = text(&output.expect("ip was there"));
             assert!(said.contains(" 0% packet loss"), "{name}: {said}");
         }
@@ -257,6 +261,8 @@ fn replayed(net: &Net, (place, interface): (usize, &str), ports: [&str; 2]) -> [
     net.command(2, "sysctl", &["-q", "net.ipv6.conf.default.disable_ipv6=1"]).output().expect("ip was there");
     let bridge = net.bridge(ports, &[]);
     quiet(net, place, interface);
+    // As much as is sent while nobody runs who takes it.
+    ip(&["-n", &net.names[place], "link", "set", interface, "txqueuelen", "20000"]);
     let record = format!("capture:record={came}");
     let mut recorder = net
         .command(1, env!("CARGO_BIN_EXE_conic"), &["bridge", "--port", "af-packet:b0,frames=4096", "--port", &record])
