@@ -10,6 +10,7 @@ mod soak;
 mod testpmd;
 
 use std::path::Path;
+use std::process::Command;
 
 use conic_client::{Client, Options};
 use conic_fabric::Time;
@@ -115,4 +116,65 @@ fn a_running_device_has_another_address_and_keeps_it_when_the_daemon_comes_back(
     send(&mut queues[0], &old);
     assert_eq!(receive_for(&mut others[0], Time::from_nanoseconds(200_000_000)), [old]);
     testpmd.end();
+}
+
+/// Its mbufs and its pool lie in the regions of its devices, and it goes on with them when it was detached.
+#[test]
+fn an_operators_detach_ends_no_stock_program() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let socket = folder.path().join("nic.sock");
+    let _nic = daemon(folder.path(), &[]);
+    let ctl = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        let output = command.arg("ctl").arg("--socket").arg(&socket).args(arguments).output().expect("conic runs");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    // The sessions of the program's devices, each of which has another one when it has come back.
+    let sessions = || -> Vec<u64> {
+        let list: serde_json::Value = serde_json::from_slice(&ctl(&["list", "--json"])).expect("JSON");
+        let clients = list["clients"].as_array().expect("clients");
+        clients.iter().map(|client| client["session"].as_u64().expect("a number")).collect()
+    };
+    let second = format!("--vdev=net_conic1,path={}", socket.display());
+    let eal = ["--mbuf-pool-ops-name=conic", second.as_str(), "--log-level=pmd.net.conic:info"];
+    // So few mbufs that all are buffers of the regions.
+    let arguments = ["--forward-mode=txonly", "--total-num-mbufs=8000"];
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &eal, "", &arguments);
+    wait_until("its mbufs are there", || testpmd.log().contains("8000 objects in shared memory, 0 in ordinary"));
+    testpmd.say("start");
+    wait_until("both devices are there", || sessions().len() == 2);
+    for round in 0..4 {
+        let before = sessions();
+        let detached = before[round % 2];
+        ctl(&["detach", &detached.to_string()]);
+        wait_until("it is back", || {
+            let now = sessions();
+            now.len() == 2 && !now.contains(&detached)
+        });
+        // Both send, from buffers of the regions that they had.
+        let [first, second] = sent(&mut testpmd);
+        wait_until("both go on sending", || {
+            let now = sent(&mut testpmd);
+            now[0] > first && now[1] > second
+        });
+    }
+    let log = testpmd.end();
+    assert_eq!(counter(&log, "ring_faults"), 0, "{log}");
+}
+
+/// How many packets each of testpmd's two ports has sent.
+fn sent(testpmd: &mut Testpmd) -> [u64; 2] {
+    let before = testpmd.log().len();
+    testpmd.say("show port stats all");
+    let mut counts = Vec::new();
+    wait_until("testpmd answers", || {
+        let log = testpmd.log();
+        let words: Vec<&str> = log[before..].split_whitespace().collect();
+        counts = words.windows(3).filter(|three| three[0] == "TX-packets:").map(|three| three[1].to_owned()).collect();
+        counts.len() == 2
+    });
+    [0, 1].map(|port| counts[port].parse().expect("a number"))
 }
