@@ -221,6 +221,31 @@ fn a_key_value_store_is_asked_over_both_interfaces() {
 }
 
 #[test]
+fn a_tcp_service_answers_over_both_interfaces_with_and_without_acknowledgements_of_their_own() {
+    let Some(_alone) = can_measure() else { return };
+    for (connections, window, segment) in [(3, 2, 1), (96, 64, 16)] {
+        let options = format!("--connections {connections} --window {window} --requests-a-segment {segment}");
+        let report = json(&format!("bench tcp-rpc {options} --duration 20ms --json"), 0);
+        assert_eq!(
+            [&report["connections"], &report["window"], &report["requests_a_segment"]],
+            [connections, window, segment]
+        );
+        let designs = report["placements"][0]["designs"].as_array().expect("there is a placement");
+        assert_eq!(designs.len(), 4);
+        for design in designs {
+            is_positive(&design["requests_per_second"]["median"], "rate");
+            is_positive(&design["median_ns"]["median"], "latency");
+            // How many depends on how long a busy machine lets segments wait: they are counted in the room's own tests.
+            is_positive(&design["segments_a_request"], "segments");
+        }
+    }
+    for wrong in ["--connections 0", "--connections 4097", "--window 0", "--window 513", "--requests-a-segment 23"] {
+        let report = json(&format!("bench tcp-rpc {wrong} --json"), 1);
+        assert!(report["error"].as_str().is_some_and(|error| error.contains(&wrong[..6])), "{report}");
+    }
+}
+
+#[test]
 fn a_function_is_called_with_one_size_or_with_all() {
     let Some(_alone) = can_measure() else { return };
     for (function, bytes, response) in [("echo", 56, 56), ("bloom", 1000, 512), ("checksum", 65_536, 2)] {

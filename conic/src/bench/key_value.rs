@@ -11,16 +11,15 @@ use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{HEADER_BYTES, MOST_VALUE_BYTES};
 use conic_kv::{Catalogue, Clients, Demand, Server, Sizes, Store};
-use conic_load::{Network, Traffic};
-use conic_native::{Flag, Memory, NativeCore, clock};
+use conic_load::Network;
+use conic_native::{Flag, Memory, NativeCore};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits};
+use super::common::{Common, MachineReport, span};
 use super::failure::{Failure, print_json};
-use super::placement::{Placement, Spread};
-use super::progress::Progress;
-use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
+use super::rounds::Dropped;
+use super::served::{Served, Slice, measure, slice_of};
 
 /// A key-value store between two cores, over CC-NIC and over a ring, with values sent from where they lie and copied
 ///
@@ -90,12 +89,6 @@ fn exponent(text: &str) -> Result<f64, String> {
     exponent.ok_or_else(|| "an exponent is a number from 0 to 10".to_owned())
 }
 
-/// How long a slice is measured.
-const SLICE: Time = Time::from_nanoseconds(50_000_000);
-/// What comes before it.
-const WARM_UP: Time = Time::from_nanoseconds(10_000_000);
-/// How long the last answers are waited for.
-const DRAIN: Time = Time::from_nanoseconds(1_000_000_000);
 /// Descriptors of each ring.
 const DESCRIPTORS: u64 = 512;
 /// Bytes of the largest packet.
@@ -115,17 +108,6 @@ const DESIGNS: [Design; 4] = [
     Design { name: "ring, copied", ring: true, copied: true },
     Design { name: "ring, from where they lie", ring: true, copied: false },
 ];
-
-/// What a slice found.
-#[derive(Clone, Debug)]
-struct Slice {
-    /// Requests a second.
-    rate: f64,
-    /// Median latency, nanoseconds.
-    median: f64,
-    /// Share of the answers that had to be asked for again.
-    again: f64,
-}
 
 /// A store in a region of its own.
 struct Ground {
@@ -195,8 +177,11 @@ impl Ground {
     /// The NIC's core, with the clients behind it: asks and checks for a slice, and waits for every answer.
     fn ask(&self, catalogue: &Arc<Catalogue>, window: u64) -> Result<Slice, String> {
         let clients = Clients::new(Arc::clone(catalogue), window, 1);
-        let network = Network::new(NativeCore::new(&self.memory), self.nic(), clients);
-        slice_of(network, SLICE, DRAIN)
+        let mut network = Network::new(NativeCore::new(&self.memory), self.nic(), clients);
+        let slice = slice_of(&mut network)?;
+        // Of values that were copied none is asked for again.
+        let answers = network.far_end().answers();
+        Ok(slice.with(answers.torn + answers.busy))
     }
 }
 
@@ -219,44 +204,6 @@ fn fits(bytes: u64, free: Option<u64>) -> Result<(), Failure> {
     )))
 }
 
-/// A slice of what clients ask over a queue pair.
-fn slice_of<Q: NicQueue>(
-    mut network: Network<NativeCore<'_>, Q, Clients>,
-    slice: Time,
-    drain: Time,
-) -> Result<Slice, String> {
-    let (before, begins) = work(&mut network, clock::now() + WARM_UP);
-    network.account_mut().forget_latency();
-    let (after, ends) = work(&mut network, begins + slice);
-    let median = network.account().latency().quantile(0.5);
-    // No request is due from now on.
-    network.pace(Time::NEVER, slice);
-    let deadline = clock::now() + drain;
-    while network.account().in_flight() > 0 && clock::now() < deadline {
-        network.step();
-    }
-    let (account, answers) = (network.account(), network.far_end().answers());
-    let (lost, wrong) = (account.lost() + account.in_flight(), account.corrupt());
-    if lost + wrong > 0 {
-        return Err(format!("{lost} requests were not answered and {wrong} wrongly"));
-    }
-    Ok(Slice {
-        rate: (after - before) as f64 / ends.since(begins).seconds(),
-        median: median.picoseconds() as f64 / 1e3,
-        again: (answers.torn + answers.busy) as f64 / after.max(1) as f64,
-    })
-}
-
-/// Has clients ask and check until a time; how many answers there are then, and when that is.
-fn work(network: &mut impl Traffic, until: Time) -> (u64, Time) {
-    while clock::now() < until {
-        for _ in 0..16 {
-            network.step();
-        }
-    }
-    (network.account().received(), clock::now())
-}
-
 impl Design {
     fn measure(self, arena: &Arena, arguments: &Arguments, catalogue: &Arc<Catalogue>) -> Result<Slice, Failure> {
         let ground = Arc::new(Ground::new(self, arguments, catalogue)?);
@@ -274,23 +221,11 @@ impl Design {
     }
 }
 
-/// One design in one placement of the cores.
+/// What is counted beside a design's rate.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
-    design: &'static str,
-    requests_per_second: Spread,
-    median_ns: Spread,
-    /// The rate over the first design's of the same round.
-    ratio: Spread,
+struct AskedAgain {
     /// Share of the answers that had to be asked for again, in the median slice.
     asked_again: f64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct PlacementReport {
-    placement: &'static str,
-    slices: usize,
-    designs: Vec<Row>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -304,7 +239,7 @@ struct Report {
     dropped_slices: Dropped,
     restless: bool,
     machine: MachineReport,
-    placements: Vec<PlacementReport>,
+    placements: Vec<Served<AskedAgain>>,
 }
 
 /// Runs the command.
@@ -316,26 +251,16 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (arena, machine) = arguments.common.arena(1)?;
     let Arguments { keys, zipf, sets, window, objects, .. } = *arguments;
     let catalogue = Arc::new(Catalogue::new(Demand { keys, sizes: objects.0, zipf, sets: 10 * sets, seed: 1 }));
-    let mut progress = Progress::new();
-    progress.start("designs");
-    let until = Until::rounds(rounds_of(arguments.duration, SLICE), DESIGNS.len(), SLICE + WARM_UP);
-    let measured = alternate(&arena, DESIGNS.len(), until, &mut progress, |subject| {
+    let names = DESIGNS.map(|design| design.name);
+    let measured = measure(&arena, &arguments.common, arguments.duration, &names, |subject| {
         DESIGNS[subject].measure(&arena, arguments, &catalogue)
     })?;
-    progress.clear();
-    let complete = measured.complete(DESIGNS.len());
-    let chosen = arguments.common.placement.of(&complete);
-    let reports: Vec<PlacementReport> = chosen.iter().filter_map(|place| report(&measured, place)).collect();
-    if reports.is_empty() {
-        return Err(Failure::restless());
-    }
     if !arguments.common.json {
         println!(
             "a key-value store: {keys} keys, values {objects}, {sets}% sets, Zipf {zipf}, {window} requests under way"
         );
         println!("  {}", machine.line());
-        chosen.iter().zip(&reports).for_each(|(place, report)| print(place, report));
-        print_notes(&measured);
+        measured.print(|again| format!("{:.3}%", 100.0 * again), NOTE);
         return Ok(ExitCode::SUCCESS);
     }
     let report = Report {
@@ -345,78 +270,21 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         zipf,
         sets_percent: sets,
         window,
-        dropped_slices: measured.dropped,
-        restless: measured.restless,
+        dropped_slices: measured.dropped(),
+        restless: measured.is_restless(),
         machine,
-        placements: reports,
+        placements: measured.served(|asked_again| AskedAgain { asked_again }),
     };
     print_json(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(measured: &Slices<Slice>, place: &Placement) -> Option<PlacementReport> {
-    let row = |(subject, design): (usize, &Design)| {
-        let (rate, ratio) = measured.with_ratio_to_first(place, subject, |slice| slice.rate)?;
-        Some(Row {
-            design: design.name,
-            requests_per_second: rate.rounded(0),
-            median_ns: measured.spread(place, subject, |slice| slice.median)?.rounded(1),
-            ratio: ratio.rounded(2),
-            // Of values that were copied none is, so that it has no ratio.
-            asked_again: measured.spread(place, subject, |slice| slice.again)?.median,
-        })
-    };
-    let designs = DESIGNS.iter().enumerate().map(row).collect::<Option<_>>()?;
-    Some(PlacementReport { placement: place.label, slices: place.members.len(), designs })
-}
-
-fn print(place: &Placement, report: &PlacementReport) {
-    println!("\n  {}", placement_line(place, report.slices, SLICE));
-    for Row { design, requests_per_second: rate, median_ns, ratio, asked_again } in &report.designs {
-        let millions = |value: f64| format!("{} M/s", three_digits(value / 1e6));
-        println!(
-            "    {design:28} {:>9} {:24} {:>9} {} {:16} {:.3}%",
-            millions(rate.median),
-            range(*rate, millions),
-            nanoseconds(median_ns.median),
-            three_digits(ratio.median),
-            range(*ratio, three_digits),
-            100.0 * asked_again,
-        );
-    }
-    println!(
-        "    (requests and their median latency; medians over slices, and the slices' range; then the rate over the first design's of the"
-    );
-    println!(
-        "    same round, and the share of answers to be asked for again: their values were overwritten while they left, or being replaced)"
-    );
-}
+/// What the last column is.
+const NOTE: &str = "the share of answers asked for again: values overwritten while they left";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A queue pair whose store stands still.
-    struct Silent;
-
-    impl NicQueue for Silent {
-        fn turn_around(&mut self) -> usize {
-            0
-        }
-        fn take_frame(&mut self, _: &mut [u8]) -> Option<usize> {
-            None
-        }
-        fn deliver_frame(&mut self, _: &[u8]) -> bool {
-            true
-        }
-        fn spin(&self) {}
-        fn refused(&self) -> u64 {
-            0
-        }
-        fn dropped(&self) -> u64 {
-            0
-        }
-    }
 
     #[test]
     fn a_store_that_memory_has_no_room_for_is_refused_before_it_is_made() {
@@ -425,16 +293,5 @@ mod tests {
             assert!(fits(100, free).is_ok());
         }
         assert!(fits(101, Some(100)).is_err());
-    }
-
-    #[test]
-    fn requests_that_nobody_answers_are_said_to_be_so() {
-        let memory = Memory::create(&Layout::new(), conic_native::Pages::Plain).expect("a small region");
-        let demand = Demand { keys: 10, sizes: Sizes::Bytes(8), zipf: 0.0, sets: 0, seed: 1 };
-        let clients = Clients::new(Arc::new(Catalogue::new(demand)), 7, 1);
-        let network = Network::new(NativeCore::new(&memory), Silent, clients);
-        let short = Time::from_nanoseconds(1_000_000);
-        let error = slice_of(network, short, short).expect_err("nothing was answered");
-        assert_eq!(error, "7 requests were not answered and 0 wrongly");
     }
 }

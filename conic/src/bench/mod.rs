@@ -18,9 +18,11 @@ pub mod placement;
 mod ports;
 pub mod progress;
 pub mod rounds;
+mod served;
 mod service;
 mod simulator;
 pub mod sweep;
+mod tcp_rpc;
 mod tour;
 
 use std::fs::DirBuilder;
@@ -52,6 +54,7 @@ const EXAMPLES: &str = "Examples:
   conic bench ports                    ports beside DPDK's drivers and the kernel's bridge
   conic bench pio                      a line pair's exchange beside one line's round trip
   conic bench key-value                a key-value store, its values sent from where they lie and copied
+  conic bench tcp-rpc                  a TCP echo on a service that its application shares memory with
   conic bench cxl                      the CXL NIC's rings, by how the core that plays the device writes
   conic bench sim                      how fast the simulator is
 
@@ -73,6 +76,7 @@ enum Command {
     Service(service::Arguments),
     #[command(name = "sim")]
     Simulator(simulator::Arguments),
+    TcpRpc(tcp_rpc::Arguments),
 }
 
 /// Runs the command.
@@ -89,6 +93,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Ports(arguments)) => (ports::main(arguments), arguments.json),
         Some(Command::Service(arguments)) => (service::main(arguments), arguments.json),
         Some(Command::Simulator(arguments)) => (simulator::main(arguments), arguments.json),
+        Some(Command::TcpRpc(arguments)) => (tcp_rpc::main(arguments), arguments.common.json),
         Some(Command::Limits(arguments)) => (limits::main(arguments), arguments.common.json),
     };
     result.unwrap_or_else(|failure| failure.report(json))

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use conic_fabric::Home;
 use conic_sim::{Options, Role, Simulation};
-use conic_tcp::segment::{End, HEADER_BYTES, MOST_PAYLOAD};
+use conic_tcp::segment::{HEADER_BYTES, MOST_PAYLOAD};
 use conic_tcp::{Application, Clients, Connection, Counted, FastPath, REQUEST_BYTES, Service, Shape};
 
 use super::application::start_of;
@@ -71,13 +71,10 @@ pub(super) fn run(question: &TcpRpc) -> Result<TcpRpcOutcome, String> {
 /// The connections, and the NIC's queue that each one's segments come from. The NIC spreads connections over its queues by a hash; here
 /// they are dealt out in turn, which is as even as a hash can be.
 fn connections(question: &TcpRpc, queues: usize) -> Vec<(Connection, usize)> {
-    let local = End { station: [2, 0, 0, 0, 0, 1], address: 0x0a00_0001, port: 7 };
     let connection = |flow: u32| {
         let queue = flow as usize % queues;
-        let peer = End { station: [2, 0, 0, 0, 0, 2], address: 0x0a00_0002, port: 1024 + flow as u16 };
-        let (received, sent) = (flow.wrapping_mul(0x9e37_79b9), flow.wrapping_mul(0x85eb_ca6b));
         let thread = (queue % question.threads) as u32;
-        (Connection { local, peer, received, sent, window: Clients::window_bytes(), thread, application: 0 }, queue)
+        (Connection::numbered(flow, thread, Clients::window_bytes()), queue)
     };
     (0..question.flows).map(connection).collect()
 }
