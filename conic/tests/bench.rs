@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use conic_check::skipped;
 use serde_json::Value;
@@ -274,4 +276,40 @@ fn operators_on_a_device_stand_beside_the_softwares() {
     }
     let picture = std::fs::read_to_string(&svg).expect("a picture");
     assert!(picture.starts_with("<svg") && !picture.contains("NaN"));
+}
+
+/// The processes of this machine whose command line names a folder.
+fn processes_at(folder: &Path) -> Vec<String> {
+    let name = folder.to_str().expect("a name of letters");
+    let processes = std::fs::read_dir("/proc").expect("a process has a folder").flatten();
+    let lines = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(name)).collect()
+}
+
+#[test]
+fn a_signal_that_ends_a_measurement_leaves_no_folder_and_no_process() {
+    let Some(_alone) = can_measure() else { return };
+    for measurement in ["daemon", "service"] {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["bench", measurement, "--duration", "60s"]).env("TMPDIR", folder.path());
+        let mut running = command.spawn().expect("conic runs");
+        let sockets = || {
+            let entries = std::fs::read_dir(folder.path()).expect("it is there").flatten();
+            entries.filter(|entry| entry.path().join("nic.sock").exists()).count()
+        };
+        let mut patience = 2000;
+        while sockets() == 0 {
+            patience -= 1;
+            assert!(patience > 0, "bench {measurement} starts no NIC");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!processes_at(folder.path()).is_empty(), "bench {measurement} starts a NIC");
+        let number = rustix::process::Pid::from_child(&running);
+        rustix::process::kill_process(number, rustix::process::Signal::INT).expect("it runs");
+        assert_eq!(running.wait().expect("it ends").code(), Some(130), "bench {measurement}");
+        let left: Vec<_> = std::fs::read_dir(folder.path()).expect("it is there").flatten().collect();
+        assert!(left.is_empty(), "bench {measurement} leaves {left:?}");
+        assert_eq!(processes_at(folder.path()), [""; 0], "bench {measurement}");
+    }
 }
