@@ -22,6 +22,7 @@ mod tap;
 mod top;
 mod trace;
 mod value;
+mod writable;
 
 use std::process::ExitCode;
 

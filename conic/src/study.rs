@@ -29,6 +29,7 @@ use conic_study::simulated::Simulator;
 use conic_study::workload::Machine;
 
 use crate::bench::failure::Failure;
+use crate::writable;
 use kept::Kept;
 use progress::Progress;
 use runner::{Ended, Runner};
@@ -113,6 +114,9 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 
 fn run(options: &Options) -> Result<ExitCode, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
+    for (folder, option) in [(&options.output, "--output"), (&options.points, "--points")] {
+        writable::folder(folder, option).map_err(|failure| failure.message)?;
+    }
     let (platforms, guesses) = guesses::load(options.sensitivity)?;
     let stop = Arc::new(Flag::new());
     let raised = Arc::clone(&stop);

@@ -17,6 +17,7 @@ use conic_study::sensitivity::{Guess, Movement, moved};
 
 use super::{Shown, guesses, output};
 use crate::bench::failure::Failure;
+use crate::writable;
 
 /// Predict what the coherent programmed I/O paper measured on Enzian
 #[derive(Debug, Args)]
@@ -69,6 +70,7 @@ pub fn main(options: &Options) -> ExitCode {
 
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
+    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
     let platform = platform.map_err(|error| error.to_string())?;
     let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::{Shown, guesses, output};
 use crate::bench::failure::Failure;
+use crate::writable;
 
 /// Predict what the CXL-NIC paper (MICRO 2025) measured
 #[derive(Debug, Args)]
@@ -130,6 +131,7 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
 
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
+    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let [agilex, bluefield] = platforms(options)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
