@@ -169,7 +169,7 @@ impl Study<'_> {
             workers,
             kept: Kept::new(&options.points, &self.model, options.fresh)?,
             stop,
-            progress: Progress::new(),
+            progress: Progress::new("points"),
         };
         let mut answers = Answers::default();
         let ended = runner.run(&mut answers, |answers| {

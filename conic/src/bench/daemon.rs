@@ -18,6 +18,7 @@ use super::common::{span, two_cores};
 use super::failure::Failure;
 use super::link::{Outcome, Span, drive};
 use super::placement::Spread;
+use super::progress::Progress;
 use super::temporary::{Folder, Program};
 use crate::value::core_pair;
 
@@ -109,7 +110,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut queue = Some(queues.swap_remove(0));
     let rounds = (arguments.duration.picoseconds() / (3 * SLICE.measured.picoseconds())).max(1);
     let mut taken: Vec<[Outcome; 3]> = Vec::new();
-    for _ in 0..rounds {
+    let mut progress = Progress::new();
+    for round in 0..rounds {
+        progress.start(format!("loopback through the NIC and within one process, round {} of {rounds}", round + 1));
         let mut through = ClosedLoop::new(queue.take().expect("it is put back"), workload);
         let daemon = drive(std::slice::from_mut(&mut through), SLICE, None);
         queue = Some(through.into_queue());
@@ -120,6 +123,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         taken.push([daemon, checked, trusting]);
     }
     drop((client, queues));
+    progress.clear();
     show(arguments, &taken)
 }
 
