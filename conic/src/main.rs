@@ -9,6 +9,7 @@ mod idle;
 mod invoke;
 mod man;
 mod nic;
+mod plain;
 mod platform;
 mod replay;
 mod responder;
@@ -24,6 +25,7 @@ mod trace;
 mod value;
 mod writable;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -101,7 +103,10 @@ fn main() -> ExitCode {
     end_with_the_reader();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return bench::refuse(&error),
+        Err(error) => {
+            let words: Vec<OsString> = std::env::args_os().collect();
+            return bench::refuse(&plain::plainly(error, &words, |words| Arguments::try_parse_from(words).err()));
+        }
     };
     let result = match arguments.command {
         Command::Advise(options) => Ok(advise::main(&options)),

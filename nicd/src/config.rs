@@ -41,7 +41,7 @@ pub struct Config {
 
 /// Who may attach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a list of user numbers is wanted, or \"any\"")]
 pub enum AllowedUsers {
     /// `"any"`.
     Word(String),
@@ -283,6 +283,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 mod mirror;
+mod plain;
 mod wiring;
 
 pub use mirror::{MIRROR_BYTES, MirrorConfig};
@@ -295,8 +296,7 @@ impl Config {
     ///
     /// What is wrong, with its line where it is the text.
     pub fn read(text: &str) -> Result<Config, ConfigError> {
-        let config: Config =
-            toml::from_str(text).map_err(|error| ConfigError(error.to_string().trim_end().to_owned()))?;
+        let config: Config = toml::from_str(text).map_err(|error| ConfigError(plain::in_words(&error)))?;
         config.checked()
     }
 
