@@ -313,3 +313,18 @@ fn a_signal_that_ends_a_measurement_leaves_no_folder_and_no_process() {
         assert_eq!(processes_at(folder.path()), [""; 0], "bench {measurement}");
     }
 }
+
+#[test]
+fn huge_pages_that_are_not_there_are_missed_aloud() {
+    let Some(_alone) = can_measure() else { return };
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap_or_default();
+    if free.trim().parse().is_ok_and(|free: u64| free > 0) {
+        return skipped("this machine has huge pages free");
+    }
+    for (more, notes) in [("", 0), (" --huge-pages", 1)] {
+        let output = conic(&format!("bench loopback --duration 100ms --json{more}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.matches("sudo sysctl vm.nr_hugepages=").count(), notes, "{said}");
+        assert!(output.status.success(), "{said}");
+    }
+}

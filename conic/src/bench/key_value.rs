@@ -15,8 +15,10 @@ use conic_load::{Network, Traffic};
 use conic_native::{Flag, Memory, NativeCore, clock};
 use serde::Serialize;
 
-use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits};
+use super::arena::Arena;
+use super::common::{
+    Common, MachineReport, nanoseconds, placement_line, print_notes, range, region, span, three_digits,
+};
 use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
@@ -165,7 +167,7 @@ impl Ground {
             (layout, store, Queues::CcNic(Box::new(map)))
         };
         fits(layout.bytes(), free_memory())?;
-        let memory = Memory::create(&layout, arguments.common.pages()).map_err(ArenaError::from)?;
+        let memory = region(&layout, arguments.common.pages())?;
         let core = NativeCore::new(&memory);
         if let Queues::CcNic(map) = &queues {
             map.pool.fill(&core);
