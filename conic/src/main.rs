@@ -142,6 +142,20 @@ mod tests {
     }
 
     #[test]
+    fn every_command_shows_an_example() {
+        fn without(command: &clap::Command, found: &mut Vec<String>) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            if !help.contains("Example") {
+                found.push(command.get_name().to_owned());
+            }
+            command.get_subcommands().filter(|one| !one.is_hide_set()).for_each(|one| without(one, found));
+        }
+        let mut found = Vec::new();
+        without(&Arguments::command(), &mut found);
+        assert_eq!(found, [""; 0], "commands without an example");
+    }
+
+    #[test]
     fn a_paragraph_of_help_is_one_line_which_fits_any_terminal_when_it_is_wrapped() {
         let mut found = Vec::new();
         helps(&Arguments::command(), &mut found);

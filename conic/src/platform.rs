@@ -36,6 +36,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
 struct ListArguments {
     /// Print one JSON array of objects with name and description
     #[arg(long)]
@@ -58,6 +59,10 @@ struct ShowArguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
+
+const LIST_HELP: &str = "Examples:
+  conic platform list
+  conic platform list --json";
 
 const SHOW_HELP: &str = "Where values are from:
   measured    on this machine, or on one like it that is named

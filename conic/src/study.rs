@@ -36,10 +36,19 @@ use runner::{Ended, Runner};
 
 /// Options of `conic study`.
 #[derive(Debug, Args)]
+#[command(after_help = STUDIES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+const STUDIES: &str = "Examples:
+  conic study ccnic --quick             the CC-NIC paper's evaluation, roughly
+  conic study coherent-pio 6            a line there and back on a modelled Enzian
+  conic study cxl-nic 4 7               single operations over PCIe and CXL
+  conic study native --quick            this machine's own model, beside what is measured
+
+Each writes plots and one HTML page below out/study, and shows each result beside the published one.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
