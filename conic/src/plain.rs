@@ -93,12 +93,9 @@ mod tests {
     #[test]
     fn a_value_that_is_no_number_is_told_what_is_accepted() {
         for (line, wanted) in [
-            ("conic sim --window x", "'x' for '--window <PACKETS>': a whole number from 1 to 65536 is wanted"),
-            (
-                "conic sim --window=x --burst=x",
-                "'x' for '--window <PACKETS>': a whole number from 1 to 65536 is wanted",
-            ),
-            ("conic sim --window 0", "'0' for '--window <PACKETS>': a whole number from 1 to 65536 is wanted"),
+            ("conic sim --window x", "'x' for '--window <PACKETS>': a whole number from 1 to 2048 is wanted"),
+            ("conic sim --window=x --burst=x", "'x' for '--window <PACKETS>': a whole number from 1 to 2048 is wanted"),
+            ("conic sim --window 0", "'0' for '--window <PACKETS>': a whole number from 1 to 2048 is wanted"),
             ("conic sim --threads x", "'x' for '--threads <NUMBER>': a whole number from 0 is wanted"),
             ("conic sim --seed 99999999999999999999", "'--seed <NUMBER>': a whole number from 0 is wanted"),
             ("conic study ccnic --jobs 0", "'0' for '--jobs <N>': a whole number from 1 is wanted"),

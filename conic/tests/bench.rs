@@ -328,3 +328,15 @@ fn huge_pages_that_are_not_there_are_missed_aloud() {
         assert!(output.status.success(), "{said}");
     }
 }
+
+#[test]
+fn no_more_packets_are_said_to_be_in_flight_than_rings_hold() {
+    let Some(_alone) = can_measure() else { return };
+    for (window, in_flight) in [(128, 128), (129, 128), (1 << 20, 128)] {
+        let output = conic(&format!("bench loopback --descriptors 64 --window {window} --duration 20ms --json"));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        assert_eq!(report["window"], in_flight);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains(&format!("up to 128 packets in flight, and not {window}")), window > 128, "{said}");
+    }
+}

@@ -270,3 +270,9 @@ fn an_output_that_cannot_be_written_is_found_before_the_work() {
         assert!(error.contains("/proc/none") && error.contains(&format!("with {option}")), "{arguments}: {error}");
     }
 }
+
+#[test]
+fn no_more_packets_are_asked_for_than_rings_hold() {
+    let error = json("sim --window 2049 --json", 1)["error"].to_string();
+    assert!(error.contains("a whole number from 1 to 2048 is wanted"), "{error}");
+}
