@@ -1,6 +1,5 @@
 //! `conic advise`: which request types, placements and batch sizes a CXL NIC should use, by trying them on a modelled machine.
 
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::bench::failure::Failure;
 use crate::spread::on_all_cores;
+use crate::status_line::StatusLine;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,23 +95,17 @@ fn run(options: &Options) -> Result<String, String> {
             memory: !options.no_device_memory,
             rings: options.rings.into(),
         };
-        let shows = std::io::stderr().is_terminal();
+        let line = StatusLine::new();
         let mut looked = 0;
         let mut together = |trials: &[Trial]| {
             looked += trials.len();
-            if shows {
-                eprint!("\r{bytes} bytes: {looked} simulations");
-                // A progress line that cannot be shown is no failure.
-                let _ = std::io::stderr().flush();
-            }
+            line.show(&format!("{bytes} bytes: {looked} simulations"));
             on_all_cores(trials, |trial| trial.run(&question))
         };
         let start = clock::now();
         let advice = advise(&question, &mut together).map_err(|failure| failure.to_string())?;
         let took = clock::now().since(start);
-        if shows {
-            eprint!("\r\x1b[K");
-        }
+        drop(line);
         answers.push(as_json(bytes, goal, &advice, took));
         text += &as_text(bytes, goal, &advice, took);
     }

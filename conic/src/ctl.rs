@@ -46,8 +46,10 @@ const EXAMPLES: &str = "Examples:
 #[derive(Subcommand)]
 enum Command {
     /// Networks, ports and clients with what passed and what did not
+    #[command(after_help = "Example:\n  conic ctl list")]
     List,
     /// Limit what a client sends, or take its limit away
+    #[command(after_help = "Example:\n  conic ctl limit 7 --rate 125000000")]
     Limit {
         /// The client's number, from list
         client: u64,
@@ -59,6 +61,7 @@ enum Command {
         burst: u64,
     },
     /// Connect two: all that one sends goes to the other, unchanged and whatever its address, and to nobody else
+    #[command(after_help = "Example:\n  conic ctl connect client:7 port:0")]
     Connect {
         /// One end: client:NUMBER or port:NUMBER, both from list; ports are counted from 0
         near: String,
@@ -69,6 +72,7 @@ enum Command {
         network: Option<String>,
     },
     /// Undo a connection: both ends reach everybody again
+    #[command(after_help = "Example:\n  conic ctl disconnect client:7")]
     Disconnect {
         /// One of its ends, as for connect
         end: String,
@@ -77,6 +81,7 @@ enum Command {
         network: Option<String>,
     },
     /// Give a flow to a client, or to one of its queues, whatever it is addressed to; the first pin that fits counts
+    #[command(after_help = "Example:\n  conic ctl pin 7 --queue 2 --match protocol=tcp,destination-port=80")]
     Pin {
         /// The client's number, from list
         client: u64,
@@ -90,6 +95,7 @@ enum Command {
     },
     /// Copy what a client or port sends and gets to a new capture file that the NIC writes, or end that. The NIC never waits for the
     /// file: what cannot be written at once is left out and counted, in list
+    #[command(after_help = "Example:\n  conic ctl mirror client:7 seven.pcapng")]
     Mirror {
         /// Whose frames: client:NUMBER or port:NUMBER, both from list
         end: String,
@@ -103,11 +109,13 @@ enum Command {
         network: Option<String>,
     },
     /// Take a client's pinned flows away
+    #[command(after_help = "Example:\n  conic ctl unpin 7")]
     Unpin {
         /// The client's number, from list
         client: u64,
     },
     /// Detach a client; it may attach again
+    #[command(after_help = "Example:\n  conic ctl detach 7")]
     Detach {
         /// The client's number, from list
         client: u64,

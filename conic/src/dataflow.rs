@@ -14,6 +14,7 @@ use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, Spread, rounded};
 use crate::bench::progress::Progress;
 use crate::bench::rounds::{Slices, Until, alternate, rounds_of};
+use crate::writable;
 
 mod graphs;
 mod output;
@@ -133,10 +134,10 @@ struct GraphReport {
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    let result = match options.device {
+    let result = writable::file(&options.svg, "--svg").and_then(|()| match options.device {
         DeviceKind::Played => run(options),
         DeviceKind::Simulated => simulated::run(options),
-    };
+    });
     result.unwrap_or_else(|failure| failure.report(options.common.json))
 }
 

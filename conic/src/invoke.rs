@@ -9,10 +9,10 @@ use conic_fabric::{Home, Layout, Time};
 use conic_interface::pio::{Device, Features, Host, Lines, Played, Shape};
 use conic_load::invocation::{Caller, Service};
 use conic_load::{Function, Latency};
-use conic_native::{Flag, Memory, NativeCore, Pages, clock};
+use conic_native::{Flag, NativeCore, Pages, clock};
 
-use crate::bench::arena::{Arena, ArenaError, Job};
-use crate::bench::common::{Common, span};
+use crate::bench::arena::{Arena, Job};
+use crate::bench::common::{Common, region, span};
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, rounded};
 use crate::bench::progress::Progress;
@@ -145,7 +145,7 @@ fn lines(function: Function, bytes: usize, layout: &mut Layout) -> Result<Lines,
 fn slice(arena: &Arena, function: Function, bytes: usize, pages: Pages) -> Result<Outcome, Failure> {
     let mut layout = Layout::new();
     let lines = lines(function, bytes, &mut layout)?;
-    let memory = Arc::new(Memory::create(&layout, pages).map_err(ArenaError::from)?);
+    let memory = Arc::new(region(&layout, pages)?);
     let stop = Arc::new(Flag::new());
     let (region, flag) = (Arc::clone(&memory), Arc::clone(&stop));
     let device: Job = Box::new(move || {

@@ -9,6 +9,7 @@ mod idle;
 mod invoke;
 mod man;
 mod nic;
+mod plain;
 mod platform;
 mod replay;
 mod responder;
@@ -22,7 +23,9 @@ mod tap;
 mod top;
 mod trace;
 mod value;
+mod writable;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -100,7 +103,10 @@ fn main() -> ExitCode {
     end_with_the_reader();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return bench::refuse(&error),
+        Err(error) => {
+            let words: Vec<OsString> = std::env::args_os().collect();
+            return bench::refuse(&plain::plainly(error, &words, |words| Arguments::try_parse_from(words).err()));
+        }
     };
     let result = match arguments.command {
         Command::Advise(options) => Ok(advise::main(&options)),
@@ -133,6 +139,20 @@ mod tests {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         found.push((command.get_name().to_owned(), help));
         command.get_subcommands().for_each(|one| helps(one, found));
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        fn without(command: &clap::Command, found: &mut Vec<String>) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            if !help.contains("Example") {
+                found.push(command.get_name().to_owned());
+            }
+            command.get_subcommands().filter(|one| !one.is_hide_set()).for_each(|one| without(one, found));
+        }
+        let mut found = Vec::new();
+        without(&Arguments::command(), &mut found);
+        assert_eq!(found, [""; 0], "commands without an example");
     }
 
     #[test]

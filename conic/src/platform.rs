@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::bench::failure::Failure;
+use crate::value;
 
 /// Options of `conic platform`.
 #[derive(Debug, Args)]
@@ -36,6 +37,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
 struct ListArguments {
     /// Print one JSON array of objects with name and description
     #[arg(long)]
@@ -58,6 +60,10 @@ struct ShowArguments {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
+
+const LIST_HELP: &str = "Examples:
+  conic platform list
+  conic platform list --json";
 
 const SHOW_HELP: &str = "Where values are from:
   measured    on this machine, or on one like it that is named
@@ -171,27 +177,20 @@ fn right(name: &str, unit: &str) -> Column {
     Column::number(name, unit, 0)
 }
 
-/// How many columns a terminal has, as far as anybody says; none where the output goes elsewhere, and a value should stay
-/// on one line.
+/// How many columns a terminal has; none where the output goes elsewhere, and a value should stay on one line.
 fn columns() -> Option<usize> {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    stdout().is_terminal().then(|| told.unwrap_or(120))
+    stdout().is_terminal().then(|| value::columns().unwrap_or(120))
 }
 
 /// The fewest columns into which reasons are wrapped.
-const FEWEST: usize = 30;
+const FEWEST: usize = 24;
 
 /// Every value with its provenance.
 fn values_table<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>) -> Table {
-    let mut table = Table::new([
-        Column::text("key"),
-        right("value", ""),
-        Column::text("unit"),
-        Column::text("provenance"),
-        Column::text("from"),
-    ]);
+    let mut table =
+        Table::new([Column::text("key"), right("value", ""), Column::text("provenance"), Column::text("from")]);
     let rows = platform.entries().map(|entry| {
-        let value = [entry.key.clone(), entry.value.to_string(), entry.unit.clone(), entry.source.to_string()];
+        let value = [entry.key.clone(), in_unit(entry, &entry.value.to_string()), entry.source.to_string()];
         (value.to_vec(), reason(entry))
     });
     fill(&mut table, rows.collect(), columns);
@@ -205,19 +204,20 @@ fn guesses_table<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>
         right("value", ""),
         right("low", ""),
         right("high", ""),
-        Column::text("unit"),
         Column::text("from"),
     ]);
     let rows = platform.guesses().map(|entry| {
         let bound = |pick: fn((f64, f64)) -> f64| entry.range.map_or(String::new(), |range| bound(entry, pick(range)));
-        let value = entry.value.to_string();
-        (
-            vec![entry.key.clone(), value, bound(|(low, _)| low), bound(|(_, high)| high), entry.unit.clone()],
-            reason(entry),
-        )
+        let value = in_unit(entry, &entry.value.to_string());
+        (vec![entry.key.clone(), value, bound(|(low, _)| low), bound(|(_, high)| high)], reason(entry))
     });
     fill(&mut table, rows.collect(), columns);
     table
+}
+
+/// A value with its unit behind it.
+fn in_unit(entry: &Entry, value: &str) -> String {
+    if entry.unit.is_empty() { value.to_owned() } else { format!("{value} {}", entry.unit) }
 }
 
 /// An end of a range, as its entry's values are written.
@@ -347,9 +347,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let at = lines.iter().position(|line| line.starts_with("memory.latency")).expect("it is there");
         assert!(
-            lines[at].contains(" 61  ns ")
-                && lines[at].contains("derived")
-                && lines[at].contains("= inputs.local_dram")
+            lines[at].contains(" 61 ns ") && lines[at].contains("derived") && lines[at].contains("= inputs.local_dram")
         );
         assert!(lines[at + 1].starts_with("          "));
     }
@@ -362,7 +360,17 @@ mod tests {
         let text = guesses_table(&platform, None).draw(STYLE);
         assert_eq!(text.lines().count(), platform.guesses().count() + 2);
         let line = text.lines().find(|line| line.starts_with("node.home_lookup ")).expect("it is a guess");
-        assert_eq!(line.split_whitespace().take(5).collect::<Vec<_>>(), ["node.home_lookup", "8", "6", "12", "ns"]);
+        assert_eq!(line.split_whitespace().take(5).collect::<Vec<_>>(), ["node.home_lookup", "8", "ns", "6", "12"]);
+    }
+
+    #[test]
+    fn a_terminal_of_eighty_columns_holds_the_values() {
+        for name in Platform::<conic_sim::Parameters>::names() {
+            let platform: Platform = Platform::load(name).expect("it comes with the program");
+            let text = values_table(&platform, Some(80)).draw(STYLE) + &guesses_table(&platform, Some(80)).draw(STYLE);
+            let wide: Vec<&str> = text.lines().filter(|line| line.len() > 80).collect();
+            assert_eq!(wide, [""; 0], "{name}");
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ const PROGRESS: Time = Time::from_nanoseconds(250_000_000);
 /// and writes every byte of every frame. Each frame that comes back is compared with the one that went in; an output file
 /// is read again and compared too. Exits with 1 if anything differs, or the capture is damaged.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// The capture to replay: pcap or pcapng
     #[arg(required_unless_present = "sample")]
@@ -66,6 +67,13 @@ pub struct Options {
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  conic replay capture.pcap                          as fast as it goes
+  conic replay --sample                              without a file
+  conic replay capture.pcapng --pace recorded        with the times between its frames
+  conic replay capture.pcap --output back.pcapng     what came back, in a file
+  conic replay capture.pcap --loop 0                 until Ctrl-C";
 
 #[derive(Clone, Copy)]
 struct Pace(conic_port::Pace);

@@ -30,6 +30,7 @@ const BEGIN_NANOSECONDS: u64 = 1_704_067_200_000_000_000;
 
 /// Write a small capture: UDP of eight flows, frames of 60 to 9600 bytes, most of them small.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// The file to write: .pcap or .pcapng
     file: PathBuf,
@@ -43,6 +44,11 @@ pub struct Options {
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  conic sample sample.pcapng                         20,000 frames
+  conic sample small.pcap --frames 100 --seed 2      fewer, and others
+  conic replay sample.pcapng                         what it is for";
 
 /// Writes the sample.
 ///

@@ -31,8 +31,8 @@ use switches::{SwitchArguments, SwitchReport};
 pub struct Arguments {
     #[command(flatten)]
     question: Question,
-    /// Packets in flight in each queue pair; 1 shows the unloaded latency
-    #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    /// Packets in flight in each queue pair at most, up to the 2048 that its two rings hold; 1 shows the unloaded latency
+    #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=IN_RINGS))]
     window: u64,
     /// Packets sent in one call at most, 1 to 256
     #[arg(long, value_name = "PACKETS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -65,6 +65,9 @@ pub struct Arguments {
     #[command(flatten)]
     switches: SwitchArguments,
 }
+
+/// Packets that the two rings of a queue pair hold: more are never in flight, whatever is asked for.
+const IN_RINGS: u64 = 2 * conic_study::simulated::DESCRIPTORS;
 
 const EXAMPLES: &str = "Examples:
   conic sim                                              64-byte packets on Sapphire Rapids, one thread
@@ -324,7 +327,7 @@ fn print_asked(asked: &Asked, window: &str) {
 
 fn print(report: &Report) {
     let Report { asked, figures, .. } = report;
-    print_asked(asked, &format!(", {} in flight", report.window));
+    print_asked(asked, &format!(", up to {} in flight", report.window));
     println!();
     let (mpps, gbps) = (three_digits(figures.mpps), three_digits(figures.gbps));
     println!("    rate     {mpps} Mpps, {gbps} Gb/s");

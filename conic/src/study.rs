@@ -29,16 +29,26 @@ use conic_study::simulated::Simulator;
 use conic_study::workload::Machine;
 
 use crate::bench::failure::Failure;
+use crate::writable;
 use kept::Kept;
 use progress::Progress;
 use runner::{Ended, Runner};
 
 /// Options of `conic study`.
 #[derive(Debug, Args)]
+#[command(after_help = STUDIES)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+const STUDIES: &str = "Examples:
+  conic study ccnic --quick             the CC-NIC paper's evaluation, roughly
+  conic study coherent-pio 6            a line there and back on a modelled Enzian
+  conic study cxl-nic 4 7               single operations over PCIe and CXL
+  conic study native --quick            this machine's own model, beside what is measured
+
+Each writes plots and one HTML page below out/study, and shows each result beside the published one.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -113,6 +123,9 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 
 fn run(options: &Options) -> Result<ExitCode, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
+    for (folder, option) in [(&options.output, "--output"), (&options.points, "--points")] {
+        writable::folder(folder, option).map_err(|failure| failure.message)?;
+    }
     let (platforms, guesses) = guesses::load(options.sensitivity)?;
     let stop = Arc::new(Flag::new());
     let raised = Arc::clone(&stop);
@@ -165,7 +178,7 @@ impl Study<'_> {
             workers,
             kept: Kept::new(&options.points, &self.model, options.fresh)?,
             stop,
-            progress: Progress::new(),
+            progress: Progress::new("points"),
         };
         let mut answers = Answers::default();
         let ended = runner.run(&mut answers, |answers| {

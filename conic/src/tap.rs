@@ -41,6 +41,7 @@ const SECOND: Time = Time::from_nanoseconds(1_000_000_000);
 /// thread of its own, and its answers the same way back. Needs CAP_NET_ADMIN, or an interface that has been made for you.
 /// Neither thread burns a core while nothing happens.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// The interface's name
     #[arg(long, default_value = "conic0")]
@@ -67,6 +68,11 @@ pub struct Options {
     #[arg(long)]
     json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  sudo conic tap                                     then: ping 10.9.0.2
+  sudo conic tap --duration 60s --json               for a minute, with what passed at the end
+  sudo conic tap --name lab0 --address 10.8.0.1/24   another interface: ping 10.8.0.2";
 
 fn address(text: &str) -> Result<Ipv4Address, String> {
     let address: Ipv4Address = text.parse()?;

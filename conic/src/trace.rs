@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::bench::common::nanoseconds;
 use crate::bench::failure::{Failure, print_json};
 use crate::sim::question::{Choice, Question};
+use crate::writable;
 
 /// Every message that one packet causes, from its first store to its last load
 ///
@@ -74,6 +75,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let platform = arguments.question.platform()?;
     let question = arguments.loopback(&platform)?;
+    writable::folder(&arguments.output, "--output")?;
     let packet = packet(&question, arguments.number.map(usize::from))?;
     let files = write(&packet, &arguments.output, &title(arguments, &platform))?;
     if arguments.json {

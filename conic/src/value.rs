@@ -1,9 +1,11 @@
 //! Options that several commands take, and numbers as people read them.
 
+use std::io::{IsTerminal, stdout};
 use std::str::FromStr;
 
 use conic_fabric::Time;
 use conic_native::{cores, may_run_on};
+use ratatui::crossterm::terminal;
 
 pub use conic_chart::grouped;
 
@@ -35,6 +37,13 @@ impl FromStr for Cores {
         [application, nic].into_iter().try_for_each(may_run_on).map_err(|error| error.to_string())?;
         Ok(Cores { application, nic })
     }
+}
+
+/// How many columns the terminal has that is written to: as `COLUMNS` says, or else the terminal; none where neither does.
+pub fn columns() -> Option<usize> {
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|&columns| columns > 0);
+    let asked = || terminal::size().ok().filter(|_| stdout().is_terminal()).map(|(columns, _)| columns.into());
+    told.or_else(asked)
 }
 
 /// Reads two cores: the application's and the NIC's, or those of whatever else the two sides are.

@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use conic_check::skipped;
 use serde_json::Value;
@@ -299,4 +301,67 @@ fn operators_on_a_device_stand_beside_the_softwares() {
     }
     let picture = std::fs::read_to_string(&svg).expect("a picture");
     assert!(picture.starts_with("<svg") && !picture.contains("NaN"));
+}
+
+/// The processes of this machine whose command line names a folder.
+fn processes_at(folder: &Path) -> Vec<String> {
+    let name = folder.to_str().expect("a name of letters");
+    let processes = std::fs::read_dir("/proc").expect("a process has a folder").flatten();
+    let lines = processes.filter_map(|process| std::fs::read_to_string(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.contains(name)).collect()
+}
+
+#[test]
+fn a_signal_that_ends_a_measurement_leaves_no_folder_and_no_process() {
+    let Some(_alone) = can_measure() else { return };
+    for measurement in ["daemon", "service"] {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["bench", measurement, "--duration", "60s"]).env("TMPDIR", folder.path());
+        let mut running = command.spawn().expect("conic runs");
+        let sockets = || {
+            let entries = std::fs::read_dir(folder.path()).expect("it is there").flatten();
+            entries.filter(|entry| entry.path().join("nic.sock").exists()).count()
+        };
+        let mut patience = 2000;
+        while sockets() == 0 {
+            patience -= 1;
+            assert!(patience > 0, "bench {measurement} starts no NIC");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!processes_at(folder.path()).is_empty(), "bench {measurement} starts a NIC");
+        let number = rustix::process::Pid::from_child(&running);
+        rustix::process::kill_process(number, rustix::process::Signal::INT).expect("it runs");
+        assert_eq!(running.wait().expect("it ends").code(), Some(130), "bench {measurement}");
+        let left: Vec<_> = std::fs::read_dir(folder.path()).expect("it is there").flatten().collect();
+        assert!(left.is_empty(), "bench {measurement} leaves {left:?}");
+        assert_eq!(processes_at(folder.path()), [""; 0], "bench {measurement}");
+    }
+}
+
+#[test]
+fn huge_pages_that_are_not_there_are_missed_aloud() {
+    let Some(_alone) = can_measure() else { return };
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap_or_default();
+    if free.trim().parse().is_ok_and(|free: u64| free > 0) {
+        return skipped("this machine has huge pages free");
+    }
+    for (more, notes) in [("", 0), (" --huge-pages", 1)] {
+        let output = conic(&format!("bench loopback --duration 100ms --json{more}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.matches("sudo sysctl vm.nr_hugepages=").count(), notes, "{said}");
+        assert!(output.status.success(), "{said}");
+    }
+}
+
+#[test]
+fn no_more_packets_are_said_to_be_in_flight_than_rings_hold() {
+    let Some(_alone) = can_measure() else { return };
+    for (window, in_flight) in [(128, 128), (129, 128), (1 << 20, 128)] {
+        let output = conic(&format!("bench loopback --descriptors 64 --window {window} --duration 20ms --json"));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+        assert_eq!(report["window"], in_flight);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains(&format!("up to 128 packets in flight, and not {window}")), window > 128, "{said}");
+    }
 }

@@ -249,3 +249,30 @@ fn switches_that_do_nothing_are_refused() {
         assert!(error.contains(says), "{arguments}: {error}");
     }
 }
+
+/// Each of these would compute for minutes or for hours before it writes.
+#[test]
+fn an_output_that_cannot_be_written_is_found_before_the_work() {
+    let points = tempfile::tempdir().expect("there is room for a folder");
+    let ccnic = format!("study ccnic --points {} --output /proc/none", points.path().display());
+    for (arguments, option) in [
+        ("sim --sweep --packets 1000000000 --svg /proc/none/curve.svg", "--svg"),
+        ("study cxl-nic --output /proc/none", "--output"),
+        ("study coherent-pio --output /proc/none", "--output"),
+        (&ccnic, "--output"),
+        ("study ccnic --points /proc/none --output /proc/none", "--output"),
+        ("trace --packet-size 9600 --burst 32 --output /proc/none", "--output"),
+        ("dataflow --device simulated --duration 1h --svg /proc/none/curve.svg", "--svg"),
+        ("bench --svg /proc/none/curve.svg", "--svg"),
+        ("bench loopback --sweep --duration 1h --svg /proc/none/curve.svg", "--svg"),
+    ] {
+        let error = json(&format!("{arguments} --json"), 1)["error"].to_string();
+        assert!(error.contains("/proc/none") && error.contains(&format!("with {option}")), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn no_more_packets_are_asked_for_than_rings_hold() {
+    let error = json("sim --window 2049 --json", 1)["error"].to_string();
+    assert!(error.contains("a whole number from 1 to 2048 is wanted"), "{error}");
+}

@@ -41,7 +41,7 @@ pub struct Config {
 
 /// Who may attach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a list of user numbers is wanted, or \"any\"")]
 pub enum AllowedUsers {
     /// `"any"`.
     Word(String),
@@ -88,9 +88,35 @@ const LONGEST_WAKEUP_US: u32 = 1_000_000;
 /// The most MiB that a limit can be: their bytes are a number of 64 bits.
 const MOST_MIB: u64 = u64::MAX >> 20;
 
+/// The smallest ring that an interface has.
+const FEWEST_DESCRIPTORS: u64 = 4;
+
 impl Limits {
     fn check(&self) -> Result<(), ConfigError> {
-        let Limits { mib_per_client, mib_per_user, spare_mib, .. } = *self;
+        let Limits {
+            clients,
+            clients_per_user,
+            queues_per_client,
+            queues_per_user,
+            descriptors,
+            mib_per_client,
+            mib_per_user,
+            spare_mib,
+        } = *self;
+        let least = [
+            ("clients", 1, clients.into()),
+            ("clients_per_user", 1, clients_per_user.into()),
+            ("queues_per_client", 1, queues_per_client.into()),
+            ("queues_per_user", 1, queues_per_user.into()),
+            ("descriptors", FEWEST_DESCRIPTORS, descriptors),
+            ("mib_per_client", 1, mib_per_client),
+            ("mib_per_user", 1, mib_per_user),
+        ];
+        if let Some((key, least, given)) = least.into_iter().find(|(_, least, given)| given < least) {
+            return refuse(format!(
+                "limits: {key} is at least {least}, and not {given}, with which nobody could attach: leave it out for the default"
+            ));
+        }
         for (key, mib) in [("mib_per_client", mib_per_client), ("mib_per_user", mib_per_user), ("spare_mib", spare_mib)]
         {
             if mib > MOST_MIB {
@@ -283,6 +309,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 mod mirror;
+mod plain;
 mod wiring;
 
 pub use mirror::{MIRROR_BYTES, MirrorConfig};
@@ -295,8 +322,7 @@ impl Config {
     ///
     /// What is wrong, with its line where it is the text.
     pub fn read(text: &str) -> Result<Config, ConfigError> {
-        let config: Config =
-            toml::from_str(text).map_err(|error| ConfigError(error.to_string().trim_end().to_owned()))?;
+        let config: Config = toml::from_str(text).map_err(|error| ConfigError(plain::in_words(&error)))?;
         config.checked()
     }
 
@@ -340,6 +366,7 @@ impl Config {
                 return refuse(format!("there are two networks \"{}\": give each its own name", network.name));
             }
             network.check(&mut taps)?;
+            network.check_pins(self.limits.queues_per_client)?;
         }
         Ok(self)
     }
@@ -600,6 +627,13 @@ mod tests {
             ("wakeup_latency_us = -1", "wakeup_latency_us"),
             ("socket_mode = \"1777\"", "octal"),
             ("step_timeout_ms = 0", "at least 1"),
+            ("[limits]\nclients = 0", "clients is at least 1, and not 0"),
+            ("[limits]\nclients_per_user = 0", "clients_per_user is at least 1"),
+            ("[limits]\nqueues_per_client = 0", "queues_per_client is at least 1"),
+            ("[limits]\nqueues_per_user = 0", "queues_per_user is at least 1"),
+            ("[limits]\ndescriptors = 3", "descriptors is at least 4, and not 3"),
+            ("[limits]\nmib_per_client = 0", "mib_per_client is at least 1"),
+            ("[limits]\nmib_per_user = 0", "mib_per_user is at least 1"),
             ("[limits]\nmib_per_client = 17592186044416", "mib_per_client is at most 17592186044415"),
             ("[limits]\nmib_per_user = 17592186044416", "mib_per_user is at most"),
             ("[limits]\nspare_mib = 9223372036854775807", "spare_mib is at most"),

@@ -2,6 +2,7 @@
 //!
 //! It stands here because the simulator knows nothing of drawings and the drawings nothing of the simulator.
 
+mod fold;
 mod order;
 
 use conic_chart::sequence::{Sequence, SequenceLine, SequenceMessage, SequenceSpan, SequenceState, said_behind};
@@ -24,11 +25,12 @@ pub struct Options {
 /// The sequence diagram of a recording, best one packet's ([`Recording::packet`]), as SVG text.
 ///
 /// Places that neither send, receive nor do anything are left out, and those that talk to each other stand close. Lines stand in the order in which messages, then accesses,
-/// then changes of owners first name them.
+/// then changes of owners first name them. Of many lines, neighbours that are alike are drawn once.
 pub fn svg(recording: &Recording, options: &Options) -> String {
+    let folded = fold::of(recording);
     let used = order::places(recording);
     let columns: BTreeMap<PlaceName, usize> = used.iter().copied().zip(0..).collect();
-    let lines = lines(recording);
+    let lines: Vec<u64> = lines(recording).into_iter().filter(|line| folded.draws(*line)).collect();
     let numbers: BTreeMap<u64, usize> = lines.iter().copied().zip(0..).collect();
     let held = holdings(recording);
     let mut note = options.note.clone();
@@ -36,15 +38,25 @@ pub fn svg(recording: &Recording, options: &Options) -> String {
         let more = format!("Recording stopped at its limit: {} more were not written down.", recording.dropped);
         note = said_behind(&note, &more);
     }
+    note = folded.told(&note, lines.len());
     Sequence {
         title: options.title.clone(),
         note,
         begin: options.begin.map(Time::picoseconds),
         places: used.iter().map(|place| recording.place(*place)).collect(),
-        lines: lines.iter().map(|line| column(recording, *line, held.get(line).map_or(&[], Vec::as_slice))).collect(),
+        lines: lines
+            .iter()
+            .enumerate()
+            .map(|(number, line)| {
+                let states = held.get(line).filter(|_| folded.has_column(number));
+                let column = column(recording, *line, states.map_or(&[], Vec::as_slice));
+                SequenceLine { name: folded.name(column.name, *line), ..column }
+            })
+            .collect(),
         messages: recording
             .messages
             .iter()
+            .filter(|message| folded.draws(message.line))
             .map(|message| SequenceMessage {
                 name: message.name.to_string(),
                 line: Some(numbers[&message.line]),
@@ -57,6 +69,7 @@ pub fn svg(recording: &Recording, options: &Options) -> String {
         spans: recording
             .spans
             .iter()
+            .filter(|span| span.line.is_none_or(|line| folded.draws(line)))
             .map(|span| SequenceSpan {
                 name: span.name.to_string(),
                 line: span.line.map(|line| numbers[&line]),

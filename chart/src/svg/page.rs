@@ -14,14 +14,17 @@ pub(crate) const TICK_SIZE: f64 = 12.0;
 /// Radius of a point.
 pub(crate) const RADIUS: f64 = 4.0;
 /// Colours for series; further series repeat them with other shapes.
-pub(crate) const COLOURS: usize = 6;
+pub(crate) const COLOURS: usize = 10;
 /// Shapes for series.
 const SHAPES: usize = 6;
 
 /// Okabe and Ito's colours. On white their orange, sky blue and purple are darkened until they reach a contrast of 3:1;
-/// on dark the lighter one of each pair of related hues comes first.
-pub(crate) const LIGHT: [&str; COLOURS] = ["#0072b2", "#d55e00", "#008f68", "#c46a9d", "#bd8200", "#3793cb"];
-pub(crate) const DARK: [&str; COLOURS] = ["#56b4e9", "#e69f00", "#1bb88a", "#d98fb8", "#e3702a", "#4a90d9"];
+/// on dark the lighter one of each pair of related hues comes first. A violet, a brown, an olive and a teal come behind them, for plots of
+/// more than six series.
+pub(crate) const LIGHT: [&str; COLOURS] =
+    ["#0072b2", "#d55e00", "#008f68", "#c46a9d", "#bd8200", "#3793cb", "#7b4ab5", "#8c4a1f", "#6b7300", "#00808a"];
+pub(crate) const DARK: [&str; COLOURS] =
+    ["#56b4e9", "#e69f00", "#1bb88a", "#d98fb8", "#e3702a", "#4a90d9", "#b08cf0", "#c98f5a", "#c2c94a", "#4fd0d9"];
 /// Background of the light and of the dark sheet.
 pub(crate) const SHEETS: [&str; 2] = ["#ffffff", "#16191d"];
 
@@ -198,8 +201,8 @@ impl Page {
             }
             return;
         }
-        // After six series the shapes are paired with other colours.
-        let shape = (index + index / COLOURS) % SHAPES;
+        // Shapes end before colours do, so that a colour that comes again has another shape: thirty pairs.
+        let shape = index % SHAPES;
         let r = RADIUS;
         let outline: &[(f64, f64)] = match shape {
             0 => {

@@ -193,3 +193,21 @@ fn tick_labels_keep_two_columns_apart() {
         assert_eq!(labels.split("  ").filter(|l| !l.trim().is_empty()).count(), ticks - corner, "{text}");
     }
 }
+
+#[test]
+fn ten_series_have_ten_glyphs_without_a_colour() {
+    let chart = (0..10).fold(Chart::xy("", Axis::linear("x", ""), Axis::linear("y", "")), |chart, number| {
+        let at = f64::from(number);
+        chart.series(Series::line(format!("series {number}"), [(at, at), (at + 1.0, at)]))
+    });
+    let text = chart.draw_terminal(100, 40, FINE);
+    let mut glyphs: Vec<char> = (0..10)
+        .map(|number| {
+            let (before, _) = text.split_once(&format!(" series {number}")).expect("it is in the legend");
+            before.chars().last().expect("a glyph")
+        })
+        .collect();
+    glyphs.sort_unstable();
+    glyphs.dedup();
+    assert_eq!(glyphs.len(), 10, "{text}");
+}

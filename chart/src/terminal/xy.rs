@@ -8,8 +8,8 @@ use crate::scale::{Tick, Ticks};
 use crate::text::{columns, cut, printable};
 
 /// Filled and hollow glyphs of series.
-const FILLED: [char; 6] = ['●', '■', '▲', '◆', '▼', '★'];
-const HOLLOW: [char; 6] = ['○', '□', '△', '◇', '▽', '☆'];
+const FILLED: [char; 10] = ['●', '■', '▲', '◆', '▼', '★', '◀', '▶', '♠', '♣'];
+const HOLLOW: [char; 10] = ['○', '□', '△', '◇', '▽', '☆', '◁', '▷', '♤', '♧'];
 /// Glyphs of published values.
 const CROSSES: [char; 3] = ['×', '+', '✱'];
 const ASCII_CROSSES: [char; 4] = ['x', '+', '*', '%'];
@@ -70,9 +70,9 @@ fn glyph(index: usize, mark: Mark, hollow: bool, ascii: bool) -> char {
             let letter = b'A' + (index % 26) as u8;
             char::from(if hollow { letter.to_ascii_lowercase() } else { letter })
         }
-        // After six series the glyphs are paired with other colours.
-        (_, false) if hollow => HOLLOW[(index + index / 6) % 6],
-        (_, false) => FILLED[(index + index / 6) % 6],
+        // A terminal has six colours: a glyph that comes again has another of them.
+        (_, false) if hollow => HOLLOW[index % HOLLOW.len()],
+        (_, false) => FILLED[index % FILLED.len()],
     }
 }
 

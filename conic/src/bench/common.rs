@@ -1,16 +1,18 @@
 //! What every benchmark's command line and output share.
 
 use std::fmt::Write;
+use std::sync::Once;
 
 use clap::{Args, ValueEnum};
-use conic_fabric::Time;
-use conic_native::{Machine, Pages, cores};
+use conic_fabric::{Layout, Time};
+use conic_native::{Machine, Memory, Pages, cores};
 use serde::Serialize;
 
 use super::arena::{Arena, ArenaError};
 use super::failure::Failure;
 use super::placement::{Placement, Spread};
 use super::rounds::{Dropped, Slices};
+use crate::status_line::StatusLine;
 use crate::value::core_pair;
 
 pub use crate::value::{grouped as count, span};
@@ -24,7 +26,7 @@ pub struct Common {
     /// The cores of the application and of the NIC, for example 0,1 [default: the first two this process may use]
     #[arg(long, value_name = "APP,NIC", value_parser = core_pair)]
     pub cores: Option<(usize, usize)>,
-    /// Put the shared region on 2 MiB pages if the system has enough of them free
+    /// Put the shared region on 2 MiB pages if the system has enough of them free, and say so where it has not
     #[arg(long)]
     pub huge_pages: bool,
     /// Report where the two cores were near, far, or all placements; a virtual machine's cores may move while it runs
@@ -49,6 +51,32 @@ impl Common {
         let machine = MachineReport::of(&arena, usable);
         Ok((arena, machine))
     }
+}
+
+/// Makes a region to measure in; says once where it lies on plain pages although huge ones were asked for.
+///
+/// # Errors
+///
+/// The machine refuses it.
+pub fn region(layout: &Layout, pages: Pages) -> Result<Memory, ArenaError> {
+    static SAID: Once = Once::new();
+    let memory = Memory::create(layout, pages)?;
+    if pages == Pages::HugeIfAvailable && memory.pages() == Pages::Plain {
+        SAID.call_once(|| {
+            // Not behind what stands there.
+            StatusLine::new().clear();
+            eprintln!("{}", too_few_huge_pages(memory.bytes()));
+        });
+    }
+    Ok(memory)
+}
+
+fn too_few_huge_pages(bytes: u64) -> String {
+    let pages = bytes.div_ceil(2 << 20);
+    format!(
+        "note: fewer than {pages} huge pages (2 MiB) are free, so that the region lies on plain ones; `sudo sysctl vm.nr_hugepages={pages}` \
+         reserves them"
+    )
 }
 
 /// Which placements are reported.

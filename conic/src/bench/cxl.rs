@@ -8,11 +8,13 @@ use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{Host, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter};
 use conic_load::Latency;
-use conic_native::{Flag, Memory, NativeCore, clock};
+use conic_native::{Flag, NativeCore, clock};
 use serde::Serialize;
 
-use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits};
+use super::arena::Arena;
+use super::common::{
+    Common, MachineReport, nanoseconds, placement_line, print_notes, range, region, span, three_digits,
+};
 use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
@@ -99,7 +101,7 @@ impl Design {
         let mut layout = Layout::new();
         let shape = Shape::for_packets(arguments.size.into());
         let queues = shape.place(&mut layout).map_err(|error| Failure::failed(error.to_string()))?;
-        let memory = Arc::new(Memory::create(&layout, arguments.common.pages()).map_err(ArenaError::from)?);
+        let memory = Arc::new(region(&layout, arguments.common.pages())?);
         let (of_device, stop) = (Arc::clone(&memory), Arc::new(Flag::new()));
         let bytes = arguments.size.into();
         let device = move || self.play(&NativeCore::new(&of_device), queues, bytes);

@@ -1,7 +1,7 @@
 //! `conic bench daemon`: two processes through `conic nic`, beside the same loopback within this one.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use super::common::{span, two_cores};
 use super::failure::Failure;
 use super::link::{Outcome, Span, drive};
 use super::placement::Spread;
-use super::private_folder;
+use super::progress::Progress;
+use super::temporary::{Folder, Program};
 use crate::value::core_pair;
 
 /// How long a slice is measured, and what comes before it.
@@ -65,36 +66,23 @@ const EXAMPLES: &str = "Examples:
   conic bench daemon --queues 256          one busy queue of 256
   conic bench daemon --nic /tmp/nic.sock   through a NIC that runs: conic nic --mode loopback --socket /tmp/nic.sock";
 
-/// A daemon that ends with this program.
+/// A daemon: one that ends with this program, or one that somebody else runs.
 struct Daemon {
-    child: Option<Child>,
+    started: Option<(Program, Folder)>,
     socket: PathBuf,
-    folder: Option<PathBuf>,
 }
 
 impl Daemon {
     fn start(core: usize) -> Result<Daemon, Failure> {
         let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
-        let folder = private_folder("conic-bench")?;
+        let folder = Folder::new("conic-bench")?;
         let socket = folder.join("nic.sock");
         let program = std::env::current_exe().map_err(|error| failed("finding this program", error))?;
         let mut command = Command::new(program);
         command.args(["nic", "--mode", "loopback", "--core", &core.to_string(), "--socket"]).arg(&socket);
-        let child = command.stdout(Stdio::null()).spawn().map_err(|error| failed("starting the NIC", error))?;
-        Ok(Daemon { child: Some(child), socket, folder: Some(folder) })
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may be gone already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if let Some(folder) = &self.folder {
-            let _ = std::fs::remove_dir_all(folder);
-        }
+        command.stdout(Stdio::null());
+        let program = Program::start(command, |error| failed("starting the NIC", error))?;
+        Ok(Daemon { started: Some((program, folder)), socket })
     }
 }
 
@@ -106,7 +94,7 @@ impl Drop for Daemon {
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (application, nic) = two_cores(arguments.cores)?;
     let daemon = match &arguments.nic {
-        Some(socket) => Daemon { child: None, socket: socket.clone(), folder: None },
+        Some(socket) => Daemon { started: None, socket: socket.clone() },
         None => Daemon::start(nic)?,
     };
     pin(application).map_err(|error| Failure::failed(format!("core {application}: {error}")))?;
@@ -122,7 +110,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut queue = Some(queues.swap_remove(0));
     let rounds = (arguments.duration.picoseconds() / (3 * SLICE.measured.picoseconds())).max(1);
     let mut taken: Vec<[Outcome; 3]> = Vec::new();
-    for _ in 0..rounds {
+    let mut progress = Progress::new();
+    for round in 0..rounds {
+        progress.start(format!("loopback through the NIC and within one process, round {} of {rounds}", round + 1));
         let mut through = ClosedLoop::new(queue.take().expect("it is put back"), workload);
         let daemon = drive(std::slice::from_mut(&mut through), SLICE, None);
         queue = Some(through.into_queue());
@@ -133,6 +123,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         taken.push([daemon, checked, trusting]);
     }
     drop((client, queues));
+    progress.clear();
     show(arguments, &taken)
 }
 
@@ -158,7 +149,7 @@ fn attach(daemon: &Daemon, arguments: &Arguments) -> Result<(Client, Vec<Queue>)
         match Client::attach(&daemon.socket, &options) {
             Ok(attached) => return Ok(attached),
             // One that was just started may not listen yet.
-            Err(_) if daemon.child.is_some() && clock::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            Err(_) if daemon.started.is_some() && clock::now() < until => std::thread::sleep(Duration::from_millis(1)),
             Err(error) => return Err(Failure::failed(error.to_string())),
         }
     }

@@ -8,6 +8,7 @@ use conic_chart::{Axis, Bar, Chart, TerminalStyle};
 
 use super::compare::Comparison;
 use super::failure::Failure;
+use crate::value;
 
 /// Columns that are drawn where the terminal does not say how many it has.
 const COLUMNS: usize = 88;
@@ -68,8 +69,7 @@ pub fn bars(title: impl Into<String>, comparison: &Comparison, note: &str) -> Ch
 }
 
 fn columns() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
-    told.map_or(COLUMNS, |columns| columns.clamp(60, 120))
+    value::columns().map_or(COLUMNS, |columns| columns.clamp(60, 120))
 }
 
 fn style() -> TerminalStyle {

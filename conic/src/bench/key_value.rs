@@ -15,8 +15,8 @@ use conic_load::Network;
 use conic_native::{Flag, Memory, NativeCore};
 use serde::Serialize;
 
-use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, span};
+use super::arena::Arena;
+use super::common::{Common, MachineReport, region, span};
 use super::failure::{Failure, print_json};
 use super::rounds::Dropped;
 use super::served::{Served, Slice, measure, slice_of};
@@ -147,7 +147,7 @@ impl Ground {
             (layout, store, Queues::CcNic(Box::new(map)))
         };
         fits(layout.bytes(), free_memory())?;
-        let memory = Memory::create(&layout, arguments.common.pages()).map_err(ArenaError::from)?;
+        let memory = region(&layout, arguments.common.pages())?;
         let core = NativeCore::new(&memory);
         if let Queues::CcNic(map) = &queues {
             map.pool.fill(&core);

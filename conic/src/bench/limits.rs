@@ -8,11 +8,13 @@ use conic_fabric::{LINE_BYTES, Layout, Time};
 use conic_load::limits::{
     Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap, Take, Taking, clock_readings, pauses, stops,
 };
-use conic_native::{Memory, NativeCore, Pages, clock, processor};
+use conic_native::{NativeCore, Pages, clock, processor};
 use serde::Serialize;
 
-use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, placement_line, print_left_out, range, span, three_digits};
+use super::arena::Arena;
+use super::common::{
+    Common, MachineReport, nanoseconds, placement_line, print_left_out, range, region, span, three_digits,
+};
 use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
@@ -165,7 +167,7 @@ impl Kernel {
             Kernel::Cached => stream(&mut layout, Store::Cached),
             Kernel::NonTemporal => stream(&mut layout, Store::NonTemporal),
         };
-        let memory = Arc::new(Memory::create(&layout, pages).map_err(ArenaError::from)?);
+        let memory = Arc::new(region(&layout, pages)?);
         let shared = Arc::clone(&memory);
         let moved = arena.beside(Box::new(move || nic(&NativeCore::new(&shared))), || {
             host(&NativeCore::new(&memory), clock::now() + measured)

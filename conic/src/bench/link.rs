@@ -6,9 +6,10 @@ use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_interface::with_policy;
 use conic_load::{Latency, Traffic as _, Workload};
-use conic_native::{Flag, Memory, NativeCore, Pages, clock};
+use conic_native::{Flag, NativeCore, Pages, clock};
 
-use super::arena::{Arena, ArenaError, Job};
+use super::arena::{Arena, Job};
+use super::common::region;
 use super::failure::Failure;
 
 mod interfaces;
@@ -138,7 +139,7 @@ pub fn run_halves(setup: &Setup, span: Span) -> Result<[f64; 2], Failure> {
 }
 
 fn halves<L: Halves>(link: L, pages: Pages, span: Span) -> Result<[f64; 2], Failure> {
-    let memory = Memory::create(link.layout(), pages).map_err(ArenaError::from)?;
+    let memory = region(link.layout(), pages)?;
     let core = NativeCore::new(&memory);
     link.prepare(&core);
     let mut both = link.on_one_core(core);
@@ -156,7 +157,7 @@ fn halves<L: Halves>(link: L, pages: Pages, span: Span) -> Result<[f64; 2], Fail
 }
 
 fn run_link<L: Link>(arena: &Arena, setup: &Setup, span: Span, link: L) -> Result<Outcome, Failure> {
-    let memory = Arc::new(Memory::create(link.layout(), setup.pages).map_err(ArenaError::from)?);
+    let memory = Arc::new(region(link.layout(), setup.pages)?);
     link.prepare(&NativeCore::new(&memory));
     let (link, stop) = (Arc::new(link), Arc::new(Flag::new()));
     let (pairs, interval) = (arena.pairs().len().min(setup.queues), setup.interval);

@@ -47,7 +47,7 @@ pub struct Arguments {
     /// Bytes of a packet, 60 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
     pub packet_size: u16,
-    /// Packets in flight in each queue pair; 1 shows the unloaded latency
+    /// Packets in flight in each queue pair, as many as its two rings hold at most; 1 shows the unloaded latency
     #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     pub window: u64,
     /// Offered load of each queue pair, in millions of packets a second: packets are due at that pace, and latency counts
@@ -173,7 +173,14 @@ pub struct Report {
 /// If the configuration cannot be, or the machine refuses it.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (arena, machine) = arguments.common.arena(usize::from(arguments.queues))?;
-    let setup = arguments.setup();
+    let mut setup = arguments.setup();
+    if let Some(most) = in_rings(&setup).filter(|&most| !arguments.sweep && setup.workload.window > most) {
+        let (asked, descriptors) = (setup.workload.window, setup.descriptors);
+        eprintln!(
+            "note: up to {most} packets in flight, and not {asked}: two rings of {descriptors} descriptors hold no more (--descriptors)"
+        );
+        setup.workload.window = most;
+    }
     if arguments.sweep {
         return curve::main(arguments, &arena, &setup, machine);
     }
@@ -197,6 +204,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many packets the two rings of a queue pair hold. Line pairs have none: they take packets one by one.
+fn in_rings(setup: &Setup) -> Option<u64> {
+    (setup.interface != Interface::Pio).then(|| setup.descriptors.max(1).saturating_mul(2))
 }
 
 impl Arguments {
@@ -309,7 +321,7 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
     let bursts =
         if burst == rx_burst { format!("bursts of {burst}") } else { format!("bursts of {burst} and {rx_burst}") };
     let pairs = if *queues == 1 { String::new() } else { format!(" in each of {queues} queue pairs") };
-    println!("loopback over {interface}: packets of {packet_size} bytes, {window} in flight{pairs}, {bursts}");
+    println!("loopback over {interface}: packets of {packet_size} bytes, up to {window} in flight{pairs}, {bursts}");
     if let Some(features) = &report.features {
         println!("  {features}");
     }

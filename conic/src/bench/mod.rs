@@ -23,11 +23,9 @@ mod service;
 mod simulator;
 pub mod sweep;
 mod tcp_rpc;
+mod temporary;
 mod tour;
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -97,18 +95,6 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Limits(arguments)) => (limits::main(arguments), arguments.common.json),
     };
     result.unwrap_or_else(|failure| failure.report(json))
-}
-
-/// Makes a folder for temporary files that is this process's alone. One that is there already is another's and not taken.
-///
-/// # Errors
-///
-/// It cannot be made.
-fn private_folder(name: &str) -> Result<PathBuf, Failure> {
-    let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-    let made = DirBuilder::new().mode(0o700).create(&folder);
-    made.map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
-    Ok(folder)
 }
 
 /// Tells whoever wrote a command line what is wrong with it, or what they asked to be told: as one JSON object and with

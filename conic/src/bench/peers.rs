@@ -154,8 +154,8 @@ struct Report {
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut progress = Progress::new();
     progress.start("compiling the peers");
-    let program = compile::program()?;
-    let runner = Runner { program: &program, arguments, cores: two_cores(arguments.common.cores)? };
+    let compile::Compiled { program, .. } = &compile::program()?;
+    let runner = Runner { program, arguments, cores: two_cores(arguments.common.cores)? };
     let usable = usable_cores();
     let machine = runner.with_arena(|arena| Ok(MachineReport::of(arena, usable)))?;
     let mut contestants =

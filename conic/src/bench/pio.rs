@@ -7,11 +7,13 @@ use clap::Args;
 use conic_fabric::{Home, Layout, Time};
 use conic_load::Latency;
 use conic_load::limits::{LinePair, Moved, RoundTrip, SlotPair};
-use conic_native::{Memory, NativeCore, Pages, clock};
+use conic_native::{NativeCore, Pages, clock};
 use serde::Serialize;
 
-use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, nanoseconds, placement_line, print_notes, range, span, three_digits};
+use super::arena::Arena;
+use super::common::{
+    Common, MachineReport, nanoseconds, placement_line, print_notes, range, region, span, three_digits,
+};
 use super::failure::{Failure, print_json};
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
@@ -109,7 +111,7 @@ fn warm_and_measured<K: Send + Copy + 'static>(
     call: impl Fn(&K, &NativeCore<'_>, Time, Batch<'_>) -> Moved,
     answer: impl Fn(&K, &NativeCore<'_>) + Send + 'static,
 ) -> Result<f64, Failure> {
-    let memory = Arc::new(Memory::create(layout, pages).map_err(ArenaError::from)?);
+    let memory = Arc::new(region(layout, pages)?);
     let shared = Arc::clone(&memory);
     let nic = move || kernels.iter().for_each(|kernel| answer(kernel, &NativeCore::new(&shared)));
     let median = arena.beside(Box::new(nic), || {

@@ -14,8 +14,8 @@ use conic_tcp::segment::{HEADER_BYTES, MOST_PAYLOAD};
 use conic_tcp::{Acknowledge, Application, Clients, Connection, Counted, FastPath, Load, Service, Shape};
 use serde::Serialize;
 
-use super::arena::{Arena, ArenaError};
-use super::common::{Common, MachineReport, span};
+use super::arena::Arena;
+use super::common::{Common, MachineReport, region, span};
 use super::failure::{Failure, print_json};
 use super::rounds::Dropped;
 use super::served::{Served, Slice, measure, slice_of};
@@ -103,7 +103,7 @@ impl Ground {
         };
         let shape = Shape { flows: arguments.connections, ..Shape::default() };
         let service = Service::place(&mut layout, shape, Home::Host).map_err(|error| refused(&error))?;
-        let memory = Memory::create(&layout, arguments.common.pages()).map_err(ArenaError::from)?;
+        let memory = region(&layout, arguments.common.pages())?;
         let core = NativeCore::new(&memory);
         if let Queues::CcNic(map) = &queues {
             map.pool.fill(&core);

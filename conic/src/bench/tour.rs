@@ -74,6 +74,7 @@ impl Pace {
 ///
 /// If the machine refuses it, or the charts cannot be written.
 pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
+    crate::writable::file(&arguments.svg, "--svg")?;
     let (arena, machine) = arguments.common.arena(1)?;
     let pace = Pace::of(arguments.quick);
     let tour = Tour { arena: &arena, arguments, pace, shown: !arguments.common.json };

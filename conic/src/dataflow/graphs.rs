@@ -14,7 +14,8 @@ use conic_interface::pio::{Features, Host, Lines, Played, Shape};
 use conic_load::Latency;
 use conic_native::{Flag, Memory, NativeCore, Pages, clock};
 
-use crate::bench::arena::{Arena, ArenaError, Job};
+use crate::bench::arena::{Arena, Job};
+use crate::bench::common::region;
 use crate::bench::failure::Failure;
 
 /// Bytes of an exchange, each way; larger batches are split.
@@ -153,7 +154,7 @@ impl Region {
         let lines = [place(), place()].map(|lines| lines.map_err(|error| Failure::failed(error.to_string())));
         let [first, second] = lines;
         let lines = [first?, second?];
-        let memory = Memory::create(&layout, pages).map_err(ArenaError::from)?;
+        let memory = region(&layout, pages)?;
         Ok(Region { memory: Box::leak(Box::new(memory)), lines })
     }
 

@@ -14,6 +14,7 @@ use crate::bench::failure::{Failure, print_json};
 use crate::bench::progress::Progress;
 use crate::bench::sweep::WINDOWS;
 use crate::spread::on_all_cores;
+use crate::writable;
 
 #[derive(Clone, Debug, Serialize)]
 struct SweepPoint {
@@ -36,6 +37,7 @@ struct Report {
 ///
 /// If the question cannot be answered, or the chart not be written.
 pub fn main(arguments: &Arguments, question: &Loopback, asked: Asked) -> Result<ExitCode, Failure> {
+    writable::file(&arguments.svg, "--svg")?;
     let mut progress = Progress::new();
     progress.start(format!("simulating {} points", WINDOWS.len()));
     let points = points(arguments, question)?;

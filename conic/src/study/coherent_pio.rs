@@ -1,7 +1,5 @@
 //! `conic study coherent-pio`: what the coherent programmed I/O paper measured, predicted on a modelled Enzian.
 
-use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,8 +13,9 @@ use conic_study::experiment::{Effort, chosen};
 use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
 use conic_study::sensitivity::{Guess, Movement, moved};
 
-use super::{Shown, guesses, output};
+use super::{Shown, guesses, output, progress};
 use crate::bench::failure::Failure;
+use crate::writable;
 
 /// Predict what the coherent programmed I/O paper measured on Enzian
 #[derive(Debug, Args)]
@@ -69,6 +68,7 @@ pub fn main(options: &Options) -> ExitCode {
 
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
+    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
     let platform = platform.map_err(|error| error.to_string())?;
     let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;
@@ -89,7 +89,7 @@ fn run(options: &Options) -> Result<Shown, String> {
         Vec::new()
     };
     let experiments = if options.sensitivity { Vec::new() } else { experiments };
-    let found = findings(&experiments, &machines, effort);
+    let found = progress::one_by_one(&experiments, |one| findings(one, &machines, effort));
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/coherent-pio.toml: {error}"))?;
@@ -127,19 +127,11 @@ fn run(options: &Options) -> Result<Shown, String> {
     Ok(Shown { json, text, report: path, interrupted: false, failed })
 }
 
-/// How far each guess moves the headline results, the guesses shared among threads.
+/// How far each guess moves the headline results.
 fn movements(guesses: &[Guess<Machines>], machines: &Machines) -> Vec<Movement> {
-    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let share = guesses.len().div_ceil(threads).max(1);
     let nominal = headlines(machines);
     let beside = |changed: &Machines| headlines_beside(changed, machines, &nominal);
-    let of = &|guess: &Guess<Machines>| guess.platforms.each_ref().map(beside);
-    let ends: Vec<[Vec<Option<f64>>; 2]> = std::thread::scope(|scope| {
-        let part = |guesses| scope.spawn(move || <[Guess<Machines>]>::iter(guesses).map(of).collect::<Vec<_>>());
-        let parts: Vec<_> = guesses.chunks(share).map(part).collect();
-        let joined =
-            |part: std::thread::ScopedJoinHandle<'_, Vec<_>>| part.join().unwrap_or_else(|panic| resume_unwind(panic));
-        parts.into_iter().flat_map(joined).collect()
-    });
+    let of = |guess: &Guess<Machines>| guess.platforms.each_ref().map(beside);
+    let ends = progress::on_all_cores("guesses", guesses, of);
     moved(&HEADLINES, &nominal, guesses.iter().zip(ends))
 }

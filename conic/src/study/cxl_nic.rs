@@ -1,6 +1,5 @@
 //! `conic study cxl-nic`: what the CXL-NIC paper measured, predicted on a modelled host with either of its devices.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,11 +11,12 @@ use conic_study::comparison::{compare, parse, summary};
 use conic_study::cxl_nic::{EXPERIMENTS, Machines, findings, guesses as orderings};
 use conic_study::experiment::{Effort, chosen};
 use conic_study::report::{CXL_NIC, Report, json, results, summary_lines};
-use conic_study::sensitivity;
+use conic_study::sensitivity::{self, Guess};
 use serde_json::json;
 
-use super::{Shown, guesses, output};
+use super::{Shown, guesses, output, progress};
 use crate::bench::failure::Failure;
+use crate::writable;
 
 /// Predict what the CXL-NIC paper (MICRO 2025) measured
 #[derive(Debug, Args)]
@@ -80,17 +80,12 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
     };
     let nominal = of(&machines)?;
     let varied = guesses::of_cxl_nic(&agilex, &bluefield)?;
-    let mut ends: Vec<Ends> = Vec::with_capacity(varied.len());
-    for (done, guess) in varied.iter().enumerate() {
-        if std::io::stderr().is_terminal() {
-            eprint!("\r{done} of {} guesses", varied.len());
-        }
+    let of_both = |guess: &Guess<Machines>| {
         let [low, high] = &guess.platforms;
-        ends.push([of(low)?, of(high)?]);
-    }
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
-    }
+        Ok([of(low)?, of(high)?])
+    };
+    let ends =
+        progress::on_all_cores("guesses", &varied, of_both).into_iter().collect::<Result<Vec<Ends>, String>>()?;
     let moved = sensitivity::moved(
         &orderings::HEADLINES,
         &nominal.1,
@@ -130,10 +125,11 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
 
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
+    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let [agilex, bluefield] = platforms(options)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let found = findings(&experiments, &machines, effort);
+    let found = progress::one_by_one(&experiments, |one| findings(one, &machines, effort));
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/cxl-nic.toml: {error}"))?;

@@ -197,7 +197,10 @@ fn the_time_that_is_left_is_told_once_it_is_known() {
     assert_eq!(progress::remaining(0.01, 60.0), None);
     assert_eq!(progress::remaining(0.5, 0.5), None);
     assert_eq!(progress::remaining(0.25, 60.0), Some(180.0));
-    assert_eq!(progress::line((3, 12), Some(180.0), ""), "3 of 12 points, about 3 minutes left");
-    assert_eq!(progress::line((3, 12), Some(0.2), "; stopping"), "3 of 12 points, about 1 seconds left; stopping");
-    assert_eq!(progress::line((0, 12), None, ""), "0 of 12 points");
+    assert_eq!(progress::line((3, 12), "points", Some(180.0), ""), "3 of 12 points, about 3 minutes left");
+    assert_eq!(
+        progress::line((3, 12), "points", Some(0.2), "; stopping"),
+        "3 of 12 points, about 1 seconds left; stopping"
+    );
+    assert_eq!(progress::line((0, 12), "guesses", None, ""), "0 of 12 guesses");
 }

@@ -238,6 +238,12 @@ fn what_this_machine_cannot_do_is_found_before_anything_starts() {
             "network \"default\": this process may not run on core 100000; it may on [",
         ),
         (&["--core", "100000"], "may not run on core 100000"),
+        (
+            &["--check", "--port", "af-packet:none0"],
+            "network \"default\": port 'af-packet:none0': there is no interface",
+        ),
+        (&["--check", "--port", "capture:replay=/nowhere.pcap"], "there is no file /nowhere.pcap"),
+        (&["--check", "--pin", "web,queue=256,vlan=1"], "queue 256 of web, and a client has at most 256"),
         (&["--check", "--socket", "/nowhere/at/all.sock"], "there is no folder /nowhere/at"),
         (&["--check", "--socket", "/tmp"], "something is there that is no socket"),
         (&["--check", "--socket", &long], "longer than a socket's may be"),
@@ -246,4 +252,8 @@ fn what_this_machine_cannot_do_is_found_before_anything_starts() {
         let text = said(flags);
         assert!(text.contains(reason), "{flags:?}: {text}");
     }
+    // The one port makes what the other names.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["nic", "--check", "--port", "tap:none0", "--port", "af-packet:none0"]);
+    assert!(command.status().expect("conic runs").success());
 }

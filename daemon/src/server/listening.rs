@@ -1,5 +1,6 @@
 //! The sockets at which clients, operators and Prometheus find the daemon, and the other end of one.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
@@ -36,13 +37,20 @@ pub(super) fn listen_for_metrics(address: SocketAddr, passed: Option<TcpListener
 }
 
 impl Daemon {
-    /// Whether this machine has what a configuration names of it: cores, and a place for the socket. Nothing is made or opened.
+    /// Whether this machine has what a configuration names of it: cores, what its ports name, and a place for the socket. Nothing is made or
+    /// opened.
     ///
     /// # Errors
     ///
     /// What it has not, as starting the daemon would say.
     pub fn check(config: &Config) -> Result<(), DaemonError> {
+        let ports = || config.networks.iter().flat_map(|network| &network.ports).filter_map(|port| port.spec().ok());
+        let made: BTreeSet<String> = ports().filter_map(|port| port.makes().map(str::to_owned)).collect();
         for network in &config.networks {
+            let mut specs = network.ports.iter().filter_map(|port| port.spec().ok());
+            specs.try_for_each(|port| port.check(&|name| made.contains(name))).map_err(|error| {
+                DaemonError::Cannot { what: format!("network \"{}\"", network.name), why: error.to_string() }
+            })?;
             let named = (0..network.threads).filter_map(|thread| network.core_of(thread));
             named.into_iter().try_for_each(may_run_on).map_err(|error| DaemonError::Cannot {
                 what: format!("network \"{}\"", network.name),

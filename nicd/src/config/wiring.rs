@@ -161,6 +161,19 @@ impl NetworkConfig {
         Ok(())
     }
 
+    /// Whether a client may have the queues that flows are pinned to.
+    pub(super) fn check_pins(&self, queues_per_client: u32) -> Result<(), ConfigError> {
+        let name = &self.name;
+        match self.pins.iter().find(|pin| pin.queue.is_some_and(|queue| queue >= queues_per_client)) {
+            Some(PinConfig { client, queue, .. }) => refuse(format!(
+                "network \"{name}\": a flow is pinned to queue {} of {client}, and a client has at most {queues_per_client}, counted from \
+                 0: see limits.queues_per_client",
+                queue.unwrap_or_default()
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// Whether there can be such an end.
     pub(super) fn check_end(&self, end: &EndConfig) -> Result<(), ConfigError> {
         let (name, count) = (&self.name, self.ports.len());

@@ -3,6 +3,7 @@
 //! Arguments are separated by commas: the port's name first, where the kind has one, then `key=value` and switches.
 
 mod arguments;
+mod check;
 mod kinds;
 
 use std::fmt;

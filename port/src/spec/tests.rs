@@ -118,3 +118,41 @@ fn what_memif_is_given_stays_within_its_bounds() {
     assert_eq!(options("memif:/m,slots=16384,buffer=16384,queues=4").queues, 4);
     assert!(refused("memif:/m,slots=16384,buffer=16384,queues=5").contains("more than 2 GiB"));
 }
+
+#[test]
+fn what_a_port_names_and_this_machine_has_not_is_said_without_opening_it() {
+    let folder = std::env::temp_dir();
+    let capture = std::env::current_exe().expect("a test is a file").display().to_string();
+    let check = |text: &str| read(text).check(&|name| name == "made0").map_err(|error| error.to_string());
+    for text in [
+        "loopback",
+        "tap",
+        "tap:none0",
+        "af-packet:lo",
+        "af-packet:made0",
+        "af-xdp:lo",
+        "memif:@none/at/all",
+        &format!("memif:{}/conic.sock", folder.display()),
+        &format!("capture:replay={capture},record={}/new.pcap", folder.display()),
+        "impair:loss=1%+af-packet:lo",
+    ] {
+        assert_eq!(check(text), Ok(()), "{text}");
+    }
+    for (text, reason) in [
+        ("tap:longer-than-fifteen", "at most 15 bytes"),
+        ("af-packet:none0", "there is no interface 'none0'"),
+        ("af-xdp:none0", "there is no interface 'none0'"),
+        ("af-packet:longer-than-fifteen", "at most 15 bytes"),
+        ("memif:/nowhere/at/all.sock", "there is no folder /nowhere/at"),
+        (&format!("memif:/{}", "a".repeat(107)), "at most 107 bytes"),
+        ("capture:replay=/nowhere.pcap", "there is no file /nowhere.pcap"),
+        ("capture:replay=/", "/ is a folder"),
+        ("capture:record=/nowhere/a.pcap", "there is no folder /nowhere"),
+        ("impair:loss=1%+af-packet:none0", "there is no interface 'none0'"),
+    ] {
+        let said = check(text).expect_err(text);
+        assert!(said.contains(reason), "{text}: {said}");
+    }
+    assert_eq!(check("dpdk:net_null0").is_err(), cfg!(not(feature = "dpdk")));
+    assert_eq!([read("impair:loss=1%+tap:t0").makes(), read("tap").makes()], [Some("t0"), None]);
+}

@@ -98,8 +98,8 @@ fn queue_pairs(question: &Loopback) -> Result<usize, String> {
     }
 }
 
-/// Descriptors of each of CC-NIC's rings.
-const DESCRIPTORS: u64 = 1024;
+/// Descriptors of each ring of a queue pair, over coherence as behind PCIe.
+pub const DESCRIPTORS: u64 = 1024;
 
 /// Buffers for what is in flight and what both sides keep on their stacks.
 fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
@@ -161,7 +161,7 @@ pub(super) fn unoptimised_shape(size: u64, buffers: u64) -> Result<ring::Shape, 
     // Without small buffers "each 64B packet is written into a separate 4KB buffer" (section 5.4).
     let shape = ring::Shape::for_packets(size.max(4096)).map_err(|error| error.to_string())?;
     Ok(ring::Shape {
-        descriptors: 1024,
+        descriptors: DESCRIPTORS,
         buffers,
         // The baseline as published is "without CC-NIC's locality-oriented buffer pool optimizations" (section 5.8): that recently
         // freed buffers are taken first is one of them (section 3.3), and a pool is "typically a queue" (section 2.1).

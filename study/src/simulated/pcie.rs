@@ -20,14 +20,12 @@ use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, SimDevice, Simulation};
 
 use super::application::{Ends, Results, application, generator, measure, place_objects, start_of};
-use super::loopback::{finish, keeps_metadata};
+use super::loopback::{DESCRIPTORS, finish, keeps_metadata};
 use super::{Observer, engines};
 use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
 use on_chip::OnChip;
 pub(super) use on_chip::Places;
 
-/// Descriptors of each ring.
-const DESCRIPTORS: u64 = 1024;
 /// Descriptors of which the last is reported as sent, and with it the others: what DPDK's drivers ask for by default (`tx_rs_thresh` of
 /// `ice`, `MLX5_TX_COMP_THRESH` of `mlx5`).
 const REPORTED: u64 = 32;

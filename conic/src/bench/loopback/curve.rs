@@ -13,6 +13,7 @@ use crate::bench::failure::{Failure, print_json};
 use crate::bench::link::{Setup, Span};
 use crate::bench::progress::Progress;
 use crate::bench::sweep::{self, Curve, Sweep, WINDOWS, sweep};
+use crate::writable;
 
 #[derive(Serialize)]
 struct Report {
@@ -33,6 +34,7 @@ struct Report {
 ///
 /// If the configuration cannot be, or the chart not be written.
 pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: MachineReport) -> Result<ExitCode, Failure> {
+    writable::file(&arguments.svg, "--svg")?;
     let span = Span { warm_up: Time::from_nanoseconds(4_000_000), measured: Time::from_nanoseconds(20_000_000) };
     let rounds = arguments.duration.picoseconds() / WINDOWS.len() as u64 / span.measured.picoseconds();
     let named = [(setup.interface.name().to_owned(), *setup)];

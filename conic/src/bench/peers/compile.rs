@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::failure::Failure;
-use super::super::private_folder;
+use super::super::temporary::Folder;
 
 /// The program's files, by name.
 const SOURCES: [(&str, &str); 6] = [
@@ -19,21 +19,36 @@ const SOURCES: [(&str, &str); 6] = [
     ("histogram.h", include_str!("../../../../peers/histogram.h")),
 ];
 
+/// A program, and the folder that it goes with where it is not kept.
+pub struct Compiled {
+    pub program: PathBuf,
+    _folder: Option<Folder>,
+}
+
 /// Compiles the program, unless this machine has done so before, and says where it is.
 ///
 /// # Errors
 ///
 /// What is missing, or what the compiler said.
-pub fn program() -> Result<PathBuf, Failure> {
+pub fn program() -> Result<Compiled, Failure> {
     let flags = flags()?;
     let compiler = compiler()?;
     let version = output_of(Command::new(&compiler).arg("--version"))?;
     let parts = SOURCES.iter().flat_map(|(name, text)| [*name, *text]);
     let key = hash(parts.chain([flags.as_str(), version.as_str()]));
-    let folder = cache_folder()?.join(format!("peers-{key:016x}"));
+    let cache = cache_folder();
+    let own = if cache.is_none() { Some(Folder::new("conic-peers")?) } else { None };
+    let kept = cache.as_deref().or(own.as_deref()).unwrap_or(Path::new("."));
+    let folder = kept.join(format!("peers-{key:016x}"));
+    compile_into(&folder, &compiler, &flags)?;
+    Ok(Compiled { program: folder.join("loopback"), _folder: own })
+}
+
+/// Compiles it into a folder, unless it is there.
+fn compile_into(folder: &Path, compiler: &OsString, flags: &str) -> Result<(), Failure> {
     let program = folder.join("loopback");
     if program.exists() {
-        return Ok(program);
+        return Ok(());
     }
     // Into a folder of its own first, so that nobody ever runs half a program.
     let building = folder.with_extension(std::process::id().to_string());
@@ -42,18 +57,18 @@ pub fn program() -> Result<PathBuf, Failure> {
     for (name, text) in SOURCES {
         fs::write(building.join(name), text).map_err(cannot)?;
     }
-    let built = compile(&compiler, &flags, &building);
+    let built = compile(compiler, flags, &building);
     if let Err(failure) = built {
         // What is left of a failed attempt helps nobody; that it cannot be removed either.
         let _ = fs::remove_dir_all(&building);
         return Err(failure);
     }
-    match fs::rename(&building, &folder) {
-        Ok(()) => Ok(program),
+    match fs::rename(&building, folder) {
+        Ok(()) => Ok(()),
         // Another run was faster.
         Err(_) if program.exists() => {
             let _ = fs::remove_dir_all(&building);
-            Ok(program)
+            Ok(())
         }
         Err(error) => Err(cannot(error)),
     }
@@ -102,12 +117,12 @@ fn output_of(command: &mut Command) -> Result<String, Failure> {
     Err(Failure::failed(format!("{name}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// Where programs that were compiled here are kept: this user's cache, or for one without a home a folder of this run alone,
-/// because a program that lies where everybody may write is not run.
-fn cache_folder() -> Result<PathBuf, Failure> {
+/// Where programs that were compiled here are kept: this user's cache. One without a home has a folder of this run alone, because a
+/// program that lies where everybody may write is not run.
+fn cache_folder() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    cache.map_or_else(|| private_folder("conic-peers"), |cache| Ok(cache.join("conic")))
+    cache.map(|cache| cache.join("conic"))
 }
 
 /// FNV-1a, 64 bits, over texts and where each ends.

@@ -1,14 +1,14 @@
 //! What is measured: a process that carries frames, or the kernel's bridge, and the interfaces that it works on.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use conic_port::{Memif, MemifOptions, MemifRole, PacketOptions, PacketSocket, Port, PortError};
 
 use super::client::Ends;
 use crate::bench::failure::Failure;
-use crate::bench::private_folder;
+use crate::bench::temporary::{Folder, Program};
 
 /// What contestants are compared within.
 pub const GROUPS: [&str; 4] = ["memif", "packet", "xdp", "tap"];
@@ -82,7 +82,7 @@ pub const CONTESTANTS: [Contestant; 9] = [
 
 /// A network namespace of this thread alone, and a folder for sockets.
 pub struct Ground {
-    folder: std::path::PathBuf,
+    folder: Folder,
 }
 
 impl Ground {
@@ -99,18 +99,11 @@ impl Ground {
         })?;
         // Without IPv6 nothing sends on the interfaces by itself.
         let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        Ok(Ground { folder: private_folder("conic-bench-ports")? })
+        Ok(Ground { folder: Folder::new("conic-bench-ports")? })
     }
 
     fn socket(&self) -> String {
         self.folder.join("memif").display().to_string()
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        // What is left there is ours.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -125,7 +118,7 @@ fn ip(line: &str) -> Result<(), Failure> {
 
 /// A contestant at work; it and its interfaces go when it is dropped.
 pub struct Server {
-    child: Option<Child>,
+    child: Option<Program>,
     group: &'static str,
 }
 
@@ -171,7 +164,7 @@ impl Server {
                 }
                 let mode = format!("--forward-mode={mode}");
                 command.args(["--", "--total-num-mbufs=16384", &mode, "--auto-start", "--no-lsc-interrupt"]);
-                command.args(["--no-flush-rx", "--stats-period=3600"]).env("XDG_RUNTIME_DIR", &ground.folder);
+                command.args(["--no-flush-rx", "--stats-period=3600"]).env("XDG_RUNTIME_DIR", &*ground.folder);
                 server.child = Some(begin(command, "packet forwarding")?);
             }
         }
@@ -221,16 +214,17 @@ impl Server {
 }
 
 /// Starts a program and waits until it says that it has begun; all that it says later is thrown away.
-fn begin(mut command: Command, sign: &str) -> Result<Child, Failure> {
+fn begin(mut command: Command, sign: &str) -> Result<Program, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     // An open pipe as input: testpmd ends when its input does.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| Failure::missing(format!("{name} cannot be run: {error}")))?;
-    let errors = child.stderr.take();
+    let missing = |error| Failure::missing(format!("{name} cannot be run: {error}"));
+    let mut child = Program::start(command, missing)?;
+    let errors = child.pipes().stderr.take();
     let errors = std::thread::spawn(move || {
         errors.map(|errors| BufReader::new(errors).lines().map_while(Result::ok).collect::<Vec<String>>())
     });
-    let mut lines = child.stdout.take().map(|output| BufReader::new(output).lines().map_while(Result::ok));
+    let mut lines = child.pipes().stdout.take().map(|output| BufReader::new(output).lines().map_while(Result::ok));
     if lines.as_mut().is_some_and(|lines| lines.any(|line| line.contains(sign))) {
         std::thread::spawn(move || lines.into_iter().flatten().for_each(drop));
         return Ok(child);
@@ -244,10 +238,8 @@ fn begin(mut command: Command, sign: &str) -> Result<Child, Failure> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // Before its interfaces.
+        drop(self.child.take());
         // Some are not there, some go with the process.
         for interface in ["br0", "a0", "b0"] {
             let _ = ip(&format!("link delete {interface}"));

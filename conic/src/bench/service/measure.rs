@@ -1,7 +1,7 @@
 //! The questions of `conic bench service`, each asked many times.
 
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::nic::{Member, Nic, frame, number, small};
 use super::{Figure, Part, Unit};
 use crate::bench::failure::Failure;
+use crate::bench::temporary::Program;
 
 /// Longer than it takes everybody to fall asleep.
 const REST: Duration = Duration::from_millis(5);
@@ -206,19 +207,18 @@ pub fn arrivals(nic: &Nic, rounds: usize) -> Result<[Figure; 2], Failure> {
 }
 
 /// A process that plays a client with a region of so many MiB.
-fn player(part: &str, socket: &Path, mebibytes: u64) -> Result<Child, Failure> {
+fn player(part: &str, socket: &Path, mebibytes: u64) -> Result<Program, Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     let program = std::env::current_exe().map_err(|error| failed("finding this program", error))?;
     let mut command = Command::new(program);
     command.args(["bench", "service", "--mib", &mebibytes.to_string(), "--play", part, "--socket"]).arg(socket);
-    command.stdout(Stdio::null()).spawn().map_err(|error| failed("starting a client", error))
+    command.stdout(Stdio::null());
+    Program::start(command, |error| failed("starting a client", error))
 }
 
 /// Kills a process that plays a client.
-fn end(mut player: Child) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::failed(format!("a client's end: {error}"));
-    player.kill().map_err(failed)?;
-    let status = player.wait().map_err(failed)?;
+fn end(mut player: Program) -> Result<(), Failure> {
+    let status = player.kill().map_err(|error| Failure::failed(format!("a client's end: {error}")))?;
     if status.code().is_some() {
         return Err(Failure::failed("a client ended before it was killed; what it said is above"));
     }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use conic_native::clock;
 use serde_json::Value;
 
 use crate::bench::failure::Failure;
-use crate::bench::private_folder;
+use crate::bench::temporary::{Folder, Program};
 
 /// How long anything may take that is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,22 +30,11 @@ pub fn small() -> Options {
     Options { geometry, ..Options::default() }
 }
 
-/// A process that ends with its owner.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A daemon that ends with this program, and what it says.
 pub struct Nic {
     program: Program,
     said: Receiver<(Time, Value)>,
-    folder: PathBuf,
+    folder: Folder,
     core: usize,
     wakeup_latency: Option<u32>,
 }
@@ -57,7 +46,7 @@ impl Nic {
     ///
     /// It does not start.
     pub fn start(core: usize, wakeup_latency: Option<u32>) -> Result<Nic, Failure> {
-        let folder = private_folder("conic-service")?;
+        let folder = Folder::new("conic-service")?;
         let (program, said) = spawn(&folder.join("nic.sock"), core, wakeup_latency, &[])?;
         let nic = Nic { program, said, folder, core, wakeup_latency };
         nic.hear("listening", |_| true)?;
@@ -97,7 +86,7 @@ impl Nic {
     pub fn processor_time(&self) -> Result<Duration, Failure> {
         let gone = |error: std::io::Error| Failure::failed(format!("reading the NIC's processor time: {error}"));
         let mut sum = 0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.program.0.id())).map_err(gone)? {
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.program.id())).map_err(gone)? {
             let text = std::fs::read_to_string(task.map_err(gone)?.path().join("schedstat")).map_err(gone)?;
             sum += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         }
@@ -115,18 +104,11 @@ impl Nic {
         self.said = said;
         let (_, adopted) = self.hear("adopted", |_| true)?;
         // It ends by itself, and may have done so.
-        let ended = elder.0.wait().map_err(|error| Failure::failed(format!("the old NIC: {error}")))?;
+        let ended = elder.wait().map_err(|error| Failure::failed(format!("the old NIC: {error}")))?;
         if !ended.success() {
             return Err(Failure::failed(format!("the old NIC ended with {ended}")));
         }
         Ok(adopted)
-    }
-}
-
-impl Drop for Nic {
-    fn drop(&mut self) {
-        // It may be gone already. The NIC, which is dropped behind it, needs it no more.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -140,9 +122,10 @@ fn spawn(socket: &Path, core: usize, wakeup_latency: Option<u32>, more: &[&str])
     if let Some(microseconds) = wakeup_latency {
         command.args(["--wakeup-latency", &microseconds.to_string()]);
     }
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed("starting the NIC", error))?;
+    command.stdout(Stdio::piped());
+    let mut program = Program::start(command, |error| failed("starting the NIC", error))?;
     let (tell, said) = channel();
-    let output = child.stdout.take().ok_or_else(|| Failure::failed("the NIC has no output"))?;
+    let output = program.pipes().stdout.take().ok_or_else(|| Failure::failed("the NIC has no output"))?;
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let at = clock::now();
@@ -152,7 +135,7 @@ fn spawn(socket: &Path, core: usize, wakeup_latency: Option<u32>, more: &[&str])
             }
         }
     });
-    Ok((Program(child), said))
+    Ok((program, said))
 }
 
 /// A frame from one to another with a number in it, if a buffer is free.

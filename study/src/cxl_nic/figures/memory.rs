@@ -1,6 +1,6 @@
 //! Figures 13 and 14: a NIC with memory of its own.
 
-use conic_chart::Axis;
+use conic_chart::{Axis, Bar, Chart, GuideKind};
 use conic_fabric::Home;
 use conic_interface::cxl::{Homes, Requests, Store};
 use conic_sim::Failure;
@@ -20,6 +20,9 @@ pub fn layout(number: usize) -> Design {
     };
     Design { homes, requests: Requests::EVENT_DRIVEN, ..Design::combination(0) }
 }
+
+/// What of their packet buffers is in the device's memory.
+const LAYOUTS: [&str; 4] = ["no buffers", "receive buffers", "transmit buffers", "all buffers"];
 
 /// The latency-optimal configuration of section 7.2.
 pub fn optimal() -> Design {
@@ -44,29 +47,21 @@ pub fn ccnic() -> Design {
 /// Figure 13.
 pub(super) fn layouts(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut over = Vec::new();
-    let mut curves: Vec<Vec<(f64, f64)>> = Vec::new();
+    let mut bars = Vec::new();
     for bytes in [SMALL, LARGE] {
         let first = run.latency(layout(1), bytes)?.0;
-        let mut curve = Vec::new();
         for number in 2..=4 {
             let part = run.latency(layout(number), bytes)?.0 / first - 1.0;
             over.push(part);
-            curve.push((number as f64, 1.0 + part));
+            bars.push(Bar::new(format!("{bytes} bytes, L{number}: {}", LAYOUTS[number - 1]), 1.0 + part));
         }
-        curves.push(curve);
     }
     let mut findings = Findings::default();
     findings.holds("cxl.fig13.host_is_best", Some(over.iter().all(|part| *part > 0.0)));
     findings.list("cxl.fig13.layouts", "fraction", Some(over));
-    let large = curves.pop().unwrap_or_default();
-    let small = curves.pop().unwrap_or_default();
-    let chart = lines(
-        "Median latency",
-        Axis::linear("Layout", ""),
-        Axis::linear("Of layout 1's", ""),
-        [("64 bytes", small), ("1500 bytes", large)],
-    );
-    findings.plot("fig13", chart);
+    let chart = Chart::bars("Median latency by packet buffers' memory", Axis::linear("Of L1's", ""), bars)
+        .note("L1 to L4, by what is in the device's memory");
+    findings.plot("fig13", chart.guide(GuideKind::X(1.0), format!("L1: {}", LAYOUTS[0])));
     Ok(findings)
 }
 

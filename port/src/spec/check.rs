@@ -1,0 +1,93 @@
+//! What can be said against a port before it is opened.
+
+use std::io;
+use std::path::Path;
+
+use super::{Kind, PortSpec, SpecError};
+use crate::netdevice;
+
+/// Bytes of an interface's name, at most: Linux's IFNAMSIZ without the zero behind it.
+const LONGEST_NAME: usize = 15;
+
+/// Bytes of a socket's path, at most: what `sockaddr_un` has, without the zero behind it.
+const LONGEST_SOCKET: usize = 107;
+
+impl PortSpec {
+    /// The interface that opening it makes, where it is named.
+    pub fn makes(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Impaired(_, below) => below.makes(),
+            Kind::Tap(options) => options.name.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether this machine has what the port names of it: an interface, a file to replay, a folder for a socket or a file, DPDK in this
+    /// program. Nothing is opened or made. `made` knows interfaces that are not there yet because another port makes them.
+    ///
+    /// # Errors
+    ///
+    /// What is not there, or cannot be. What else may be in the way shows when the port is opened.
+    pub fn check(&self, made: &dyn Fn(&str) -> bool) -> Result<(), SpecError> {
+        let said = match &self.kind {
+            Kind::Impaired(_, below) => return below.check(made),
+            Kind::Loopback { .. } => Ok(()),
+            Kind::Tap(options) => options.name.as_deref().map_or(Ok(()), length),
+            Kind::Packet(options) => interface(&options.interface, made),
+            Kind::Xdp(options) => interface(&options.interface, made),
+            Kind::Memif(options) => socket(&options.socket),
+            Kind::Dpdk(_) if cfg!(not(feature = "dpdk")) => {
+                Err("this program was built without DPDK; build it with --features dpdk".to_owned())
+            }
+            Kind::Dpdk(_) => Ok(()),
+            Kind::Replay { file, record, .. } => {
+                replayed(file).and_then(|()| record.as_deref().map_or(Ok(()), folder_of))
+            }
+            Kind::Record { file } => folder_of(file),
+        };
+        said.map_err(|problem| SpecError { text: self.text.clone(), problem })
+    }
+}
+
+fn length(name: &str) -> Result<(), String> {
+    match name.len() {
+        0..=LONGEST_NAME => Ok(()),
+        long => Err(format!("an interface's name has at most {LONGEST_NAME} bytes, and '{name}' has {long}")),
+    }
+}
+
+fn interface(name: &str, made: &dyn Fn(&str) -> bool) -> Result<(), String> {
+    length(name)?;
+    match netdevice::index(name) {
+        // Any other error says nothing of the interface.
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !made(name) => {
+            Err(format!("there is no interface '{name}'; `ip link` lists those that there are"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn socket(name: &str) -> Result<(), String> {
+    if name.len() > LONGEST_SOCKET {
+        return Err(format!("a socket's path has at most {LONGEST_SOCKET} bytes, and '{name}' has {}", name.len()));
+    }
+    if name.starts_with('@') { Ok(()) } else { folder_of(Path::new(name)) }
+}
+
+fn folder_of(file: &Path) -> Result<(), String> {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(format!("there is no folder {} for {}: make it, or name another", folder.display(), file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn replayed(file: &Path) -> Result<(), String> {
+    let about = file.metadata();
+    match about {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!("there is no file {}", file.display())),
+        Ok(about) if about.is_dir() => Err(format!("{} is a folder, and no capture", file.display())),
+        _ => Ok(()),
+    }
+}
