@@ -40,6 +40,8 @@ struct Found {
     /// Requests that applications answered.
     answered: u64,
     fewest_answers: u64,
+    /// Segments that said that there is no room.
+    closed: u64,
 }
 
 impl Run {
@@ -82,6 +84,7 @@ impl Run {
             assert_eq!(network.account().corrupt(), 0);
             let fewest = network.far_end().far_end().answered().into_iter().min().expect("it has a connection");
             found.fewest_answers = found.fewest_answers.min(fewest);
+            found.closed += network.far_end().closed();
         }
         for fast_path in &fast_paths {
             let counted = fast_path.counted();
@@ -154,7 +157,8 @@ fn an_application_that_seldom_reads_closes_windows_and_loses_nothing() {
         for faults in [Faults::default(), Faults { lost: 20, twice: 20, late: 20 }] {
             let load = Load { window: 32, requests_a_segment: 8 };
             let shape = Shape { flows: 3, ..SMALL };
-            Run { lazy, load, faults, shape, ..RUN }.exchange(3000);
+            let found = Run { lazy, load, faults, shape, ..RUN }.exchange(3000);
+            assert!(found.closed > 100, "{lazy} {faults:?}: {found:?}");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use conic_fabric::Time;
 use conic_load::{Account, FarEnd};
+use conic_tcp::segment::Segment;
 
 /// How often what happens, of a thousand frames each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,18 +60,24 @@ pub struct Faulty<E> {
     /// To the service, and from there.
     ways: [Way; 2],
     arrives: Vec<Vec<u8>>,
+    closed: u64,
 }
 
 impl<E: FarEnd> Faulty<E> {
     /// A far end behind a network whose faults are drawn with this seed.
     pub fn new(far_end: E, faults: Faults, seed: u64) -> Faulty<E> {
         let draws = fastrand::Rng::with_seed(seed);
-        Faulty { far_end, faults, draws, ways: Default::default(), arrives: Vec::new() }
+        Faulty { far_end, faults, draws, ways: Default::default(), arrives: Vec::new(), closed: 0 }
     }
 
     /// Who is behind the network.
     pub fn far_end(&self) -> &E {
         &self.far_end
+    }
+
+    /// Segments from the service whose window was closed.
+    pub fn closed(&self) -> u64 {
+        self.closed
     }
 }
 
@@ -90,6 +97,7 @@ impl<E: FarEnd> FarEnd for Faulty<E> {
         self.arrives.drain(..count);
     }
     fn came_back(&mut self, frame: &[u8], now: Time) {
+        self.closed += u64::from(Segment::of_frame(frame).is_ok_and(|segment| segment.window == 0));
         let mut arrives = Vec::new();
         self.ways[1].pass(frame.to_vec(), self.faults, &mut self.draws, &mut arrives);
         arrives.iter().for_each(|frame| self.far_end.came_back(frame, now));
