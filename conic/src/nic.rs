@@ -242,6 +242,12 @@ fn text_of(event: &Event) -> String {
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")
         }
+        Event::TooMany { kind, user: Some(user), lines } => {
+            format!("{lines} lines of the kind `{kind}` were left out here: user {user} causes too many")
+        }
+        Event::TooMany { kind, user: None, lines } => {
+            format!("{lines} lines of the kind `{kind}` were left out here: there are too many")
+        }
         Event::LeftOut { lines } => format!("{lines} lines were left out here: nobody was reading"),
         Event::Ended => "ended".to_owned(),
     }

@@ -106,6 +106,15 @@ pub enum Event {
         /// How.
         text: String,
     },
+    /// A user has caused more lines of one kind than are written: these were left out before what comes next of it.
+    TooMany {
+        /// The kind, as `event` says it.
+        kind: &'static str,
+        /// Whose they were; none where they were several users' who are many, or nobody's who is known.
+        user: Option<u32>,
+        /// How many lines.
+        lines: u64,
+    },
     /// Whoever writes the log had no room for what happened here.
     LeftOut {
         /// How many lines.
@@ -115,5 +124,57 @@ pub enum Event {
     Ended,
 }
 
+/// Kinds of which whoever may connect causes as many as it likes, as JSON names them.
+pub(crate) const CAUSED: [&str; 7] =
+    ["attached", "crowded", "detached", "mirrored", "not_mirrored", "readdressed", "refused"];
+
+impl Event {
+    /// Which of [`CAUSED`] it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Event::Attached { .. } => "attached",
+            Event::Crowded { .. } => "crowded",
+            Event::Detached { .. } => "detached",
+            Event::Mirrored { .. } => "mirrored",
+            Event::NotMirrored { .. } => "not_mirrored",
+            Event::Readdressed { .. } => "readdressed",
+            Event::Refused { .. } => "refused",
+            _ => "other",
+        }
+    }
+}
+
 /// Where events go.
 pub type Log = Box<dyn FnMut(&Event) + Send>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_those_that_json_names() {
+        let text = String::new;
+        let events = [
+            Event::Attached {
+                session: 1,
+                name: text(),
+                process: 1,
+                user: 1,
+                network: text(),
+                queues: 1,
+                bytes: 1,
+                mac: text(),
+            },
+            Event::Crowded { clients: 1, text: text() },
+            Event::Detached { session: 1, name: text(), why: "closed", faults: 0, microseconds: 1 },
+            Event::Mirrored { network: text(), end: text(), file: text() },
+            Event::NotMirrored { network: text(), end: text(), text: text() },
+            Event::Readdressed { session: 1, name: text(), mac: text(), before: text() },
+            Event::Refused { process: 1, user: 1, reason: "malformed", text: text() },
+        ];
+        for (event, kind) in events.iter().zip(CAUSED) {
+            assert_eq!(event.kind(), kind);
+            assert_eq!(serde_json::to_value(event).expect("it is an object")["event"], kind);
+        }
+    }
+}

@@ -8,6 +8,7 @@
 //! | `order` | what the control thread and those threads say to each other |
 //! | `capture` | a mirror that writes a capture file |
 //! | `event` | what happened, for logs |
+//! | `journal` | the log, and how much of it whoever may connect can cause |
 //! | `bell` | descriptors that wake threads |
 //! | `wakeup` | how long the machine's cores may take to wake up |
 //!
@@ -20,6 +21,7 @@ mod bell;
 mod capture;
 mod connection;
 mod event;
+mod journal;
 mod order;
 mod server;
 mod wakeup;

@@ -44,6 +44,7 @@ use spare::Spare;
 use crate::bell::{Bell, Stop};
 use crate::connection::{Connection, Session, Step, refused, say, welcome};
 use crate::event::{Event, Log};
+use crate::journal::Journal;
 use crate::order::{Answer, News};
 use crate::wakeup::WakeupLatency;
 
@@ -145,7 +146,7 @@ pub struct Daemon {
     next_circuit: u64,
     /// Another daemon has taken over.
     ended: bool,
-    log: Log,
+    journal: Journal,
 }
 
 impl Daemon {
@@ -222,7 +223,7 @@ impl Daemon {
             crowded: false,
             next_circuit: Circuit::FIRST_OF_OPERATORS,
             ended: false,
-            log,
+            journal: Journal::new(log),
         };
         if let Some(inheritance) = inheritance {
             daemon.take_over(inheritance)?;
@@ -233,7 +234,7 @@ impl Daemon {
         daemon.watch(daemon.bell.as_fd(), NEWS)?;
         let networks = daemon.networks.iter().map(|network| network.config.name.clone()).collect();
         let socket = daemon.config.socket.display().to_string();
-        (daemon.log)(&Event::Listening { socket, networks });
+        daemon.journal.say(&Event::Listening { socket, networks });
         Ok(daemon)
     }
 
@@ -288,7 +289,7 @@ impl Daemon {
         connections.chain(unread).for_each(|channel| self.close(channel));
         self.closing.end(&self.reports);
         let _ = std::fs::remove_file(&self.config.socket);
-        (self.log)(&Event::Ended);
+        self.journal.end();
     }
 
     fn until_next_deadline(&self) -> Option<Timespec> {
@@ -419,7 +420,7 @@ impl Daemon {
             return self.take_back(number, reason, Leave { is_read, may_use: true });
         }
         let (process, user) = (connection.peer.process, connection.peer.user);
-        (self.log)(&Event::Refused { process, user, reason, text: refusal.text });
+        self.journal.say_of(Some(user), &Event::Refused { process, user, reason, text: refusal.text }, clock::now());
         self.take_back(number, reason, Leave { is_read, may_use: false });
     }
 
@@ -524,7 +525,7 @@ impl Daemon {
             }
             News::PortFailed { network, text } => {
                 let network = self.networks[network].config.name.clone();
-                (self.log)(&Event::PortFailed { network, text });
+                self.journal.say(&Event::PortFailed { network, text });
             }
         }
     }

@@ -46,6 +46,62 @@ pub trait HostQueue {
     }
 }
 
+/// Receives packets that the NIC's half is not trusted to have named, and returns how many: one that is in no buffer, or not all of it with
+/// a whole line, becomes one of no bytes. Who takes no packet that is shorter than its headers then reads nothing but buffers.
+#[inline]
+pub fn receive_whole(queue: &mut impl HostQueue, out: &mut [Packet]) -> usize {
+    let count = queue.rx_burst(out);
+    for packet in &mut out[..count] {
+        if queue.bytes_to_end(packet.address()) < u64::from(packet.length()).max(LINE_BYTES) {
+            *packet = Packet::new(packet.address(), 0);
+        }
+    }
+    count
+}
+
+/// Packets that wait for room in a queue, in their order.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    packets: Vec<Packet>,
+    /// How many of them were sent; they go when all were.
+    sent: usize,
+}
+
+impl Waiting {
+    /// Whether none waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// How many there are with those that were sent since there were none.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Has a packet, or one segment of one, sent behind the others.
+    #[inline]
+    pub fn push(&mut self, packet: Packet) {
+        self.packets.push(packet);
+    }
+
+    /// Sends what there is room for, and returns how many were taken.
+    #[inline]
+    pub fn send(&mut self, queue: &mut impl HostQueue) -> usize {
+        if self.packets.is_empty() {
+            return 0;
+        }
+        let count = queue.tx_burst(&self.packets[self.sent..]);
+        self.sent += count;
+        if self.sent == self.packets.len() {
+            self.packets.clear();
+            self.sent = 0;
+        }
+        count
+    }
+}
+
 /// The NIC's half of a queue pair, for a NIC that is a loopback or that stands before a port.
 pub trait NicQueue {
     /// Receives what was transmitted as a wire would: reads each payload and writes it into a receive buffer taken from

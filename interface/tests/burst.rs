@@ -1,9 +1,9 @@
-//! What every host's half says of its buffers.
+//! What every host's half says of its buffers, and what is made of its calls.
 
 use crate::common::Memory;
-use conic_fabric::{Address, Layout};
-use conic_interface::burst::HostQueue;
-use conic_interface::ccnic::{self, Features, Geometry, Map};
+use conic_fabric::{Address, Core, Layout, PlayedByCore};
+use conic_interface::burst::{HostQueue, NicQueue, Packet, Waiting, receive_whole};
+use conic_interface::ccnic::{self, Features, Geometry, Map, Nic, PhaseCredit};
 use conic_interface::cxl::{self, Signal};
 use conic_interface::ring;
 
@@ -60,4 +60,60 @@ fn a_host_knows_how_much_of_a_buffer_lies_behind_an_address() {
     let memory = Memory::new(&layout);
     let host = cxl::Host::new(queues, memory.agent(0), Signal::Tail);
     says_where_buffers_end(host, 1500, 1536, &[Address(layout.bytes())]);
+}
+
+#[test]
+fn what_is_named_and_is_not_whole_in_a_buffer_has_no_bytes() {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [64, 64, 0], object_bytes: 4096 };
+    let map = Map::new(geometry, Features::best()).expect("a region");
+    let memory = Memory::new(&map.layout);
+    map.pool.fill(&memory.agent(0));
+    let mut host = ccnic::host_queue(memory.agent(0), &map, 0);
+    let mut nic = Nic::<_, PhaseCredit>::new(memory.agent(1), &map, 0);
+    let small = nic.rx_alloc(100).expect("a buffer");
+    let named = [
+        (small, 128, 128),
+        (small, 129, 0),
+        // Its first line is read, whatever its length.
+        (small + 64, 1, 1),
+        (small + 65, 1, 0),
+        (map.objects().0, 60, 0),
+        (Address(1 << 39), 60, 0),
+    ];
+    let packets = named.map(|(at, bytes, _)| Packet::new(at, bytes));
+    assert_eq!(nic.rx_burst(&packets), packets.len());
+    let mut received = [Packet::BLANK; 32];
+    assert_eq!(receive_whole(&mut host, &mut received), packets.len());
+    let found = received.map(|packet| (packet.address(), packet.length()));
+    assert_eq!(found[..packets.len()], named.map(|(at, _, bytes)| (at, bytes)));
+}
+
+#[test]
+fn what_finds_no_room_waits_for_it_in_its_order() {
+    let mut layout = Layout::new();
+    let shape = ring::Shape { descriptors: 8, buffers: 64, ..ring::Shape::default() };
+    let pair = shape.place(&mut layout).expect("a queue pair");
+    let memory = Memory::new(&layout);
+    let mut host = pair.host(memory.agent(0));
+    let mut nic = ring::Wire::new(pair.nic(PlayedByCore(memory.agent(1))), pair.shape());
+    let mut buffers = [Address(0); 20];
+    assert_eq!(HostQueue::buf_alloc(&mut host, 100, &mut buffers), 20);
+    let mut waiting = Waiting::default();
+    assert_eq!(waiting.send(&mut host), 0);
+    for (number, &at) in (0..).zip(&buffers) {
+        memory.agent(0).write_bytes(at, &[number; 64]);
+        waiting.push(Packet::new(at, 64));
+    }
+    let (mut sent, mut came, mut frame) = (0, Vec::new(), vec![0; 2048]);
+    while !waiting.is_empty() {
+        assert_eq!(waiting.len(), 20, "those that were sent go with the last");
+        let count = waiting.send(&mut host);
+        assert!(count > 0 && count < 20, "{count} of 20 in a ring of 8");
+        sent += count;
+        while nic.take_frame(&mut frame).is_some() {
+            came.push(frame[0]);
+        }
+    }
+    assert_eq!((sent, waiting.len()), (20, 0));
+    assert_eq!(came, (0..20).collect::<Vec<u8>>());
 }

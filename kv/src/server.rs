@@ -5,7 +5,7 @@
 //! `rte_hash_lookup_bulk` does.
 
 use conic_fabric::{Address, Core, Line, lines_of};
-use conic_interface::burst::{HostQueue, Packet};
+use conic_interface::burst::{HostQueue, Packet, Waiting, receive_whole};
 use conic_interface::ccnic::Flags;
 
 use crate::message::{Answer, HEADER_BYTES, Operation, Request, Status};
@@ -58,9 +58,7 @@ struct Burst {
 #[derive(Debug)]
 struct Port<Q> {
     queue: Q,
-    /// Segments to be sent, from `sent` on.
-    answers: Vec<Packet>,
-    sent: usize,
+    answers: Waiting,
     /// Segments sent since the interface was asked which ones the NIC has read.
     retained: usize,
 }
@@ -80,7 +78,7 @@ impl<Q: HostQueue> Server<Q> {
     /// A server of a store on some queues, one after the other. Values of up to `copied_up_to` bytes are copied behind their
     /// header, into a buffer of the interface, instead of being sent from where they lie: 0 for none.
     pub fn new(queues: Vec<Q>, store: Store, copied_up_to: u16) -> Server<Q> {
-        let port = |queue| Port { queue, answers: Vec::with_capacity(2 * BURST), sent: 0, retained: 0 };
+        let port = |queue| Port { queue, answers: Waiting::default(), retained: 0 };
         let burst = Burst {
             packets: [Packet::BLANK; BURST],
             headers: [Line::ZERO; BURST],
@@ -125,15 +123,9 @@ impl<Q: HostQueue> Server<Q> {
     fn serve(&mut self, number: usize) -> usize {
         let Server { ports, store, copied_up_to, served, burst, lines } = self;
         let Port { queue, answers, .. } = &mut ports[number];
-        let count = queue.rx_burst(&mut burst.packets);
+        let count = receive_whole(queue, &mut burst.packets);
         if count == 0 {
             return 0;
-        }
-        // The other half named these. What is in no buffer, or not all of it, is taken for a packet of no bytes: it is no request.
-        for packet in &mut burst.packets[..count] {
-            if queue.bytes_to_end(packet.address()) < packet.length().into() {
-                *packet = Packet::new(packet.address(), 0);
-            }
         }
         burst.look_up(queue.core(), store, count);
         let mut refused = 0;
@@ -170,12 +162,7 @@ impl<Q: HostQueue> Port<Q> {
         if self.answers.is_empty() {
             return 0;
         }
-        let count = self.queue.tx_burst(&self.answers[self.sent..]);
-        self.sent += count;
-        if self.sent == self.answers.len() {
-            self.answers.clear();
-            self.sent = 0;
-        }
+        let count = self.answers.send(&mut self.queue);
         self.retained += count;
         // Values are the store's whatever becomes of them: that they were read tells nothing, but makes room.
         if count == 0 || self.retained >= COMPLETED {
@@ -249,7 +236,7 @@ impl<Q: HostQueue> Answering<'_, Q> {
         Packet::new(self.packet.address(), HEADER_BYTES)
     }
 
-    fn get(mut self, slot: Slot, copied_up_to: u16, served: &mut Served, answers: &mut Vec<Packet>) {
+    fn get(mut self, slot: Slot, copied_up_to: u16, served: &mut Served, answers: &mut Waiting) {
         let value = match self.store.value(self.queue.core(), slot) {
             Ok(value) => value,
             Err(_) => {

@@ -3,6 +3,9 @@
 //! Whoever closes the last copy of a descriptor waits for as long as its maker likes: seconds for a TCP connection with `SO_LINGER`, for
 //! ever for a file of a FUSE that does not answer; and a socket that is closed closes with it all descriptors that lie unread in it. A thread
 //! that others wait for hands over what another process passed, and goes on.
+//!
+//! One owner makes all wait that is handed over behind its own. Where that must not be, and nothing of it need be taken, the daemon's
+//! `server/closing.rs` has another way.
 
 use std::fmt;
 use std::io;

@@ -151,3 +151,41 @@ impl<C: Core + Clone> Application<C> {
         self.outboxes[connection.thread as usize].add(Notice { flow, received: bytes, transmit: bytes });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conic_fabric::{Home, Layout};
+    use conic_native::{Memory, NativeCore, Pages};
+
+    use super::*;
+    use crate::service::Shape;
+
+    /// Positions are 32 bits: a connection of four gigabytes has gone around them.
+    #[test]
+    fn requests_are_found_and_answered_where_positions_begin_anew() {
+        let shape = Shape { flows: 1, buffers: [1024; 2], notices: 16, ..Shape::default() };
+        let mut layout = Layout::new();
+        let service = Service::place(&mut layout, shape, Home::Host).expect("a service that can be");
+        let memory = Memory::create(&layout, Pages::Plain).expect("a small region");
+        let core = NativeCore::new(&memory);
+        let mut application = Application::new(core, &service, 0);
+        let (mut fast_path, mut told) =
+            (service.context(0, 0).up.sender(core), service.context(0, 0).down.receiver(core));
+        // Two requests before that, and two behind.
+        let start = 0_u32.wrapping_sub(2 * REQUEST_BYTES);
+        let asked: Vec<u8> = (0..4 * REQUEST_BYTES).map(|byte| byte as u8).collect();
+        (application.connected[0].read_at, application.connected[0].write_at) = (start, start);
+        write_parts(&core, service.receive_parts(0, start, 4 * REQUEST_BYTES), &asked);
+        let came = Notice { flow: 0, received: 4 * REQUEST_BYTES, transmit: 0 }.word();
+        assert!(fast_path.try_send(&[came, 0, 0, 0, 0, 0, 0]));
+        assert!(application.step() > 0);
+        assert_eq!((application.answered(), application.refused()), (4, 0));
+        let mut answered = vec![0; asked.len()];
+        read_parts(&core, service.transmit_parts(0, start, 4 * REQUEST_BYTES), &mut answered);
+        assert_eq!(answered, asked);
+        let line = told.try_receive().expect("a line");
+        let both = Notice { flow: 0, received: 4 * REQUEST_BYTES, transmit: 4 * REQUEST_BYTES };
+        assert_eq!(Notice::of_word(line[0]), Some(both));
+        assert_eq!(application.connected[0].read_at, 2 * REQUEST_BYTES);
+    }
+}

@@ -5,6 +5,7 @@
 //! | `served` | every byte of every answer, over every interface and over networks that lose, repeat and delay |
 //! | `hostile` | segments and notices that cannot be, between good ones; an application that never listens |
 //! | `threads` | fast path and application on threads of their own |
+//! | `timers` | acknowledgements that are owed and windows that are closed, on a clock of the test's |
 //! | `overlay` | a service behind an overlay |
 //! | `misses` | what a modelled core is told of loads that wait for each other |
 //! | `context_loom` | buffers and notices in every order that memory allows |
@@ -17,3 +18,4 @@ mod misses;
 mod overlay;
 mod served;
 mod threads;
+mod timers;

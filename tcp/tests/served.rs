@@ -40,6 +40,10 @@ struct Found {
     /// Requests that applications answered.
     answered: u64,
     fewest_answers: u64,
+    /// Segments that said that there is no room.
+    closed: u64,
+    /// Segments with answers that never arrived.
+    lost_data: u64,
 }
 
 impl Run {
@@ -82,6 +86,8 @@ impl Run {
             assert_eq!(network.account().corrupt(), 0);
             let fewest = network.far_end().far_end().answered().into_iter().min().expect("it has a connection");
             found.fewest_answers = found.fewest_answers.min(fewest);
+            found.closed += network.far_end().closed();
+            found.lost_data += network.far_end().lost_data();
         }
         for fast_path in &fast_paths {
             let counted = fast_path.counted();
@@ -138,10 +144,8 @@ fn what_is_lost_comes_twice_or_late_arrives_once_and_in_order() {
                 let load = Load { window: 16, requests_a_segment };
                 let found = Run { over, faults, load, ..RUN }.exchange(10_000);
                 assert!(found.fewest_answers > 100, "{over:?} {faults:?}: {found:?}");
-                assert!(
-                    faults.lost == 0 || found.sent_bytes > found.answered * 64,
-                    "{faults:?}: none was sent again: {found:?}"
-                );
+                // What was lost and arrived was sent again.
+                assert!(faults.lost == 0 || found.lost_data > 5, "{faults:?}: {found:?}");
             }
         }
     }
@@ -154,7 +158,8 @@ fn an_application_that_seldom_reads_closes_windows_and_loses_nothing() {
         for faults in [Faults::default(), Faults { lost: 20, twice: 20, late: 20 }] {
             let load = Load { window: 32, requests_a_segment: 8 };
             let shape = Shape { flows: 3, ..SMALL };
-            Run { lazy, load, faults, shape, ..RUN }.exchange(3000);
+            let found = Run { lazy, load, faults, shape, ..RUN }.exchange(3000);
+            assert!(found.closed > 100, "{lazy} {faults:?}: {found:?}");
         }
     }
 }

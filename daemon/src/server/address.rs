@@ -1,6 +1,7 @@
 //! Who has which address.
 
 use conic_control::{Message, Reason, Refused};
+use conic_native::clock;
 
 use super::Daemon;
 use crate::connection::{Step, mac_text, refused};
@@ -25,6 +26,7 @@ impl Daemon {
         let Some(connection) = self.connections.get(&number) else { return };
         let Step::Attached(session) = &connection.step else { return };
         let (network, id, before) = (session.network, session.session, session.mac);
+        let user = connection.peer.user;
         let granted = mac == before || self.check_mac(network, mac).is_ok();
         let word = Message::Address { mac, granted };
         if !granted || mac == before {
@@ -36,7 +38,7 @@ impl Daemon {
             // It is nobody else's from here on, and so is what becomes of the other one: each thread does one after the other.
             session.mac = mac;
             let (name, mac, before) = (session.name.to_string(), mac_text(mac), mac_text(before));
-            (self.log)(&Event::Readdressed { session: id, name, mac, before });
+            self.journal.say_of(Some(user), &Event::Readdressed { session: id, name, mac, before }, clock::now());
         }
         self.wait_for_threads(number);
     }

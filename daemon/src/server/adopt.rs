@@ -283,7 +283,7 @@ impl Daemon {
         // Behind the clients, who need not wait for it: a device takes its time.
         self.networks.clear();
         let _ = link.say(&json!(Last::Closed), &[]);
-        (self.log)(&Event::Ended);
+        self.journal.end();
         true
     }
 
@@ -382,7 +382,7 @@ impl Daemon {
         self.networks.iter().for_each(Network::begin);
         let clients = self.sessions().count();
         let microseconds = clock::now().since(begun).nanoseconds() / 1000;
-        (self.log)(&Event::Adopted { clients, microseconds });
+        self.journal.say(&Event::Adopted { clients, microseconds });
         kept.into_iter().for_each(|kept| self.go_on_keeping(kept));
         guests.into_iter().for_each(|guest| self.go_on_with_guest(guest));
         if !closed.is_empty() {
@@ -444,7 +444,7 @@ impl Daemon {
         let mirrored = EndConfig::Client(heir.name.clone());
         let (party, passed) = (Party::Client(heir.session), heir.mirror.take());
         if let Some(event) = self.networks[network].begin_mirror(party, &mirrored, passed) {
-            (self.log)(&event);
+            self.journal.say(&event);
         }
         let number = self.next;
         self.next += 1;

@@ -161,7 +161,7 @@ impl Daemon {
         // Before the client can send anything.
         let mirrored = EndConfig::Client(name.to_string());
         if let Some(event) = self.networks[network].begin_mirror(Party::Client(session), &mirrored, None) {
-            (self.log)(&event);
+            self.journal.say_of(Some(taken.user), &event, clock::now());
         }
         self.networks[network].confirm(Answer::new(News::Entered { connection: number }, &self.reports));
         let deadline = clock::now() + self.step_timeout();
@@ -186,11 +186,12 @@ impl Daemon {
             return self.refuse(number, refused(Reason::Resources, text));
         }
         let Session { session, network, queues, bytes, mac, ref name, .. } = entering.session;
+        let user = connection.peer.user;
         let event = Event::Attached {
             session,
             name: name.to_string(),
             process: connection.peer.process,
-            user: connection.peer.user,
+            user,
             network: self.networks[network].config.name.clone(),
             queues,
             bytes,
@@ -199,7 +200,7 @@ impl Daemon {
         about_to("enter a session");
         connection.step = Step::Attached(Box::new(entering.session));
         connection.deadline = Time::NEVER;
-        (self.log)(&event);
+        self.journal.say_of(Some(user), &event, clock::now());
     }
 
     /// Nothing is left of a region: whoever waits for its place may have it.
@@ -207,7 +208,7 @@ impl Daemon {
         let Returned { taken, leaving, unread, at } = back;
         self.expect_no_more(taken.user);
         if let Some(leaving) = leaving {
-            self.log_leaving(leaving, at);
+            self.log_leaving(taken.user, leaving, at);
         }
         match unread {
             Some(channel) if channel.has_unread() => self.keep_unread(channel, taken),
@@ -238,10 +239,16 @@ impl Daemon {
         }
     }
 
-    pub(super) fn log_leaving(&mut self, leaving: Leaving, at: Time) {
+    pub(super) fn log_leaving(&mut self, user: u32, leaving: Leaving, at: Time) {
         let Leaving { session, name, why, faults, noticed } = leaving;
         let microseconds = at.since(noticed).nanoseconds() / 1000;
-        (self.log)(&Event::Detached { session, name, why, faults, microseconds });
+        let event = Event::Detached { session, name, why, faults, microseconds };
+        if why == Reason::Operator.name() {
+            // That is the operator's doing.
+            self.journal.say(&event);
+        } else {
+            self.journal.say_of(Some(user), &event, clock::now());
+        }
     }
 
     /// Keeps what a client has of its quota until it has read what it was told: the descriptors that lie in its socket count as open files of

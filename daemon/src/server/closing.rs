@@ -2,6 +2,12 @@
 //! owner likes, as of a TCP connection with `SO_LINGER`; but not for a thread that ends: so one takes copies of all of this process's
 //! descriptors, the connections are closed here, and it ends, and closes the last copies. There is one such thread at a time, for all
 //! that are to be closed then, and it is there for a moment. What lies in the connections never becomes a descriptor of this process.
+//!
+//! A memif port closes otherwise, by a thread that stays ([`conic_native::Closer`]), and neither would do for both. That thread waits for as
+//! long as one owner likes, and all that is to be closed behind it waits, too: there it is one port's peers, of whom there is one at a time;
+//! here one client would shut the door for everybody. And what a memif peer passes is taken, since the protocol wants it so: a thread that
+//! ends with copies of all descriptors would close such files like any other, which may be waited for by who is ending, too (what a file of a
+//! FUSE does when it is closed), with everybody's copies still to be closed behind that.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, Sender, channel};

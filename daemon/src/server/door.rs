@@ -43,7 +43,7 @@ impl Daemon {
         self.shut_until = Some(clock::now() + SHUT);
         if !std::mem::replace(&mut self.crowded, true) {
             let clients = self.sessions().count();
-            (self.log)(&Event::Crowded { clients, text: error.to_string() });
+            self.journal.say_of(None, &Event::Crowded { clients, text: error.to_string() }, clock::now());
         }
     }
 

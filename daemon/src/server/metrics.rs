@@ -15,6 +15,7 @@ use super::Daemon;
 use super::network::Network;
 use super::operator::party_text;
 use crate::connection::mac_text;
+use crate::event::CAUSED;
 use crate::order::Report;
 
 /// How long a reader may take to ask, and then to read all of it.
@@ -74,6 +75,14 @@ impl Daemon {
         for (reason, name) in REASONS {
             let count = self.refusals.get(&reason).copied().unwrap_or(0);
             let _ = writeln!(text, "conic_refusals_total{{reason=\"{name}\"}} {count}");
+        }
+        text += &head(
+            "log_left_out_total",
+            "counter",
+            "Lines that were left out of the log because a user caused too many of a kind, by kind.",
+        );
+        for kind in CAUSED {
+            let _ = writeln!(text, "conic_log_left_out_total{{event=\"{kind}\"}} {}", self.journal.left_out(kind));
         }
         let mut clients =
             head("client_total", "counter", "What passed between a client and the NIC, and what did not.");

@@ -90,7 +90,7 @@ impl Daemon {
                     continue;
                 }
                 if let Some(event) = network.begin_mirror(party, &EndConfig::Port(port), None) {
-                    (self.log)(&event);
+                    self.journal.say(&event);
                 }
             }
         }

@@ -128,7 +128,7 @@ impl Control {
         waiter: &OwnedFd,
         counts: &mut Counts,
     ) -> Change {
-        if self.is_open(now, waiter) {
+        if self.is_open(now, waiter, counts) {
             self.greet(now, options, waiter, counts);
         }
         for _ in 0..2 * MESSAGE {
@@ -159,8 +159,9 @@ impl Control {
     }
 
     /// Whether somebody new may come. While nobody may, who waits wakes nobody either.
-    fn is_open(&mut self, now: Time, waiter: &OwnedFd) -> bool {
+    fn is_open(&mut self, now: Time, waiter: &OwnedFd, counts: &mut Counts) -> bool {
         let is_open = self.closer.waiting() <= MOST_UNCLOSED;
+        counts.shut += u64::from(!is_open && self.shut.is_none());
         if let Some(listener) = &self.listener {
             if !is_open && self.shut.is_none() {
                 // One that stays wakes for nothing, and no more.

@@ -126,6 +126,8 @@ struct Counts {
     ended: u64,
     refused: u64,
     timed_out: u64,
+    /// How often nobody more was let in, because too much was left to close.
+    shut: u64,
     faults: [u64; 5],
     interrupts: u64,
 }
@@ -506,6 +508,7 @@ impl Port for Memif {
             ("sessions_ended", self.counts.ended),
             ("peers_refused", self.counts.refused),
             ("handshakes_timed_out", self.counts.timed_out),
+            ("times_shut", self.counts.shut),
             ("fault_index", index),
             ("fault_flags", flags),
             ("fault_region", region),

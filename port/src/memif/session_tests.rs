@@ -253,34 +253,58 @@ impl Drop for Slow {
     }
 }
 
-#[test]
-fn nobody_is_let_in_and_nobody_is_woken_while_too_much_is_left_to_close() {
-    let folder = folder();
-    let mut server = server(&folder);
+/// Leaves more to close than somebody is let in beside, until a word comes or nobody can say it.
+fn leave_too_much(server: &mut Memif) -> std::sync::mpsc::Sender<()> {
     let (go_on, told) = std::sync::mpsc::channel();
     server.closer.close(Slow(told));
     // Each peer leaves its connection and a descriptor.
     let peers = (0..200).map_while(|_| {
         let client = Raw { channel: dial(&server.options.socket).ok()?, memory: None };
-        look(&mut server, Time::ZERO);
+        look(server, Time::ZERO);
         client.hear()?;
         client.say(Message::Acknowledge, Some(&event()));
-        look(&mut server, Time::ZERO);
+        look(server, Time::ZERO);
         Some(client)
     });
     assert_eq!(peers.count(), control::MOST_UNCLOSED / 2);
     assert_eq!(server.closer.waiting(), control::MOST_UNCLOSED + 1);
+    go_on
+}
+
+#[test]
+fn who_goes_on_lets_somebody_in_whatever_was_left_to_close_before() {
+    let folder = folder();
+    let mut first = server(&folder);
+    let _still = leave_too_much(&mut first);
+    look(&mut first, Time::ZERO);
+    assert!(first.description().contains("letting nobody in"), "{}", first.description());
+    let legacy = first.bequeath().expect("it can be passed on");
+    let mut heir = Memif::inherit(&options(&folder), vec![legacy]).expect("it goes on").remove(0);
+    let client = Raw { channel: dial(&heir.options.socket).expect("it listens"), memory: None };
+    // Those that nobody let in before it have gone.
+    (0..10).for_each(|_| look(&mut heir, Time::ZERO));
+    assert!(matches!(client.hear(), Some(Message::Hello(_))), "{}", heir.description());
+}
+
+#[test]
+fn nobody_is_let_in_and_nobody_is_woken_while_too_much_is_left_to_close() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let go_on = leave_too_much(&mut server);
     let late = Raw { channel: dial(&server.options.socket).expect("it listens"), memory: None };
     server.arm();
     look(&mut server, Time::ZERO);
     let due = server.next_due().expect("it looks again");
     assert!(due > Time::ZERO && !is_awake(&server) && late.hear().is_none());
     assert!(server.description().contains("letting nobody in"), "{}", server.description());
+    look(&mut server, due);
+    assert!(server.details().contains(&("times_shut", 1)), "{:?}", server.details());
     go_on.send(()).expect("it waits for this");
     while server.closer.waiting() > 0 {
         conic_native::yield_core();
     }
     // One that has gone waits before it.
+    let due = server.next_due().expect("it looks again");
     (0..10).for_each(|_| look(&mut server, due));
     let said: Vec<_> = std::iter::from_fn(|| late.hear()).collect();
     assert!(matches!(said[..], [Message::Hello(_)]), "{said:?}");

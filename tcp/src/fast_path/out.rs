@@ -1,7 +1,7 @@
 //! One queue of a fast-path thread: buffers to be filled, and packets that wait for room in the ring.
 
-use conic_fabric::{Address, Core, LINE_BYTES, Line};
-use conic_interface::burst::{HostQueue, Packet};
+use conic_fabric::{Address, Core, Line};
+use conic_interface::burst::{HostQueue, Packet, Waiting, receive_whole};
 
 use super::WORK_HEADER;
 use super::burst::{BURST, Burst};
@@ -38,15 +38,13 @@ pub(super) struct Port<Q> {
     queue: Q,
     small: Blank,
     large: Blank,
-    /// Packets to be sent, from `sent` on.
-    packets: Vec<Packet>,
-    sent: usize,
+    packets: Waiting,
 }
 
 impl<Q: HostQueue> Port<Q> {
     pub fn new(queue: Q) -> Port<Q> {
         let (small, large) = (Blank::new(SMALL_BYTES), Blank::new(HEADER_BYTES + MOST_PAYLOAD));
-        Port { queue, small, large, packets: Vec::with_capacity(2 * BURST), sent: 0 }
+        Port { queue, small, large, packets: Waiting::default() }
     }
 
     pub fn queue(&self) -> &Q {
@@ -58,16 +56,9 @@ impl<Q: HostQueue> Port<Q> {
         self.packets.is_empty()
     }
 
-    /// Receives a burst. The other half named its packets: what is in no buffer, or not all of it with a whole line, is taken for a
-    /// packet of no bytes, which is no segment.
+    /// Receives a burst; a packet that the other half named wrongly is no segment.
     pub fn receive(&mut self, burst: &mut Burst) -> usize {
-        let count = self.queue.rx_burst(&mut burst.packets);
-        for packet in &mut burst.packets[..count] {
-            if self.queue.bytes_to_end(packet.address()) < u64::from(packet.length()).max(LINE_BYTES) {
-                *packet = Packet::new(packet.address(), 0);
-            }
-        }
-        count
+        receive_whole(&mut self.queue, &mut burst.packets)
     }
 
     /// Gives buffers back.
@@ -100,15 +91,6 @@ impl<Q: HostQueue> Port<Q> {
 
     /// Sends what waits, and returns how many packets were taken.
     pub fn send(&mut self) -> usize {
-        if self.packets.is_empty() {
-            return 0;
-        }
-        let count = self.queue.tx_burst(&self.packets[self.sent..]);
-        self.sent += count;
-        if self.sent == self.packets.len() {
-            self.packets.clear();
-            self.sent = 0;
-        }
-        count
+        self.packets.send(&mut self.queue)
     }
 }

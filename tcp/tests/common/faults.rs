@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use conic_fabric::Time;
 use conic_load::{Account, FarEnd};
+use conic_tcp::segment::Segment;
 
 /// How often what happens, of a thousand frames each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,7 @@ const OVERTAKEN_BY: u32 = 8;
 #[derive(Debug, Default)]
 struct Way {
     late: VecDeque<(u32, Vec<u8>)>,
+    lost: u64,
 }
 
 impl Way {
@@ -37,6 +39,8 @@ impl Way {
             self.late.push_back((draws.u32(1..=OVERTAKEN_BY), frame));
         } else if draw >= lost {
             arrives.push(frame);
+        } else {
+            self.lost += 1;
         }
         self.wait(arrives);
     }
@@ -59,18 +63,30 @@ pub struct Faulty<E> {
     /// To the service, and from there.
     ways: [Way; 2],
     arrives: Vec<Vec<u8>>,
+    closed: u64,
+    lost_data: u64,
 }
 
 impl<E: FarEnd> Faulty<E> {
     /// A far end behind a network whose faults are drawn with this seed.
     pub fn new(far_end: E, faults: Faults, seed: u64) -> Faulty<E> {
         let draws = fastrand::Rng::with_seed(seed);
-        Faulty { far_end, faults, draws, ways: Default::default(), arrives: Vec::new() }
+        Faulty { far_end, faults, draws, ways: Default::default(), arrives: Vec::new(), closed: 0, lost_data: 0 }
     }
 
     /// Who is behind the network.
     pub fn far_end(&self) -> &E {
         &self.far_end
+    }
+
+    /// Segments from the service whose window was closed.
+    pub fn closed(&self) -> u64 {
+        self.closed
+    }
+
+    /// Segments with data from the service that never arrived.
+    pub fn lost_data(&self) -> u64 {
+        self.lost_data
     }
 }
 
@@ -90,8 +106,12 @@ impl<E: FarEnd> FarEnd for Faulty<E> {
         self.arrives.drain(..count);
     }
     fn came_back(&mut self, frame: &[u8], now: Time) {
-        let mut arrives = Vec::new();
+        let (mut arrives, lost) = (Vec::new(), self.ways[1].lost);
         self.ways[1].pass(frame.to_vec(), self.faults, &mut self.draws, &mut arrives);
+        if let Ok(segment) = Segment::of_frame(frame) {
+            self.closed += u64::from(segment.window == 0);
+            self.lost_data += (self.ways[1].lost - lost) * u64::from(segment.payload_bytes > 0);
+        }
         arrives.iter().for_each(|frame| self.far_end.came_back(frame, now));
     }
     fn next_due(&self) -> Time {

@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "not every test binary uses all of it")]
 
 mod faults;
+mod timed;
 
 pub use faults::{Faults, Faulty};
+pub use timed::TimedCore;
 
-use conic_fabric::{Home, Layout, PlayedByCore};
+use conic_fabric::{Core, Home, Layout, PlayedByCore};
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::{ccnic, ring};
 use conic_native::{Memory, NativeCore, Pages};
@@ -99,9 +101,14 @@ impl Ground {
     }
 
     pub fn host(&self, queue: usize) -> Box<dyn HostQueue<Core = NativeCore<'_>> + '_> {
+        self.host_of(self.core(), queue)
+    }
+
+    /// A queue's host half on a core of the caller's, which is one over this memory.
+    pub fn host_of<'a, C: Core + Clone + 'a>(&'a self, core: C, queue: usize) -> Box<dyn HostQueue<Core = C> + 'a> {
         match &self.queues {
-            Queues::CcNic(map) => Box::new(ccnic::host_queue(self.core(), map, queue)),
-            Queues::Ring(pairs) => Box::new(pairs[queue].host(self.core())),
+            Queues::CcNic(map) => Box::new(ccnic::host_queue(core, map, queue)),
+            Queues::Ring(pairs) => Box::new(pairs[queue].host(core)),
         }
     }
 

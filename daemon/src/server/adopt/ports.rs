@@ -129,7 +129,7 @@ impl Daemon {
                 && let Some(event) =
                     self.networks[network].begin_mirror(Party::Port(port), &EndConfig::Port(port), Some(passed))
             {
-                (self.log)(&event);
+                self.journal.say(&event);
             }
             if !promise.given {
                 continue;
@@ -138,7 +138,7 @@ impl Daemon {
                 Ok(queues) => self.networks[network].inherit(port, queues),
                 Err(text) => {
                     let network = promise.network;
-                    (self.log)(&Event::PortFailed { network, text });
+                    self.journal.say(&Event::PortFailed { network, text });
                 }
             }
         }
