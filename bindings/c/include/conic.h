@@ -87,33 +87,33 @@
 // In `metadata`, to the NIC: complete TCP's or UDP's checksum, whose field holds the sum of the pseudo-header, not complemented.
 // From it: the checksum is not complete, and need not be. Bits 0 to 7 say where the transport header begins, in bytes from the
 // frame's beginning, and bits 8 to 15 where the checksum lies, in bytes from there.
-#define CONIC_META_BEGUN (1 << 48)
+#define CONIC_META_BEGUN (1ull << 48)
 
 // In `metadata`, to the NIC: fill in the checksum of the IPv4 header.
-#define CONIC_META_NETWORK (1 << 49)
+#define CONIC_META_NETWORK (1ull << 49)
 
 // In `metadata`, with `CONIC_META_BEGUN`: the packet is to be cut into several, or stands for several, each with as many bytes of
 // payload as bits 16 to 31 say. The sum of the pseudo-header is made anew.
-#define CONIC_META_LARGE (1 << 50)
+#define CONIC_META_LARGE (1ull << 50)
 
 // In `metadata`: a VLAN tag is to be put in, or was taken out; bits 32 to 47 are its control information.
-#define CONIC_META_VLAN (1 << 51)
+#define CONIC_META_VLAN (1ull << 51)
 
 // In `metadata` of a received packet without `CONIC_META_BEGUN`: bits 0 to 31 are the hash of its flow (Toeplitz, with the key of
 // Microsoft's verification suite).
-#define CONIC_META_HASH (1 << 52)
+#define CONIC_META_HASH (1ull << 52)
 
 // In `metadata` of a received packet: TCP's or UDP's checksum is right.
-#define CONIC_META_TRANSPORT_GOOD (1 << 53)
+#define CONIC_META_TRANSPORT_GOOD (1ull << 53)
 
 // In `metadata` of a received packet: TCP's or UDP's checksum is wrong. Neither: there is none, or nobody looked.
-#define CONIC_META_TRANSPORT_BAD (1 << 54)
+#define CONIC_META_TRANSPORT_BAD (1ull << 54)
 
 // In `metadata` of a received packet: the IPv4 header's checksum is right.
-#define CONIC_META_NETWORK_GOOD (1 << 55)
+#define CONIC_META_NETWORK_GOOD (1ull << 55)
 
 // In `metadata` of a received packet: the IPv4 header's checksum is wrong.
-#define CONIC_META_NETWORK_BAD (1 << 56)
+#define CONIC_META_NETWORK_BAD (1ull << 56)
 
 // What went wrong: calls that return an `int` return one of these, all of them negative.
 enum conic_error {

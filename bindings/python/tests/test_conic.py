@@ -87,7 +87,9 @@ class Layout(unittest.TestCase):
             self.assertEqual(int(defined.pop("CONIC_OFFLOAD_" + name.upper())), flag)
         for name in [name for name in defined if name.startswith("CONIC_META_")]:
             base, shift = defined.pop(name).strip("()").split(" << ")
-            self.assertEqual(getattr(_metadata, name[len("CONIC_META_") :]), int(base) << int(shift))
+            # Of 64 bits: an int of C has no bit of such a number.
+            self.assertEqual(base, "1ull")
+            self.assertEqual(getattr(_metadata, name[len("CONIC_META_") :]), 1 << int(shift))
         self.assertEqual(defined, {"CONIC_BUF_NEXT": str(_client.NEXT)})
 
 
