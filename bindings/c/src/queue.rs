@@ -98,7 +98,7 @@ pub struct Counters {
 // SAFETY: integers of one size.
 unsafe impl Plain for Counters {}
 
-/// Arrays longer than this are cut: a call may do less than it is asked for.
+/// Arrays longer than this are cut where a call says how much it did: it may do less than it is asked for.
 const MOST: c_uint = 1 << 16;
 
 /// Allocates buffers for packets of `bytes` each (at most 16384), small ones if those are large enough, and puts them into
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn conic_buf_free(queue: *mut Queue, bufs: *const Buf, cou
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn conic_tx_burst(queue: *mut Queue, bufs: *const Buf, count: c_uint) -> c_int {
     // SAFETY: as the caller says.
-    let (Some(queue), Some(bufs)) = (unsafe { queue.as_mut() }, unsafe { given(bufs, count) }) else {
+    let (Some(queue), Some(bufs)) = (unsafe { queue.as_mut() }, unsafe { given(bufs, count.min(MOST)) }) else {
         return Status::Argument as c_int;
     };
     queue.send(bufs).map_or(Status::Buffer as c_int, |taken| taken as c_int)
@@ -183,7 +183,7 @@ unsafe fn given<'a>(bufs: *const Buf, count: c_uint) -> Option<&'a [Buf]> {
     }
     let there = !bufs.is_null() && bufs.is_aligned();
     // SAFETY: as the caller says.
-    there.then(|| unsafe { std::slice::from_raw_parts(bufs, count.min(MOST) as usize) })
+    there.then(|| unsafe { std::slice::from_raw_parts(bufs, count as usize) })
 }
 
 /// # Safety
