@@ -12,6 +12,8 @@
  *     for (;;) {
  *         int got = conic_rx_burst(queue, bufs, 32);
  *         int sent = conic_tx_burst(queue, bufs, got);
+ *         if (sent < 0)
+ *             sent = 0;
  *         conic_buf_free(queue, bufs + sent, got - sent);
  *         if (got == 0)
  *             conic_wait(queue, -1);
@@ -31,8 +33,8 @@
  * client that goes on. A packet whose bytes do not lie in a buffer of the client is refused.
  *
  * Errors. Functions that return an int return a number that is not negative, or one of enum conic_error. None of them ends
- * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link and conic_disarm, for no longer than
- * the options' patience). errno is nothing that they speak by.
+ * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link and conic_set_mac, for no longer than
+ * the options' patience at each step). errno is nothing that they speak by.
  *
  * Waiting. Polling conic_rx_burst is the fastest. conic_wait sleeps when there is nothing for a while; conic_get_fd, conic_arm
  * and conic_disarm are for programs with an event loop:
@@ -49,7 +51,10 @@
  * The daemon's death. conic_link is 0 from then on, nothing can be sent, what had been delivered is still received, and every
  * buffer keeps its contents. When a daemon listens at the socket again, the client attaches by itself, whenever a queue or
  * conic_link is called, and everything goes on; old buffers are sent by copying them, and may be freed at any time. What had
- * been sent and was not yet read by the daemon is lost. After fork, only one of the two processes may go on with a client.
+ * been sent and was not yet read by the daemon is lost.
+ *
+ * After fork, only one of the two processes may go on with a client. The other does not even detach it, which would give back
+ * buffers that are the first one's: it leaves the client alone until it ends.
  *
  * A client that the daemon detaches, by an operator's word or for what it did, finds the same: it attaches again by itself, and
  * its old buffers keep their contents. They count against its user's quota until all of them are sent or freed and each queue has
@@ -386,7 +391,7 @@ int conic_get_fd(struct conic_queue *queue);
 int conic_arm(struct conic_queue *queue);
 
 // Takes back what `conic_arm` asked for: the NIC does not ring, and the descriptor is not readable any more. Looks after the
-// connection where the daemon is gone, for no longer than the options' patience. One thread at a time.
+// connection where the daemon is gone, without waiting for it: each time a step further. One thread at a time.
 //
 // Returns 0; `CONIC_ERROR_SYSTEM` if the kernel refuses; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
 int conic_disarm(struct conic_queue *queue);

@@ -357,7 +357,8 @@ impl Queue {
     pub(crate) fn disarm(&mut self) -> Result<(), Errno> {
         self.inner.disarm();
         if self.inner.link() == Link::Down {
-            self.inner.client().maintain();
+            // Without waiting: the next time is soon, and a program with an event loop has others to serve.
+            self.inner.client().look();
         }
         self.alarm.as_mut().map_or(Ok(()), Alarm::clear)
     }

@@ -1,4 +1,5 @@
-/* What conic.h promises, checked from C: `interface --socket PATH checks`; `survives` and `sleeps` for the daemon's death. */
+/* What conic.h promises, checked from C: `interface --socket PATH checks`; `survives`, `sleeps` and `waits-for-nobody` for the daemon's
+ * death. */
 #include <conic.h>
 
 #include <poll.h>
@@ -358,6 +359,25 @@ static void sleeps(const char *socket)
     conic_detach(client);
 }
 
+/* A daemon that listens and says nothing keeps nobody waiting who has an event loop. */
+static void waits_for_nobody(const char *socket)
+{
+    struct conic_client *client = attach(socket, 1);
+    struct conic_queue *queue = conic_get_queue(client, 0);
+    int descriptor = conic_get_fd(queue);
+
+    puts("attached");
+    fflush(stdout);
+    sleep_until_link(client, queue, descriptor, 0);
+    for (int round = 0; round < 20; round++) {
+        double begun = now();
+        CHECK(conic_arm(queue) == 0 && readable(descriptor, 10000) == 1 && conic_disarm(queue) == 0);
+        CHECK(now() - begun < 2.5);
+    }
+    puts("not kept waiting");
+    conic_detach(client);
+}
+
 /* Buffers of a daemon that is gone are sent to the next one, and freed. */
 static void survives(const char *socket)
 {
@@ -397,6 +417,10 @@ int main(int argc, char **argv)
     CHECK(argc == 4 && strcmp(argv[1], "--socket") == 0);
     if (strcmp(argv[3], "survives") == 0) {
         survives(argv[2]);
+        return 0;
+    }
+    if (strcmp(argv[3], "waits-for-nobody") == 0) {
+        waits_for_nobody(argv[2]);
         return 0;
     }
     if (strcmp(argv[3], "sleeps") == 0) {
