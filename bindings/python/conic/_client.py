@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import os
 import select
 import threading
 import time
@@ -95,6 +96,7 @@ class Client:
     def __init__(self, pointer, offloads=()):
         self._pointer = pointer
         self._closed = False
+        self._process = os.getpid()
         self._closing = threading.RLock()
         # Each thread that calls has one, so that none waits for what another asks of the daemon.
         self._locks = {}
@@ -108,7 +110,9 @@ class Client:
         self.close()
 
     def __del__(self):
-        self.close()
+        # What a fork has left behind in the other process is that process' still: to detach would give its buffers back here too.
+        if os.getpid() == self._process:
+            self.close()
 
     def close(self):
         """Detaches, when other threads' calls have ended; the queues are of no use any more. May be called again."""

@@ -254,6 +254,27 @@ class Bridge(unittest.TestCase):
             b.send(back)
             self.assertEqual(a.receive(timeout=5), [back])
 
+    def test_the_end_of_a_process_that_was_forked_takes_nothing_from_the_other(self):
+        with conic.attach(BRIDGE) as first, conic.attach(BRIDGE) as second:
+
+            def pass_frames(rounds):
+                for number in range(rounds):
+                    sent = [frame(second.mac, first.mac, 100, 32 * number + each) for each in range(32)]
+                    self.assertEqual(first.send(sent), len(sent))
+                    self.assertEqual(second.receive(len(sent), timeout=10), sent)
+
+            pass_frames(10)
+            child = os.fork()
+            if child == 0:
+                # As an interpreter does that ends.
+                first.__del__()
+                second.__del__()
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            pass_frames(200)
+            freed_twice = [client.statistics["freed_twice"] for client in (first, second)]
+            self.assertEqual(freed_twice, [0, 0])
+
     def test_a_client_changes_its_address(self):
         with conic.attach(BRIDGE, mac="02:00:00:00:00:0a") as a, conic.attach(BRIDGE) as b:
             a.mac = "02:00:00:00:00:0b"
