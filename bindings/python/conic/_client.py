@@ -121,8 +121,11 @@ class Client:
                 return
             # Whoever comes to hold its lock from here on raises.
             self._closed = True
+            queues = getattr(self, "queues", [])
+            for queue in queues:
+                queue._wake()
             # Nobody is in the library while its lock is held here.
-            for lock in [*self._locks.values(), *(queue._lock for queue in getattr(self, "queues", []))]:
+            for lock in [*self._locks.values(), *(queue._lock for queue in queues)]:
                 held.enter_context(lock)
             library.conic_detach(self._pointer)
             self._pointer = None
@@ -200,6 +203,8 @@ class Queue:
     def __init__(self, client, index):
         self._client = client
         self._lock = threading.Lock()
+        # Wakes the coroutine that waits.
+        self._sleeper = None
         self._pointer = library.conic_get_queue(client._there(), index)
         self.index = index
         # The parts of a chain whose rest comes with the next burst, and its metadata.
@@ -328,16 +333,32 @@ class Queue:
     async def _ready(self, timeout):
         if self.arm():
             return
-        loop, ready, descriptor = asyncio.get_running_loop(), asyncio.Event(), self.fileno()
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        # One of its own: the client may be closed meanwhile, and then another file gets the number of the library's.
+        descriptor = os.dup(self.fileno())
+        self._sleeper = loop, ready
         loop.add_reader(descriptor, ready.set)
         try:
-            await asyncio.wait_for(ready.wait(), timeout)
+            # Closed before there was a sleeper, nobody wakes it.
+            if not self._client._closed:
+                await asyncio.wait_for(ready.wait(), timeout)
         except asyncio.TimeoutError:
             pass
         finally:
+            self._sleeper = None
             loop.remove_reader(descriptor)
+            os.close(descriptor)
             if not self._client._closed:
                 self.disarm()
+
+    def _wake(self):
+        """Wakes the coroutine that waits for this queue, from any thread."""
+        sleeper = self._sleeper
+        if sleeper is not None:
+            loop, ready = sleeper
+            # A loop that is closed has nobody to wake.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(ready.set)
 
     def _receive_into(self, frames, count):
         """Takes what there is, up to `count` in all; whether that is enough."""

@@ -183,6 +183,21 @@ class Loopback(unittest.TestCase):
             # Neither waited for the other's end.
             self.assertEqual(set(ticks[:20]), {first.mac, second.mac})
 
+    def test_a_coroutine_that_waits_ends_when_its_client_is_closed(self):
+        async def closed_meanwhile(client, close):
+            waiting = asyncio.ensure_future(client.receive_async())
+            await asyncio.sleep(0.05)
+            close(client)
+            await asyncio.wait([waiting], timeout=10)
+            return waiting.done() and str(waiting.exception())
+
+        def by_another_thread(client):
+            threading.Thread(target=client.close).start()
+
+        for close in (conic.Client.close, by_another_thread):
+            client = conic.attach(LOOPBACK)
+            self.assertEqual(asyncio.run(closed_meanwhile(client, close)), "the client was closed")
+
     def test_wrong_arguments_are_told(self):
         with conic.attach(LOOPBACK) as client:
             with self.assertRaisesRegex(ValueError, "1 to [0-9]+ bytes, and not 0"):
