@@ -115,7 +115,11 @@ class Client:
             self.close()
 
     def close(self):
-        """Detaches, when other threads' calls have ended; the queues are of no use any more. May be called again."""
+        """Detaches, when other threads' calls have ended; the queues are of no use any more. May be called again.
+
+        A handler of a signal may call it in the middle of a call of the same thread. That call goes on then, no other begins, and the next
+        `close`, such as the end of the client's `with`, detaches.
+        """
         with self._closing, contextlib.ExitStack() as held:
             if self._pointer is None:
                 return
@@ -124,8 +128,12 @@ class Client:
             queues = getattr(self, "queues", [])
             for queue in queues:
                 queue._wake()
+            locks = [*self._locks.values(), *(queue._lock for queue in queues)]
+            # Held by the call that this one has interrupted, it does not end while it is waited for.
+            if any(lock._is_owned() for lock in locks):
+                return
             # Nobody is in the library while its lock is held here.
-            for lock in [*self._locks.values(), *(queue._lock for queue in queues)]:
+            for lock in locks:
                 held.enter_context(lock)
             library.conic_detach(self._pointer)
             self._pointer = None
@@ -202,7 +210,8 @@ class Queue:
 
     def __init__(self, client, index):
         self._client = client
-        self._lock = threading.Lock()
+        # Such as know whose they are: see `Client.close`.
+        self._lock = threading.RLock()
         # Wakes the coroutine that waits.
         self._sleeper = None
         self._pointer = library.conic_get_queue(client._there(), index)

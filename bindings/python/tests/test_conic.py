@@ -7,6 +7,7 @@ CONIC_BRIDGE: that of one whose clients reach each other.
 import asyncio
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -197,6 +198,27 @@ class Loopback(unittest.TestCase):
         for close in (conic.Client.close, by_another_thread):
             client = conic.attach(LOOPBACK)
             self.assertEqual(asyncio.run(closed_meanwhile(client, close)), "the client was closed")
+
+    def test_a_handler_of_a_signal_closes_in_the_middle_of_a_call(self):
+        with conic.attach(LOOPBACK) as client:
+            sent = [frame("02:00:00:00:00:01", client.mac, 60)] * 32
+            before = signal.signal(signal.SIGALRM, lambda *_: client.close())
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    while True:
+                        client.send(sent, timeout=0)
+            finally:
+                signal.signal(signal.SIGALRM, before)
+        # As when it comes between the library's calls, whatever they are.
+        client = conic.attach(LOOPBACK)
+        with client.queues[0]._lock:
+            client.close()
+            with self.assertRaisesRegex(ValueError, "closed"):
+                client.receive()
+            self.assertIsNotNone(client._pointer)
+        client.close()
+        self.assertIsNone(client._pointer)
 
     def test_wrong_arguments_are_told(self):
         with conic.attach(LOOPBACK) as client:
