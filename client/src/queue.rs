@@ -264,7 +264,7 @@ impl Queue {
         let found = self.shared.with_session(|session, generation| (Arc::clone(&session.region), generation));
         let Some((region, generation)) = found else { return false };
         // What was delivered is the other half's where this one only sends. Bounded, should somebody deliver still.
-        let bursts = if self.only_sends { 0 } else { 2 * self.region.map.geometry.descriptors as usize / BURST + 1 };
+        let bursts = if self.only_sends { 0 } else { self.most_delivered().div_ceil(BURST) };
         let mut packets = [Packet::BLANK; BURST];
         for _ in 0..bursts {
             let count = self.host.rx_burst(&mut packets);
@@ -280,6 +280,11 @@ impl Queue {
         }
         (self.region, self.generation) = (region, generation);
         true
+    }
+
+    /// More packets than this cannot lie in the ring: who has received as many and goes on gets what somebody delivers meanwhile.
+    pub fn most_delivered(&self) -> usize {
+        2 * self.region.map.geometry.descriptors as usize
     }
 
     /// Waits until a packet has come, for `most` at the longest, and says whether one has: looks again for a while, then sleeps
@@ -463,8 +468,9 @@ impl Queue {
             return;
         }
         let mut packets = [Packet::BLANK; BURST];
-        // What was delivered is the other half's where this one only sends.
-        while !self.only_sends {
+        // As in `renew`.
+        let bursts = if self.only_sends { 0 } else { self.most_delivered().div_ceil(BURST) };
+        for _ in 0..bursts {
             let count = self.host.rx_burst(&mut packets);
             for &packet in &packets[..count] {
                 let buffer = self.accept(packet);

@@ -349,6 +349,25 @@ fn what_was_delivered_before_a_reconnection_is_received_behind_it() {
     world.check_whole();
 }
 
+#[test]
+fn who_moves_on_is_not_kept_by_a_daemon_that_goes_on_delivering() {
+    let mut world = World::new();
+    let packet = Descriptor::new(world.nic.allocate(60), 60);
+    let mut before = world.come_back();
+    before.deliver_again_and_again(packet);
+    let queue = &mut world.queue;
+    std::thread::scope(|scope| {
+        let moving = scope.spawn(|| queue.allocate(60).is_some());
+        while !moving.is_finished() {
+            before.deliver_again_and_again(packet);
+        }
+        assert!(moving.join().expect("it ends"), "there are free ones in the new region");
+    });
+    let (mut kept, most) = (Vec::new(), world.queue.most_delivered());
+    let count = world.queue.receive(&mut kept, usize::MAX);
+    assert!((1..=most).contains(&count), "{count}");
+}
+
 /// How many buffers of a region are free or the NIC's of before, which is dead.
 fn free_or_lost(memory: &SharedMemory, before: &mut Nic) -> u64 {
     before.free();

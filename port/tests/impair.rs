@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use conic_fabric::Time;
 use conic_port::{
-    Counters, Direction, Impaired, Impairment, Loopback, MAX_FRAME, PacketError, PacketProblem, Port, PortError,
-    Probability, Rate, Receive, Transmit,
+    CapturePort, CaptureReader, Counters, Direction, Impaired, Impairment, Loopback, MAX_FRAME, PacketError,
+    PacketProblem, Port, PortError, Probability, Rate, Receive, Timestamp, Transmit,
 };
 
 fn microseconds(count: u64) -> Time {
@@ -303,6 +303,34 @@ fn what_is_held_leaves_at_the_end_and_what_finds_no_room_is_counted() {
     assert_eq!((port.counters().skipped_oversized, port.counters().received_frames), (1, 0));
 }
 
+#[test]
+fn what_is_held_at_the_end_leaves_at_its_own_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recorded.pcap");
+    let epoch = Timestamp::from_nanoseconds(1_700_000_000_000_000_000);
+    let recorder = CapturePort::record(&path, epoch).unwrap();
+    let mut port = Impaired::new(recorder, Impairment { delay: microseconds(7), ..Impairment::NONE });
+    for number in 0..2 {
+        port.transmit(microseconds(u64::from(number)), &numbered(number)).unwrap();
+    }
+    port.finish().unwrap();
+    let mut reader = CaptureReader::open(&path).unwrap();
+    for number in 0..2 {
+        let record = reader.next_record().unwrap().expect("a frame");
+        let at = Timestamp::from_nanoseconds(epoch.nanoseconds() + 1_000 * (7 + u64::from(number)));
+        assert_eq!((record.timestamp, reader.data()), (Some(at), &numbered(number)[..]));
+    }
+    assert_eq!(reader.next_record().unwrap(), None);
+}
+
+#[test]
+fn what_the_port_below_counts_at_the_end_is_counted() {
+    let below = Played { misses_at_the_end: 3, ..Played::default() };
+    let mut port = Impaired::new(below, Impairment::NONE);
+    port.finish().unwrap();
+    assert_eq!(port.counters().missed, 3);
+}
+
 /// What a port is made to say, call by call.
 #[derive(Default)]
 struct Played {
@@ -310,6 +338,8 @@ struct Played {
     go: VecDeque<Result<Transmit, PortError>>,
     /// The first byte of each frame that was accepted.
     went: Vec<u8>,
+    /// Frames that it finds at the end that the kernel has dropped.
+    misses_at_the_end: u64,
     counters: Counters,
 }
 
@@ -342,6 +372,10 @@ impl Port for Played {
     }
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+    fn finish(&mut self) -> Result<(), PortError> {
+        self.counters.missed += self.misses_at_the_end;
+        Ok(())
     }
 }
 

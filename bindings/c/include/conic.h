@@ -12,6 +12,8 @@
  *     for (;;) {
  *         int got = conic_rx_burst(queue, bufs, 32);
  *         int sent = conic_tx_burst(queue, bufs, got);
+ *         if (sent < 0)
+ *             sent = 0;
  *         conic_buf_free(queue, bufs + sent, got - sent);
  *         if (got == 0)
  *             conic_wait(queue, -1);
@@ -31,8 +33,8 @@
  * client that goes on. A packet whose bytes do not lie in a buffer of the client is refused.
  *
  * Errors. Functions that return an int return a number that is not negative, or one of enum conic_error. None of them ends
- * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link and conic_disarm, for no longer than
- * the options' patience). errno is nothing that they speak by.
+ * the process, or blocks (but conic_wait, as long as it is told, and conic_attach, conic_link and conic_set_mac, for no longer than
+ * the options' patience at each step). errno is nothing that they speak by.
  *
  * Waiting. Polling conic_rx_burst is the fastest. conic_wait sleeps when there is nothing for a while; conic_get_fd, conic_arm
  * and conic_disarm are for programs with an event loop:
@@ -49,7 +51,10 @@
  * The daemon's death. conic_link is 0 from then on, nothing can be sent, what had been delivered is still received, and every
  * buffer keeps its contents. When a daemon listens at the socket again, the client attaches by itself, whenever a queue or
  * conic_link is called, and everything goes on; old buffers are sent by copying them, and may be freed at any time. What had
- * been sent and was not yet read by the daemon is lost. After fork, only one of the two processes may go on with a client.
+ * been sent and was not yet read by the daemon is lost.
+ *
+ * After fork, only one of the two processes may go on with a client. The other does not even detach it, which would give back
+ * buffers that are the first one's: it leaves the client alone until it ends.
  *
  * A client that the daemon detaches, by an operator's word or for what it did, finds the same: it attaches again by itself, and
  * its old buffers keep their contents. They count against its user's quota until all of them are sent or freed and each queue has
@@ -87,33 +92,33 @@
 // In `metadata`, to the NIC: complete TCP's or UDP's checksum, whose field holds the sum of the pseudo-header, not complemented.
 // From it: the checksum is not complete, and need not be. Bits 0 to 7 say where the transport header begins, in bytes from the
 // frame's beginning, and bits 8 to 15 where the checksum lies, in bytes from there.
-#define CONIC_META_BEGUN (1 << 48)
+#define CONIC_META_BEGUN (1ull << 48)
 
 // In `metadata`, to the NIC: fill in the checksum of the IPv4 header.
-#define CONIC_META_NETWORK (1 << 49)
+#define CONIC_META_NETWORK (1ull << 49)
 
 // In `metadata`, with `CONIC_META_BEGUN`: the packet is to be cut into several, or stands for several, each with as many bytes of
 // payload as bits 16 to 31 say. The sum of the pseudo-header is made anew.
-#define CONIC_META_LARGE (1 << 50)
+#define CONIC_META_LARGE (1ull << 50)
 
 // In `metadata`: a VLAN tag is to be put in, or was taken out; bits 32 to 47 are its control information.
-#define CONIC_META_VLAN (1 << 51)
+#define CONIC_META_VLAN (1ull << 51)
 
 // In `metadata` of a received packet without `CONIC_META_BEGUN`: bits 0 to 31 are the hash of its flow (Toeplitz, with the key of
 // Microsoft's verification suite).
-#define CONIC_META_HASH (1 << 52)
+#define CONIC_META_HASH (1ull << 52)
 
 // In `metadata` of a received packet: TCP's or UDP's checksum is right.
-#define CONIC_META_TRANSPORT_GOOD (1 << 53)
+#define CONIC_META_TRANSPORT_GOOD (1ull << 53)
 
 // In `metadata` of a received packet: TCP's or UDP's checksum is wrong. Neither: there is none, or nobody looked.
-#define CONIC_META_TRANSPORT_BAD (1 << 54)
+#define CONIC_META_TRANSPORT_BAD (1ull << 54)
 
 // In `metadata` of a received packet: the IPv4 header's checksum is right.
-#define CONIC_META_NETWORK_GOOD (1 << 55)
+#define CONIC_META_NETWORK_GOOD (1ull << 55)
 
 // In `metadata` of a received packet: the IPv4 header's checksum is wrong.
-#define CONIC_META_NETWORK_BAD (1 << 56)
+#define CONIC_META_NETWORK_BAD (1ull << 56)
 
 // What went wrong: calls that return an `int` return one of these, all of them negative.
 enum conic_error {
@@ -386,7 +391,7 @@ int conic_get_fd(struct conic_queue *queue);
 int conic_arm(struct conic_queue *queue);
 
 // Takes back what `conic_arm` asked for: the NIC does not ring, and the descriptor is not readable any more. Looks after the
-// connection where the daemon is gone, for no longer than the options' patience. One thread at a time.
+// connection where the daemon is gone, without waiting for it: each time a step further. One thread at a time.
 //
 // Returns 0; `CONIC_ERROR_SYSTEM` if the kernel refuses; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
 int conic_disarm(struct conic_queue *queue);

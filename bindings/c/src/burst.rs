@@ -296,7 +296,8 @@ impl Queue {
     #[cold]
     fn move_on(&mut self) {
         let mut packets = [Packet::BLANK; CHUNK];
-        loop {
+        // Bounded, should somebody deliver still.
+        for _ in 0..self.inner.most_delivered().div_ceil(CHUNK) {
             let got = self.inner.rx_burst(&mut packets);
             for &packet in &packets[..got] {
                 let buf = self.accept(packet);
@@ -356,7 +357,8 @@ impl Queue {
     pub(crate) fn disarm(&mut self) -> Result<(), Errno> {
         self.inner.disarm();
         if self.inner.link() == Link::Down {
-            self.inner.client().maintain();
+            // Without waiting: the next time is soon, and a program with an event loop has others to serve.
+            self.inner.client().look();
         }
         self.alarm.as_mut().map_or(Ok(()), Alarm::clear)
     }

@@ -38,25 +38,25 @@ pub struct Buf {
 /// In `metadata`, to the NIC: complete TCP's or UDP's checksum, whose field holds the sum of the pseudo-header, not complemented.
 /// From it: the checksum is not complete, and need not be. Bits 0 to 7 say where the transport header begins, in bytes from the
 /// frame's beginning, and bits 8 to 15 where the checksum lies, in bytes from there.
-pub const CONIC_META_BEGUN: u64 = 1 << 48;
+pub const CONIC_META_BEGUN: u64 = 1u64 << 48;
 /// In `metadata`, to the NIC: fill in the checksum of the IPv4 header.
-pub const CONIC_META_NETWORK: u64 = 1 << 49;
+pub const CONIC_META_NETWORK: u64 = 1u64 << 49;
 /// In `metadata`, with `CONIC_META_BEGUN`: the packet is to be cut into several, or stands for several, each with as many bytes of
 /// payload as bits 16 to 31 say. The sum of the pseudo-header is made anew.
-pub const CONIC_META_LARGE: u64 = 1 << 50;
+pub const CONIC_META_LARGE: u64 = 1u64 << 50;
 /// In `metadata`: a VLAN tag is to be put in, or was taken out; bits 32 to 47 are its control information.
-pub const CONIC_META_VLAN: u64 = 1 << 51;
+pub const CONIC_META_VLAN: u64 = 1u64 << 51;
 /// In `metadata` of a received packet without `CONIC_META_BEGUN`: bits 0 to 31 are the hash of its flow (Toeplitz, with the key of
 /// Microsoft's verification suite).
-pub const CONIC_META_HASH: u64 = 1 << 52;
+pub const CONIC_META_HASH: u64 = 1u64 << 52;
 /// In `metadata` of a received packet: TCP's or UDP's checksum is right.
-pub const CONIC_META_TRANSPORT_GOOD: u64 = 1 << 53;
+pub const CONIC_META_TRANSPORT_GOOD: u64 = 1u64 << 53;
 /// In `metadata` of a received packet: TCP's or UDP's checksum is wrong. Neither: there is none, or nobody looked.
-pub const CONIC_META_TRANSPORT_BAD: u64 = 1 << 54;
+pub const CONIC_META_TRANSPORT_BAD: u64 = 1u64 << 54;
 /// In `metadata` of a received packet: the IPv4 header's checksum is right.
-pub const CONIC_META_NETWORK_GOOD: u64 = 1 << 55;
+pub const CONIC_META_NETWORK_GOOD: u64 = 1u64 << 55;
 /// In `metadata` of a received packet: the IPv4 header's checksum is wrong.
-pub const CONIC_META_NETWORK_BAD: u64 = 1 << 56;
+pub const CONIC_META_NETWORK_BAD: u64 = 1u64 << 56;
 
 const _: () = {
     use conic_client::Metadata;
@@ -98,7 +98,7 @@ pub struct Counters {
 // SAFETY: integers of one size.
 unsafe impl Plain for Counters {}
 
-/// Arrays longer than this are cut: a call may do less than it is asked for.
+/// Arrays longer than this are cut where a call says how much it did: it may do less than it is asked for.
 const MOST: c_uint = 1 << 16;
 
 /// Allocates buffers for packets of `bytes` each (at most 16384), small ones if those are large enough, and puts them into
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn conic_buf_free(queue: *mut Queue, bufs: *const Buf, cou
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn conic_tx_burst(queue: *mut Queue, bufs: *const Buf, count: c_uint) -> c_int {
     // SAFETY: as the caller says.
-    let (Some(queue), Some(bufs)) = (unsafe { queue.as_mut() }, unsafe { given(bufs, count) }) else {
+    let (Some(queue), Some(bufs)) = (unsafe { queue.as_mut() }, unsafe { given(bufs, count.min(MOST)) }) else {
         return Status::Argument as c_int;
     };
     queue.send(bufs).map_or(Status::Buffer as c_int, |taken| taken as c_int)
@@ -183,7 +183,7 @@ unsafe fn given<'a>(bufs: *const Buf, count: c_uint) -> Option<&'a [Buf]> {
     }
     let there = !bufs.is_null() && bufs.is_aligned();
     // SAFETY: as the caller says.
-    there.then(|| unsafe { std::slice::from_raw_parts(bufs, count.min(MOST) as usize) })
+    there.then(|| unsafe { std::slice::from_raw_parts(bufs, count as usize) })
 }
 
 /// # Safety

@@ -45,7 +45,7 @@ pub unsafe extern "C" fn conic_arm(queue: *mut Queue) -> c_int {
 }
 
 /// Takes back what `conic_arm` asked for: the NIC does not ring, and the descriptor is not readable any more. Looks after the
-/// connection where the daemon is gone, for no longer than the options' patience. One thread at a time.
+/// connection where the daemon is gone, without waiting for it: each time a step further. One thread at a time.
 ///
 /// Returns 0; `CONIC_ERROR_SYSTEM` if the kernel refuses; or `CONIC_ERROR_ARGUMENT` if `queue` is NULL.
 #[unsafe(no_mangle)]

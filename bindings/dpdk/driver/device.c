@@ -147,10 +147,13 @@ void conic_watch_link(void *of)
 {
 	struct device *device = of;
 	struct rte_eth_dev *dev = device->dev;
+	bool is_up;
 
-	if (conic_link_update(dev, 0) == 0) {
-		bool is_up = dev->data->dev_link.link_status == RTE_ETH_LINK_UP;
-
+	conic_link_update(dev, 0);
+	is_up = dev->data->dev_link.link_status == RTE_ETH_LINK_UP;
+	/* Not by what the update answers: an application that asks for the link may have seen the change first. */
+	if (is_up != device->was_up) {
+		device->was_up = is_up;
 		device->link_downs += !is_up;
 		conic_interrupts_ring(device);
 		CONIC_LOG(NOTICE, "port %u: the daemon is %s\n", dev->data->port_id, is_up ? "back" : "gone");

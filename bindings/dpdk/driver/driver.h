@@ -156,6 +156,8 @@ struct device {
 	uint32_t longest_joined;
 	uint64_t reconnects;
 	uint64_t link_downs;
+	/* Whether the link was up when it was watched last. */
+	bool was_up;
 	struct conic_half *senders[CONIC_MOST_QUEUES];
 	struct conic_half *receivers[CONIC_MOST_QUEUES];
 	struct receive_queue *receive[CONIC_MOST_QUEUES];

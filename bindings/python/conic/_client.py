@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import os
 import select
 import threading
 import time
@@ -95,6 +96,7 @@ class Client:
     def __init__(self, pointer, offloads=()):
         self._pointer = pointer
         self._closed = False
+        self._process = os.getpid()
         self._closing = threading.RLock()
         # Each thread that calls has one, so that none waits for what another asks of the daemon.
         self._locks = {}
@@ -108,17 +110,30 @@ class Client:
         self.close()
 
     def __del__(self):
-        self.close()
+        # What a fork has left behind in the other process is that process' still: to detach would give its buffers back here too.
+        if os.getpid() == self._process:
+            self.close()
 
     def close(self):
-        """Detaches, when other threads' calls have ended; the queues are of no use any more. May be called again."""
+        """Detaches, when other threads' calls have ended; the queues are of no use any more. May be called again.
+
+        A handler of a signal may call it in the middle of a call of the same thread. That call goes on then, no other begins, and the next
+        `close`, such as the end of the client's `with`, detaches.
+        """
         with self._closing, contextlib.ExitStack() as held:
             if self._pointer is None:
                 return
             # Whoever comes to hold its lock from here on raises.
             self._closed = True
+            queues = getattr(self, "queues", [])
+            for queue in queues:
+                queue._wake()
+            locks = [*self._locks.values(), *(queue._lock for queue in queues)]
+            # Held by the call that this one has interrupted, it does not end while it is waited for.
+            if any(lock._is_owned() for lock in locks):
+                return
             # Nobody is in the library while its lock is held here.
-            for lock in [*self._locks.values(), *(queue._lock for queue in getattr(self, "queues", []))]:
+            for lock in locks:
                 held.enter_context(lock)
             library.conic_detach(self._pointer)
             self._pointer = None
@@ -195,7 +210,10 @@ class Queue:
 
     def __init__(self, client, index):
         self._client = client
-        self._lock = threading.Lock()
+        # Such as know whose they are: see `Client.close`.
+        self._lock = threading.RLock()
+        # Wakes the coroutine that waits.
+        self._sleeper = None
         self._pointer = library.conic_get_queue(client._there(), index)
         self.index = index
         # The parts of a chain whose rest comes with the next burst, and its metadata.
@@ -324,16 +342,32 @@ class Queue:
     async def _ready(self, timeout):
         if self.arm():
             return
-        loop, ready, descriptor = asyncio.get_running_loop(), asyncio.Event(), self.fileno()
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        # One of its own: the client may be closed meanwhile, and then another file gets the number of the library's.
+        descriptor = os.dup(self.fileno())
+        self._sleeper = loop, ready
         loop.add_reader(descriptor, ready.set)
         try:
-            await asyncio.wait_for(ready.wait(), timeout)
+            # Closed before there was a sleeper, nobody wakes it.
+            if not self._client._closed:
+                await asyncio.wait_for(ready.wait(), timeout)
         except asyncio.TimeoutError:
             pass
         finally:
+            self._sleeper = None
             loop.remove_reader(descriptor)
+            os.close(descriptor)
             if not self._client._closed:
                 self.disarm()
+
+    def _wake(self):
+        """Wakes the coroutine that waits for this queue, from any thread."""
+        sleeper = self._sleeper
+        if sleeper is not None:
+            loop, ready = sleeper
+            # A loop that is closed has nobody to wake.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(ready.set)
 
     def _receive_into(self, frames, count):
         """Takes what there is, up to `count` in all; whether that is enough."""

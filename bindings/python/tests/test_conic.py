@@ -7,6 +7,7 @@ CONIC_BRIDGE: that of one whose clients reach each other.
 import asyncio
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -87,7 +88,9 @@ class Layout(unittest.TestCase):
             self.assertEqual(int(defined.pop("CONIC_OFFLOAD_" + name.upper())), flag)
         for name in [name for name in defined if name.startswith("CONIC_META_")]:
             base, shift = defined.pop(name).strip("()").split(" << ")
-            self.assertEqual(getattr(_metadata, name[len("CONIC_META_") :]), int(base) << int(shift))
+            # Of 64 bits: an int of C has no bit of such a number.
+            self.assertEqual(base, "1ull")
+            self.assertEqual(getattr(_metadata, name[len("CONIC_META_") :]), 1 << int(shift))
         self.assertEqual(defined, {"CONIC_BUF_NEXT": str(_client.NEXT)})
 
 
@@ -181,6 +184,42 @@ class Loopback(unittest.TestCase):
             # Neither waited for the other's end.
             self.assertEqual(set(ticks[:20]), {first.mac, second.mac})
 
+    def test_a_coroutine_that_waits_ends_when_its_client_is_closed(self):
+        async def closed_meanwhile(client, close):
+            waiting = asyncio.ensure_future(client.receive_async())
+            await asyncio.sleep(0.05)
+            close(client)
+            await asyncio.wait([waiting], timeout=10)
+            return waiting.done() and str(waiting.exception())
+
+        def by_another_thread(client):
+            threading.Thread(target=client.close).start()
+
+        for close in (conic.Client.close, by_another_thread):
+            client = conic.attach(LOOPBACK)
+            self.assertEqual(asyncio.run(closed_meanwhile(client, close)), "the client was closed")
+
+    def test_a_handler_of_a_signal_closes_in_the_middle_of_a_call(self):
+        with conic.attach(LOOPBACK) as client:
+            sent = [frame("02:00:00:00:00:01", client.mac, 60)] * 32
+            before = signal.signal(signal.SIGALRM, lambda *_: client.close())
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    while True:
+                        client.send(sent, timeout=0)
+            finally:
+                signal.signal(signal.SIGALRM, before)
+        # As when it comes between the library's calls, whatever they are.
+        client = conic.attach(LOOPBACK)
+        with client.queues[0]._lock:
+            client.close()
+            with self.assertRaisesRegex(ValueError, "closed"):
+                client.receive()
+            self.assertIsNotNone(client._pointer)
+        client.close()
+        self.assertIsNone(client._pointer)
+
     def test_wrong_arguments_are_told(self):
         with conic.attach(LOOPBACK) as client:
             with self.assertRaisesRegex(ValueError, "1 to [0-9]+ bytes, and not 0"):
@@ -251,6 +290,27 @@ class Bridge(unittest.TestCase):
             back = frame(a.mac, b.mac, 60)
             b.send(back)
             self.assertEqual(a.receive(timeout=5), [back])
+
+    def test_the_end_of_a_process_that_was_forked_takes_nothing_from_the_other(self):
+        with conic.attach(BRIDGE) as first, conic.attach(BRIDGE) as second:
+
+            def pass_frames(rounds):
+                for number in range(rounds):
+                    sent = [frame(second.mac, first.mac, 100, 32 * number + each) for each in range(32)]
+                    self.assertEqual(first.send(sent), len(sent))
+                    self.assertEqual(second.receive(len(sent), timeout=10), sent)
+
+            pass_frames(10)
+            child = os.fork()
+            if child == 0:
+                # As an interpreter does that ends.
+                first.__del__()
+                second.__del__()
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            pass_frames(200)
+            freed_twice = [client.statistics["freed_twice"] for client in (first, second)]
+            self.assertEqual(freed_twice, [0, 0])
 
     def test_a_client_changes_its_address(self):
         with conic.attach(BRIDGE, mac="02:00:00:00:00:0a") as a, conic.attach(BRIDGE) as b:

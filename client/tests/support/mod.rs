@@ -94,6 +94,11 @@ impl Nic {
         assert_eq!(self.nic.rx_burst(packets), packets.len(), "there is room");
     }
 
+    /// Delivers the same packet as often as there is room for it.
+    pub fn deliver_again_and_again(&mut self, packet: Descriptor) {
+        while self.nic.rx_burst(&[packet; 32]) > 0 {}
+    }
+
     /// A buffer for a packet of so many bytes.
     pub fn allocate(&mut self, bytes: u64) -> Address {
         self.nic.rx_alloc(bytes).expect("a buffer is free")

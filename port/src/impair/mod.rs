@@ -33,6 +33,8 @@ pub struct Impaired<P> {
     /// The port below was given frames and not told to let them leave.
     unflushed: bool,
     ended: bool,
+    /// The time of the last call.
+    now: Time,
     /// An error of the port below, told when what came before it has been received.
     failed: Option<PortError>,
     counters: Counters,
@@ -55,6 +57,7 @@ impl<P: Port> Impaired<P> {
             scratch: Box::new([0; MAX_FRAME]),
             unflushed: false,
             ended: false,
+            now: Time::ZERO,
             failed: None,
             counters: Counters::default(),
         }
@@ -67,6 +70,7 @@ impl<P: Port> Impaired<P> {
 
     /// Gives to the port below what is due; it may stay there.
     fn push_out(&mut self, now: Time) -> Result<(), PortError> {
+        self.now = now;
         while let Some(frame) = self.outgoing.due(now) {
             match self.port.transmit(now, frame) {
                 Ok(Transmit::Full) => break,
@@ -87,6 +91,15 @@ impl<P: Port> Impaired<P> {
     fn let_out(&mut self, now: Time) -> Result<(), PortError> {
         self.push_out(now)?;
         if std::mem::take(&mut self.unflushed) { self.port.flush(now) } else { Ok(()) }
+    }
+
+    /// Gives to the port below all that is held, each at the time at which it would have left, as far as it is taken.
+    fn let_all_out(&mut self) -> Result<(), PortError> {
+        self.let_out(self.now)?;
+        while let Some(due) = self.outgoing.next_due().filter(|due| *due > self.now) {
+            self.let_out(due)?;
+        }
+        Ok(())
     }
 
     /// Takes what the port below has, until something is due: what is held here is lost where another process goes on below.
@@ -252,8 +265,9 @@ impl<P: Port> Port for Impaired<P> {
     }
 
     fn finish(&mut self) -> Result<(), PortError> {
-        let sent = self.let_out(Time::NEVER);
+        let sent = self.let_all_out();
+        let finished = self.port.finish();
         self.count();
-        sent.and(self.port.finish())
+        sent.and(finished)
     }
 }

@@ -72,6 +72,8 @@ pub struct PacketSocket {
     index: u32,
     mtu: usize,
     gone: bool,
+    /// The interface was down at the last look.
+    is_down: bool,
     lookout: Lookout,
     /// Slots filled since the kernel last took all of them.
     filled: usize,
@@ -138,6 +140,7 @@ impl PacketSocket {
             index,
             mtu,
             gone: false,
+            is_down: false,
             lookout: Lookout::every(LOOK),
             filled: 0,
             again: Lookout::every(AGAIN),
@@ -157,6 +160,20 @@ impl PacketSocket {
     fn lost(&mut self, error: std::io::Error) -> PortError {
         self.gone = true;
         PacketError { interface: self.interface.clone(), problem: PacketProblem::Gone(error) }.into()
+    }
+
+    /// Looks whether the interface is still there. One that has been removed says the same on the socket as one that has been taken down,
+    /// once; and nothing more where it was down before.
+    fn look(&mut self) -> Result<(), PortError> {
+        let said = self.socket.error();
+        if said.is_ok() && !self.is_down {
+            return Ok(());
+        }
+        if let Err(error) = netdevice::is_still(&self.interface, self.index) {
+            return Err(self.lost(said.err().unwrap_or(error)));
+        }
+        self.is_down = netdevice::flags(&self.interface).is_ok_and(|flags| flags & libc::IFF_UP == 0);
+        Ok(())
     }
 
     /// Takes the frame of a slot into the caller's buffer; its length, or `None` where it was skipped and counted, or is to
@@ -266,12 +283,8 @@ impl Port for PacketSocket {
             if self.filled > 0 && self.again.is_due(now) {
                 self.kick()?;
             }
-            // An interface that has been removed says the same on the socket as one that has been taken down, once.
-            if self.lookout.is_due(now)
-                && let Err(error) = self.socket.error()
-                && netdevice::is_still(&self.interface, self.index).is_err()
-            {
-                return Err(self.lost(error));
+            if self.lookout.is_due(now) {
+                self.look()?;
             }
             return Ok(Receive::None);
         };
@@ -315,7 +328,9 @@ impl Port for PacketSocket {
         if self.cutter.as_ref().is_some_and(Cutter::is_busy) {
             return Some(Time::ZERO);
         }
-        (self.filled > 0).then_some(self.again.next())
+        let again = (self.filled > 0).then_some(self.again.next());
+        // Nobody wakes a sleeper when an interface that is down is removed.
+        again.into_iter().chain(self.is_down.then_some(self.lookout.next())).min()
     }
 
     fn counters(&self) -> &Counters {

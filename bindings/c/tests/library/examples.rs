@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use conic_native::channel::Listener;
+
 use crate::common::{Background, Nic, compile, install, package, program, said, succeed};
 use tempfile::TempDir;
 
@@ -110,5 +112,12 @@ fn the_interface_keeps_what_the_header_promises() {
     let nic = Nic::start_in(folder, "[[network]]\nmode = \"loopback\"");
     assert_eq!(sleeper.line(), "link up");
     assert_eq!(sleeper.line(), "woken");
-    drop(nic);
+
+    let mut waiter = Background::start(examples.run("interface", &nic).arg("waits-for-nobody"));
+    assert_eq!(waiter.line(), "attached");
+    let folder = nic.end();
+    let mute = Listener::bind(&folder.path().join("nic.sock")).expect("nobody else listens there");
+    assert_eq!(waiter.line(), "link down");
+    assert_eq!(waiter.line(), "not kept waiting");
+    drop(mute);
 }

@@ -34,8 +34,16 @@ fn compiles(compiler: &str, standard: &str, language: &str, program: &Path) {
 #[test]
 fn every_standard_of_c_and_cxx_takes_the_header_without_a_warning() {
     let program = tempfile::Builder::new().suffix(".c").tempfile().expect("a file");
-    let text = "#include <conic.h>\n#include <conic.h>\n\
-                int main(void) { return conic_get_queue(0, 0) == 0 && CONIC_ERROR_ARGUMENT < 0 ? 0 : 1; }\n";
+    let header = std::fs::read_to_string(folder().join("include/conic.h")).expect("the header is there");
+    let defined = header.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' '));
+    let constants: Vec<&str> = defined.map(|(name, _)| name).filter(|name| *name != "CONIC_H").collect();
+    assert!(constants.contains(&"CONIC_META_BEGUN") && constants.contains(&"CONIC_BUF_NEXT"), "{constants:?}");
+    // Each is used, because what is wrong with a macro is seen only there: 0 is none of them.
+    let are_there = constants.join(" && ");
+    let text = format!(
+        "#include <conic.h>\n#include <conic.h>\n\
+         int main(void) {{ return conic_get_queue(0, 0) == 0 && CONIC_ERROR_ARGUMENT < 0 && {are_there} ? 0 : 1; }}\n"
+    );
     std::fs::write(program.path(), text).expect("it can be written");
     for standard in ["c99", "c11", "c17"] {
         compiles("cc", standard, "c", program.path());

@@ -1,4 +1,5 @@
-/* What conic.h promises, checked from C: `interface --socket PATH checks`; `survives` and `sleeps` for the daemon's death. */
+/* What conic.h promises, checked from C: `interface --socket PATH checks`; `survives`, `sleeps` and `waits-for-nobody` for the daemon's
+ * death. */
 #include <conic.h>
 
 #include <poll.h>
@@ -285,6 +286,32 @@ static void queues_share_buffers(struct conic_client *client)
     CHECK(conic_buf_free(second, &buf, 1) == 0);
 }
 
+/* All are freed by one call, however many. */
+static void any_number_is_freed(const char *socket)
+{
+    enum { MANY = 1 << 17 };
+    struct conic_options options;
+    struct conic_client *client = NULL;
+    struct conic_buf *bufs = calloc(MANY, sizeof *bufs);
+    struct conic_queue *queue;
+
+    CHECK(bufs != NULL && conic_options_init(&options, sizeof options) == 0);
+    options.socket = socket;
+    options.small_buffers = MANY;
+    CHECK(conic_attach(&options, &client, NULL, 0) == 0);
+    queue = conic_get_queue(client, 0);
+    for (int round = 0; round < 2; round++) {
+        int count = 0, got;
+        while ((got = conic_buf_alloc(queue, 60, bufs + count, (unsigned int)(MANY - count))) > 0)
+            count += got;
+        /* Some are where the NIC receives, and the same ones then. */
+        CHECK(count > MANY - 4096);
+        CHECK(conic_buf_free(queue, bufs, (unsigned int)count) == 0);
+    }
+    conic_detach(client);
+    free(bufs);
+}
+
 static void wait_for_link(struct conic_client *client, struct conic_queue *queue, int wanted)
 {
     struct timespec pause = {0, 1000000};
@@ -332,6 +359,25 @@ static void sleeps(const char *socket)
     conic_detach(client);
 }
 
+/* A daemon that listens and says nothing keeps nobody waiting who has an event loop. */
+static void waits_for_nobody(const char *socket)
+{
+    struct conic_client *client = attach(socket, 1);
+    struct conic_queue *queue = conic_get_queue(client, 0);
+    int descriptor = conic_get_fd(queue);
+
+    puts("attached");
+    fflush(stdout);
+    sleep_until_link(client, queue, descriptor, 0);
+    for (int round = 0; round < 20; round++) {
+        double begun = now();
+        CHECK(conic_arm(queue) == 0 && readable(descriptor, 10000) == 1 && conic_disarm(queue) == 0);
+        CHECK(now() - begun < 2.5);
+    }
+    puts("not kept waiting");
+    conic_detach(client);
+}
+
 /* Buffers of a daemon that is gone are sent to the next one, and freed. */
 static void survives(const char *socket)
 {
@@ -373,6 +419,10 @@ int main(int argc, char **argv)
         survives(argv[2]);
         return 0;
     }
+    if (strcmp(argv[3], "waits-for-nobody") == 0) {
+        waits_for_nobody(argv[2]);
+        return 0;
+    }
     if (strcmp(argv[3], "sleeps") == 0) {
         sleeps(argv[2]);
         return 0;
@@ -386,6 +436,7 @@ int main(int argc, char **argv)
     waits_end(conic_get_queue(client, 1));
     the_descriptor_wakes(conic_get_queue(client, 0));
     conic_detach(client);
+    any_number_is_freed(argv[2]);
     puts("all as promised");
     return 0;
 }
