@@ -161,11 +161,11 @@ fn shown_as<P: ParameterSet>(arguments: &ShowArguments) -> Result<String, Platfo
     let (values, guesses) = (platform.entries().count(), platform.guesses().count());
     let mut text = format!("{}: {}\n\n", platform.name(), platform.description());
     if !arguments.guesses {
-        text += &values_table(&platform, columns()).draw(STYLE);
+        text += &values_text(&platform, columns());
         text.push('\n');
     }
     text += &format!("{guesses} of {values} values are guesses:\n\n");
-    text += &guesses_table(&platform, if arguments.guesses { columns() } else { None }).draw(STYLE);
+    text += &guesses_text(&platform, columns());
     Ok(text)
 }
 
@@ -182,37 +182,28 @@ fn columns() -> Option<usize> {
     stdout().is_terminal().then(|| value::columns().unwrap_or(120))
 }
 
-/// The fewest columns into which reasons are wrapped.
-const FEWEST: usize = 24;
+/// The fewest columns into which reasons are wrapped beside what they are of.
+const FEWEST: usize = 30;
 
 /// Every value with its provenance.
-fn values_table<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>) -> Table {
-    let mut table =
-        Table::new([Column::text("key"), right("value", ""), Column::text("provenance"), Column::text("from")]);
-    let rows = platform.entries().map(|entry| {
+fn values_text<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>) -> String {
+    let headings = [Column::text("key"), right("value", ""), Column::text("provenance")];
+    let row = |entry: &Entry| {
         let value = [entry.key.clone(), in_unit(entry, &entry.value.to_string()), entry.source.to_string()];
         (value.to_vec(), reason(entry))
-    });
-    fill(&mut table, rows.collect(), columns);
-    table
+    };
+    drawn(headings.to_vec(), platform.entries().map(row).collect(), columns)
 }
 
 /// The guesses with their ranges; with reasons where they stand alone.
-fn guesses_table<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>) -> Table {
-    let mut table = Table::new([
-        Column::text("key"),
-        right("value", ""),
-        right("low", ""),
-        right("high", ""),
-        Column::text("from"),
-    ]);
-    let rows = platform.guesses().map(|entry| {
+fn guesses_text<P: ParameterSet>(platform: &Platform<P>, columns: Option<usize>) -> String {
+    let headings = [Column::text("key"), right("value", ""), right("low", ""), right("high", "")];
+    let row = |entry: &Entry| {
         let bound = |pick: fn((f64, f64)) -> f64| entry.range.map_or(String::new(), |range| bound(entry, pick(range)));
         let value = in_unit(entry, &entry.value.to_string());
         (vec![entry.key.clone(), value, bound(|(low, _)| low), bound(|(_, high)| high)], reason(entry))
-    });
-    fill(&mut table, rows.collect(), columns);
-    table
+    };
+    drawn(headings.to_vec(), platform.guesses().map(row).collect(), columns)
 }
 
 /// A value with its unit behind it.
@@ -237,13 +228,18 @@ fn reason(entry: &Entry) -> String {
     }
 }
 
-/// Adds rows whose last column is text, wrapped where there is a limit to the columns.
-fn fill(table: &mut Table, rows: Vec<(Vec<String>, String)>, columns: Option<usize>) {
-    let cells = rows.first().map_or(0, |(cells, _)| cells.len());
+/// Rows with a reason behind each: in a column of its own, wrapped where there is a limit to the columns, or below its row where that
+/// leaves too little room.
+fn drawn(mut headings: Vec<Column>, rows: Vec<(Vec<String>, String)>, columns: Option<usize>) -> String {
     // Two columns stand between two entries, and no heading is wider than ten.
     let width = |at: usize| rows.iter().map(|(cells, _)| cells[at].len()).max().unwrap_or(0).max(10) + 2;
-    let before: usize = (0..cells).map(width).sum();
-    let room = columns.map(|columns| columns.saturating_sub(before).max(FEWEST));
+    let before: usize = (0..headings.len()).map(width).sum();
+    if let Some(columns) = columns.filter(|columns| before + FEWEST > *columns) {
+        return reasons_below(headings, rows, columns);
+    }
+    let room = columns.map(|columns| columns - before);
+    headings.push(Column::text("from"));
+    let mut table = Table::new(headings);
     for (cells, text) in rows {
         let mut lines = wrapped(&text, room).into_iter();
         let first = lines.next().unwrap_or_default();
@@ -253,6 +249,28 @@ fn fill(table: &mut Table, rows: Vec<(Vec<String>, String)>, columns: Option<usi
             table.row(blank.iter().cloned().chain([line.into()]));
         }
     }
+    table.draw(STYLE)
+}
+
+/// The same with each reason in lines below its row.
+fn reasons_below(headings: Vec<Column>, rows: Vec<(Vec<String>, String)>, columns: usize) -> String {
+    const INDENT: &str = "    ";
+    let mut table = Table::new(headings);
+    let mut reasons = Vec::new();
+    for (cells, text) in rows {
+        table.row(cells.into_iter().map(Cell::from));
+        reasons.push(wrapped(&text, Some(columns.saturating_sub(INDENT.len()))));
+    }
+    let mut text = String::new();
+    // The heading, and the rule under it, have none.
+    let mut reasons = [Vec::new(), Vec::new()].into_iter().chain(reasons);
+    for line in table.draw(STYLE).lines() {
+        text += &format!("{line}\n");
+        for reason in reasons.next().unwrap_or_default() {
+            text += &format!("{INDENT}{reason}\n");
+        }
+    }
+    text
 }
 
 /// A text in lines of at most `room` characters, but for words that are longer.
@@ -342,7 +360,7 @@ mod tests {
 
     #[test]
     fn reasons_are_wrapped_into_the_columns_that_are_left() {
-        let text = values_table(&icx(), Some(130)).draw(STYLE);
+        let text = values_text(&icx(), Some(130));
         assert!(text.lines().all(|line| line.len() <= 130), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         let at = lines.iter().position(|line| line.starts_with("memory.latency")).expect("it is there");
@@ -355,9 +373,9 @@ mod tests {
     #[test]
     fn without_a_terminal_a_value_is_a_line() {
         let platform = icx();
-        let text = values_table(&platform, None).draw(STYLE);
+        let text = values_text(&platform, None);
         assert_eq!(text.lines().count(), platform.entries().count() + 2);
-        let text = guesses_table(&platform, None).draw(STYLE);
+        let text = guesses_text(&platform, None);
         assert_eq!(text.lines().count(), platform.guesses().count() + 2);
         let line = text.lines().find(|line| line.starts_with("node.home_lookup ")).expect("it is a guess");
         assert_eq!(line.split_whitespace().take(5).collect::<Vec<_>>(), ["node.home_lookup", "8", "ns", "6", "12"]);
@@ -367,7 +385,7 @@ mod tests {
     fn a_terminal_of_eighty_columns_holds_the_values() {
         for name in Platform::<conic_sim::Parameters>::names() {
             let platform: Platform = Platform::load(name).expect("it comes with the program");
-            let text = values_table(&platform, Some(80)).draw(STYLE) + &guesses_table(&platform, Some(80)).draw(STYLE);
+            let text = values_text(&platform, Some(80)) + &guesses_text(&platform, Some(80));
             let wide: Vec<&str> = text.lines().filter(|line| line.len() > 80).collect();
             assert_eq!(wide, [""; 0], "{name}");
         }

@@ -20,7 +20,9 @@ impl StatusLine {
     /// that a terminal is gone.
     pub fn show(&self, text: &str) {
         if self.shown {
-            let columns = terminal::size().map_or(80, |(columns, _)| columns.into());
+            // One that does not know how wide it is says 0.
+            let told = terminal::size().ok().filter(|(columns, _)| *columns > 0);
+            let columns = told.map_or(80, |(columns, _)| columns.into());
             drop(write!(stderr(), "\r\x1b[K{} ", cut(text, columns)));
             drop(stderr().flush());
         }

@@ -41,9 +41,10 @@ impl FromStr for Cores {
 
 /// How many columns the terminal has that is written to: as `COLUMNS` says, or else the terminal; none where neither does.
 pub fn columns() -> Option<usize> {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|&columns| columns > 0);
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let asked = || terminal::size().ok().filter(|_| stdout().is_terminal()).map(|(columns, _)| columns.into());
-    told.or_else(asked)
+    // A terminal that does not know it says 0.
+    told.or_else(asked).filter(|&columns| columns > 0)
 }
 
 /// Reads two cores: the application's and the NIC's, or those of whatever else the two sides are.
