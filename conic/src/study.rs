@@ -123,10 +123,10 @@ pub fn main(arguments: &Arguments) -> ExitCode {
 
 fn run(options: &Options) -> Result<ExitCode, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
+    let (platforms, guesses) = guesses::load(options.sensitivity)?;
     for (folder, option) in [(&options.output, "--output"), (&options.points, "--points")] {
         writable::folder(folder, option).map_err(|failure| failure.message)?;
     }
-    let (platforms, guesses) = guesses::load(options.sensitivity)?;
     let stop = Arc::new(Flag::new());
     let raised = Arc::clone(&stop);
     let handler = move || {

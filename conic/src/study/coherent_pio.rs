@@ -68,13 +68,13 @@ pub fn main(options: &Options) -> ExitCode {
 
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
-    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
     let platform = platform.map_err(|error| error.to_string())?;
     let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;
     let cxl = Platform::<EciParameters>::load_as("cxl3-mem").map_err(|error| error.to_string())?;
     let over_pcie = |name| Platform::load(name).map_err(|error| error.to_string());
     let (enzian_pcie, pc_pcie): (Platform, Platform) = (over_pcie("enzian-pcie")?, over_pcie("pc-pcie")?);
+    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let machines = Machines {
         enzian: platform.parameters().clone(),
         enzian_pcie: enzian_pcie.parameters().clone(),

@@ -125,8 +125,8 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
 
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
-    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let [agilex, bluefield] = platforms(options)?;
+    writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
     let found = progress::one_by_one(&experiments, |one| findings(one, &machines, effort));
