@@ -37,8 +37,8 @@
 //! No call of a queue waits for a daemon that listens and does not answer: each goes on with attaching as far as the answers have
 //! come.
 //!
-//! A daemon that goes on and detaches a client, or that a client leaves, gives the memory of its region back to the system: buffers that
-//! are still held then read as zeroes.
+//! A daemon that goes on and detaches a client, or that a client leaves, keeps the region's contents as long as a buffer of it, or anything
+//! else, is held here, within the user's quota: where that has no room for more, the oldest such region becomes zeroes.
 //!
 //! # Threads
 //!

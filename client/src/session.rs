@@ -73,8 +73,9 @@ impl Region {
 /// One attachment.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(crate) channel: Arc<Channel>,
+    // Dropped before the channel: a daemon that a client leaves finds nothing held any more.
     pub(crate) region: Arc<Region>,
+    pub(crate) channel: Arc<Channel>,
     pub(crate) attached: Attached,
     /// What both sides have.
     pub(crate) extensions: Extensions,

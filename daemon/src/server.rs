@@ -93,7 +93,7 @@ fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> DaemonError 
 struct Leave {
     /// It has read all that came with descriptors.
     is_read: bool,
-    /// It was told to, may live, and may use its region still.
+    /// It may live, and use its region still.
     may_use: bool,
 }
 
@@ -427,13 +427,17 @@ impl Daemon {
     /// Takes everything back that a process had which has ended.
     fn bury(&mut self, number: u64) {
         self.keep_no_longer(number);
-        self.let_go(number, "died");
+        self.leave(number, "died", false);
     }
 
-    /// Takes everything back that a client had which has left.
+    /// Takes everything back that a client had which has left. Its program may use the region still: a mempool of DPDK outlives its device.
     fn let_go(&mut self, number: u64, why: &'static str) {
+        self.leave(number, why, true);
+    }
+
+    fn leave(&mut self, number: u64, why: &'static str, may_use: bool) {
         let is_read = self.connections.get(&number).is_some_and(|one| !one.channel.has_unread());
-        self.take_back(number, why, Leave { is_read, may_use: false });
+        self.take_back(number, why, Leave { is_read, may_use });
     }
 
     /// The same of one that leaves so. Its region is unmapped when no thread of its network touches it any more, and it neither.

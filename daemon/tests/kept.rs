@@ -1,4 +1,4 @@
-//! The region of a client that was detached, which the program may use still: its buffers keep their contents, and count against its user's
+//! The region of a client that was detached or has left, which the program may use still: its buffers keep their contents, and count against its user's
 //! quota, until nobody in the program has it or the program has ended.
 
 #[path = "support/served.rs"]
@@ -104,6 +104,27 @@ fn what_a_detached_client_had_written_is_sent_when_it_has_come_back_and_then_its
         queues.iter_mut().for_each(|queue| while queue.renew() {});
         wait_until_held(before);
     }
+    served.end();
+}
+
+#[test]
+fn what_a_client_had_written_that_has_left_is_there_as_long_as_its_program_has_it() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(folder.path(), Limits { spare_mib: 0, ..Limits::default() });
+    let served = Served::start(config.clone());
+    let before = settled();
+    let (client, mut queues) = Client::attach(&config.socket, &options(VICTIM)).expect("it is let in");
+    let written = frame(&mut queues[0], 7);
+    drop((client, queues));
+    wait_until("it has left", || {
+        ask(&config.socket, r#"{"ask": "list"}"#)["clients"].as_array().is_some_and(Vec::is_empty)
+    });
+    let begun = clock::now();
+    wait_until("a while is over", || clock::now().since(begun).seconds() > 0.02);
+    assert!(is_whole(&written), "it is empty");
+    drop(written);
+    wait_until_held(before);
     served.end();
 }
 

@@ -189,7 +189,7 @@ static int open_port(struct device *device, const struct arguments *arguments, c
 		return -ENODEV;
 	}
 	/* Its large buffers are kept for mbufs, which a mempool will bring. */
-	region = conic_region_of(device->receivers[0], device->zero_copy);
+	region = conic_region_of(device, device->receivers[0], device->zero_copy);
 	if (region == NULL)
 		return -ENOMEM;
 	device->longest_joined = RTE_MIN(CONIC_LONGEST_LARGE, conic_region_longest(region));

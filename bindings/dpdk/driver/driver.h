@@ -49,10 +49,15 @@ extern int conic_log;
 
 struct device;
 
-/* A region of shared memory. It is never unmapped once mbufs lie in it. */
+/* A region of shared memory. It is never unmapped while mbufs lie in it or point to it. */
 struct region {
 	struct region *next;
+	/* None once it was unmapped: then its layout has no bytes, and this is for another. */
 	struct conic_memory *memory;
+	/* The device whose queues may be in it; none once that was closed. */
+	const struct device *device;
+	/* Mbufs elsewhere that point to it. */
+	uint32_t attached;
 	struct conic_layout layout;
 	/* Whether large buffers are for mbufs. */
 	bool for_mbufs;
@@ -192,8 +197,10 @@ uint16_t conic_transmit_prepare(void *queue, struct rte_mbuf **mbufs, uint16_t c
 void conic_transmit_follow(struct transmit_queue *queue);
 
 /* region.c */
-struct region *conic_region_of(const struct conic_half *half, bool for_mbufs);
+struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs);
 void conic_region_clear(struct region *region);
+void conic_regions_leave(const struct device *device);
+void conic_regions_unmap(void);
 void conic_region_give_up(struct region *region);
 struct region *conic_regions(void);
 uint32_t conic_region_longest(const struct region *region);

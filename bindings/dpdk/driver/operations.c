@@ -137,6 +137,7 @@ void conic_close_queues(struct device *device)
 	if (device->port != NULL)
 		conic_port_close(device->port);
 	device->port = NULL;
+	conic_regions_leave(device);
 }
 
 static int close_device(struct rte_eth_dev *dev)

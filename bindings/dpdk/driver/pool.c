@@ -34,6 +34,7 @@ static void release(struct rte_mempool *mempool)
 	for (struct region *region = conic_regions(); region != NULL; region = region->next)
 		if (region->owner == mempool)
 			conic_region_clear(region);
+	conic_regions_unmap();
 	rte_free(mempool->pool_data);
 }
 

@@ -46,7 +46,7 @@ void conic_receive_follow(struct receive_queue *queue)
 		queue->taken = queue->held = 0;
 		conic_half_renew(queue->half);
 	}
-	region = conic_region_of(queue->half, false);
+	region = conic_region_of(queue->device, queue->half, false);
 	if (region != NULL)
 		queue->region = region;
 	settle(queue);
@@ -147,6 +147,8 @@ static struct rte_mbuf *attach(struct receive_queue *queue, uint64_t address, ui
 	before = RTE_MIN(address & ((UINT64_C(1) << class->shift) - 1), (uint64_t)RTE_PKTMBUF_HEADROOM);
 	rte_pktmbuf_attach_extbuf(mbuf, queue->base + address - before, RTE_BAD_IOVA,
 				  RTE_MIN(before + class->room, (uint64_t)UINT16_MAX), shared);
+	/* None of its own: the region stays for as long as it points there. */
+	__atomic_fetch_add(&region->attached, 1, __ATOMIC_RELAXED);
 	mbuf->data_off = before;
 	mbuf->data_len = mbuf->pkt_len = length;
 	mbuf->port = queue->device->dev->data->port_id;

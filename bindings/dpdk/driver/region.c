@@ -28,6 +28,8 @@ void conic_region_clear(struct region *region)
 {
 	region->owner = NULL;
 	region->mbufs = 0;
+	if (region->device == NULL)
+		return;
 	memset(region->taken, 0, region->layout.classes[CONIC_LARGE].count);
 	take_large(region);
 }
@@ -49,33 +51,91 @@ void conic_region_give_up(struct region *region)
 	}
 }
 
-static struct region *make(struct conic_memory *memory, const struct conic_layout *layout, bool for_mbufs)
+/* Unmaps the regions of closed devices in which nothing is that may be used. What is in the list stays there: others go through it. */
+static void unmap_unused(void)
 {
-	uint64_t large = layout->classes[CONIC_LARGE].count, jumbo = layout->classes[CONIC_JUMBO].count;
-	struct region *region = rte_zmalloc("conic region", sizeof(*region), 0);
-
-	if (region == NULL)
-		return NULL;
-	region->taken = rte_zmalloc("conic taken", large + 1, 0);
-	region->shared = rte_zmalloc("conic shared", (large + jumbo + 1) * sizeof(*region->shared), 0);
-	if (region->taken == NULL || region->shared == NULL) {
+	for (struct region *region = regions; region != NULL; region = region->next) {
+		/* Acquire: whoever gave the last buffer back is done with the memory. */
+		if (region->memory == NULL || region->device != NULL || region->owner != NULL ||
+		    __atomic_load_n(&region->attached, __ATOMIC_ACQUIRE) != 0)
+			continue;
+		region->for_mbufs = false;
+		/* No object is found there from now on; none was there. */
+		__atomic_store_n(&region->layout.bytes, 0, __ATOMIC_RELEASE);
+		region->layout.base = NULL;
+		conic_memory_close(region->memory);
+		region->memory = NULL;
 		rte_free(region->taken);
 		rte_free(region->shared);
-		rte_free(region);
+		region->taken = NULL;
+		region->shared = NULL;
+	}
+}
+
+/* No queue of the device is in a region any more. */
+void conic_regions_leave(const struct device *device)
+{
+	rte_spinlock_lock(&lock);
+	for (struct region *region = regions; region != NULL; region = region->next)
+		if (region->device == device)
+			region->device = NULL;
+	unmap_unused();
+	rte_spinlock_unlock(&lock);
+}
+
+/* A mempool is gone. */
+void conic_regions_unmap(void)
+{
+	rte_spinlock_lock(&lock);
+	unmap_unused();
+	rte_spinlock_unlock(&lock);
+}
+
+/* A region of the list that was unmapped; null if there is none. */
+static struct region *unmapped(void)
+{
+	struct region *region = regions;
+
+	while (region != NULL && region->memory != NULL)
+		region = region->next;
+	return region;
+}
+
+static struct region *make(const struct device *device, struct conic_memory *memory, const struct conic_layout *layout,
+			   bool for_mbufs)
+{
+	uint64_t large = layout->classes[CONIC_LARGE].count, jumbo = layout->classes[CONIC_JUMBO].count;
+	uint8_t *taken = rte_zmalloc("conic taken", large + 1, 0);
+	struct rte_mbuf_ext_shared_info *shared = rte_zmalloc("conic shared", (large + jumbo + 1) * sizeof(*shared), 0);
+	struct region *old = unmapped(), *region = old != NULL ? old : rte_zmalloc("conic region", sizeof(*region), 0);
+
+	if (taken == NULL || shared == NULL || region == NULL) {
+		rte_free(taken);
+		rte_free(shared);
+		if (old == NULL)
+			rte_free(region);
 		return NULL;
 	}
 	region->memory = memory;
+	region->device = device;
 	region->layout = *layout;
+	region->layout.bytes = 0;
+	region->taken = taken;
+	region->shared = shared;
 	region->for_mbufs = for_mbufs;
 	if (for_mbufs)
 		take_large(region);
-	region->next = regions;
-	regions = region;
+	/* With its bytes it is there, also for others that go through the list. */
+	__atomic_store_n(&region->layout.bytes, layout->bytes, __ATOMIC_RELEASE);
+	if (old == NULL) {
+		region->next = regions;
+		regions = region;
+	}
 	return region;
 }
 
 /* The region that a half is in; null if there is no memory to keep an account of it. */
-struct region *conic_region_of(const struct conic_half *half, bool for_mbufs)
+struct region *conic_region_of(const struct device *device, const struct conic_half *half, bool for_mbufs)
 {
 	struct conic_memory *memory = conic_half_memory(half);
 	struct conic_layout layout;
@@ -89,8 +149,10 @@ struct region *conic_region_of(const struct conic_half *half, bool for_mbufs)
 	if (region != NULL)
 		conic_memory_close(memory);
 	else
-		region = make(memory, &layout, for_mbufs);
+		region = make(device, memory, &layout, for_mbufs);
 	rte_spinlock_unlock(&lock);
+	if (region == NULL)
+		conic_memory_close(memory);
 	return region;
 }
 
@@ -111,6 +173,8 @@ static void give_back(void *address, void *opaque)
 	uint64_t at = (uint8_t *)address - region->layout.base;
 
 	conic_memory_give(region->memory, &at, 1);
+	/* Release: the memory was used last above. */
+	__atomic_fetch_sub(&region->attached, 1, __ATOMIC_RELEASE);
 }
 
 /* What an mbuf elsewhere needs that points to a large or jumbo buffer; null for others. */

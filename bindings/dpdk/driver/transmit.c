@@ -11,7 +11,7 @@ void conic_transmit_follow(struct transmit_queue *queue)
 
 	if (conic_half_is_stale(queue->half))
 		conic_half_renew(queue->half);
-	region = conic_region_of(queue->half, false);
+	region = conic_region_of(queue->device, queue->half, false);
 	if (region != NULL)
 		queue->region = region;
 	queue->base = queue->region->layout.base;

@@ -11,12 +11,13 @@ mod testpmd;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use conic_client::{Client, Options};
 use conic_fabric::Time;
 use testpmd::{
-    DEVICE, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, receive_for, send,
-    swapped, wait_for_echo, wait_until,
+    DEVICE, Testpmd, alone, counter, daemon, driver, exchange, folder, frame, frame_to, options, program, receive_for,
+    send, swapped, wait_for_echo, wait_until,
 };
 
 /// Frames of all lengths, sent through testpmd in bursts of each size and compared.
@@ -163,6 +164,53 @@ fn an_operators_detach_ends_no_stock_program() {
     }
     let log = testpmd.end();
     assert_eq!(counter(&log, "ring_faults"), 0, "{log}");
+}
+
+/// Whether its mbufs lie in the memory of the device, or point there.
+#[test]
+fn a_device_that_goes_leaves_mbufs_whole_and_nothing_else() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let nic = daemon(folder.path(), &["--mode", "loopback"]);
+    let device = format!("path={}", folder.path().join("nic.sock").display());
+    for more in [None, Some("--mbuf-pool-ops-name=conic")] {
+        let mut command = Command::new(program("closed"));
+        command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", "256", "-l", "0"]).args(more);
+        command.arg(format!("--file-prefix=conic{}", folder.path().file_name().expect("a name").to_string_lossy()));
+        command.arg("-d").arg(&driver).arg(format!("--vdev=net_conic0,{device}")).arg("--").arg(&device);
+        let output = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.ends_with("all as it should be\n"), "{more:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    drop(nic);
+}
+
+/// A change of the link that the application has seen by asking for it is told, and wakes who waits.
+#[test]
+fn an_application_that_asks_for_the_link_is_told_of_its_changes_too() {
+    let _alone = alone();
+    let Some(driver) = driver() else { return };
+    let folder = folder();
+    let nic = daemon(folder.path(), &[]);
+    let mut testpmd = Testpmd::start(&driver, folder.path(), &[], "", &["--no-lsc-interrupt"]);
+    testpmd.say("start");
+    let asked = |testpmd: &mut Testpmd, link: &str, told: &str| {
+        wait_until("it sees the link, and is told of it", || {
+            (0..50).for_each(|_| testpmd.say("show port summary 0"));
+            std::thread::sleep(Duration::from_millis(5));
+            let log = testpmd.log();
+            log.lines().rev().any(|line| line.contains("net_conic") && line.trim_end().ends_with(link))
+                && log.contains(told)
+        });
+    };
+    wait_until("it is up", || testpmd.log().contains("Done"));
+    drop(nic);
+    asked(&mut testpmd, "down", "the daemon is gone");
+    let _nic = daemon(folder.path(), &[]);
+    asked(&mut testpmd, "up", "the daemon is back");
+    let log = testpmd.end();
+    assert_eq!(counter(&log, "link_downs"), 1, "{log}");
 }
 
 /// How many packets each of testpmd's two ports has sent.

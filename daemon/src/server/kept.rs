@@ -1,4 +1,4 @@
-//! Regions of clients that were detached, by an operator or for what they did, while the program runs on: it may hold buffers there, or
+//! Regions of clients that have left, or were detached, by an operator or for what they did, while the program runs on: it may hold buffers there, or
 //! keep all that it manages its memory by, and go on with them when it has attached again. Such a region keeps its contents and its share
 //! of its user's quota
 //!
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use conic_native::channel::Channel;
 use conic_native::{Memory, clock};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::net::{Shutdown, shutdown};
 
 use super::Daemon;
@@ -39,6 +39,13 @@ pub(super) struct Kept {
     pub unread: Option<Channel>,
 }
 
+/// Whether nothing in the program has the region any more, or the program has ended.
+fn is_over(process: &OwnedFd, bell: &OwnedFd) -> bool {
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut looked_at = [PollFd::new(process, PollFlags::IN), PollFd::new(bell, PollFlags::empty())];
+    poll(&mut looked_at, Some(&NOW)).is_ok_and(|ready| ready > 0)
+}
+
 impl Daemon {
     /// Does with the region of a client that has left what is to be done, now that no thread touches it.
     pub(super) fn depart(&mut self, mut departing: Departing) {
@@ -46,7 +53,9 @@ impl Daemon {
             // The threads have let go of them. All but one are closed here.
             Some((process, Arc::try_unwrap(bells).ok()?.into_iter().next()?))
         });
-        let Some((process, bell)) = bell else { return self.give_back(departing) };
+        // Who leaves by itself has mostly let go of everything before.
+        let held = bell.filter(|(process, bell)| !is_over(process, bell));
+        let Some((process, bell)) = held else { return self.give_back(departing) };
         // Whoever sleeps behind it reads its end, as of the others.
         let _ = shutdown(&bell, Shutdown::Write);
         let Departing { memory, mut taken, leaving, unread, .. } = departing;
