@@ -11,7 +11,6 @@ mod testpmd;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use conic_client::{Client, Options};
 use conic_fabric::Time;
@@ -197,11 +196,10 @@ fn an_application_that_asks_for_the_link_is_told_of_its_changes_too() {
     testpmd.say("start");
     let asked = |testpmd: &mut Testpmd, link: &str, told: &str| {
         wait_until("it sees the link, and is told of it", || {
-            (0..50).for_each(|_| testpmd.say("show port summary 0"));
-            std::thread::sleep(Duration::from_millis(5));
+            (0..20).for_each(|_| testpmd.say("show port info 0"));
             let log = testpmd.log();
-            log.lines().rev().any(|line| line.contains("net_conic") && line.trim_end().ends_with(link))
-                && log.contains(told)
+            let last = log.rsplit_once("Link status: ").is_some_and(|(_, last)| last.starts_with(link));
+            last && log.contains(told)
         });
     };
     wait_until("it is up", || testpmd.log().contains("Done"));
