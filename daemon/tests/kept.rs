@@ -1,5 +1,5 @@
-//! The region of a client that was detached or has left, which the program may use still: its buffers keep their contents, and count against its user's
-//! quota, until nobody in the program has it or the program has ended.
+//! The region of a client that was detached or has left, which the program may use still: its buffers keep their contents, and count against
+//! its user's quota, until nobody in the program has it or the program has ended.
 
 #[path = "support/served.rs"]
 mod served;

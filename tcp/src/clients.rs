@@ -70,6 +70,20 @@ pub struct Clients {
 }
 
 impl Clients {
+    /// The n-th connection of a service of one application, up to 64,512 of them, with a client's port of its own and sequence numbers that
+    /// are spread over all there are; `thread` is the fast-path thread that has it.
+    pub fn connection(number: u32, thread: u32) -> Connection {
+        Connection {
+            local: End { station: [2, 0, 0, 0, 0, 1], address: 0x0a00_0001, port: 7 },
+            peer: End { station: [2, 0, 0, 0, 0, 2], address: 0x0a00_0002, port: 1024 + number as u16 },
+            received: number.wrapping_mul(0x9e37_79b9),
+            sent: number.wrapping_mul(0x85eb_ca6b),
+            window: Clients::window_bytes(),
+            thread,
+            application: 0,
+        }
+    }
+
     /// The peers of these connections, which the service has as they are here, with room for so many bytes on each. Requests are drawn
     /// with this seed.
     pub fn new(connections: &[Connection], room: u32, load: Load, seed: u64) -> Clients {

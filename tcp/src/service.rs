@@ -99,22 +99,6 @@ pub struct Connection {
     pub application: u32,
 }
 
-impl Connection {
-    /// The n-th connection that experiments have, between two stations: up to 64,512 of them, each with a port of its own and sequence
-    /// numbers that are spread over all there are. Application 0 has it; its peer has room for `window` bytes.
-    pub fn numbered(flow: u32, thread: u32, window: u16) -> Connection {
-        Connection {
-            local: End { station: [2, 0, 0, 0, 0, 1], address: 0x0a00_0001, port: 7 },
-            peer: End { station: [2, 0, 0, 0, 0, 2], address: 0x0a00_0002, port: 1024 + flow as u16 },
-            received: flow.wrapping_mul(0x9e37_79b9),
-            sent: flow.wrapping_mul(0x85eb_ca6b),
-            window,
-            thread,
-            application: 0,
-        }
-    }
-}
-
 /// What never changes of a connection: its fixed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed {

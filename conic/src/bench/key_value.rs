@@ -6,8 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
-use conic_fabric::{Home, LINE_BYTES, Layout, PlayedByCore, SynchronisingWords, Time};
-use conic_interface::burst::{HostQueue, NicQueue};
+use conic_fabric::{Home, LINE_BYTES, Layout, SynchronisingWords, Time};
 use conic_interface::{ccnic, ring};
 use conic_kv::message::{HEADER_BYTES, MOST_VALUE_BYTES};
 use conic_kv::{Catalogue, Clients, Demand, Server, Sizes, Store};
@@ -19,7 +18,7 @@ use super::arena::Arena;
 use super::common::{Common, MachineReport, region, span};
 use super::failure::{Failure, print_json};
 use super::rounds::Dropped;
-use super::served::{Served, Slice, measure, slice_of};
+use super::served::{Queues, Served, Slice, measure, slice_of};
 
 /// A key-value store between two cores, over CC-NIC and over a ring, with values sent from where they lie and copied
 ///
@@ -116,11 +115,6 @@ struct Ground {
     queues: Queues,
 }
 
-enum Queues {
-    CcNic(Box<ccnic::Map>),
-    Ring(ring::QueuePair),
-}
-
 impl Ground {
     fn new(design: Design, arguments: &Arguments, catalogue: &Catalogue) -> Result<Ground, Failure> {
         let bytes = catalogue.bytes_of_values();
@@ -149,35 +143,18 @@ impl Ground {
         fits(layout.bytes(), free_memory())?;
         let memory = region(&layout, arguments.common.pages())?;
         let core = NativeCore::new(&memory);
-        if let Queues::CcNic(map) = &queues {
-            map.pool.fill(&core);
-        }
+        queues.fill(&core);
         match store.fill(&core, catalogue) {
             true => Ok(Ground { memory, store, queues }),
             false => Err(Failure::failed(format!("the index has no room for {keys} keys"))),
         }
     }
 
-    fn host(&self) -> Box<dyn HostQueue<Core = NativeCore<'_>> + '_> {
-        let core = NativeCore::new(&self.memory);
-        match &self.queues {
-            Queues::CcNic(map) => ccnic::host_queue(core, map, 0),
-            Queues::Ring(pair) => Box::new(pair.host(core)),
-        }
-    }
-
-    fn nic(&self) -> Box<dyn NicQueue + '_> {
-        let core = NativeCore::new(&self.memory);
-        match &self.queues {
-            Queues::CcNic(map) => ccnic::nic_queue(core, map, 0),
-            Queues::Ring(pair) => Box::new(ring::Wire::new(pair.nic(PlayedByCore(core)), pair.shape())),
-        }
-    }
-
     /// The NIC's core, with the clients behind it: asks and checks for a slice, and waits for every answer.
     fn ask(&self, catalogue: &Arc<Catalogue>, window: u64) -> Result<Slice, String> {
         let clients = Clients::new(Arc::clone(catalogue), window, 1);
-        let mut network = Network::new(NativeCore::new(&self.memory), self.nic(), clients);
+        let mut network =
+            Network::new(NativeCore::new(&self.memory), self.queues.nic(NativeCore::new(&self.memory)), clients);
         let slice = slice_of(&mut network)?;
         // Of values that were copied none is asked for again.
         let answers = network.far_end().answers();
@@ -211,7 +188,8 @@ impl Design {
         let (of_nic, catalogue, window) = (Arc::clone(&ground), Arc::clone(catalogue), arguments.window);
         let serve = || {
             let copied_up_to = if self.copied { MOST_VALUE_BYTES } else { 0 };
-            let mut server = Server::new(vec![ground.host()], ground.store, copied_up_to);
+            let mut server =
+                Server::new(vec![ground.queues.host(NativeCore::new(&ground.memory))], ground.store, copied_up_to);
             while !stop.is_up() {
                 server.step();
             }

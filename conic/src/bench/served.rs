@@ -1,7 +1,8 @@
 //! A service on one core, and on the other one the NIC with the clients behind it: how its designs are measured by turns, and shown.
 
-use conic_fabric::Time;
-use conic_interface::burst::NicQueue;
+use conic_fabric::{PlayedByCore, Time};
+use conic_interface::burst::{HostQueue, NicQueue};
+use conic_interface::{ccnic, ring};
 use conic_load::{FarEnd, Network, Traffic};
 use conic_native::{NativeCore, clock};
 use serde::Serialize;
@@ -19,6 +20,37 @@ const SLICE: Time = Time::from_nanoseconds(50_000_000);
 const WARM_UP: Time = Time::from_nanoseconds(10_000_000);
 /// How long the last answers are waited for.
 const DRAIN: Time = Time::from_nanoseconds(1_000_000_000);
+
+/// A queue pair between the two cores, and whose it is.
+pub enum Queues {
+    CcNic(Box<ccnic::Map>),
+    Ring(ring::QueuePair),
+}
+
+impl Queues {
+    /// Puts all buffers into the pool, where there is one.
+    pub fn fill(&self, core: &NativeCore<'_>) {
+        if let Queues::CcNic(map) = self {
+            map.pool.fill(core);
+        }
+    }
+
+    /// The service's half.
+    pub fn host<'a>(&'a self, core: NativeCore<'a>) -> Box<dyn HostQueue<Core = NativeCore<'a>> + 'a> {
+        match self {
+            Queues::CcNic(map) => ccnic::host_queue(core, map, 0),
+            Queues::Ring(pair) => Box::new(pair.host(core)),
+        }
+    }
+
+    /// The NIC's half.
+    pub fn nic<'a>(&'a self, core: NativeCore<'a>) -> Box<dyn NicQueue + 'a> {
+        match self {
+            Queues::CcNic(map) => ccnic::nic_queue(core, map, 0),
+            Queues::Ring(pair) => Box::new(ring::Wire::new(pair.nic(PlayedByCore(core)), pair.shape())),
+        }
+    }
+}
 
 /// What a slice found.
 #[derive(Clone, Debug)]

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use conic_fabric::{Home, Layout, PlayedByCore, Time};
-use conic_interface::burst::{HostQueue, NicQueue};
+use conic_fabric::{Home, Layout, Time};
 use conic_interface::{ccnic, ring};
 use conic_load::Network;
 use conic_native::{Flag, Memory, NativeCore};
@@ -18,7 +17,7 @@ use super::arena::Arena;
 use super::common::{Common, MachineReport, region, span};
 use super::failure::{Failure, print_json};
 use super::rounds::Dropped;
-use super::served::{Served, Slice, measure, slice_of};
+use super::served::{Queues, Served, Slice, measure, slice_of};
 
 /// A TCP echo between two cores, over CC-NIC and over a ring: a service in the manner of TAS, an application on it, and clients
 ///
@@ -80,11 +79,6 @@ struct Ground {
     queues: Queues,
 }
 
-enum Queues {
-    CcNic(Box<ccnic::Map>),
-    Ring(ring::QueuePair),
-}
-
 impl Ground {
     fn new(design: Design, arguments: &Arguments) -> Result<Ground, Failure> {
         let refused = |error: &dyn fmt::Display| Failure::failed(error.to_string());
@@ -105,11 +99,8 @@ impl Ground {
         let service = Service::place(&mut layout, shape, Home::Host).map_err(|error| refused(&error))?;
         let memory = region(&layout, arguments.common.pages())?;
         let core = NativeCore::new(&memory);
-        if let Queues::CcNic(map) = &queues {
-            map.pool.fill(&core);
-        }
-        let connections: Vec<Connection> =
-            (0..shape.flows).map(|flow| Connection::numbered(flow, 0, Clients::window_bytes())).collect();
+        queues.fill(&core);
+        let connections: Vec<Connection> = (0..shape.flows).map(|flow| Clients::connection(flow, 0)).collect();
         for (flow, connection) in (0..).zip(&connections) {
             if !service.install(&core, flow, connection) {
                 return Err(Failure::failed(format!("connection {flow} finds no place")));
@@ -118,33 +109,19 @@ impl Ground {
         Ok(Ground { memory, service, connections, queues })
     }
 
-    fn host(&self) -> Box<dyn HostQueue<Core = NativeCore<'_>> + '_> {
-        let core = NativeCore::new(&self.memory);
-        match &self.queues {
-            Queues::CcNic(map) => ccnic::host_queue(core, map, 0),
-            Queues::Ring(pair) => Box::new(pair.host(core)),
-        }
-    }
-
-    fn nic(&self) -> Box<dyn NicQueue + '_> {
-        let core = NativeCore::new(&self.memory);
-        match &self.queues {
-            Queues::CcNic(map) => ccnic::nic_queue(core, map, 0),
-            Queues::Ring(pair) => Box::new(ring::Wire::new(pair.nic(PlayedByCore(core)), pair.shape())),
-        }
-    }
-
     /// The NIC's core, with the clients behind it: asks and checks for a slice, and waits for every answer.
     fn ask(&self, load: Load) -> Result<Slice, String> {
         let room = self.service.shape().buffers[0];
         let clients = Clients::new(&self.connections, room, load, 1);
-        slice_of(&mut Network::new(NativeCore::new(&self.memory), self.nic(), clients))
+        let core = NativeCore::new(&self.memory);
+        slice_of(&mut Network::new(core, self.queues.nic(core), clients))
     }
 
     /// The other core: the fast path and the application, by turns, until it is to stop; what the fast path did.
     fn serve(&self, acknowledge: Acknowledge, stop: &Flag) -> Counted {
-        let mut fast_path = FastPath::new(vec![self.host()], &self.service, 0, acknowledge);
-        let mut application = Application::new(NativeCore::new(&self.memory), &self.service, 0);
+        let core = NativeCore::new(&self.memory);
+        let mut fast_path = FastPath::new(vec![self.queues.host(core)], &self.service, 0, acknowledge);
+        let mut application = Application::new(core, &self.service, 0);
         while !stop.is_up() {
             fast_path.step();
             application.step();

@@ -1,6 +1,6 @@
-//! Regions of clients that have left, or were detached, by an operator or for what they did, while the program runs on: it may hold buffers there, or
-//! keep all that it manages its memory by, and go on with them when it has attached again. Such a region keeps its contents and its share
-//! of its user's quota
+//! Regions of clients that have left, or were detached, by an operator or for what they did, while the program runs on: it may hold buffers
+//! there, or keep all that it manages its memory by, and go on with them when it has attached again. Such a region keeps its contents and
+//! its share of its user's quota
 //!
 //! | until | which is seen by |
 //! |---|---|

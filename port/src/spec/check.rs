@@ -6,8 +6,8 @@ use std::path::Path;
 use super::{Kind, PortSpec, SpecError};
 use crate::netdevice;
 
-/// Bytes of an interface's name, at most: Linux's IFNAMSIZ without the zero behind it.
-const LONGEST_NAME: usize = 15;
+/// Bytes of an interface's name, at most, without the zero behind it.
+const LONGEST_NAME: usize = libc::IFNAMSIZ - 1;
 
 /// Bytes of a socket's path, at most: what `sockaddr_un` has, without the zero behind it.
 const LONGEST_SOCKET: usize = 107;

@@ -74,7 +74,7 @@ fn connections(question: &TcpRpc, queues: usize) -> Vec<(Connection, usize)> {
     let connection = |flow: u32| {
         let queue = flow as usize % queues;
         let thread = (queue % question.threads) as u32;
-        (Connection::numbered(flow, thread, Clients::window_bytes()), queue)
+        (Clients::connection(flow, thread), queue)
     };
     (0..question.flows).map(connection).collect()
 }
