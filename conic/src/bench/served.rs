@@ -3,7 +3,7 @@
 use conic_fabric::{PlayedByCore, Time};
 use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::{ccnic, ring};
-use conic_load::{FarEnd, Network, Traffic};
+use conic_load::Traffic;
 use conic_native::{NativeCore, clock};
 use serde::Serialize;
 
@@ -18,8 +18,8 @@ use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
 const SLICE: Time = Time::from_nanoseconds(50_000_000);
 /// What comes before it.
 const WARM_UP: Time = Time::from_nanoseconds(10_000_000);
-/// How long the last answers are waited for.
-const DRAIN: Time = Time::from_nanoseconds(1_000_000_000);
+/// How long the next answer is waited for at the end, when nothing more is asked.
+const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
 
 /// A queue pair between the two cores, and whose it is.
 pub enum Queues {
@@ -77,24 +77,24 @@ impl Slice {
 /// # Errors
 ///
 /// What was not answered, or wrongly.
-pub fn slice_of<Q: NicQueue, E: FarEnd>(network: &mut Network<NativeCore<'_>, Q, E>) -> Result<Slice, String> {
-    slice_for(network, SLICE, DRAIN)
+pub fn slice_of(network: &mut impl Traffic) -> Result<Slice, String> {
+    slice_for(network, SLICE, PATIENCE)
 }
 
-fn slice_for<Q: NicQueue, E: FarEnd>(
-    network: &mut Network<NativeCore<'_>, Q, E>,
-    slice: Time,
-    drain: Time,
-) -> Result<Slice, String> {
+fn slice_for(network: &mut impl Traffic, slice: Time, patience: Time) -> Result<Slice, String> {
     let (before, begins) = work(network, clock::now() + WARM_UP);
     network.account_mut().forget_latency();
     let (after, ends) = work(network, begins + slice);
     let median = network.account().latency().quantile(0.5);
     // No request is due from now on.
     network.pace(Time::NEVER, slice);
-    let deadline = clock::now() + drain;
-    while network.account().in_flight() > 0 && clock::now() < deadline {
+    // As long as answers come: what a wide window has under way takes longer than any fixed time.
+    let (mut left, mut deadline) = (network.account().in_flight(), clock::now() + patience);
+    while left > 0 && clock::now() < deadline {
         network.step();
+        if network.account().in_flight() < left {
+            (left, deadline) = (network.account().in_flight(), clock::now() + patience);
+        }
     }
     let account = network.account();
     let (lost, wrong) = (account.lost() + account.in_flight(), account.corrupt());
@@ -231,7 +231,9 @@ mod tests {
     use std::sync::Arc;
 
     use conic_fabric::Layout;
+    use conic_interface::burst::NicQueue;
     use conic_kv::{Catalogue, Clients, Demand, Sizes};
+    use conic_load::{Account, Network};
     use conic_native::{Memory, Pages};
 
     use super::*;
@@ -267,5 +269,43 @@ mod tests {
         let short = Time::from_nanoseconds(1_000_000);
         let error = slice_for(&mut network, short, short).expect_err("nothing was answered");
         assert_eq!(error, "7 requests were not answered and 0 wrongly");
+    }
+
+    /// Eight requests, of which one is answered each tenth of a second.
+    struct Slow {
+        account: Account,
+        next: Time,
+    }
+
+    impl Traffic for Slow {
+        fn step(&mut self) -> usize {
+            let now = clock::now();
+            if now < self.next || self.account.in_flight() == 0 {
+                return 0;
+            }
+            self.account.enter(self.account.expected());
+            self.account.took(now.picoseconds(), now.picoseconds(), 1);
+            self.next = now + Time::from_nanoseconds(100_000_000);
+            1
+        }
+        fn account(&self) -> &Account {
+            &self.account
+        }
+        fn account_mut(&mut self) -> &mut Account {
+            &mut self.account
+        }
+        fn pace(&mut self, _: Time, _: Time) {}
+    }
+
+    #[test]
+    fn answers_are_waited_for_as_long_as_they_come() {
+        let mut account = Account::default();
+        for _ in 0..8 {
+            account.send();
+        }
+        let mut slow = Slow { account, next: clock::now() };
+        let (short, patience) = (Time::from_nanoseconds(1_000_000), Time::from_nanoseconds(500_000_000));
+        let slice = slice_for(&mut slow, short, patience).expect("they come");
+        assert_eq!(slice.answers, 8);
     }
 }
