@@ -22,7 +22,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test test-dpdk lint format docs sanitize smoke crash soak install package deb dpdk ci peers clean
+.PHONY: help setup run build test test-dpdk lint format docs sanitize smoke restless crash soak install package deb dpdk ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -58,6 +58,9 @@ docs: setup ## build the documentation, and refuse every warning
 
 sanitize: setup ## run the tests of what shares memory under AddressSanitizer and ThreadSanitizer
 	@.ci/sanitize
+
+restless: setup ## run the tests while cores are taken away for 10 to 150 ms now and then, as a busy hypervisor does (needs root)
+	@.ci/restless $(MAKE) test
 
 crash: setup ## kill clients and the daemon ten thousand times, at each of their steps (some ten minutes); KILLS=10000 SEED=2026
 	$(CARGO) test --locked -p conic-daemon --test crash_matrix -- --kills $(KILLS) --seed $(SEED)
