@@ -2,14 +2,15 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::process::Command;
 
 use conic_fabric::Time;
-use conic_native::clock;
 use conic_native::socket::set_option;
+use conic_native::{Flag, clock};
 use conic_port::offload::checksum::{self, Verdict};
 use conic_port::offload::virtio::{Checksum, HEADER_BYTES, Metadata, Segmentation, set_header_length};
 use conic_port::offload::vlan::Tag;
@@ -320,6 +321,43 @@ fn what_was_there_can_be_forgotten_and_what_comes_then_is_received() {
         assert_eq!(receive(&mut port), sent, "behind {count}");
     }
     assert_eq!(port.counters().received_frames, 4);
+}
+
+#[test]
+fn no_frame_comes_twice_while_queues_are_opened() {
+    const TIMES: usize = 5;
+    if !pair(1500) {
+        return;
+    }
+    for _ in 0..TIMES {
+        let mut socket = packet_socket("v1");
+        let stop = Flag::new();
+        std::thread::scope(|scope| {
+            let sends = scope.spawn(|| {
+                for number in 0u64.. {
+                    let mut sent = frame(60, EXPERIMENT, number as u8);
+                    sent[14..22].copy_from_slice(&number.to_be_bytes());
+                    // Of what finds no room nothing comes at all.
+                    let _ = socket.write(&sent);
+                    if stop.is_up() {
+                        break;
+                    }
+                }
+            });
+            let options = PacketOptions { queues: 8, frames: 8192, ..PacketOptions::new("v0") };
+            let mut queues = PacketSocket::open_queues(&options).unwrap();
+            stop.raise();
+            sends.join().unwrap();
+            let (mut seen, mut buffer) = (BTreeSet::new(), [0; MAX_FRAME]);
+            for (queue, port) in queues.iter_mut().enumerate() {
+                while let Receive::Frame { .. } = port.receive(Time::ZERO, &mut buffer).unwrap() {
+                    let number = u64::from_be_bytes(buffer[14..22].try_into().unwrap());
+                    assert!(seen.insert(number), "frame {number} came again, to queue {queue}");
+                }
+            }
+            assert!(!seen.is_empty(), "the first queue takes all until there are others");
+        });
+    }
 }
 
 #[test]

@@ -48,6 +48,19 @@ struct Statistics {
 // SAFETY: two integers.
 unsafe impl Plain for Statistics {}
 
+/// A classic BPF program as the kernel takes it, `struct sock_fprog`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Program {
+    length: u16,
+    unused: [u16; 3],
+    /// Where its instructions are.
+    address: usize,
+}
+
+// SAFETY: integers at their natural places, 16 bytes in all.
+unsafe impl Plain for Program {}
+
 impl Socket {
     /// A socket with its rings, on no interface yet.
     pub(super) fn open(options: &PacketOptions, index: u32, geometry: &Geometry) -> io::Result<Socket> {
@@ -99,6 +112,20 @@ impl Socket {
         // SAFETY: the address is of the size given and outlives the call.
         let result = unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), size) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Takes nothing that the interface receives, until it is to take all.
+    pub(super) fn take_nothing(&self) -> io::Result<()> {
+        // It gives how many bytes of a frame are taken.
+        let returns = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+        let address = (&raw const returns).expose_provenance();
+        let program = Program { length: 1, unused: [0; 3], address };
+        set_option(self.0.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Takes what the interface receives.
+    pub(super) fn take_all(&self) -> io::Result<()> {
+        set_option(self.0.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
     /// Makes this socket the first of a group over which the interface's flows are spread; gives the group.

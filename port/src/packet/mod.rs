@@ -106,20 +106,23 @@ impl PacketSocket {
     /// # Errors
     /// As for [`PacketSocket::open`].
     pub fn open_queues(options: &PacketOptions) -> Result<Vec<PacketSocket>, PortError> {
-        let mut queues = vec![PacketSocket::open_one(options)?];
+        let mut queues = vec![PacketSocket::open_one(options, true)?];
         let failed = |problem| PacketError { interface: options.interface.clone(), problem };
         if options.queues > 1 {
             let group = queues[0].socket.found_group().map_err(PacketProblem::System).map_err(failed)?;
             for _ in 1..options.queues {
-                let queue = PacketSocket::open_one(options)?;
-                queue.socket.join_group(group).map_err(PacketProblem::System).map_err(failed)?;
+                let queue = PacketSocket::open_one(options, false)?;
+                // A group is joined by who is bound, who until then would take what the others take, too.
+                let joined = queue.socket.join_group(group).and_then(|()| queue.socket.take_all());
+                joined.map_err(PacketProblem::System).map_err(failed)?;
                 queues.push(queue);
             }
         }
         Ok(queues)
     }
 
-    fn open_one(options: &PacketOptions) -> Result<PacketSocket, PacketError> {
+    /// Opens a queue, which takes what comes from now on, or nothing yet.
+    fn open_one(options: &PacketOptions, takes: bool) -> Result<PacketSocket, PacketError> {
         let interface = options.interface.clone();
         let failed = |problem| PacketError { interface: options.interface.clone(), problem };
         if !netdevice::is_name(&interface) {
@@ -131,6 +134,9 @@ impl PacketSocket {
         let geometry = Geometry::of(longest, options.frames);
         let socket = Socket::open(options, index, &geometry).map_err(|error| failed(PacketProblem::of(error)))?;
         let memory = socket.map(&geometry).map_err(|error| failed(PacketProblem::Memory(error)))?;
+        if !takes {
+            socket.take_nothing().map_err(|error| failed(PacketProblem::System(error)))?;
+        }
         // Bound last: what arrived before the rings were there would wait in a queue that nobody reads.
         socket.bind(index).map_err(|error| failed(PacketProblem::of(error)))?;
         Ok(PacketSocket {
