@@ -35,6 +35,6 @@ pub use loopback::Loopback;
 pub use memif::{Memif, MemifError, MemifOptions, MemifProblem, MemifRole};
 pub use packet::{PacketError, PacketOptions, PacketProblem, PacketSocket};
 pub use port::{MAX_FRAME, MIN_FRAME, Port, Receive, Transmit};
-pub use spec::{Kind, PortSpec, SYNTAX, SpecError};
+pub use spec::{Kind, PortSpec, SYNTAX, SpecError, folder_of};
 pub use tap::{Ipv4Address, Tap, TapError, TapOptions, TapProblem};
 pub use xdp::{CopyMode, XdpError, XdpOptions, XdpProblem, XdpSocket};

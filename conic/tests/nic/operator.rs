@@ -247,6 +247,10 @@ fn what_this_machine_cannot_do_is_found_before_anything_starts() {
         (&["--check", "--socket", "/nowhere/at/all.sock"], "there is no folder /nowhere/at"),
         (&["--check", "--socket", "/tmp"], "something is there that is no socket"),
         (&["--check", "--socket", &long], "longer than a socket's may be"),
+        (
+            &["--check", "--mirror", "client:web,/nowhere/web.pcap"],
+            "network \"default\": the mirror of client:web: there is no folder /nowhere for /nowhere/web.pcap: make it",
+        ),
         (&["--check", "--config", "/nowhere.toml"], "cannot read the configuration /nowhere.toml: No such file"),
     ] {
         let text = said(flags);

@@ -9,6 +9,7 @@ use std::path::Path;
 use conic_native::channel::{Channel, Listener};
 use conic_native::may_run_on;
 use conic_nicd::config::Config;
+use conic_port::folder_of;
 use rustix::net::SocketAddrUnix;
 
 use super::metrics::Metrics;
@@ -37,8 +38,8 @@ pub(super) fn listen_for_metrics(address: SocketAddr, passed: Option<TcpListener
 }
 
 impl Daemon {
-    /// Whether this machine has what a configuration names of it: cores, what its ports name, and a place for the socket. Nothing is made or
-    /// opened.
+    /// Whether this machine has what a configuration names of it: cores, what its ports name, the folders of mirrors, and a place for the
+    /// socket. Nothing is made or opened.
     ///
     /// # Errors
     ///
@@ -50,6 +51,12 @@ impl Daemon {
             let mut specs = network.ports.iter().filter_map(|port| port.spec().ok());
             specs.try_for_each(|port| port.check(&|name| made.contains(name))).map_err(|error| {
                 DaemonError::Cannot { what: format!("network \"{}\"", network.name), why: error.to_string() }
+            })?;
+            network.mirrors.iter().try_for_each(|mirror| {
+                folder_of(&mirror.file).map_err(|why| DaemonError::Cannot {
+                    what: format!("network \"{}\": the mirror of {}", network.name, mirror.end),
+                    why,
+                })
             })?;
             let named = (0..network.threads).filter_map(|thread| network.core_of(thread));
             named.into_iter().try_for_each(may_run_on).map_err(|error| DaemonError::Cannot {

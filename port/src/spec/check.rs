@@ -74,7 +74,12 @@ fn socket(name: &str) -> Result<(), String> {
     if name.starts_with('@') { Ok(()) } else { folder_of(Path::new(name)) }
 }
 
-fn folder_of(file: &Path) -> Result<(), String> {
+/// Looks whether the folder is there in which a file is to be made.
+///
+/// # Errors
+///
+/// It is not; the text says which, and what to do.
+pub fn folder_of(file: &Path) -> Result<(), String> {
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
             Err(format!("there is no folder {} for {}: make it, or name another", folder.display(), file.display()))

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use arguments::Arguments;
+pub use check::folder_of;
 
 use crate::{
     CapturePort, DpdkOptions, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket,
