@@ -183,10 +183,12 @@ fn a_loopback_networks_frames_are_copied_to_a_file_too() {
         receive(&mut of_other[0]);
     }
     let text = metrics_of(&nic);
-    assert!(
-        text.contains(&format!("conic_mirror_total{{network=\"default\",end=\"{end}\",what=\"frames\"}} 10\n")),
-        "{text}"
-    );
+    let copied = format!("{{network=\"default\",end=\"{end}\",what=\"copied");
+    let bytes: usize = expected.iter().map(Vec::len).sum();
+    assert!(text.contains(&format!("conic_mirror_total{copied}_frames\"}} 10\n")), "{text}");
+    assert!(text.contains(&format!("conic_mirror_bytes_total{copied}\"}} {bytes}\n")), "{text}");
+    // A metric has one unit.
+    assert!(!text.contains("bytes\"}"), "{text}");
     drop((client, queues));
     assert_eq!(captured(&file, 10), expected);
 }

@@ -84,8 +84,7 @@ impl Daemon {
         for kind in CAUSED {
             let _ = writeln!(text, "conic_log_left_out_total{{event=\"{kind}\"}} {}", self.journal.left_out(kind));
         }
-        let mut clients =
-            head("client_total", "counter", "What passed between a client and the NIC, and what did not.");
+        let mut clients = Counted::new("client", "What passed between a client and the NIC, and what did not");
         let mut faults = head("client_faults_total", "counter", "What a client did that it should not have.");
         for (_, session) in self.sessions() {
             let own = reports[session.network].clients.iter().find(|(number, ..)| *number == session.session);
@@ -98,31 +97,29 @@ impl Daemon {
                 mac_text(session.mac)
             );
             for (name, count) in counters.named() {
-                let _ = writeln!(clients, "conic_client_total{{{label},what=\"{name}\"}} {count}");
+                clients.add(&label, name, count);
             }
             for (name, count) in wrong.named() {
                 let _ = writeln!(faults, "conic_client_faults_total{{{label},what=\"{name}\"}} {count}");
             }
         }
-        let mut ports = head("port_total", "counter", "What passed through a port, and what did not.");
+        let mut ports = Counted::new("port", "What passed through a port, and what did not");
         for (network, report) in self.networks.iter().zip(&reports) {
             for (number, port) in report.ports.iter().enumerate() {
                 for (name, count) in port.own.iter().chain(&port.switch.named()) {
-                    let label = format!("network=\"{}\",port=\"{number}\",what=\"{name}\"", network.config.name);
-                    let _ = writeln!(ports, "conic_port_total{{{label}}} {count}");
+                    ports.add(&format!("network=\"{}\",port=\"{number}\"", network.config.name), name, *count);
                 }
             }
         }
-        text + &clients + &faults + &ports + &self.wiring_text(&reports)
+        text + &clients.text() + &faults + &ports.text() + &self.wiring_text(&reports)
     }
 
     /// Who is connected to whom, who has flows pinned, who is looked into, what went from thread to thread.
     fn wiring_text(&self, reports: &[Report]) -> String {
         let mut circuits = head("circuit", "gauge", "Cross-connects: 1 with both ends there, 0 with one.");
         let mut pins = head("pinned_flows", "gauge", "Flows that are pinned to a client.");
-        let mut trunks =
-            head("trunk_total", "counter", "What went from one thread of a network to another, and what did not.");
-        let mut mirrors = head("mirror_total", "counter", "What was copied of a client's or a port's frames.");
+        let mut trunks = Counted::new("trunk", "What went from one thread of a network to another, and what did not");
+        let mut mirrors = Counted::new("mirror", "What was copied of a client's or a port's frames");
         for (Network { config, .. }, report) in self.networks.iter().zip(reports) {
             let network = &config.name;
             for (near, circuit, other) in &report.circuits {
@@ -142,18 +139,44 @@ impl Daemon {
             }
             for (from, to, counters) in &report.trunks {
                 for (what, count) in counters.named() {
-                    let label = format!("network=\"{network}\",from=\"{from}\",to=\"{to}\",what=\"{what}\"");
-                    let _ = writeln!(trunks, "conic_trunk_total{{{label}}} {count}");
+                    trunks.add(&format!("network=\"{network}\",from=\"{from}\",to=\"{to}\""), what, count);
                 }
             }
             for (party, MirrorCounters { frames, bytes, dropped }) in &report.mirrors {
                 let label = format!("network=\"{network}\",end=\"{}\"", party_text(*party));
-                for (what, count) in [("frames", frames), ("bytes", bytes), ("dropped", dropped)] {
-                    let _ = writeln!(mirrors, "conic_mirror_total{{{label},what=\"{what}\"}} {count}");
+                for (what, count) in [("copied_frames", frames), ("copied_bytes", bytes), ("dropped", dropped)] {
+                    mirrors.add(&label, what, *count);
                 }
             }
         }
-        circuits + &pins + &mirrors + &trunks
+        circuits + &pins + &mirrors.text() + &trunks.text()
+    }
+}
+
+/// Counters of one kind of thing, told apart by `what`. Bytes are a metric of their own, for who sums one over `what`.
+struct Counted {
+    name: &'static str,
+    counts: String,
+    bytes: String,
+}
+
+impl Counted {
+    fn new(name: &'static str, help: &str) -> Counted {
+        let counts = head(&format!("{name}_total"), "counter", &format!("{help}."));
+        let bytes = head(&format!("{name}_bytes_total"), "counter", &format!("{help}; in bytes."));
+        Counted { name, counts, bytes }
+    }
+
+    fn add(&mut self, label: &str, what: &str, count: u64) {
+        let name = self.name;
+        let _ = match what.strip_suffix("_bytes") {
+            Some(what) => writeln!(self.bytes, "conic_{name}_bytes_total{{{label},what=\"{what}\"}} {count}"),
+            None => writeln!(self.counts, "conic_{name}_total{{{label},what=\"{what}\"}} {count}"),
+        };
+    }
+
+    fn text(self) -> String {
+        self.counts + &self.bytes
     }
 }
 
