@@ -74,8 +74,10 @@ impl<D: pio::Device> Serving<D> {
         Serving { service: Service::new(device, executor, capacity), wake: None }
     }
 
-    /// Wakes this operator after each response from now on.
+    /// Wakes this operator after each response from now on; and once now, for a response of before.
     pub fn wake(&mut self, activator: SyncActivator) {
+        // The worker is gone, and wants nothing.
+        let _ = activator.activate();
         self.wake = Some(activator);
     }
 

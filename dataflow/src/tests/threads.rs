@@ -11,7 +11,7 @@ use timely::dataflow::operators::{Input, Inspect};
 
 use super::equality::{expected, ways};
 use super::rig::{Rig, Shared};
-use crate::{Chain, Drops, Exchange, Executor, Inline, Offload, Serving, offload, trivial_filters};
+use crate::{Calls, Chain, Detail, Drops, Exchange, Executor, Inline, Offload, Serving, offload, trivial_filters};
 
 /// Batches of all sizes, empty ones and ones that are split among them.
 fn batches() -> Vec<(u64, Vec<u64>)> {
@@ -71,6 +71,35 @@ fn played(way: Offload) {
 #[test]
 fn devices_played_by_other_threads_make_what_software_makes() {
     ways().for_each(played);
+}
+
+#[test]
+fn a_device_that_hears_late_whom_to_wake_wakes_for_what_it_did_before() {
+    let chain = chain(&trivial_filters(2));
+    let mut layout = Layout::new();
+    let lines = Shape::groups(464).place(&mut layout, Home::Nic).expect("the shape can be");
+    let memory: &'static Memory = Box::leak(Box::new(Memory::create(&layout, Pages::Plain).expect("memory")));
+    let core = || NativeCore::new(memory);
+    let mut serving = Serving::new(
+        Played::new(core(), lines),
+        Executor::new(chain.program().clone()),
+        lines.shape().capacity() as usize,
+    );
+    let (tell, told) = channel();
+    let exchange = Exchange::new(Host::new(core(), lines, Features::PLAYED), move |activator| {
+        tell.send(activator).expect("this thread listens");
+    });
+    let way = Offload { calls: Calls::Deferred, detail: Detail::Collapsed };
+    let mut rig = Rig::<u64, u64>::new(&Shared::default(), |stream| {
+        offload(stream, &chain, vec![exchange], way).expect("there is room")
+    });
+    rig.send(0, vec![5, 7]);
+    rig.advance_to(1);
+    rig.step().expect("it waits");
+    assert!(serving.serve(), "the request is there");
+    serving.wake(told.recv().expect("it was told when the graph was built"));
+    rig.step().expect("it goes on");
+    assert!(rig.came(0) && !rig.may_come(0), "nobody looked for the answer");
 }
 
 #[test]
