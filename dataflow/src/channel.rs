@@ -71,7 +71,7 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
     ///
     /// # Errors
     ///
-    /// If there is no device, or one has no room for an element; where an operator has a state, if there are several devices, or
+    /// If there is no device, or one has no room for an element; if elements have no bytes; where an operator has a state, if there are several devices, or
     /// the parent graph sees more than one operator.
     pub fn new(program: &Program, operators: usize, devices: Vec<V>) -> Result<Channel<A, D, V>, Fault> {
         if operators > wire::MOST_OPERATORS {
@@ -80,9 +80,12 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
         if program.keeps() && (operators != 1 || devices.len() > 1) {
             return Err(Fault::State);
         }
+        if !program.has_bytes() {
+            return Err(Fault::Empty);
+        }
         let capacity = devices.iter().map(Device::capacity).min().ok_or(Fault::None)?;
         let (input_bytes, output_bytes) = (program.input_bytes(), program.output_bytes());
-        let element = input_bytes.max(output_bytes).max(1);
+        let element = input_bytes.max(output_bytes);
         let most = capacity.saturating_sub(prefix(operators)) / element;
         if most == 0 {
             return Err(Fault::Small { capacity, needed: prefix(operators) + element });

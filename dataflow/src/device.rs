@@ -20,6 +20,8 @@ pub enum Fault {
     },
     /// There is no device at all.
     None,
+    /// Elements that have no bytes: nothing of them can cross.
+    Empty,
     /// The program has more operators than a request can say.
     Operators(usize),
     /// An operator has a state, and there are several devices, or its parent sees each operator.
@@ -46,6 +48,7 @@ impl fmt::Display for Fault {
                 )
             }
             Fault::None => f.write_str("operators were placed on a device, and no device was given"),
+            Fault::Empty => f.write_str("elements of no bytes cannot cross to a device, nor between its operators"),
             Fault::Operators(count) => write!(f, "{count} operators are more than a request can name; collapse them"),
             Fault::State => f.write_str(
                 "an operator with a state is on one device, with one exchange, and collapsed with what is before it",

@@ -56,7 +56,7 @@ pub struct Offload {
 ///
 /// # Errors
 ///
-/// If there is no device, or none of its exchanges could hold an element.
+/// If there is no device, none of its exchanges could hold an element, or elements have no bytes.
 pub fn offload<'scope, A: Element, D: Element, V: Device>(
     stream: Stream<'scope, u64, Vec<A>>,
     chain: &Chain<A, D>,

@@ -132,6 +132,12 @@ impl Program {
         }
     }
 
+    /// Whether elements have bytes, of which their number follows: those that come in, those that go out, and those between two
+    /// operators.
+    pub fn has_bytes(&self) -> bool {
+        self.bytes.iter().all(|&bytes| bytes > 0)
+    }
+
     /// Bytes of an element that comes in.
     pub fn input_bytes(&self) -> usize {
         self.bytes[0]
@@ -234,7 +240,8 @@ impl Executor {
     /// Takes over what a request says of progress.
     fn learn(&mut self, request: &Request<'_>) -> Result<(), Reason> {
         let operators = request.operators;
-        if operators != 1 && operators != self.program.operators() {
+        let is_another = !self.frontiers.is_empty() && operators != self.frontiers.len();
+        if is_another || operators != 1 && operators != self.program.operators() {
             return Err(Reason::Operators);
         }
         self.frontiers.resize(operators, 0);

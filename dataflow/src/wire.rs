@@ -29,7 +29,7 @@ const HEADER: usize = 16;
 pub enum Reason {
     /// It is shorter than it says, or longer.
     Length = 1,
-    /// It has neither one operator nor as many as the program.
+    /// It has neither one operator nor as many as the program, or not as many as the requests before.
     Operators = 2,
     /// Its elements are of a time that is complete, or their time is [`CLOSED`].
     Time = 3,
@@ -56,7 +56,9 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::Length => "it is not as long as its header says",
-            Reason::Operators => "it has neither one operator nor as many as the device's program",
+            Reason::Operators => {
+                "it has neither one operator nor as many as the device's program, or not as many as before"
+            }
             Reason::Time => "its elements are of a time that was said to be complete",
             Reason::Progress => "its progress goes back",
             Reason::Room => "the response does not fit",

@@ -66,6 +66,61 @@ fn requests_that_contradict_what_was_said_are_refused() {
 }
 
 #[test]
+fn a_request_that_speaks_of_other_operators_than_before_takes_no_progress_back() {
+    let mut device = executor();
+    assert_eq!(refusal(&mut device, &request(5, &[5, 5, 5], &[1])), None);
+    assert_eq!(refusal(&mut device, &request(5, &[5], &[1])), Some(Reason::Operators));
+    assert_eq!(refusal(&mut device, &request(5, &[3], &[])), Some(Reason::Operators));
+    assert_eq!(device.frontiers(), [5, 5, 5]);
+    assert_eq!(refusal(&mut device, &request(5, &[5, 0, 0], &[1])), Some(Reason::Progress));
+    assert_eq!(device.frontiers(), [5, 5, 5]);
+}
+
+/// An operator whose elements have no bytes: of them nothing but their number would cross, which is not counted by bytes.
+#[derive(Clone, Copy)]
+struct Nothing;
+
+impl crate::Operator for Nothing {
+    type Input = u64;
+    type Output = [u8; 0];
+    fn name(&self) -> String {
+        "nothing".to_owned()
+    }
+    fn apply(&self, _element: &u64) -> Option<[u8; 0]> {
+        Some([])
+    }
+}
+
+/// One that makes numbers of them again.
+#[derive(Clone, Copy)]
+struct OfNothing;
+
+impl crate::Operator for OfNothing {
+    type Input = [u8; 0];
+    type Output = u64;
+    fn name(&self) -> String {
+        "of nothing".to_owned()
+    }
+    fn apply(&self, _element: &[u8; 0]) -> Option<u64> {
+        Some(1)
+    }
+}
+
+#[test]
+fn elements_without_bytes_are_refused_when_the_graph_is_built() {
+    let how = Offload { calls: Calls::Blocking, detail: Detail::Collapsed };
+    let faults = timely::example(move |scope| {
+        use timely::dataflow::operators::ToStream;
+        let graph = || {
+            let stream = (0..10_u64).to_stream(scope);
+            OnCpu::new(stream, how, |program: &crate::Program| vec![Inline::new(program, 4096)]).device(Nothing)
+        };
+        [graph().back().err(), graph().device(OfNothing).back().err()]
+    });
+    assert_eq!(faults, [Some(Fault::Empty), Some(Fault::Empty)]);
+}
+
+#[test]
 fn a_response_without_room_is_a_refusal() {
     let whole = request(0, &[0], &[1, 2]);
     assert_eq!(answer(&mut executor(), &whole, prefix(1) + 16).len(), prefix(1) + 16);
