@@ -47,8 +47,9 @@ trait Keeper: Send + Sync {
 trait Kept: Send {
     /// Takes elements of a time.
     fn take(&mut self, time: u64, input: &[u8]);
-    /// Appends what is made of a time that is complete, as much as `room` bytes hold; what is left comes the next time.
-    fn give(&mut self, time: u64, room: usize, output: &mut Vec<u8>);
+    /// Appends what is made of a time that is complete, as much as `room` bytes hold; what is left comes the next time. False if
+    /// something is left and there is not room for one element of it.
+    fn give(&mut self, time: u64, room: usize, output: &mut Vec<u8>) -> bool;
 }
 
 impl<G: Gathering> Keeper for G {
@@ -70,13 +71,17 @@ struct Gathered<G: Gathering> {
 
 impl<G: Gathering> Kept for Gathered<G> {
     fn take(&mut self, time: u64, input: &[u8]) {
+        // A time of which nothing came, as where what is before dropped all of it, has no state.
+        if input.is_empty() {
+            return;
+        }
         let state = self.states.entry(time).or_default();
         for element in input.chunks_exact(G::Input::BYTES) {
             self.operator.take(state, &G::Input::read(element));
         }
     }
 
-    fn give(&mut self, time: u64, room: usize, output: &mut Vec<u8>) {
+    fn give(&mut self, time: u64, room: usize, output: &mut Vec<u8>) -> bool {
         let size = G::Output::BYTES;
         if let Some(state) = self.states.remove(&time) {
             let elements = self.operator.finish(&state);
@@ -85,14 +90,18 @@ impl<G: Gathering> Kept for Gathered<G> {
             self.made.insert(time, (bytes, 0));
         }
         if let Some((bytes, given)) = self.made.get_mut(&time) {
+            if *given == bytes.len() {
+                self.made.remove(&time);
+                return true;
+            }
             let end = bytes.len().min(*given + room / size * size);
             output.extend_from_slice(&bytes[*given..end]);
-            if *given == end {
-                self.made.remove(&time);
-            } else {
-                *given = end;
-            }
+            // Nothing would be taken for the end.
+            let moved = *given < end;
+            *given = end;
+            return moved;
         }
+        true
     }
 }
 
@@ -307,7 +316,9 @@ impl Executor {
         let room = response.len().checked_sub(start).ok_or(Reason::Room)?;
         let made = &mut self.buffers[0];
         made.clear();
-        kept.give(request.time, room, made);
+        if !kept.give(request.time, room, made) {
+            return Err(Reason::Room);
+        }
         response[start..start + made.len()].copy_from_slice(made);
         let produced = (made.len() / self.program.output_bytes()) as u32;
         write_response(response, request.time, produced, [Flow { consumed: 0, produced }].into_iter());

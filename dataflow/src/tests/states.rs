@@ -164,6 +164,62 @@ fn what_was_kept_is_refused_where_that_cannot_be() {
     assert_eq!(Response::read_kept(&response, 8, 3).err(), kept, "nobody keeps anything");
 }
 
+/// How many numbers came of a time: something also of a time of which nothing came, if it were asked.
+#[derive(Clone, Copy)]
+struct HowMany;
+
+impl crate::Gathering for HowMany {
+    type Input = u64;
+    type Output = u64;
+    type State = u64;
+    fn name(&self) -> String {
+        "how many".to_owned()
+    }
+    fn take(&self, state: &mut u64, _element: &u64) {
+        *state += 1;
+    }
+    fn finish(&self, state: &u64) -> Vec<u64> {
+        vec![*state]
+    }
+}
+
+#[test]
+fn a_state_is_not_asked_of_a_time_of_which_nothing_came_to_it() {
+    let chain = Chain::new(FILTER).gathered(HowMany).expect("a filter has no state");
+    let desk = Shared::default();
+    let mut rig = Rig::<u64, u64>::new(&desk, |stream| {
+        let devices = held(&desk, chain.program(), 1, 4096);
+        offload(stream, &chain, devices, way(Calls::Blocking)).expect("there is room")
+    });
+    // The filter leaves nothing of the second time.
+    for (time, batch) in [(1, vec![1, 3, 5]), (2, vec![3, 11]), (4, vec![3, 2])] {
+        rig.send(time, batch);
+    }
+    assert_eq!(rig.end(&[0], |number| *number), Ok(BTreeMap::from([(1, vec![2]), (4, vec![1])])));
+}
+
+#[test]
+fn what_was_kept_waits_for_a_response_with_room_for_it() {
+    let mut executor = Executor::new(Chain::gathering(Counts).program().clone());
+    let mut request = Vec::new();
+    begin_request(&mut request, 3, 1, &[3]);
+    request.extend_from_slice(&7_u64.to_le_bytes());
+    executor.answer(&request, &mut [0; 64]);
+    begin_request(&mut request, 3, 0, &[4]);
+    want_kept(&mut request);
+    for room in [prefix(1), prefix(1) + 15] {
+        let mut response = vec![0; room];
+        let length = executor.answer(&request, &mut response);
+        let read = Response::read_kept(&response[..length], 16, 3).map(|_| ());
+        assert_eq!(read, Err(BadResponse::Refused(Reason::Room)), "{room} bytes");
+    }
+    let response = wanted(&mut executor, 3, 4, &[]);
+    assert_eq!(Response::read_kept(&response, 16, 3).map(|response| response.payload().len()), Ok(16));
+    let mut response = vec![0; prefix(1)];
+    let length = executor.answer(&request, &mut response);
+    assert!(Response::read_kept(&response[..length], 16, 3).is_ok(), "that nothing is left needs no room");
+}
+
 #[test]
 fn every_changed_number_of_a_response_of_what_was_kept_is_refused() {
     let mut executor = Executor::new(chain().program().clone());
