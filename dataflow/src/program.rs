@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use conic_load::invocation::Answer;
@@ -215,6 +216,8 @@ pub struct Executor {
     flows: Vec<Flow>,
     /// What one stage made of another's.
     buffers: [Vec<u8>; 2],
+    /// An operator panicked: what it left is used for nothing any more.
+    failed: bool,
     refused: u64,
 }
 
@@ -228,7 +231,15 @@ impl Executor {
     /// A device's half before its first request.
     pub fn new(program: Program) -> Executor {
         let kept = program.keeper.as_ref().map(|keeper| keeper.keep());
-        Executor { program, kept, frontiers: Vec::new(), flows: Vec::new(), buffers: Default::default(), refused: 0 }
+        Executor {
+            program,
+            kept,
+            frontiers: Vec::new(),
+            flows: Vec::new(),
+            buffers: Default::default(),
+            failed: false,
+            refused: 0,
+        }
     }
 
     /// Whether it was told that nothing more comes.
@@ -332,7 +343,13 @@ impl Answer for Executor {
     }
 
     fn answer(&mut self, request: &[u8], response: &mut [u8]) -> usize {
-        self.run(request, response).unwrap_or_else(|reason| {
+        // The thread goes on after a panic, whose message has been printed: a worker waits for this answer, and would for ever.
+        let ran = match self.failed {
+            false => catch_unwind(AssertUnwindSafe(|| self.run(request, response))).unwrap_or(Err(Reason::Failed)),
+            true => Err(Reason::Failed),
+        };
+        ran.unwrap_or_else(|reason| {
+            self.failed |= reason == Reason::Failed;
             self.refused += 1;
             write_refusal(response, reason)
         })

@@ -41,11 +41,21 @@ pub enum Reason {
     Count = 6,
     /// What was kept is wanted of a time that is not complete, with elements, or of a program that keeps nothing.
     Kept = 7,
+    /// An operator panicked, at this request or before.
+    Failed = 8,
 }
 
 impl Reason {
-    const ALL: [Reason; 7] =
-        [Reason::Length, Reason::Operators, Reason::Time, Reason::Progress, Reason::Room, Reason::Count, Reason::Kept];
+    const ALL: [Reason; 8] = [
+        Reason::Length,
+        Reason::Operators,
+        Reason::Time,
+        Reason::Progress,
+        Reason::Room,
+        Reason::Count,
+        Reason::Kept,
+        Reason::Failed,
+    ];
 
     fn of(code: u64) -> Option<Reason> {
         Reason::ALL.into_iter().find(|&reason| reason as u64 == code)
@@ -64,6 +74,7 @@ impl fmt::Display for Reason {
             Reason::Room => "the response does not fit",
             Reason::Count => "its numbers of records contradict one another",
             Reason::Kept => "it wants what was kept of a time where that cannot be",
+            Reason::Failed => "an operator panicked on the device",
         })
     }
 }

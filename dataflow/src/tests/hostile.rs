@@ -120,6 +120,33 @@ fn elements_without_bytes_are_refused_when_the_graph_is_built() {
     assert_eq!(faults, [Some(Fault::Empty), Some(Fault::Empty)]);
 }
 
+/// An operator that panics at one number.
+#[derive(Clone, Copy)]
+struct Panics;
+
+impl crate::Operator for Panics {
+    type Input = u64;
+    type Output = u64;
+    fn name(&self) -> String {
+        "panics".to_owned()
+    }
+    fn apply(&self, element: &u64) -> Option<u64> {
+        assert_ne!(*element, 7);
+        Some(*element)
+    }
+}
+
+#[test]
+fn an_operator_that_panics_is_a_refusal_and_so_is_all_that_comes_after_it() {
+    let mut device = Executor::new(Chain::new(Panics).program().clone());
+    assert_eq!(refusal(&mut device, &request(1, &[0], &[1])), None);
+    for number in [7, 1] {
+        assert_eq!(refusal(&mut device, &request(2, &[1], &[number])), Some(Reason::Failed));
+    }
+    assert_eq!(refusal(&mut device, &request(0, &[CLOSED], &[])), Some(Reason::Failed));
+    assert_eq!(device.refused(), 3);
+}
+
 #[test]
 fn a_response_without_room_is_a_refusal() {
     let whole = request(0, &[0], &[1, 2]);
