@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::thread;
 
 use crate::common::{Memory, bytes};
-use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint};
+use conic_check::{Does, ToldCore};
+use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
     Host, MOST_IN_A_BATCH, Queues, Receiver, Requests, Shape, ShapeError, Signal, Store, Transmitter,
@@ -242,6 +243,68 @@ fn hostile_peers_are_refused_and_counted() {
     assert_eq!(host.statistics().refused_packets, 1);
     host.buf_free(&[Address(7)]);
     assert_eq!(host.statistics().refused_frees, 1);
+}
+
+#[test]
+fn a_completion_that_changes_while_it_is_read_brings_no_more_packets_than_it_said_first() {
+    let (layout, queues) = small();
+    let memory = Memory::new(&layout);
+    let requests = Requests::NON_COHERENT;
+    let first = queues.rx_ring;
+    let core = ToldCore::new(memory.agent(0), |does| {
+        if does == Does::ReadLine(first) {
+            memory.poke(first, memory.peek(first) & !0xff00 | (MOST_IN_A_BATCH as u64) << 8);
+        }
+    });
+    let mut host = Host::new(queues, core, requests.tx_signal);
+    let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+    assert_eq!(receiver.deliver(&[[7; 64]; 2]), 2);
+    let mut packets = [Packet::BLANK; 32];
+    assert_eq!((host.rx_burst(&mut packets), host.rx_burst(&mut packets)), (2, 0));
+    assert_eq!(receiver.deliver(&[[7; 64]; 2]), 2, "and those that come later are taken");
+    assert_eq!((host.rx_burst(&mut packets), host.rx_burst(&mut packets)), (2, 0));
+}
+
+#[test]
+fn a_frame_whose_length_no_descriptor_can_say_is_dropped() {
+    let mut layout = Layout::new();
+    // Whole lines: 65536 bytes.
+    let shape = Shape { descriptors: 2, buffers: 2, ..Shape::for_packets(65_535) };
+    let queues = shape.place(&mut layout).expect("a shape that can be");
+    let memory = Memory::new(&layout);
+    let requests = Requests::NON_COHERENT;
+    let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
+    let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 1);
+    assert_eq!(receiver.deliver(&[vec![1; 65_536]]), 1);
+    assert_eq!(receiver.statistics().dropped_frames, 1);
+    assert_eq!(receiver.deliver(&[vec![1; 65_535]]), 1);
+    let mut packets = [Packet::BLANK; 2];
+    assert_eq!((host.rx_burst(&mut packets), packets[0].length()), (1, 65_535));
+    assert_eq!(host.statistics(), Default::default());
+}
+
+#[test]
+fn a_packet_that_was_not_pushed_is_not_overwritten_by_what_was_pushed_to_its_buffer_before() {
+    let (layout, queues) = small();
+    let memory = Memory::new(&layout);
+    let requests = Requests::PUSHED;
+    let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
+    let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
+    // Due at once, and written when descriptors are read ahead.
+    receiver.write_back_after(Time::ZERO);
+    for value in [1; 24].into_iter().chain([2; 24]) {
+        receiver.allow_pushes(value == 1);
+        assert_eq!(receiver.deliver(&[[value; 64]]), 1);
+        if value == 2 {
+            receiver.prefetch();
+        }
+        let mut packets = [Packet::BLANK];
+        assert_eq!(host.rx_burst(&mut packets), 1);
+        let mut read = [0; 64];
+        host.core().read_bytes(packets[0].address(), &mut read);
+        assert_eq!(read, [value; 64]);
+        host.buf_free(&[packets[0].address()]);
+    }
 }
 
 #[test]

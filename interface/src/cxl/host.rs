@@ -186,20 +186,16 @@ impl<C: Core> Host<C> {
                         return None;
                     }
                     self.ask_ahead(position + count as u64);
-                    let line = if count == 1 {
-                        let mut line = Line::ZERO;
-                        line.0[0] = word;
-                        line
-                    } else {
-                        self.core.read_line(at)
-                    };
+                    let mut line = if count == 1 { Line::ZERO } else { self.core.read_line(at) };
+                    // What was checked counts, whatever the device makes of it meanwhile.
+                    line.0[0] = word;
                     (line, 0)
                 }
             };
             let length = entry::length_of(&line, index);
             let buffer = self.rx_posted[self.slot(self.rx_next)];
             self.rx_next += 1;
-            if index + 1 < entry::count(line.0[0]).min(MOST_IN_A_BATCH) {
+            if index + 1 < entry::count(line.0[0]) {
                 self.batch = Some((line, index + 1));
             }
             if length == 0 || u64::from(length) > self.queues.shape.buffer_bytes {

@@ -167,7 +167,9 @@ impl<D: Device> Receiver<D> {
     /// Brings frames to the host, as one batch that one line completes; returns how many, from the front, were brought or
     /// dropped. Zero: no descriptor is posted.
     pub fn deliver<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> usize {
-        let fits = |frame: &[u8]| !frame.is_empty() && frame.len() as u64 <= self.queues.shape.buffer_bytes;
+        // The largest buffer has a byte more than a descriptor can say.
+        let most = self.queues.shape.buffer_bytes.min(u16::MAX.into());
+        let fits = |frame: &[u8]| !frame.is_empty() && frame.len() as u64 <= most;
         let wanted = frames.iter().take(MOST_IN_A_BATCH).take_while(|frame| fits(frame.as_ref())).count();
         if wanted == 0 {
             self.statistics.dropped_frames += u64::from(!frames.is_empty());
@@ -197,6 +199,9 @@ impl<D: Device> Receiver<D> {
 
     fn write_packet(&mut self, at: Address, frame: &[u8], hint: StateHint) {
         if hint != StateHint::NonCacheablePush {
+            if let Some(write_back) = &mut self.write_back {
+                write_back.forget(at);
+            }
             return self.device.write(at, frame, hint);
         }
         // Whole lines are pushed; what is behind the frame in its last line is the buffer's, and nobody's.

@@ -19,8 +19,13 @@ impl WriteBack {
 
     /// A packet was pushed. One that was pushed to the same place before is not written any more: the place has a new owner.
     pub(super) fn pushed(&mut self, at: Address, bytes: Vec<u8>, now: Time) {
-        self.pushed.retain(|(_, other, _)| *other != at);
+        self.forget(at);
         self.pushed.push_back((now + self.after, at, bytes));
+    }
+
+    /// A packet was written to a place and not pushed: what was pushed there before is not written any more.
+    pub(super) fn forget(&mut self, at: Address) {
+        self.pushed.retain(|(_, other, _)| *other != at);
     }
 
     /// Writes what is due.
