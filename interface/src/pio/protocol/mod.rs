@@ -325,7 +325,7 @@ impl<const WORDS: usize> Exchange<WORDS> {
     fn advance(&mut self) {
         loop {
             match self.phase {
-                Phase::Idle if self.asked.and(&self.plan.group_set(self.turn + 1)).is_empty() => {
+                Phase::Idle if self.asked.and(&self.plan.group_set(self.turn.wrapping_add(1))).is_empty() => {
                     return self.answer_all(self.asked);
                 }
                 Phase::Idle => self.signalled(),
@@ -377,5 +377,34 @@ impl<const WORDS: usize> Exchange<WORDS> {
         self.answers = self.answers.or(&lines);
         self.asked = self.asked.without(&lines);
         self.held = self.held.or(&lines);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actions(exchange: &mut Exchange<1>, event: Event) -> Vec<Action> {
+        exchange.handle(event).expect("an event that can be");
+        std::iter::from_fn(|| exchange.next_action()).collect()
+    }
+
+    #[test]
+    fn turns_may_run_over() {
+        let mut exchange =
+            Exchange::new(Plan { group: 1, overflow: 0, recalls: Recalls::Together }).expect("two lines");
+        exchange.turn = u32::MAX;
+        for turn in [u32::MAX, 0] {
+            let (current, other) = ((turn & 1) as u16, (turn & 1 ^ 1) as u16);
+            assert_eq!(actions(&mut exchange, Event::Request(current)), [Action::Answer(current)]);
+            assert_eq!(
+                actions(&mut exchange, Event::Request(other)),
+                [Action::StartTimer(turn), Action::Recall(current)]
+            );
+            assert_eq!(actions(&mut exchange, Event::Recalled(current)), [Action::Deliver(current)]);
+            let answered = [Action::Publish(other, Outcome::Response), Action::Answer(other)];
+            assert_eq!(actions(&mut exchange, Event::Responded), answered);
+        }
+        assert_eq!(exchange.turn(), 1);
     }
 }
