@@ -140,6 +140,26 @@ fn what_cannot_be_is_said() {
     assert_eq!(error.to_string(), "a transfer has 1 to 100 bytes here, not 101");
 }
 
+#[test]
+fn what_is_read_is_what_came_last_and_nothing_of_before() {
+    let (channels, layout) = place(100);
+    let memory = Memory::new(&layout);
+    let mut driver = channels[1].driver(memory.agent(0), Completion::Polled, Overhead::default());
+    let mut engine = channels[1].engine(PlayedByCore(memory.agent(1)), Completion::Polled);
+    for (came, left) in [(100, 0), (30, 70)] {
+        driver.begin_read(100).expect("the last call has returned");
+        let descriptors = engine.started().expect("it was started");
+        let list = engine.fetch(descriptors).expect("the list is whole");
+        engine.write(&list, &[came as u8; 100][..came]);
+        engine.done(came as u64);
+        assert_eq!(driver.poll(), Some(came as u64));
+        let mut read = [0xee; 100];
+        driver.read(&mut read);
+        assert_eq!(read[..came], [came as u8; 100][..came]);
+        assert_eq!(read[came..], [0xee; 100][..left], "of a shorter transfer");
+    }
+}
+
 /// Two messages there and back.
 fn transfers(memory: &LoomMemory, channels: [Channel; 2], completion: Completion) {
     let [outer, inner] = channels.map(|channel| channel.engine(PlayedByCore(memory.core("device")), completion));

@@ -65,6 +65,8 @@ pub struct Driver<C> {
     /// The last transfer that was started, and its length while it is under way.
     transfer: u32,
     under_way: Option<u64>,
+    /// Bytes that the last one brought.
+    came: u64,
     /// The next line of the structures.
     walked: u64,
     wrong: u64,
@@ -80,6 +82,7 @@ impl<C: Core> Driver<C> {
             overhead,
             transfer: 0,
             under_way: None,
+            came: 0,
             walked: 0,
             wrong: 0,
             statistics: DriverStatistics::default(),
@@ -171,11 +174,10 @@ impl<C: Core> Driver<C> {
         };
         self.walk(self.overhead.completion_lines);
         self.under_way = None;
-        if length == REFUSED {
-            self.statistics.refused_transfers += 1;
-            return Some(0);
-        }
-        Some(length)
+        let is_refused = length == REFUSED;
+        self.statistics.refused_transfers += u64::from(is_refused);
+        self.came = if is_refused { 0 } else { length };
+        Some(self.came)
     }
 
     /// The handler asks the device, which of its engines it was, and wakes the sleeper.
@@ -205,7 +207,7 @@ impl<C: Core> Driver<C> {
 
     /// Loads the first bytes of what came, as many as there is room for.
     pub fn read(&mut self, into: &mut [u8]) {
-        let length = into.len().min(self.channel.shape.bytes as usize);
+        let length = into.len().min(self.came as usize);
         self.core.read_bytes(self.channel.buffer, &mut into[..length]);
         // Bulk data: the caller has them in its registers when the last line is there.
         let last = (self.channel.buffer + length.saturating_sub(1) as u64).0 / LINE_BYTES * LINE_BYTES;
