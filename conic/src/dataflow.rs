@@ -153,7 +153,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     let Some(headline) = reports.first() else {
         return Err(Failure::restless());
     };
-    let wrong: u64 = measured.kept.iter().map(|slice| slice.value.wrong).sum();
+    let wrong: u64 = measured.all().map(|slice| slice.value.wrong).sum();
     let charts = output::charts(headline);
     draw::to_file(&charts, &options.svg)?;
     if options.common.json {

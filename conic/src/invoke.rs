@@ -122,7 +122,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     if reports.is_empty() {
         return Err(Failure::restless());
     }
-    let wrong = measured.kept.iter().map(|slice| slice.value.wrong).sum();
+    let wrong = measured.all().map(|slice| slice.value.wrong).sum();
     if options.common.json {
         output::json(options.function, &chosen, reports, &measured, machine, wrong)?;
     } else {

@@ -165,7 +165,7 @@ fn row(measured: &Slices<Outcome>, place: &Placement, index: usize, case: &Case,
         let values: Vec<f64> = measured.beside(place, unloaded?).map(|(trip, outcome)| figure(trip, outcome)).collect();
         Spread::of(&values)
     };
-    let outcomes = || measured.kept.iter().filter(|slice| slice.subject / per_case == index).map(|slice| &slice.value);
+    let outcomes = || measured.all().filter(|slice| slice.subject / per_case == index).map(|slice| &slice.value);
     let Workload { packet_size, window, transmit_burst, receive_burst, .. } = case.setup.workload;
     let is_ccnic = case.setup.interface == super::link::Interface::Ccnic;
     Some(Row {

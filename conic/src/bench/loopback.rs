@@ -288,7 +288,7 @@ fn report(
         measured.placements.iter().filter_map(|place| place_report(measured, place, 0, size)).collect();
     let headline = chosen.first().and_then(|place| place_report(measured, place, 0, size));
     let headline = headline.ok_or_else(Failure::restless)?;
-    let sum = |figure: fn(&Outcome) -> u64| measured.kept.iter().map(|slice| figure(&slice.value)).sum();
+    let spoilt = |figure: fn(&Outcome) -> u64| measured.all().map(|slice| figure(&slice.value)).sum();
     Ok(Report {
         schema: "conic.bench.loopback/1",
         interface: setup.interface.name(),
@@ -303,9 +303,9 @@ fn report(
         mpps: headline.mpps.median,
         gbps: headline.gbps,
         latency_ns: headline.latency_ns,
-        lost: sum(|outcome| outcome.lost),
-        corrupt: sum(|outcome| outcome.corrupt),
-        packets: sum(|outcome| outcome.packets),
+        lost: spoilt(|outcome| outcome.lost),
+        corrupt: spoilt(|outcome| outcome.corrupt),
+        packets: measured.kept.iter().map(|slice| slice.value.packets).sum(),
         slices: measured.kept.len(),
         dropped_slices: measured.dropped,
         restless: measured.restless,

@@ -58,6 +58,8 @@ pub struct Dropped {
 pub struct Slices<T> {
     /// Those that count.
     pub kept: Vec<Slice<T>>,
+    /// Those that do not: their figures are not to be had, but what was wrong in them was wrong.
+    left_out: Vec<Slice<T>>,
     /// One line's round trip beside each of them, in nanoseconds.
     pub round_trips: Vec<f64>,
     /// How many do not.
@@ -153,9 +155,11 @@ impl<T> Slices<T> {
             if places.iter().any(|place| (0..subjects).all(|one| has(place, one))) {
                 let moved = taken.iter().filter(|one| one.probes.moved()).count();
                 let dropped = Dropped { moved, disturbed: taken.len() - trips.len() - moved };
-                let kept = taken.into_iter().filter(|one| one.counts(share)).map(|one| one.slice).collect();
+                let (kept, left_out): (Vec<_>, Vec<_>) = taken.into_iter().partition(|one| one.counts(share));
+                let slices = |taken: Vec<Taken<T>>| taken.into_iter().map(|one| one.slice).collect();
                 return Slices {
-                    kept,
+                    kept: slices(kept),
+                    left_out: slices(left_out),
                     round_trips: trips,
                     dropped,
                     restless: share < UNDISTURBED[0],
@@ -166,7 +170,12 @@ impl<T> Slices<T> {
         let round_trips: Vec<f64> = taken.iter().map(|one| one.probes.round_trip()).collect();
         let placements = mixed(&round_trips);
         let kept = taken.into_iter().map(|one| one.slice).collect();
-        Slices { kept, round_trips, dropped: Dropped::default(), restless: true, placements }
+        Slices { kept, left_out: Vec::new(), round_trips, dropped: Dropped::default(), restless: true, placements }
+    }
+
+    /// Every slice, also those that do not count: for what may go wrong in none of them.
+    pub fn all(&self) -> impl Iterator<Item = &Slice<T>> {
+        self.kept.iter().chain(&self.left_out)
     }
 
     /// The slices of one configuration in one placement.
@@ -239,7 +248,8 @@ mod tests {
         let kept = values.iter().map(|&(round, subject, value, _)| Slice { subject, round, value }).collect();
         let round_trips: Vec<f64> = values.iter().map(|value| value.3).collect();
         let places = placements(&round_trips);
-        Slices { kept, round_trips, dropped: Dropped::default(), restless: false, placements: places }
+        let dropped = Dropped::default();
+        Slices { kept, left_out: Vec::new(), round_trips, dropped, restless: false, placements: places }
     }
 
     #[test]
@@ -287,6 +297,19 @@ mod tests {
             Slices::of_taken(vec![taken(0, 60.0, 62.0, 1.0), taken(0, 60.0, 400.0, 1.0), taken(0, 61.0, 60.0, 0.6)], 1);
         assert_eq!((all.kept.len(), all.dropped), (1, Dropped { moved: 1, disturbed: 1 }));
         assert!(!all.restless);
+    }
+
+    #[test]
+    fn what_went_wrong_in_a_slice_that_was_left_out_is_not_forgotten() {
+        let wrong = |taken: Taken<()>, wrong: u64| Taken {
+            slice: Slice { subject: 0, round: 0, value: wrong },
+            probes: taken.probes,
+            share: taken.share,
+        };
+        let moved = wrong(taken(0, 60.0, 400.0, 1.0), 2);
+        let disturbed = wrong(taken(0, 60.0, 61.0, 0.6), 3);
+        let all = Slices::of_taken(vec![wrong(taken(0, 60.0, 62.0, 1.0), 0), moved, disturbed], 1);
+        assert_eq!((all.kept.len(), all.all().map(|slice| slice.value).sum::<u64>()), (1, 5));
     }
 
     #[test]

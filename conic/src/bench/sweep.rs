@@ -90,7 +90,7 @@ pub fn sweep(
 }
 
 fn spoilt(measured: &Slices<Outcome>, subject: usize) -> (u64, u64) {
-    let outcomes = measured.kept.iter().filter(|slice| slice.subject == subject).map(|slice| &slice.value);
+    let outcomes = measured.all().filter(|slice| slice.subject == subject).map(|slice| &slice.value);
     outcomes.fold((0, 0), |(lost, corrupt), outcome| (lost + outcome.lost, corrupt + outcome.corrupt))
 }
 
