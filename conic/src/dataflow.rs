@@ -8,7 +8,7 @@ use conic_fabric::Time;
 use serde::Serialize;
 
 use crate::bench::arena::Arena;
-use crate::bench::common::{Common, span};
+use crate::bench::common::{Choice, Common, span};
 use crate::bench::draw;
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, Spread, rounded};
@@ -39,9 +39,9 @@ pub struct Options {
     /// What the device is
     #[arg(long, value_enum, default_value_t = DeviceKind::Played)]
     pub device: DeviceKind,
-    /// The modelled machine of a simulated device: a platform's name, or the path of a file that ends in .toml
-    #[arg(long, value_name = "NAME", default_value = "enzian")]
-    pub platform: String,
+    /// The modelled machine of a simulated device: a platform's name, or the path of a file that ends in .toml [default: enzian]
+    #[arg(long, value_name = "NAME")]
+    pub platform: Option<String>,
     /// Where the charts go
     #[arg(long, value_name = "FILE", default_value = "out/dataflow.svg")]
     pub svg: PathBuf,
@@ -134,11 +134,27 @@ struct GraphReport {
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    let result = writable::file(&options.svg, "--svg").and_then(|()| match options.device {
+    let writable = || writable::file(&options.svg, "--svg");
+    let result = fitting(options).and_then(|()| writable()).and_then(|()| match options.device {
         DeviceKind::Played => run(options),
         DeviceKind::Simulated => simulated::run(options),
     });
     result.unwrap_or_else(|failure| failure.report(options.common.json))
+}
+
+/// Whether nothing is asked for that the device would not heed.
+fn fitting(options: &Options) -> Result<(), Failure> {
+    let Common { cores, huge_pages, placement, .. } = options.common;
+    let of_cores = cores.is_some() || huge_pages || placement != Choice::Most;
+    match options.device {
+        DeviceKind::Played if options.platform.is_some() => {
+            Err(Failure::failed("--platform goes with --device simulated"))
+        }
+        DeviceKind::Simulated if of_cores => {
+            Err(Failure::failed("--cores, --huge-pages and --placement go with a device that a core plays"))
+        }
+        DeviceKind::Played | DeviceKind::Simulated => Ok(()),
+    }
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {

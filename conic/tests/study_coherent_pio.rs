@@ -105,6 +105,22 @@ fn what_there_is_not_is_refused() {
 }
 
 #[test]
+fn options_of_another_device_than_the_one_that_is_asked_for_are_refused() {
+    for (arguments, option) in [
+        (&["--platform", "enzian"][..], "--platform goes with"),
+        (&["--device", "simulated", "--cores", "0,1"], "--cores"),
+        (&["--device", "simulated", "--huge-pages"], "--huge-pages"),
+        (&["--device", "simulated", "--placement", "all"], "--placement"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["dataflow", "--duration", "1us", "--json", "--svg", "/proc/none/dataflow.svg"]).args(arguments);
+        let output = command.output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(text(&output.stdout).contains(option), "{arguments:?}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
 fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let svg = folder.path().join("dataflow.svg");
@@ -126,6 +142,18 @@ fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
         assert!(rows.iter().all(|row| row["wrong"] == 0 && row["host_ns"].as_f64().is_some_and(|time| time > 0.0)));
     }
     assert!(std::fs::read_to_string(&svg).expect("a picture").starts_with("<svg"));
+    // Loads that wait fill the caches' units that recalls need: the paper's deadlock, and no fault of this program's.
+    let small = folder.path().join("small.toml");
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../platforms/enzian.toml"));
+    let shipped = shipped.expect("a platform that comes");
+    let changed = shipped.replace("unit_transactions = { value = 16", "unit_transactions = { value = 1");
+    assert_ne!(changed, shipped);
+    std::fs::write(&small, changed).expect("there is room for a file");
+    let stopped = dataflow(small.to_str().expect("a name of letters"));
+    assert_eq!(stopped.status.code(), Some(1), "{}", text(&stopped.stderr));
+    let error: Value = serde_json::from_slice(&stopped.stdout).expect("nothing but JSON is on stdout");
+    assert!(error["error"].as_str().is_some_and(|error| error.contains("the modelled machine stopped: ")), "{error}");
+    assert!(!text(&stopped.stderr).contains("panicked"), "{}", text(&stopped.stderr));
     let refused = dataflow("icx");
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stdout).contains("it is a machine of model"), "{}", text(&refused.stdout));

@@ -5,6 +5,7 @@
 //! what a batch would take if this machine had that device.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -63,7 +64,10 @@ struct Report<'a> {
     graphs: &'a [Curves],
 }
 
-/// A transport whose simulation's own time on this machine is kept.
+/// Why the modelled machine stopped, on its way out of a graph, whose operators have nobody to return an error to.
+struct Stopped(SimFailure);
+
+/// A transport whose simulation's own time on this machine is kept. Where the simulation stops, it unwinds with [`Stopped`].
 struct Timed {
     inner: CoherentLines,
     spent: Rc<Cell<Time>>,
@@ -82,7 +86,8 @@ impl Transport for Timed {
         let start = clock::now();
         let took = self.inner.exchange(request, most, response);
         self.spent.set(self.spent.get() + clock::now().since(start));
-        took
+        // No panic hook is called: nothing is wrong with this program.
+        Ok(took.unwrap_or_else(|failure| resume_unwind(Box::new(Stopped(failure)))))
     }
 }
 
@@ -92,7 +97,7 @@ impl Transport for Timed {
 ///
 /// If there is no such platform, or the device stops.
 pub fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let platform = Platform::<EciParameters>::load_as(&options.platform);
+    let platform = Platform::<EciParameters>::load_as(options.platform.as_deref().unwrap_or("enzian"));
     let platform = platform.map_err(|error| Failure::failed(error.to_string()))?;
     let machine = platform.parameters();
     let mut graphs = Vec::new();
@@ -139,10 +144,14 @@ fn batches(graph: Graph, machine: &EciParameters, detail: Detail, elements: usiz
     let lines =
         CoherentLines::new(machine, &modelled.part(&machine.device, Crossing::Together), EXCHANGE_BYTES as usize);
     let lines = lines.map_err(|error| Failure::failed(error.to_string()))?;
-    match graph {
+    let measured = catch_unwind(AssertUnwindSafe(|| match graph {
         Graph::Filters => measure(&filters(elements), detail, lines, span),
         Graph::Bloom => measure(&bloom(elements), detail, lines, span),
-    }
+    }));
+    measured.unwrap_or_else(|panic| match panic.downcast::<Stopped>() {
+        Ok(stopped) => Err(Failure::failed(format!("the modelled machine stopped: {}", stopped.0))),
+        Err(panic) => resume_unwind(panic),
+    })
 }
 
 /// Sends one batch after the other, each when the last is complete.
