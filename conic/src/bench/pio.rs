@@ -109,22 +109,22 @@ fn warm_and_measured<K: Send + Copy + 'static>(
     layout: &Layout,
     kernels: [K; 2],
     call: impl Fn(&K, &NativeCore<'_>, Time, Batch<'_>) -> Moved,
-    answer: impl Fn(&K, &NativeCore<'_>) + Send + 'static,
+    answer: impl Fn(&K, &NativeCore<'_>) + Clone + Send + 'static,
 ) -> Result<f64, Failure> {
     let memory = Arc::new(region(layout, pages)?);
-    let shared = Arc::clone(&memory);
-    let nic = move || kernels.iter().for_each(|kernel| answer(kernel, &NativeCore::new(&shared)));
-    let median = arena.beside(Box::new(nic), || {
-        let core = NativeCore::new(&memory);
-        call(&kernels[0], &core, clock::now() + WARM_UP, &mut |_| ());
-        let mut batches = Latency::new();
-        let mut batch = |moved: Moved| {
-            batches.record(Time::from_picoseconds(moved.span.picoseconds() / moved.count), 1);
-        };
-        call(&kernels[1], &core, clock::now() + SLICE, &mut batch);
-        batches.quantile(0.5).picoseconds() as f64 / 1e3
+    let core = NativeCore::new(&memory);
+    // A job for each: where the first one's check fails, nobody waits for the second one's calls.
+    let exchanges = |kernel: K, span: Time, batch: Batch<'_>| {
+        let (shared, answer) = (Arc::clone(&memory), answer.clone());
+        let nic = move || answer(&kernel, &NativeCore::new(&shared));
+        arena.beside(Box::new(nic), || call(&kernel, &core, clock::now() + span, batch))
+    };
+    exchanges(kernels[0], WARM_UP, &mut |_| ())?;
+    let mut batches = Latency::new();
+    exchanges(kernels[1], SLICE, &mut |moved| {
+        batches.record(Time::from_picoseconds(moved.span.picoseconds() / moved.count), 1);
     })?;
-    Ok(median)
+    Ok(batches.quantile(0.5).picoseconds() as f64 / 1e3)
 }
 
 /// One exchange in one placement of the cores.
@@ -229,4 +229,40 @@ fn print(place: &Placement, report: &PlacementReport) {
     println!(
         "    (medians over batches of 32 and then over slices, and the slices' range; then over one line's of the same round)"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use conic_native::{Flag, cores};
+
+    use super::*;
+
+    #[test]
+    fn a_check_that_fails_while_it_warms_up_leaves_nobody_waiting_for_what_is_measured() {
+        if cores().len() < 2 {
+            println!("skipped: this process may use one core, and needs two");
+            return;
+        }
+        let (begun, stop) = (Arc::new(Flag::new()), Arc::new(Flag::new()));
+        let (measured, stopped) = (Arc::clone(&begun), Arc::clone(&stop));
+        let answer = move |kernel: &u8, _: &NativeCore<'_>| {
+            if *kernel == 1 {
+                measured.raise();
+                while !stopped.is_up() {}
+            }
+        };
+        // A thread of its own, which stays pinned. When it has ended, so has the one that answers.
+        let ended = std::thread::spawn(move || {
+            let arena = Arena::new(1, None).expect("two cores");
+            let call = |_: &u8, _: &NativeCore<'_>, _, _: Batch<'_>| panic!("on purpose");
+            let run = || warm_and_measured(&arena, Pages::Plain, &Layout::new(), [0, 1], call, answer);
+            let panics = catch_unwind(AssertUnwindSafe(run)).is_err();
+            // Else the arena's end would wait for its thread for ever.
+            stop.raise();
+            panics
+        });
+        assert!(ended.join().expect("the arena ends") && !begun.is_up());
+    }
 }
