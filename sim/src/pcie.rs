@@ -17,7 +17,7 @@ pub mod uncached;
 pub mod write_combining;
 
 pub use pace::Pace;
-pub use tlp::{Pieces, Tlps};
+pub use tlp::{MOST_TLP, Pieces, Tlps, is_tlp_size};
 
 /// A direction of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

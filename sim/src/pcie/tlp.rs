@@ -7,10 +7,17 @@
 use super::TlpKind;
 use crate::parameters::PcieParameters;
 
+/// Most bytes that a TLP carries or asks for.
+pub const MOST_TLP: u32 = 4096;
 /// Bytes that no TLP crosses.
-const PAGE: u64 = 4096;
+const PAGE: u64 = MOST_TLP as u64;
 /// Bytes of which a TLP's data are whole multiples.
 const WORD: u64 = 4;
+
+/// Whether a link may have this as its maximum payload, maximum read request or read completion boundary.
+pub const fn is_tlp_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && 64 <= bytes && bytes <= MOST_TLP
+}
 
 /// How accesses become TLPs on one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +68,7 @@ impl Tlps {
             ("max_read_request", p.max_read_request),
             ("read_completion_boundary", p.read_completion_boundary),
         ] {
-            let sound = size.is_power_of_two() && (64..=PAGE).contains(&u64::from(size));
-            assert!(sound, "pcie.{name} is {size}, and must be a power of two from 64 to {PAGE}");
+            assert!(is_tlp_size(size), "pcie.{name} is {size}, and must be a power of two from 64 to {PAGE}");
         }
         assert!(
             p.read_completion_boundary <= p.max_payload,

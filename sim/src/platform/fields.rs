@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::entry::Entry;
 use super::error::Faults;
+use super::resolve::own_unit;
 use super::unit::Dimension;
 use crate::link::MOST_PARTS;
 use crate::machine::tags::MOST_WAYS;
@@ -13,6 +14,7 @@ use crate::parameters::{
     MemoryParameters, NicParameters, NodeParameters, Parameters, PcieParameters, ProtocolParameters, RefreshParameters,
     TimerParameters, UncoreParameters,
 };
+use crate::pcie::{MOST_TLP, is_tlp_size};
 
 /// What a field is a number of, and in which unit it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,21 @@ impl Kind {
         }
     }
 
+    /// The most that a field may have that does not say so itself, in its unit: beyond, a machine's tables would find no memory,
+    /// its times no room in the numbers that they are kept in, and a cycle would be shorter than a picosecond.
+    const fn most(self) -> f64 {
+        match self {
+            Kind::Count(_) => 65_536.0,
+            Kind::Cycles | Kind::Megahertz | Kind::Ratio => 1e6,
+            Kind::Picoseconds => 1e11,
+            Kind::Bytes => 4_294_967_296.0,
+            Kind::MegabitsPerSecond => 1e9,
+            Kind::PerSecond => 1e12,
+            Kind::Permille => 1e3,
+            Kind::Flag => 1.0,
+        }
+    }
+
     /// Whether a relation's result may be rounded to the field's unit; what is counted must come out whole.
     pub(super) fn rounds(self) -> bool {
         !matches!(self, Kind::Count(_) | Kind::Cycles | Kind::Bytes)
@@ -69,6 +86,8 @@ pub struct Field {
     pub kind: Kind,
     /// The least value, in the field's unit.
     pub least: f64,
+    /// The largest.
+    pub most: f64,
 }
 
 /// A number of a type that a field may have.
@@ -112,27 +131,38 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn take<T: Number>(&mut self, key: &str) -> Option<T> {
+    fn take<T: Number>(&mut self, field: &Field) -> Option<T> {
+        let &Field { key, kind, most, .. } = field;
         let entry = self.entries.get(key)?;
-        T::of(entry.plain)
-            .map_err(|most| {
-                let message = format!("{} does not fit; in the field's own unit at most {most}", entry.plain);
-                self.faults.add(&entry.file, entry.line, Some(key), message);
-            })
-            .ok()
+        let (is, unit) = (entry.plain, own_unit(kind));
+        let fits = T::of(is).map_err(|most| format!("{is} does not fit; in the field's own unit at most {most}"));
+        let taken = fits.and_then(|number| match is <= most {
+            true => Ok(number),
+            false => Err(format!("{is} {unit} is too much; at most {most} {unit}")),
+        });
+        taken.map_err(|message| self.faults.add(&entry.file, entry.line, Some(key), message)).ok()
     }
 }
 
+/// A row of a table: its largest value is that of its kind, where it does not say another.
+macro_rules! field {
+    ($key:expr, $kind:expr, $least:literal) => {
+        Field { key: $key, kind: $kind, least: $least, most: $kind.most() }
+    };
+    ($key:expr, $kind:expr, $least:literal, $most:literal) => {
+        Field { key: $key, kind: $kind, least: $least, most: $most }
+    };
+}
+
 macro_rules! sections {
-    ($($table:ident $function:ident $section:literal $type:ident { $($field:ident: $kind:expr, $least:literal;)* })*) => {
+    ($($table:ident $function:ident $section:literal $type:ident { $($field:ident: $kind:expr, $least:literal $(, $most:literal)?;)* })*) => {
         $(
-            const $table: &[Field] = &[$(Field {
-                key: concat!($section, ".", stringify!($field)), kind: $kind, least: $least,
-            }),*];
+            const $table: &[Field] =
+                &[$(field!(concat!($section, ".", stringify!($field)), $kind, $least $(, $most)?)),*];
 
             fn $function(taking: &mut Taking<'_>) -> Option<$type> {
                 // Every field is looked at before the first that does not fit ends it.
-                $(let $field = taking.take(concat!($section, ".", stringify!($field)));)*
+                $(let $field = taking.take(&field!(concat!($section, ".", stringify!($field)), $kind, $least $(, $most)?));)*
                 Some($type { $($field: $field?),* })
             }
         )*
@@ -148,7 +178,7 @@ pub use eci::ECI;
 
 sections! {
     CORE core "core" CoreParameters {
-        cores: Count("cores"), 1.0;
+        cores: Count("cores"), 1.0, 4_294_967_295.0;
         frequency_megahertz: Megahertz, 1.0;
         issue_cycles: Cycles, 0.0;
         l1_hit_cycles: Cycles, 0.0;
@@ -219,7 +249,7 @@ sections! {
         full_line_store_without_data: Flag, 0.0;
     }
     PCIE pcie "pcie" PcieParameters {
-        megabits_per_second: MegabitsPerSecond, 1.0;
+        megabits_per_second: MegabitsPerSecond, 100.0;
         crossing: Picoseconds, 1.0;
         max_payload: Bytes, 64.0;
         max_read_request: Bytes, 64.0;
@@ -238,7 +268,7 @@ sections! {
         access_bytes: Bytes, 8.0;
     }
     NIC nic "nic" NicParameters {
-        packets_per_second: PerSecond, 1.0;
+        packets_per_second: PerSecond, 1000.0;
         megabits_per_second: MegabitsPerSecond, 1.0;
         descriptor_batch: Count("descriptors"), 1.0;
         write_back_batch: Count("descriptors"), 1.0;
@@ -467,9 +497,27 @@ fn contradictions_of_pcie(pcie: &PcieParameters, found: &mut Vec<(&'static str, 
     if pcie.link_layer_permille >= 1000 {
         found.push(("pcie.link_layer_permille", "nothing of the link is left for data; give less".to_string()));
     }
+    for (key, size) in [
+        ("pcie.max_payload", pcie.max_payload),
+        ("pcie.max_read_request", pcie.max_read_request),
+        ("pcie.read_completion_boundary", pcie.read_completion_boundary),
+    ] {
+        if !is_tlp_size(size) {
+            found.push((key, format!("{size} bytes are no size of a TLP: give a power of two from 64 to {MOST_TLP}")));
+        }
+    }
     if !pcie.max_payload.is_multiple_of(pcie.read_completion_boundary) {
         let message = format!("{} bytes are no multiple of pcie.read_completion_boundary", pcie.max_payload);
         found.push(("pcie.max_payload", message));
+    }
+}
+
+/// Lines that are shared out to more parts than there can be.
+fn contradictions_of_parts(parts: &[(&'static str, u32, &str)], found: &mut Vec<(&'static str, String)>) {
+    for (key, number, name) in parts {
+        if *number > MOST_PARTS {
+            found.push((key, format!("lines are shared out to at most {MOST_PARTS} {name}")));
+        }
     }
 }
 
@@ -492,10 +540,17 @@ fn contradictions_of_uncore(parameters: &Parameters, found: &mut Vec<(&'static s
 fn contradictions(parameters: &Parameters) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     contradictions_of_cache(&parameters.cache, &mut found);
-    if parameters.node.home_slices > MOST_PARTS {
-        found.push(("node.home_slices", format!("lines are shared out to at most {MOST_PARTS} slices")));
+    if parameters.core.pause_cycles == 0 && parameters.core.l1_hit_cycles == 0 {
+        let message = "a round of polling would take no time, as core.l1_hit_cycles is 0 too; give one of them a cycle";
+        found.push(("core.pause_cycles", message.to_string()));
     }
     let link = &parameters.interconnect;
+    let parts = [
+        ("node.home_slices", parameters.node.home_slices, "slices"),
+        ("memory.channels", parameters.memory.channels, "channels"),
+        ("interconnect.links", link.links, "links"),
+    ];
+    contradictions_of_parts(&parts, &mut found);
     let slots = u64::from(link.data_flits) * u64::from(link.flit_slots);
     if u64::from(link.data_slots) > slots {
         let flits = link.data_flits;

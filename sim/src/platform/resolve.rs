@@ -266,7 +266,7 @@ fn at_least(field: &Field, number: f64) -> Result<(), Trouble> {
 }
 
 /// The name of the unit in which a field is kept.
-fn own_unit(kind: Kind) -> &'static str {
+pub(super) fn own_unit(kind: Kind) -> &'static str {
     match kind {
         Kind::Count(counted) => counted,
         Kind::Cycles => "cycles",

@@ -243,6 +243,56 @@ fn values_that_contradict_each_other_are_refused() {
     says(&refused(&text), &["a NIC stands behind a PCIe link"]);
 }
 
+/// What is wrong with a platform that comes with the program once a value is replaced, if anything is.
+fn fault_of<P: ParameterSet>(name: &str, value: &str) -> String {
+    let platform: Platform<P> = Platform::load_as(name).unwrap_or_else(|error| panic!("{error}"));
+    platform.with(&[value]).map_or_else(|error| error.to_string(), |_| panic!("{name} takes {value}"))
+}
+
+#[test]
+fn values_for_which_no_machine_has_room_are_refused() {
+    use crate::cxl::CxlParameters;
+    let refused = |value: &str| fault_of::<Parameters>("icx-e810", value);
+    says(&refused("core.load_buffer=4294967295"), &["4294967295 loads is too much; at most 65536 loads"]);
+    says(&refused("cache.l2_bytes=1000000MiB"), &["is too much; at most 4294967296 bytes"]);
+    says(&refused("memory.line_time=1000000us"), &["is too much; at most 100000000000 ps"]);
+    says(&refused("core.l1_hit_cycles=4294967295"), &["is too much; at most 1000000 cycles"]);
+    // A cycle of less than a picosecond would take none.
+    says(&refused("core.frequency_megahertz=2000GHz"), &["2000000 MHz is too much; at most 1000000 MHz"]);
+    says(&refused("core.work_scale=1000000000000"), &["is too much; at most 1000000"]);
+    says(&refused("memory.channels=65"), &["memory.channels: lines are shared out to at most 64 channels"]);
+    says(&refused("interconnect.links=65"), &["interconnect.links: lines are shared out to at most 64 links"]);
+    for key in ["memory.channels", "device_memory.channels"] {
+        says(&fault_of::<CxlParameters>("agilex7", &format!("{key}=65")), &[key, "at most 64 channels"]);
+    }
+    assert!(icx().with(&["core.load_buffer=65536", "memory.line_time=100000us"]).is_ok());
+}
+
+#[test]
+fn sizes_and_rates_that_no_link_of_pcie_has_are_refused() {
+    use crate::cxl::CxlParameters;
+    for (value, wanted) in [
+        ("pcie.max_payload=192", "a power of two from 64 to 4096"),
+        ("pcie.max_payload=8192", "a power of two from 64 to 4096"),
+        ("pcie.max_read_request=100", "a power of two from 64 to 4096"),
+        ("pcie.read_completion_boundary=32", "a power of two from 64 to 4096"),
+        ("pcie.read_completion_boundary=512", "no multiple of pcie.read_completion_boundary"),
+        ("pcie.megabits_per_second=1Mb/s", "too little"),
+    ] {
+        says(&fault_of::<Parameters>("icx-e810", value), &[wanted]);
+        says(&fault_of::<CxlParameters>("agilex7", value), &[wanted]);
+    }
+    says(&fault_of::<Parameters>("icx-e810", "nic.packets_per_second=0.0001Mpps"), &["too little"]);
+}
+
+#[test]
+fn a_polling_loop_that_takes_no_time_is_refused() {
+    let idle = ["core.issue_cycles=0", "core.pause_cycles=0", "core.l1_hit_cycles=0"];
+    let error = icx().with(&idle[1..]).expect_err("time would stand still").to_string();
+    says(&error, &["core.pause_cycles", "a round of polling would take no time"]);
+    assert!(icx().with(&idle[..2]).is_ok() && icx().with(&[idle[0], idle[2]]).is_ok());
+}
+
 #[test]
 fn files_extend_each_other_in_a_line() {
     let load = |text: &str| parse(text).expect_err("it does not load").to_string();

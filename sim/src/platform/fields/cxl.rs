@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{
     Bytes, CACHE, Count, Cycles, Entry, Faults, Field, Flag, MEMORY, Megahertz, Model, PCIE, ParameterSet, Picoseconds,
-    REFRESH, Ratio, Section, Taking, cache, contradictions_of_cache, contradictions_of_pcie, contradictions_of_refresh,
-    fault_of_cache, memory, pcie, refresh, tell_of,
+    REFRESH, Ratio, Section, Taking, cache, contradictions_of_cache, contradictions_of_parts, contradictions_of_pcie,
+    contradictions_of_refresh, fault_of_cache, memory, pcie, refresh, tell_of,
 };
 use crate::cxl::CxlParameters;
 use crate::cxl::parameters::{
@@ -177,6 +177,9 @@ fn contradictions(parameters: &CxlParameters) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     contradictions_of_cache(&parameters.cache, &mut found);
     contradictions_of_pcie(&parameters.pcie, &mut found);
+    let (memory, device_memory) = (parameters.memory.channels, parameters.device_memory.channels);
+    let parts = [("memory.channels", memory, "channels"), ("device_memory.channels", device_memory, "channels")];
+    contradictions_of_parts(&parts, &mut found);
     for (key, (bytes, ways)) in [("dcoh.hmc_ways", parameters.dcoh.hmc()), ("dcoh.dmc_ways", parameters.dcoh.dmc())] {
         found.extend(fault_of_cache(bytes, ways).map(|fault| (key, fault)));
     }

@@ -33,7 +33,7 @@ sections! {
         writes_back_first: Flag, 0.0;
         transaction_units: Count("units"), 1.0;
         unit_transactions: Count("requests"), 1.0;
-        patience: Picoseconds, 1.0;
+        patience: Picoseconds, 1.0, 1e14;
     }
     LINK link "link" EciLinkParameters {
         links: Count("links"), 1.0;
