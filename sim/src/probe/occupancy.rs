@@ -23,6 +23,8 @@ pub struct Occupancy {
     level: u64,
     maximum: u64,
     last: Time,
+    /// The latest time of a call: not that of the last, where calls come out of the order of their times.
+    latest: Time,
     begun: Time,
     carried: u64,
     arrivals: u64,
@@ -80,7 +82,7 @@ impl Little {
 impl Occupancy {
     /// An empty queue whose window begins at `now`.
     pub fn new(now: Time) -> Occupancy {
-        Occupancy { last: now, begun: now, ..Occupancy::default() }
+        Occupancy { last: now, latest: now, begun: now, ..Occupancy::default() }
     }
 
     /// An entry comes.
@@ -135,11 +137,12 @@ impl Occupancy {
         let span = i128::from(now.picoseconds()) - i128::from(self.last.picoseconds());
         self.area += i128::from(self.level) * span;
         self.last = now;
+        self.latest = self.latest.max(now);
     }
 
-    /// The time of the last call.
+    /// The latest time of a call.
     pub fn last(&self) -> Time {
-        self.last
+        self.latest
     }
 
     /// Begins a new window at `now`, which is not before any call so far: a warm-up ends. What is inside stays inside. A

@@ -92,7 +92,7 @@ impl Queue {
         self.occupancy.inside()
     }
 
-    /// The time of the last entry or exit.
+    /// The latest time of an entry or exit.
     pub fn last(&self) -> Time {
         self.occupancy.last()
     }
@@ -179,6 +179,21 @@ mod tests {
         queue.leave(1, at(120), at(120), Some(1));
         let seen = queue.little(at(200));
         assert_eq!((seen.carried_in, seen.arrivals, seen.area), (2, 1, 20 + 50));
+        assert!(seen.holds(), "{seen:?}");
+    }
+
+    #[test]
+    fn a_window_that_begins_after_every_call_so_far_holds_whatever_their_order() {
+        let mut queue = Queue::default();
+        // One comes when another stay is known to end, which is later than what is told of next.
+        queue.enter(1, at(100), None);
+        queue.enter(2, at(40), None);
+        assert_eq!(queue.last(), at(100));
+        queue.restart(queue.last());
+        queue.leave(2, at(130), at(130), None);
+        queue.leave(1, at(150), at(150), None);
+        let seen = queue.little(at(200));
+        assert_eq!((seen.carried_in, seen.area, seen.residence), (2, 30 + 50, 30 + 50));
         assert!(seen.holds(), "{seen:?}");
     }
 }
