@@ -115,7 +115,8 @@ impl Private {
         self.last[self.first.set(line)] = (line, second as u32);
     }
 
-    /// Puts a line in, in both levels; gives the line that had to go, and its copy. `may_go` says which may.
+    /// Puts a line in, in both levels; gives the line that had to go, and its copy. `may_go` says which may. Where none of its set
+    /// may, it is the line itself that goes, and whoever needs it asks again: a real core would hold it in its line fill buffer.
     #[inline(always)]
     pub fn install(&mut self, line: u32, held: Held, may_go: impl FnMut(u32) -> bool) -> Option<(u32, Held)> {
         if let Some(place) = self.second.find(line) {
@@ -125,8 +126,9 @@ impl Private {
             }
             return None;
         }
-        let inserted = self.second.insert(line, held.copy as u8, may_go);
-        let (place, victim) = inserted.expect("fewer lines are pinned than a set has ways");
+        let Some((place, victim)) = self.second.insert(line, held.copy as u8, may_go) else {
+            return Some((line, held));
+        };
         let gone = victim.map(|victim| {
             self.leave_first(victim.line);
             (victim.line, self.marked(victim.mark, place))
