@@ -141,7 +141,7 @@ impl Occupancy {
     }
 
     /// The latest time of a call.
-    pub fn last(&self) -> Time {
+    pub fn latest(&self) -> Time {
         self.latest
     }
 

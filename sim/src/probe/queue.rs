@@ -93,8 +93,8 @@ impl Queue {
     }
 
     /// The latest time of an entry or exit.
-    pub fn last(&self) -> Time {
-        self.occupancy.last()
+    pub fn latest(&self) -> Time {
+        self.occupancy.latest()
     }
 
     /// Begins a new window: see [`Occupancy::restart`].
@@ -188,8 +188,8 @@ mod tests {
         // One comes when another stay is known to end, which is later than what is told of next.
         queue.enter(1, at(100), None);
         queue.enter(2, at(40), None);
-        assert_eq!(queue.last(), at(100));
-        queue.restart(queue.last());
+        assert_eq!(queue.latest(), at(100));
+        queue.restart(queue.latest());
         queue.leave(2, at(130), at(130), None);
         queue.leave(1, at(150), at(150), None);
         let seen = queue.little(at(200));

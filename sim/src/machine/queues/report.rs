@@ -88,7 +88,7 @@ impl Machine {
     /// When a probe was last told of something, or now.
     fn last_change(&self) -> Time {
         let probes = self.queues.iter().flat_map(|queues| queues.probes.values());
-        probes.map(queue::Queue::last).fold(time(self.now), Time::max)
+        probes.map(queue::Queue::latest).fold(time(self.now), Time::max)
     }
 
     /// Every queue that the machine has.
