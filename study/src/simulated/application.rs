@@ -199,7 +199,8 @@ pub(super) fn measure(
     }
     let (begins, received, before, wire) = (seat.now(), application.account().received(), counters(), wire_now());
     let mut since = begins;
-    while application.account().received() < warm + measured {
+    // The burst that ended the warm-up may have brought all of them: then the next one is measured.
+    while application.account().received() < (warm + measured).max(received + 1) {
         if application.step() > 0 {
             seat.machine().borrow_mut().note_span(seat.agent(), ROUND_TRIP, since);
             since = seat.now();
