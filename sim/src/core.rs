@@ -48,13 +48,12 @@ impl<'a> SimCore<'a> {
         SimCore { fiber, ticks }
     }
 
-    /// The timer interrupt comes before this program's next step: it takes the core. A program that only waited meanwhile
-    /// (`idle`) loses what is left of it by now.
+    /// The timer interrupt comes before this program's next step: it takes the core.
     #[cold]
-    fn interrupted(&self, machine: &mut Machine, idle: bool) {
+    fn interrupted(&self, machine: &mut Machine) {
         let agent = &mut machine.agents[self.fiber.agent];
-        while let Some((tick, span)) = self.ticks.take(agent.time) {
-            agent.time = if idle { agent.time.max(tick + span) } else { agent.time + span };
+        while let Some((_, span)) = self.ticks.take(agent.time) {
+            agent.time += span;
             agent.not_pure();
         }
     }
@@ -82,7 +81,7 @@ impl<'a> SimCore<'a> {
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
             if !waited && self.is_interrupted(&machine) {
-                self.interrupted(&mut machine, false);
+                self.interrupted(&mut machine);
             }
             match step(&mut machine, self.fiber.agent, waited) {
                 Ok(value) => return value,
@@ -180,16 +179,11 @@ impl<'a> SimCore<'a> {
     fn pause(&self, until: u64) {
         let mut machine = self.fiber.machine.borrow_mut();
         loop {
-            match machine.spin(self.fiber.agent, until) {
+            match machine.spin(self.fiber.agent, until, self.ticks.next()) {
                 Ok(()) => return,
                 Err(Wait::Polling) => {
                     let end = machine.agents[self.fiber.agent].parked_until();
-                    self.fiber.wait(machine, Wait::Polling, end);
-                    let mut machine = self.fiber.machine.borrow_mut();
-                    if self.is_interrupted(&machine) {
-                        self.interrupted(&mut machine, true);
-                    }
-                    return;
+                    return self.fiber.wait(machine, Wait::Polling, end);
                 }
                 Err(wait) => {
                     self.fiber.wait(machine, wait, None);
@@ -394,7 +388,7 @@ impl SimCore<'_> {
     fn work_for(&self, span: impl Fn(&Agent) -> u64) {
         let mut machine = self.fiber.machine.borrow_mut();
         if self.is_interrupted(&machine) {
-            self.interrupted(&mut machine, false);
+            self.interrupted(&mut machine);
         }
         let mut span = span(&machine.agents[self.fiber.agent]);
         loop {

@@ -30,6 +30,11 @@ impl Ticks {
         now >= self.next.get()
     }
 
+    /// When the next one comes; never without a timer.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.get()
+    }
+
     /// Takes one that has come by `now`: when it came, and how long it takes the core.
     pub(crate) fn take(&self, now: u64) -> Option<(u64, u64)> {
         self.are_due(now).then(|| (self.next.replace(self.next.get() + self.interval), self.span))

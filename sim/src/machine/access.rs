@@ -338,8 +338,8 @@ impl Machine {
     }
 
     /// Ends a round that made no progress. Where the next rounds would do just the same, they are skipped until a message
-    /// comes, or until the first round that begins at `until` or later.
-    pub(crate) fn spin(&mut self, id: usize, until: u64) -> Step<()> {
+    /// comes, or until the first round that begins at `until` or later, or the one within which the core's timer `tick` lies.
+    pub(crate) fn spin(&mut self, id: usize, until: u64, tick: u64) -> Step<()> {
         if !self.may_act(id) {
             return Err(W::Time);
         }
@@ -360,10 +360,10 @@ impl Machine {
             pure: true,
             polled: true,
         };
-        if !fast_forward || !same || agent.time >= until {
+        if !fast_forward || !same || agent.time >= until || tick.saturating_sub(agent.time) < duration {
             return Ok(());
         }
-        agent.park(round, until);
+        agent.park(round, until, tick);
         Err(W::Polling)
     }
 

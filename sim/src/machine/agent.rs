@@ -228,9 +228,12 @@ impl Agent {
         self.next_message = self.messages.front().copied().unwrap_or(u64::MAX);
     }
 
-    /// Skips rounds from now on, but not the first that begins at `until` or later.
-    pub(crate) fn park(&mut self, round: Round, until: u64) {
-        let most = if until == u64::MAX { u64::MAX } else { until.saturating_sub(self.time).div_ceil(round.duration) };
+    /// Skips rounds from now on, but neither the first that begins at `until` or later nor the one within which a `tick` of the
+    /// core's timer lies.
+    pub(crate) fn park(&mut self, round: Round, until: u64, tick: u64) {
+        let left = |until: u64| until.saturating_sub(self.time);
+        let most = if until == u64::MAX { u64::MAX } else { left(until).div_ceil(round.duration) };
+        let most = if tick == u64::MAX { most } else { most.min(left(tick) / round.duration) };
         self.parked = Some((self.time, round, most));
     }
 
