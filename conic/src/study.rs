@@ -165,6 +165,8 @@ struct Shown {
     /// Whether it was interrupted, and whether any point failed.
     interrupted: bool,
     failed: bool,
+    /// What is to be known of the results, each point that failed with its reason; the text has it, too.
+    warnings: Vec<String>,
 }
 
 impl Study<'_> {
@@ -222,14 +224,15 @@ impl Study<'_> {
         } else {
             text += &results(&rows).draw(style);
         }
-        for line in summary_lines(&summary).into_iter().chain(report.warnings()) {
+        let warnings = report.warnings();
+        for line in summary_lines(&summary).iter().chain(&warnings) {
             text += &format!("{line}\n");
         }
         text += &format!("{} points simulated, {} kept from before", ended.simulated, ended.kept);
         text += if ended.interrupted { "; interrupted: the same command goes on from here\n" } else { "\n" };
         let json = if options.sensitivity { output::movements_json(&movements) } else { json(&rows) };
         let failed = found.iter().any(|found| !found.failures.is_empty());
-        Ok(Shown { json, text, report: path, interrupted: ended.interrupted, failed })
+        Ok(Shown { json, text, report: path, interrupted: ended.interrupted, failed, warnings })
     }
 }
 
@@ -238,6 +241,9 @@ impl Shown {
     fn print(&self, as_json: bool) -> ExitCode {
         if as_json {
             print!("{}", self.json);
+            if self.failed {
+                self.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            }
             if std::io::stderr().is_terminal() {
                 eprintln!("report: {}", self.report.display());
             }

@@ -113,6 +113,7 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
         ("sim --threads 0", "56 threads"),
         ("sim --interface pcie", "icx-e810"),
         ("sim --interface ring --features paper", "leave them out"),
+        ("sim --interface pcie --platform icx-cx6 --same-socket", "behind its link"),
         ("sim --rate 0", "0.001 to 10000"),
         ("sim --features quick", "there is no feature"),
         ("trace --interface pcie", "icx-e810"),

@@ -39,6 +39,16 @@ fn the_fitted_exchange_comes_out_and_is_written_with_its_plot() {
 }
 
 #[test]
+fn why_a_point_failed_is_said_beside_json_too() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    // The paper's deadlock.
+    let output = study(folder.path(), &["7", "--quick", "--json", "--set", "cache.unit_transactions=1"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let _: Vec<Value> = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
+    assert!(text(&output.stderr).contains("failed"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn fastforward_and_a_machine_of_a_coming_generation_stand_beside_the_line_pair() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let rows = |arguments: &[&str]| -> Vec<Value> {

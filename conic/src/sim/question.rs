@@ -75,11 +75,16 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// Switches for an interface that has none, or PCIe where the platform has none.
+    /// Switches or a place for an interface that has none, or PCIe where the platform has none.
     pub fn interface(&self, platform: &Platform) -> Result<Interface, Failure> {
         if self.interface != Choice::Ccnic && self.features.is_some() {
             let name = self.interface_name();
             return Err(Failure::failed(format!("--features are CC-NIC's switches; {name} has none: leave them out")));
+        }
+        if self.interface == Choice::Pcie && self.same_socket {
+            let message =
+                "--same-socket places a NIC that is played by cores; that of pcie is behind its link: leave it out";
+            return Err(Failure::failed(message));
         }
         Ok(match self.interface {
             Choice::Ccnic => Interface::CcNic(self.features()),
@@ -130,7 +135,7 @@ impl Question {
     pub fn check_threads(&self, platform: &Platform, threads: usize) -> Result<(), Failure> {
         // A node's snoop filter has a bit for each of 64 cores.
         let cores = platform.parameters().core.cores.min(64) as usize;
-        let each = if self.same_socket && self.interface != Choice::Pcie { 2 } else { 1 };
+        let each = if self.same_socket { 2 } else { 1 };
         let most = cores / each;
         if (1..=most).contains(&threads) {
             return Ok(());

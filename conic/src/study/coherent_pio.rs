@@ -116,7 +116,8 @@ fn run(options: &Options) -> Result<Shown, String> {
         text += "\nWhat if, over CXL.mem 3.0 with back-invalidate: nobody measured this, and nearly every value of cxl3-mem is a guess\n";
         text += &results(&what_if).draw(TerminalStyle::default());
     }
-    for line in summary_lines(&summary).into_iter().chain(report.warnings()) {
+    let warnings = report.warnings();
+    for line in summary_lines(&summary).iter().chain(&warnings) {
         text += &format!("{line}\n");
     }
     if options.sensitivity {
@@ -124,7 +125,7 @@ fn run(options: &Options) -> Result<Shown, String> {
     }
     let failed = found.iter().any(|found| !found.failures.is_empty());
     let json = if options.sensitivity { output::movements_json(&movements) } else { json(&rows) };
-    Ok(Shown { json, text, report: path, interrupted: false, failed })
+    Ok(Shown { json, text, report: path, interrupted: false, failed, warnings })
 }
 
 /// How far each guess moves the headline results.

@@ -146,9 +146,10 @@ fn run(options: &Options) -> Result<Shown, String> {
     };
     let path = output::write(&options.output, &report)?;
     let mut text = results(&rows).draw(TerminalStyle::default());
-    for line in summary_lines(&summary).into_iter().chain(report.warnings()) {
+    let warnings = report.warnings();
+    for line in summary_lines(&summary).iter().chain(&warnings) {
         text += &format!("{line}\n");
     }
     let failed = found.iter().any(|found| !found.failures.is_empty());
-    Ok(Shown { json: json(&rows), text, report: path, interrupted: false, failed })
+    Ok(Shown { json: json(&rows), text, report: path, interrupted: false, failed, warnings })
 }
