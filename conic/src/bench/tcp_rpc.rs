@@ -46,6 +46,9 @@ pub struct Arguments {
 const EXAMPLES: &str =
     "Acknowledgements go alone and at once, as TAS sends them, or with the answer, which halves the segments.
 
+Timeouts are fixed, and nothing controls congestion: what has not been acknowledged for 10 ms is sent again. More under way than is \
+served in that time, as with thousands of connections, measures what that costs; there are more segments an answer then.
+
 Examples:
   conic bench tcp-rpc
   conic bench tcp-rpc --connections 1 --window 1              the latency of one request

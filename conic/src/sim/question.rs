@@ -49,7 +49,7 @@ pub struct Question {
     /// Bytes of a packet, 60 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
     pub packet_size: u16,
-    /// The NIC's agents run on cores of the host's own socket
+    /// The NIC's agents run on cores of the host's own socket; not with pcie, whose NIC is behind its link
     #[arg(long)]
     pub same_socket: bool,
     /// Whose hardware prefetchers are on
