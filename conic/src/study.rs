@@ -217,26 +217,30 @@ impl Study<'_> {
             movements: &movements,
         };
         let path = output::write(&options.output, &report)?;
-        let mut text = String::new();
         let style = TerminalStyle::default();
-        if options.sensitivity {
-            text += &output::movements(&movements).draw(style);
+        let (tables, json) = if options.sensitivity {
+            (output::movements(&movements).draw(style), output::movements_json(&movements))
         } else {
-            text += &results(&rows).draw(style);
-        }
-        let warnings = report.warnings();
-        for line in summary_lines(&summary).iter().chain(&warnings) {
-            text += &format!("{line}\n");
-        }
-        text += &format!("{} points simulated, {} kept from before", ended.simulated, ended.kept);
-        text += if ended.interrupted { "; interrupted: the same command goes on from here\n" } else { "\n" };
-        let json = if options.sensitivity { output::movements_json(&movements) } else { json(&rows) };
-        let failed = found.iter().any(|found| !found.failures.is_empty());
-        Ok(Shown { json, text, report: path, interrupted: ended.interrupted, failed, warnings })
+            (results(&rows).draw(style), json(&rows))
+        };
+        let mut shown = Shown { interrupted: ended.interrupted, ..Shown::of(&report, path, tables, json) };
+        shown.text += &format!("{} points simulated, {} kept from before", ended.simulated, ended.kept);
+        shown.text += if ended.interrupted { "; interrupted: the same command goes on from here\n" } else { "\n" };
+        Ok(shown)
     }
 }
 
 impl Shown {
+    /// Of a report that has been written there: its tables, and behind them its summary and what is to be known of it.
+    fn of(report: &Report<'_>, written: PathBuf, tables: String, json: String) -> Shown {
+        let (mut text, warnings) = (tables, report.warnings());
+        for line in summary_lines(report.summary).iter().chain(&warnings) {
+            text += &format!("{line}\n");
+        }
+        let failed = report.found.iter().any(|found| !found.failures.is_empty());
+        Shown { json, text, report: written, interrupted: false, failed, warnings }
+    }
+
     /// Prints it; the last line says where the report is.
     fn print(&self, as_json: bool) -> ExitCode {
         if as_json {

@@ -71,8 +71,8 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
     ///
     /// # Errors
     ///
-    /// If there is no device, or one has no room for an element; if elements have no bytes; where an operator has a state, if there are several devices, or
-    /// the parent graph sees more than one operator.
+    /// If there is no device, or one has no room for an element; if elements have no bytes; where an operator has a state, if there
+    /// are several devices, or the parent graph sees more than one operator.
     pub fn new(program: &Program, operators: usize, devices: Vec<V>) -> Result<Channel<A, D, V>, Fault> {
         if operators > wire::MOST_OPERATORS {
             return Err(Fault::Operators(operators));

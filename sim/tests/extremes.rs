@@ -7,18 +7,9 @@ use conic_sim::{Options, Parameters, Role, Simulation};
 
 /// A field's values at the ends, in its own unit, as overrides.
 fn ends(field: &Field) -> Vec<String> {
-    let unit = match field.kind {
-        Kind::Count(counted) => counted,
-        Kind::Cycles => "cycles",
-        Kind::Picoseconds => "ps",
-        Kind::Bytes => "bytes",
-        Kind::Megahertz => "MHz",
-        Kind::MegabitsPerSecond => "Mb/s",
-        Kind::PerSecond => "1/s",
-        Kind::Permille => "permille",
-        Kind::Ratio => "ratio",
-        Kind::Flag => return ["false", "true"].map(|flag| format!("{}={flag}", field.key)).to_vec(),
-    };
+    if field.kind == Kind::Flag {
+        return ["false", "true"].map(|flag| format!("{}={flag}", field.key)).to_vec();
+    }
     let most = match field.kind {
         // The tags of a cache of the largest size take longer to make than all other machines.
         Kind::Bytes => field.least,
@@ -26,7 +17,7 @@ fn ends(field: &Field) -> Vec<String> {
         Kind::Picoseconds => 1e9,
         _ => field.most,
     };
-    [field.least, most].map(|value| format!("{}={value}{unit}", field.key)).to_vec()
+    [field.least, most].map(|value| format!("{}={value}{}", field.key, field.kind.own_unit())).to_vec()
 }
 
 /// Gives a run each machine that differs from a platform in one value at its end, and how many there were.

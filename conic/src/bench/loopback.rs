@@ -154,6 +154,7 @@ pub struct Report {
     mpps: f64,
     gbps: f64,
     latency_ns: LatencyReport,
+    /// Of all slices, also those whose figures are left out.
     lost: u64,
     corrupt: u64,
     packets: u64,
@@ -288,7 +289,7 @@ fn report(
         measured.placements.iter().filter_map(|place| place_report(measured, place, 0, size)).collect();
     let headline = chosen.first().and_then(|place| place_report(measured, place, 0, size));
     let headline = headline.ok_or_else(Failure::restless)?;
-    let spoilt = |figure: fn(&Outcome) -> u64| measured.all().map(|slice| figure(&slice.value)).sum();
+    let sum = |figure: fn(&Outcome) -> u64| measured.all().map(|slice| figure(&slice.value)).sum();
     Ok(Report {
         schema: "conic.bench.loopback/1",
         interface: setup.interface.name(),
@@ -303,9 +304,9 @@ fn report(
         mpps: headline.mpps.median,
         gbps: headline.gbps,
         latency_ns: headline.latency_ns,
-        lost: spoilt(|outcome| outcome.lost),
-        corrupt: spoilt(|outcome| outcome.corrupt),
-        packets: measured.kept.iter().map(|slice| slice.value.packets).sum(),
+        lost: sum(|outcome| outcome.lost),
+        corrupt: sum(|outcome| outcome.corrupt),
+        packets: sum(|outcome| outcome.packets),
         slices: measured.kept.len(),
         dropped_slices: measured.dropped,
         restless: measured.restless,

@@ -10,7 +10,7 @@ use conic_sim::platform::Platform;
 use conic_study::coherent_pio::{EXPERIMENTS, HEADLINES, Machines, WHAT_IF, findings, headlines, headlines_beside};
 use conic_study::comparison::{compare, parse, summary};
 use conic_study::experiment::{Effort, chosen};
-use conic_study::report::{COHERENT_PIO, Report, json, results, summary_lines};
+use conic_study::report::{COHERENT_PIO, Report, json, results};
 use conic_study::sensitivity::{Guess, Movement, moved};
 
 use super::{Shown, guesses, output, progress};
@@ -116,16 +116,12 @@ fn run(options: &Options) -> Result<Shown, String> {
         text += "\nWhat if, over CXL.mem 3.0 with back-invalidate: nobody measured this, and nearly every value of cxl3-mem is a guess\n";
         text += &results(&what_if).draw(TerminalStyle::default());
     }
-    let warnings = report.warnings();
-    for line in summary_lines(&summary).iter().chain(&warnings) {
-        text += &format!("{line}\n");
-    }
-    if options.sensitivity {
-        text += &output::movements(&movements).draw(TerminalStyle::default());
-    }
-    let failed = found.iter().any(|found| !found.failures.is_empty());
     let json = if options.sensitivity { output::movements_json(&movements) } else { json(&rows) };
-    Ok(Shown { json, text, report: path, interrupted: false, failed, warnings })
+    let mut shown = Shown::of(&report, path, text, json);
+    if options.sensitivity {
+        shown.text += &output::movements(&movements).draw(TerminalStyle::default());
+    }
+    Ok(shown)
 }
 
 /// How far each guess moves the headline results.

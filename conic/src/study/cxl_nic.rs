@@ -10,7 +10,7 @@ use conic_sim::platform::Platform;
 use conic_study::comparison::{compare, parse, summary};
 use conic_study::cxl_nic::{EXPERIMENTS, Machines, findings, guesses as orderings};
 use conic_study::experiment::{Effort, chosen};
-use conic_study::report::{CXL_NIC, Report, json, results, summary_lines};
+use conic_study::report::{CXL_NIC, Report, json, results};
 use conic_study::sensitivity::{self, Guess};
 use serde_json::json;
 
@@ -145,11 +145,5 @@ fn run(options: &Options) -> Result<Shown, String> {
         movements: &[],
     };
     let path = output::write(&options.output, &report)?;
-    let mut text = results(&rows).draw(TerminalStyle::default());
-    let warnings = report.warnings();
-    for line in summary_lines(&summary).iter().chain(&warnings) {
-        text += &format!("{line}\n");
-    }
-    let failed = found.iter().any(|found| !found.failures.is_empty());
-    Ok(Shown { json: json(&rows), text, report: path, interrupted: false, failed, warnings })
+    Ok(Shown::of(&report, path, results(&rows).draw(TerminalStyle::default()), json(&rows)))
 }

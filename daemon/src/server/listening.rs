@@ -48,21 +48,16 @@ impl Daemon {
         let ports = || config.networks.iter().flat_map(|network| &network.ports).filter_map(|port| port.spec().ok());
         let made: BTreeSet<String> = ports().filter_map(|port| port.makes().map(str::to_owned)).collect();
         for network in &config.networks {
+            let cannot = |why: String| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
             let mut specs = network.ports.iter().filter_map(|port| port.spec().ok());
-            specs.try_for_each(|port| port.check(&|name| made.contains(name))).map_err(|error| {
-                DaemonError::Cannot { what: format!("network \"{}\"", network.name), why: error.to_string() }
-            })?;
-            network.mirrors.iter().try_for_each(|mirror| {
-                folder_of(&mirror.file).map_err(|why| DaemonError::Cannot {
-                    what: format!("network \"{}\": the mirror of {}", network.name, mirror.end),
-                    why,
-                })
-            })?;
+            specs
+                .try_for_each(|port| port.check(&|name| made.contains(name)))
+                .map_err(|error| cannot(error.to_string()))?;
+            for mirror in &network.mirrors {
+                folder_of(&mirror.file).map_err(|why| cannot(format!("the mirror of {}: {why}", mirror.end)))?;
+            }
             let named = (0..network.threads).filter_map(|thread| network.core_of(thread));
-            named.into_iter().try_for_each(may_run_on).map_err(|error| DaemonError::Cannot {
-                what: format!("network \"{}\"", network.name),
-                why: error.to_string(),
-            })?;
+            named.into_iter().try_for_each(may_run_on).map_err(|error| cannot(error.to_string()))?;
         }
         folder_to_make(&config.socket).map(|_| ())
     }

@@ -106,8 +106,9 @@ impl Daemon {
         let mut ports = Counted::new("port", "What passed through a port, and what did not");
         for (network, report) in self.networks.iter().zip(&reports) {
             for (number, port) in report.ports.iter().enumerate() {
+                let label = format!("network=\"{}\",port=\"{number}\"", network.config.name);
                 for (name, count) in port.own.iter().chain(&port.switch.named()) {
-                    ports.add(&format!("network=\"{}\",port=\"{number}\"", network.config.name), name, *count);
+                    ports.add(&label, name, *count);
                 }
             }
         }
@@ -138,8 +139,9 @@ impl Daemon {
                 let _ = writeln!(pins, "conic_pinned_flows{{network=\"{network}\",session=\"{session}\"}} {count}");
             }
             for (from, to, counters) in &report.trunks {
+                let label = format!("network=\"{network}\",from=\"{from}\",to=\"{to}\"");
                 for (what, count) in counters.named() {
-                    trunks.add(&format!("network=\"{network}\",from=\"{from}\",to=\"{to}\""), what, count);
+                    trunks.add(&label, what, count);
                 }
             }
             for (party, MirrorCounters { frames, bytes, dropped }) in &report.mirrors {

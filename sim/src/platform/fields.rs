@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use super::entry::Entry;
 use super::error::Faults;
-use super::resolve::own_unit;
 use super::unit::Dimension;
 use crate::link::MOST_PARTS;
 use crate::machine::tags::MOST_WAYS;
@@ -53,6 +52,21 @@ impl Kind {
             Kind::MegabitsPerSecond => (Dimension::BYTE_RATE, 1.25e-7),
             Kind::PerSecond => (Dimension::RATE, 1e-12),
             Kind::Permille => (Dimension::NONE, 1e-3),
+        }
+    }
+
+    /// The name of the unit in which a field is kept; empty where it has none.
+    pub const fn own_unit(self) -> &'static str {
+        match self {
+            Kind::Count(counted) => counted,
+            Kind::Cycles => "cycles",
+            Kind::Picoseconds => "ps",
+            Kind::Bytes => "bytes",
+            Kind::Megahertz => "MHz",
+            Kind::MegabitsPerSecond => "Mb/s",
+            Kind::PerSecond => "1/s",
+            Kind::Permille => "permille",
+            Kind::Ratio | Kind::Flag => "",
         }
     }
 
@@ -131,16 +145,14 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn take<T: Number>(&mut self, field: &Field) -> Option<T> {
-        let &Field { key, kind, most, .. } = field;
+    fn take<T: Number>(&mut self, key: &str) -> Option<T> {
         let entry = self.entries.get(key)?;
-        let (is, unit) = (entry.plain, own_unit(kind));
-        let fits = T::of(is).map_err(|most| format!("{is} does not fit; in the field's own unit at most {most}"));
-        let taken = fits.and_then(|number| match is <= most {
-            true => Ok(number),
-            false => Err(format!("{is} {unit} is too much; at most {most} {unit}")),
-        });
-        taken.map_err(|message| self.faults.add(&entry.file, entry.line, Some(key), message)).ok()
+        T::of(entry.plain)
+            .map_err(|most| {
+                let message = format!("{} does not fit; in the field's own unit at most {most}", entry.plain);
+                self.faults.add(&entry.file, entry.line, Some(key), message);
+            })
+            .ok()
     }
 }
 
@@ -162,7 +174,7 @@ macro_rules! sections {
 
             fn $function(taking: &mut Taking<'_>) -> Option<$type> {
                 // Every field is looked at before the first that does not fit ends it.
-                $(let $field = taking.take(&field!(concat!($section, ".", stringify!($field)), $kind, $least $(, $most)?));)*
+                $(let $field = taking.take(concat!($section, ".", stringify!($field)));)*
                 Some($type { $($field: $field?),* })
             }
         )*

@@ -245,39 +245,28 @@ fn fit(
     }
     let number = quantity.number / scale;
     if field.kind == Kind::Ratio {
-        return at_least(field, number).map(|()| quantity);
+        return within(field, number).map(|()| quantity);
     }
     let whole = number.round();
     if !rounds && (number - whole).abs() > 1e-9 * number.abs().max(1.0) {
         return Err(
-            format!("{number} {} is not whole; the simulator counts in whole ones", own_unit(field.kind)).into()
+            format!("{number} {} is not whole; the simulator counts in whole ones", field.kind.own_unit()).into()
         );
     }
-    at_least(field, whole)?;
+    within(field, whole)?;
     Ok(Quantity { number: whole * scale, dimension })
 }
 
-fn at_least(field: &Field, number: f64) -> Result<(), Trouble> {
-    if number >= field.least {
-        return Ok(());
+/// Whether a number in the field's unit is one that it may have.
+fn within(field: &Field, number: f64) -> Result<(), Trouble> {
+    let (unit, given) = (field.kind.own_unit(), Value::Number(number));
+    if number < field.least {
+        return Err(format!("{given} {unit} is too little; at least {} {unit}", field.least).into());
     }
-    let unit = own_unit(field.kind);
-    Err(format!("{} {unit} is too little; at least {} {unit}", Value::Number(number), field.least).into())
-}
-
-/// The name of the unit in which a field is kept.
-pub(super) fn own_unit(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Count(counted) => counted,
-        Kind::Cycles => "cycles",
-        Kind::Picoseconds => "ps",
-        Kind::Bytes => "bytes",
-        Kind::Megahertz => "MHz",
-        Kind::MegabitsPerSecond => "Mb/s",
-        Kind::PerSecond => "1/s",
-        Kind::Permille => "permille",
-        Kind::Ratio | Kind::Flag => "",
+    if number > field.most {
+        return Err(format!("{given} {unit} is too much; at most {} {unit}", field.most).into());
     }
+    Ok(())
 }
 
 fn in_field(field: &Field, quantity: Quantity) -> f64 {
