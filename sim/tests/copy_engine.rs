@@ -1,12 +1,10 @@
 //! Copies by engines: what they bring, in what order, and what they take.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::Random;
+use crate::common::Random;
 use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords, Time};
 use conic_sim::parameters::EngineParameters;
 use conic_sim::probe::counters::LinkCounters;

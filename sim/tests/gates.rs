@@ -1,9 +1,7 @@
 //! Latencies and limits to the picosecond, each against the sum of its stages: what may happen at a time happens then, and
 //! not a picosecond sooner.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 

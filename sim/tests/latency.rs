@@ -7,9 +7,7 @@ use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords};
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, Simulation};
 
-use common::without_prefetchers;
-
-mod common;
+use crate::common::without_prefetchers;
 
 const LINES: u64 = 256;
 

@@ -2,14 +2,12 @@
 //!
 //! Each round starts with all programs at a barrier, copies of the two words in random places, and random delays.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use common::Random;
+use crate::common::Random;
 use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
 use conic_sim::{Options, Role, SimCore, Simulation};
 

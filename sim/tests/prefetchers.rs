@@ -1,8 +1,6 @@
 //! What the hardware prefetchers ask for, seen by programs that reach their core as interfaces do: by a reference to it.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use conic_fabric::{Address, Core, Home, Layout, Line, SynchronisingWords, Time};
 use conic_sim::{Options, Parameters, Role, SimCore, Simulation};
 

@@ -1,8 +1,6 @@
 //! Lines that are published whole, and polls that end: what a core asks for, and what leaving a polling loop costs it.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -1,8 +1,6 @@
 //! Every queue of the machine is probed, the probes change nothing, and a miscount of any of them is found.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::collections::BTreeSet;
 
 use conic_fabric::{Address, Core, Device, Home, Layout, Line, MemoryType, StateHint, SynchronisingWords, Time};

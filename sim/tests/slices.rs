@@ -1,8 +1,6 @@
 //! How many messages home agents can look up: one every `home_service` in each slice, and not a picosecond sooner.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 

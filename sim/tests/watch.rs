@@ -1,12 +1,10 @@
 //! Cores that are told of the snoops of lines that they watch: each loss once, none missed, and false ones harmless.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use common::Random;
+use crate::common::Random;
 use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
 use conic_sim::{Failure, Options, Parameters, Role, SimCore, Simulation};
 

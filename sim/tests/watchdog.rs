@@ -1,8 +1,6 @@
 //! Runs that would never end: they are stopped, and say who waits for what.
 
-#[path = "common/mod.rs"]
-mod common;
-
+use crate::common;
 use conic_fabric::{Core, Home, Layout, SynchronisingWords, Time};
 use conic_sim::{Failure, Options, Role, Simulation};
 

@@ -1,8 +1,7 @@
 //! What the experiments make of answers that can be worked out on paper.
 
-mod common;
-
-use common::{BUFFERS, Formulas, setting};
+use crate::common;
+use crate::common::{BUFFERS, Formulas, setting};
 use conic_study::ask::Answers;
 use conic_study::experiment::{EXPERIMENTS, Effort, Found, Setting, Value, chosen, findings, questions};
 use conic_study::workload::{Failure, Question};

@@ -1,11 +1,9 @@
 //! What predicts cannot know what was published, and the results file names exactly what is predicted.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{answered, setting};
+use crate::common::{answered, setting};
 use conic_study::comparison::{Figure, Role, compare, parse};
 use conic_study::experiment::{EXPERIMENTS, Effort, Prediction, findings, questions};
 use conic_study::report::json_value;

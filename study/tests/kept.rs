@@ -1,8 +1,7 @@
 //! Kept answers come back bit for bit, or not at all.
 
-mod common;
-
-use common::{Formulas, setting};
+use crate::common;
+use crate::common::{Formulas, setting};
 use conic_study::ask::Answers;
 use conic_study::experiment::{EXPERIMENTS, Effort, questions};
 use conic_study::kept::{decode, encode, hash, name};

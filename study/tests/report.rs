@@ -1,8 +1,6 @@
 //! What a study shows: well-formed, complete, the same bytes each time, and nothing fetched from outside.
 
-mod common;
-
-use common::{Formulas, answered, parameters, setting};
+use crate::common::{Formulas, answered, parameters, setting};
 use conic_chart::TerminalStyle;
 use conic_study::ask::Answers;
 use conic_study::comparison::{Row, Summary, compare, parse, summary};

@@ -1,6 +1,4 @@
 //! What several tests share: numbers drawn from a seed, and machines that are hard on their protocol.
-// Each test program uses some of it.
-#![allow(dead_code)]
 
 use conic_sim::Parameters;
 use conic_sim::draws::Draws;

@@ -1,11 +1,10 @@
 //! Random programs on machines with tiny caches: every value that a load gives is checked, and so is every state that a
 //! copy changes to. The same programs run with and without the simulator's shortcuts, and must not see a difference.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod device;
 mod program;
 
+use crate::common;
 use conic_sim::Options;
 use program::{Outcome, Plan, run};
 

@@ -1,0 +1,32 @@
+//! The modelled machine, checked: one program, because the simulator is then compiled once.
+//!
+//! | files | what they check |
+//! |---|---|
+//! | `latency`, `gates`, `slices`, `prefetchers`, `publish` | what an access costs, message by message, to the picosecond |
+//! | `last_level`, `full_set`, `watch`, `copy_engine` | what caches keep, cores that are told of snoops, engines that copy |
+//! | `pcie`, `pcie_order`, `device_memory`, `cxl` | devices behind PCIe, ECI and CXL, and their memory |
+//! | `litmus`, `random` | memory orders, and values that no load may see, on random programs |
+//! | `queues`, `timer`, `watchdog`, `extremes`, `pages` | probes, interrupts, runs that would never end, values at their bounds, the host's own memory |
+//! | `common` | numbers from a seed, and machines that are hard on their protocol |
+
+mod common;
+mod copy_engine;
+mod cxl;
+mod device_memory;
+mod extremes;
+mod full_set;
+mod gates;
+mod last_level;
+mod latency;
+mod litmus;
+mod pages;
+mod pcie;
+mod pcie_order;
+mod prefetchers;
+mod publish;
+mod queues;
+mod random;
+mod slices;
+mod timer;
+mod watch;
+mod watchdog;

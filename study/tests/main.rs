@@ -1,0 +1,29 @@
+//! The studies, checked: one program, because the interfaces on modelled machines are then compiled once.
+//!
+//! | files | what they check |
+//! |---|---|
+//! | `experiments`, `isolation`, `kept`, `report` | what studies make of answers, from questions to the page |
+//! | `pcie`, `behind_chip`, `stores`, `cxl_nic`, `enzian`, `enzian_pcie` | what the modelled machines answer, each with its interfaces and applications |
+//! | `switches_copying`, `switches_forwarding`, `switches_serving` | what goes beyond the paper |
+//! | `bursts`, `few_packets`, `open_loop`, `shortcuts`, `stalled_peer` | how a run on a modelled machine is measured |
+//! | `common` | answers by formulas, and a setting to ask them in |
+
+mod behind_chip;
+mod bursts;
+mod common;
+mod cxl_nic;
+mod enzian;
+mod enzian_pcie;
+mod experiments;
+mod few_packets;
+mod isolation;
+mod kept;
+mod open_loop;
+mod pcie;
+mod report;
+mod shortcuts;
+mod stalled_peer;
+mod stores;
+mod switches_copying;
+mod switches_forwarding;
+mod switches_serving;
