@@ -11,7 +11,7 @@ use conic_load::invocation::{Caller, Service};
 use conic_load::{Function, Latency};
 use conic_native::{Flag, NativeCore, Pages, clock};
 
-use crate::bench::arena::{Arena, Job};
+use crate::bench::arena::{Arena, Job, Raise};
 use crate::bench::common::{Common, region, span};
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, rounded};
@@ -148,7 +148,10 @@ fn slice(arena: &Arena, function: Function, bytes: usize, pages: Pages) -> Resul
     let memory = Arc::new(region(&layout, pages)?);
     let stop = Arc::new(Flag::new());
     let (region, flag) = (Arc::clone(&memory), Arc::clone(&stop));
+    let gone = Arc::new(Flag::new());
+    let goes = Arc::clone(&gone);
     let device: Job = Box::new(move || {
+        let _goes = Raise(&goes);
         let device = Played::new(NativeCore::new(&region), lines);
         let mut service = Service::new(device, function, lines.shape().capacity() as usize);
         while !flag.is_up() {
@@ -160,6 +163,7 @@ fn slice(arena: &Arena, function: Function, bytes: usize, pages: Pages) -> Resul
     let caller: Box<dyn FnOnce() -> Outcome + Send> = Box::new(move || {
         let host = Host::new(NativeCore::new(&memory), lines, Features::PLAYED);
         let mut caller = Caller::new(host, function, bytes).expect("the lines were made for it");
+        caller.watch(move || gone.is_up());
         let start = caller.call_until(clock::now() + WARM_UP);
         caller.forget();
         let end = caller.call_until(start + SLICE);

@@ -11,10 +11,14 @@ use crate::program::Executor;
 /// How the host's half tells whoever plays the device whom to wake.
 type Tell = Box<dyn FnMut(SyncActivator)>;
 
+/// Whether whoever plays the device is gone.
+type IsGone = Box<dyn Fn() -> bool>;
+
 /// The host's half of an exchange over lines.
 pub struct Exchange<C> {
     host: Host<C>,
     tell: Tell,
+    is_gone: IsGone,
     /// The device wakes whoever looks: then there is one look when it has, and it must not be left out.
     is_woken: bool,
 }
@@ -23,7 +27,19 @@ impl<C: Core> Exchange<C> {
     /// A device behind a host's half. `tell` takes whom to wake to where the device is played; with [`crate::Calls::Blocking`] it is not
     /// called.
     pub fn new(host: Host<C>, tell: impl FnMut(SyncActivator) + 'static) -> Exchange<C> {
-        Exchange { host, tell: Box::new(tell), is_woken: false }
+        Exchange { host, tell: Box::new(tell), is_gone: Box::new(|| false), is_woken: false }
+    }
+
+    /// The same with a device whose player may go before the graph does: it must be gone, for `is_gone`, before its [`Serving`] is dropped,
+    /// which wakes. What it answered before is taken; what it did not is [`Fault::Stopped`] instead of being waited for. Lines show
+    /// no death: without this, a graph waits for ever.
+    #[must_use]
+    pub fn watching(self, is_gone: impl Fn() -> bool + 'static) -> Exchange<C> {
+        Exchange { is_gone: Box::new(is_gone), ..self }
+    }
+
+    fn look(&mut self) -> Poll {
+        if self.is_woken { self.host.poll() } else { self.host.poll_in_time() }
     }
 }
 
@@ -39,8 +55,14 @@ impl<C: Core + 'static> Device for Exchange<C> {
 
     #[inline]
     fn poll(&mut self, response: &mut Vec<u8>) -> Result<bool, Fault> {
-        let poll = if self.is_woken { self.host.poll() } else { self.host.poll_in_time() };
+        let mut poll = self.look();
+        let gone = matches!(poll, Poll::NotYet) && (self.is_gone)();
+        if gone {
+            // It may have answered between the two.
+            poll = self.look();
+        }
         match poll {
+            Poll::NotYet if gone => Err(Fault::Stopped),
             Poll::NotYet => Ok(false),
             Poll::Refused => Err(Fault::Lines),
             Poll::Response(bytes) => {
@@ -100,5 +122,14 @@ impl<D: pio::Device> Serving<D> {
     /// The device's half.
     pub fn device(&self) -> &D {
         self.service.device()
+    }
+}
+
+impl<D> Drop for Serving<D> {
+    fn drop(&mut self) {
+        if let Some(wake) = &self.wake {
+            // Whoever waits for an answer finds that none comes (`Exchange::watching`). The worker may be gone.
+            let _ = wake.activate();
+        }
     }
 }

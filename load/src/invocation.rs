@@ -12,9 +12,9 @@ const PATTERNS: usize = 5;
 const BETWEEN_LOOKS: u32 = 16;
 
 /// A caller.
-#[derive(Debug)]
 pub struct Caller<C> {
     host: Host<C>,
+    is_gone: Box<dyn FnMut() -> bool>,
     requests: Vec<Vec<u8>>,
     responses: Vec<Vec<u8>>,
     read: Vec<u8>,
@@ -45,7 +45,14 @@ impl<C: Core> Caller<C> {
         };
         let responses = requests.iter().map(response).collect();
         let read = vec![0; capacity as usize];
-        Ok(Caller { host, requests, responses, read, next: 0, latency: Latency::new(), calls: 0, wrong: 0 })
+        let is_gone = Box::new(|| false);
+        Ok(Caller { host, is_gone, requests, responses, read, next: 0, latency: Latency::new(), calls: 0, wrong: 0 })
+    }
+
+    /// Waits for no answer once `is_gone` says that whoever plays the device is gone, which lines do not show: what it did not answer
+    /// counts as wrong.
+    pub fn watch(&mut self, is_gone: impl FnMut() -> bool + 'static) {
+        self.is_gone = Box::new(is_gone);
     }
 
     /// Calls until a time has come; gives when it stopped.
@@ -68,16 +75,21 @@ impl<C: Core> Caller<C> {
         self.next = (index + 1) % PATTERNS;
         let response = self.responses[index].len();
         let start = self.host.core().now();
-        // Both fit, and the last call was answered.
+        // Both fit; the last call was answered, unless the device is gone.
         if self.host.begin(&self.requests[index], response).is_err() {
-            self.wrong += 1;
+            (self.calls, self.wrong) = (self.calls + 1, self.wrong + 1);
+            return start;
         }
+        let mut gone = false;
         let length = loop {
             match self.host.poll_in_time() {
                 Poll::Response(length) => break length,
                 Poll::Refused => break usize::MAX,
-                Poll::NotYet => self.host.core().spin(),
+                // It may have answered before it went: seen to be gone, it is looked at once more.
+                Poll::NotYet if gone => break usize::MAX,
+                Poll::NotYet => gone = (self.is_gone)(),
             }
+            self.host.core().spin();
         };
         let read = self.host.read(&mut self.read);
         let end = self.host.core().now();
@@ -177,5 +189,37 @@ impl<D: Device, A: Answer> Service<D, A> {
     /// What it makes of requests.
     pub fn function(&self) -> &A {
         &self.function
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_fabric::{Home, Layout};
+    use conic_interface::pio::{Features, Played, Shape};
+    use conic_native::{Memory, NativeCore, Pages};
+
+    use super::*;
+
+    #[test]
+    fn calls_that_a_device_did_not_answer_before_it_went_are_wrong_and_no_other() {
+        let bytes = 56;
+        let mut layout = Layout::new();
+        let lines = Shape::groups(bytes).place(&mut layout, Home::Nic).expect("the shape can be");
+        let memory: &'static Memory = Box::leak(Box::new(Memory::create(&layout, Pages::Plain).expect("memory")));
+        let device = Played::new(NativeCore::new(memory), lines);
+        let mut service = Service::new(device, Function::Echo, lines.shape().capacity() as usize);
+        let host = Host::new(NativeCore::new(memory), lines, Features::PLAYED);
+        let mut caller = Caller::new(host, Function::Echo, bytes as usize).expect("the lines were made for it");
+        // The device is this thread's: it answers three calls when it is asked whether it is gone, the last of them just before it goes.
+        let mut left = 3;
+        caller.watch(move || {
+            if left > 0 {
+                assert!(service.serve(), "a request is there");
+                left -= 1;
+            }
+            left == 0
+        });
+        caller.call_until(Time::ZERO);
+        assert_eq!((caller.calls(), caller.wrong()), (u64::from(BETWEEN_LOOKS), u64::from(BETWEEN_LOOKS) - 3));
     }
 }

@@ -117,8 +117,8 @@ pub struct Arena {
     clock: ThreadClock,
 }
 
-/// Raises a flag when it goes.
-struct Raise<'a>(&'a Flag);
+/// Raises a flag when it goes, also where its thread panics.
+pub struct Raise<'a>(pub &'a Flag);
 
 impl Drop for Raise<'_> {
     fn drop(&mut self) {

@@ -14,7 +14,7 @@ use conic_interface::pio::{Features, Host, Lines, Played, Shape};
 use conic_load::Latency;
 use conic_native::{Flag, Memory, NativeCore, Pages, clock};
 
-use crate::bench::arena::{Arena, Job};
+use crate::bench::arena::{Arena, Job, Raise};
 use crate::bench::common::region;
 use crate::bench::failure::Failure;
 
@@ -165,12 +165,16 @@ impl Region {
         let (memory, lines) = (self.memory, self.lines);
         let (tell, told) = channel();
         let program = program.clone();
+        let gone = Arc::new(Flag::new());
+        let goes = Arc::clone(&gone);
         let device: Job = Box::new(move || {
             let serving = |lines: Lines| {
                 let device = Played::resume(NativeCore::new(memory), lines);
                 Serving::new(device, Executor::new(program.clone()), lines.shape().capacity() as usize)
             };
             let mut all: Vec<_> = lines[..count].iter().copied().map(serving).collect();
+            // Goes before `all`, which wakes whoever waits for an answer.
+            let _goes = Raise(&goes);
             if calls == Calls::Deferred {
                 for serving in &mut all {
                     let Ok(activator) = told.recv() else { return };
@@ -185,7 +189,8 @@ impl Region {
                 }
             }
         });
-        let exchange = |lines: &Lines| PlayedExchange { lines: *lines, tell: tell.clone(), memory };
+        let exchange =
+            |lines: &Lines| PlayedExchange { lines: *lines, tell: tell.clone(), gone: Arc::clone(&gone), memory };
         (lines[..count].iter().map(exchange).collect(), device)
     }
 }
@@ -194,15 +199,16 @@ impl Region {
 struct PlayedExchange {
     lines: Lines,
     tell: Sender<SyncActivator>,
+    gone: Arc<Flag>,
     memory: &'static Memory,
 }
 
 impl PlayedExchange {
     fn begin(self) -> Exchange<NativeCore<'static>> {
         let host = Host::resume(NativeCore::new(self.memory), self.lines, Features::PLAYED);
-        let tell = self.tell;
+        let (tell, gone) = (self.tell, self.gone);
         // A device that is gone wakes nobody.
-        Exchange::new(host, move |activator| drop(tell.send(activator)))
+        Exchange::new(host, move |activator| drop(tell.send(activator))).watching(move || gone.is_up())
     }
 }
 

@@ -1,5 +1,8 @@
 //! Devices that other threads play, on real memory; and several workers.
 
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -11,7 +14,9 @@ use timely::dataflow::operators::{Input, Inspect};
 
 use super::equality::{expected, ways};
 use super::rig::{Rig, Shared};
-use crate::{Calls, Chain, Detail, Drops, Exchange, Executor, Inline, Offload, Serving, offload, trivial_filters};
+use crate::{
+    Calls, Chain, Detail, Drops, Exchange, Executor, Fault, Inline, Offload, Serving, offload, trivial_filters,
+};
 
 /// Batches of all sizes, empty ones and ones that are split among them.
 fn batches() -> Vec<(u64, Vec<u64>)> {
@@ -100,6 +105,83 @@ fn a_device_that_hears_late_whom_to_wake_wakes_for_what_it_did_before() {
     serving.wake(told.recv().expect("it was told when the graph was built"));
     rig.step().expect("it goes on");
     assert!(rig.came(0) && !rig.may_come(0), "nobody looked for the answer");
+}
+
+/// A graph over one device that this thread plays, and that is gone when the closure says so.
+fn watched(
+    calls: Calls,
+    is_gone: impl Fn() -> bool + 'static,
+) -> (Rig<u64, u64>, Serving<Played<NativeCore<'static>>>) {
+    let chain = chain(&trivial_filters(2));
+    let mut layout = Layout::new();
+    let lines = Shape::groups(464).place(&mut layout, Home::Nic).expect("the shape can be");
+    let memory: &'static Memory = Box::leak(Box::new(Memory::create(&layout, Pages::Plain).expect("memory")));
+    let core = || NativeCore::new(memory);
+    let device = Played::new(core(), lines);
+    let mut serving = Serving::new(device, Executor::new(chain.program().clone()), lines.shape().capacity() as usize);
+    let (tell, told) = channel();
+    let host = Host::new(core(), lines, Features::PLAYED);
+    let exchange = Exchange::new(host, move |activator| drop(tell.send(activator))).watching(is_gone);
+    let way = Offload { calls, detail: Detail::Collapsed };
+    let mut rig = Rig::<u64, u64>::new(&Shared::default(), |stream| {
+        offload(stream, &chain, vec![exchange], way).expect("there is room")
+    });
+    rig.send(0, vec![5, 7]);
+    rig.advance_to(1);
+    if let Ok(activator) = told.try_recv() {
+        serving.wake(activator);
+    }
+    (rig, serving)
+}
+
+/// What a graph that cannot go on says.
+fn why(rig: &mut Rig<u64, u64>) -> String {
+    let end = catch_unwind(AssertUnwindSafe(|| rig.step()));
+    *end.expect_err("it cannot go on").downcast::<String>().expect("it says why")
+}
+
+#[test]
+fn a_device_that_is_gone_is_not_waited_for() {
+    for calls in [Calls::Blocking, Calls::Deferred] {
+        let (mut rig, _serving) = watched(calls, || true);
+        assert!(why(&mut rig).contains(&Fault::Stopped.to_string()), "{calls:?}");
+    }
+}
+
+#[test]
+fn a_device_that_goes_wakes_whoever_waits_for_its_answer() {
+    let gone = Rc::new(Cell::new(false));
+    let is_gone = Rc::clone(&gone);
+    let (mut rig, serving) = watched(Calls::Deferred, move || is_gone.get());
+    rig.step().expect("it waits");
+    gone.set(true);
+    rig.step().expect("nobody was woken");
+    drop(serving);
+    assert!(why(&mut rig).contains(&Fault::Stopped.to_string()));
+}
+
+#[test]
+fn what_a_device_answered_before_it_went_is_taken() {
+    let gone = Rc::new(Cell::new(false));
+    let is_gone = Rc::clone(&gone);
+    let (mut rig, mut serving) = watched(Calls::Deferred, move || is_gone.get());
+    rig.step().expect("it waits");
+    assert!(serving.serve(), "the request is there");
+    gone.set(true);
+    drop(serving);
+    rig.step().expect("the answer is there");
+    assert!(rig.came(0) && !rig.may_come(0));
+}
+
+#[test]
+fn what_a_device_answered_just_before_it_was_seen_to_be_gone_is_taken() {
+    let serving = Rc::new(RefCell::new(None::<Serving<Played<NativeCore<'static>>>>));
+    let last = Rc::clone(&serving);
+    let serves = move || last.borrow_mut().as_mut().is_some_and(Serving::serve);
+    let (mut rig, device) = watched(Calls::Blocking, serves);
+    *serving.borrow_mut() = Some(device);
+    rig.step().expect("the answer is there");
+    assert!(rig.came(0) && !rig.may_come(0));
 }
 
 #[test]
