@@ -68,7 +68,7 @@ impl Shape {
 
     /// Two groups that hold a payload of so many bytes each.
     pub fn groups(bytes: u64) -> Shape {
-        let units = (bytes + CONTROL_BYTES).div_ceil(LINE_BYTES).clamp(1, u64::from(u16::MAX));
+        let units = bytes.saturating_add(CONTROL_BYTES).div_ceil(LINE_BYTES).clamp(1, u64::from(u16::MAX));
         Shape { group: units as u16, ..Shape::pair() }
     }
 

@@ -29,6 +29,14 @@ pub fn shapes() -> Vec<Shape> {
 }
 
 #[test]
+fn a_payload_of_any_length_has_a_shape_if_only_one_that_is_refused() {
+    for bytes in [u64::MAX - 8, u64::MAX - 7, u64::MAX] {
+        let refused = Shape::groups(bytes).place(&mut Layout::new(), Home::Nic);
+        assert_eq!(refused, Err(ShapeError::Units(u16::MAX)), "{bytes} bytes");
+    }
+}
+
+#[test]
 fn payloads_of_every_length_come_back_as_they_were_sent() {
     for shape in shapes() {
         let (lines, layout) = place(shape);
