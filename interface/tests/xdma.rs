@@ -89,7 +89,11 @@ proptest! {
             memory.poke(start_of(&layout, "xdma descriptors").word(*word as usize), *value);
         }
         let Some(count) = engine.started() else {
-            prop_assert_eq!(driver.poll(), None);
+            // What the driver waits for is transfer 1: it hears of that one, and of no other.
+            let is_its_own = run >> 32 == 1;
+            prop_assert_eq!(driver.poll(), is_its_own.then_some(0));
+            prop_assert_eq!(driver.statistics().refused_transfers, u64::from(is_its_own));
+            prop_assert_eq!(engine.statistics().refused_runs, u64::from(run >> 32 != 0));
             return Ok(());
         };
         // The test's memory panics at an address outside of it.

@@ -47,7 +47,8 @@ impl<D: DeviceMemory> Engine<D> {
         Engine { device, channel, completion, transfer: 0, wrong: 0, statistics: EngineStatistics::default() }
     }
 
-    /// Whether the host has started the engine since the last time; says how many descriptors it is to fetch.
+    /// Whether the host has started the engine since the last time; says how many descriptors it is to fetch. A transfer of so many as
+    /// cannot be is over at once, and reported as refused; a number that is not the next transfer's starts none.
     pub fn started(&mut self) -> Option<u64> {
         // Acquire: the list register, the descriptors, the buffer.
         let run = self.device.own_register(self.channel.run);
@@ -55,13 +56,17 @@ impl<D: DeviceMemory> Engine<D> {
         if transfer == self.transfer {
             return None;
         }
-        let next = transfer == self.transfer.wrapping_add(1);
-        if !next || !(1..=self.channel.pages()).contains(&descriptors) {
+        if transfer != self.transfer.wrapping_add(1) {
             self.statistics.refused_runs += u64::from(run != self.wrong);
             self.wrong = run;
             return None;
         }
         self.transfer = transfer;
+        if !(1..=self.channel.pages()).contains(&descriptors) {
+            self.statistics.refused_runs += 1;
+            self.report(REFUSED);
+            return None;
+        }
         Some(descriptors)
     }
 
