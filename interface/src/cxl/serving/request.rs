@@ -9,7 +9,7 @@
 //! | 8 to 15 | key, little endian | key |
 //! | 16 on | value of a PUT | value of a GET |
 //!
-//! Either has at least 64 bytes.
+//! Either has at least 64 bytes. A request whose zeros are others is none: they are for what later requests may say.
 
 use std::fmt;
 
@@ -19,6 +19,8 @@ use conic_fabric::LINE_BYTES;
 pub const REQUEST_BYTES: usize = LINE_BYTES as usize;
 /// Bytes before the value.
 const HEAD_BYTES: usize = 16;
+/// Bytes that say nothing, and are zero.
+const RESERVED: [usize; 5] = [1, 4, 5, 6, 7];
 /// Keys from here on are none: the device's word of a key has no room for them.
 pub const MOST_KEYS: u64 = 1 << 60;
 
@@ -55,6 +57,8 @@ pub enum BadRequest {
     Operation(u8),
     /// Such a key cannot be.
     Key(u64),
+    /// A byte that is zero in every request is not, at this place.
+    Reserved(usize),
 }
 
 impl fmt::Display for BadRequest {
@@ -63,6 +67,7 @@ impl fmt::Display for BadRequest {
             BadRequest::Length(bytes, needed) => write!(f, "a request of {bytes} bytes: it needs {needed}"),
             BadRequest::Operation(code) => write!(f, "operation {code}: 0 is GET, 1 is PUT"),
             BadRequest::Key(key) => write!(f, "key {key}: keys are below {MOST_KEYS}"),
+            BadRequest::Reserved(place) => write!(f, "byte {place} is not zero"),
         }
     }
 }
@@ -82,6 +87,9 @@ impl<'a> Request<'a> {
         let key = u64::from_le_bytes(packet[8..16].try_into().expect("eight bytes"));
         if key >= MOST_KEYS {
             return Err(BadRequest::Key(key));
+        }
+        if let Some(place) = RESERVED.into_iter().find(|&place| packet[place] != 0) {
+            return Err(BadRequest::Reserved(place));
         }
         match packet[0] {
             0 => Ok(Request::Get(key)),
@@ -151,5 +159,10 @@ mod tests {
         packet[0] = 0;
         packet[8..16].fill(0xff);
         assert_eq!(Request::parse(&packet), Err(BadRequest::Key(u64::MAX)));
+        for place in [1, 4, 5, 6, 7] {
+            let mut packet = Request::Put(1, &[5]).packet();
+            packet[place] = 1;
+            assert_eq!(Request::parse(&packet), Err(BadRequest::Reserved(place)));
+        }
     }
 }
