@@ -101,7 +101,7 @@ impl Store {
     pub fn place(layout: &mut Layout, keys: u64, values: (Address, u64), home: Home) -> Store {
         assert!(keys < u64::from(u32::MAX), "an index of {keys} keys: a bucket has 32 bits for a slot's number");
         // Half full at most, so that few keys are not in the bucket where they are looked for first.
-        let buckets = (keys / (KEYS_OF_A_BUCKET as u64 / 2)).next_power_of_two().max(2);
+        let buckets = keys.div_ceil(KEYS_OF_A_BUCKET as u64 / 2).next_power_of_two().max(2);
         let none = SynchronisingWords::NONE;
         Store {
             buckets: layout.add("key-value buckets", buckets * LINE_BYTES, LINE_BYTES, home, none),
@@ -355,6 +355,14 @@ mod tests {
             both.sort_unstable();
             both == buckets.map(|bucket| store.buckets.lines(bucket))
         })
+    }
+
+    #[test]
+    fn an_index_is_half_full_at_most() {
+        for keys in 1..200 {
+            let buckets = place(keys, LINE_BYTES).0.mask + 1;
+            assert!(2 * keys <= buckets * KEYS_OF_A_BUCKET as u64, "{keys} keys in {buckets} buckets");
+        }
     }
 
     #[test]
