@@ -220,7 +220,7 @@ fn report(measured: &Slices<Outcome>, place: &Placement, subjects: &[Subject]) -
 
 fn cell(measured: &Slices<Outcome>, place: &Placement, subject: usize, way: Way) -> Option<Cell> {
     let nanoseconds = |time: Time| time.picoseconds() as f64 / 1e3;
-    let mut latency = conic_load::Latency::new();
+    let mut latency = conic_load::KeptLatency::default();
     let (mut batches, mut medians) = (0, Vec::new());
     for outcome in measured.of(place, subject) {
         batches += outcome.batches;

@@ -8,7 +8,7 @@ use clap::Args;
 use conic_fabric::{Home, Layout, Time};
 use conic_interface::pio::{Device, Features, Host, Lines, Played, Shape};
 use conic_load::invocation::{Caller, Service};
-use conic_load::{Function, Latency};
+use conic_load::{Function, KeptLatency, Latency};
 use conic_native::{Flag, NativeCore, Pages, clock};
 
 use crate::bench::arena::{Arena, Job, Raise};
@@ -64,7 +64,7 @@ struct Outcome {
     calls: u64,
     wrong: u64,
     span: Time,
-    latency: Latency,
+    latency: KeptLatency,
 }
 
 /// Calls of one size in one placement of the cores.
@@ -168,7 +168,7 @@ fn slice(arena: &Arena, function: Function, bytes: usize, pages: Pages) -> Resul
         caller.forget();
         let end = caller.call_until(start + SLICE);
         let (calls, wrong) = (caller.calls(), caller.wrong());
-        Outcome { calls, wrong, span: end.since(start), latency: caller.latency().clone() }
+        Outcome { calls, wrong, span: end.since(start), latency: caller.latency().kept() }
     });
     let mut outcomes = arena.run(&stop, vec![device], vec![caller])?;
     outcomes.pop().ok_or_else(|| Failure::failed("no thread called"))
@@ -195,7 +195,7 @@ fn row(
     bytes: usize,
     here_ns: f64,
 ) -> Option<Row> {
-    let (mut calls, mut span, mut latency) = (0, 0.0, Latency::new());
+    let (mut calls, mut span, mut latency) = (0, 0.0, KeptLatency::default());
     for outcome in measured.of(place, subject) {
         calls += outcome.calls;
         span += outcome.span.seconds();

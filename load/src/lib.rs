@@ -18,7 +18,7 @@ pub use closed_loop::{ClosedLoop, Workload};
 pub use copy_loop::{CopyLoop, Objects};
 pub use forward::{FarEnd, Forwarder, Generator, Network, Touch};
 pub use functions::Function;
-pub use latency::Latency;
+pub use latency::{KeptLatency, Latency};
 pub use one_core::OneCore;
 pub use pace::Pace;
 pub use traffic::Traffic;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_interface::with_policy;
-use conic_load::{Latency, Traffic as _, Workload};
+use conic_load::{KeptLatency, Traffic as _, Workload};
 use conic_native::{Flag, NativeCore, Pages, clock};
 
 use super::arena::{Arena, Job};
@@ -86,7 +86,7 @@ pub struct Outcome {
     /// Packets a second.
     pub rate: f64,
     /// From just before a burst is written, or from when a packet was due, to just after the burst with its answer is received.
-    pub latency: Latency,
+    pub latency: KeptLatency,
     /// Packets that never came.
     pub lost: u64,
     /// Packets that came with another payload, out of order, or twice.
@@ -95,7 +95,7 @@ pub struct Outcome {
 
 impl Outcome {
     fn none() -> Outcome {
-        Outcome { packets: 0, rate: 0.0, latency: Latency::new(), lost: 0, corrupt: 0 }
+        Outcome { packets: 0, rate: 0.0, latency: KeptLatency::default(), lost: 0, corrupt: 0 }
     }
 
     /// Adds what another slice, or another thread of the same, came to; rates are left alone.
@@ -220,7 +220,7 @@ pub fn drive<T: Traffic>(loops: &mut [T], span: Span, interval: Option<Time>) ->
     let mut outcome = Outcome::none();
     (outcome.packets, outcome.rate) = (packets, packets as f64 / seconds);
     for one in loops.iter_mut() {
-        outcome.latency.add(one.account().latency());
+        outcome.latency.add(&one.account().latency().kept());
         one.drain(clock::now() + DRAIN);
         outcome.lost += one.account().lost();
         outcome.corrupt += one.account().corrupt();

@@ -11,7 +11,7 @@ use conic_dataflow::{
 };
 use conic_fabric::{Core, Home, Layout, Time};
 use conic_interface::pio::{Features, Host, Lines, Played, Shape};
-use conic_load::Latency;
+use conic_load::{KeptLatency, Latency};
 use conic_native::{Flag, Memory, NativeCore, Pages, clock};
 
 use crate::bench::arena::{Arena, Job, Raise};
@@ -133,7 +133,7 @@ pub struct Outcome {
     /// Those of which something else came out than the software makes.
     pub wrong: u64,
     /// From just before a batch is sent to just after the probe says that its time is complete.
-    pub latency: Latency,
+    pub latency: KeptLatency,
 }
 
 /// Lines between the two cores. They stay for as long as the process lives, since a graph's operators may.
@@ -388,10 +388,12 @@ fn run<A: Element + Sync, D: Words>(
 
 /// Sends one batch after the other, each when the last is complete.
 fn measure<A: Element>(mut graph: Running<A>, work: &Work<A>, came: &Cell<(usize, u64)>, span: Span) -> Outcome {
-    let mut outcome = Outcome { batches: 0, wrong: 0, latency: Latency::new() };
+    let mut outcome = Outcome { batches: 0, wrong: 0, latency: KeptLatency::default() };
+    let mut latency = Latency::new();
     let mut time = 0;
     for until in [span.warm_up, span.measured] {
-        (outcome.batches, outcome.latency) = (0, Latency::new());
+        outcome.batches = 0;
+        latency.clear();
         let until = clock::now() + until;
         while clock::now() < until {
             for _ in 0..BETWEEN_LOOKS {
@@ -403,7 +405,7 @@ fn measure<A: Element>(mut graph: Running<A>, work: &Work<A>, came: &Cell<(usize
                 while graph.may_come(time) {
                     graph.step();
                 }
-                outcome.latency.record(clock::now().since(start), 1);
+                latency.record(clock::now().since(start), 1);
                 outcome.batches += 1;
                 outcome.wrong += u64::from(came.get() != right);
                 time += 1;
@@ -414,5 +416,6 @@ fn measure<A: Element>(mut graph: Running<A>, work: &Work<A>, came: &Cell<(usize
     while !graph.has_ended() {
         graph.step();
     }
+    outcome.latency = latency.kept();
     outcome
 }
