@@ -111,6 +111,9 @@ fn limits_print_what_they_promise() {
     for key in ["load_ns", "exchange_ns", "exchange_of_loaded_ns", "loads_together_lines_per_second"] {
         is_positive(&report["placements"][0][key]["median"], key);
     }
+    for key in ["stream_lines_per_second_each_way", "swap_lines_per_second_each_way"] {
+        assert_eq!(report[key], report["placements"][0][key]["median"], "{key}");
+    }
 }
 
 #[test]
