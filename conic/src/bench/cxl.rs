@@ -142,7 +142,7 @@ impl Design {
         let mut number = 0_u64;
         loop {
             number += 1;
-            frame[..8].copy_from_slice(&number.to_le_bytes());
+            fill(&mut frame, number);
             let start = clock::now();
             while receiver.deliver(&[&frame[..bytes]]) == 0 {
                 core.spin();
@@ -161,6 +161,13 @@ impl Design {
             }
             receiver.prefetch();
         }
+    }
+}
+
+/// Writes a packet of which every word is another than it was in the packet before: what was left of that one is seen.
+fn fill(frame: &mut [u8], number: u64) {
+    for (index, word) in (0_u64..).zip(frame.chunks_exact_mut(8)) {
+        word.copy_from_slice(&number.wrapping_mul(2 * index + 1).to_le_bytes());
     }
 }
 
@@ -263,4 +270,19 @@ fn print(place: &Placement, report: &PlacementReport) {
     println!(
         "    (medians over a slice's packets and then over slices, and the slices' range; then over loads and stores of the same round)"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_of_a_packet_is_what_it_was_in_the_packet_before() {
+        let (mut before, mut frame) = (vec![0; 256], vec![0; 256]);
+        for number in 1..1000 {
+            fill(&mut frame, number);
+            assert!(before.chunks(8).zip(frame.chunks(8)).all(|(old, new)| old != new), "packet {number}");
+            before.copy_from_slice(&frame);
+        }
+    }
 }
