@@ -40,8 +40,8 @@ pub struct Arguments {
     /// Bytes of a packet, 60 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
     pub packet_size: u16,
-    /// Packets in flight; 1 shows the unloaded latency
-    #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    /// Packets in flight, as many as two rings of 1024 descriptors hold at most; 1 shows the unloaded latency
+    #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=2048))]
     pub window: u64,
     /// Packets in one call at most
     #[arg(long, value_name = "PACKETS", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -116,6 +116,12 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let mut through = ClosedLoop::new(queue.take().expect("it is put back"), workload);
         let daemon = drive(std::slice::from_mut(&mut through), SLICE, None);
         queue = Some(through.into_queue());
+        // Each such slice waits for its packets until it gives them up: the first one is enough.
+        if daemon.packets == 0 {
+            return Err(Failure::failed(
+                "a slice ended without one packet that came back: is the NIC's network a loopback?",
+            ));
+        }
         // The daemon's thread goes to sleep, and its core is free.
         std::thread::sleep(Duration::from_millis(2));
         let checked = within(workload, nic, true)?;
@@ -200,10 +206,8 @@ fn show(arguments: &Arguments, taken: &[[Outcome; 3]]) -> Result<ExitCode, Failu
     let price = spread(&|round| 1.0 - round[1].rate / round[2].rate)?;
     let lost: u64 = taken.iter().flatten().map(|outcome| outcome.lost + outcome.corrupt).sum();
     let (latency, latency_within) = (median(0)?, median(1)?);
-    if taken.iter().flatten().any(|outcome| outcome.rate == 0.0) {
-        return Err(Failure::failed(
-            "a slice ended without one packet that came back: is the NIC's network a loopback?",
-        ));
+    if taken.iter().flatten().any(|outcome| outcome.packets == 0) {
+        return Err(Failure::failed("a slice within one process ended without one packet: the machine is too busy"));
     }
     if arguments.json {
         let report = json!({
@@ -218,7 +222,8 @@ fn show(arguments: &Arguments, taken: &[[Outcome; 3]]) -> Result<ExitCode, Failu
         println!("{report}");
     } else {
         let Arguments { packet_size, window, queues, .. } = arguments;
-        println!("loopback: packets of {packet_size} bytes, {window} in flight, {queues} queues of which one is busy");
+        let of_these = if *queues == 1 { "one queue".to_owned() } else { format!("{queues} queues, one busy") };
+        println!("loopback: packets of {packet_size} bytes, {window} in flight, {of_these}");
         let line = |what: &str, rate: Spread, latency: Option<Spread>| {
             let latency = latency.map_or(String::new(), |one| format!(", median {:.0} ns", one.median));
             println!("  {what:<34} {:6.1} Mpps ({:.1} to {:.1}){latency}", rate.median, rate.min, rate.max);
