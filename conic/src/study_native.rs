@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::bench::arena::Arena;
 use crate::bench::common::{Common, MachineReport, print_left_out};
-use crate::bench::failure::{Failure, print_json};
+use crate::bench::failure::{Failure, code_of, print_json};
 use crate::bench::limits::{CALIBRATING, Kernel};
 use crate::bench::link::{Interface, Outcome, Setup, Span, run, run_halves};
 use crate::bench::placement::{Placement, Spread};
@@ -290,16 +290,25 @@ fn measured_and_predicted(arguments: &Arguments) -> Result<ExitCode, Failure> {
         lacks: &LACKS,
         placements: places,
     };
+    let (lost, corrupt) = spoilt(&measured);
     if arguments.common.json {
         print_json(&report)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code_of(lost, corrupt));
     }
     println!("this machine, measured and predicted");
     println!("  {}", report.machine.line());
     report.placements.iter().filter(|place| labels.contains(&place.placement)).for_each(output::print);
     output::print_lacks(&report);
     print_left_out(report.dropped_slices, report.restless);
-    Ok(ExitCode::SUCCESS)
+    Ok(code_of(lost, corrupt))
+}
+
+/// Packets that were lost, and that were corrupt, in any loopback.
+fn spoilt(measured: &Slices<Measured>) -> (u64, u64) {
+    measured.all().fold((0, 0), |(lost, corrupt), slice| match &slice.value {
+        Measured::Loop(outcome) => (lost + outcome.lost, corrupt + outcome.corrupt),
+        _ => (lost, corrupt),
+    })
 }
 
 /// Measures the limits, the halves on one core and the loopbacks in turn; that is the order of subjects.
@@ -425,4 +434,27 @@ fn calibrated(
 
 fn failed(failure: impl std::fmt::Display) -> Failure {
     Failure::failed(failure.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use conic_load::KeptLatency;
+
+    use super::*;
+    use crate::bench::placement::Probes;
+    use crate::bench::rounds::{Recorder, Slice};
+
+    #[test]
+    fn what_a_loopback_lost_in_any_slice_is_not_forgotten() {
+        let mut recorder = Recorder::new(1);
+        for (round, (after, lost)) in [(60.0, 0), (400.0, 3)].into_iter().enumerate() {
+            let value = Outcome { packets: 1, rate: 1.0, latency: KeptLatency::default(), lost, corrupt: 2 * lost };
+            recorder.record(
+                Slice { subject: 0, round, value: Measured::Loop(value) },
+                Probes { before: 60.0, after },
+                1.0,
+            );
+        }
+        assert_eq!(spoilt(&recorder.finish()), (3, 6));
+    }
 }

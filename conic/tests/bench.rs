@@ -50,7 +50,10 @@ fn loopback_prints_what_it_promises_over_each_interface() {
         let report = json(&format!("bench loopback --interface {interface} --duration 50ms --json"), 0);
         assert_eq!(report["interface"], interface);
         assert_eq!(report["features"].is_string(), interface == "ccnic");
-        assert_eq!([&report["packet_size"], &report["window"], &report["burst"]], [64, 256, 32]);
+        // Line pairs hold few packets, and no descriptors.
+        let (window, descriptors) = if interface == "pio" { (4, Value::Null) } else { (256, 1024.into()) };
+        assert_eq!([&report["packet_size"], &report["window"], &report["burst"]], [64, window, 32]);
+        assert_eq!(report["descriptors"], descriptors);
         assert_eq!([&report["lost"], &report["corrupt"]], [0, 0]);
         for key in ["mpps", "gbps", "slices", "one_line_round_trip_ns"] {
             is_positive(&report[key], key);
@@ -128,6 +131,16 @@ fn what_cannot_be_is_one_json_object_with_its_reason() {
         ("bench loopback --rate 0 --json", "from 0.001"),
         ("bench loopback --rate 1 --sweep --json", "--sweep"),
         ("bench loopback --descriptors 100 --duration 1ms --json", "100"),
+        ("bench loopback --descriptors 9223372036854775808 --json", "2^20"),
+        ("bench loopback --interface ring --descriptors 9223372036854775808 --json", "65536"),
+        ("bench loopback --interface fastforward --descriptors 9223372036854775808 --json", "2^32"),
+        ("bench loopback --interface cachable-queue --descriptors 9223372036854775808 --json", "2^32"),
+        ("bench loopback --interface ring --features paper --json", "leave them out"),
+        ("bench loopback --interface pio --descriptors 64 --json", "leave them out"),
+        ("bench ablations --window 2049 --json", "2048"),
+        ("bench daemon --window 2049 --json", "2048"),
+        ("bench peers --duration 61s --json", "60s"),
+        ("bench peers --duration 999us --json", "1ms"),
         ("bench loopback --interface cachable-queue --packet-size 9600 --duration 1ms --json", "lines"),
         ("bench nonsense --json", "nonsense"),
         ("bench daemon --cores 0 --json", "two core numbers"),
@@ -171,6 +184,8 @@ fn the_tour_prints_everything_and_draws_it() {
         assert!(report[key].as_array().is_some_and(|list| !list.is_empty()), "{key}");
     }
     assert!(report["sweep"]["curves"].as_array().is_some_and(|curves| curves.len() >= 2));
+    assert!(report["dropped_slices"]["moved"].is_u64() && report["restless"].is_boolean());
+    assert_eq!([&report["sweep"]["lost"], &report["sweep"]["corrupt"]], [0, 0]);
     let picture = std::fs::read_to_string(&svg).expect("a picture");
     assert!(picture.starts_with("<svg") && !picture.contains("NaN"));
 }
@@ -367,4 +382,36 @@ fn no_more_packets_are_said_to_be_in_flight_than_rings_hold() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(said.contains(&format!("up to 128 packets in flight, and not {window}")), window > 128, "{said}");
     }
+    let output = conic("bench loopback --interface pio --window 5 --duration 20ms --json");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(report["window"], 4);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("up to 4 packets in flight, and not 5"));
+    let folder = tempfile::tempdir().expect("a folder");
+    for (more, last) in [("--descriptors 4", 8), ("--interface pio", 4)] {
+        let svg = folder.path().join("curve.svg");
+        let report = json(&format!("bench loopback --sweep {more} --duration 20ms --json --svg {}", svg.display()), 0);
+        let points = report["curves"][0]["points"].as_array().expect("points");
+        assert_eq!(points.last().expect("there are some")["window"], last, "{more}");
+        assert_eq!([&report["lost"], &report["corrupt"]], [0, 0]);
+    }
+}
+
+#[test]
+fn a_nic_from_which_nothing_comes_back_is_said_to_be_so_at_once() {
+    let Some(_alone) = can_measure() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["nic", "--mode", "bridge", "--socket"]).arg(&socket).stdout(std::process::Stdio::null());
+    let mut nic = command.spawn().expect("conic runs");
+    let mut patience = 2000;
+    while !socket.exists() && patience > 0 {
+        patience -= 1;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // A day of slices, each of which would wait for its packets.
+    let report = conic(&format!("bench daemon --nic {} --duration 24h --json", socket.display()));
+    nic.kill().and_then(|()| nic.wait()).expect("it runs");
+    let report: Value = serde_json::from_slice(&report.stdout).expect("one JSON object");
+    assert!(report["error"].as_str().is_some_and(|error| error.contains("loopback")), "{report}");
 }

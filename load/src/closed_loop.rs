@@ -38,7 +38,7 @@ impl Workload {
     /// If there is no such ring.
     pub fn ring(&self, descriptors: u64) -> Result<ring::Shape, ring::ShapeError> {
         let shape = ring::Shape::for_packets(u64::from(self.packet_size))?;
-        Ok(ring::Shape { descriptors, buffers: 3 * descriptors, ..shape })
+        Ok(ring::Shape { descriptors, buffers: descriptors.saturating_mul(3), ..shape })
     }
 
     /// The nearest one that can be.
@@ -121,6 +121,19 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             }
         }
         received
+    }
+
+    /// No packet becomes due any more; one that was keeps its time, however late it is sent.
+    pub fn end_pace(&mut self) {
+        let now = self.queue.core().now().picoseconds();
+        if let Some(pace) = &mut self.pace {
+            pace.end(now);
+        }
+    }
+
+    /// Whether a packet that was due has not come back. In a closed loop none is due.
+    pub fn is_behind(&self) -> bool {
+        self.pace.is_some() && (self.due() > 0 || self.account.in_flight() > 0)
     }
 
     /// Receives what is still in flight, without sending more, until nothing is or `deadline` has passed; what has not
@@ -252,13 +265,12 @@ impl<Q: HostQueue> ClosedLoop<Q> {
         let word = pattern(sequence);
         let size = usize::from(self.workload.packet_size);
         if size < 64 {
-            // What lies behind the packet's end in its last line need not travel. Here and below.
-            first.0.iter_mut().skip((size / 8).max(2)).for_each(|lane| *lane = word);
+            leave_out(&mut first, size, word);
         }
         add_difference(difference, &first, [stamp, sequence, word, word, word, word, word, word]);
         for index in 1..lines_of(size as u64) {
             let mut line = core.read_line(packet.address().lines(index));
-            line.0.iter_mut().skip((size - 64 * index as usize) / 8).for_each(|lane| *lane = word);
+            leave_out(&mut line, size - 64 * index as usize, word);
             add_difference(difference, &line, [word; 8]);
         }
         (stamp, sequence)
@@ -292,6 +304,17 @@ impl<Q: HostQueue> Traffic for ClosedLoop<Q> {
         self.account.counts_from_due();
         self.pace = Some(Pace::new(start, self.account.sent, interval));
     }
+}
+
+/// Takes what lies in a line behind the first `bytes`, the packet's last, for what is expected there: it need not travel.
+#[inline(always)]
+fn leave_out(line: &mut Line, bytes: usize, word: u64) {
+    if let Some(cut) = line.0.get_mut(bytes / 8) {
+        // The bytes of a word in the order in which they lie in memory.
+        let kept = ((1_u64 << (bytes % 8 * 8)) - 1).to_le();
+        *cut = *cut & kept | word & !kept;
+    }
+    line.0.iter_mut().skip(bytes / 8 + 1).for_each(|lane| *lane = word);
 }
 
 /// Adds what a line has other than it should.

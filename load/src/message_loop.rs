@@ -177,7 +177,8 @@ pub struct MessageLoop<S, R> {
     sender: S,
     receiver: R,
     window: u64,
-    burst: u64,
+    /// Packets sent, and received, in one step at most.
+    bursts: [usize; 2],
     packet: Vec<u64>,
     come: Vec<u64>,
     /// Whether `packet` has been written and has not gone.
@@ -187,14 +188,14 @@ pub struct MessageLoop<S, R> {
 }
 
 impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
-    /// An application on two queues.
-    pub fn new(sender: S, receiver: R, packet_size: u16, window: u64, burst: usize) -> MessageLoop<S, R> {
+    /// An application on two queues, which sends, and receives, so many packets in one step at most.
+    pub fn new(sender: S, receiver: R, packet_size: u16, window: u64, bursts: [usize; 2]) -> MessageLoop<S, R> {
         let words = words_of(packet_size);
         MessageLoop {
             sender,
             receiver,
             window: window.max(1),
-            burst: burst.max(1) as u64,
+            bursts: bursts.map(|burst| burst.max(1)),
             packet: vec![0; words],
             come: vec![0; words],
             waiting: false,
@@ -224,6 +225,21 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
         received
     }
 
+    /// No packet becomes due any more; one that was keeps its time, however late it is sent.
+    pub fn end_pace(&mut self) {
+        let now = self.sender.core().now().picoseconds();
+        if let Some(pace) = &mut self.pace {
+            pace.end(now);
+        }
+    }
+
+    /// Whether a packet that was due has not come back. In a closed loop none is due.
+    pub fn is_behind(&self) -> bool {
+        let now = self.sender.core().now().picoseconds();
+        let due = |pace: Pace| pace.waiting(self.account.sent, now) > 0 || self.account.in_flight() > 0;
+        self.pace.is_some_and(due)
+    }
+
     /// Receives what is still in flight until nothing is or `deadline` has passed; what has not come by then is lost.
     pub fn drain(&mut self, deadline: Time) {
         let keep = std::mem::replace(&mut self.window, 0);
@@ -237,7 +253,7 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
 
     #[inline(always)]
     fn send(&mut self) -> usize {
-        let mut room = self.window.saturating_sub(self.account.in_flight()).min(self.burst);
+        let mut room = self.window.saturating_sub(self.account.in_flight()).min(self.bursts[0] as u64);
         if room == 0 && !self.waiting {
             return 0;
         }
@@ -273,7 +289,7 @@ impl<S: SendPacket, R: ReceivePacket> MessageLoop<S, R> {
     #[inline(always)]
     fn receive(&mut self) -> usize {
         let mut count = 0;
-        while count < self.burst as usize && self.receiver.try_receive(&mut self.come) {
+        while count < self.bursts[1] && self.receiver.try_receive(&mut self.come) {
             let now = self.sender.core().now().picoseconds();
             let (stamp, sequence) = (self.come[0], self.come[1]);
             let word = pattern(sequence);

@@ -9,7 +9,7 @@ use conic_load::message_loop::{
     CachableReceiver, CachableSender, Echo, FastForwardReceiver, FastForwardSender, MessageLoop, ReceivePacket,
     SendPacket, line_pair_ends, message_lines, slots_of,
 };
-use conic_load::{Account, ClosedLoop, Workload};
+use conic_load::{Account, ClosedLoop, Traffic, Workload};
 use conic_native::{Memory, NativeCore, Pages, clock};
 
 const SIZES: [u16; 7] = [16, 60, 61, 64, 65, 120, 1500];
@@ -63,7 +63,7 @@ fn packets_of_every_size_come_back_over_cachable_queues() {
         let core = || NativeCore::new(&memory);
         let (sender, receiver) = (there.sender(core()), back.receiver(core()));
         let (sender, receiver) = (CachableSender::new(sender, size), CachableReceiver::new(receiver, size));
-        let application = MessageLoop::new(sender, receiver, size, 20, 5);
+        let application = MessageLoop::new(sender, receiver, size, 20, [5, 5]);
         let (sender, receiver) = (back.sender(core()), there.receiver(core()));
         let (sender, receiver) = (CachableSender::new(sender, size), CachableReceiver::new(receiver, size));
         exchange(application, Echo::new(sender, receiver, size), 500, size);
@@ -76,7 +76,7 @@ fn packets_of_every_size_come_back_over_fastforward_queues() {
         let ([there, back], memory) = slots((4 * slots_of(size)).next_power_of_two());
         let core = || NativeCore::new(&memory);
         let receiver = FastForwardReceiver::new(back.receiver(core()), size);
-        let application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, size, 20, 5);
+        let application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, size, 20, [5, 5]);
         let receiver = FastForwardReceiver::new(there.receiver(core()), size);
         exchange(application, Echo::new(FastForwardSender::new(back.sender(core())), receiver, size), 2000, size);
     }
@@ -91,7 +91,7 @@ fn packets_of_every_size_come_back_over_line_pairs() {
         let memory = region(&layout);
         let core = || NativeCore::new(&memory);
         let (sender, receiver) = line_pair_ends(&lines, [core(), core()], Features::PLAYED, size);
-        let mut application = MessageLoop::new(sender, receiver, size, 20, 5);
+        let mut application = MessageLoop::new(sender, receiver, size, 20, [5, 5]);
         let mut nic = lines.played([core(), core()]);
         for _ in 0..2000 {
             application.step();
@@ -110,7 +110,7 @@ fn a_packet_that_waits_for_room_is_the_last_that_a_drain_sends() {
     let memory = region(&layout);
     let core = || NativeCore::new(&memory);
     let (sender, receiver) = line_pair_ends(&lines, [core(), core()], Features::PLAYED, 64);
-    let mut application = MessageLoop::new(sender, receiver, 64, 20, 5);
+    let mut application = MessageLoop::new(sender, receiver, 64, 20, [5, 5]);
     let mut nic = lines.played([core(), core()]);
     // The first is on its way, the second is written and does not fit.
     application.step();
@@ -125,7 +125,7 @@ fn what_nobody_sends_back_is_lost() {
     let ([there, back], memory) = slots(64);
     let core = || NativeCore::new(&memory);
     let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
-    let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 3, 5);
+    let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 3, [5, 5]);
     application.step();
     application.drain(Time::ZERO);
     assert_eq!((application.account().received(), application.account().lost()), (0, 3));
@@ -136,7 +136,7 @@ fn what_comes_back_changed_is_corrupt() {
     let ([there, back], memory) = slots(64);
     let core = || NativeCore::new(&memory);
     let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
-    let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 1, 1);
+    let mut application = MessageLoop::new(FastForwardSender::new(there.sender(core())), receiver, 64, 1, [1, 1]);
     let (mut from, mut to) = (there.receiver(core()), back.sender(core()));
     application.step();
     while let Some(mut payload) = from.try_receive() {
@@ -146,6 +146,83 @@ fn what_comes_back_changed_is_corrupt() {
     application.step();
     // Word 0 of the first slot is the time stamp; word 0 of the second is payload.
     assert_eq!((application.account().received(), application.account().corrupt()), (1, 1));
+}
+
+#[test]
+fn a_receive_burst_bounds_what_a_step_receives() {
+    for (receive, came) in [(1, 1), (3, 3), (20, 8)] {
+        let ([there, back], memory) = slots(64);
+        let core = || NativeCore::new(&memory);
+        let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
+        let sender = FastForwardSender::new(there.sender(core()));
+        let mut application = MessageLoop::new(sender, receiver, 64, 20, [8, receive]);
+        let receiver = FastForwardReceiver::new(there.receiver(core()), 64);
+        let mut echo = Echo::new(FastForwardSender::new(back.sender(core())), receiver, 64);
+        assert_eq!(application.step(), 0);
+        assert_eq!((application.account().sent(), echo.turn_around()), (8, 8));
+        assert_eq!(application.step(), came);
+    }
+}
+
+#[test]
+fn packets_that_were_due_when_their_pace_ended_are_sent_and_no_others() {
+    let ([there, back], memory) = slots(64);
+    let core = || NativeCore::new(&memory);
+    let receiver = FastForwardReceiver::new(back.receiver(core()), 64);
+    let sender = FastForwardSender::new(there.sender(core()));
+    let mut application = MessageLoop::new(sender, receiver, 64, 4, [4, 4]);
+    assert!(!application.is_behind(), "in a closed loop nothing is due");
+    let receiver = FastForwardReceiver::new(there.receiver(core()), 64);
+    let mut echo = Echo::new(FastForwardSender::new(back.sender(core())), receiver, 64);
+    // Some microseconds later many are due, of which the window lets four out.
+    application.pace(clock::now(), Time::from_picoseconds(100));
+    application.step();
+    assert!(application.is_behind());
+    application.end_pace();
+    while application.is_behind() {
+        echo.turn_around();
+        application.step();
+    }
+    let sent = application.account().sent();
+    assert!(sent > 4 && application.account().latency().count() == sent, "{sent}");
+    // None becomes due any more.
+    application.step();
+    assert_eq!(application.account().sent(), sent);
+}
+
+/// Has two packets of so many bytes sent back over a ring, the second changed where it says; how many came, and how many of them were
+/// corrupt.
+fn returned_over_a_ring(size: u16, changed: Option<usize>) -> (u64, u64) {
+    let mut layout = Layout::new();
+    let shape = ring::Shape { descriptors: 4, buffers: 12, ..Default::default() };
+    let pair = shape.place(&mut layout).expect("a queue pair");
+    let memory = region(&layout);
+    let workload = Workload { packet_size: size, window: 1, transmit_burst: 1, receive_burst: 1, fetch_ahead: false };
+    let mut application = ClosedLoop::new(pair.host(NativeCore::new(&memory)), workload);
+    let mut wire = ring::Wire::new(pair.nic(PlayedByCore(NativeCore::new(&memory))), shape);
+    let mut frame = vec![0; usize::from(size)];
+    for number in 0..2 {
+        while wire.take_frame(&mut frame).is_none() {
+            application.step();
+        }
+        // The first one's payload is zeros, as the memory behind it.
+        if let Some(byte) = changed.filter(|_| number == 1) {
+            frame[byte] ^= 1;
+        }
+        assert!(wire.deliver_frame(&frame));
+    }
+    application.drain(soon());
+    (application.account().received(), application.account().corrupt())
+}
+
+#[test]
+fn every_byte_of_a_packet_is_checked_and_none_behind_it() {
+    for size in [60, 61, 64, 67, 71, 127, 130] {
+        assert_eq!(returned_over_a_ring(size, None), (2, 0), "{size} bytes");
+        for byte in 16..usize::from(size) {
+            assert_eq!(returned_over_a_ring(size, Some(byte)), (2, 1), "byte {byte} of {size}");
+        }
+    }
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Several configurations side by side: rate and unloaded latency of each, and ratios to the first one's by pairs of
 //! slices from the same round.
 
+use std::process::ExitCode;
+
 use conic_fabric::Time;
 use conic_load::Workload;
 use serde::Serialize;
 
 use super::arena::Arena;
 use super::common::{Choice, nanoseconds, range, three_digits};
-use super::failure::Failure;
+use super::failure::{Failure, code_of};
 use super::link::{Outcome, Setup, Span, run};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
@@ -23,9 +25,10 @@ pub struct Case {
 }
 
 impl Compared {
-    /// Packets that were lost or corrupt.
-    pub fn spoilt(&self) -> u64 {
-        self.comparisons.iter().flat_map(|comparison| &comparison.rows).map(|row| row.lost + row.corrupt).sum()
+    /// How a command ends that found these, and so many packets lost and corrupt beside them.
+    pub fn code_of<'a>(all: impl Iterator<Item = &'a Compared>, beside: (u64, u64)) -> ExitCode {
+        let (lost, corrupt) = all.fold(beside, |sum, one| (sum.0 + one.lost, sum.1 + one.corrupt));
+        code_of(lost, corrupt)
     }
 }
 
@@ -106,6 +109,10 @@ pub struct Compared {
     pub dropped: Dropped,
     /// Whether nothing could be left out.
     pub restless: bool,
+    /// Packets lost in any slice.
+    lost: u64,
+    /// Packets corrupt in any slice.
+    corrupt: u64,
 }
 
 /// Compares configurations.
@@ -131,7 +138,9 @@ pub fn compare(
     let complete = measured.complete(subjects);
     let chosen = choice.of(&complete);
     let comparisons = chosen.iter().map(|place| comparison(&measured, place, cases, per_case)).collect();
-    Ok(Compared { comparisons, dropped: measured.dropped, restless: measured.restless })
+    let sum = |figure: fn(&Outcome) -> u64| measured.all().map(|slice| figure(&slice.value)).sum();
+    let (lost, corrupt) = (sum(|outcome| outcome.lost), sum(|outcome| outcome.corrupt));
+    Ok(Compared { comparisons, dropped: measured.dropped, restless: measured.restless, lost, corrupt })
 }
 
 /// The same with one packet in flight.
@@ -228,4 +237,27 @@ fn ratio(spread: Option<Spread>) -> String {
 pub fn ratio_text(spread: Spread) -> String {
     let text = |value: f64| format!("{value:.2}");
     format!("{} {}", text(spread.median), range(spread, text)).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_beside_comparisons_counts_as_what_was_lost_in_them() {
+        let of = |lost, corrupt| Compared {
+            comparisons: Vec::new(),
+            dropped: Dropped::default(),
+            restless: false,
+            lost,
+            corrupt,
+        };
+        let code = |all: &[Compared], beside| Compared::code_of(all.iter(), beside);
+        assert_eq!(code(&[of(0, 0), of(0, 0)], (0, 0)), ExitCode::SUCCESS);
+        for (all, beside) in
+            [([of(0, 0), of(1, 0)], (0, 0)), ([of(0, 1), of(0, 0)], (0, 0)), ([of(0, 0), of(0, 0)], (0, 1))]
+        {
+            assert_eq!(code(&all, beside), ExitCode::FAILURE);
+        }
+    }
 }

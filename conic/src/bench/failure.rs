@@ -44,6 +44,15 @@ impl Failure {
     }
 }
 
+/// How a command ends in which so many packets were lost, and so many corrupt: whoever asked is told on stderr, whatever is on stdout.
+pub fn code_of(lost: u64, corrupt: u64) -> ExitCode {
+    if lost == 0 && corrupt == 0 {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {lost} packets were lost and {corrupt} corrupt");
+    ExitCode::FAILURE
+}
+
 /// Prints a report as one line of JSON on stdout.
 ///
 /// # Errors
@@ -68,5 +77,18 @@ impl fmt::Display for Failure {
 impl From<ArenaError> for Failure {
     fn from(error: ArenaError) -> Failure {
         Failure::failed(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lost_anything_has_failed() {
+        assert_eq!(code_of(0, 0), ExitCode::SUCCESS);
+        for (lost, corrupt) in [(1, 0), (0, 1), (u64::MAX, 1)] {
+            assert_eq!(code_of(lost, corrupt), ExitCode::FAILURE);
+        }
     }
 }

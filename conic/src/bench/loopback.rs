@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::common::{
     Common, MachineReport, count, mpps, nanoseconds, placement_line, print_notes, range, span, three_digits,
 };
-use super::failure::{Failure, print_json};
+use super::failure::{Failure, code_of, print_json};
 use super::link::{Interface, Outcome, Setup, Span, run};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
@@ -41,15 +41,15 @@ pub struct Arguments {
     pub interface: Interface,
     /// CC-NIC's switches, comma-separated, each changing what those before it made of "best": paper, best; clear, phase,
     /// register; grouped, packed, padded; and, also with no- before it: whole-line, inline-payload, fetch-ahead,
-    /// recycling, scattered, small-buffers, shared-pool
-    #[arg(long, value_name = "LIST", default_value = "best")]
-    pub features: Features,
+    /// recycling, scattered, small-buffers, shared-pool [default: best]
+    #[arg(long, value_name = "LIST")]
+    pub features: Option<Features>,
     /// Bytes of a packet, 60 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9600))]
     pub packet_size: u16,
-    /// Packets in flight in each queue pair, as many as its two rings hold at most; 1 shows the unloaded latency
-    #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
-    pub window: u64,
+    /// Packets in flight in each queue pair, as many as its two rings hold at most; 1 shows the unloaded latency [default: 256]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    pub window: Option<u64>,
     /// Offered load of each queue pair, in millions of packets a second: packets are due at that pace, and latency counts
     /// from then [default: as fast as the window allows]
     #[arg(long, value_name = "MPPS", value_parser = mpps, conflicts_with = "sweep")]
@@ -63,13 +63,13 @@ pub struct Arguments {
     /// Queue pairs; each gets an application and a NIC core of its own where there are enough cores
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub queues: u16,
-    /// Descriptors of each ring, a power of two
-    #[arg(long, value_name = "NUMBER", default_value_t = 1024)]
-    pub descriptors: u64,
+    /// Descriptors of each ring, a power of two [default: 1024]
+    #[arg(long, value_name = "NUMBER")]
+    pub descriptors: Option<u64>,
     /// How long to measure, in slices of 50 ms, each between two probes of a line's round trip
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
     pub duration: Time,
-    /// The throughput-latency curve: 1, 2, 4 and so on to 1024 packets in flight, each for --duration's eleventh
+    /// The throughput-latency curve: 1, 2, 4 and so on to 1024 packets in flight, or as many as the rings hold, each for as long
     #[arg(long, conflicts_with = "window")]
     pub sweep: bool,
     /// Where --sweep's chart goes
@@ -86,7 +86,7 @@ const EXAMPLES: &str = "Examples:
 
 Latency is a round trip in a closed loop: from just before a burst is written to just after the burst with its answer is \
 received; a packet is sent when another has come back. With --rate, it is from when the packet was due, so that what a slow answer \
-held back is late. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
+held back is late; those that are due when a slice ends are waited for. Gb/s counts the packets' bytes one way (1 Gb = 10^9 bits).";
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -150,7 +150,8 @@ pub struct Report {
     burst: usize,
     rx_burst: usize,
     queues: usize,
-    descriptors: u64,
+    /// None where there are no rings.
+    descriptors: Option<u64>,
     mpps: f64,
     gbps: f64,
     latency_ns: LatencyReport,
@@ -173,14 +174,15 @@ pub struct Report {
 ///
 /// If the configuration cannot be, or the machine refuses it.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let setup = arguments.setup()?;
     let (arena, machine) = arguments.common.arena(usize::from(arguments.queues))?;
-    let mut setup = arguments.setup();
-    if let Some(most) = in_rings(&setup).filter(|&most| !arguments.sweep && setup.workload.window > most) {
-        let (asked, descriptors) = (setup.workload.window, setup.descriptors);
-        eprintln!(
-            "note: up to {most} packets in flight, and not {asked}: two rings of {descriptors} descriptors hold no more (--descriptors)"
-        );
-        setup.workload.window = most;
+    if let Some(asked) = arguments.window.filter(|&asked| asked > setup.workload.window) {
+        let (most, descriptors) = (setup.workload.window, setup.descriptors);
+        let holds = match setup.interface {
+            Interface::Pio => "line pairs hold no more".to_owned(),
+            _ => format!("two rings of {descriptors} descriptors hold no more (--descriptors)"),
+        };
+        eprintln!("note: up to {most} packets in flight, and not {asked}: {holds}");
     }
     if arguments.sweep {
         return curve::main(arguments, &arena, &setup, machine);
@@ -199,38 +201,45 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     } else {
         print(&report, arguments.common.placement, &measured, slice);
     }
-    if report.lost + report.corrupt > 0 {
-        let Report { lost, corrupt, .. } = report;
-        eprintln!("error: {lost} packets were lost and {corrupt} corrupt");
-        return Ok(ExitCode::FAILURE);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(code_of(report.lost, report.corrupt))
 }
 
-/// How many packets the two rings of a queue pair hold. Line pairs have none: they take packets one by one.
-fn in_rings(setup: &Setup) -> Option<u64> {
-    (setup.interface != Interface::Pio).then(|| setup.descriptors.max(1).saturating_mul(2))
-}
+/// Packets in flight where nothing else is asked for.
+const WINDOW: u64 = 256;
+/// Descriptors of each ring where nothing else is asked for.
+const DESCRIPTORS: u64 = 1024;
 
 impl Arguments {
-    /// What the options ask for.
-    pub fn setup(&self) -> Setup {
-        let burst = usize::from(self.burst);
-        Setup {
-            interface: self.interface,
-            features: self.features,
+    /// What the options ask for, with as many packets in flight as there can be.
+    ///
+    /// # Errors
+    ///
+    /// If they ask for what the interface does not have.
+    pub fn setup(&self) -> Result<Setup, Failure> {
+        let (burst, interface) = (usize::from(self.burst), self.interface);
+        if self.features.is_some() && interface != Interface::Ccnic {
+            return Err(Failure::failed("--features are CC-NIC's: leave them out"));
+        }
+        if self.descriptors.is_some() && interface == Interface::Pio {
+            return Err(Failure::failed("--descriptors are those of rings, and line pairs have none: leave them out"));
+        }
+        let (features, descriptors) =
+            (self.features.unwrap_or(Features::best()), self.descriptors.unwrap_or(DESCRIPTORS));
+        Ok(Setup {
+            interface,
+            features,
             workload: Workload {
                 packet_size: self.packet_size,
-                window: self.window,
+                window: self.window.unwrap_or(WINDOW).min(interface.in_flight(descriptors)),
                 transmit_burst: burst,
                 receive_burst: self.rx_burst.map_or(burst, usize::from),
-                fetch_ahead: self.features.fetch_ahead,
+                fetch_ahead: features.fetch_ahead,
             },
             queues: usize::from(self.queues),
             interval: self.rate.map(|mpps| Time::from_picoseconds((1e6 / mpps) as u64)),
-            descriptors: self.descriptors,
+            descriptors,
             pages: self.common.pages(),
-        }
+        })
     }
 }
 
@@ -300,7 +309,7 @@ fn report(
         burst: setup.workload.transmit_burst,
         rx_burst: setup.workload.receive_burst,
         queues: setup.queues,
-        descriptors: setup.descriptors,
+        descriptors: (setup.interface != Interface::Pio).then_some(setup.descriptors),
         mpps: headline.mpps.median,
         gbps: headline.gbps,
         latency_ns: headline.latency_ns,
@@ -322,7 +331,10 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
     let bursts =
         if burst == rx_burst { format!("bursts of {burst}") } else { format!("bursts of {burst} and {rx_burst}") };
     let pairs = if *queues == 1 { String::new() } else { format!(" in each of {queues} queue pairs") };
-    println!("loopback over {interface}: packets of {packet_size} bytes, up to {window} in flight{pairs}, {bursts}");
+    let offered = report.offered_mpps.map_or(String::new(), |rate| format!(", {rate} Mpps due"));
+    println!(
+        "loopback over {interface}: packets of {packet_size} bytes{offered}, up to {window} in flight{pairs}, {bursts}"
+    );
     if let Some(features) = &report.features {
         println!("  {features}");
     }
@@ -342,6 +354,11 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
         let counted = if report.offered_mpps.is_some() { "open loop" } else { "closed loop" };
         println!("    latency  min {min}, p50 {p50}, p99 {p99}, p99.9 {p999} (round trip, {counted})");
         println!("             p50 is {} round trips of a line", one.p50_in_round_trips.median);
+        if let Some(due) = report.offered_mpps.filter(|due| !keeps_up(one.mpps.median, due * *queues as f64)) {
+            println!(
+                "    note: it does not keep up with {due} Mpps{pairs}: latency grows for as long as a slice lasts"
+            );
+        }
     }
     println!();
     match (report.lost, report.corrupt) {
@@ -351,8 +368,14 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
         (lost, corrupt) => println!("  loss     {} lost, {} corrupt", count(lost), count(corrupt)),
     }
     print_notes(measured);
-    let others = measured.placements.len() - choice.of(&measured.complete(1)).len();
-    if others > 0 {
-        println!("  {others} other placement of the cores was seen: --placement all shows it");
+    match measured.placements.len() - choice.of(&measured.complete(1)).len() {
+        0 => {}
+        1 => println!("  another placement of the cores was seen: --placement all shows it"),
+        others => println!("  {others} other placements of the cores were seen: --placement all shows them"),
     }
+}
+
+/// Whether a rate is the one that was due, but for what a slice's ends and the clock leave of it.
+fn keeps_up(rate: f64, due: f64) -> bool {
+    rate >= 0.95 * due
 }

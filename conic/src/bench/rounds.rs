@@ -1,5 +1,7 @@
 //! Slices of several configurations, one after the other and round again, each between two probes.
 
+use std::ops::Add;
+
 use conic_fabric::Time;
 use conic_native::clock;
 use serde::Serialize;
@@ -51,6 +53,13 @@ pub struct Dropped {
     pub moved: usize,
     /// Another process ran on one of the cores.
     pub disturbed: usize,
+}
+
+impl Add for Dropped {
+    type Output = Dropped;
+    fn add(self, other: Dropped) -> Dropped {
+        Dropped { moved: self.moved + other.moved, disturbed: self.disturbed + other.disturbed }
+    }
 }
 
 /// All slices of a run.
@@ -108,7 +117,7 @@ pub fn alternate<T, E: From<ArenaError>>(
             progress.slice(after);
             before = after;
         }
-        if recorder.most() >= until.rounds * subjects || clock::now() >= end {
+        if recorder.have(until.rounds * subjects) || clock::now() >= end {
             break;
         }
     }
@@ -119,17 +128,27 @@ pub fn alternate<T, E: From<ArenaError>>(
 pub struct Recorder<T> {
     subjects: usize,
     taken: Vec<Taken<T>>,
+    /// How many of these count.
+    counting: usize,
 }
 
 impl<T> Recorder<T> {
     /// For so many configurations.
     pub fn new(subjects: usize) -> Recorder<T> {
-        Recorder { subjects, taken: Vec::new() }
+        Recorder { subjects, taken: Vec::new(), counting: 0 }
     }
 
     /// Records a slice, the probes beside it, and the share of its time in which its threads had their cores.
     pub fn record(&mut self, slice: Slice<T>, probes: Probes, share: f64) {
-        self.taken.push(Taken { slice, probes, share });
+        let taken = Taken { slice, probes, share };
+        self.counting += usize::from(taken.counts(UNDISTURBED[0]));
+        self.taken.push(taken);
+    }
+
+    /// Whether there are so many slices that count in one placement. They are not sorted by placement before there are as many in all:
+    /// it takes longer the more there are.
+    fn have(&self, wanted: usize) -> bool {
+        self.counting >= wanted && self.most() >= wanted
     }
 
     /// How many slices that count there are in the placement that has most.
@@ -198,15 +217,17 @@ impl<T> Slices<T> {
         baseline: usize,
         figure: impl Fn(&T) -> f64,
     ) -> Option<Spread> {
+        let of = |subject| {
+            let slices = place.members.iter().map(|&index| &self.kept[index]);
+            slices.filter(move |slice: &&Slice<T>| slice.subject == subject)
+        };
+        // Both by their rounds, as they were taken.
+        let mut baselines = of(baseline).peekable();
         let mut ratios = Vec::new();
-        for &index in &place.members {
-            let slice = &self.kept[index];
-            let same_round =
-                |&&other: &&usize| self.kept[other].subject == baseline && self.kept[other].round == slice.round;
-            if slice.subject == subject
-                && let Some(&other) = place.members.iter().find(same_round)
-            {
-                ratios.push(figure(&slice.value) / figure(&self.kept[other].value));
+        for slice in of(subject) {
+            while baselines.next_if(|other| other.round < slice.round).is_some() {}
+            if let Some(other) = baselines.peek().filter(|other| other.round == slice.round) {
+                ratios.push(figure(&slice.value) / figure(&other.value));
             }
         }
         Spread::of(&ratios)
@@ -310,6 +331,22 @@ mod tests {
         let disturbed = wrong(taken(0, 60.0, 61.0, 0.6), 3);
         let all = Slices::of_taken(vec![wrong(taken(0, 60.0, 62.0, 1.0), 0), moved, disturbed], 1);
         assert_eq!((all.kept.len(), all.all().map(|slice| slice.value).sum::<u64>()), (1, 5));
+    }
+
+    #[test]
+    fn a_run_goes_on_until_one_placement_has_enough_slices_that_count() {
+        let mut recorder = Recorder::new(1);
+        for (before, after, share, have) in [
+            (60.0, 60.0, 1.0, [true, false]),
+            // Disturbed, moved, and elsewhere.
+            (60.0, 60.0, 0.5, [true, false]),
+            (60.0, 400.0, 1.0, [true, false]),
+            (400.0, 400.0, 1.0, [true, false]),
+            (60.0, 61.0, 1.0, [true, true]),
+        ] {
+            recorder.record(Slice { subject: 0, round: 0, value: () }, Probes { before, after }, share);
+            assert_eq!([1, 2].map(|wanted| recorder.have(wanted)), have);
+        }
     }
 
     #[test]

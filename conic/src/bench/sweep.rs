@@ -13,8 +13,14 @@ use super::loopback::{PlacementReport, place_report};
 use super::progress::Progress;
 use super::rounds::{Dropped, Slices, Until, alternate};
 
-/// Packets in flight, from unloaded to more than a ring holds.
+/// Packets in flight, from unloaded to as many as a ring of the usual size holds.
 pub const WINDOWS: [u64; 11] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
+/// Packets in flight in the points of a configuration's curve: no more than its rings hold.
+pub fn windows(setup: &Setup) -> Vec<u64> {
+    let most = setup.interface.in_flight(setup.descriptors);
+    WINDOWS.into_iter().filter(|&window| window <= most).collect()
+}
 
 /// One point of a curve.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +56,10 @@ pub struct Sweep {
     pub dropped_slices: Dropped,
     /// Whether nothing could be left out.
     pub restless: bool,
+    /// Packets lost in any slice of any curve.
+    pub lost: u64,
+    /// Packets corrupt in any slice of any curve.
+    pub corrupt: u64,
 }
 
 /// Measures the curves of some configurations, all windows of all of them in turn.
@@ -65,32 +75,38 @@ pub fn sweep(
     choice: Choice,
     progress: &mut Progress,
 ) -> Result<Sweep, Failure> {
-    let subjects = named.len() * WINDOWS.len();
+    // Whose, and how many in flight.
+    let points: Vec<(usize, u64)> = (0..named.len())
+        .flat_map(|index| windows(&named[index].1).into_iter().map(move |window| (index, window)))
+        .collect();
+    let subjects = points.len();
     let until = Until::rounds(rounds, subjects, span.warm_up + span.measured + Time::from_nanoseconds(4_000_000));
     let measured = alternate(arena, subjects, until, progress, |subject| {
-        let setup = named[subject / WINDOWS.len()].1;
-        let window = WINDOWS[subject % WINDOWS.len()];
+        let (index, window) = points[subject];
+        let setup = named[index].1;
         run(arena, &Setup { workload: Workload { window, ..setup.workload }, ..setup }, span)
     })?;
     let complete = measured.complete(subjects);
     let mut curves = Vec::new();
     for place in choice.of(&complete) {
         for (index, (name, setup)) in named.iter().enumerate() {
-            let point = |(offset, &window): (usize, &u64)| {
-                let subject = index * WINDOWS.len() + offset;
-                let (lost, corrupt) = spoilt(&measured, subject);
+            let point = |(subject, &(_, window)): (usize, &(usize, u64))| {
+                let (lost, corrupt) = spoilt(&measured, |other| other == subject);
                 let figures = place_report(&measured, place, subject, setup.workload.packet_size)?;
                 Some(SweepPoint { window, figures, lost, corrupt })
             };
-            let points = WINDOWS.iter().enumerate().filter_map(point).collect();
+            let own = points.iter().enumerate().filter(|(_, (whose, _))| *whose == index);
+            let points = own.filter_map(point).collect();
             curves.push(Curve { name: name.clone(), placement: place.label, points });
         }
     }
-    Ok(Sweep { curves, dropped_slices: measured.dropped, restless: measured.restless })
+    let (lost, corrupt) = spoilt(&measured, |_| true);
+    Ok(Sweep { curves, dropped_slices: measured.dropped, restless: measured.restless, lost, corrupt })
 }
 
-fn spoilt(measured: &Slices<Outcome>, subject: usize) -> (u64, u64) {
-    let outcomes = measured.all().filter(|slice| slice.subject == subject).map(|slice| &slice.value);
+/// Packets that were lost, and that were corrupt, in all slices of some subjects.
+fn spoilt(measured: &Slices<Outcome>, of: impl Fn(usize) -> bool) -> (u64, u64) {
+    let outcomes = measured.all().filter(|slice| of(slice.subject)).map(|slice| &slice.value);
     outcomes.fold((0, 0), |(lost, corrupt), outcome| (lost + outcome.lost, corrupt + outcome.corrupt))
 }
 
@@ -147,5 +163,8 @@ pub fn print(curve: &Curve) {
         let (mpps, gbps) = (three_digits(figures.mpps.median), three_digits(figures.gbps));
         let (mpps, gbps) = (format!("{mpps} Mpps"), format!("{gbps} Gb/s"));
         println!("    {:>9}  {mpps:>10}  {gbps:>10}  {p50:>9}  {p99:>9}  {p999:>9}", point.window);
+        if point.lost + point.corrupt > 0 {
+            println!("    {:>9}  lost {}, corrupt {}", "", point.lost, point.corrupt);
+        }
     }
 }

@@ -16,6 +16,7 @@ use super::failure::{Failure, print_json};
 use super::limits::{self, LINES_PER_PACKET};
 use super::link::{Interface, Setup, Span};
 use super::progress::Progress;
+use super::rounds::Dropped;
 use super::sweep::{self, Sweep, sweep};
 
 /// Options of the tour.
@@ -43,6 +44,10 @@ struct Report {
     large: Vec<Comparison>,
     sweep: Sweep,
     ablations: Vec<Comparison>,
+    /// Of all of these but the sweep, which has its own.
+    dropped_slices: Dropped,
+    /// Whether nothing could be left out of one of them.
+    restless: bool,
     svg: String,
 }
 
@@ -82,32 +87,34 @@ pub fn main(arguments: &Options) -> Result<ExitCode, Failure> {
         println!("conic on this machine: {}", machine.line());
     }
     let limits = tour.limits()?;
-    let interfaces = tour.interfaces(&limits)?;
+    let interfaces = tour.interfaces(&limits.reports)?;
     let large = tour.large()?;
     let ablations = tour.ablations()?;
     let sweep = tour.sweep()?;
-    let compared = [&interfaces, &ablations].into_iter().chain(&large);
-    let spoilt = compared.map(Compared::spoilt).sum::<u64>();
+    let beside = (sweep.lost, sweep.corrupt);
     let note = format!("{}; conic bench", machine.line());
     let mut charts = vec![sweep::chart(&sweep.curves, 64, &note)];
     charts.extend(ablations.comparisons.first().map(|one| draw::bars(title(one), one, &note)));
     draw::to_file(&charts, &arguments.svg)?;
+    let compared = || [&interfaces, &ablations].into_iter().chain(&large);
     if tour.shown {
         finish(&charts, &interfaces, &sweep, &arguments.svg);
     } else {
         let report = Report {
             schema: "conic.bench/1",
             machine,
-            limits,
-            interfaces: interfaces.comparisons,
-            large: large.into_iter().flat_map(|compared| compared.comparisons).collect(),
+            interfaces: interfaces.comparisons.clone(),
+            large: large.iter().flat_map(|compared| compared.comparisons.clone()).collect(),
             sweep,
-            ablations: ablations.comparisons,
+            ablations: ablations.comparisons.clone(),
+            dropped_slices: compared().fold(limits.dropped, |sum, one| sum + one.dropped),
+            restless: limits.restless || compared().any(|one| one.restless),
+            limits: limits.reports,
             svg: arguments.svg.display().to_string(),
         };
         print_json(&report)?;
     }
-    Ok(if spoilt > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(Compared::code_of(compared(), beside))
 }
 
 /// The steps of the tour; each says what it found, unless nobody listens.
@@ -127,7 +134,7 @@ impl Tour<'_> {
         base(64, 256, self.arguments.common.pages())
     }
 
-    fn limits(&self) -> Result<Vec<limits::PlacementReport>, Failure> {
+    fn limits(&self) -> Result<limits::Found, Failure> {
         let mut progress = Progress::new();
         progress.start("what this machine's coherence allows");
         let span = self.pace.span.measured;
@@ -138,7 +145,7 @@ impl Tour<'_> {
             found.reports.iter().for_each(limits::print);
             print_left_out(found.dropped, found.restless);
         }
-        Ok(found.reports)
+        Ok(found)
     }
 
     fn compare(&self, doing: &str, cases: &[Case]) -> Result<Compared, Failure> {

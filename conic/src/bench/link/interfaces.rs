@@ -40,6 +40,10 @@ pub trait Halves: Link {
 
 /// An application that sends and receives, and can be brought to an end.
 pub trait Traffic: conic_load::Traffic {
+    /// No packet becomes due any more.
+    fn end_pace(&mut self);
+    /// Whether a packet that was due has not come back.
+    fn is_behind(&self) -> bool;
     /// Receives what is in flight.
     fn drain(&mut self, deadline: Time);
 }
@@ -55,6 +59,12 @@ pub trait Turn {
 macro_rules! traffic {
     ($($parameter:ident: $bound:ident),* => $loop:ty) => {
         impl<$($parameter: $bound),*> Traffic for $loop {
+            fn end_pace(&mut self) {
+                self.end_pace();
+            }
+            fn is_behind(&self) -> bool {
+                self.is_behind()
+            }
             fn drain(&mut self, deadline: Time) {
                 self.drain(deadline);
             }
@@ -90,6 +100,11 @@ impl<S: SendPacket, R: ReceivePacket> Turn for Echo<S, R> {
     }
 }
 
+/// Packets that an application sends, and receives, at once.
+fn bursts(workload: &Workload) -> [usize; 2] {
+    [workload.transmit_burst, workload.receive_burst]
+}
+
 fn cannot_be(error: impl std::fmt::Display) -> Failure {
     Failure::failed(error.to_string())
 }
@@ -109,11 +124,16 @@ impl<P: Policy> CcNic<P> {
     }
 }
 
+/// Descriptors that no ring has, nor a queue slots: whatever asks for more is refused.
+const MOST_DESCRIPTORS: u64 = 1 << 33;
+
 /// Enough buffers for what can be in flight, of the class that the packets need, and few of the others. A host that posts
 /// blank buffers itself does not know what will arrive: it posts large ones, or jumbo ones where there are no large.
 fn geometry(setup: &Setup) -> Geometry {
-    let blanks = if setup.features.shared_pool { 0 } else { 2 * setup.descriptors };
-    let in_flight = (setup.workload.window.min(2 * setup.descriptors) + blanks + 1024) * setup.queues as u64;
+    // More descriptors than a ring may have are refused with the rest of the geometry.
+    let in_rings = setup.descriptors.min(MOST_DESCRIPTORS) * 2;
+    let blanks = if setup.features.shared_pool { 0 } else { in_rings };
+    let in_flight = (setup.workload.window.min(in_rings) + blanks + 1024) * setup.queues as u64;
     let count = in_flight.next_power_of_two();
     let buffers = match (setup.workload.packet_size, setup.features.shared_pool) {
         (0..=128, true) if setup.features.small_buffers => [count, 64, 64],
@@ -221,10 +241,10 @@ impl Link for CachableQueues {
         &self.layout
     }
     fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory> {
-        let ((there, back), Workload { packet_size, window, transmit_burst, .. }) = (self.pairs[queue], self.workload);
+        let ((there, back), Workload { packet_size, window, .. }) = (self.pairs[queue], self.workload);
         let sender = CachableSender::new(there.sender(core), packet_size);
         let receiver = CachableReceiver::new(back.receiver(core), packet_size);
-        MessageLoop::new(sender, receiver, packet_size, window, transmit_burst)
+        MessageLoop::new(sender, receiver, packet_size, window, bursts(&self.workload))
     }
     fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
         let ((there, back), size) = (self.pairs[queue], self.workload.packet_size);
@@ -242,7 +262,8 @@ pub struct FastForwardQueues {
 impl FastForwardQueues {
     /// Slots for as many packets as descriptors were asked for.
     pub fn new(setup: &Setup) -> Result<FastForwardQueues, Failure> {
-        let slots = (setup.descriptors * slots_of(setup.workload.packet_size)).next_power_of_two();
+        let slots = setup.descriptors.min(MOST_DESCRIPTORS) * slots_of(setup.workload.packet_size);
+        let slots = slots.next_power_of_two();
         let shape = fastforward::Shape { slots, ..fastforward::Shape::default() };
         let mut layout = Layout::new();
         let mut pair = |_| Ok((shape.place(&mut layout, Home::Host)?, shape.place(&mut layout, Home::Nic)?));
@@ -257,10 +278,10 @@ impl Link for FastForwardQueues {
         &self.layout
     }
     fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory> {
-        let ((there, back), Workload { packet_size, window, transmit_burst, .. }) = (self.pairs[queue], self.workload);
+        let ((there, back), Workload { packet_size, window, .. }) = (self.pairs[queue], self.workload);
         let receiver = FastForwardReceiver::new(back.receiver(core), packet_size);
         let sender = FastForwardSender::new(there.sender(core));
-        MessageLoop::new(sender, receiver, packet_size, window, transmit_burst)
+        MessageLoop::new(sender, receiver, packet_size, window, bursts(&self.workload))
     }
     fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
         let ((there, back), size) = (self.pairs[queue], self.workload.packet_size);
@@ -292,9 +313,9 @@ impl Link for LinePairs {
         &self.layout
     }
     fn application<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Traffic + use<'memory> {
-        let Workload { packet_size, window, transmit_burst, .. } = self.workload;
+        let Workload { packet_size, window, .. } = self.workload;
         let (sender, receiver) = line_pair_ends(&self.pairs[queue], [core, core], Features::PLAYED, packet_size);
-        MessageLoop::new(sender, receiver, packet_size, window, transmit_burst)
+        MessageLoop::new(sender, receiver, packet_size, window, bursts(&self.workload))
     }
     fn nic<'memory>(&self, core: NativeCore<'memory>, queue: usize) -> impl Turn + use<'memory> {
         Packets(self.pairs[queue].played([core, core]))

@@ -9,10 +9,10 @@ use super::Arguments;
 use crate::bench::arena::Arena;
 use crate::bench::common::{MachineReport, nanoseconds, print_left_out};
 use crate::bench::draw;
-use crate::bench::failure::{Failure, print_json};
-use crate::bench::link::{Setup, Span};
+use crate::bench::failure::{Failure, code_of, print_json};
+use crate::bench::link::{Interface, Setup, Span};
 use crate::bench::progress::Progress;
-use crate::bench::sweep::{self, Curve, Sweep, WINDOWS, sweep};
+use crate::bench::sweep::{self, Curve, Sweep, sweep, windows};
 use crate::writable;
 
 #[derive(Serialize)]
@@ -22,6 +22,8 @@ struct Report {
     packet_size: u16,
     burst: usize,
     rx_burst: usize,
+    queues: usize,
+    descriptors: Option<u64>,
     #[serde(flatten)]
     sweep: Sweep,
     machine: MachineReport,
@@ -36,13 +38,14 @@ struct Report {
 pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: MachineReport) -> Result<ExitCode, Failure> {
     writable::file(&arguments.svg, "--svg")?;
     let span = Span { warm_up: Time::from_nanoseconds(4_000_000), measured: Time::from_nanoseconds(20_000_000) };
-    let rounds = arguments.duration.picoseconds() / WINDOWS.len() as u64 / span.measured.picoseconds();
+    let windows = windows(setup).len() as u64;
+    let rounds = arguments.duration.picoseconds() / windows / span.measured.picoseconds();
     let named = [(setup.interface.name().to_owned(), *setup)];
     let mut progress = Progress::new();
     progress.start(format!("throughput and latency of {}", setup.interface.name()));
     let found = sweep(arena, &named, rounds.max(1) as usize, span, arguments.common.placement, &mut progress)?;
     progress.clear();
-    let spoilt: u64 = found.curves.iter().flat_map(|curve| &curve.points).map(|point| point.lost + point.corrupt).sum();
+    let (lost, corrupt) = (found.lost, found.corrupt);
     let chart = sweep::chart(
         &found.curves,
         setup.workload.packet_size,
@@ -57,13 +60,16 @@ pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: Machin
             packet_size: setup.workload.packet_size,
             burst: setup.workload.transmit_burst,
             rx_burst: setup.workload.receive_burst,
+            queues: setup.queues,
+            descriptors: (setup.interface != Interface::Pio).then_some(setup.descriptors),
             sweep: found,
             machine,
             svg,
         };
         print_json(&report)?;
     } else {
-        println!("loopback over {}: packets of {} bytes", setup.interface.name(), setup.workload.packet_size);
+        let pairs = if setup.queues == 1 { String::new() } else { format!(", {} queue pairs", setup.queues) };
+        println!("loopback over {}: packets of {} bytes{pairs}", setup.interface.name(), setup.workload.packet_size);
         println!("  {}", machine.line());
         for curve in &found.curves {
             print(curve);
@@ -73,7 +79,7 @@ pub fn main(arguments: &Arguments, arena: &Arena, setup: &Setup, machine: Machin
         draw::on_terminal(&chart);
         println!("chart: {svg}");
     }
-    Ok(if spoilt > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(code_of(lost, corrupt))
 }
 
 fn print(curve: &Curve) {
