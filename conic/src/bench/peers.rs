@@ -1,5 +1,7 @@
 //! `conic bench peers`: the same loopback over what people use today, alternating with conic's.
 
+use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -14,7 +16,7 @@ use super::common::{
     Common, MachineReport, nanoseconds, print_left_out, range, span, three_digits, two_cores, usable_cores,
 };
 use super::compare::ratio_text;
-use super::failure::{Failure, print_json};
+use super::failure::{Failure, code_of, print_json};
 use super::link::{Interface, Setup, Span, run};
 use super::placement::{Placement, Probes, Spread, rounded};
 use super::progress::Progress;
@@ -33,7 +35,7 @@ pub struct Arguments {
     /// Rounds, in each of which conic and every peer run once
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub rounds: u16,
-    /// How long each run is measured
+    /// How long each run is measured, 1ms to 60s
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = span)]
     pub duration: Time,
     /// Only these peers, comma-separated
@@ -57,6 +59,9 @@ The peers are compiled once into the user's cache folder (XDG_CACHE_HOME, or ~/.
 
 /// Windows of which each takes its best.
 const WINDOWS: [u64; 4] = [64, 128, 256, 512];
+
+/// Nanoseconds that the peers' program can be told to measure.
+const PEERS_TIME: RangeInclusive<u64> = 1_000_000..=60_000_000_000;
 
 /// What all run.
 #[derive(Clone, Copy, Debug)]
@@ -152,10 +157,14 @@ struct Report {
 ///
 /// If something is missing (exit code 2), or a run fails.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if !PEERS_TIME.contains(&arguments.duration.nanoseconds()) {
+        return Err(Failure::failed("--duration: a run of the peers is measured for 1ms to 60s"));
+    }
     let mut progress = Progress::new();
     progress.start("compiling the peers");
     let compile::Compiled { program, .. } = &compile::program()?;
-    let runner = Runner { program, arguments, cores: two_cores(arguments.common.cores)? };
+    let cores = two_cores(arguments.common.cores)?;
+    let runner = Runner { program, arguments, cores, spoilt: Cell::new((0, 0)) };
     let usable = usable_cores();
     let machine = runner.with_arena(|arena| Ok(MachineReport::of(arena, usable)))?;
     let mut contestants =
@@ -168,24 +177,21 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         tables.extend(runner.tables(point, &contestants, &mut progress)?);
     }
     progress.clear();
-    let spoilt = tables
-        .iter()
-        .flat_map(|table| &table.rows)
-        .any(|row| row.name.starts_with("conic") && row.lost + row.corrupt > 0);
     if arguments.common.json {
         let report = Report { schema: "conic.bench.peers/1", fair: FAIR, tables, machine };
         print_json(&report)?;
     } else {
         println!(
-            "loopback over conic and over DPDK's peers, {} rounds of runs of {} ms",
+            "loopback over conic and over DPDK's peers, {} rounds of runs of {}",
             arguments.rounds,
-            arguments.duration.nanoseconds() / 1_000_000
+            nanoseconds(arguments.duration.nanoseconds() as f64)
         );
         println!("  {}", machine.line());
         tables.iter().for_each(print);
         println!("\n{FAIR}");
     }
-    Ok(if spoilt { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let (lost, corrupt) = runner.spoilt.get();
+    Ok(code_of(lost, corrupt))
 }
 
 /// Runs contestants, each with the cores to itself.
@@ -193,6 +199,9 @@ struct Runner<'a> {
     program: &'a Path,
     arguments: &'a Arguments,
     cores: (usize, usize),
+    /// Packets that conic lost, and that it brought back corrupt, in any run, those that look for the best window too. What peers lose
+    /// stands beside their figures.
+    spoilt: Cell<(u64, u64)>,
 }
 
 impl Runner<'_> {
@@ -229,6 +238,8 @@ impl Runner<'_> {
             pages: self.arguments.common.pages(),
         };
         let outcome = self.with_arena(|arena| run(arena, &setup, span))?;
+        let (lost, corrupt) = self.spoilt.get();
+        self.spoilt.set((lost + outcome.lost, corrupt + outcome.corrupt));
         let quantile = |share| outcome.latency.quantile(share).picoseconds() as f64 / 1e3;
         Ok(Figures {
             variant: if interface == Interface::Ccnic { setup.features.to_string() } else { String::new() },
@@ -321,7 +332,7 @@ fn rows(
             (subject != 0).then(|| measured.ratios(place, 0, subject, figure))?.map(|ratio| ratio.rounded(3))
         };
         let mpps = spread(|figures| figures.mpps, 3)?;
-        let all = || measured.kept.iter().filter(|slice| slice.subject == subject).map(|slice| &slice.value);
+        let all = || measured.all().filter(|slice| slice.subject == subject).map(|slice| &slice.value);
         Some(Row {
             name: contestant.name(),
             variant: all().next()?.variant.clone(),
@@ -362,4 +373,23 @@ fn print(table: &Table) {
         }
     }
     print_left_out(table.dropped, table.restless);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_in_a_run_that_is_left_out_stands_in_its_row() {
+        let mut recorder = Recorder::new(1);
+        for (round, (after, lost)) in [(60.0, 0), (400.0, 3)].into_iter().enumerate() {
+            let latency_ns = Latencies { p50: 1.0, p99: 1.0 };
+            let value = Figures { variant: String::new(), mpps: 1.0, latency_ns, lost, reordered: 1, corrupted: lost };
+            recorder.record(Slice { subject: 0, round, value }, Probes { before: 60.0, after }, 1.0);
+        }
+        let measured = recorder.finish();
+        let contestants = [Contestant::Conic("conic ccnic", Interface::Ccnic)];
+        let rows = rows(&measured, measured.complete(1)[0], &contestants, &[64], 64);
+        assert_eq!((rows[0].runs, rows[0].lost, rows[0].corrupt), (1, 3, 5));
+    }
 }
