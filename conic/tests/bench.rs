@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -355,6 +356,35 @@ fn a_signal_that_ends_a_measurement_leaves_no_folder_and_no_process() {
         assert!(left.is_empty(), "bench {measurement} leaves {left:?}");
         assert_eq!(processes_at(folder.path()), [""; 0], "bench {measurement}");
     }
+}
+
+#[test]
+fn a_signal_while_the_peers_are_compiled_leaves_no_half_of_them() {
+    let place = tempfile::tempdir().expect("there is room for a folder");
+    let (tools, cache) = (place.path().join("tools"), place.path().join("cache"));
+    std::fs::create_dir(&tools).expect("a folder");
+    // A compiler that works for as long as its sources are there.
+    let compiler = "if [ \"$1\" = --version ]; then echo 1; else while [ -e loopback.c ]; do sleep 0.02; done; fi";
+    for (name, text) in [("pkg-config", "echo -lnothing"), ("cc", compiler)] {
+        let tool = tools.join(name);
+        std::fs::write(&tool, format!("#!/bin/sh\n{text}\n")).expect("a file");
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+    }
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["bench", "peers"]).env("PATH", path).env("XDG_CACHE_HOME", &cache).env_remove("CC");
+    let mut running = command.spawn().expect("conic runs");
+    let kept = || std::fs::read_dir(cache.join("conic")).map_or(0, |entries| entries.flatten().count());
+    let mut patience = 2000;
+    while kept() == 0 {
+        patience -= 1;
+        assert!(patience > 0, "nothing is compiled");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let number = rustix::process::Pid::from_child(&running);
+    rustix::process::kill_process(number, rustix::process::Signal::INT).expect("it runs");
+    assert_eq!(running.wait().expect("it ends").code(), Some(130));
+    assert_eq!(kept(), 0, "half a program is left");
 }
 
 #[test]

@@ -67,7 +67,15 @@ impl Folder {
     ///
     /// It cannot be made, or signals cannot be listened to.
     pub fn new(name: &str) -> Result<Folder, Failure> {
-        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        Folder::at(std::env::temp_dir().join(format!("{name}-{}", std::process::id())))
+    }
+
+    /// The same in another place, from where it may be moved.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::new`].
+    pub fn at(folder: PathBuf) -> Result<Folder, Failure> {
         let mut remains = watched()?;
         let made = DirBuilder::new().mode(0o700).create(&folder);
         made.map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
@@ -129,6 +137,21 @@ impl Program {
         self.0.wait()
     }
 
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        let mut remains = remains();
+        let ended = self.0.try_wait()?.is_some();
+        if ended {
+            // Its number may be another process's from now on.
+            remains.programs.retain(|program| *program != Pid::from_child(&self.0));
+        }
+        Ok(ended)
+    }
+
     /// Kills it where it stands.
     ///
     /// # Errors
@@ -147,5 +170,25 @@ impl Drop for Program {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_has_ended_is_told_from_one_that_runs_and_ended_by_nobody() {
+        let start = |name: &str| {
+            let mut command = Command::new(name);
+            command.arg("60");
+            Program::start(command, |error| Failure::failed(error.to_string())).expect("it starts")
+        };
+        let (mut ended, mut runs) = (start("true"), start("sleep"));
+        while !ended.has_ended().expect("it is ours") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let listed = |program: &Program| remains().programs.contains(&Pid::from_child(&program.0));
+        assert!(!listed(&ended) && !runs.has_ended().expect("it is ours") && listed(&runs));
     }
 }

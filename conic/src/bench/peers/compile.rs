@@ -50,26 +50,23 @@ fn compile_into(folder: &Path, compiler: &OsString, flags: &str) -> Result<(), F
     if program.exists() {
         return Ok(());
     }
-    // Into a folder of its own first, so that nobody ever runs half a program.
-    let building = folder.with_extension(std::process::id().to_string());
-    let cannot = |error: std::io::Error| Failure::failed(format!("{}: {error}", building.display()));
-    fs::create_dir_all(&building).map_err(cannot)?;
+    let place = folder.with_extension(std::process::id().to_string());
+    let cannot = |error: std::io::Error| Failure::failed(format!("{}: {error}", place.display()));
+    if let Some(parent) = place.parent() {
+        fs::create_dir_all(parent).map_err(cannot)?;
+    }
+    // What one of this number that was killed has left there; mostly there is nothing.
+    let _ = fs::remove_dir_all(&place);
+    // Into a folder of its own first, so that nobody ever runs half a program; what is not moved from there goes with it.
+    let building = Folder::at(place.clone())?;
     for (name, text) in SOURCES {
         fs::write(building.join(name), text).map_err(cannot)?;
     }
-    let built = compile(compiler, flags, &building);
-    if let Err(failure) = built {
-        // What is left of a failed attempt helps nobody; that it cannot be removed either.
-        let _ = fs::remove_dir_all(&building);
-        return Err(failure);
-    }
-    match fs::rename(&building, folder) {
+    compile(compiler, flags, &building)?;
+    match fs::rename(&*building, folder) {
         Ok(()) => Ok(()),
         // Another run was faster.
-        Err(_) if program.exists() => {
-            let _ = fs::remove_dir_all(&building);
-            Ok(())
-        }
+        Err(_) if program.exists() => Ok(()),
         Err(error) => Err(cannot(error)),
     }
 }
