@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::common::{nanoseconds, range, span, three_digits, two_cores};
 use super::compare::ratio_text;
-use super::failure::{Failure, print_json};
+use super::failure::{Failure, code_of, print_json};
 use super::placement::{Spread, rounded};
 use super::progress::Progress;
 use client::{Figures, Load};
@@ -66,8 +66,8 @@ struct Row {
     mpps: Spread,
     p50_ns: Spread,
     p99_ns: Spread,
-    /// The part of the server's time that it spends in the kernel.
-    kernel_share: f64,
+    /// The part of the server's time that it spends in the kernel; none where it is no process of its own, or spent too little.
+    kernel_share: Option<f64>,
     lost: u64,
     corrupt: u64,
     /// Which of conic's it is compared with, and that one's rate and median latency over this one's.
@@ -101,13 +101,20 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let report = std::thread::scope(|scope| {
         scope.spawn(work).join().unwrap_or_else(|_| Err(Failure::failed("the client's thread has died")))
     })?;
-    let spoilt = report.rows.iter().any(|row| row.contestant.starts_with("conic") && row.corrupt > 0);
+    let (lost, corrupt) = of_conic(&report.rows);
     if arguments.json {
         print_json(&report)?;
     } else {
         print(&report, arguments);
     }
-    Ok(if spoilt { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(code_of(lost, corrupt))
+}
+
+/// What conic's own ports lost, and brought back corrupt. What peers lose stands beside their figures.
+fn of_conic(rows: &[Row]) -> (u64, u64) {
+    let is_conic = |name| server::CONTESTANTS.iter().any(|one| one.name == name && one.is_conic());
+    let own = rows.iter().filter(|row| is_conic(row.contestant));
+    own.fold((0, 0), |(lost, corrupt), row| (lost + row.lost, corrupt + row.corrupt))
 }
 
 fn measure(arguments: &Arguments, pair: (usize, usize), chosen: &[&Contestant]) -> Result<Report, Failure> {
@@ -126,7 +133,9 @@ fn measure(arguments: &Arguments, pair: (usize, usize), chosen: &[&Contestant]) 
             progress.start(format!("round {}: {}", round + 1, contestant.name));
             match run(&ground, contestant, pair, arguments.duration) {
                 Ok(points) => points.into_iter().zip(&mut figures[number]).for_each(|(point, all)| all.push(point)),
-                Err(failure) if contestant.is_conic() => return Err(failure),
+                Err(Failure { message, code }) if contestant.is_conic() => {
+                    return Err(Failure { message: format!("{}: {message}", contestant.name), code });
+                }
                 Err(failure) => {
                     left_out.push(format!("{}: {failure}", contestant.name));
                     gone[number] = true;
@@ -152,9 +161,12 @@ fn run(
     pair: (usize, usize),
     duration: Time,
 ) -> Result<Vec<Figures>, Failure> {
-    let server = Server::start(ground, contestant, pair)?;
+    let mut server = Server::start(ground, contestant, pair)?;
     let mut ends = server.client_ends(ground)?;
-    POINTS.iter().map(|point| client::measure(&mut ends, *point, duration, || server.spent())).collect()
+    let points: Result<_, _> =
+        POINTS.iter().map(|point| client::measure(&mut ends, *point, duration, || server.spent())).collect();
+    server.still_runs()?;
+    points
 }
 
 fn row(contestant: &Contestant, point: &Load, own: &[Figures], conic: Option<&[Figures]>) -> Option<Row> {
@@ -173,7 +185,7 @@ fn row(contestant: &Contestant, point: &Load, own: &[Figures], conic: Option<&[F
         mpps: spread(|figures| figures.mpps, 4)?,
         p50_ns: spread(|figures| figures.p50_ns, 0)?,
         p99_ns: spread(|figures| figures.p99_ns, 0)?,
-        kernel_share: rounded(kernel / (user + kernel), 3),
+        kernel_share: (user + kernel > 0.0).then(|| rounded(kernel / (user + kernel), 3)),
         lost: own.iter().map(|figures| figures.lost).sum(),
         corrupt: own.iter().map(|figures| figures.corrupt).sum(),
         against: contestant.against.filter(|_| conic.is_some()),
@@ -183,8 +195,8 @@ fn row(contestant: &Contestant, point: &Load, own: &[Figures], conic: Option<&[F
 }
 
 fn print(report: &Report, arguments: &Arguments) {
-    let milliseconds = arguments.duration.nanoseconds() / 1_000_000;
-    println!("ports beside their peers, {} rounds of {milliseconds} ms each", report.rounds);
+    let each = nanoseconds(arguments.duration.nanoseconds() as f64);
+    println!("ports beside their peers, {} rounds of {each} each", report.rounds);
     for point in POINTS {
         println!("\n  {}", point.name);
         println!(
@@ -195,7 +207,7 @@ fn print(report: &Report, arguments: &Arguments) {
             let rate = format!("{} Mpps", three_digits(row.mpps.median));
             let spread = range(row.mpps, three_digits);
             let (p50, p99) = (nanoseconds(row.p50_ns.median), nanoseconds(row.p99_ns.median));
-            let kernel = format!("{:.0}%", 100.0 * row.kernel_share);
+            let kernel = row.kernel_share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share));
             let ratios = match (row.against, row.conic_rate_ratio, row.conic_latency_ratio) {
                 (Some(against), Some(rate), Some(latency)) => {
                     format!("{}, {} ({against})", ratio_text(rate), ratio_text(latency))
@@ -212,4 +224,26 @@ fn print(report: &Report, arguments: &Arguments) {
         println!("\nskipped: {left_out}");
     }
     println!("\n{FAIR}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(user_seconds: f64, kernel_seconds: f64) -> Figures {
+        Figures { mpps: 1.0, p50_ns: 1.0, p99_ns: 1.0, lost: 3, corrupt: 2, user_seconds, kernel_seconds }
+    }
+
+    #[test]
+    fn what_is_no_process_has_no_share_of_its_time_and_conic_answers_for_its_losses_alone() {
+        let of = |name: &str, figures| {
+            let contestant = server::CONTESTANTS.iter().find(|one| one.name == name).expect("such a contestant");
+            row(contestant, &POINTS[0], &[figures], None).expect("it was measured")
+        };
+        let bridge = of("kernel bridge", figures(0.0, 0.0));
+        assert_eq!(bridge.kernel_share, None);
+        let (own, peer) = (of("conic memif", figures(1.0, 3.0)), of("DPDK net_memif", figures(1.0, 0.0)));
+        assert_eq!((own.kernel_share, peer.kernel_share), (Some(0.75), Some(0.0)));
+        assert_eq!(of_conic(&[bridge, own, peer]), (3, 2));
+    }
 }

@@ -1,6 +1,7 @@
 //! The client of all contestants: a closed loop over one port or two.
 
 use conic_fabric::Time;
+use conic_load::Latency;
 use conic_native::clock;
 use conic_port::{MAX_FRAME, Port, PortError, Receive, Transmit};
 
@@ -91,22 +92,22 @@ pub fn measure(
         buffer: vec![0; MAX_FRAME],
         expected: pattern,
     };
-    work.run(clock::now() + WARM_UP, &mut Vec::new()).map_err(failed)?;
+    let mut latencies = Latency::new();
+    work.run(clock::now() + WARM_UP, &mut latencies).map_err(failed)?;
     if work.came == 0 {
         return Err(Failure::failed("nothing comes back"));
     }
     let (came, before) = (work.came, spent());
     let begun = clock::now();
-    let mut latencies = Vec::with_capacity(1 << 20);
+    latencies.clear();
     work.run(begun + duration, &mut latencies).map_err(failed)?;
     let seconds = clock::now().since(begun).seconds();
     let (after, frames) = (spent(), work.came - came);
     work.drain().map_err(failed)?;
-    latencies.sort_unstable();
-    let quantile = |share: f64| {
-        let at = ((latencies.len() as f64 * share) as usize).min(latencies.len().saturating_sub(1));
-        latencies.get(at).map_or(0.0, |&nanoseconds| f64::from(nanoseconds))
-    };
+    if frames == 0 {
+        return Err(Failure::failed("nothing comes back while it is measured"));
+    }
+    let quantile = |share: f64| latencies.quantile(share).picoseconds() as f64 / 1e3;
     Ok(Figures {
         mpps: frames as f64 / seconds / 1e6,
         p50_ns: quantile(0.5),
@@ -119,7 +120,7 @@ pub fn measure(
 }
 
 impl Loop<'_> {
-    fn run(&mut self, until: Time, latencies: &mut Vec<u32>) -> Result<(), PortError> {
+    fn run(&mut self, until: Time, latencies: &mut Latency) -> Result<(), PortError> {
         loop {
             let now = clock::now();
             if now >= until {
@@ -160,7 +161,7 @@ impl Loop<'_> {
         Ok(())
     }
 
-    fn receive(&mut self, now: Time, latencies: &mut Vec<u32>) -> Result<(), PortError> {
+    fn receive(&mut self, now: Time, latencies: &mut Latency) -> Result<(), PortError> {
         loop {
             let Ends { send, receive } = &mut *self.ends;
             let port = receive.as_mut().unwrap_or(send);
@@ -190,9 +191,9 @@ impl Loop<'_> {
                 }
             }
             self.came += 1;
-            let latency = clock::now().nanoseconds().saturating_sub(word(STAMP));
-            if latencies.len() < latencies.capacity() {
-                latencies.push(u32::try_from(latency).unwrap_or(u32::MAX));
+            if believed {
+                let latency = clock::now().nanoseconds().saturating_sub(word(STAMP));
+                latencies.record(Time::from_nanoseconds(latency), 1);
             }
         }
     }
@@ -200,9 +201,10 @@ impl Loop<'_> {
     /// Waits for what is under way, so that it is not taken for the next measurement's.
     fn drain(&mut self) -> Result<(), PortError> {
         self.alive = clock::now();
+        let mut not_measured = Latency::new();
         while self.under_way() > 0 {
             let now = clock::now();
-            self.receive(now, &mut Vec::new())?;
+            self.receive(now, &mut not_measured)?;
             if now.since(self.alive) > LOST {
                 self.give_up(now);
             }
@@ -213,8 +215,79 @@ impl Loop<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
-    use conic_port::PortSpec;
+    use conic_port::{Counters, PortSpec};
+
+    /// Sends back what it is given, changed as a test says.
+    struct Changing<F> {
+        change: F,
+        held: VecDeque<Vec<u8>>,
+        counters: Counters,
+    }
+
+    impl<F: FnMut(&mut Vec<u8>) -> bool + Send> Port for Changing<F> {
+        fn transmit(&mut self, _: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+            let mut frame = frame.to_vec();
+            if (self.change)(&mut frame) {
+                self.held.push_back(frame);
+            }
+            Ok(Transmit::Accepted)
+        }
+        fn receive(&mut self, _: Time, into: &mut [u8]) -> Result<Receive, PortError> {
+            let Some(frame) = self.held.pop_front() else { return Ok(Receive::None) };
+            into[..frame.len()].copy_from_slice(&frame);
+            Ok(Receive::Frame { length: frame.len(), captured: None })
+        }
+        fn flush(&mut self, _: Time) -> Result<(), PortError> {
+            Ok(())
+        }
+        fn next_due(&self) -> Option<Time> {
+            None
+        }
+        fn counters(&self) -> &Counters {
+            &self.counters
+        }
+    }
+
+    /// So long that a thread has its core for some of it.
+    const LONG: Time = Time::from_nanoseconds(200_000_000);
+
+    /// Measures a port that sends back what `change` makes of each frame, and those alone of which it says so.
+    fn measured(change: impl FnMut(&mut Vec<u8>) -> bool + Send + 'static) -> Result<Figures, Failure> {
+        let port = Changing { change, held: VecDeque::new(), counters: Counters::default() };
+        let mut ends = Ends { send: Box::new(port), receive: None };
+        let load = Load { name: "test", bytes: 64, window: 8 };
+        measure(&mut ends, load, LONG, || (0.0, 0.0))
+    }
+
+    #[test]
+    fn a_frame_that_came_back_wrong_has_no_latency() {
+        // Its stamp is that of the process's beginning, and a byte that is checked is another.
+        let mut number = 0;
+        let figures = measured(move |frame| {
+            number += 1;
+            if number % 2 == 0 {
+                frame[STAMP..FILL].fill(0);
+                frame[FILL] ^= 1;
+            }
+            true
+        });
+        let figures = figures.expect("half of them come back whole");
+        assert!(figures.corrupt > 0 && figures.p99_ns < 90e6, "{figures:?}");
+    }
+
+    #[test]
+    fn whatever_stops_coming_back_after_the_warm_up_fails() {
+        let mut number = 0;
+        let first = move |_: &mut Vec<u8>| {
+            number += 1;
+            number <= 8
+        };
+        let failure = measured(first).expect_err("nothing comes in the end");
+        assert!(failure.message.starts_with("nothing comes back"), "{failure}");
+    }
 
     #[test]
     fn frames_that_come_twice_are_corrupt_and_the_loop_goes_on() {
@@ -222,8 +295,7 @@ mod tests {
         let mut ports = spec.open().expect("it needs nothing");
         let mut ends = Ends { send: ports.remove(0), receive: None };
         let load = Load { name: "test", bytes: 64, window: 8 };
-        let duration = Time::from_nanoseconds(20_000_000);
-        let figures = measure(&mut ends, load, duration, || (0.0, 0.0)).expect("frames come back");
+        let figures = measure(&mut ends, load, LONG, || (0.0, 0.0)).expect("frames come back");
         assert!(figures.corrupt > 0 && figures.mpps > 0.0, "{figures:?}");
         assert!(figures.lost < 1_000_000, "{figures:?}");
     }

@@ -202,7 +202,21 @@ impl Server {
         Ok(Ends { send: Box::new(send), receive: Some(Box::new(receive)) })
     }
 
-    /// Seconds that the process has spent in user mode and in the kernel; zeros for the kernel's bridge.
+    /// Refuses what was measured of a process that has ended meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// It has.
+    pub fn still_runs(&mut self) -> Result<(), Failure> {
+        let Some(child) = &mut self.child else { return Ok(()) };
+        match child.has_ended() {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(Failure::failed("it has ended while it was measured")),
+            Err(error) => Err(Failure::failed(format!("whether it still runs: {error}"))),
+        }
+    }
+
+    /// Seconds that the process has spent in user mode and in the kernel; zeros for the kernel's bridge, which works within others.
     pub fn spent(&self) -> (f64, f64) {
         let Some(child) = &self.child else { return (0.0, 0.0) };
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
