@@ -8,6 +8,7 @@ use std::time::Duration;
 use conic_client::{Client, Options, Queue};
 use conic_fabric::Time;
 use conic_interface::ccnic::Geometry;
+use conic_load::Account;
 use conic_native::{Flag, clock, pin, spin};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -92,35 +93,39 @@ fn receive(queue: &mut Queue, value: u64) -> Result<Time, Failure> {
     }
 }
 
-/// From a write to an eventfd until the thread that sleeps on it runs.
-fn wake_ups(core: usize, rounds: usize) -> Result<Vec<f64>, Failure> {
+/// From a write to an eventfd until the thread that sleeps on it runs, which is waited for so long at most.
+fn wake_ups(core: usize, rounds: usize, patience: Duration) -> Result<Vec<f64>, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("measuring a wake-up: {error}"));
     let bell = eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let (tell, told) = channel();
+    let over = Flag::new();
     std::thread::scope(|scope| {
-        let own = &bell;
+        let (own, over) = (&bell, &over);
         scope.spawn(move || {
             if pin(core).is_err() {
                 return;
             }
-            for _ in 0..rounds {
+            loop {
                 // An eventfd that is read is reset, and one at zero is waited for.
                 let rung = rustix::io::read(own, &mut [0; 8]);
-                if rung.is_err() || tell.send(clock::now()).is_err() {
+                if rung.is_err() || over.is_up() || tell.send(clock::now()).is_err() {
                     return;
                 }
             }
         });
         let ring = || rustix::io::write(&bell, &1u64.to_ne_bytes()).map_err(|error| failed(error.into()));
-        (0..rounds)
+        let measured = (0..rounds)
             .map(|_| {
                 std::thread::sleep(REST);
                 let begun = clock::now();
                 ring()?;
-                let woken = told.recv_timeout(Duration::from_secs(10)).map_err(|_| late("a thread"))?;
+                let woken = told.recv_timeout(patience).map_err(|_| late("a thread"))?;
                 Ok(nanoseconds(begun, woken))
             })
-            .collect()
+            .collect();
+        // Also where that ended early: the thread sleeps, and this one would wait for its end.
+        over.raise();
+        ring().and(measured)
     })
 }
 
@@ -143,7 +148,7 @@ pub fn first_packets(nic: &Nic, (own, core): (usize, usize), rounds: usize) -> R
 }
 
 fn exchange(mut from: Member, mut to: Member, core: usize, rounds: usize) -> Result<[Figure; 3], Failure> {
-    let woken = wake_ups(core, rounds)?;
+    let woken = wake_ups(core, rounds, Duration::from_secs(10))?;
     let station = to.client.mac();
     let mut awake = Vec::new();
     for round in 0..rounds as u64 {
@@ -267,6 +272,8 @@ fn arrive(nic: &Nic, peer: &mut Member, rounds: usize) -> Result<Vec<f64>, Failu
 pub struct Upgrades {
     pub figures: [Figure; 3],
     pub packets_lost: u64,
+    /// Packets that came twice, or after later ones.
+    pub packets_twice: u64,
     pub sessions_lost: u64,
 }
 
@@ -274,8 +281,7 @@ pub struct Upgrades {
 struct Stream {
     from: Member,
     to: Member,
-    sent: u64,
-    received: u64,
+    account: Account,
     last: Time,
     longest: Time,
 }
@@ -283,19 +289,26 @@ struct Stream {
 impl Stream {
     fn step(&mut self) {
         let (source, station) = (self.from.client.mac(), self.to.client.mac());
-        if self.sent - self.received < WINDOW
-            && let Some(frame) = frame(&mut self.from.queue, source, station, self.sent)
+        if self.account.in_flight() < WINDOW
+            && let Some(frame) = frame(&mut self.from.queue, source, station, self.account.sent())
         {
             let mut outgoing = vec![frame];
-            self.sent += self.from.queue.transmit(&mut outgoing) as u64;
+            if self.from.queue.transmit(&mut outgoing) > 0 {
+                self.account.send();
+            }
             self.from.queue.free(&mut outgoing);
         }
+        self.receive();
+    }
+
+    /// Enters what has come, by its numbers: one that came twice stands for none that was lost.
+    fn receive(&mut self) {
         let mut incoming = Vec::new();
         if self.to.queue.receive(&mut incoming, 32) > 0 {
             let now = clock::now();
             self.longest = self.longest.max(now.since(self.last));
             self.last = now;
-            self.received += incoming.iter().filter(|frame| number(frame) < self.sent).count() as u64;
+            incoming.iter().for_each(|frame| self.account.enter(number(frame)));
             self.to.queue.free(&mut incoming);
         }
     }
@@ -331,7 +344,7 @@ impl Stream {
 pub fn upgrades(nic: &mut Nic, rounds: usize, others: &[Member]) -> Result<Upgrades, Failure> {
     let now = clock::now();
     let (from, to) = (nic.attach(small())?, nic.attach(small())?);
-    let mut stream = Stream { from, to, sent: 0, received: 0, last: now, longest: Time::ZERO };
+    let mut stream = Stream { from, to, account: Account::default(), last: now, longest: Time::ZERO };
     let slice = Time::from_nanoseconds(50_000_000);
     let (mut blackouts, mut gaps, mut usual) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -345,14 +358,13 @@ pub fn upgrades(nic: &mut Nic, rounds: usize, others: &[Member]) -> Result<Upgra
         blackouts.push(adopted["microseconds"].as_f64().unwrap_or(f64::NAN) * 1e3);
     }
     let begun = clock::now();
-    let mut incoming = Vec::new();
-    while stream.received < stream.sent && clock::now().since(begun) < Time::from_nanoseconds(1_000_000_000) {
-        stream.received += stream.to.queue.receive(&mut incoming, 32) as u64;
-        stream.to.queue.free(&mut incoming);
+    while stream.account.in_flight() > 0 && clock::now().since(begun) < Time::from_nanoseconds(1_000_000_000) {
+        stream.receive();
     }
     let members = others.iter().chain([&stream.from, &stream.to]);
     let sessions_lost = members.filter(|member| member.client.reconnects() > 0).count() as u64;
-    let packets_lost = stream.sent - stream.received;
+    let packets_lost = stream.account.lost() + stream.account.in_flight();
+    let packets_twice = stream.account.corrupt();
     let figure = |key: &str, what, values, goal| Figure::new(key, what, values, Unit::Nanoseconds, goal);
     let figures = [
         figure(
@@ -364,7 +376,7 @@ pub fn upgrades(nic: &mut Nic, rounds: usize, others: &[Member]) -> Result<Upgra
         figure("upgrade_gap", "longest time without a packet around an upgrade, under load", gaps, Some(20e6)),
         figure("usual_gap", "the same in 50 ms without one", usual, None),
     ];
-    Ok(Upgrades { figures, packets_lost, sessions_lost })
+    Ok(Upgrades { figures, packets_lost, packets_twice, sessions_lost })
 }
 
 /// From the signal that kills a client under load until the daemon says that it holds nothing of it.
@@ -384,4 +396,18 @@ pub fn deaths(nic: &Nic, rounds: usize, mebibytes: u64) -> Result<Figure, Failur
     let goal = (mebibytes <= 64).then_some(10e6);
     let what = format!("a client of {mebibytes} MiB killed under load to its memory back");
     Ok(Figure::new(format!("killed_{mebibytes}_mib"), what, times, Unit::Nanoseconds, goal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_wakes_up_too_late_is_not_waited_for_for_ever() {
+        let core = conic_native::cores()[0];
+        // It never is there at once each time; if it is, there is nothing to see.
+        let woken = wake_ups(core, 1000, Duration::ZERO);
+        assert!(woken.map_or_else(|failure| failure.message.contains("a thread"), |all| all.len() == 1000));
+        assert_eq!(wake_ups(core, 2, Duration::from_secs(10)).map_or(0, |all| all.len()), 2);
+    }
 }
