@@ -178,9 +178,11 @@ pub fn nanoseconds(value: f64) -> String {
     }
 }
 
-/// A number with three significant digits, if it is below a thousand.
+/// A number with three significant digits from one to a thousand, and at least two from a thousandth to one.
 pub fn three_digits(value: f64) -> String {
     match value.abs() {
+        small if small > 0.0 && small < 0.01 => format!("{value:.4}"),
+        small if small > 0.0 && small < 0.1 => format!("{value:.3}"),
         small if small < 10.0 => format!("{value:.2}"),
         middle if middle < 100.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
@@ -252,5 +254,7 @@ mod tests {
     fn figures_are_written_for_people() {
         assert_eq!([43.21, 431.4, 1_284.0, 12_100_000.0].map(nanoseconds), ["43.2 ns", "431 ns", "1.28 us", "12.1 ms"]);
         assert_eq!(nanoseconds(1.25e9), "1.25 s");
+        let numbers = [0.0, 0.00123, 0.0123, 0.123, 1.234, 12.34, 123.4, 1234.0].map(three_digits);
+        assert_eq!(numbers, ["0.00", "0.0012", "0.012", "0.12", "1.23", "12.3", "123", "1234"]);
     }
 }
