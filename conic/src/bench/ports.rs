@@ -50,7 +50,8 @@ const EXAMPLES: &str = "Examples:
 const FAIR: &str = "The client is the same for all: a closed loop on one core that writes every byte of each frame and checks every byte of
 what comes back. What is measured runs in a process of its own on the other core and never sleeps. memif: it sends each frame
 back. The others: it carries frames from one interface to another, and the client sends and receives through packet sockets
-on their far ends. Frames that did not come within 20 ms count as lost. A ratio is conic's figure over the peer's, by rounds.";
+on their far ends. After 20 ms without a frame others are sent; those that have not come a second after the last one at the end are
+lost. A ratio is conic's figure over the peer's, by rounds.";
 
 /// What each contestant is measured at.
 const POINTS: [Load; 3] = [

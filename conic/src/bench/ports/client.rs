@@ -7,8 +7,10 @@ use conic_port::{MAX_FRAME, Port, PortError, Receive, Transmit};
 
 use crate::bench::failure::Failure;
 
-/// A frame that has not come by then is lost.
+/// A frame that has not come by then is waited for no longer, and lost if it does not come in the end either.
 const LOST: Time = Time::from_nanoseconds(20_000_000);
+/// How long the next frame is waited for in the end.
+const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
 const WARM_UP: Time = Time::from_nanoseconds(100_000_000);
 /// Frames that are sent before it looks for answers.
 const BURST: u64 = 32;
@@ -76,22 +78,7 @@ pub fn measure(
     spent: impl Fn() -> (f64, f64),
 ) -> Result<Figures, Failure> {
     let failed = |error: PortError| Failure::failed(error.to_string());
-    let pattern: Vec<u8> = (0..load.bytes).map(|at| (at * 31 + 7) as u8).collect();
-    let mut frame = pattern.clone();
-    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8]);
-    frame[12..14].copy_from_slice(&EXPERIMENT);
-    let mut work = Loop {
-        ends,
-        load,
-        sent: 0,
-        came: 0,
-        lost: 0,
-        corrupt: 0,
-        alive: clock::now(),
-        frame,
-        buffer: vec![0; MAX_FRAME],
-        expected: pattern,
-    };
+    let mut work = Loop::new(ends, load);
     let mut latencies = Latency::new();
     work.run(clock::now() + WARM_UP, &mut latencies).map_err(failed)?;
     if work.came == 0 {
@@ -119,7 +106,26 @@ pub fn measure(
     })
 }
 
-impl Loop<'_> {
+impl<'a> Loop<'a> {
+    fn new(ends: &'a mut Ends, load: Load) -> Loop<'a> {
+        let pattern: Vec<u8> = (0..load.bytes).map(|at| (at * 31 + 7) as u8).collect();
+        let mut frame = pattern.clone();
+        frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8]);
+        frame[12..14].copy_from_slice(&EXPERIMENT);
+        Loop {
+            ends,
+            load,
+            sent: 0,
+            came: 0,
+            lost: 0,
+            corrupt: 0,
+            alive: clock::now(),
+            frame,
+            buffer: vec![0; MAX_FRAME],
+            expected: pattern,
+        }
+    }
+
     fn run(&mut self, until: Time, latencies: &mut Latency) -> Result<(), PortError> {
         loop {
             let now = clock::now();
@@ -198,15 +204,16 @@ impl Loop<'_> {
         }
     }
 
-    /// Waits for what is under way, so that it is not taken for the next measurement's.
+    /// Waits for what is under way, and for what was given up: the next measurement would take it for its own.
     fn drain(&mut self) -> Result<(), PortError> {
         self.alive = clock::now();
         let mut not_measured = Latency::new();
-        while self.under_way() > 0 {
+        while self.came < self.sent {
             let now = clock::now();
             self.receive(now, &mut not_measured)?;
-            if now.since(self.alive) > LOST {
+            if now.since(self.alive) > PATIENCE {
                 self.give_up(now);
+                break;
             }
         }
         Ok(())
@@ -260,6 +267,44 @@ mod tests {
         let mut ends = Ends { send: Box::new(port), receive: None };
         let load = Load { name: "test", bytes: 64, window: 8 };
         measure(&mut ends, load, LONG, || (0.0, 0.0))
+    }
+
+    /// Sends back what it is given, an eighth of a second later.
+    struct Late(VecDeque<(Time, Vec<u8>)>, Counters);
+
+    impl Port for Late {
+        fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+            self.0.push_back((now + Time::from_nanoseconds(125_000_000), frame.to_vec()));
+            Ok(Transmit::Accepted)
+        }
+        fn receive(&mut self, now: Time, into: &mut [u8]) -> Result<Receive, PortError> {
+            if self.0.front().is_none_or(|(due, _)| *due > now) {
+                return Ok(Receive::None);
+            }
+            let (_, frame) = self.0.pop_front().expect("it was looked at");
+            into[..frame.len()].copy_from_slice(&frame);
+            Ok(Receive::Frame { length: frame.len(), captured: None })
+        }
+        fn flush(&mut self, _: Time) -> Result<(), PortError> {
+            Ok(())
+        }
+        fn next_due(&self) -> Option<Time> {
+            None
+        }
+        fn counters(&self) -> &Counters {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn a_frame_that_comes_late_is_not_lost_and_none_of_the_next_measurement() {
+        let port = Late(VecDeque::new(), Counters::default());
+        let mut ends = Ends { send: Box::new(port), receive: None };
+        let load = Load { name: "test", bytes: 64, window: 8 };
+        let mut work = Loop::new(&mut ends, load);
+        work.run(clock::now() + LONG, &mut Latency::new()).expect("the port works");
+        work.drain().expect("the port works");
+        assert_eq!((work.came, work.lost, work.corrupt), (work.sent, 0, 0));
     }
 
     #[test]
