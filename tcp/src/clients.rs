@@ -11,7 +11,7 @@ use conic_fabric::Time;
 use conic_load::{Account, FarEnd, Pace};
 
 use crate::REQUEST_BYTES;
-use crate::flow::Flow;
+use crate::flow::{Flow, Timeouts};
 use crate::segment::{End, HEADER_BYTES, MOST_PAYLOAD, Segment};
 use crate::service::Connection;
 
@@ -19,8 +19,6 @@ use crate::service::Connection;
 const BURST: usize = 32;
 /// Bytes of a client's buffers.
 const BUFFER_BYTES: u32 = 1 << 15;
-/// For how long something may be under way before it is sent again.
-const TIMEOUT: Time = Time::from_nanoseconds(10_000_000);
 
 /// What clients ask of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +58,7 @@ pub struct Clients {
     clients: Vec<Client>,
     by_end: BTreeMap<(u32, u16), usize>,
     load: Load,
-    timeout: Time,
+    timeouts: Timeouts,
     account: Account,
     /// Clients that may have something to send, in turn.
     ready: VecDeque<usize>,
@@ -114,7 +112,7 @@ impl Clients {
             ready: (0..clients.len()).collect(),
             clients,
             load,
-            timeout: TIMEOUT,
+            timeouts: Timeouts::default(),
             account: Account::default(),
             next_look: Time::NEVER,
             frames: Vec::new(),
@@ -122,10 +120,10 @@ impl Clients {
         }
     }
 
-    /// The same, sending again what has been under way for so long.
+    /// The same, sending again what has been under way for as long as these say instead of [`Timeouts::default`].
     #[must_use]
-    pub fn with_timeout(self, timeout: Time) -> Clients {
-        Clients { timeout, ..self }
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Clients {
+        Clients { timeouts, ..self }
     }
 
     /// The window that a client's end has for what is sent to it, as [`Connection::window`] says it.
@@ -152,14 +150,20 @@ impl Clients {
         self.next_look = Time::NEVER;
         for index in 0..self.clients.len() {
             let flow = &mut self.clients[index].flow;
-            let Some(mut due) = flow.due(self.timeout) else { continue };
-            if due <= now {
-                flow.go_back(now);
-                due = now + self.timeout;
-                self.make_ready(index);
+            match flow.due(now, &self.timeouts) {
+                Some(due) if due <= now => {
+                    flow.run_out(now);
+                    self.make_ready(index);
+                }
+                due => self.next_look = self.next_look.min(due.unwrap_or(Time::NEVER)),
             }
-            self.next_look = self.next_look.min(due);
         }
+    }
+
+    /// Has the clock looked at when what a client waits for is due.
+    fn watch(&mut self, index: usize, now: Time) {
+        let due = self.clients[index].flow.due(now, &self.timeouts);
+        self.next_look = self.next_look.min(due.unwrap_or(Time::NEVER));
     }
 
     /// Makes requests of a client as far as its window, and the pace, let it.
@@ -186,10 +190,9 @@ impl Clients {
     /// Makes one frame of a client, if it has one to send.
     fn make(&mut self, index: usize, now: Time) -> Option<Vec<u8>> {
         self.ask(index, now);
-        // Against a closed window what was asked waits for time.
-        if self.next_look == Time::NEVER && self.clients[index].flow.due(self.timeout).is_some() {
-            self.next_look = now + self.timeout;
-        }
+        // Against a closed window what was asked waits for time, and what is under way may wait for less than it did. Who has sent
+        // something has a turn again, and comes by here.
+        self.watch(index, now);
         let most = self.load.requests_a_segment * REQUEST_BYTES;
         let client = &mut self.clients[index];
         if client.repeats > 0 {
@@ -198,9 +201,6 @@ impl Clients {
         }
         if let Some(send) = client.flow.next(most, now) {
             client.owes = false;
-            if self.next_look == Time::NEVER {
-                self.next_look = now + self.timeout;
-            }
             return Some(client.frame(send.sequence, send.at, send.bytes));
         }
         if std::mem::take(&mut client.owes) {

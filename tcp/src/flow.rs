@@ -13,14 +13,27 @@
 //! | three that say the same | all that is not acknowledged is sent again, once for each loss | TAS's fast recovery is go-back-N, too; once: RFC 6582 |
 //! | no progress for a time | the same; a byte against a window that is closed | TAS's slow path does it; RFC 9293 section 3.8.6.1 |
 //!
-//! There is no congestion control: TAS's slow path sets a rate for each connection, and here there is none.
+//! What time that is, [`round_trip`] says, and what of it all may be under way, [`congestion`]; both are parts of the same line.
+
+mod congestion;
+mod round_trip;
 
 use conic_fabric::{Line, Time};
 
-use crate::segment::Segment;
+use self::congestion::Congestion;
+pub use self::round_trip::Timeouts;
+use self::round_trip::{RoundTrip, Timed, end_of, tick};
+use crate::segment::{MOST_PAYLOAD, Segment};
 
 /// Acknowledgements that say the same before what was sent is taken for lost: RFC 5681's.
-const DUPLICATES: u32 = 3;
+const DUPLICATES: u8 = 3;
+
+/// Behind eight bits of a line for duplicates: how often the timeout is doubled.
+const DOUBLINGS: u32 = 31;
+/// Behind those: whether a segment is timed, and whether the window is in use, and recovers ([`Congestion`]).
+const TIMED: u32 = 1 << 13;
+const USED: u32 = 1 << 14;
+const RECOVERS: u32 = 1 << 15;
 
 /// What is kept of a connection and changes: one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,13 +59,17 @@ pub struct Flow {
     /// How many lie there: 0 for none.
     pub apart_bytes: u32,
     /// Acknowledgements that said the same.
-    pub duplicates: u32,
+    pub duplicates: u8,
     /// The sequence number behind the last byte that was ever sent.
     pub highest: u32,
     /// What that was when bytes were last sent anew: acknowledgements of less say nothing of another loss.
     pub recover: u32,
-    /// When something was last acknowledged, or sent where nothing was under way, in picoseconds.
-    pub since: u64,
+    /// The tick in which something was last acknowledged, or sent, or a window closed, where nothing was under way.
+    pub since: u32,
+    /// How long its round trips take.
+    pub round_trip: RoundTrip,
+    /// What the network is thought to bear.
+    pub congestion: Congestion,
 }
 
 /// What came of a segment.
@@ -97,38 +114,67 @@ impl Flow {
     /// What a line says.
     #[inline]
     pub fn from_line(line: &Line) -> Flow {
-        let of = |index: usize| (line.0[index / 2] >> (32 * (index % 2))) as u32;
+        let word = |index: usize| (line.0[index / 2] >> (32 * (index % 2))) as u32;
+        let halves = |index: usize| (word(index) & 0xffff, word(index) >> 16);
+        let (receive_room, unsent) = halves(4);
+        let (unacknowledged, window) = halves(5);
+        let (apart_bytes, small) = halves(7);
+        let (congestion_window, threshold) = halves(15);
+        let timed = Timed { end: word(14), at: word(11) };
         Flow {
-            received: of(0),
-            receive_at: of(1),
-            receive_room: of(2),
-            sent: of(3),
-            transmit_at: of(4),
-            unsent: of(5),
-            unacknowledged: of(6),
-            window: of(7),
-            apart: of(8),
-            apart_bytes: of(9),
-            duplicates: of(10),
-            highest: of(11),
-            recover: of(12),
-            since: line.0[7],
+            received: word(0),
+            receive_at: word(1),
+            sent: word(2),
+            transmit_at: word(3),
+            receive_room,
+            unsent,
+            unacknowledged,
+            window,
+            apart: word(6),
+            apart_bytes,
+            duplicates: small as u8,
+            highest: word(8),
+            recover: word(9),
+            since: word(10),
+            round_trip: RoundTrip {
+                smoothed: word(12),
+                deviation: word(13),
+                doublings: (small >> 8 & DOUBLINGS) as u8,
+                timed: (small & TIMED > 0).then_some(timed),
+            },
+            congestion: Congestion {
+                window: congestion_window,
+                threshold,
+                is_used: small & USED > 0,
+                recovers: small & RECOVERS > 0,
+            },
         }
     }
 
-    /// The line that says it.
+    /// The line that says it. Amounts of bytes have 16 bits where that saves a line: no buffer has more than 2^15 bytes, and no window more
+    /// than 16 bits.
     #[inline]
     pub fn to_line(&self) -> Line {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let halves = |low: u32, high: u32| {
+            debug_assert!(low.max(high) <= u16::MAX.into(), "{low} and {high} are no two halves");
+            low | high << 16
+        };
+        let RoundTrip { smoothed, deviation, doublings, timed } = self.round_trip;
+        let Congestion { window, threshold, is_used, recovers } = self.congestion;
+        let flag = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
+        let flags = flag(timed.is_some(), TIMED) | flag(is_used, USED) | flag(recovers, RECOVERS);
+        let small = u32::from(self.duplicates) | u32::from(doublings) << 8 | flags;
+        let Timed { end, at } = timed.unwrap_or_default();
         Line([
             pair(self.received, self.receive_at),
-            pair(self.receive_room, self.sent),
-            pair(self.transmit_at, self.unsent),
-            pair(self.unacknowledged, self.window),
-            pair(self.apart, self.apart_bytes),
-            pair(self.duplicates, self.highest),
-            pair(self.recover, 0),
-            self.since,
+            pair(self.sent, self.transmit_at),
+            pair(halves(self.receive_room, self.unsent), halves(self.unacknowledged, self.window)),
+            pair(self.apart, halves(self.apart_bytes, small)),
+            pair(self.highest, self.recover),
+            pair(self.since, at),
+            pair(smoothed, deviation),
+            pair(end, halves(window, threshold)),
         ])
     }
 
@@ -163,21 +209,32 @@ impl Flow {
             self.sent = self.sent.wrapping_add(skipped);
             self.transmit_at = self.transmit_at.wrapping_add(skipped);
             self.duplicates = 0;
-            self.since = now.picoseconds();
-            // It stays within half of all numbers behind what is acknowledged, or it would seem to lie ahead.
             let oldest = oldest.wrapping_add(ahead);
-            if oldest.wrapping_sub(self.recover) as i32 > 0 {
+            self.since = tick(now);
+            self.round_trip.acknowledged(oldest, self.since);
+            self.congestion.acknowledged(ahead);
+            // It stays within half of all numbers behind what is acknowledged, or it would seem to lie ahead.
+            if oldest.wrapping_sub(self.recover) as i32 >= 0 {
                 self.recover = oldest;
+                self.congestion.recovered();
             }
         } else if segment.payload_bytes == 0 && window == self.window && self.unacknowledged > 0 {
             self.duplicates = self.duplicates.saturating_add(1);
             // Of what was under way at the last loss, all was sent again: a loss of that, time will tell.
             if self.duplicates == DUPLICATES && oldest.wrapping_sub(self.recover) as i32 >= 0 {
+                self.congestion.lost(self.highest.wrapping_sub(oldest));
                 self.go_back(now);
             }
         }
+        if window == 0 && ahead == 0 && self.unacknowledged == 1 {
+            // There was no room for the byte that tried it: it goes with what is sent when there is, instead of leaving a gap.
+            self.take_back();
+        } else if window == 0 && self.window > 0 && self.unacknowledged == 0 {
+            // It may have been waiting for its turn until now.
+            self.since = tick(now);
+        }
         self.window = window;
-        taken.may_send = self.sendable() > 0;
+        taken.may_send = self.sendable(MOST_PAYLOAD.into()) > 0;
         Some(())
     }
 
@@ -238,54 +295,80 @@ impl Flow {
             return false;
         }
         if self.unsent == 0 && self.unacknowledged == 0 && written > 0 {
-            self.since = now.picoseconds();
+            self.since = tick(now);
         }
         self.receive_room += read;
         self.unsent += written;
         true
     }
 
-    /// Bytes that may be sent now.
-    pub fn sendable(&self) -> u32 {
-        self.unsent.min(self.window.saturating_sub(self.unacknowledged))
+    /// Bytes of a segment that may be sent now, `most` at most; none where the network bears a part of them only, and the rest soon.
+    #[inline]
+    pub fn sendable(&self, most: u32) -> u32 {
+        let bytes = self.unsent.min(self.window.saturating_sub(self.unacknowledged)).min(most);
+        // While nothing is under way there is room for a segment: what waits here waits for an acknowledgement, or for time.
+        if bytes <= self.congestion.window.saturating_sub(self.unacknowledged) { bytes } else { 0 }
     }
 
     /// Takes what is to be sent next, `most` bytes at most.
     pub fn next(&mut self, most: u32, now: Time) -> Option<ToSend> {
-        let bytes = self.sendable().min(most);
+        let bytes = self.sendable(most);
         if bytes == 0 {
             return None;
         }
         let send = ToSend { sequence: self.sent, at: self.transmit_at, bytes };
+        let tick = tick(now);
         if self.unacknowledged == 0 {
-            self.since = now.picoseconds();
+            self.since = tick;
         }
+        let is_new = self.sent == self.highest;
         self.sent = self.sent.wrapping_add(bytes);
         self.transmit_at = self.transmit_at.wrapping_add(bytes);
         self.unsent -= bytes;
         self.unacknowledged += bytes;
+        self.congestion.sent(self.unacknowledged);
+        if is_new {
+            self.round_trip.sent(self.sent, tick);
+        }
         if self.sent.wrapping_sub(self.highest) as i32 > 0 {
             self.highest = self.sent;
         }
         Some(send)
     }
 
-    /// When what waits for the peer has waited for so long; none where nothing does.
-    pub fn due(&self, timeout: Time) -> Option<Time> {
+    /// When what waits for the peer has waited for long enough, which is not later than now where it has; none where nothing waits.
+    #[inline]
+    pub fn due(&self, now: Time, timeouts: &Timeouts) -> Option<Time> {
         let waits = self.unacknowledged > 0 || (self.unsent > 0 && self.window == 0);
-        waits.then(|| Time::from_picoseconds(self.since) + timeout)
+        waits.then(|| end_of(self.since, self.round_trip.timeout(timeouts), now))
     }
 
-    /// Has all that is not acknowledged sent again; against a closed window, a byte of it.
-    pub fn go_back(&mut self, now: Time) {
+    /// It has waited for long enough: has all that is not acknowledged sent again; against a closed window, a byte of it.
+    pub fn run_out(&mut self, now: Time) {
+        // A window that the peer has closed says nothing of the network.
+        if self.window > 0 {
+            let oldest = self.sent.wrapping_sub(self.unacknowledged);
+            self.congestion.ran_out(self.highest.wrapping_sub(oldest), self.round_trip.doublings > 0);
+        }
+        self.round_trip.ran_out();
+        self.go_back(now);
+        self.window = self.window.max(1);
+    }
+
+    fn go_back(&mut self, now: Time) {
+        self.take_back();
+        self.duplicates = 0;
+        self.recover = self.highest;
+        self.since = tick(now);
+    }
+
+    /// Has all that is not acknowledged be as if it was not sent.
+    fn take_back(&mut self) {
         self.unsent += self.unacknowledged;
         self.sent = self.sent.wrapping_sub(self.unacknowledged);
         self.transmit_at = self.transmit_at.wrapping_sub(self.unacknowledged);
         self.unacknowledged = 0;
-        self.duplicates = 0;
-        self.recover = self.highest;
-        self.since = now.picoseconds();
-        self.window = self.window.max(1);
+        self.round_trip.forget();
     }
 
     /// The window to be told to the peer.

@@ -16,7 +16,7 @@ pub use application::Application;
 pub use clients::{Clients, Load};
 pub use context::{Context, Notice};
 pub use fast_path::{Acknowledge, Counted, FastPath};
-pub use flow::{Flow, Taken};
+pub use flow::{Flow, Taken, Timeouts};
 pub use service::{Connection, Service, Shape, ShapeError};
 
 /// Bytes of a request, and of its answer: section 5.7's.

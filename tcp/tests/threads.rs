@@ -5,11 +5,13 @@ use conic_fabric::Time;
 use conic_interface::ccnic::Features;
 use conic_load::{Network, Traffic};
 use conic_native::{Flag, clock};
-use conic_tcp::{Acknowledge, Application, Clients, Load, Shape};
+use conic_tcp::{Acknowledge, Application, Clients, Load, Shape, Timeouts};
 
 const ANSWERS: u64 = 5_000;
 const DEADLINE: Time = Time::from_nanoseconds(60_000_000_000);
+/// Longer than a thread is without a core, mostly.
 const TIMEOUT: Time = Time::from_nanoseconds(20_000_000);
+const LONGEST: Time = Time::from_nanoseconds(160_000_000);
 
 /// Two fast-path threads, each with its network; the first one's thread has the application, too: more threads than there are cores would
 /// wait for each other's turns.
@@ -18,13 +20,14 @@ fn exchange(faults: Faults) {
     let done = [Flag::new(), Flag::new()];
     let deadline = clock::now() + DEADLINE;
     let is_over = || done.iter().all(Flag::is_up) || clock::now() > deadline;
+    let timeouts = Timeouts::new(TIMEOUT, TIMEOUT, LONGEST);
     let serve = |thread: u32| {
         let connections = ground.connections_of(thread);
         let clients = Clients::new(&connections, SMALL.buffers[0], Load { window: 8, requests_a_segment: 3 }, 4)
-            .with_timeout(TIMEOUT);
+            .with_timeouts(timeouts);
         let faulty = Faulty::new(clients, faults, u64::from(thread));
         let mut network = Network::new(ground.core(), ground.nic(thread as usize), faulty);
-        let mut fast_path = ground.fast_path(thread, Acknowledge::AtOnce).with_timeout(TIMEOUT);
+        let mut fast_path = ground.fast_path(thread, Acknowledge::AtOnce).with_timeouts(timeouts);
         let mut application = (thread == 0).then(|| Application::new(ground.core(), &ground.service, 0));
         while !is_over() {
             fast_path.step();

@@ -1,5 +1,5 @@
-//! What waits for time, to the picosecond: acknowledgements that are owed, and what is sent against a window that is closed. The clock is
-//! the test's, and so is the peer: it makes each segment by hand.
+//! What waits for time, to the picosecond: acknowledgements that are owed, what is under way, and what is sent against a window that is
+//! closed. The clock is the test's, and so is the peer: it makes each segment by hand.
 
 use std::cell::Cell;
 
@@ -11,14 +11,15 @@ use conic_interface::fastforward::Sender;
 use conic_load::FarEnd;
 use conic_native::NativeCore;
 use conic_tcp::segment::Segment;
-use conic_tcp::{Acknowledge, Clients, FastPath, Load, Notice, Shape};
+use conic_tcp::{Acknowledge, Clients, FastPath, Load, Notice, Shape, Timeouts};
 
-const MICROSECOND: Time = Time::from_nanoseconds(1000);
+/// What round trips are counted in.
+const TICK: Time = Time::from_nanoseconds(1024);
 /// How long an acknowledgement may wait for data.
 const DELAY: Time = Time::from_nanoseconds(20_000);
 const HALF: Time = Time::from_nanoseconds(10_000);
-/// For how long something may be under way.
-const TIMEOUT: Time = Time::from_nanoseconds(1_000_000);
+/// For how long something may be under way before a round trip was measured, and how much longer than that at least afterwards.
+const TIMEOUT: Time = Time::from_nanoseconds(1024 * 1000);
 
 type Queue<'a> = Box<dyn HostQueue<Core = TimedCore<'a, NativeCore<'a>>> + 'a>;
 
@@ -39,7 +40,7 @@ impl<'a> Bench<'a> {
         let core = TimedCore::new(ground.core(), now, sleeps_until);
         let queues = vec![ground.host_of(core, 0)];
         Bench {
-            fast_path: FastPath::new(queues, &ground.service, 0, Acknowledge::Delayed(DELAY)).with_timeout(TIMEOUT),
+            fast_path: FastPath::new(queues, &ground.service, 0, Acknowledge::Delayed(DELAY)).with_timeouts(timeouts()),
             nic: ground.nic(0),
             application: ground.service.context(0, 0).down.sender(ground.core()),
             next: segment(&ground.connections[0], 0),
@@ -98,6 +99,15 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// At most five times as long as the shortest.
+fn timeouts() -> Timeouts {
+    Timeouts::new(TIMEOUT, TIMEOUT, ticks(5000))
+}
+
+fn ticks(count: u64) -> Time {
+    Time::from_nanoseconds(1024 * count)
+}
+
 fn before(time: Time) -> Time {
     Time::from_picoseconds(time.picoseconds() - 1)
 }
@@ -111,11 +121,11 @@ fn what_is_owed_is_sent_alone_in_its_time_and_once() {
     let (ground, clock) = (ground(), Default::default());
     let mut bench = Bench::new(&ground, &clock);
     bench.peer_sends(64, 0);
-    assert_eq!(bench.at(MICROSECOND), []);
-    assert_eq!(bench.sleeps_until.get(), MICROSECOND + DELAY);
+    assert_eq!(bench.at(TICK), []);
+    assert_eq!(bench.sleeps_until.get(), TICK + DELAY);
     bench.peer_sends(10, 0);
-    assert_eq!(bench.at(before(MICROSECOND + DELAY)), []);
-    let sent = bench.at(MICROSECOND + DELAY);
+    assert_eq!(bench.at(before(TICK + DELAY)), []);
+    let sent = bench.at(TICK + DELAY);
     bench.assert_acknowledges(&sent, 74);
     assert_eq!(bench.at(TIMEOUT + TIMEOUT), [], "all was acknowledged by the one");
     assert_eq!(bench.sleeps_until.get(), Time::NEVER);
@@ -126,11 +136,11 @@ fn what_is_owed_is_sent_alone_in_its_time_and_once() {
 fn what_went_with_data_is_not_sent_again_and_what_is_owed_behind_it_not_too_early() {
     let (ground, clock) = (ground(), Default::default());
     let mut bench = Bench::new(&ground, &clock);
-    let (half, due) = (MICROSECOND + HALF, MICROSECOND + DELAY);
+    let (half, due) = (TICK + HALF, TICK + DELAY);
     bench.peer_sends(64, 0);
-    assert_eq!(bench.at(MICROSECOND), []);
+    assert_eq!(bench.at(TICK), []);
     bench.application_says(64, 64);
-    let sent = bench.at(MICROSECOND);
+    let sent = bench.at(TICK);
     let [answer] = &sent[..] else { panic!("not one segment: {sent:?}") };
     assert_eq!((answer.payload_bytes, bench.acknowledged(answer)), (64, 64));
     // Half of the time later there is more.
@@ -149,9 +159,9 @@ fn what_went_with_data_is_not_sent_again_and_what_is_owed_behind_it_not_too_earl
 fn what_was_said_at_once_of_data_behind_a_gap_is_not_said_again_in_time() {
     let (ground, clock) = (ground(), Default::default());
     let mut bench = Bench::new(&ground, &clock);
-    let (half, due) = (MICROSECOND + HALF, MICROSECOND + DELAY);
+    let (half, due) = (TICK + HALF, TICK + DELAY);
     bench.peer_sends(64, 0);
-    assert_eq!(bench.at(MICROSECOND), []);
+    assert_eq!(bench.at(TICK), []);
     bench.peer_sends(64, 64);
     let sent = bench.at(half);
     bench.assert_acknowledges(&sent, 64);
@@ -169,15 +179,16 @@ fn what_went_with_a_window_that_opens_is_not_said_again_in_time() {
     let (ground, clock) = (ground(), Default::default());
     let mut bench = Bench::new(&ground, &clock);
     bench.peer_sends(1024, 0);
-    assert_eq!(bench.at(MICROSECOND), []);
+    assert_eq!(bench.at(TICK), []);
     bench.application_says(1024, 0);
-    let sent = bench.at(MICROSECOND + HALF);
+    let sent = bench.at(TICK + HALF);
     bench.assert_acknowledges(&sent, 1024);
     assert_eq!(sent[0].window, 1024);
-    assert_eq!(bench.at(MICROSECOND + DELAY), []);
+    assert_eq!(bench.at(TICK + DELAY), []);
 }
 
-/// The one segment that says that a window has opened may be lost: in time a byte is sent, and again, until there is room.
+/// The one segment that says that a window has opened may be lost: in time a byte is sent, and again after ever longer times, until there
+/// is room.
 #[test]
 fn against_a_window_that_stays_closed_a_byte_is_sent_each_time() {
     let (ground, clock) = (ground(), Default::default());
@@ -185,13 +196,15 @@ fn against_a_window_that_stays_closed_a_byte_is_sent_each_time() {
     bench.next.window = 100;
     bench.peer_sends(0, 0);
     bench.application_says(0, 300);
-    assert_eq!(bench.at(MICROSECOND).iter().map(|sent| sent.payload_bytes).sum::<u16>(), 100);
+    assert_eq!(bench.at(TICK).iter().map(|sent| sent.payload_bytes).sum::<u16>(), 100);
     bench.peer_has_room_for(0);
-    let closed = MICROSECOND + MICROSECOND;
+    let closed = TICK + TICK;
     assert_eq!(bench.at(closed), []);
     let kept = bench.next.acknowledged;
-    let mut due = closed + TIMEOUT;
-    for _ in 0..5 {
+    // Beside the round trip, which was a tick.
+    let mut due = closed;
+    for waited in [1001, 2002, 4004, 5000, 5000] {
+        due += ticks(waited);
         assert_eq!(bench.at(before(due)), []);
         let sent = bench.at(due);
         assert_eq!(sent.iter().map(|sent| (sent.sequence, sent.payload_bytes)).collect::<Vec<_>>(), [(kept, 1)]);
@@ -199,15 +212,105 @@ fn against_a_window_that_stays_closed_a_byte_is_sent_each_time() {
         bench.next.acknowledged = kept;
         bench.peer_has_room_for(0);
         assert_eq!(bench.at(due), []);
-        due += TIMEOUT;
     }
-    // Now there was.
+    // Now there was; and a closed window was no sign of a network that bears less.
     bench.next.acknowledged = kept.wrapping_add(1);
     bench.peer_has_room_for(1000);
-    let sent = bench.at(before(due));
+    let sent = bench.at(due + TICK);
     let rest = (kept.wrapping_add(1), 199);
     assert_eq!(sent.iter().map(|sent| (sent.sequence, sent.payload_bytes)).collect::<Vec<_>>(), [rest]);
     assert_eq!(bench.fast_path.counted().timeouts, 5);
+}
+
+/// Sends 64 bytes at this time, and has them acknowledged so many ticks later.
+fn round_trip(bench: &mut Bench<'_>, at: Time, takes: u64) {
+    bench.application_says(0, 64);
+    assert_eq!(bench.at(at).len(), 1);
+    if takes > 0 {
+        assert_eq!(bench.at(before(at + ticks(takes))), []);
+    }
+    bench.peer_sends(0, 0);
+    assert_eq!(bench.at(at + ticks(takes)), []);
+    assert_eq!(bench.fast_path.counted().timeouts, 0);
+}
+
+#[test]
+fn what_is_under_way_is_sent_again_in_the_time_that_its_round_trips_say() {
+    let (ground, clock) = (ground(), Default::default());
+    let mut bench = Bench::new(&ground, &clock);
+    // Before any is known.
+    bench.application_says(0, 64);
+    assert_eq!(bench.at(TICK).len(), 1);
+    assert_eq!(bench.sleeps_until.get(), TICK + TIMEOUT);
+    bench.peer_sends(0, 0);
+    assert_eq!(bench.at(ticks(801)), []);
+    // SRTT 800 ticks and RTTVAR 400; then 7/8 * 800 + 1/8 * 1600 = 900 and 3/4 * 400 + 1/4 * 800 = 500.
+    round_trip(&mut bench, ticks(10_000), 1600);
+    bench.application_says(0, 64);
+    let sent = ticks(20_000);
+    assert_eq!(bench.at(sent).len(), 1);
+    assert_eq!(bench.sleeps_until.get(), sent + ticks(900 + 4 * 500));
+    assert_eq!(bench.at(before(sent + ticks(2900))), []);
+    let again = bench.at(sent + ticks(2900));
+    assert_eq!(again.iter().map(|segment| segment.payload_bytes).collect::<Vec<_>>(), [64]);
+    assert_eq!(
+        bench.sleeps_until.get(),
+        sent + ticks(2900 + 5000),
+        "twice as long, but no longer than is waited at most"
+    );
+}
+
+/// Karn's rule, in a thread: what was sent twice is not measured, and what was doubled stays so until something was that was sent once.
+#[test]
+fn what_was_sent_twice_says_nothing_of_round_trips() {
+    let (ground, clock) = (ground(), Default::default());
+    let mut bench = Bench::new(&ground, &clock);
+    round_trip(&mut bench, TICK, 0);
+    let waits = 1000 + 1;
+    bench.application_says(0, 64);
+    let sent = ticks(10_000);
+    assert_eq!(bench.at(sent).len(), 1);
+    assert_eq!(bench.at(sent + ticks(waits)).len(), 1);
+    assert_eq!(bench.sleeps_until.get(), sent + ticks(waits) + ticks(2 * waits));
+    // A tick behind the second, a thousand behind the first.
+    bench.peer_sends(0, 0);
+    assert_eq!(bench.at(sent + ticks(waits + 1)), []);
+    bench.application_says(0, 64);
+    let next = ticks(20_000);
+    assert_eq!(bench.at(next).len(), 1);
+    assert_eq!(bench.sleeps_until.get(), next + ticks(2 * waits));
+    bench.peer_sends(0, 0);
+    assert_eq!(bench.at(next), []);
+    bench.application_says(0, 64);
+    assert_eq!(bench.at(ticks(30_000)).len(), 1);
+    assert_eq!(bench.sleeps_until.get(), ticks(30_000 + waits), "one that was sent once was measured");
+}
+
+/// The clock is looked at in time for what waits for less than others, and for less than it did.
+#[test]
+fn what_waits_for_less_than_it_did_is_looked_at_earlier() {
+    let (ground, clock) = (ground(), Default::default());
+    let mut bench = Bench::new(&ground, &clock);
+    bench.application_says(0, 64);
+    // Nobody answers until the timeout is at its longest.
+    let due = [1, 1001, 3001, 7001];
+    for at in due {
+        assert_eq!(bench.at(ticks(at)).len(), 1, "{at}");
+    }
+    assert_eq!(bench.sleeps_until.get(), ticks(7001 + 5000));
+    // The answer, and two segments more: the first of them is acknowledged at once.
+    bench.peer_sends(0, 0);
+    assert_eq!(bench.at(ticks(7002)), []);
+    bench.application_says(0, 64);
+    let first = bench.at(ticks(7010));
+    bench.application_says(0, 64);
+    assert_eq!(bench.at(ticks(7010)).len(), 1);
+    bench.next.acknowledged = first[0].sequence.wrapping_add(64);
+    bench.peer_sends(0, 0);
+    assert_eq!(bench.at(ticks(7011)), []);
+    assert_eq!(bench.sleeps_until.get(), ticks(7011 + 1001));
+    assert_eq!(bench.at(before(ticks(7011 + 1001))), []);
+    assert_eq!(bench.at(ticks(7011 + 1001)).len(), 1);
 }
 
 /// What waits for a buffer has no timer; where a window closes meanwhile it waits for that, and must have one.
@@ -226,10 +329,10 @@ fn a_window_that_closes_while_nothing_is_under_way_is_tried_in_time() {
         }
     }
     bench.application_says(0, 1000);
-    assert_eq!(bench.at(MICROSECOND), []);
+    assert_eq!(bench.at(TICK), []);
     // The timer finds nothing that is under way.
-    assert_eq!(bench.at(MICROSECOND + TIMEOUT), []);
-    let closed = MICROSECOND + TIMEOUT + MICROSECOND;
+    assert_eq!(bench.at(TICK + TIMEOUT), []);
+    let closed = TICK + TIMEOUT + TICK;
     bench.peer_has_room_for(0);
     assert_eq!(bench.at(closed), []);
     // There is room again for what is to be sent, and nobody ever hears that the window is open.
@@ -248,8 +351,8 @@ fn a_window_that_closes_while_nothing_is_under_way_is_tried_in_time() {
 fn a_client_tries_a_window_that_closes_while_nothing_is_under_way() {
     let connection = connections(SMALL, [5, 6])[0];
     let load = Load { window: 1, requests_a_segment: 1 };
-    let mut clients = Clients::new(&[connection], 1024, load, 3).with_timeout(TIMEOUT);
-    let frames = clients.packets(MICROSECOND).to_vec();
+    let mut clients = Clients::new(&[connection], 1024, load, 3).with_timeouts(timeouts());
+    let frames = clients.packets(TICK).to_vec();
     clients.delivered(frames.len());
     let request = Segment::of_frame(&frames[0]).expect("a segment");
     assert_eq!((frames.len(), request.payload_bytes), (1, 64));
@@ -262,22 +365,24 @@ fn a_client_tries_a_window_that_closes_while_nothing_is_under_way() {
         payload_bytes: 0,
         ..request
     };
-    clients.came_back(&said.frame(&[]), MICROSECOND);
-    assert_eq!(clients.packets(MICROSECOND), &[] as &[Vec<u8>]);
+    clients.came_back(&said.frame(&[]), TICK);
+    assert_eq!(clients.packets(TICK), &[] as &[Vec<u8>]);
     // The timer finds nothing that is under way.
-    let looked = MICROSECOND + TIMEOUT;
+    let looked = TICK + TIMEOUT;
     assert_eq!(clients.packets(looked), &[] as &[Vec<u8>]);
     assert_eq!(clients.next_due(), Time::NEVER);
     // The answer comes, and there is no room for the next request.
-    let answered = looked + MICROSECOND;
+    let answered = looked + TICK;
     clients.came_back(&said.frame(&frames[0][54..]), answered);
     assert_eq!((clients.account().received(), clients.account().corrupt()), (1, 0));
     let frames = clients.packets(answered).to_vec();
     clients.delivered(frames.len());
     assert!(frames.iter().all(|frame| Segment::of_frame(frame).expect("a segment").payload_bytes == 0), "{frames:?}");
-    assert_eq!(clients.next_due(), answered + TIMEOUT);
-    assert_eq!(clients.packets(before(answered + TIMEOUT)), &[] as &[Vec<u8>]);
-    let frames = clients.packets(answered + TIMEOUT).to_vec();
+    // Its round trip was shorter than a tick.
+    let due = answered + TIMEOUT + TICK;
+    assert_eq!(clients.next_due(), due);
+    assert_eq!(clients.packets(before(due)), &[] as &[Vec<u8>]);
+    let frames = clients.packets(due).to_vec();
     let bytes = frames.iter().map(|frame| Segment::of_frame(frame).expect("a segment").payload_bytes);
     assert_eq!(bytes.collect::<Vec<_>>(), [1]);
 }

@@ -46,8 +46,9 @@ pub struct Arguments {
 const EXAMPLES: &str =
     "Acknowledgements go alone and at once, as TAS sends them, or with the answer, which halves the segments.
 
-Timeouts are fixed, and nothing controls congestion: what has not been acknowledged for 10 ms is sent again. More under way than is \
-served in that time, as with thousands of connections, measures what that costs; there are more segments an answer then.
+Timeouts follow measured round trips (RFC 6298), 10 ms beside them at least, and a window for each connection bounds what is under way \
+(RFC 5681). Between the two cores nothing is lost: more than two segments an answer, or one with the answer, were sent again because \
+a core was kept from its work for longer than that.
 
 Examples:
   conic bench tcp-rpc

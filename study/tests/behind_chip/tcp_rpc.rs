@@ -46,7 +46,8 @@ fn two_threads_do_about_twice_as_much_as_one() {
     let rate =
         |threads| served(&TcpRpc { requests: (40, 60), ..small(Reached::Directly, threads) }).requests_per_second;
     let [one, two] = [1, 2].map(rate);
-    assert!((1.6..2.3).contains(&(two / one)), "{one} {two}");
+    // A little more than twice: each of two has turns that bring more answers at once, 2.7 a segment instead of 1.3 here.
+    assert!((1.6..2.5).contains(&(two / one)), "{one} {two}");
 }
 
 #[test]
