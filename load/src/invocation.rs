@@ -194,6 +194,10 @@ impl<D: Device, A: Answer> Service<D, A> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
     use conic_fabric::{Home, Layout};
     use conic_interface::pio::{Features, Played, Shape};
     use conic_native::{Memory, NativeCore, Pages};
@@ -205,21 +209,32 @@ mod tests {
         let bytes = 56;
         let mut layout = Layout::new();
         let lines = Shape::groups(bytes).place(&mut layout, Home::Nic).expect("the shape can be");
-        let memory: &'static Memory = Box::leak(Box::new(Memory::create(&layout, Pages::Plain).expect("memory")));
-        let device = Played::new(NativeCore::new(memory), lines);
-        let mut service = Service::new(device, Function::Echo, lines.shape().capacity() as usize);
-        let host = Host::new(NativeCore::new(memory), lines, Features::PLAYED);
+        let memory = Arc::new(Memory::create(&layout, Pages::Plain).expect("a small region"));
+        let (ask, asked) = channel::<()>();
+        let (tell, told) = channel();
+        let plays = Arc::clone(&memory);
+        let device = thread::spawn(move || {
+            let device = Played::new(NativeCore::new(&plays), lines);
+            let mut service = Service::new(device, Function::Echo, lines.shape().capacity() as usize);
+            for () in asked {
+                tell.send(service.serve()).expect("it is waited for");
+            }
+        });
+        let host = Host::new(NativeCore::new(&memory), lines, Features::PLAYED);
         let mut caller = Caller::new(host, Function::Echo, bytes as usize).expect("the lines were made for it");
-        // The device is this thread's: it answers three calls when it is asked whether it is gone, the last of them just before it goes.
+        // The device answers three calls when it is asked whether it is gone, the last of them just before it goes.
         let mut left = 3;
         caller.watch(move || {
             if left > 0 {
-                assert!(service.serve(), "a request is there");
+                ask.send(()).expect("the device is there");
+                assert!(told.recv().expect("the device answers"), "a request is there");
                 left -= 1;
             }
             left == 0
         });
         caller.call_until(Time::ZERO);
         assert_eq!((caller.calls(), caller.wrong()), (u64::from(BETWEEN_LOOKS), u64::from(BETWEEN_LOOKS) - 3));
+        drop(caller);
+        device.join().expect("it ends when nobody asks");
     }
 }

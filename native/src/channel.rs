@@ -132,6 +132,19 @@ impl Channel {
     ///
     /// The peer is gone ([`io::ErrorKind::UnexpectedEof`]).
     pub fn receive(&self) -> io::Result<Option<Received>> {
+        // The kernel looks for a message first and then whether this is the end, so that it may say so of a peer that spoke and went in
+        // between: what it said is found by looking again. An empty message cannot be told from the end, and no protocol here has one.
+        let is_end = |taken: &Received| taken.bytes.is_empty();
+        let taken = self.take()?;
+        if !taken.as_ref().is_some_and(is_end) {
+            return Ok(taken);
+        }
+        let last = self.take()?.filter(|last| !is_end(last));
+        last.map_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()), |last| Ok(Some(last)))
+    }
+
+    /// Takes the next message, which is empty at the end; none if there is none now.
+    fn take(&self) -> io::Result<Option<Received>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_THAT_COME))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = vec![0; LONGEST_MESSAGE];
@@ -151,10 +164,6 @@ impl Channel {
             if let RecvAncillaryMessage::ScmRights(descriptors) = part {
                 received.descriptors.extend(descriptors);
             }
-        }
-        // An empty message cannot be told from the end, and no protocol here has one.
-        if message.bytes == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         bytes.truncate(message.bytes);
         received.bytes = bytes;
@@ -401,6 +410,20 @@ mod tests {
         let second = other.receive().expect("the peer lives").expect("a message");
         assert_eq!((&second.bytes[..], second.descriptors.len()), (&b"second"[..], 0));
         assert!(other.receive().expect("the peer lives").is_none());
+    }
+
+    /// The kernel's own end in front of a message cannot be had at will. An empty message reads like it.
+    #[test]
+    fn what_lies_behind_what_reads_like_the_end_is_heard() {
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        other.send(b"", &[]).expect("there is room");
+        other.send(b"last", &[]).expect("there is room");
+        drop(other);
+        assert_eq!(one.receive().expect("it has spoken").expect("it is here").bytes, b"last");
+        assert_eq!(one.receive().expect_err("the end").kind(), io::ErrorKind::UnexpectedEof);
+        let (one, other) = Channel::pair().expect("a pair of sockets");
+        other.send(b"", &[]).expect("there is room");
+        assert_eq!(one.receive().expect_err("nothing is behind it").kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
