@@ -441,20 +441,13 @@ mod tests {
     use conic_load::KeptLatency;
 
     use super::*;
-    use crate::bench::placement::Probes;
-    use crate::bench::rounds::{Recorder, Slice};
 
     #[test]
     fn what_a_loopback_lost_in_any_slice_is_not_forgotten() {
-        let mut recorder = Recorder::new(1);
-        for (round, (after, lost)) in [(60.0, 0), (400.0, 3)].into_iter().enumerate() {
-            let value = Outcome { packets: 1, rate: 1.0, latency: KeptLatency::default(), lost, corrupt: 2 * lost };
-            recorder.record(
-                Slice { subject: 0, round, value: Measured::Loop(value) },
-                Probes { before: 60.0, after },
-                1.0,
-            );
-        }
-        assert_eq!(spoilt(&recorder.finish()), (3, 6));
+        let slice = |lost| {
+            let latency = KeptLatency::default();
+            Measured::Loop(Outcome { packets: 1, rate: 1.0, latency, lost, corrupt: 2 * lost })
+        };
+        assert_eq!(spoilt(&Slices::kept_and_left_out([slice(0), slice(3)])), (3, 6));
     }
 }

@@ -2,7 +2,7 @@
 
 use conic_fabric::Core;
 use conic_interface::pio::{self, Host, Poll};
-use conic_load::invocation::Service;
+use conic_load::invocation::{Service, look};
 use timely::scheduling::SyncActivator;
 
 use crate::device::{Device, Fault};
@@ -37,10 +37,6 @@ impl<C: Core> Exchange<C> {
     pub fn watching(self, is_gone: impl Fn() -> bool + 'static) -> Exchange<C> {
         Exchange { is_gone: Box::new(is_gone), ..self }
     }
-
-    fn look(&mut self) -> Poll {
-        if self.is_woken { self.host.poll() } else { self.host.poll_in_time() }
-    }
 }
 
 impl<C: Core + 'static> Device for Exchange<C> {
@@ -55,14 +51,9 @@ impl<C: Core + 'static> Device for Exchange<C> {
 
     #[inline]
     fn poll(&mut self, response: &mut Vec<u8>) -> Result<bool, Fault> {
-        let mut poll = self.look();
-        let gone = matches!(poll, Poll::NotYet) && (self.is_gone)();
-        if gone {
-            // It may have answered between the two.
-            poll = self.look();
-        }
-        match poll {
-            Poll::NotYet if gone => Err(Fault::Stopped),
+        let Exchange { host, is_gone, is_woken, .. } = self;
+        let poll = || if *is_woken { host.poll() } else { host.poll_in_time() };
+        match look(poll, is_gone).ok_or(Fault::Stopped)? {
             Poll::NotYet => Ok(false),
             Poll::Refused => Err(Fault::Lines),
             Poll::Response(bytes) => {

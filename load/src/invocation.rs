@@ -11,6 +11,16 @@ const PATTERNS: usize = 5;
 /// Calls between two looks at whether it is time to stop.
 const BETWEEN_LOOKS: u32 = 16;
 
+/// Looks for a response as `poll` does. Where there is none, and whoever plays the device is gone, it looks once more, as there may have
+/// been an answer between the two; none where there will be none.
+#[inline]
+pub fn look(mut poll: impl FnMut() -> Poll, is_gone: impl FnOnce() -> bool) -> Option<Poll> {
+    match poll() {
+        Poll::NotYet if is_gone() => Some(poll()).filter(|last| !matches!(last, Poll::NotYet)),
+        poll => Some(poll),
+    }
+}
+
 /// A caller.
 pub struct Caller<C> {
     host: Host<C>,
@@ -80,16 +90,12 @@ impl<C: Core> Caller<C> {
             (self.calls, self.wrong) = (self.calls + 1, self.wrong + 1);
             return start;
         }
-        let mut gone = false;
         let length = loop {
-            match self.host.poll_in_time() {
-                Poll::Response(length) => break length,
-                Poll::Refused => break usize::MAX,
-                // It may have answered before it went: seen to be gone, it is looked at once more.
-                Poll::NotYet if gone => break usize::MAX,
-                Poll::NotYet => gone = (self.is_gone)(),
+            match look(|| self.host.poll_in_time(), &mut self.is_gone) {
+                Some(Poll::Response(length)) => break length,
+                Some(Poll::NotYet) => self.host.core().spin(),
+                Some(Poll::Refused) | None => break usize::MAX,
             }
-            self.host.core().spin();
         };
         let read = self.host.read(&mut self.read);
         let end = self.host.core().now();

@@ -381,13 +381,15 @@ mod tests {
 
     #[test]
     fn what_is_lost_in_a_run_that_is_left_out_stands_in_its_row() {
-        let mut recorder = Recorder::new(1);
-        for (round, (after, lost)) in [(60.0, 0), (400.0, 3)].into_iter().enumerate() {
-            let latency_ns = Latencies { p50: 1.0, p99: 1.0 };
-            let value = Figures { variant: String::new(), mpps: 1.0, latency_ns, lost, reordered: 1, corrupted: lost };
-            recorder.record(Slice { subject: 0, round, value }, Probes { before: 60.0, after }, 1.0);
-        }
-        let measured = recorder.finish();
+        let run = |lost| Figures {
+            variant: String::new(),
+            mpps: 1.0,
+            latency_ns: Latencies { p50: 1.0, p99: 1.0 },
+            lost,
+            reordered: 1,
+            corrupted: lost,
+        };
+        let measured = Slices::kept_and_left_out([run(0), run(3)]);
         let contestants = [Contestant::Conic("conic ccnic", Interface::Ccnic)];
         let rows = rows(&measured, measured.complete(1)[0], &contestants, &[64], 64);
         assert_eq!((rows[0].runs, rows[0].lost, rows[0].corrupt), (1, 3, 5));

@@ -262,6 +262,18 @@ impl<T> Slices<T> {
 }
 
 #[cfg(test)]
+impl<T> Slices<T> {
+    /// Two slices of one configuration, the second of which is left out because the cores moved meanwhile; for tests.
+    pub fn kept_and_left_out(values: [T; 2]) -> Slices<T> {
+        let mut recorder = Recorder::new(1);
+        for (round, (value, after)) in values.into_iter().zip([60.0, 400.0]).enumerate() {
+            recorder.record(Slice { subject: 0, round, value }, Probes { before: 60.0, after }, 1.0);
+        }
+        recorder.finish()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -52,7 +52,8 @@
 //! # Trust
 //!
 //! The device does not trust the host: numbers, magic, lengths and addresses are checked in 64-bit arithmetic, and a transfer that fails
-//! a check is reported with the length `REFUSED`; a run register whose number is not the next transfer's starts none, and is counted. The driver checks what is reported.
+//! a check is reported with the length `REFUSED`; a run register whose number is not the next transfer's starts none, and is counted.
+//! The driver checks what is reported.
 
 mod driver;
 mod engine;

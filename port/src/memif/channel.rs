@@ -180,6 +180,18 @@ impl Channel {
 
     /// The next packet, if there is one. Every descriptor that comes is owned from here on.
     pub(super) fn hear(&self) -> Heard {
+        match self.take() {
+            // The kernel may say so of a peer that spoke and went while it looked: what that said is there now. An empty packet, which
+            // reads like the end, is one where nothing is behind it.
+            Heard::End => match self.take() {
+                Heard::Nothing => Heard::End,
+                last => last,
+            },
+            heard => heard,
+        }
+    }
+
+    fn take(&self) -> Heard {
         let mut bytes = vec![0; MESSAGE + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -466,6 +466,23 @@ fn a_client_in_the_middle_of_its_handshake_is_told_that_another_process_takes_ov
     assert_eq!(reason.to_string(), "another process takes over");
 }
 
+/// The kernel's own end in front of a packet cannot be had at will. An empty packet reads like it.
+#[test]
+fn what_lies_behind_what_reads_like_the_end_is_heard() {
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+    let closer = Closer::start().expect("a thread");
+    let heard = |said: &[&[u8]]| {
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .expect("a pair of sockets");
+        for packet in said {
+            send(&other, packet, SendFlags::empty()).expect("there is room");
+        }
+        Channel::of_descriptor(one, &closer).hear()
+    };
+    assert!(matches!(heard(&[b"", b"last"]), Heard::Packet(bytes, _) if bytes == b"last"));
+    assert!(matches!(heard(&[b""]), Heard::End));
+}
+
 #[test]
 fn a_second_client_is_told_that_somebody_is_there_and_disturbs_nobody() {
     let folder = folder();

@@ -227,23 +227,34 @@ mod tests {
     use super::*;
     use conic_port::{Counters, PortSpec};
 
-    /// Sends back what it is given, changed as a test says.
+    /// Sends back what it is given after a while, changed as a test says.
     struct Changing<F> {
         change: F,
-        held: VecDeque<Vec<u8>>,
+        after: Time,
+        held: VecDeque<(Time, Vec<u8>)>,
         counters: Counters,
     }
 
+    impl<F: FnMut(&mut Vec<u8>) -> bool + Send + 'static> Changing<F> {
+        fn ends(change: F, after: Time) -> Ends {
+            let port = Changing { change, after, held: VecDeque::new(), counters: Counters::default() };
+            Ends { send: Box::new(port), receive: None }
+        }
+    }
+
     impl<F: FnMut(&mut Vec<u8>) -> bool + Send> Port for Changing<F> {
-        fn transmit(&mut self, _: Time, frame: &[u8]) -> Result<Transmit, PortError> {
+        fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
             let mut frame = frame.to_vec();
             if (self.change)(&mut frame) {
-                self.held.push_back(frame);
+                self.held.push_back((now + self.after, frame));
             }
             Ok(Transmit::Accepted)
         }
-        fn receive(&mut self, _: Time, into: &mut [u8]) -> Result<Receive, PortError> {
-            let Some(frame) = self.held.pop_front() else { return Ok(Receive::None) };
+        fn receive(&mut self, now: Time, into: &mut [u8]) -> Result<Receive, PortError> {
+            if self.held.front().is_none_or(|(due, _)| *due > now) {
+                return Ok(Receive::None);
+            }
+            let (_, frame) = self.held.pop_front().expect("it was looked at");
             into[..frame.len()].copy_from_slice(&frame);
             Ok(Receive::Frame { length: frame.len(), captured: None })
         }
@@ -261,47 +272,17 @@ mod tests {
     /// So long that a thread has its core for some of it.
     const LONG: Time = Time::from_nanoseconds(200_000_000);
 
+    const LOAD: Load = Load { name: "test", bytes: 64, window: 8 };
+
     /// Measures a port that sends back what `change` makes of each frame, and those alone of which it says so.
     fn measured(change: impl FnMut(&mut Vec<u8>) -> bool + Send + 'static) -> Result<Figures, Failure> {
-        let port = Changing { change, held: VecDeque::new(), counters: Counters::default() };
-        let mut ends = Ends { send: Box::new(port), receive: None };
-        let load = Load { name: "test", bytes: 64, window: 8 };
-        measure(&mut ends, load, LONG, || (0.0, 0.0))
-    }
-
-    /// Sends back what it is given, an eighth of a second later.
-    struct Late(VecDeque<(Time, Vec<u8>)>, Counters);
-
-    impl Port for Late {
-        fn transmit(&mut self, now: Time, frame: &[u8]) -> Result<Transmit, PortError> {
-            self.0.push_back((now + Time::from_nanoseconds(125_000_000), frame.to_vec()));
-            Ok(Transmit::Accepted)
-        }
-        fn receive(&mut self, now: Time, into: &mut [u8]) -> Result<Receive, PortError> {
-            if self.0.front().is_none_or(|(due, _)| *due > now) {
-                return Ok(Receive::None);
-            }
-            let (_, frame) = self.0.pop_front().expect("it was looked at");
-            into[..frame.len()].copy_from_slice(&frame);
-            Ok(Receive::Frame { length: frame.len(), captured: None })
-        }
-        fn flush(&mut self, _: Time) -> Result<(), PortError> {
-            Ok(())
-        }
-        fn next_due(&self) -> Option<Time> {
-            None
-        }
-        fn counters(&self) -> &Counters {
-            &self.1
-        }
+        measure(&mut Changing::ends(change, Time::ZERO), LOAD, LONG, || (0.0, 0.0))
     }
 
     #[test]
     fn a_frame_that_comes_late_is_not_lost_and_none_of_the_next_measurement() {
-        let port = Late(VecDeque::new(), Counters::default());
-        let mut ends = Ends { send: Box::new(port), receive: None };
-        let load = Load { name: "test", bytes: 64, window: 8 };
-        let mut work = Loop::new(&mut ends, load);
+        let mut ends = Changing::ends(|_| true, Time::from_nanoseconds(125_000_000));
+        let mut work = Loop::new(&mut ends, LOAD);
         work.run(clock::now() + LONG, &mut Latency::new()).expect("the port works");
         work.drain().expect("the port works");
         assert_eq!((work.came, work.lost, work.corrupt), (work.sent, 0, 0));
@@ -339,8 +320,7 @@ mod tests {
         let spec: PortSpec = "impair:duplicate=100%+loopback".parse().expect("a port");
         let mut ports = spec.open().expect("it needs nothing");
         let mut ends = Ends { send: ports.remove(0), receive: None };
-        let load = Load { name: "test", bytes: 64, window: 8 };
-        let figures = measure(&mut ends, load, LONG, || (0.0, 0.0)).expect("frames come back");
+        let figures = measure(&mut ends, LOAD, LONG, || (0.0, 0.0)).expect("frames come back");
         assert!(figures.corrupt > 0 && figures.mpps > 0.0, "{figures:?}");
         assert!(figures.lost < 1_000_000, "{figures:?}");
     }
