@@ -192,7 +192,9 @@ fn the_kernel_chooses_a_name_where_none_is_given_and_the_interface_goes_with_its
     let second = Tap::open(&TapOptions::default()).unwrap();
     assert_eq!((first.name(), second.name()), ("conic0", "conic1"));
     drop(first);
-    assert_eq!(Tap::open(&TapOptions::default()).unwrap().name(), "conic0");
+    // A child that another test has just made holds the interface too, until it is the program that it is to be.
+    let is_free = || Tap::open(&TapOptions::default()).unwrap().name() == "conic0";
+    assert!((0..1000).any(|_| is_free()), "the interface stays");
 }
 
 #[test]
