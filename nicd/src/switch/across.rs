@@ -121,17 +121,20 @@ impl<C: Core> Switch<C> {
             lines[1] = core.read_line(at.lines(1));
         }
         let header = Header::of_lines(&lines, length);
-        let Some(route) = self.route_from(now, trunk, record, &header) else { return };
+        // As in `forward_packet`, it stays where it is.
+        let mut route = self.route_from(now, trunk, record, &header);
+        let Some(route) = &mut route else { return };
+        route.known = record.known;
         if let Targets::One(Place::Client(to)) = route.targets
             && length <= MAX_FRAME
             && record.work.is_none()
             && record.known == Metadata::NONE
             && self.mirrors.is_empty()
-            && self.form_at(&route, Place::Client(to)) == Form::AsItIs
-            && !self.is_looked_at(&route)
+            && self.form_at(route, Place::Client(to)) == Form::AsItIs
+            && !self.is_looked_at(route)
         {
             let packet = Descriptor::new(at, length as u16);
-            let passing = Passing { lines: &lines, header: &header, packet, route: &route };
+            let passing = Passing { lines: &lines, header: &header, packet, route };
             let Some(receiver) = &mut self.members[to as usize] else { return };
             let from = self.trunks[trunk].core();
             return receiver.copy_over(to as usize, from, &passing, &self.toeplitz, &mut self.dirty);
@@ -145,7 +148,7 @@ impl<C: Core> Switch<C> {
                 return self.count_no_way(Place::Trunk(trunk as u32));
             }
         }
-        self.send_unfinished(now, &route, &header, length, work, record.known);
+        self.send_unfinished(now, route, &header, length, work);
     }
 
     /// Where a frame goes that came by a trunk; none if it goes nowhere, which is counted unless it goes there otherwise. Learns where its

@@ -73,8 +73,16 @@ impl Route {
     /// The queue of a client that the flow is pinned to.
     #[inline(always)]
     pub fn pinned_at(&self, place: Place) -> Option<u32> {
-        self.pinned.filter(|(pinned, _)| *pinned == place).and_then(|(_, queue)| queue)
+        self.pinned.as_ref().and_then(|pinned| pinned_at(pinned, place))
     }
+}
+
+/// The queue, if it is of this client. Not inlined: read beside whether there is one, it would be a wider word than was just stored, and
+/// such a load waits until the store has reached the cache.
+#[cold]
+#[inline(never)]
+fn pinned_at((pinned, queue): &(Place, Option<u32>), place: Place) -> Option<u32> {
+    queue.filter(|_| *pinned == place)
 }
 
 /// How a queue of a port has sent of late: its failure is told once, until it has sent something again.

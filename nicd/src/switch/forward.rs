@@ -176,19 +176,22 @@ impl<C: Core> Switch<C> {
             lines[1] = core.read_line(packet.address().lines(1));
         }
         let header = Header::of_lines(&lines, length);
-        let Some(route) = self.route(now, from, &header) else { return length };
-        let passing = Passing { lines: &lines, header: &header, packet, route: &route };
-        let changed = self.is_changed_on(&route);
+        // Taken out of the option it would be copied, a line at a time, from what was just stored in parts, and such a load waits until
+        // all of it has reached the cache: that was a third of a frame's time.
+        let route = self.route(now, from, &header);
+        let Some(route) = &route else { return length };
+        let passing = Passing { lines: &lines, header: &header, packet, route };
+        let changed = self.is_changed_on(route);
         if let (true, Targets::One(Place::Client(to)), Some(tagging)) = (changed, route.targets, route.tagging)
-            && self.form_at(&route, Place::Client(to)) == Form::Changed
-            && !self.is_looked_at(&route)
+            && self.form_at(route, Place::Client(to)) == Form::Changed
+            && !self.is_looked_at(route)
         {
             self.pass_retagged(slot, lane, to as usize, &passing, tagging);
             return length;
         }
-        if changed || self.is_looked_at(&route) {
+        if changed || self.is_looked_at(route) {
             self.lay_out(slot, lane, &passing);
-            self.send_on(now, &route, &header, length);
+            self.send_on(now, route, &header, length);
             return length;
         }
         match route.targets {
@@ -197,12 +200,12 @@ impl<C: Core> Switch<C> {
             Targets::One(away) => self.carry(slot, lane, away, &passing),
             Targets::AllBut(_) => {
                 for to in 0..self.members.len() {
-                    if self.form_at(&route, Place::Client(to as u32)) == Form::AsItIs {
+                    if self.form_at(route, Place::Client(to as u32)) == Form::AsItIs {
                         self.pass(slot, lane, to, &passing);
                     }
                 }
                 for to in 0..self.ports.len() {
-                    if self.form_at(&route, Place::Port(to as u32)) == Form::AsItIs {
+                    if self.form_at(route, Place::Port(to as u32)) == Form::AsItIs {
                         self.leave(now, slot, lane, to, &passing);
                     }
                 }
@@ -309,8 +312,8 @@ impl<C: Core> Switch<C> {
     pub(super) fn forward_frame(&mut self, now: Time, from: Place, length: usize) {
         self.show(now, from, length);
         let header = Header::of_frame(&self.frame[..length]);
-        if let Some(route) = self.route(now, from, &header) {
-            self.send_on(now, &route, &header, length);
+        if let Some(route) = &self.route(now, from, &header) {
+            self.send_on(now, route, &header, length);
         }
     }
 

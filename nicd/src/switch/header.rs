@@ -34,8 +34,9 @@ impl Header {
     #[inline(always)]
     pub fn of_lines(lines: &[Line; HEADER_LINES], length: usize) -> Header {
         let mut bytes = [0; HEADER_BYTES];
-        for (part, line) in bytes.chunks_exact_mut(LINE_BYTES as usize).zip(lines) {
-            part.copy_from_slice(&line.to_bytes());
+        // Word by word, which is a store a line: `Line::to_bytes` is a call, and inlined everywhere it costs the loopback a tenth.
+        for (part, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(lines.iter().flat_map(|line| line.0)) {
+            part.copy_from_slice(&word.to_ne_bytes());
         }
         Header { bytes, whole: length }
     }

@@ -156,11 +156,14 @@ impl<C: Core> Switch<C> {
     ) {
         self.show(now, from, length);
         let header = Header::of_frame(&self.frame[..length]);
-        let Some(route) = self.route(now, from, &header) else { return };
-        self.send_unfinished(now, &route, &header, length, work, known);
+        // It stays where it is; see `forward_packet`.
+        let mut route = self.route(now, from, &header);
+        let Some(route) = &mut route else { return };
+        route.known = known;
+        self.send_unfinished(now, route, &header, length, work);
     }
 
-    /// The same, of a packet of which it is known where it goes.
+    /// The same, of a packet of which it is known where it goes, and what is known of it.
     pub(super) fn send_unfinished(
         &mut self,
         now: Time,
@@ -168,10 +171,9 @@ impl<C: Core> Switch<C> {
         header: &Header,
         length: usize,
         work: Option<Work>,
-        known: Metadata,
     ) {
         let Some(work) = work else {
-            return self.send_on(now, &Route { known, ..*route }, header, length);
+            return self.send_on(now, route, header, length);
         };
         let route = Route { large: if work.cut.is_some() { length } else { 0 }, ..*route };
         let unfinished = Route { known: work.metadata(), work: Some(work), ..route };
