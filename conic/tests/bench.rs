@@ -113,6 +113,34 @@ fn every_size_of_packet_and_several_queues_come_back_whole() {
 }
 
 #[test]
+fn pairs_of_cores_lose_nothing_together() {
+    let Some(_alone) = can_measure() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let svg = folder.path().join("scaling.svg");
+    // Two pairs, where there are so many cores, and so a bridge across threads.
+    let most = (conic_native::cores().len() / 2).min(2);
+    let report = json(&format!("bench scaling --rounds 2 --pairs {most} --json --svg {}", svg.display()), 0);
+    assert_eq!([&report["lost"], &report["corrupt"]], [0, 0]);
+    assert_eq!(report["cores"].as_array().map(Vec::len), Some(most));
+    for (row, key) in
+        ["lines", "ccnic", "ring", "daemon", "daemon_one_thread", "bridge", "bridge_across"].into_iter().enumerate()
+    {
+        let row = &report["rows"][row];
+        assert_eq!(row["key"], key);
+        if key == "bridge_across" && most < 2 {
+            assert_eq!(row["counts"], Value::Array(Vec::new()));
+            continue;
+        }
+        assert_eq!(row["counts"][0]["pairs"], most, "{key}");
+        is_positive(&row["counts"][0]["mpps"]["max"], key);
+        if key != "lines" {
+            is_positive(&row["counts"][0]["p50_ns"]["max"], key);
+        }
+    }
+    assert!(std::fs::read_to_string(&svg).is_ok_and(|text| text.starts_with("<svg")));
+}
+
+#[test]
 fn limits_print_what_they_promise() {
     let Some(_alone) = can_measure() else { return };
     let report = measured("bench limits --duration 20ms --json");
@@ -143,6 +171,10 @@ fn what_cannot_be_is_one_json_object_with_its_reason() {
         ("bench loopback --cores 0,0 --json", "core"),
         ("bench loopback --cores 0,9999 --json", "9999"),
         ("bench loopback --duration 5 --json", "50ms"),
+        ("bench scaling --pairs 64 --cores 0,1 --json", "128 cores"),
+        ("bench scaling --cores 0 --json", "two cores"),
+        ("bench scaling --cores 0,0 --json", "core 0"),
+        ("bench scaling --cores 0,9999 --json", "9999"),
         ("bench loopback --rate 0 --json", "from 0.001"),
         ("bench loopback --rate 1 --sweep --json", "--sweep"),
         ("bench loopback --descriptors 100 --duration 1ms --json", "100"),

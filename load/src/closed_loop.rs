@@ -59,10 +59,14 @@ impl Workload {
 /// A closed loop: a slow answer delays the next packet, as it would for a program that waits for answers. Latency is from
 /// just before a burst is written to just after the burst with its answer is received. [`Traffic::pace`] makes an open
 /// loop of it, whose latency is from when a packet was due; [`Account::latency_from_writing`] has the other one too.
+///
+/// With `FRAMED` an Ethernet header stands before the time stamp ([`ClosedLoop::framed`]), so that a bridge passes packets on.
 #[derive(Debug)]
-pub struct ClosedLoop<Q> {
+pub struct ClosedLoop<Q, const FRAMED: bool = false> {
     queue: Q,
     workload: Workload,
+    /// What stands before the time stamp where it is framed.
+    header: Header,
     account: Account,
     /// Packets that were written and did not fit into the ring.
     waiting: [Packet; MOST],
@@ -72,13 +76,43 @@ pub struct ClosedLoop<Q> {
     burst: Box<([Packet; MOST], [Address; MOST])>,
 }
 
+/// The words before a packet's time stamp: of those that are sent, and of those that come back.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    sent: [u64; 2],
+    received: [u64; 2],
+}
+
+/// The first words of a frame: two addresses, the EtherType for local experiments (IEEE 802), and two bytes of zeroes.
+pub fn frame_header(to: [u8; 6], from: [u8; 6]) -> [u64; 2] {
+    let [a, b, c, d, e, f] = to;
+    let [g, h, i, j, k, l] = from;
+    [[a, b, c, d, e, f, g, h], [i, j, k, l, 0x88, 0xb5, 0, 0]].map(u64::from_ne_bytes)
+}
+
 impl<Q: HostQueue> ClosedLoop<Q> {
     /// An application on a queue.
     pub fn new(queue: Q, workload: Workload) -> ClosedLoop<Q> {
+        ClosedLoop::with_header(queue, workload, Header { sent: [0; 2], received: [0; 2] })
+    }
+}
+
+impl<Q: HostQueue> ClosedLoop<Q, true> {
+    /// The same with addresses of its own and of whoever sends everything back with the two swapped. A packet has 32 bytes at least.
+    pub fn framed(queue: Q, workload: Workload, own: [u8; 6], other: [u8; 6]) -> ClosedLoop<Q, true> {
+        let workload = Workload { packet_size: workload.packet_size.max(32), ..workload };
+        let header = Header { sent: frame_header(other, own), received: frame_header(own, other) };
+        ClosedLoop::with_header(queue, workload, header)
+    }
+}
+
+impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
+    fn with_header(queue: Q, workload: Workload, header: Header) -> ClosedLoop<Q, FRAMED> {
         let workload = workload.within_limits();
         ClosedLoop {
             queue,
             workload,
+            header,
             account: Account::default(),
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
@@ -195,7 +229,7 @@ impl<Q: HostQueue> ClosedLoop<Q> {
             core.work(WORK_A_PACKET);
             let sequence = self.account.sent;
             let word = pattern(sequence);
-            core.write_line(at, &Line([now, sequence, word, word, word, word, word, word]));
+            core.write_line(at, &Line(first_line(self.header.sent, now, sequence, word, FRAMED)));
             for index in 1..lines {
                 core.write_line(at.lines(index), &Line([word; 8]));
             }
@@ -261,13 +295,13 @@ impl<Q: HostQueue> ClosedLoop<Q> {
     fn read(&self, packet: &Packet, difference: &mut Line) -> (u64, u64) {
         let core = self.queue.core();
         let mut first = core.read_line(packet.address());
-        let [stamp, sequence, ..] = first.0;
+        let (stamp, sequence) = if FRAMED { (first.0[2], first.0[3]) } else { (first.0[0], first.0[1]) };
         let word = pattern(sequence);
         let size = usize::from(self.workload.packet_size);
         if size < 64 {
             leave_out(&mut first, size, word);
         }
-        add_difference(difference, &first, [stamp, sequence, word, word, word, word, word, word]);
+        add_difference(difference, &first, first_line(self.header.received, stamp, sequence, word, FRAMED));
         for index in 1..lines_of(size as u64) {
             let mut line = core.read_line(packet.address().lines(index));
             leave_out(&mut line, size - 64 * index as usize, word);
@@ -289,7 +323,16 @@ impl<Q: HostQueue> ClosedLoop<Q> {
     }
 }
 
-impl<Q: HostQueue> Traffic for ClosedLoop<Q> {
+/// The words of a packet's first line.
+#[inline(always)]
+fn first_line([to, from]: [u64; 2], stamp: u64, sequence: u64, word: u64, framed: bool) -> [u64; 8] {
+    if framed {
+        return [to, from, stamp, sequence, word, word, word, word];
+    }
+    [stamp, sequence, word, word, word, word, word, word]
+}
+
+impl<Q: HostQueue, const FRAMED: bool> Traffic for ClosedLoop<Q, FRAMED> {
     #[inline(always)]
     fn step(&mut self) -> usize {
         ClosedLoop::step(self)

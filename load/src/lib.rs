@@ -14,7 +14,7 @@ mod pace;
 mod traffic;
 
 pub use account::Account;
-pub use closed_loop::{ClosedLoop, Workload};
+pub use closed_loop::{ClosedLoop, Workload, frame_header};
 pub use copy_loop::{CopyLoop, Objects};
 pub use forward::{FarEnd, Forwarder, Generator, Network, Touch};
 pub use functions::Function;

@@ -4,9 +4,9 @@
 
 use conic_fabric::Time;
 use conic_interface::burst::NicQueue;
-use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, Packing, Policy, Signal, Wire, prepare};
+use conic_interface::ccnic::{Features, Geometry, Host, Map, Nic, Packing, PhaseCredit, Policy, Signal, Wire, prepare};
 use conic_interface::with_policy;
-use conic_load::{ClosedLoop, Workload};
+use conic_load::{ClosedLoop, Workload, frame_header};
 use conic_native::{Flag, Memory, NativeCore, Pages, yield_core};
 
 /// Round trips of each run: a second or two under a sanitizer, on two busy cores.
@@ -152,4 +152,34 @@ fn several_queues_share_one_pool() {
         let geometry = Geometry { queues: 3, descriptors: 64, buffers: [512, 64, 0], object_bytes: 0 };
         with_policy!(features, P => run::<P>(features, geometry, workload(64, 24), PACKETS / 2));
     }
+}
+
+/// Packets of a framed loop over a NIC that sends them back as they were, and how many of them were corrupt.
+fn framed(packet_size: u16, own: [u8; 6], other: [u8; 6]) -> (u64, u64) {
+    let geometry = Geometry { queues: 1, descriptors: 64, buffers: [256, 64, 0], object_bytes: 0 };
+    let map = Map::new(geometry, Features::best()).expect("a geometry that can be");
+    let memory = Memory::create(&map.layout, Pages::Plain).expect("memory");
+    prepare(&NativeCore::new(&memory), &map);
+    let mut wire = Wire::new(Nic::<_, PhaseCredit>::new(NativeCore::new(&memory), &map, 0));
+    let host = Host::<_, PhaseCredit>::new(NativeCore::new(&memory), &map, 0);
+    let workload = Workload { packet_size, window: 8, transmit_burst: 4, receive_burst: 4, fetch_ahead: true };
+    let mut application = ClosedLoop::framed(host, workload, own, other);
+    while application.account().received() < 100 {
+        application.step();
+        wire.turn_around();
+    }
+    (application.account().received(), application.account().corrupt())
+}
+
+#[test]
+fn a_frame_comes_back_with_its_addresses_swapped_or_is_corrupt() {
+    let (here, there) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    for packet_size in [32, 60, 64, 1500] {
+        let (_, corrupt) = framed(packet_size, here, here);
+        assert_eq!(corrupt, 0, "{packet_size} bytes to itself");
+        let (received, corrupt) = framed(packet_size, here, there);
+        assert_eq!(corrupt, received, "{packet_size} bytes that nobody answered");
+    }
+    let header = frame_header([1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]).map(u64::to_ne_bytes).concat();
+    assert_eq!(header, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x88, 0xb5, 0, 0]);
 }

@@ -152,17 +152,28 @@ impl Arena {
     pub fn new(pairs: usize, chosen: Option<(usize, usize)>) -> Result<Arena, ArenaError> {
         let cores = cores();
         let pairs: Vec<(usize, usize)> = match chosen {
-            Some((application, nic)) if application == nic => {
-                return Err(ArenaError::Cores(format!(
-                    "the application and the NIC need a core each, not both core {nic}"
-                )));
-            }
             Some(pair) => vec![pair],
             None if cores.len() < 2 => {
                 return Err(ArenaError::Cores("this process may use one core, and needs two".to_owned()));
             }
             None => cores.chunks_exact(2).take(pairs.max(1)).map(|pair| (pair[0], pair[1])).collect(),
         };
+        Arena::on(pairs)
+    }
+
+    /// As many pairs as are named, an application's core and a NIC's each; at least one.
+    ///
+    /// # Errors
+    ///
+    /// If a core is named twice, or the threads cannot run on them.
+    pub fn on(pairs: Vec<(usize, usize)>) -> Result<Arena, ArenaError> {
+        let named: Vec<usize> = pairs.iter().flat_map(|&(application, nic)| [application, nic]).collect();
+        if let Some(twice) = named.iter().enumerate().find(|(index, core)| named[..*index].contains(core)) {
+            return Err(ArenaError::Cores(format!(
+                "the application and the NIC need a core each, not both core {}",
+                twice.1
+            )));
+        }
         let mut layout = Layout::new();
         let probe = RoundTrip::one_line(&mut layout);
         let memory = Arc::new(Memory::create(&layout, Pages::Plain)?);

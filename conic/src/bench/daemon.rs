@@ -67,22 +67,44 @@ const EXAMPLES: &str = "Examples:
   conic bench daemon --nic /tmp/nic.sock   through a NIC that runs: conic nic --mode loopback --socket /tmp/nic.sock";
 
 /// A daemon: one that ends with this program, or one that somebody else runs.
-struct Daemon {
+pub struct Daemon {
     started: Option<(Program, Folder)>,
     socket: PathBuf,
 }
 
 impl Daemon {
-    fn start(core: usize) -> Result<Daemon, Failure> {
+    /// Starts `conic nic` with options of its own.
+    ///
+    /// # Errors
+    ///
+    /// There is no place for its socket, or no such program.
+    pub fn start(folder: Folder, options: &[&str]) -> Result<Daemon, Failure> {
         let failed = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
-        let folder = Folder::new("conic-bench")?;
         let socket = folder.join("nic.sock");
         let program = std::env::current_exe().map_err(|error| failed("finding this program", error))?;
         let mut command = Command::new(program);
-        command.args(["nic", "--mode", "loopback", "--core", &core.to_string(), "--socket"]).arg(&socket);
+        command.arg("nic").args(options).arg("--socket").arg(&socket);
         command.stdout(Stdio::null());
         let program = Program::start(command, |error| failed("starting the NIC", error))?;
         Ok(Daemon { started: Some((program, folder)), socket })
+    }
+
+    /// Attaches to it; to one that was just started, when it listens.
+    ///
+    /// # Errors
+    ///
+    /// It refuses, or does not listen.
+    pub fn attach(&self, options: &Options) -> Result<(Client, Vec<Queue>), Failure> {
+        let until = clock::now() + Time::from_nanoseconds(5_000_000_000);
+        loop {
+            match Client::attach(&self.socket, options) {
+                Ok(attached) => return Ok(attached),
+                Err(_) if self.started.is_some() && clock::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(Failure::failed(error.to_string())),
+            }
+        }
     }
 }
 
@@ -95,10 +117,11 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (application, nic) = two_cores(arguments.cores)?;
     let daemon = match &arguments.nic {
         Some(socket) => Daemon { started: None, socket: socket.clone() },
-        None => Daemon::start(nic)?,
+        None => Daemon::start(Folder::new("conic-bench")?, &["--mode", "loopback", "--core", &nic.to_string()])?,
     };
     pin(application).map_err(|error| Failure::failed(format!("core {application}: {error}")))?;
-    let (client, mut queues) = attach(&daemon, arguments)?;
+    let geometry = geometry(arguments.window, arguments.packet_size, arguments.queues);
+    let (client, mut queues) = daemon.attach(&Options { geometry, ..Options::default() })?;
     let burst = usize::from(arguments.burst);
     let workload = Workload {
         packet_size: arguments.packet_size,
@@ -133,12 +156,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     show(arguments, &taken)
 }
 
-fn geometry(arguments: &Arguments) -> Geometry {
-    geometry_of(arguments.window, arguments.packet_size, arguments.queues)
-}
-
 /// Room for the packets in flight, and for what idle queue pairs keep aside.
-fn geometry_of(window: u64, packet_size: u16, queues: u16) -> Geometry {
+pub fn geometry(window: u64, packet_size: u16, queues: u16) -> Geometry {
     let count = (window + 1024 + 64 * u64::from(queues - 1)).next_power_of_two();
     let buffers = match packet_size {
         0..=128 => [count, 64, 64],
@@ -148,22 +167,9 @@ fn geometry_of(window: u64, packet_size: u16, queues: u16) -> Geometry {
     Geometry { queues: u32::from(queues), descriptors: 1024, buffers, object_bytes: 0 }
 }
 
-fn attach(daemon: &Daemon, arguments: &Arguments) -> Result<(Client, Vec<Queue>), Failure> {
-    let options = Options { geometry: geometry(arguments), ..Options::default() };
-    let until = clock::now() + Time::from_nanoseconds(5_000_000_000);
-    loop {
-        match Client::attach(&daemon.socket, &options) {
-            Ok(attached) => return Ok(attached),
-            // One that was just started may not listen yet.
-            Err(_) if daemon.started.is_some() && clock::now() < until => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => return Err(Failure::failed(error.to_string())),
-        }
-    }
-}
-
 /// A slice with the NIC as a thread of this process.
 fn within(workload: Workload, nic: usize, checked: bool) -> Result<Outcome, Failure> {
-    let geometry = geometry_of(workload.window, workload.packet_size, 1);
+    let geometry = geometry(workload.window, workload.packet_size, 1);
     let map = Map::new(geometry, Features::best()).map_err(|error| Failure::failed(error.to_string()))?;
     // As the daemon makes its clients' regions.
     let memory = Memory::create(&map.layout, Pages::Plain);

@@ -8,10 +8,10 @@ use conic_fabric::{LINE_BYTES, Layout, Time};
 use conic_load::limits::{
     Exchange, LineAndFlag, Moved, RoundTrip, Side, Store, Stream, Swap, Take, Taking, clock_readings, pauses, stops,
 };
-use conic_native::{NativeCore, Pages, clock, processor};
+use conic_native::{Flag, NativeCore, Pages, clock, processor};
 use serde::Serialize;
 
-use super::arena::Arena;
+use super::arena::{Arena, Job};
 use super::common::{
     Common, MachineReport, nanoseconds, placement_line, print_left_out, range, region, span, three_digits,
 };
@@ -58,8 +58,11 @@ const SLICE: Time = Time::from_nanoseconds(20_000_000);
 /// What comes before it.
 const WARM_UP: Time = Time::from_nanoseconds(3_000_000);
 
+/// Lines of descriptors that a packet moves each way: four are in a line.
+pub const LINES_OF_A_DESCRIPTOR: f64 = 0.25;
+
 /// Lines that a loopback packet of 64 bytes moves each way: its payload, and its quarter of a line of descriptors.
-pub const LINES_PER_PACKET: f64 = 1.25;
+pub const LINES_PER_PACKET: f64 = 1.0 + LINES_OF_A_DESCRIPTOR;
 
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,30 +136,54 @@ impl Kernel {
     ///
     /// If the machine refuses it.
     pub fn measure(self, arena: &Arena, pages: Pages, measured: Time) -> Result<Moved, Failure> {
-        let mut layout = Layout::new();
-        let (host, nic): (HostSide, NicSide) = match self {
-            Kernel::OneLine => round_trip(RoundTrip::one_line(&mut layout)),
-            Kernel::TwoLines => round_trip(RoundTrip::two_lines(&mut layout)),
+        Ok(self.measure_on(1, arena, pages, measured)?.swap_remove(0))
+    }
+
+    /// Measures it on the first `pairs` of an arena at once, in a region for each: what each of them moved.
+    ///
+    /// # Errors
+    ///
+    /// If the machine refuses it.
+    pub fn measure_on(self, pairs: usize, arena: &Arena, pages: Pages, measured: Time) -> Result<Vec<Moved>, Failure> {
+        let mut nics: Vec<Job> = Vec::new();
+        let mut hosts: Vec<Box<dyn FnOnce() -> Moved + Send>> = Vec::new();
+        for _ in 0..pairs {
+            let mut layout = Layout::new();
+            let (host, nic) = self.sides(&mut layout);
+            let memory = Arc::new(region(&layout, pages)?);
+            let shared = Arc::clone(&memory);
+            nics.push(Box::new(move || nic(&NativeCore::new(&shared))));
+            hosts.push(Box::new(move || host(&NativeCore::new(&memory), clock::now() + measured)));
+        }
+        // Each side of a kernel ends with the other.
+        Ok(arena.run(&Flag::new(), nics, hosts)?)
+    }
+
+    /// What each side does.
+    fn sides(self, layout: &mut Layout) -> (HostSide, NicSide) {
+        match self {
+            Kernel::OneLine => round_trip(RoundTrip::one_line(layout)),
+            Kernel::TwoLines => round_trip(RoundTrip::two_lines(layout)),
             Kernel::LineAndFlag => {
-                let kernel = LineAndFlag::new(&mut layout);
+                let kernel = LineAndFlag::new(layout);
                 (Box::new(move |core, until| kernel.call(core, until)), Box::new(move |core| kernel.answer(core)))
             }
             Kernel::Taken(how) => {
-                let kernel = Taking::new(&mut layout, how);
+                let kernel = Taking::new(layout, how);
                 (Box::new(move |core, until| kernel.take(core, until)), Box::new(move |core| kernel.give(core)))
             }
             Kernel::OneWay => {
-                let kernel = Exchange::new(&mut layout);
+                let kernel = Exchange::new(layout);
                 let nic = move |core: &NativeCore<'_>| drop_all(kernel.read(core));
                 (Box::new(move |core, until| kernel.write(core, until)), Box::new(nic))
             }
             Kernel::BothWays => {
-                let kernel = Exchange::new(&mut layout);
+                let kernel = Exchange::new(layout);
                 let nic = move |core: &NativeCore<'_>| drop_all(kernel.both_ways(core, Side::Nic, Time::NEVER));
                 (Box::new(move |core, until| kernel.both_ways(core, Side::Host, until)), Box::new(nic))
             }
             Kernel::Swap => {
-                let kernel = Swap::new(&mut layout);
+                let kernel = Swap::new(layout);
                 let nic = move |core: &NativeCore<'_>| drop_all(kernel.run(core, Side::Nic, Time::NEVER));
                 (Box::new(move |core, until| kernel.run(core, Side::Host, until)), Box::new(nic))
             }
@@ -164,15 +191,9 @@ impl Kernel {
             Kernel::Cycle => (Box::new(|_, until| cycles(until)), Box::new(|_| ())),
             Kernel::Clock => (Box::new(|core, until| clock_readings(core, until)), Box::new(|_| ())),
             Kernel::Stop => (Box::new(|core, until| stops(core, until)), Box::new(|_| ())),
-            Kernel::Cached => stream(&mut layout, Store::Cached),
-            Kernel::NonTemporal => stream(&mut layout, Store::NonTemporal),
-        };
-        let memory = Arc::new(region(&layout, pages)?);
-        let shared = Arc::clone(&memory);
-        let moved = arena.beside(Box::new(move || nic(&NativeCore::new(&shared))), || {
-            host(&NativeCore::new(&memory), clock::now() + measured)
-        })?;
-        Ok(moved)
+            Kernel::Cached => stream(layout, Store::Cached),
+            Kernel::NonTemporal => stream(layout, Store::NonTemporal),
+        }
     }
 }
 
@@ -183,7 +204,7 @@ fn cycles(until: Time) -> Moved {
 }
 
 /// The side of a kernel that keeps the time.
-type HostSide = Box<dyn Fn(&NativeCore<'_>, Time) -> Moved>;
+type HostSide = Box<dyn Fn(&NativeCore<'_>, Time) -> Moved + Send>;
 
 /// The side of a kernel that stops when it is told.
 type NicSide = Box<dyn Fn(&NativeCore<'_>) + Send>;

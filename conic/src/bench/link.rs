@@ -14,7 +14,8 @@ use super::failure::Failure;
 
 mod interfaces;
 
-use interfaces::{CachableQueues, CcNic, FastForwardQueues, Halves, LinePairs, Link, Ring, Traffic, Turn};
+pub use interfaces::Traffic;
+use interfaces::{CachableQueues, CcNic, FastForwardQueues, Halves, LinePairs, Link, Ring, Turn};
 
 /// How long an application waits at the end for what is still in flight: many turns of a busy machine.
 const DRAIN: Time = Time::from_nanoseconds(2_000_000_000);

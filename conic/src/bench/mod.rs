@@ -18,6 +18,7 @@ pub mod placement;
 mod ports;
 pub mod progress;
 pub mod rounds;
+mod scaling;
 mod served;
 mod service;
 mod simulator;
@@ -47,6 +48,7 @@ const EXAMPLES: &str = "Examples:
   conic bench loopback --window 1      the unloaded latency of CC-NIC
   conic bench loopback --sweep         its throughput-latency curve
   conic bench daemon                   between two processes, through the NIC's daemon
+  conic bench scaling                  several pairs of cores together, and the daemon's threads
   conic bench service                  that daemon at rest, at arrivals, deaths and upgrades
   conic bench peers                    against DPDK's memif, vhost-user and ring
   conic bench ports                    ports beside DPDK's drivers and the kernel's bridge
@@ -71,6 +73,7 @@ enum Command {
     Peers(peers::Arguments),
     Pio(pio::Arguments),
     Ports(ports::Arguments),
+    Scaling(scaling::Arguments),
     Service(service::Arguments),
     #[command(name = "sim")]
     Simulator(simulator::Arguments),
@@ -89,6 +92,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Some(Command::Peers(arguments)) => (peers::main(arguments), arguments.common.json),
         Some(Command::Pio(arguments)) => (pio::main(arguments), arguments.common.json),
         Some(Command::Ports(arguments)) => (ports::main(arguments), arguments.json),
+        Some(Command::Scaling(arguments)) => (scaling::main(arguments), arguments.json),
         Some(Command::Service(arguments)) => (service::main(arguments), arguments.json),
         Some(Command::Simulator(arguments)) => (simulator::main(arguments), arguments.json),
         Some(Command::TcpRpc(arguments)) => (tcp_rpc::main(arguments), arguments.common.json),

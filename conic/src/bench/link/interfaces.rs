@@ -73,6 +73,7 @@ macro_rules! traffic {
 }
 
 traffic!(Q: HostQueue => ClosedLoop<Q>);
+traffic!(Q: HostQueue => ClosedLoop<Q, true>);
 traffic!(S: SendPacket, R: ReceivePacket => MessageLoop<S, R>);
 
 /// The NIC's half of a packet interface.
