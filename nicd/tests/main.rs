@@ -6,11 +6,13 @@
 //! | `address`, `switch`, `shares`, `offload`, `rest`, `wiring` | the switch of one thread: who is where, who gets what, fair shares, offloads, queues at rest, wiring |
 //! | `join`, `leaving`, `counted` | clients that come and go, and what is counted of them |
 //! | `threads`, `between`, `parts` | a network of several threads |
+//! | `burst` | frames of one burst, each by itself |
 //! | `loom_sleep` | going to sleep and being woken, every schedule |
 //! | `support` | clients, ports and threads that a test plays |
 
 mod address;
 mod between;
+mod burst;
 mod counted;
 mod join;
 mod leaving;

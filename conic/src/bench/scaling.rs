@@ -385,7 +385,7 @@ fn chart(report: &Report) -> Chart {
     let most = report.cores.len();
     let measured = || report.rows.iter().filter(|row| !row.counts.is_empty());
     // What is said is of the daemon, or else of the last row that there is.
-    let said = measured().find(|row| row.key == "daemon").or(measured().last());
+    let said = measured().find(|row| row.key == "daemon").or(measured().next_back());
     let title = match said.and_then(|row| Some((row, row.counts.last()?))) {
         Some((row, Count { pairs, mpps, .. })) => {
             let mpps = three_digits(mpps.median);

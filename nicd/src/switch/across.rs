@@ -13,12 +13,15 @@ use conic_port::offload::vlan::Tag;
 use super::circuit::Party;
 use super::counters::TrunkCounters;
 use super::deliver::{Form, Route, Tagging, Targets};
-use super::forward::Passing;
-use super::header::Header;
+use super::forward::{Last, Passing};
+use super::header::{HEADER_LINES, Header};
 use super::offload::Work;
 use super::record::{Record, To, copy_frame};
 use super::table::{Place, Station};
 use super::{BURST, Ring, Switch};
+
+/// What is said beside a frame of where it goes, and where its sender is: for whom it is, and the port behind which that is.
+type Said = Option<(To, Option<u32>)>;
 
 impl<C: Core> Switch<C> {
     /// The trunk to a place that is not here, and what is said there of a frame.
@@ -92,7 +95,7 @@ impl<C: Core> Switch<C> {
 
     /// Takes frames from another thread.
     pub(super) fn serve_trunk(&mut self, now: Time, index: usize) -> usize {
-        let mut taken = 0;
+        let (mut taken, mut last) = (0, Last::none(None));
         while taken < BURST
             && let Some((record, at)) = self.trunks[index].take()
         {
@@ -100,10 +103,11 @@ impl<C: Core> Switch<C> {
             if let To::News(station) = record.to {
                 let place = self.place_of_sender(index, &record);
                 self.table.hear_of(now, station, place);
+                last.route = None;
                 continue;
             }
             self.trunks[index].counters.received_frames += 1;
-            self.arrive(now, index, &record, at);
+            self.arrive(now, index, &record, at, &mut last);
         }
         if taken > 0 {
             self.trunks[index].let_go();
@@ -112,8 +116,8 @@ impl<C: Core> Switch<C> {
         taken
     }
 
-    /// Sends a frame on that came by a trunk, and lies there at an address.
-    fn arrive(&mut self, now: Time, trunk: usize, record: &Record, at: Address) {
+    /// Sends a frame on that came by a trunk, and lies there at an address; the `last` one of the same burst known.
+    fn arrive(&mut self, now: Time, trunk: usize, record: &Record, at: Address, last: &mut Last<Said>) {
         let length = record.length;
         let core = self.trunks[trunk].core();
         let mut lines = [core.read_line(at), Line::ZERO];
@@ -121,20 +125,42 @@ impl<C: Core> Switch<C> {
             lines[1] = core.read_line(at.lines(1));
         }
         let header = Header::of_lines(&lines, length);
+        let said = Some((record.to, record.behind));
+        if record.is_plain()
+            && let Some(route) = last.route_of(&lines[0], &said)
+        {
+            return self.arrive_along(now, trunk, record, at, (&lines, &header), route);
+        }
         // As in `forward_packet`, it stays where it is.
         let mut route = self.route_from(now, trunk, record, &header);
-        let Some(route) = &mut route else { return };
-        route.known = record.known;
+        if let Some(route) = &mut route {
+            route.known = record.known;
+            self.arrive_along(now, trunk, record, at, (&lines, &header), route);
+        }
+        last.note(&lines[0], said, route.filter(|_| record.is_plain() && !self.has_vlans));
+    }
+
+    /// The same where it is known where it goes.
+    #[inline]
+    fn arrive_along(
+        &mut self,
+        now: Time,
+        trunk: usize,
+        record: &Record,
+        at: Address,
+        (lines, header): (&[Line; HEADER_LINES], &Header),
+        route: &Route,
+    ) {
+        let length = record.length;
         if let Targets::One(Place::Client(to)) = route.targets
             && length <= MAX_FRAME
-            && record.work.is_none()
-            && record.known == Metadata::NONE
+            && record.is_plain()
             && self.mirrors.is_empty()
             && self.form_at(route, Place::Client(to)) == Form::AsItIs
             && !self.is_looked_at(route)
         {
             let packet = Descriptor::new(at, length as u16);
-            let passing = Passing { lines: &lines, header: &header, packet, route };
+            let passing = Passing { lines, header, packet, route };
             let Some(receiver) = &mut self.members[to as usize] else { return };
             let from = self.trunks[trunk].core();
             return receiver.copy_over(to as usize, from, &passing, &self.toeplitz, &mut self.dirty);
@@ -148,7 +174,7 @@ impl<C: Core> Switch<C> {
                 return self.count_no_way(Place::Trunk(trunk as u32));
             }
         }
-        self.send_unfinished(now, route, &header, length, work);
+        self.send_unfinished(now, route, header, length, work);
     }
 
     /// Where a frame goes that came by a trunk; none if it goes nowhere, which is counted unless it goes there otherwise. Learns where its

@@ -26,6 +26,41 @@ pub(super) struct Passing<'frame> {
     pub route: &'frame Route,
 }
 
+/// Where the last frame of a burst went. The next one goes there too if its addresses are the same, and what was said beside it where it
+/// came by a trunk: nothing else decides, and nothing has happened since.
+pub(super) struct Last<S> {
+    addresses: [u64; 2],
+    said: S,
+    /// None where there was none, or more decides.
+    pub route: Option<Route>,
+}
+
+impl<S: PartialEq> Last<S> {
+    /// None yet.
+    pub fn none(said: S) -> Last<S> {
+        Last { addresses: [0; 2], said, route: None }
+    }
+
+    /// Where the next one goes, if that is known, given by its first line.
+    #[inline(always)]
+    pub fn route_of(&self, first: &Line, said: &S) -> Option<&Route> {
+        self.route.as_ref().filter(|_| self.addresses == addresses(first) && self.said == *said)
+    }
+
+    /// Notes where one went; none if more decides than what is noted.
+    #[inline(always)]
+    pub fn note(&mut self, first: &Line, said: S, route: Option<Route>) {
+        *self = Last { addresses: addresses(first), said, route };
+    }
+}
+
+/// A frame's two addresses, the first twelve bytes of its first line.
+#[inline(always)]
+fn addresses(first: &Line) -> [u64; 2] {
+    const SOURCE: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    [first.0[0], first.0[1] & SOURCE]
+}
+
 /// Sends a queue's frames back to it, and offers copies. Not inlined: nothing of it is to be in the way of those without a mirror.
 #[inline(never)]
 fn turn_around_mirrored<C: Core>(
@@ -125,13 +160,13 @@ impl<C: Core> Switch<C> {
         let mut polled = std::mem::take(&mut self.polled);
         let count = member.lanes[queue].wire.nic().poll_tx(&mut polled);
         let idle = member.lanes[queue].note(now, count);
-        let (mut start, mut frames, mut bytes) = (0, 0, 0);
+        let (mut start, mut frames, mut bytes, mut last) = (0, 0, 0, Last::none(()));
         while start < count {
             let rest = &polled[start..count];
             let segments = rest.iter().take_while(|segment| segment.has(Flags::NEXT)).count() + 1;
             let segments = &rest[..segments.min(rest.len())];
             // One that is too short to be a frame takes as long.
-            bytes += self.forward_packet(now, slot, queue, segments).max(MIN_FRAME) as u64;
+            bytes += self.forward_packet(now, slot, queue, segments, &mut last).max(MIN_FRAME) as u64;
             start += segments.len();
             frames += 1;
         }
@@ -149,11 +184,19 @@ impl<C: Core> Switch<C> {
         frames
     }
 
-    /// Sends a client's packet on, given by its segments; the bytes for which it stands.
-    fn forward_packet(&mut self, now: Time, slot: usize, lane: usize, segments: &[Descriptor]) -> usize {
+    /// Sends a client's packet on, given by its segments, the `last` one of the same burst known; the bytes for which it stands.
+    fn forward_packet(
+        &mut self,
+        now: Time,
+        slot: usize,
+        lane: usize,
+        segments: &[Descriptor],
+        last: &mut Last<()>,
+    ) -> usize {
         let Some(member) = &mut self.members[slot] else { return 0 };
         let request = Metadata(segments[0].metadata);
         if request != Metadata::NONE && member.rules.offloads.requests {
+            last.route = None;
             return self.forward_request(now, slot, lane, segments, request);
         }
         let length: usize = segments.iter().map(|segment| usize::from(segment.length())).sum();
@@ -168,6 +211,7 @@ impl<C: Core> Switch<C> {
         let in_one_piece = segments.len() == 1 && packet.address().is_line_aligned() && length >= MIN_FRAME;
         if !in_one_piece || !self.mirrors.is_empty() {
             gather(core, segments, &mut self.frame);
+            last.route = None;
             self.forward_frame(now, from, length.max(MIN_FRAME));
             return length;
         }
@@ -176,45 +220,69 @@ impl<C: Core> Switch<C> {
             lines[1] = core.read_line(packet.address().lines(1));
         }
         let header = Header::of_lines(&lines, length);
-        // Taken out of the option it would be copied, a line at a time, from what was just stored in parts, and such a load waits until
-        // all of it has reached the cache: that was a third of a frame's time.
-        let route = self.route(now, from, &header);
-        let Some(route) = &route else { return length };
-        let passing = Passing { lines: &lines, header: &header, packet, route };
+        let fresh;
+        let (route, is_fresh) = match last.route_of(&lines[0], &()) {
+            Some(route) => (route, false),
+            None => {
+                fresh = self.route(now, from, &header);
+                // Taken out of the option it would be copied, a line at a time, from what was just stored in parts, and such a load waits
+                // until all of it has reached the cache: that was a third of a frame's time.
+                let Some(route) = &fresh else {
+                    last.route = None;
+                    return length;
+                };
+                (route, true)
+            }
+        };
+        self.forward_along(now, slot, lane, &Passing { lines: &lines, header: &header, packet, route });
+        if is_fresh {
+            // By now it has.
+            last.note(&lines[0], (), Some(*route).filter(|_| self.is_by_addresses()));
+        }
+        length
+    }
+
+    /// Whether a client's next frame goes where its last one did if both have the same addresses.
+    fn is_by_addresses(&self) -> bool {
+        !self.has_vlans && self.pinned.is_empty()
+    }
+
+    /// Sends a client's packet of one piece on, of which it is known where it goes.
+    #[inline(always)]
+    fn forward_along(&mut self, now: Time, slot: usize, lane: usize, passing: &Passing<'_>) {
+        let Passing { header, route, packet, .. } = passing;
+        let length = usize::from(packet.length());
         let changed = self.is_changed_on(route);
         if let (true, Targets::One(Place::Client(to)), Some(tagging)) = (changed, route.targets, route.tagging)
             && self.form_at(route, Place::Client(to)) == Form::Changed
             && !self.is_looked_at(route)
         {
-            self.pass_retagged(slot, lane, to as usize, &passing, tagging);
-            return length;
+            return self.pass_retagged(slot, lane, to as usize, passing, tagging);
         }
         if changed || self.is_looked_at(route) {
-            self.lay_out(slot, lane, &passing);
-            self.send_on(now, route, &header, length);
-            return length;
+            self.lay_out(slot, lane, passing);
+            return self.send_on(now, route, header, length);
         }
         match route.targets {
-            Targets::One(Place::Client(to)) => self.pass(slot, lane, to as usize, &passing),
-            Targets::One(Place::Port(to)) => self.leave(now, slot, lane, to as usize, &passing),
-            Targets::One(away) => self.carry(slot, lane, away, &passing),
+            Targets::One(Place::Client(to)) => self.pass(slot, lane, to as usize, passing),
+            Targets::One(Place::Port(to)) => self.leave(now, slot, lane, to as usize, passing),
+            Targets::One(away) => self.carry(slot, lane, away, passing),
             Targets::AllBut(_) => {
                 for to in 0..self.members.len() {
                     if self.form_at(route, Place::Client(to as u32)) == Form::AsItIs {
-                        self.pass(slot, lane, to, &passing);
+                        self.pass(slot, lane, to, passing);
                     }
                 }
                 for to in 0..self.ports.len() {
                     if self.form_at(route, Place::Port(to as u32)) == Form::AsItIs {
-                        self.leave(now, slot, lane, to, &passing);
+                        self.leave(now, slot, lane, to, passing);
                     }
                 }
                 for to in 0..self.trunks.len() {
-                    self.carry(slot, lane, Place::Trunk(to as u32), &passing);
+                    self.carry(slot, lane, Place::Trunk(to as u32), passing);
                 }
             }
         }
-        length
     }
 
     /// Where a frame goes, and in which form; none if it goes nowhere, which is counted. Learns where its sender is.

@@ -85,6 +85,11 @@ impl Record {
         Record { to: To::News(station), length: 0, vlan: None, known: Metadata::NONE, work: None, behind }
     }
 
+    /// Whether nothing is left to do for its frame, and nothing is known of it.
+    pub fn is_plain(&self) -> bool {
+        self.work.is_none() && self.known == Metadata::NONE
+    }
+
     /// Lines of it and of its frame.
     pub fn lines(&self) -> u64 {
         1 + lines_of(self.length as u64)

@@ -119,7 +119,18 @@ impl Table {
     }
 
     /// Enters that a station was seen at a place. One that is fixed elsewhere stays there.
+    #[inline(always)]
     pub fn learn(&mut self, now: Time, station: Station, place: Place) {
+        let set = self.set_of(station);
+        // Most frames come from where their sender was before.
+        if let Some(known) = self.sets[set].iter_mut().flatten().find(|entry| entry.station == station)
+            && known.place == place
+        {
+            if !known.fixed {
+                known.seen = now;
+            }
+            return;
+        }
         self.enter(Entry { station, place, seen: now, fixed: false }, true);
     }
 
@@ -135,6 +146,7 @@ impl Table {
     }
 
     /// Enters one, and notes it where that is news.
+    #[inline(never)]
     fn enter(&mut self, new: Entry, is_news: bool) -> bool {
         let set = self.set_of(new.station);
         let set = &mut self.sets[set];

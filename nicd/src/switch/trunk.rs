@@ -35,6 +35,9 @@ use super::table::Station;
 /// Lines of a ring: one MiB, fifteen of the longest packets, or eight thousand of the shortest frames.
 const LINES: u64 = 1 << 14;
 
+/// Lines that are asked for ahead of those that are taken: about as many as a core can have on their way at once.
+const AHEAD: u64 = 16;
+
 /// Stations that wait to be told of, at most.
 const MOST_UNTOLD: usize = 4096;
 
@@ -211,10 +214,22 @@ impl<C: Core> Trunk<C> {
             let at = self.into.at(self.taken);
             match Record::of_line(&self.core.read_line(at)) {
                 Ok(record) => {
-                    self.taken += record.lines();
+                    let lines = record.lines();
+                    self.taken += lines;
+                    self.fetch_ahead(lines);
                     return Some((record, at.lines(1)));
                 }
                 Err(filler) => self.taken += filler,
+            }
+        }
+    }
+
+    /// Asks for lines that are to be taken soon, as many as were taken just now: the other's core has them.
+    #[inline(always)]
+    fn fetch_ahead(&self, lines: u64) {
+        for line in self.taken..self.taken + lines.min(AHEAD) {
+            if line + AHEAD < self.put_until {
+                self.core.prefetch_read(self.into.at(line + AHEAD));
             }
         }
     }
