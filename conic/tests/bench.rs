@@ -173,6 +173,7 @@ fn what_cannot_be_is_one_json_object_with_its_reason() {
         ("bench loopback --duration 5 --json", "50ms"),
         ("bench scaling --pairs 64 --cores 0,1 --json", "128 cores"),
         ("bench scaling --cores 0 --json", "two cores"),
+        ("bench scaling --only bridge_across --pairs 1 --json", "two pairs"),
         ("bench scaling --cores 0,0 --json", "core 0"),
         ("bench scaling --cores 0,9999 --json", "9999"),
         ("bench loopback --rate 0 --json", "from 0.001"),

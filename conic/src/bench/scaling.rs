@@ -276,6 +276,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let most = counts.iter().copied().max().unwrap_or(1);
     let (trips, machine) = look_at(&bench.pairs[..most], usable.len())?;
     let mut measured = bench.ready(&counts)?;
+    if measured.is_empty() {
+        return Err(Failure::failed("two threads of the daemon need two pairs of cores: there is nothing to measure"));
+    }
     let mut progress = Progress::new();
     for round in 1..=arguments.rounds {
         progress.start(format!("up to {most} pairs of cores, round {round} of {}", arguments.rounds));
