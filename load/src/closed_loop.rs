@@ -31,6 +31,11 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Packets that are sent and received in bursts of one size, and fetched ahead.
+    pub fn of_bursts(packet_size: u16, window: u64, burst: usize) -> Workload {
+        Workload { packet_size, window, transmit_burst: burst, receive_burst: burst, fetch_ahead: true }
+    }
+
     /// The ring with head and tail registers that carries it: buffers for both rings and for what the application holds.
     ///
     /// # Errors

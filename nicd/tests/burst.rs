@@ -7,9 +7,9 @@ use conic_interface::metadata::Offloads;
 use conic_nicd::switch::{Pin, Rules};
 
 /// A bridge of so many threads with three clients of two queues, which may send from any address, and a port.
-fn bridge(count: usize, vlan: Option<u16>) -> (Threads, Vec<Client>, Outside) {
+fn bridge(count: usize) -> (Threads, Vec<Client>, Outside) {
     let outside = Outside::default();
-    let mut threads = Threads::bridge(count, vec![port(&outside, vlan)]);
+    let mut threads = Threads::bridge(count, vec![port(&outside, None)]);
     let rules = |number| Rules { own_address_only: false, ..plain(number) };
     let clients = threads.attach_all(3, 2, rules);
     (threads, clients, outside)
@@ -24,8 +24,8 @@ fn numbers(frames: &[Vec<u8>]) -> Vec<u64> {
 #[test]
 fn each_frame_goes_where_its_own_addresses_say() {
     for count in [1, 2, 3] {
-        let (mut threads, mut clients, outside) = bridge(count, None);
-        // To each by turns and twice, then from two senders, one of whom nobody has heard of.
+        let (mut threads, mut clients, outside) = bridge(count);
+        // To each by turns and twice, and to one of whom nobody has heard.
         let to = [2, 2, 3, 2, 3, 3, 9, 9, 2];
         for (number, &to) in (0..).zip(&to) {
             assert!(clients[0].send(0, &frame(mac(1), mac(to), 1, number, 100), 1));
@@ -39,7 +39,7 @@ fn each_frame_goes_where_its_own_addresses_say() {
 
 #[test]
 fn a_sender_that_is_not_itself_is_found_behind_one_that_is() {
-    let (mut threads, mut clients, _) = bridge(2, None);
+    let (mut threads, mut clients, _) = bridge(2);
     let mut strict = threads.attach(0, Time::ZERO, 4, 1, plain(4));
     for (number, source) in (0..).zip([4, 4, 5, 5, 4, 132]) {
         assert!(strict.send(0, &frame(mac(source), mac(2), 1, number, 100), 1));
@@ -54,7 +54,7 @@ fn a_station_that_moves_within_a_burst_is_where_it_was_seen_last() {
     // In one segment as it lies there, or in two, which are put together first.
     for segments in [1, 2] {
         for count in [1, 2, 3] {
-            let (mut threads, mut clients, outside) = bridge(count, None);
+            let (mut threads, mut clients, outside) = bridge(count);
             outside.give(frame(mac(50), mac(1), 1, 99, 100));
             threads.settle(Time::ZERO);
             assert_eq!(numbers(&clients[0].receive()), [99]);
@@ -101,7 +101,7 @@ fn a_station_that_moves_by_a_frame_that_goes_nowhere_or_asks_for_work_has_moved_
 #[test]
 fn flows_that_are_pinned_go_apart_from_others_between_the_same_two() {
     for count in [1, 2] {
-        let (mut threads, mut clients, _) = bridge(count, None);
+        let (mut threads, mut clients, _) = bridge(count);
         for (flow, queue) in [(81, 0), (82, 1)] {
             let pattern = format!("protocol=udp,source-port={flow}").parse().expect("a pattern");
             assert!(threads.pin(2, &Pin { pattern, queue: Some(queue) }));
@@ -118,7 +118,7 @@ fn flows_that_are_pinned_go_apart_from_others_between_the_same_two() {
 #[test]
 fn a_tag_is_looked_at_in_each_frame() {
     for count in [1, 2] {
-        let (mut threads, mut clients, outside) = bridge(count, None);
+        let (mut threads, mut clients, outside) = bridge(count);
         let mut member = threads.attach(0, Time::ZERO, 4, 1, Rules { vlan: Some(7), ..plain(4) });
         // The port passes tags, and so do the others, who have no VLAN of their own.
         for (number, vlan) in (0..).zip([7_u16, 7, 8, 8, 7]) {

@@ -122,14 +122,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     pin(application).map_err(|error| Failure::failed(format!("core {application}: {error}")))?;
     let geometry = geometry(arguments.window, arguments.packet_size, arguments.queues);
     let (client, mut queues) = daemon.attach(&Options { geometry, ..Options::default() })?;
-    let burst = usize::from(arguments.burst);
-    let workload = Workload {
-        packet_size: arguments.packet_size,
-        window: arguments.window,
-        transmit_burst: burst,
-        receive_burst: burst,
-        fetch_ahead: true,
-    };
+    let workload = Workload::of_bursts(arguments.packet_size, arguments.window, arguments.burst.into());
     let mut queue = Some(queues.swap_remove(0));
     let rounds = (arguments.duration.picoseconds() / (3 * SLICE.measured.picoseconds())).max(1);
     let mut taken: Vec<[Outcome; 3]> = Vec::new();

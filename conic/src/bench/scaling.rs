@@ -241,8 +241,8 @@ struct Report {
     schema: &'static str,
     packet_size: u16,
     window: u64,
-    burst: usize,
-    rounds: usize,
+    burst: u16,
+    rounds: u16,
     machine: MachineReport,
     /// The cores of each pair, the application's first.
     cores: Vec<(usize, usize)>,
@@ -264,14 +264,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let usable = cores();
     let pairs = pairs_of(if arguments.cores.is_empty() { &usable } else { &arguments.cores })?;
     let counts = counts_of(&arguments.pairs, pairs.len())?;
-    let burst = usize::from(arguments.burst);
-    let workload = Workload {
-        packet_size: arguments.packet_size,
-        window: arguments.window,
-        transmit_burst: burst,
-        receive_burst: burst,
-        fetch_ahead: true,
-    };
+    let workload = Workload::of_bursts(arguments.packet_size, arguments.window, arguments.burst.into());
     let bench = Bench { pairs, workload, only: arguments.only.clone() };
     let most = counts.iter().copied().max().unwrap_or(1);
     let (trips, machine) = look_at(&bench.pairs[..most], usable.len())?;
@@ -293,8 +286,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         schema: "conic.bench.scaling/1",
         packet_size: arguments.packet_size,
         window: arguments.window,
-        burst,
-        rounds: usize::from(arguments.rounds),
+        burst: arguments.burst,
+        rounds: arguments.rounds,
         machine,
         cores: bench.pairs[..most].to_vec(),
         one_line_round_trip_ns: trips,
