@@ -112,6 +112,8 @@ pub(crate) enum Event {
     /// A message is at a node's home agents, whose slice must look it up. A kind of its own, so that the host need not foresee twice
     /// which message it is.
     LookUp { node: u8, line: u32, message: ToHome },
+    /// A node's message that was held back departs to the other node.
+    Departs { node: u8, line: u32, message: ToHome },
     /// A message is at a core.
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
@@ -444,6 +446,7 @@ impl Machine {
                         self.at_home(node as usize, line, message);
                     }
                 }
+                Event::Departs { node, line, message } => self.put_on_wire(node as usize, line, message),
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
                 Event::Pcie(event) => self.at_pcie(event),
                 Event::UncachedStored { agent } => self.uncached_stored(agent as usize),

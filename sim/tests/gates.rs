@@ -57,13 +57,26 @@ type Program = Box<dyn FnOnce(&SimCore<'_>)>;
 
 /// Runs a program on each of some cores, given by node, one after the other, and gives the picoseconds that each took.
 fn one_after_the_other(parameters: &Parameters, layout: &Layout, programs: Vec<(usize, Program)>) -> Vec<u64> {
+    // Far enough from each other for everything to be over.
+    let starts = (1..).map(|place| place * APART);
+    started_at(parameters, layout, programs.into_iter().zip(starts).map(|((node, program), at)| (node, at, program)))
+}
+
+/// Nanoseconds in which everything is over.
+const APART: u64 = 100_000;
+
+/// Runs a program on each of some cores, given by node and by the nanosecond in which it begins, and gives the picoseconds that each
+/// took, in the order in which they ended.
+fn started_at(
+    parameters: &Parameters,
+    layout: &Layout,
+    programs: impl IntoIterator<Item = (usize, u64, Program)>,
+) -> Vec<u64> {
     let mut simulation = Simulation::new(parameters, layout, Options { checked: true, ..Options::default() });
     let times = Rc::new(RefCell::new(Vec::new()));
-    for (index, (node, program)) in programs.into_iter().enumerate() {
+    for (index, (node, start, program)) in programs.into_iter().enumerate() {
         let times = Rc::clone(&times);
-        // Far enough from each other for everything to be over.
-        let start = Time::from_nanoseconds(100_000 * (index as u64 + 1));
-        simulation.core(&format!("core {index}"), node, Role::Main, start, move |core| {
+        simulation.core(&format!("core {index}"), node, Role::Main, Time::from_nanoseconds(start), move |core| {
             let begins = core.now();
             program(core);
             times.borrow_mut().push(core.now().since(begins).picoseconds());
@@ -144,6 +157,31 @@ fn what_the_other_node_has_changed_waits_for_no_memory_however_slow_that_is() {
         let after = took(&p);
         assert_eq!(after[..2], before[..2], "{name}: a load and an atomic of a changed line");
         assert!(after[2] > 1_000_000, "{name}: a clean line does not travel with the answer");
+    }
+}
+
+#[test]
+fn a_snoop_that_waits_for_its_time_holds_up_nothing_else_on_its_link() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        p.interconnect.links = 1;
+        // Long enough to be seen, and so that the two answers do not meet on their way back.
+        (p.protocol.speculative_read_penalty, p.memory.latency) = (50_000, 1_000_000);
+        let s = Stages::of(&p);
+        let penalty = p.protocol.speculative_read_penalty;
+        let mut layout = Layout::new();
+        let homed_here = layout.add("homed here", 64, 64, Home::Host, SynchronisingWords::ALL);
+        let homed_there = layout.add("homed there", 64, 64, Home::Nic, SynchronisingWords::ALL);
+        let programs = [
+            (1, APART, write(homed_here)),
+            (0, 2 * APART, load(homed_here)),
+            // Its request is ready while the snoop of the other line's owner has its time before it.
+            (0, 2 * APART + 1, load(homed_there)),
+        ];
+        let took = started_at(&p, &layout, programs);
+        let snooped = s.ask + penalty + s.header + s.lookup + s.snoop + s.data + s.home_to_core;
+        let from_memory = s.ask + s.header + s.lookup + s.memory + s.data + s.home_to_core;
+        assert_eq!(took[1..], [snooped, from_memory], "{name}");
     }
 }
 

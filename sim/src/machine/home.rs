@@ -212,7 +212,20 @@ impl Machine {
             }
             self.enters(Queue::Credits(node as u8), line, self.now);
         }
-        self.put_on_wire(node, line, message, speculative);
+        let penalty = self.timing.speculative_penalty;
+        if speculative && penalty > 0 && matches!(message, ToHome::Snoop(_)) {
+            return self.hold_back(node, line, message, penalty);
+        }
+        self.put_on_wire(node, line, message);
+    }
+
+    /// Has a message depart so much later. Until then it takes nothing of its link, which others of this node use.
+    fn hold_back(&mut self, node: usize, line: u32, message: ToHome, picoseconds: u64) {
+        let key = self.key(self.now + picoseconds, node);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.goes_on(key);
+        }
+        self.queue.push(key, Event::Departs { node: node as u8, line, message });
     }
 
     /// Gives back the credit of a request for a line that has been answered; the request that waits longest takes it.
@@ -222,15 +235,14 @@ impl Machine {
             let (line, message) = this.without_credit.remove(id as usize);
             self.leaves(Queue::WithoutCredit(node as u8), id, self.now);
             self.hands_over(Queue::Credits(node as u8), answered, line);
-            self.put_on_wire(node, line, message, false);
+            self.put_on_wire(node, line, message);
         } else {
             self.leaves(Queue::Credits(node as u8), answered, self.now);
         }
     }
 
-    fn put_on_wire(&mut self, node: usize, line: u32, message: ToHome, speculative: bool) {
-        let is_snoop = matches!(message, ToHome::Snoop(_));
-        let leaves = self.now + if is_snoop && speculative { self.timing.speculative_penalty } else { 0 };
+    /// A message to the other node is ready for the link of its line.
+    pub(crate) fn put_on_wire(&mut self, node: usize, line: u32, message: ToHome) {
         let carries_line = match message {
             ToHome::Reply { data, .. } => data,
             ToHome::NodeFound(found) => found.was == crate::protocol::Copy::Modified,
@@ -238,8 +250,8 @@ impl Machine {
             _ => false,
         };
         let (out, link) = (&mut self.nodes[node].out, self.lines[line as usize].link());
-        let arrives = if carries_line { out.send_data_over(link, leaves) } else { out.send_header_over(link, leaves) };
-        self.takes_link(node, line, leaves, arrives);
+        let arrives = if carries_line { out.send_data_over(link, self.now) } else { out.send_header_over(link, self.now) };
+        self.takes_link(node, line, self.now, arrives);
         if let ToHome::Reply { .. } = message {
             let index = self.lines[line as usize].active[node];
             self.actives[index as usize - 1].completes_at(arrives + self.timing.crossing);
