@@ -72,6 +72,8 @@ pub struct ClosedLoop<Q, const FRAMED: bool = false> {
     workload: Workload,
     /// What stands before the time stamp where it is framed.
     header: Header,
+    /// The bits of a packet's last line that are the packet's.
+    checked: Line,
     account: Account,
     /// Packets that were written and did not fit into the ring.
     waiting: [Packet; MOST],
@@ -118,6 +120,7 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
             queue,
             workload,
             header,
+            checked: bits_of_last_line(workload.packet_size),
             account: Account::default(),
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
@@ -278,7 +281,7 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
             self.burst.1[index] = packet.address();
         }
         self.took(stamp, now, same_stamp);
-        if difference != Line::ZERO {
+        if is_any(&difference) {
             self.count_corrupt(count);
         }
         self.queue.buf_free(&self.burst.1[..count]);
@@ -296,22 +299,27 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
 
     /// Reads a packet whole and returns its time stamp and sequence number. What its payload has other than it should is added to
     /// `difference`, lane by lane: a burst is judged once.
+    ///
+    /// A line stays in registers. In memory, to have its last bytes cut off, it would be loaded in other pieces than it was stored in,
+    /// which waits for every store before it, those to lines on their way included: 5 instead of 15 million packets of 1500 bytes a
+    /// second on a processor that stores a line in halves.
     #[inline(always)]
     fn read(&self, packet: &Packet, difference: &mut Line) -> (u64, u64) {
         let core = self.queue.core();
-        let mut first = core.read_line(packet.address());
+        let first = core.read_line(packet.address());
         let (stamp, sequence) = if FRAMED { (first.0[2], first.0[3]) } else { (first.0[0], first.0[1]) };
         let word = pattern(sequence);
-        let size = usize::from(self.workload.packet_size);
-        if size < 64 {
-            leave_out(&mut first, size, word);
+        let expected = first_line(self.header.received, stamp, sequence, word, FRAMED);
+        let last = lines_of(u64::from(self.workload.packet_size)) - 1;
+        if last == 0 {
+            add_difference(difference, &first, expected, &self.checked);
+            return (stamp, sequence);
         }
-        add_difference(difference, &first, first_line(self.header.received, stamp, sequence, word, FRAMED));
-        for index in 1..lines_of(size as u64) {
-            let mut line = core.read_line(packet.address().lines(index));
-            leave_out(&mut line, size - 64 * index as usize, word);
-            add_difference(difference, &line, [word; 8]);
+        add_difference(difference, &first, expected, &WHOLE);
+        for index in 1..last {
+            add_difference(difference, &core.read_line(packet.address().lines(index)), [word; 8], &WHOLE);
         }
+        add_difference(difference, &core.read_line(packet.address().lines(last)), [word; 8], &self.checked);
         (stamp, sequence)
     }
 
@@ -321,7 +329,7 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
         for index in 0..count {
             let mut difference = Line::ZERO;
             self.read(&self.burst.0[index], &mut difference);
-            if difference != Line::ZERO {
+            if is_any(&difference) {
                 self.account.spoilt();
             }
         }
@@ -354,21 +362,29 @@ impl<Q: HostQueue, const FRAMED: bool> Traffic for ClosedLoop<Q, FRAMED> {
     }
 }
 
-/// Takes what lies in a line behind the first `bytes`, the packet's last, for what is expected there: it need not travel.
-#[inline(always)]
-fn leave_out(line: &mut Line, bytes: usize, word: u64) {
-    if let Some(cut) = line.0.get_mut(bytes / 8) {
+/// All bits of a line.
+const WHOLE: Line = Line([u64::MAX; 8]);
+
+/// Those bits of a packet's last line that are the packet's. What lies behind them need not travel.
+fn bits_of_last_line(packet_size: u16) -> Line {
+    let bytes = (usize::from(packet_size) + 63) % 64 + 1;
+    Line(std::array::from_fn(|word| {
+        let kept = bytes.saturating_sub(8 * word);
         // The bytes of a word in the order in which they lie in memory.
-        let kept = ((1_u64 << (bytes % 8 * 8)) - 1).to_le();
-        *cut = *cut & kept | word & !kept;
-    }
-    line.0.iter_mut().skip(bytes / 8 + 1).for_each(|lane| *lane = word);
+        u64::from_ne_bytes(std::array::from_fn(|byte| if byte < kept { u8::MAX } else { 0 }))
+    }))
 }
 
-/// Adds what a line has other than it should.
+/// Whether any bit of a line is set: word by word, so that a line that was put together of words is not loaded as one.
 #[inline(always)]
-fn add_difference(difference: &mut Line, line: &Line, expected: [u64; 8]) {
-    for ((sum, word), expected) in difference.0.iter_mut().zip(line.0).zip(expected) {
-        *sum |= word ^ expected;
+fn is_any(line: &Line) -> bool {
+    line.0.iter().fold(0, |sum, word| sum | word) != 0
+}
+
+/// Adds what a line has other than it should in the bits that are checked.
+#[inline(always)]
+fn add_difference(difference: &mut Line, line: &Line, expected: [u64; 8], checked: &Line) {
+    for (((sum, word), expected), checked) in difference.0.iter_mut().zip(line.0).zip(expected).zip(checked.0) {
+        *sum |= (word ^ expected) & checked;
     }
 }

@@ -93,17 +93,22 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// It refuses, or does not listen.
-    pub fn attach(&self, options: &Options) -> Result<(Client, Vec<Queue>), Failure> {
+    /// It refuses, does not listen, or has ended.
+    pub fn attach(&mut self, options: &Options) -> Result<(Client, Vec<Queue>), Failure> {
         let until = clock::now() + Time::from_nanoseconds(5_000_000_000);
         loop {
-            match Client::attach(&self.socket, options) {
+            let error = match Client::attach(&self.socket, options) {
                 Ok(attached) => return Ok(attached),
-                Err(_) if self.started.is_some() && clock::now() < until => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Err(error) => return Err(Failure::failed(error.to_string())),
+                Err(error) => error,
+            };
+            let Some((program, _)) = &mut self.started else { return Err(Failure::failed(error.to_string())) };
+            if program.has_ended().map_err(|error| Failure::failed(format!("the NIC: {error}")))? {
+                return Err(Failure::failed("the NIC that was started has ended; its reason is above"));
             }
+            if clock::now() >= until {
+                return Err(Failure::failed(error.to_string()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -115,7 +120,7 @@ impl Daemon {
 /// If the daemon cannot be had, or the machine refuses memory or cores.
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (application, nic) = two_cores(arguments.cores)?;
-    let daemon = match &arguments.nic {
+    let mut daemon = match &arguments.nic {
         Some(socket) => Daemon { started: None, socket: socket.clone() },
         None => Daemon::start(Folder::new("conic-bench")?, &["--mode", "loopback", "--core", &nic.to_string()])?,
     };
@@ -238,4 +243,18 @@ fn show(arguments: &Arguments, taken: &[[Outcome; 3]]) -> Result<ExitCode, Failu
         println!("  {} rounds of slices of 50 ms; {lost} packets lost or corrupt", taken.len());
     }
     Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nic_that_ends_at_once_is_said_to_have_ended() {
+        // This program, which the tests are in, takes no such option.
+        let folder = Folder::new("conic-bench-ends").expect("a folder");
+        let mut daemon = Daemon::start(folder, &["--mode", "loopback"]).expect("it starts");
+        let refused = daemon.attach(&Options::default()).map(drop).expect_err("nobody listens");
+        assert!(refused.message.contains("has ended"), "{}", refused.message);
+    }
 }

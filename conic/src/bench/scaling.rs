@@ -121,6 +121,8 @@ struct Taken {
     mpps: f64,
     /// None for lines.
     p50_ns: Option<f64>,
+    /// The same.
+    p99_ns: Option<f64>,
     lost: u64,
     corrupt: u64,
 }
@@ -132,7 +134,8 @@ impl Taken {
         let mut all = first.clone();
         others.iter().for_each(|other| all.add(other));
         taken.mpps = outcomes.iter().map(|outcome| outcome.rate / 1e6).sum();
-        taken.p50_ns = Some(all.latency.quantile(0.5).picoseconds() as f64 / 1e3);
+        let quantile = |part| Some(all.latency.quantile(part).picoseconds() as f64 / 1e3);
+        (taken.p50_ns, taken.p99_ns) = (quantile(0.5), quantile(0.99));
         (taken.lost, taken.corrupt) = (all.lost, all.corrupt);
         taken
     }
@@ -226,6 +229,8 @@ struct Count {
     over_limit: Option<f64>,
     /// The median latency in nanoseconds, over the slices; none of lines.
     p50_ns: Option<Spread>,
+    /// The 99th percentile of a slice's latencies, over the slices.
+    p99_ns: Option<Spread>,
 }
 
 /// A line of the table.
@@ -362,13 +367,17 @@ fn rows_of(measured: &[Measured], counts: &[usize]) -> Vec<Line> {
         let mut fewest = None;
         let count = |&pairs: &usize| {
             let (mpps, one) = of(row, pairs)?;
-            let latencies: Vec<f64> = one.taken.iter().filter_map(|taken| taken.p50_ns).collect();
+            let over_slices = |figure: fn(&Taken) -> Option<f64>| {
+                let figures: Vec<f64> = one.taken.iter().filter_map(figure).collect();
+                Spread::of(&figures).map(|spread| spread.rounded(1))
+            };
             Some(Count {
                 pairs,
                 mpps: mpps.rounded(3),
                 over_fewest: rounded(mpps.median / *fewest.get_or_insert(mpps.median), 3),
                 over_limit: of(0, pairs).map(|(limit, _)| rounded(mpps.median / limit.median, 3)),
-                p50_ns: Spread::of(&latencies).map(|spread| spread.rounded(1)),
+                p50_ns: over_slices(|taken| taken.p50_ns),
+                p99_ns: over_slices(|taken| taken.p99_ns),
             })
         };
         Line { key, title, counts: counts.iter().filter_map(count).collect() }
@@ -416,8 +425,10 @@ fn print(report: &Report, chart: &Chart) {
     };
     table(report, "Mpps, and times the fewest", rate);
     println!();
-    let latency = |_: &Line, count: &Count| count.p50_ns.map_or(String::new(), |spread| nanoseconds(spread.median));
-    table(report, "median latency, a closed loop", latency);
+    let latency = |of: Option<Spread>| of.map_or(String::new(), |spread| nanoseconds(spread.median));
+    table(report, "median latency, a closed loop", |_, count| latency(count.p50_ns));
+    println!();
+    table(report, "99th percentile", |_, count| latency(count.p99_ns));
     println!(
         "\n  {rounds} slices of 50 ms of each, by turns; {} packets lost, {} corrupt",
         report.lost, report.corrupt
@@ -468,7 +479,8 @@ mod tests {
     }
 
     fn measured(row: usize, pairs: usize, rates: [f64; 3], p50_ns: Option<f64>) -> Measured {
-        let taken = rates.map(|mpps| Taken { mpps, p50_ns, ..Taken::default() }).to_vec();
+        let p99_ns = p50_ns.map(|p50| 2.0 * p50);
+        let taken = rates.map(|mpps| Taken { mpps, p50_ns, p99_ns, ..Taken::default() }).to_vec();
         Measured { row, pairs, ready: Ready::Lines(Kernel::Swap), taken }
     }
 
@@ -493,7 +505,8 @@ mod tests {
         assert_eq!(figures(1), [[1.0, 10.0, 1.0, 0.5], [2.0, 16.0, 1.6, 0.2]]);
         assert_eq!(figures(6), [[2.0, 5.0, 1.0, 0.063]]);
         assert_eq!(rows[0].counts[0].mpps.max, 40.0);
-        assert_eq!(rows[1].counts[1].p50_ns.map(|spread| spread.median), Some(600.0));
-        assert!(rows[0].counts[0].p50_ns.is_none() && rows[2].counts.is_empty());
+        let latencies = [rows[1].counts[1].p50_ns, rows[1].counts[1].p99_ns];
+        assert_eq!(latencies.map(|spread| spread.map(|spread| spread.median)), [Some(600.0), Some(1200.0)]);
+        assert!(rows[0].counts[0].p50_ns.is_none() && rows[0].counts[0].p99_ns.is_none() && rows[2].counts.is_empty());
     }
 }

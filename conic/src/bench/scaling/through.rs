@@ -4,7 +4,7 @@ use std::slice::from_mut;
 use std::time::Duration;
 
 use conic_client::{Client, Name, Options, Queue};
-use conic_fabric::{Address, Core, lines_of};
+use conic_fabric::{Address, Core, Line, lines_of};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_load::{ClosedLoop, Workload, frame_header};
 use conic_native::{KeptCore, pin};
@@ -67,7 +67,7 @@ impl Through {
         let workload = Workload { window, ..workload };
         let mode = if bridged { "bridge" } else { "loopback" };
         let options = ["--mode", mode, "--threads", &threads.to_string(), "--core", &cores.join(",")];
-        let daemon = Daemon::start(folder, &options)?;
+        let mut daemon = Daemon::start(folder, &options)?;
         let mut clients = Vec::new();
         let mut attach = |name: String| {
             let name = Name::new(&name).map_err(|error| Failure::failed(error.to_string()))?;
@@ -158,11 +158,12 @@ impl Back {
         if self.count == 0 {
             self.count = self.queue.rx_burst(&mut self.packets[..]);
             for packet in &self.packets[..self.count] {
-                let mut first = self.queue.core().read_line(packet.address());
+                // By value: changed in memory, it would be loaded across what was stored a moment ago.
+                let [a, b, rest @ ..] = self.queue.core().read_line(packet.address()).0;
                 // What was for another comes back as it is, and is found out there.
-                if first.0[..2] == self.header[0] {
-                    first.0[..2].copy_from_slice(&self.header[1]);
-                    self.queue.core().write_line(packet.address(), &first);
+                if [a, b] == self.header[0] {
+                    let ([a, b], [c, d, e, f, g, h]) = (self.header[1], rest);
+                    self.queue.core().write_line(packet.address(), &Line([a, b, c, d, e, f, g, h]));
                 }
             }
         }
