@@ -123,17 +123,21 @@ pub(super) enum Side {
 }
 
 /// One side of a ring.
+///
+/// Numbers of 16 bits are kept in 32, to be loaded as wide as they are stored: a compiler loads 16 bits with what lies beside them where it
+/// may, and a load across what was stored a moment ago waits for every store before it. It waited for each packet's payload, which was half
+/// of the time of sending one.
 #[derive(Debug)]
 pub(super) struct Ring {
     place: Place,
     side: Side,
-    slots: u16,
+    slots: u32,
     /// The next slot to read or to fill.
-    next: u16,
+    next: u32,
     /// Up to where the other side has been told.
-    told: u16,
+    told: u32,
     /// Up to where this side may go, as the other side's index said when it was last read.
-    limit: u16,
+    limit: u32,
     /// How many of the other side's descriptors were read.
     #[cfg(test)]
     reads: std::cell::Cell<usize>,
@@ -168,6 +172,7 @@ impl Ring {
 
     /// The same, where another process has stopped: everything before this slot was read or filled, and the other side was told.
     pub(super) fn at_slot(self, next: u16) -> Ring {
+        let next = next.into();
         Ring { next, told: next, limit: next, ..self }
     }
 
@@ -186,15 +191,36 @@ impl Ring {
     pub(super) fn prepare(&self, regions: &Regions, receives: bool) {
         let Side::Client { buffers, buffer_bytes } = self.side else { return };
         let memory = self.memory(regions);
-        for slot in 0..self.slots {
+        for slot in 0..self.slots() {
             let at = self.slot(slot);
             memory.store_u32(at + 4, buffer_bytes);
             memory.store_u32(at + 8, buffers + u32::from(slot) * buffer_bytes);
         }
         // Nobody looks at it yet: the descriptor of the memory has not been passed.
         memory.store_u16(self.at(FLAGS), NO_INTERRUPT);
-        memory.store_u16(self.at(HEAD), if receives { self.slots } else { 0 });
+        memory.store_u16(self.at(HEAD), if receives { self.slots() } else { 0 });
         memory.store_release_u32(self.at(0), COOKIE);
+    }
+
+    /// Its length, a power of two.
+    #[inline(always)]
+    fn slots(&self) -> u16 {
+        self.slots as u16
+    }
+
+    #[inline(always)]
+    fn next(&self) -> u16 {
+        self.next as u16
+    }
+
+    #[inline(always)]
+    fn told(&self) -> u16 {
+        self.told as u16
+    }
+
+    #[inline(always)]
+    fn limit(&self) -> u16 {
+        self.limit as u16
     }
 
     #[inline(always)]
@@ -209,7 +235,7 @@ impl Ring {
 
     #[inline(always)]
     fn slot(&self, index: u16) -> usize {
-        self.at(DESCRIPTORS) + usize::from(index & (self.slots - 1)) * DESCRIPTOR
+        self.at(DESCRIPTORS) + usize::from(index & (self.slots() - 1)) * DESCRIPTOR
     }
 
     /// Reads a slot's descriptor, each of its words once. A client knows where its buffers are, and does not ask the other side.
@@ -240,11 +266,11 @@ impl Ring {
     /// Looks how far this side may go: `limit` is then at most a ring's length ahead of `next`.
     #[inline(always)]
     fn look(&mut self, theirs: u16) -> Result<u16, Fault> {
-        let ahead = theirs.wrapping_sub(self.next);
-        if ahead > self.slots {
+        let ahead = theirs.wrapping_sub(self.next());
+        if ahead > self.slots() {
             return Err(Fault::Index);
         }
-        self.limit = theirs;
+        self.limit = theirs.into();
         Ok(ahead)
     }
 
@@ -273,7 +299,7 @@ impl Ring {
     fn own_buffer(&self, index: u16) -> u32 {
         match self.side {
             Side::Server => 0,
-            Side::Client { buffers, buffer_bytes } => buffers + u32::from(index & (self.slots - 1)) * buffer_bytes,
+            Side::Client { buffers, buffer_bytes } => buffers + u32::from(index & (self.slots() - 1)) * buffer_bytes,
         }
     }
 
@@ -284,7 +310,7 @@ impl Ring {
         let memory = self.memory(regions);
         for ahead in 0..filled.min(AHEAD) {
             // Most peers have one region; where it is another, nothing is lost but the hint.
-            memory.prefetch(self.hint(memory, self.next.wrapping_add(ahead)));
+            memory.prefetch(self.hint(memory, self.next().wrapping_add(ahead)));
         }
         Ok(filled)
     }
@@ -292,7 +318,7 @@ impl Ring {
     /// Takes the next packet.
     #[inline]
     pub(super) fn take(&mut self, regions: &Regions, frame: &mut [u8]) -> Taken {
-        if self.limit == self.next {
+        if self.limit() == self.next() {
             // The other side's index is read again only when what it last said is used up: its line is that side's to write.
             match self.look_for_packets(regions) {
                 Ok(0) => return Taken::None,
@@ -301,14 +327,14 @@ impl Ring {
             }
         }
         let memory = self.memory(regions);
-        let descriptor = self.read(memory, self.next);
+        let descriptor = self.read(memory, self.next());
         if descriptor.flags != 0 {
             return self.take_chain(regions, descriptor, frame);
         }
         let taken = match regions.find(&descriptor) {
             Ok(region) => {
-                if self.limit.wrapping_sub(self.next) > AHEAD {
-                    region.prefetch(self.hint(memory, self.next.wrapping_add(AHEAD)));
+                if self.limit().wrapping_sub(self.next()) > AHEAD {
+                    region.prefetch(self.hint(memory, self.next().wrapping_add(AHEAD)));
                 }
                 match frame.get_mut(..descriptor.length as usize) {
                     Some(into) => {
@@ -320,7 +346,7 @@ impl Ring {
             }
             Err(fault) => Taken::Refused(fault),
         };
-        self.next = self.next.wrapping_add(1);
+        self.next = u32::from(self.next().wrapping_add(1));
         taken
     }
 
@@ -361,28 +387,28 @@ impl Ring {
                 self.next = self.limit;
                 return Taken::Refused(Fault::Chain);
             }
-            descriptor = self.read(memory, self.next.wrapping_add(used));
+            descriptor = self.read(memory, self.next().wrapping_add(used));
         }
-        self.next = self.next.wrapping_add(used);
+        self.next = u32::from(self.next().wrapping_add(used));
         if problem == Taken::None { Taken::Packet(length) } else { problem }
     }
 
     /// Gives the slots that have been read back to the other side.
     pub(super) fn release(&mut self, regions: &Regions) {
-        if self.told == self.next {
+        if self.told() == self.next() {
             return;
         }
         let memory = self.memory(regions);
         match self.side {
             // Release: the payload has been read before it may be written over.
-            Side::Server => memory.store_release_u16(self.at(TAIL), self.next),
+            Side::Server => memory.store_release_u16(self.at(TAIL), self.next()),
             Side::Client { buffer_bytes, .. } => {
-                while self.told != self.next {
-                    self.write(memory, self.told, 0, 0, buffer_bytes);
-                    self.told = self.told.wrapping_add(1);
+                while self.told() != self.next() {
+                    self.write(memory, self.told(), 0, 0, buffer_bytes);
+                    self.told = u32::from(self.told().wrapping_add(1));
                 }
                 // Release: as above, and the buffers' lengths are there. All slots that are not full are empty buffers.
-                memory.store_release_u16(self.at(HEAD), self.next.wrapping_add(self.slots));
+                memory.store_release_u16(self.at(HEAD), self.next().wrapping_add(self.slots()));
             }
         }
         self.told = self.next;
@@ -393,13 +419,13 @@ impl Ring {
     pub(super) fn post(&self, regions: &Regions) {
         if let Side::Client { .. } = self.side {
             // Release: as in `release`.
-            self.memory(regions).store_release_u16(self.at(HEAD), self.next.wrapping_add(self.slots));
+            self.memory(regions).store_release_u16(self.at(HEAD), self.next().wrapping_add(self.slots()));
         }
     }
 
     /// How many slots have been read and not been given back.
     pub(super) fn unreleased(&self) -> u16 {
-        self.next.wrapping_sub(self.told)
+        self.next().wrapping_sub(self.told())
     }
 
     /// How many slots there are to fill.
@@ -409,7 +435,7 @@ impl Ring {
         // Acquire: pairs with the other side's release when it was done with the buffers.
         let theirs = match self.side {
             Side::Server => memory.load_acquire_u16(self.at(HEAD)),
-            Side::Client { .. } => memory.load_acquire_u16(self.at(TAIL)).wrapping_add(self.slots),
+            Side::Client { .. } => memory.load_acquire_u16(self.at(TAIL)).wrapping_add(self.slots()),
         };
         self.look(theirs)
     }
@@ -429,22 +455,22 @@ impl Ring {
     #[inline]
     pub(super) fn put(&mut self, regions: &Regions, frame: &[u8]) -> Result<bool, Fault> {
         debug_assert!(frame.len() <= MAX_FRAME);
-        if self.limit == self.next && self.look_room(regions)? == 0 {
+        if self.limit() == self.next() && self.look_room(regions)? == 0 {
             return Ok(false);
         }
         let memory = self.memory(regions);
-        let buffer = self.buffer(memory, self.next);
+        let buffer = self.buffer(memory, self.next());
         if frame.len() > buffer.length as usize {
             return self.put_chain(regions, buffer, frame);
         }
         let region = regions.find(&buffer)?;
-        if self.limit.wrapping_sub(self.next) > 2 * AHEAD {
-            memory.prefetch_write(self.slot(self.next.wrapping_add(2 * AHEAD)));
-            region.prefetch_write(self.hint(memory, self.next.wrapping_add(AHEAD)));
+        if self.limit().wrapping_sub(self.next()) > 2 * AHEAD {
+            memory.prefetch_write(self.slot(self.next().wrapping_add(2 * AHEAD)));
+            region.prefetch_write(self.hint(memory, self.next().wrapping_add(AHEAD)));
         }
         region.write_bytes(buffer.offset as usize, frame);
-        self.write(memory, self.next, 0, buffer.region, frame.len() as u32);
-        self.next = self.next.wrapping_add(1);
+        self.write(memory, self.next(), 0, buffer.region, frame.len() as u32);
+        self.next = u32::from(self.next().wrapping_add(1));
         Ok(true)
     }
 
@@ -474,15 +500,15 @@ impl Ring {
                 return Ok(false);
             }
             // As many buffers as there may be hold any frame: no index is out of bounds.
-            buffers[used] = self.buffer(memory, self.next.wrapping_add(used as u16));
+            buffers[used] = self.buffer(memory, self.next().wrapping_add(used as u16));
         }
         let mut rest = frame;
         for buffer in &buffers[..used] {
             let (piece, behind) = rest.split_at(rest.len().min(buffer.length as usize));
             regions.find(buffer)?.write_bytes(buffer.offset as usize, piece);
             let flags = if behind.is_empty() { 0 } else { NEXT };
-            self.write(memory, self.next, flags, buffer.region, piece.len() as u32);
-            self.next = self.next.wrapping_add(1);
+            self.write(memory, self.next(), flags, buffer.region, piece.len() as u32);
+            self.next = u32::from(self.next().wrapping_add(1));
             rest = behind;
         }
         Ok(true)
@@ -490,13 +516,13 @@ impl Ring {
 
     /// Shows the other side what has been put; whether it wants to be interrupted for that.
     pub(super) fn show(&mut self, regions: &Regions) -> bool {
-        if self.told == self.next {
+        if self.told() == self.next() {
             return false;
         }
         let memory = self.memory(regions);
         let field = if self.side == Side::Server { TAIL } else { HEAD };
         // Release: descriptors and payload are there before the index.
-        memory.store_release_u16(self.at(field), self.next);
+        memory.store_release_u16(self.at(field), self.next());
         self.told = self.next;
         // Full: the index is shown before the flag is read, or both sides might wait for each other.
         memory.full_fence();
@@ -505,7 +531,7 @@ impl Ring {
 
     /// How many slots have been filled and not been shown.
     pub(super) fn unshown(&self) -> u16 {
-        self.next.wrapping_sub(self.told)
+        self.next().wrapping_sub(self.told())
     }
 
     /// Asks the other side for interrupts or for none. Behind the former a look into the ring is due.

@@ -215,8 +215,8 @@ fn any_image_is_survived() {
             pair.up.0.prepare(&pair.ours, false);
             pair.down.1.prepare(&pair.ours, true);
             let memory = &pair.ours.0[0];
-            memory.store_u16(6, pair.up.1.next.wrapping_add(generator.u16(..=8)));
-            memory.store_u16(512 + 6, pair.down.0.next.wrapping_add(generator.u16(..=8)));
+            memory.store_u16(6, pair.up.1.next().wrapping_add(generator.u16(..=8)));
+            memory.store_u16(512 + 6, pair.down.0.next().wrapping_add(generator.u16(..=8)));
         }
         let mut buffer = [0; 2048];
         for _ in 0..4 {
