@@ -1,11 +1,11 @@
 //! The core face over a mapped region.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
-use crate::{Memory, clock, line};
+use crate::{Memory, clock, copy, line};
 
 /// A core's view of a mapped region: a base pointer, and natively nothing else.
 #[derive(Clone, Copy, Debug)]
@@ -54,12 +54,6 @@ impl<'memory> NativeCore<'memory> {
     fn word(&self, at: Address) -> &AtomicU64 {
         // SAFETY: in the region (see `pointer`), aligned, and only ever reached through atomics or single instructions.
         unsafe { &*self.pointer(at, 8, 8).cast() }
-    }
-
-    #[inline(always)]
-    fn byte(&self, at: Address) -> &AtomicU8 {
-        // SAFETY: as for `word`.
-        unsafe { &*self.pointer(at, 1, 1).cast() }
     }
 
     #[inline(always)]
@@ -127,35 +121,18 @@ impl Core for NativeCore<'_> {
             unsafe { line::write_nontemporal(self.line(at.lines(index as u64)), one) }
         }
     }
-    #[inline]
+    #[inline(always)]
     fn read_bytes(&self, at: Address, into: &mut [u8]) {
-        let mut done = 0;
-        while done < into.len() {
-            let from = at + done as u64;
-            let piece = widest_piece(from, into.len() - done);
-            let into = &mut into[done..done + piece];
-            match piece {
-                1 => into[0] = self.byte(from).load(Ordering::Relaxed), // Relaxed: as for `load`.
-                8 => into.copy_from_slice(&self.load(from).to_ne_bytes()),
-                _ => into.copy_from_slice(&self.read_line(from).to_bytes()),
-            }
-            done += piece;
-        }
+        let from = self.pointer(at, into.len() as u64, 1);
+        // SAFETY: both lie in mapped memory of this length (see `pointer`); `into` is borrowed for writing, so they do not overlap.
+        unsafe { copy::copy(from, into.as_mut_ptr(), into.len()) }
     }
-    #[inline]
+    #[inline(always)]
     fn write_bytes(&self, at: Address, from: &[u8]) {
-        let mut done = 0;
-        while done < from.len() {
-            let to = at + done as u64;
-            let piece = widest_piece(to, from.len() - done);
-            let from = &from[done..done + piece];
-            match piece {
-                1 => self.byte(to).store(from[0], Ordering::Relaxed), // Relaxed: as for `store`.
-                8 => self.store(to, u64::from_ne_bytes(from.try_into().expect("a piece of eight bytes"))),
-                _ => self.write_line(to, &Line::from_bytes(from.try_into().expect("a piece of a line"))),
-            }
-            done += piece;
-        }
+        let to = self.pointer(at, from.len() as u64, 1);
+        // SAFETY: both lie in mapped memory of this length (see `pointer`); nobody holds a Rust reference into the region, so they do
+        // not overlap.
+        unsafe { copy::copy(from.as_ptr(), to, from.len()) }
     }
 
     #[inline(always)]
@@ -204,17 +181,5 @@ impl Core for NativeCore<'_> {
     #[inline(always)]
     fn now(&self) -> Time {
         clock::now()
-    }
-}
-
-/// How many bytes at `at` one access can move: a line, a word or a byte.
-#[inline(always)]
-fn widest_piece(at: Address, remaining: usize) -> usize {
-    if at.is_line_aligned() && remaining as u64 >= LINE_BYTES {
-        LINE_BYTES as usize
-    } else if at.0.is_multiple_of(8) && remaining >= 8 {
-        8
-    } else {
-        1
     }
 }

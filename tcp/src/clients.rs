@@ -6,6 +6,7 @@
 //! `flow.rs` check against segments made by hand.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use conic_fabric::Time;
 use conic_load::{Account, FarEnd, Pace};
@@ -213,8 +214,8 @@ impl Clients {
 impl Client {
     /// A frame with so many bytes of the transmit buffer.
     fn frame(&self, sequence: u32, at: u32, bytes: u32) -> Vec<u8> {
-        let payload: Vec<u8> =
-            (0..bytes).map(|byte| self.transmit[(at.wrapping_add(byte) % BUFFER_BYTES) as usize]).collect();
+        let (before, behind) = around_the_end(at, bytes);
+        let payload = [&self.transmit[before], &self.transmit[behind]].concat();
         let segment = Segment {
             from: self.local,
             to: self.peer,
@@ -230,9 +231,11 @@ impl Client {
     /// Takes a segment; none where it acknowledges what was never sent.
     fn take(&mut self, segment: &Segment, payload: &[u8], now: Time) -> Option<()> {
         let taken = self.flow.take(segment, now)?;
-        for (offset, byte) in payload[taken.from as usize..][..taken.bytes as usize].iter().enumerate() {
-            self.receive[(taken.at.wrapping_add(offset as u32) % BUFFER_BYTES) as usize] = *byte;
-        }
+        // At once and not byte by byte: what is compared soon would wait for each of them to have reached the cache.
+        let (before, behind) = around_the_end(taken.at, taken.bytes);
+        let (first, rest) = payload[taken.from as usize..][..taken.bytes as usize].split_at(before.len());
+        self.receive[before].copy_from_slice(first);
+        self.receive[behind].copy_from_slice(rest);
         self.owes |= taken.acknowledge;
         self.repeats += u32::from(taken.out_of_order);
         Some(())
@@ -253,6 +256,13 @@ impl Client {
         self.answered += u64::from(made.is_some());
         Some((made.unwrap_or(0), right && made.is_some()))
     }
+}
+
+/// Where so many bytes from a place on lie in a buffer that goes round: up to its end, and from its beginning.
+fn around_the_end(at: u32, bytes: u32) -> (Range<usize>, Range<usize>) {
+    let begins = at % BUFFER_BYTES;
+    let before = bytes.min(BUFFER_BYTES - begins);
+    (begins as usize..(begins + before) as usize, 0..(bytes - before) as usize)
 }
 
 /// The bytes of a connection's request.

@@ -250,7 +250,8 @@ impl Machine {
             _ => false,
         };
         let (out, link) = (&mut self.nodes[node].out, self.lines[line as usize].link());
-        let arrives = if carries_line { out.send_data_over(link, self.now) } else { out.send_header_over(link, self.now) };
+        let arrives =
+            if carries_line { out.send_data_over(link, self.now) } else { out.send_header_over(link, self.now) };
         self.takes_link(node, line, self.now, arrives);
         if let ToHome::Reply { .. } = message {
             let index = self.lines[line as usize].active[node];
