@@ -127,10 +127,10 @@ impl Figure {
         };
         let goal = self.goal.map_or(String::new(), |goal| {
             let missed = if self.median() > goal { ": missed" } else { "" };
-            format!("; goal {}{missed}", text(goal))
+            format!("  {}{missed}", text(goal))
         });
-        let (median, most) = (text(self.median()), text(self.at(1.0)));
-        format!("  {:<58} {median:>9}  90% {:>9}  most {most:>9}{goal}", self.what, text(self.at(0.9)))
+        let figures = [self.median(), self.at(0.9), self.at(1.0)].map(|value| format!("{:>8}", text(value))).concat();
+        format!("  {:<36}{figures}{goal}", self.what)
     }
 }
 
@@ -175,6 +175,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     } else {
         let within = arguments.wakeup_latency.map_or(String::new(), |time| format!("; cores wake up within {time} us"));
         println!("the NIC's daemon as a service, beside {} clients at rest{within}", arguments.clients);
+        println!("  {:<36}{:>8}{:>8}{:>8}  goal", "", "median", "90%", "most");
         figures.iter().for_each(|one| println!("{}", one.line()));
         let upgrades = rounds.div_ceil(4);
         println!(

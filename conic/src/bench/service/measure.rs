@@ -189,9 +189,9 @@ fn exchange(mut from: Member, mut to: Member, core: usize, rounds: usize) -> Res
     })?;
     let figure = |key: &str, what, values, goal| Figure::new(key, what, values, Unit::Nanoseconds, goal);
     Ok([
-        figure("wake_up", "a thread on the NIC's core woken after a rest, by itself", woken, None),
-        figure("first_packet", "first packet after a rest, to a client that polls", awake, Some(50_000.0)),
-        figure("first_packet_both_asleep", "the same to a client that sleeps", asleep, None),
+        figure("wake_up", "waking a thread of its core, alone", woken, None),
+        figure("first_packet", "first packet after a rest, polled for", awake, Some(50_000.0)),
+        figure("first_packet_both_asleep", "the same, to a client that sleeps", asleep, None),
     ])
 }
 
@@ -206,8 +206,8 @@ pub fn arrivals(nic: &Nic, rounds: usize) -> Result<[Figure; 2], Failure> {
     let beside = beside?;
     let figure = |key: &str, what: &str, values, goal| Figure::new(key, what, values, Unit::Nanoseconds, goal);
     Ok([
-        figure("attach", "from attaching to the first packet, a region of 7 MiB", alone, Some(5e6)),
-        figure("attach_beside", &format!("the same while one of {LARGE} MiB comes and goes"), beside, None),
+        figure("attach", "attaching to the first packet, 7 MiB", alone, Some(5e6)),
+        figure("attach_beside", &format!("the same while {LARGE} MiB come and go"), beside, None),
     ])
 }
 
@@ -367,14 +367,9 @@ pub fn upgrades(nic: &mut Nic, rounds: usize, others: &[Member]) -> Result<Upgra
     let packets_twice = stream.account.corrupt();
     let figure = |key: &str, what, values, goal| Figure::new(key, what, values, Unit::Nanoseconds, goal);
     let figures = [
-        figure(
-            "upgrade_blackout",
-            "blackout of an upgrade (--adopt), as the new daemon states it",
-            blackouts,
-            Some(20e6),
-        ),
-        figure("upgrade_gap", "longest time without a packet around an upgrade, under load", gaps, Some(20e6)),
-        figure("usual_gap", "the same in 50 ms without one", usual, None),
+        figure("upgrade_blackout", "an upgrade's blackout, as stated", blackouts, Some(20e6)),
+        figure("upgrade_gap", "longest gap around one, under load", gaps, Some(20e6)),
+        figure("usual_gap", "longest gap in 50 ms without one", usual, None),
     ];
     Ok(Upgrades { figures, packets_lost, packets_twice, sessions_lost })
 }
@@ -394,7 +389,7 @@ pub fn deaths(nic: &Nic, rounds: usize, mebibytes: u64) -> Result<Figure, Failur
     }
     // The goal is stated for regions as they usually are; a larger one takes as long as the kernel takes for its pages.
     let goal = (mebibytes <= 64).then_some(10e6);
-    let what = format!("a client of {mebibytes} MiB killed under load to its memory back");
+    let what = format!("{mebibytes} MiB of a killed client are back");
     Ok(Figure::new(format!("killed_{mebibytes}_mib"), what, times, Unit::Nanoseconds, goal))
 }
 
