@@ -45,10 +45,12 @@ pub struct Arguments {
 
 const PEERS: [&str; 5] = ["memif", "memif-zero-copy", "vhost-user", "vhost-user-packed", "ring"];
 
-const FAIR: &str = "The work is the same for all: the application writes every byte of each payload, with a time stamp in it, and reads
-and checks every byte of what comes back; the NIC puts each payload into another buffer; two cores, closed loop, the same
-packets in flight or each one's best; each peer in its fastest variant. DPDK's memif and vhost-user run as two
-processes, its ring and conic as two threads. A ratio is conic's figure over the peer's, by pairs of runs in one round.";
+const FAIR: &str = "The work is the same for all: the application writes every byte of each payload,
+with a time stamp in it, and reads and checks every byte of what comes back; the
+NIC puts each payload into another buffer; two cores, closed loop, the same
+packets in flight or each one's best; each peer in its fastest variant. DPDK's
+memif and vhost-user run as two processes, its ring and conic as two threads. A
+ratio is conic's figure over the peer's, by pairs of runs in one round.";
 
 const EXAMPLES: &str = "Examples:
   conic bench peers
@@ -355,21 +357,17 @@ fn print(table: &Table) {
     let trip = table.one_line_round_trip_ns;
     let spread = range(trip, |value| format!("{value:.0}"));
     println!("\n  {}; one line's round trip {} {spread}", table.point, nanoseconds(trip.median));
-    println!(
-        "    {:22} {:>6} {:>11} {:>10} {:>9} {:>9}  conic over it: rate, latency",
-        "", "window", "rate", "", "p50", "p99"
-    );
+    println!("  {:22} {:>6} {:>11} {:>10} {:>9} {:>9}", "", "window", "rate", "", "p50", "p99");
     for row in &table.rows {
         let rate = format!("{} Mpps", three_digits(row.mpps.median));
         let bits = format!("{} Gb/s", three_digits(row.gbps));
         let (p50, p99) = (nanoseconds(row.p50_ns.median), nanoseconds(row.p99_ns.median));
-        let ratios = match (row.conic_rate_ratio, row.conic_latency_ratio) {
-            (Some(rate), Some(latency)) => format!("{}, {}", ratio_text(rate), ratio_text(latency)),
-            _ => "-".to_owned(),
-        };
-        println!("    {:22} {:>6} {rate:>11} {bits:>10} {p50:>9} {p99:>9}  {ratios}", row.name, row.window);
+        println!("  {:22} {:>6} {rate:>11} {bits:>10} {p50:>9} {p99:>9}", row.name, row.window);
+        if let (Some(rate), Some(latency)) = (row.conic_rate_ratio, row.conic_latency_ratio) {
+            println!("    conic over it: rate {}, latency {}", ratio_text(rate), ratio_text(latency));
+        }
         if row.lost + row.corrupt > 0 {
-            println!("    {:22} lost {}, corrupt {}", "", row.lost, row.corrupt);
+            println!("    lost {}, corrupt {}", row.lost, row.corrupt);
         }
     }
     print_left_out(table.dropped, table.restless);

@@ -47,11 +47,14 @@ const EXAMPLES: &str = "Examples:
   conic bench ports --only memif --rounds 10
   conic bench ports --json";
 
-const FAIR: &str = "The client is the same for all: a closed loop on one core that writes every byte of each frame and checks every byte of
-what comes back. What is measured runs in a process of its own on the other core and never sleeps. memif: it sends each frame
-back. The others: it carries frames from one interface to another, and the client sends and receives through packet sockets
-on their far ends. After 20 ms without a frame others are sent; those that have not come a second after the last one at the end are
-lost. A ratio is conic's figure over the peer's, by rounds.";
+const FAIR: &str = "The client is the same for all: a closed loop on one core that writes every byte
+of each frame and checks every byte of what comes back. What is measured runs in
+a process of its own on the other core and never sleeps. memif: it sends each
+frame back. The others: it carries frames from one interface to another, and the
+client sends and receives through packet sockets on their far ends. After 20 ms
+without a frame others are sent; those that have not come a second after the
+last one at the end are lost. A ratio is conic's figure over the peer's, by
+rounds.";
 
 /// What each contestant is measured at.
 const POINTS: [Load; 3] = [
@@ -200,24 +203,20 @@ fn print(report: &Report, arguments: &Arguments) {
     println!("ports beside their peers, {} rounds of {each} each", report.rounds);
     for point in POINTS {
         println!("\n  {}", point.name);
-        println!(
-            "    {:20} {:>10} {:>20} {:>9} {:>9} {:>7}  conic over it: rate, latency",
-            "", "rate", "", "p50", "p99", "kernel"
-        );
+        println!("  {:18} {:>10} {:>17} {:>8} {:>8} {:>7}", "", "rate", "", "p50", "p99", "kernel");
         for row in report.rows.iter().filter(|row| row.point == point.name) {
             let rate = format!("{} Mpps", three_digits(row.mpps.median));
             let spread = range(row.mpps, three_digits);
             let (p50, p99) = (nanoseconds(row.p50_ns.median), nanoseconds(row.p99_ns.median));
             let kernel = row.kernel_share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share));
-            let ratios = match (row.against, row.conic_rate_ratio, row.conic_latency_ratio) {
-                (Some(against), Some(rate), Some(latency)) => {
-                    format!("{}, {} ({against})", ratio_text(rate), ratio_text(latency))
-                }
-                _ => "-".to_owned(),
-            };
-            println!("    {:20} {rate:>10} {spread:>20} {p50:>9} {p99:>9} {kernel:>7}  {ratios}", row.contestant);
+            println!("  {:18} {rate:>10} {spread:>17} {p50:>8} {p99:>8} {kernel:>7}", row.contestant);
+            if let (Some(conic), Some(rate), Some(latency)) =
+                (row.against, row.conic_rate_ratio, row.conic_latency_ratio)
+            {
+                println!("    {conic} over it: rate {}, latency {}", ratio_text(rate), ratio_text(latency));
+            }
             if row.lost + row.corrupt > 0 {
-                println!("    {:20} lost {}, corrupt {}", "", row.lost, row.corrupt);
+                println!("    lost {}, corrupt {}", row.lost, row.corrupt);
             }
         }
     }
