@@ -267,9 +267,8 @@ fn print(place: &Placement, report: &PlacementReport) {
             range(*ratio, three_digits),
         );
     }
-    println!(
-        "    (medians over a slice's packets and then over slices, and the slices' range; then over loads and stores of the same round)"
-    );
+    println!("    (medians over a slice's packets and then over slices, and the slices' range;");
+    println!("    then over loads and stores of the same round)");
 }
 
 #[cfg(test)]

@@ -226,9 +226,8 @@ fn print(place: &Placement, report: &PlacementReport) {
             range(*ratio, three_digits)
         );
     }
-    println!(
-        "    (medians over batches of 32 and then over slices, and the slices' range; then over one line's of the same round)"
-    );
+    println!("    (medians over batches of 32 and then over slices, and the slices' range;");
+    println!("    then over one line's of the same round)");
 }
 
 #[cfg(test)]
