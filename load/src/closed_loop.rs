@@ -72,7 +72,7 @@ pub struct ClosedLoop<Q, const FRAMED: bool = false> {
     workload: Workload,
     /// What stands before the time stamp where it is framed.
     header: Header,
-    /// The bits of a packet's last line that are the packet's.
+    /// The bits of a packet's last line that are the packet's: what lies behind them need not travel.
     checked: Line,
     account: Account,
     /// Packets that were written and did not fit into the ring.
@@ -120,7 +120,7 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
             queue,
             workload,
             header,
-            checked: bits_of_last_line(workload.packet_size),
+            checked: WHOLE.beginning((u64::from(workload.packet_size) + 63) % 64 + 1),
             account: Account::default(),
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
@@ -364,16 +364,6 @@ impl<Q: HostQueue, const FRAMED: bool> Traffic for ClosedLoop<Q, FRAMED> {
 
 /// All bits of a line.
 const WHOLE: Line = Line([u64::MAX; 8]);
-
-/// Those bits of a packet's last line that are the packet's. What lies behind them need not travel.
-fn bits_of_last_line(packet_size: u16) -> Line {
-    let bytes = (usize::from(packet_size) + 63) % 64 + 1;
-    Line(std::array::from_fn(|word| {
-        let kept = bytes.saturating_sub(8 * word);
-        // The bytes of a word in the order in which they lie in memory.
-        u64::from_ne_bytes(std::array::from_fn(|byte| if byte < kept { u8::MAX } else { 0 }))
-    }))
-}
 
 /// Whether any bit of a line is set: word by word, so that a line that was put together of words is not loaded as one.
 #[inline(always)]
