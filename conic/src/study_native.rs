@@ -427,6 +427,7 @@ fn calibrated(
         one_way: limit(Kernel::OneWay)?,
         both_ways: limit(Kernel::BothWays)?,
         swap: limit(Kernel::Swap)?,
+        stores_of_read: limit(Kernel::Taken(Take::StoresOfRead))?,
     };
     let machine = cores.of(preset).map_err(failed)?;
     calibrate(&machine, &limits).map_err(failed)

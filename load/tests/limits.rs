@@ -68,6 +68,7 @@ fn lines_are_taken_in_every_way_whole_turns_at_a_time() {
         (Take::ExchangesOfLoaded, 48),
         (Take::LoadsTogether, 256),
         (Take::StoresTogether, 256),
+        (Take::StoresOfRead, 256),
     ] {
         let mut layout = Layout::new();
         let kernel = Taking::new(&mut layout, how);

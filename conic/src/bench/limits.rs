@@ -39,7 +39,8 @@ const EXAMPLES: &str = "What is measured:
   line and flag     a line of data announced in another line, there and back
   load, exchange    of lines that the other core has written, one after the other, without any polling; an exchange after a
                     load of the same line is cheap where a load takes a modified line over
-  lines together    whole lines that the other core has written, loaded, or stored, as fast as they go
+  lines together    whole lines that the other core has written, loaded, or stored, as fast as they go; stored where it has only
+                    read what this core wrote, as a ring's producer finds them when it comes round
   stream            lines in a ring, the signal in the line, credits in batches; one way, and both ways at once
   swap              lines of one ring that each side reads and overwrites with its own: both ways at once
   pause, clock      an instruction that waits in a polling loop, reading the time, and the clock of the application's core
@@ -95,7 +96,7 @@ pub enum Kernel {
     NonTemporal,
 }
 
-const KERNELS: [Kernel; 17] = [
+const KERNELS: [Kernel; 18] = [
     Kernel::OneLine,
     Kernel::TwoLines,
     Kernel::LineAndFlag,
@@ -107,6 +108,7 @@ const KERNELS: [Kernel; 17] = [
     Kernel::OneWay,
     Kernel::BothWays,
     Kernel::Swap,
+    Kernel::Taken(Take::StoresOfRead),
     Kernel::Pause,
     Kernel::Cycle,
     Kernel::Clock,
@@ -115,14 +117,14 @@ const KERNELS: [Kernel; 17] = [
     Kernel::NonTemporal,
 ];
 
-/// What a model of this machine is calibrated on, in that order: eleven of single lines, and four of one core.
-pub const CALIBRATING: &[Kernel] = KERNELS.split_at(15).0;
+/// What a model of this machine is calibrated on, in that order: twelve of lines, and four of one core.
+pub const CALIBRATING: &[Kernel] = KERNELS.split_at(16).0;
 
 impl Kernel {
     /// Nanoseconds, lines a second, or Gb/s.
     pub fn figure(self, moved: &Moved) -> f64 {
         match self {
-            Kernel::Taken(Take::LoadsTogether | Take::StoresTogether) => moved.per_second(),
+            Kernel::Taken(Take::LoadsTogether | Take::StoresTogether | Take::StoresOfRead) => moved.per_second(),
             Kernel::OneLine | Kernel::TwoLines | Kernel::LineAndFlag | Kernel::Taken(_) => moved.nanoseconds_each(),
             Kernel::Pause | Kernel::Cycle | Kernel::Clock | Kernel::Stop => moved.nanoseconds_each(),
             Kernel::OneWay | Kernel::BothWays | Kernel::Swap => moved.per_second(),
@@ -248,6 +250,7 @@ pub struct PlacementReport {
     exchange_of_loaded_ns: Spread,
     loads_together_lines_per_second: Spread,
     stores_together_lines_per_second: Spread,
+    stores_of_read_lines_per_second: Spread,
     stream_lines_per_second_one_way: Spread,
     stream_lines_per_second_each_way: Spread,
     swap_lines_per_second_each_way: Spread,
@@ -383,6 +386,7 @@ fn place_report(measured: &Slices<Moved>, place: &Placement, slice: Time) -> Opt
         exchange_of_loaded_ns: spread(Kernel::Taken(Take::ExchangesOfLoaded), 1)?,
         loads_together_lines_per_second: spread(Kernel::Taken(Take::LoadsTogether), 0)?,
         stores_together_lines_per_second: spread(Kernel::Taken(Take::StoresTogether), 0)?,
+        stores_of_read_lines_per_second: spread(Kernel::Taken(Take::StoresOfRead), 0)?,
         stream_lines_per_second_one_way: spread(Kernel::OneWay, 0)?,
         stream_lines_per_second_each_way: spread(Kernel::BothWays, 0)?,
         swap_lines_per_second_each_way: spread(Kernel::Swap, 0)?,
@@ -416,6 +420,7 @@ pub fn print(report: &PlacementReport) {
     };
     lines("loads of lines together", report.loads_together_lines_per_second);
     lines("stores of lines together", report.stores_together_lines_per_second);
+    lines("the same of lines that were read", report.stores_of_read_lines_per_second);
     lines("stream, one way", report.stream_lines_per_second_one_way);
     lines("stream, each of both ways at once", report.stream_lines_per_second_each_way);
     lines("swap, each of both ways at once", report.swap_lines_per_second_each_way);

@@ -1,4 +1,4 @@
-//! Lines that one core has written and another takes: what loads, stores and atomic operations cost that find their line
+//! Lines that one core has written, or read, and another takes: what loads, stores and atomic operations cost that find their line
 //! elsewhere, one by one and together, apart from any signal and any polling.
 
 use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, Line, SynchronisingWords, Time};
@@ -28,11 +28,13 @@ pub enum Take {
     LoadsTogether,
     /// Stores of whole lines side by side, as fast as they go.
     StoresTogether,
+    /// The same of lines that this core wrote last, and that the other has read since: what a ring's producer comes back to.
+    StoresOfRead,
 }
 
 impl Take {
     fn is_together(self) -> bool {
-        matches!(self, Take::LoadsTogether | Take::StoresTogether)
+        matches!(self, Take::LoadsTogether | Take::StoresTogether | Take::StoresOfRead)
     }
 }
 
@@ -96,7 +98,7 @@ impl Taking {
                 Take::Loads => self.loads(core),
                 Take::Exchanges | Take::ExchangesOfLoaded => self.exchanges(core, turn),
                 Take::LoadsTogether => core.read_lines(self.at, &mut local),
-                Take::StoresTogether => {
+                Take::StoresTogether | Take::StoresOfRead => {
                     (0..TOGETHER).for_each(|index| core.write_line(self.line(index), &Line([turn; 8])));
                 }
             }
@@ -130,9 +132,14 @@ impl Taking {
         assert_eq!(index, 0, "the chain of lines leads back to the first");
     }
 
-    /// Writes the lines in turns until the other side stops.
+    /// Writes the lines, or reads them, in turns until the other side stops.
+    ///
+    /// # Panics
+    ///
+    /// If a line that it reads is not as it was written the turn before.
     pub fn give<C: Core>(&self, core: &C) {
         let mut last = 0;
+        let mut local = vec![Line::ZERO; TOGETHER as usize];
         loop {
             // Acquire: the other side has done with the lines.
             let turn = core.load_acquire(self.taken);
@@ -143,12 +150,20 @@ impl Taking {
                 core.spin();
                 continue;
             }
-            for index in 0..self.count() {
+            if self.how == Take::StoresOfRead {
+                core.read_lines(self.at, &mut local);
+                assert!(
+                    local.iter().all(|line| *line == Line([last; 8])),
+                    "the lines of turn {last} are not as they were written"
+                );
+            }
+            let written = if self.how == Take::StoresOfRead { 0 } else { self.count() };
+            for index in 0..written {
                 // Release: which line of many is written first does not matter.
                 core.store_release(self.line(index), self.after(index, turn));
             }
             last = turn;
-            // Every store is visible before the turn is given: what is measured is the taking.
+            // Every store is visible, and every load done, before the turn is given: what is measured is the taking.
             core.full_fence();
             // Release: the lines change hands with the turn.
             core.store_release(self.given, turn);
