@@ -245,9 +245,10 @@ struct Report {
 }
 
 /// What the model of this machine lacks.
-const LACKS: [&str; 5] = [
+const LACKS: [&str; 6] = [
     "one node a core, in place of cores that share a last-level cache: stages are scaled, not modelled one by one",
     "the processor's own protocol: an owned state, its victim cache and its prefetchers but for the next line's",
+    "that a line which the other core has only read is slower to store again than one that it has written",
     "a core that executes out of order past a load that its program waits for, except where the program says so",
     "two threads of one core: where a line's round trip is some 60 ns, nothing moves between caches, and instructions decide",
     "whatever else the hypervisor and the other tenants do",

@@ -117,7 +117,7 @@ const KERNELS: [Kernel; 18] = [
     Kernel::NonTemporal,
 ];
 
-/// What a model of this machine is calibrated on, in that order: twelve of lines, and four of one core.
+/// What a model of this machine is calibrated on, or judged by, in that order: twelve of lines, and four of one core.
 pub const CALIBRATING: &[Kernel] = KERNELS.split_at(16).0;
 
 impl Kernel {

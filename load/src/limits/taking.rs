@@ -150,17 +150,14 @@ impl Taking {
                 core.spin();
                 continue;
             }
-            if self.how == Take::StoresOfRead {
-                core.read_lines(self.at, &mut local);
-                assert!(
-                    local.iter().all(|line| *line == Line([last; 8])),
-                    "the lines of turn {last} are not as they were written"
-                );
-            }
-            let written = if self.how == Take::StoresOfRead { 0 } else { self.count() };
-            for index in 0..written {
+            match self.how {
+                Take::StoresOfRead => {
+                    core.read_lines(self.at, &mut local);
+                    let expected = Line([last; 8]);
+                    assert!(local.iter().all(|line| *line == expected), "not the lines that turn {last} wrote");
+                }
                 // Release: which line of many is written first does not matter.
-                core.store_release(self.line(index), self.after(index, turn));
+                _ => (0..self.count()).for_each(|index| core.store_release(self.line(index), self.after(index, turn))),
             }
             last = turn;
             // Every store is visible, and every load done, before the turn is given: what is measured is the taking.
