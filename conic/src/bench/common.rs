@@ -235,9 +235,8 @@ pub fn print_left_out(dropped: Dropped, restless: bool) {
         println!("  {} left out: another process ran on one of the cores", slices(disturbed));
     }
     if restless {
-        println!(
-            "  note: the machine never rested; the least disturbed slices count; their rates are too low, and their times too high"
-        );
+        println!("  note: the machine never rested; the least disturbed slices count;");
+        println!("  their rates are too low, and their times too high");
     }
 }
 

@@ -234,9 +234,8 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         DESIGNS[subject].measure(&arena, arguments, &catalogue)
     })?;
     if !arguments.common.json {
-        println!(
-            "a key-value store: {keys} keys, values {objects}, {sets}% sets, Zipf {zipf}, {window} requests under way"
-        );
+        println!("a key-value store: {keys} keys, values {objects}, {sets}% sets, Zipf {zipf},");
+        println!("{window} requests under way");
         println!("  {}", machine.line());
         measured.print(|again| format!("{:.3}%", 100.0 * again), NOTE);
         return Ok(ExitCode::SUCCESS);

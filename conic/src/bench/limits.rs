@@ -416,7 +416,7 @@ pub fn print(report: &PlacementReport) {
     time("the same after a load", report.exchange_of_loaded_ns);
     let millions = |value: f64| three_digits(value / 1e6);
     let lines = |name: &str, spread: Spread| {
-        println!("    {name:34} {:>7} million lines a second {}", millions(spread.median), range(spread, millions));
+        println!("    {name:34} {:>7} million lines/s {}", millions(spread.median), range(spread, millions));
     };
     lines("loads of lines together", report.loads_together_lines_per_second);
     lines("stores of lines together", report.stores_together_lines_per_second);
@@ -434,8 +434,6 @@ pub fn print(report: &PlacementReport) {
     };
     bits("cached stream", report.stream_cached_gbps);
     bits("non-temporal stream", report.stream_nontemporal_gbps);
-    println!(
-        "    A 64-byte packet moves {LINES_PER_PACKET} lines each way (payload, a quarter of a descriptor line): at most"
-    );
-    println!("    {} Mpps at the faster of the rates both ways.", three_digits(report.model_64_byte_mpps));
+    println!("    A 64-byte packet moves {LINES_PER_PACKET} lines each way, of payload and of descriptors:");
+    println!("    at most {} Mpps at the faster of the rates both ways.", three_digits(report.model_64_byte_mpps));
 }

@@ -326,6 +326,18 @@ fn report(
     })
 }
 
+/// A list of switches in lines of at most 78 characters, as one could give it: each but the last ends with its comma.
+fn in_lines(switches: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for switch in switches.split_inclusive(',') {
+        match lines.last_mut() {
+            Some(line) if line.len() + switch.len() <= 78 => line.push_str(switch),
+            _ => lines.push(switch.to_owned()),
+        }
+    }
+    lines
+}
+
 fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outcome>, slice: Time) {
     let Report { interface, packet_size, window, burst, rx_burst, queues, .. } = report;
     let bursts =
@@ -336,7 +348,7 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
         "loopback over {interface}: packets of {packet_size} bytes{offered}, up to {window} in flight{pairs}, {bursts}"
     );
     if let Some(features) = &report.features {
-        println!("  {features}");
+        in_lines(features).iter().for_each(|line| println!("  {line}"));
     }
     println!("  {}", report.machine.line());
     for place in choice.of(&measured.complete(1)) {
@@ -352,12 +364,10 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
         let LatencyReport { min, p50, p99, p999 } = one.latency_ns;
         let [min, p50, p99, p999] = [min, p50, p99, p999].map(nanoseconds);
         let counted = if report.offered_mpps.is_some() { "open loop" } else { "closed loop" };
-        println!("    latency  min {min}, p50 {p50}, p99 {p99}, p99.9 {p999} (round trip, {counted})");
-        println!("             p50 is {} round trips of a line", one.p50_in_round_trips.median);
+        println!("    latency  min {min}, p50 {p50}, p99 {p99}, p99.9 {p999}");
+        println!("             of round trips, {counted}; p50 is {} of a line's", one.p50_in_round_trips.median);
         if let Some(due) = report.offered_mpps.filter(|due| !keeps_up(one.mpps.median, due * *queues as f64)) {
-            println!(
-                "    note: it does not keep up with {due} Mpps{pairs}: latency grows for as long as a slice lasts"
-            );
+            println!("    note: it does not keep up with {due} Mpps{pairs}: latency grows while a slice lasts");
         }
     }
     println!();
@@ -378,4 +388,20 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
 /// Whether a rate is the one that was due, but for what a slice's ends and the clock leave of it.
 fn keeps_up(rate: f64, due: f64) -> bool {
     rate >= 0.95 * due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_in_lines_can_be_given_back_as_they_stand() {
+        for features in [Features::best(), Features::paper()] {
+            let (all, lines) = (features.to_string(), in_lines(&features.to_string()));
+            assert_eq!(lines.concat(), all);
+            assert!(lines.iter().all(|line| line.len() <= 78), "{lines:?}");
+        }
+        assert_eq!(in_lines(&"a,".repeat(39)).len(), 1);
+        assert_eq!(in_lines(&"a,".repeat(40)).len(), 2);
+    }
 }

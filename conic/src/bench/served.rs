@@ -206,10 +206,17 @@ impl Measured {
         for place in &self.chosen {
             let Some(served) = self.of_place(place, &beside) else { continue };
             println!("\n  {}", placement_line(place, served.slices, SLICE));
+            let mut interface = "";
             for Row { design, requests_per_second: rate, median_ns, ratio, beside } in &served.designs {
-                let millions = |value: f64| format!("{} M/s", three_digits(value / 1e6));
+                // A name says the interface and what differs over it.
+                let (over, how) = design.split_once(", ").unwrap_or((design, ""));
+                if over != interface {
+                    println!("    {over}");
+                    interface = over;
+                }
+                let millions = |value: f64| three_digits(value / 1e6);
                 println!(
-                    "    {design:28} {:>9} {:24} {:>9} {} {:16} {beside}",
+                    "     {how:20} {:>4} {:14} {:>7} {:>4} {:14} {beside:>6}",
                     millions(rate.median),
                     range(*rate, millions),
                     nanoseconds(median_ns.median),
@@ -217,10 +224,9 @@ impl Measured {
                     range(*ratio, three_digits),
                 );
             }
-            println!(
-                "    requests and their median latency, medians over slices, and the slices' range; the rate over the"
-            );
-            println!("    first design's of the same round; {note}");
+            println!("    million requests a second and their median latency: medians over slices, and");
+            println!("    the slices' range; the rate over the first one's of the same round;");
+            println!("    {note}");
         }
         print_notes(&self.slices);
     }

@@ -93,15 +93,15 @@ pub fn table(
     machine: &MachineReport,
     slice: Time,
 ) {
-    println!("operators of a Timely graph, on a device that a core plays; a batch's time, medians");
+    println!("operators of a Timely graph on a device that a core plays: a batch's median time");
     println!("  {}", machine.line());
     for (place, graphs) in places.iter().zip(reports) {
         println!("\n  {}", placement_line(place, place.members.len(), slice));
         for (graph, report) in Graph::ALL.into_iter().zip(graphs) {
             println!("\n  {}; elements of a batch:", graph.title());
             let heading: String =
-                report.sizes.iter().map(|row| format!(" {:>9}", count(row.elements as u64))).collect();
-            println!("    {:24}{heading}", "");
+                report.sizes.iter().map(|row| format!(" {:>7}", count(row.elements as u64))).collect();
+            println!(" {:23}{heading}", "");
             for (index, way) in graph.ways().iter().enumerate() {
                 line(way.name(), report, |row| row.ways[index].batch_ns.p50);
             }
@@ -111,7 +111,7 @@ pub fn table(
         if let Some(row) = one_line(graphs) {
             let (crossing, trip) = (row.crossing_ns, place.round_trip.median);
             println!(
-                "\n  crossing with a batch of one line: {} over fused software ({} over inline), {} round trips of a line",
+                "\n  crossing with a batch of one line: {} over fused software\n  ({} over inline), {} round trips of a line",
                 nanoseconds(crossing),
                 nanoseconds(row.exchange_ns),
                 three_digits(crossing / trip)
@@ -123,8 +123,8 @@ pub fn table(
 }
 
 fn line(name: &str, report: &GraphReport, figure: impl Fn(&Row) -> f64) {
-    let figures: String = report.sizes.iter().map(|row| format!(" {:>9}", nanoseconds(figure(row)))).collect();
-    println!("    {name:24}{figures}");
+    let figures: String = report.sizes.iter().map(|row| format!(" {:>7}", nanoseconds(figure(row)))).collect();
+    println!(" {name:23}{figures}");
 }
 
 /// A batch's time over its size, a chart for each graph.

@@ -5,7 +5,7 @@ use conic_load::Function;
 use serde::Serialize;
 
 use super::{LatencyReport, Outcome, Row};
-use crate::bench::common::{MachineReport, count, nanoseconds, placement_line, print_notes, three_digits};
+use crate::bench::common::{MachineReport, nanoseconds, placement_line, print_notes, three_digits};
 use crate::bench::failure::{Failure, print_json};
 use crate::bench::placement::{Placement, Spread};
 use crate::bench::rounds::{Dropped, Slices};
@@ -75,21 +75,23 @@ pub fn table(
     for (place, rows) in places.iter().zip(rows) {
         println!("\n  {}", placement_line(place, place.members.len(), slice));
         println!(
-            "  {:>7} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>8} {:>9}",
-            "request", "response", "min", "p50", "p90", "p99", "p99.9", "max", "calls/s", "GiB/s", "here"
+            " {:>7} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6} {:>5}",
+            "request", "response", "min", "p50", "p99", "p99.9", "max", "here", "Mcalls", "GiB/s"
         );
         for row in rows {
-            let LatencyReport { min, p50, p90, p99, p999, max } = row.latency_ns;
-            let [min, p50, p90, p99, p999, max, here] = [min, p50, p90, p99, p999, max, row.here_ns].map(nanoseconds);
-            let (calls, moved) = (count(row.calls_per_second as u64), row.bytes_per_second / f64::from(1 << 30));
+            let LatencyReport { min, p50, p99, p999, max, .. } = row.latency_ns;
+            let [min, p50, p99, p999, max, here] = [min, p50, p99, p999, max, row.here_ns].map(nanoseconds);
+            let (calls, moved) = (row.calls_per_second / 1e6, row.bytes_per_second / f64::from(1 << 30));
             println!(
-                "  {:>7} {:>8} {min:>9} {p50:>9} {p90:>9} {p99:>9} {p999:>9} {max:>9} {calls:>11} {:>8} {here:>9}",
+                " {:>7} {:>8} {min:>7} {p50:>7} {p99:>7} {p999:>7} {max:>7} {here:>7} {:>6} {:>5}",
                 row.bytes,
                 row.response_bytes,
+                three_digits(calls),
                 three_digits(moved)
             );
         }
     }
-    println!("\n  every response was compared with what the calling core computes");
+    println!("\n  here: the same on the calling core, with whose result every response was");
+    println!("  compared; Mcalls: million calls a second");
     print_notes(measured);
 }
