@@ -191,8 +191,8 @@ fn this_machine_is_measured_and_predicted() {
     }
     let report = json("study native --quick --rounds 1 --json", 0);
     let place = &report["placements"][0];
-    // Three round trips, lines taken in five ways, and three streams.
-    assert_eq!(place["calibration"].as_array().map(Vec::len), Some(3 + 5 + 3));
+    // Three round trips, lines taken in six ways, and three streams.
+    assert_eq!(place["calibration"].as_array().map(Vec::len), Some(3 + 6 + 3));
     let load = &place["calibration"][3];
     // What is solved for comes out, whatever was measured.
     assert!(load["error"].as_f64().is_some_and(|error| error.abs() < 0.05), "{load}");
