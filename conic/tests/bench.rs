@@ -154,7 +154,13 @@ fn limits_print_what_they_promise() {
     ] {
         is_positive(&report[key], key);
     }
-    for key in ["load_ns", "exchange_ns", "exchange_of_loaded_ns", "loads_together_lines_per_second"] {
+    for key in [
+        "load_ns",
+        "exchange_ns",
+        "exchange_of_loaded_ns",
+        "stores_of_read_lines_per_second",
+        "loads_together_lines_per_second",
+    ] {
         is_positive(&report["placements"][0][key]["median"], key);
     }
     for key in ["stream_lines_per_second_each_way", "swap_lines_per_second_each_way"] {
