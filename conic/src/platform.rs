@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::bench::failure::Failure;
-use crate::value;
+use crate::value::{self, in_lines};
 
 /// Options of `conic platform`.
 #[derive(Debug, Args)]
@@ -276,19 +276,7 @@ fn reasons_below(headings: Vec<Column>, rows: Vec<(Vec<String>, String)>, column
 /// A text in lines of at most `room` characters, but for words that are longer.
 fn wrapped(text: &str, room: Option<usize>) -> Vec<String> {
     let Some(room) = room else { return vec![text.to_string()] };
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a line");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= room {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_string());
-        }
-    }
-    lines
+    in_lines(text.split_whitespace(), " ", room)
 }
 
 /// A platform for programs.

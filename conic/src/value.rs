@@ -9,6 +9,24 @@ use ratatui::crossterm::terminal;
 
 pub use conic_chart::grouped;
 
+/// Pieces of a text, and what is between two of them, in lines of at most `room` characters, but for pieces that are longer.
+pub fn in_lines<'a>(pieces: impl Iterator<Item = &'a str>, between: &str, room: usize) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    let mut lines = vec![String::new()];
+    for piece in pieces {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(piece);
+        } else if length(line) + length(between) + length(piece) <= room {
+            *line += between;
+            *line += piece;
+        } else {
+            lines.push(piece.to_owned());
+        }
+    }
+    lines
+}
+
 /// Which core the application and which the NIC run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {

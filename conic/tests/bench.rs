@@ -269,6 +269,31 @@ fn the_cxl_nics_request_types_stand_beside_loads_and_stores() {
     assert_eq!(designs[0]["visible"], false);
 }
 
+/// Wide figures among them: a rate that is due, and that nothing keeps up with.
+#[test]
+fn tables_fit_a_terminal_of_80_columns() {
+    let Some(_alone) = can_measure() else { return };
+    for command in [
+        "bench limits --duration 20ms",
+        "bench loopback --rate 900 --window 256 --duration 50ms",
+        "bench loopback --features paper --duration 50ms",
+        "bench pio --duration 20ms",
+        "bench cxl --duration 20ms",
+        "bench key-value --keys 500 --duration 20ms",
+        "bench tcp-rpc --duration 20ms",
+        "invoke --duration 1ms",
+        "dataflow --duration 5ms",
+    ] {
+        let mut conic = Command::new(env!("CARGO_BIN_EXE_conic"));
+        let output = conic.args(command.split(' ')).env("COLUMNS", "80").output().expect("conic runs");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(printed.lines().count() > 4, "{command}: {printed}");
+        let wide: Vec<&str> = printed.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(wide.is_empty(), "{command}: {wide:#?}");
+    }
+}
+
 #[test]
 fn a_key_value_store_is_asked_over_both_interfaces() {
     let Some(_alone) = can_measure() else { return };
@@ -277,7 +302,9 @@ fn a_key_value_store_is_asked_over_both_interfaces() {
         let report = measured(&format!("bench key-value {options} --json"));
         assert_eq!(report["objects"], name);
         let designs = report["placements"][0]["designs"].as_array().expect("there is a placement");
-        assert_eq!(designs.len(), 4);
+        let names: Vec<&str> = designs.iter().filter_map(|design| design["design"].as_str()).collect();
+        let how = ["copied", "from where they lie"];
+        assert_eq!(names, ["ccnic", "ring"].map(|over| how.map(|how| format!("{over}, {how}"))).concat());
         for design in designs {
             is_positive(&design["requests_per_second"]["median"], "rate");
             is_positive(&design["median_ns"]["median"], "latency");

@@ -219,10 +219,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Err(Failure::restless());
     }
     if !arguments.common.json {
-        println!(
-            "a packet of {} bytes to the host and back, one at a time, a core in the device's place",
-            arguments.size
-        );
+        println!("a packet of {} bytes to the host and back, one at a time, a core as the device", arguments.size);
         println!("  {}", machine.line());
         chosen.iter().zip(&reports).for_each(|(place, report)| print(place, report));
         print_notes(&measured);
@@ -256,19 +253,19 @@ fn print(place: &Placement, report: &PlacementReport) {
     for Row { design, ns, ratio, visible } in &report.designs {
         let says = match (visible, ratio.median < 1.0) {
             (false, _) => "",
-            (true, true) => "visible: faster",
-            (true, false) => "visible: slower",
+            (true, true) => " faster",
+            (true, false) => " slower",
         };
-        println!(
-            "    {design:34} {:>9} {:24} {} {:16} {says}",
+        let row = format!(
+            "    {design:34} {:>8} {:>6} {}{says}",
             nanoseconds(ns.median),
-            range(*ns, nanoseconds),
             three_digits(ratio.median),
             range(*ratio, three_digits),
         );
+        println!("{}", row.trim_end());
     }
-    println!("    (medians over a slice's packets and then over slices, and the slices' range;");
-    println!("    then over loads and stores of the same round)");
+    println!("    medians over a slice's packets and then over slices; then over loads and");
+    println!("    stores of the same round, and its range; faster or slower: that is visible");
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::arena::Arena;
 use super::common::{Common, MachineReport, region, span};
 use super::failure::{Failure, print_json};
+use super::link::Interface;
 use super::rounds::Dropped;
 use super::served::{Queues, Served, Slice, measure, slice_of};
 
@@ -96,16 +97,17 @@ const MOST_BYTES: u64 = (HEADER_BYTES + MOST_VALUE_BYTES) as u64;
 /// An interface, and what becomes of values.
 #[derive(Clone, Copy, Debug)]
 struct Design {
-    name: &'static str,
-    ring: bool,
+    interface: Interface,
+    /// In a word or three.
+    how: &'static str,
     copied: bool,
 }
 
 const DESIGNS: [Design; 4] = [
-    Design { name: "CC-NIC, copied", ring: false, copied: true },
-    Design { name: "CC-NIC, from where they lie", ring: false, copied: false },
-    Design { name: "ring, copied", ring: true, copied: true },
-    Design { name: "ring, from where they lie", ring: true, copied: false },
+    Design { interface: Interface::Ccnic, how: "copied", copied: true },
+    Design { interface: Interface::Ccnic, how: "from where they lie", copied: false },
+    Design { interface: Interface::Ring, how: "copied", copied: true },
+    Design { interface: Interface::Ring, how: "from where they lie", copied: false },
 ];
 
 /// A store in a region of its own.
@@ -120,7 +122,7 @@ impl Ground {
         let bytes = catalogue.bytes_of_values();
         let keys = u64::from(arguments.keys);
         let refused = |error: &dyn fmt::Display| Failure::failed(error.to_string());
-        let (layout, store, queues) = if design.ring {
+        let (layout, store, queues) = if design.interface == Interface::Ring {
             let mut layout = Layout::new();
             let values = layout.add("key-value values", bytes, LINE_BYTES, Home::Host, SynchronisingWords::NONE);
             let store = Store::place(&mut layout, keys, (values, bytes), Home::Host);
@@ -229,7 +231,7 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (arena, machine) = arguments.common.arena(1)?;
     let Arguments { keys, zipf, sets, window, objects, .. } = *arguments;
     let catalogue = Arc::new(Catalogue::new(Demand { keys, sizes: objects.0, zipf, sets: 10 * sets, seed: 1 }));
-    let names = DESIGNS.map(|design| design.name);
+    let names = DESIGNS.map(|design| (design.interface, design.how));
     let measured = measure(&arena, &arguments.common, arguments.duration, &names, |subject| {
         DESIGNS[subject].measure(&arena, arguments, &catalogue)
     })?;

@@ -124,7 +124,7 @@ impl Kernel {
     /// Nanoseconds, lines a second, or Gb/s.
     pub fn figure(self, moved: &Moved) -> f64 {
         match self {
-            Kernel::Taken(Take::LoadsTogether | Take::StoresTogether | Take::StoresOfRead) => moved.per_second(),
+            Kernel::Taken(how) if how.is_together() => moved.per_second(),
             Kernel::OneLine | Kernel::TwoLines | Kernel::LineAndFlag | Kernel::Taken(_) => moved.nanoseconds_each(),
             Kernel::Pause | Kernel::Cycle | Kernel::Clock | Kernel::Stop => moved.nanoseconds_each(),
             Kernel::OneWay | Kernel::BothWays | Kernel::Swap => moved.per_second(),

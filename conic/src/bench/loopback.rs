@@ -17,6 +17,7 @@ use super::link::{Interface, Outcome, Setup, Span, run};
 use super::placement::{Placement, Spread, rounded};
 use super::progress::Progress;
 use super::rounds::{Dropped, Slices, Until, alternate};
+use crate::value::in_lines;
 
 mod curve;
 
@@ -326,16 +327,9 @@ fn report(
     })
 }
 
-/// A list of switches in lines of at most 78 characters, as one could give it: each but the last ends with its comma.
-fn in_lines(switches: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for switch in switches.split_inclusive(',') {
-        match lines.last_mut() {
-            Some(line) if line.len() + switch.len() <= 78 => line.push_str(switch),
-            _ => lines.push(switch.to_owned()),
-        }
-    }
-    lines
+/// A list of switches in lines that a terminal of 80 columns holds, as one could give it: each but the last ends with its comma.
+fn in_switches(switches: &str) -> Vec<String> {
+    in_lines(switches.split_inclusive(','), "", 78)
 }
 
 fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outcome>, slice: Time) {
@@ -344,11 +338,12 @@ fn print(report: &Report, choice: super::common::Choice, measured: &Slices<Outco
         if burst == rx_burst { format!("bursts of {burst}") } else { format!("bursts of {burst} and {rx_burst}") };
     let pairs = if *queues == 1 { String::new() } else { format!(" in each of {queues} queue pairs") };
     let offered = report.offered_mpps.map_or(String::new(), |rate| format!(", {rate} Mpps due"));
-    println!(
+    let title = format!(
         "loopback over {interface}: packets of {packet_size} bytes{offered}, up to {window} in flight{pairs}, {bursts}"
     );
+    in_lines(title.split(' '), " ", 80).iter().for_each(|line| println!("{line}"));
     if let Some(features) = &report.features {
-        in_lines(features).iter().for_each(|line| println!("  {line}"));
+        in_switches(features).iter().for_each(|line| println!("  {line}"));
     }
     println!("  {}", report.machine.line());
     for place in choice.of(&measured.complete(1)) {
@@ -397,11 +392,11 @@ mod tests {
     #[test]
     fn switches_in_lines_can_be_given_back_as_they_stand() {
         for features in [Features::best(), Features::paper()] {
-            let (all, lines) = (features.to_string(), in_lines(&features.to_string()));
+            let (all, lines) = (features.to_string(), in_switches(&features.to_string()));
             assert_eq!(lines.concat(), all);
             assert!(lines.iter().all(|line| line.len() <= 78), "{lines:?}");
         }
-        assert_eq!(in_lines(&"a,".repeat(39)).len(), 1);
-        assert_eq!(in_lines(&"a,".repeat(40)).len(), 2);
+        assert_eq!(in_switches(&"a,".repeat(39)).len(), 1);
+        assert_eq!(in_switches(&"a,".repeat(40)).len(), 2);
     }
 }

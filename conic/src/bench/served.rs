@@ -5,11 +5,12 @@ use conic_interface::burst::{HostQueue, NicQueue};
 use conic_interface::{ccnic, ring};
 use conic_load::Traffic;
 use conic_native::{NativeCore, clock};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::arena::Arena;
 use super::common::{Common, nanoseconds, placement_line, print_notes, range, three_digits};
 use super::failure::Failure;
+use super::link::Interface;
 use super::placement::{Placement, Spread};
 use super::progress::Progress;
 use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
@@ -20,6 +21,9 @@ const SLICE: Time = Time::from_nanoseconds(50_000_000);
 const WARM_UP: Time = Time::from_nanoseconds(10_000_000);
 /// How long the next answer is waited for at the end, when nothing more is asked.
 const PATIENCE: Time = Time::from_nanoseconds(1_000_000_000);
+
+/// A design by its interface, and what differs over it.
+pub type Name = (Interface, &'static str);
 
 /// A queue pair between the two cores, and whose it is.
 pub enum Queues {
@@ -122,7 +126,8 @@ fn work(network: &mut impl Traffic, until: Time) -> (u64, Time) {
 /// A design in one placement of the cores.
 #[derive(Clone, Debug, Serialize)]
 struct Row<M> {
-    design: &'static str,
+    #[serde(serialize_with = "in_words")]
+    design: Name,
     requests_per_second: Spread,
     median_ns: Spread,
     /// The rate over the first design's of the same round.
@@ -130,6 +135,10 @@ struct Row<M> {
     /// What a command counts beside, in the median slice.
     #[serde(flatten)]
     beside: M,
+}
+
+fn in_words<S: Serializer>((interface, how): &Name, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{}, {how}", interface.name()))
 }
 
 /// The designs in one placement of the cores, with what the command counts beside their rates.
@@ -142,7 +151,7 @@ pub struct Served<M> {
 
 /// What was measured of designs, in the placements that were asked for.
 pub struct Measured {
-    names: Vec<&'static str>,
+    names: Vec<Name>,
     slices: Slices<Slice>,
     chosen: Vec<Placement>,
 }
@@ -156,7 +165,7 @@ pub fn measure(
     arena: &Arena,
     common: &Common,
     duration: Time,
-    names: &[&'static str],
+    names: &[Name],
     measure: impl FnMut(usize) -> Result<Slice, Failure>,
 ) -> Result<Measured, Failure> {
     let mut progress = Progress::new();
@@ -187,7 +196,7 @@ impl Measured {
     }
 
     fn of_place<M>(&self, place: &Placement, beside: impl Fn(f64) -> M) -> Option<Served<M>> {
-        let row = |(subject, &design): (usize, &&'static str)| {
+        let row = |(subject, &design): (usize, &Name)| {
             let (rate, ratio) = self.slices.with_ratio_to_first(place, subject, |slice| slice.rate)?;
             Some(Row {
                 design,
@@ -206,13 +215,11 @@ impl Measured {
         for place in &self.chosen {
             let Some(served) = self.of_place(place, &beside) else { continue };
             println!("\n  {}", placement_line(place, served.slices, SLICE));
-            let mut interface = "";
+            let mut over = None;
             for Row { design, requests_per_second: rate, median_ns, ratio, beside } in &served.designs {
-                // A name says the interface and what differs over it.
-                let (over, how) = design.split_once(", ").unwrap_or((design, ""));
-                if over != interface {
-                    println!("    {over}");
-                    interface = over;
+                let (interface, how) = *design;
+                if over.replace(interface) != Some(interface) {
+                    println!("    {}", interface.name());
                 }
                 let millions = |value: f64| three_digits(value / 1e6);
                 println!(

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::arena::Arena;
 use super::common::{Common, MachineReport, region, span};
 use super::failure::{Failure, print_json};
+use super::link::Interface;
 use super::rounds::Dropped;
 use super::served::{Queues, Served, Slice, measure, slice_of};
 
@@ -63,16 +64,17 @@ const DELAY: Time = Time::from_nanoseconds(20_000);
 /// An interface, and how data is acknowledged.
 #[derive(Clone, Copy, Debug)]
 struct Design {
-    name: &'static str,
-    ring: bool,
+    interface: Interface,
+    /// In a word or three.
+    how: &'static str,
     acknowledge: Acknowledge,
 }
 
 const DESIGNS: [Design; 4] = [
-    Design { name: "CC-NIC, acknowledged alone", ring: false, acknowledge: Acknowledge::AtOnce },
-    Design { name: "CC-NIC, with the answer", ring: false, acknowledge: Acknowledge::Delayed(DELAY) },
-    Design { name: "ring, acknowledged alone", ring: true, acknowledge: Acknowledge::AtOnce },
-    Design { name: "ring, with the answer", ring: true, acknowledge: Acknowledge::Delayed(DELAY) },
+    Design { interface: Interface::Ccnic, how: "acknowledged alone", acknowledge: Acknowledge::AtOnce },
+    Design { interface: Interface::Ccnic, how: "with the answer", acknowledge: Acknowledge::Delayed(DELAY) },
+    Design { interface: Interface::Ring, how: "acknowledged alone", acknowledge: Acknowledge::AtOnce },
+    Design { interface: Interface::Ring, how: "with the answer", acknowledge: Acknowledge::Delayed(DELAY) },
 ];
 
 /// A service in a region of its own.
@@ -86,7 +88,7 @@ struct Ground {
 impl Ground {
     fn new(design: Design, arguments: &Arguments) -> Result<Ground, Failure> {
         let refused = |error: &dyn fmt::Display| Failure::failed(error.to_string());
-        let (mut layout, queues) = if design.ring {
+        let (mut layout, queues) = if design.interface == Interface::Ring {
             let mut layout = Layout::new();
             let shape = ring::Shape::for_packets(u64::from(HEADER_BYTES + MOST_PAYLOAD));
             let shape = shape.map_err(|error| refused(&error))?;
@@ -175,7 +177,7 @@ struct Report {
 pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (arena, machine) = arguments.common.arena(1)?;
     let Arguments { connections, window, requests_a_segment, duration, .. } = *arguments;
-    let names = DESIGNS.map(|design| design.name);
+    let names = DESIGNS.map(|design| (design.interface, design.how));
     let measured =
         measure(&arena, &arguments.common, duration, &names, |subject| DESIGNS[subject].measure(&arena, arguments))?;
     if !arguments.common.json {

@@ -77,7 +77,7 @@ pub fn print(place: &PlaceReport) {
         label => format!("cores {label}: "),
     };
     println!("\n  {name}one line's round trip {trip}; {} slices", place.slices);
-    println!("\n    {:36} {:>10}  {:>10}  {:>6}", "calibrated on", "measured", "simulated", "error");
+    println!("\n    {:36} {:>10}  {:>10}  {:>6}", "limit", "measured", "simulated", "error");
     for limit in &place.calibration {
         let value = |value: f64| match limit.unit {
             "ns" => nanoseconds(value),

@@ -33,7 +33,8 @@ pub enum Take {
 }
 
 impl Take {
-    fn is_together(self) -> bool {
+    /// Whether lines are taken as fast as they go, so that their rate says something, and not the time of one.
+    pub fn is_together(self) -> bool {
         matches!(self, Take::LoadsTogether | Take::StoresTogether | Take::StoresOfRead)
     }
 }
