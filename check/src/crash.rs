@@ -152,6 +152,11 @@ impl Core for CrashCore {
         self.set(at, value);
     }
 
+    /// A hint, and no operation: whatever it sees is as good.
+    fn peek(&self, at: Address) -> Option<u64> {
+        Some(self.get(at))
+    }
+
     fn fetch_and(&self, at: Address, bits: u64) -> u64 {
         self.update(at, "fetch_and", |old| Some(old & bits))
     }

@@ -94,6 +94,9 @@ impl<C: Core, F: Fn(Does)> Core for ToldCore<C, F> {
         (self.tell)(Does::Prefetch(at));
         self.core.prefetch_read(at);
     }
+    fn peek(&self, at: Address) -> Option<u64> {
+        self.core.peek(at)
+    }
     fn depends_on(&self, at: Address) {
         (self.tell)(Does::DependsOn(at));
         self.core.depends_on(at);

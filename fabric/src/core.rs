@@ -108,6 +108,13 @@ pub trait Core {
     /// buffer reaches so far. Nothing natively; in simulation the load then starts here. Never a substitute for
     /// [`Core::prefetch_read`]: that one is an instruction.
     fn will_read(&self, _at: Address, _cycles: u32) {}
+    /// Looks at a word that the other side may be writing, to ask for what it names with [`Core::prefetch_read`], and for nothing else:
+    /// what is done with a word is done after another, acquired reading. Natively a load; an out-of-order core goes on while its
+    /// line is on its way. In simulation what this core has in its caches; what it has not is on its way from then on. None
+    /// there, and in worlds where nothing costs anything.
+    fn peek(&self, _at: Address) -> Option<u64> {
+        None
+    }
     /// Keeps a word that was computed, or stored, by itself in a register of its own until it is stored: the compiler does not load
     /// it together with its neighbours. A load that takes in several recent stores cannot have them from the store buffer; it waits
     /// until they are in the cache, behind every older store, and so behind lines that are still on their way to this core. No
@@ -296,6 +303,10 @@ macro_rules! delegate_core {
             #[track_caller]
             fn will_read(&$self, at: $crate::Address, cycles: u32) {
                 $crate::Core::will_read($lent, at, cycles);
+            }
+            #[inline(always)]
+            fn peek(&$self, at: $crate::Address) -> Option<u64> {
+                $crate::Core::peek($lent, at)
             }
             #[inline(always)]
             fn in_register(&$self, word: u64) -> u64 {

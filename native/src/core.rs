@@ -144,6 +144,11 @@ impl Core for NativeCore<'_> {
         line::prefetch_write(self.base.wrapping_add(at.0 as usize));
     }
     #[inline(always)]
+    fn peek(&self, at: Address) -> Option<u64> {
+        // Relaxed: it is a hint alone, and whoever acts on it acquires the word first.
+        Some(self.word(at).load(Ordering::Relaxed))
+    }
+    #[inline(always)]
     fn in_register(&self, word: u64) -> u64 {
         line::in_register(word)
     }

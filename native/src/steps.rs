@@ -106,6 +106,9 @@ mod watched {
         fn prefetch_write(&self, at: Address) {
             self.0.prefetch_write(at);
         }
+        fn peek(&self, at: Address) -> Option<u64> {
+            self.0.peek(at)
+        }
         fn flush(&self, at: Address) {
             self.0.flush(at);
         }

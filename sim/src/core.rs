@@ -326,6 +326,13 @@ impl Core for SimCore<'_> {
             self.until_done(|machine, agent, _| machine.load_early(agent, line, word_bytes(at), place));
         }
     }
+    fn peek(&self, at: Address) -> Option<u64> {
+        if self.is_device(at) {
+            return None;
+        }
+        let seen = self.until_done(|machine, agent, _| machine.peek(agent, line_of(at)));
+        seen.map(|line| line.0[word_of(at)])
+    }
     fn depends_on(&self, at: Address) {
         self.until_done(|machine, agent, _| machine.need(agent, line_of(at)));
     }

@@ -315,6 +315,24 @@ fn a_line_of_the_second_level_is_waited_for_by_a_word_and_not_by_bulk_data() {
 }
 
 #[test]
+fn a_peek_waits_for_nothing_and_sees_what_has_come() {
+    for name in ["icx", "spr"] {
+        let p = quiet(name);
+        let s = Stages::of(&p);
+        let begun = takes(&p, |core, at| assert_eq!(core.peek(at), None, "it is in memory"));
+        assert_eq!(begun, s.issue, "{name}");
+        let cycles = s.local_memory() / p.core.cycles(1) + 2;
+        takes(&p, move |core, at| {
+            core.peek(at);
+            core.work(cycles as u32);
+            let before = core.now();
+            assert_eq!(core.peek(at), Some(0), "{name}: the first look has asked for it");
+            assert_eq!(core.now().since(before).picoseconds(), s.issue, "{name}");
+        });
+    }
+}
+
+#[test]
 fn a_miss_waits_for_a_line_fill_buffer_if_all_are_taken_and_not_if_one_is_left() {
     for name in ["icx", "spr"] {
         let p = quiet(name);

@@ -171,6 +171,7 @@ impl<C: Core, P: Policy> Host<C, P> {
         }
         // It needs two lines, and there may be one: go on with its descriptor.
         self.receive.will_receive(&self.core);
+        self.receive.fetch_next(&self.core);
         let keeps = self.blanks.is_some() || packets.iter().any(|packet| packet.has(Flags::RETAIN));
         if keeps {
             return self.send_kept(packets);

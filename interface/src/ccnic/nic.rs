@@ -267,6 +267,7 @@ impl<C: Core, P: Policy> Nic<C, P> {
     #[inline(always)]
     pub fn complete_tx(&mut self, packets: &[Descriptor]) {
         self.transmit.release(&self.core);
+        self.transmit.fetch_next(&self.core);
         self.recycle(packets);
     }
 

@@ -3,8 +3,10 @@
 use std::cell::{Cell, RefCell};
 
 use conic_check::{CrashMemory, Does, ToldCore};
-use conic_fabric::Address;
-use conic_interface::ccnic::{Descriptor, Features, Flags, Host, Map, Nic, PhaseCredit, prepare};
+use conic_fabric::{Address, Core};
+use conic_interface::ccnic::{
+    Compiled, Descriptor, Features, Flags, Host, Map, Nic, Packing, Paper, PhaseCredit, Policy, Signal, prepare,
+};
 use conic_interface::work;
 
 use crate::common::geometry;
@@ -44,6 +46,93 @@ fn payloads_are_asked_for_but_by_who_leaves_them() {
     assert_eq!(payloads, 7);
     assert!(others > 0, "no slot of the ring was asked for");
     assert_eq!(payloads_asked_for(true), (0, others));
+}
+
+/// Sends bursts of these lengths, each in a slot of its own, to a NIC that completes the first; which of the others it asks for then,
+/// and what it gets after.
+fn next_asked_for<P: Policy>(features: Features, bursts: &[usize]) -> (Vec<Address>, Vec<Address>) {
+    let map = Map::new(geometry(64, [64, 64, 4], 0), features).expect("a geometry that can be");
+    let memory = CrashMemory::new(&map.layout);
+    prepare(&memory.core("builder"), &map);
+    let mut host = Host::<_, P>::new(memory.core("host"), &map, 0);
+    let mut sent = Vec::new();
+    for &count in bursts {
+        let mut buffers = vec![Address(0); count];
+        assert_eq!(host.buf_alloc(1000, &mut buffers), count);
+        let packets: Vec<_> = buffers.iter().map(|&at| Descriptor::new(at, 1000)).collect();
+        assert_eq!(host.tx_burst(&packets), count);
+        sent.push(buffers);
+    }
+    let asked = RefCell::new(Vec::new());
+    let core = ToldCore::new(memory.core("nic"), |does| {
+        if let Does::Prefetch(at) = does {
+            asked.borrow_mut().push(at);
+        }
+    });
+    let mut nic = Nic::<_, P>::new(core, &map, 0);
+    let mut polled = [Descriptor::BLANK; 4];
+    let count = nic.poll_tx(&mut polled);
+    assert_eq!(polled[..count].iter().map(|packet| packet.address()).collect::<Vec<_>>(), sent[0]);
+    asked.borrow_mut().clear();
+    nic.complete_tx(&polled[..count]);
+    let asked_for = asked.take();
+    let mut rest = Vec::new();
+    loop {
+        match nic.poll_tx(&mut polled) {
+            0 => break,
+            count => rest.extend(polled[..count].iter().map(|packet| packet.address())),
+        }
+        nic.complete_tx(&polled[..0]);
+    }
+    assert_eq!(rest, sent[1..].concat());
+    (asked_for, rest)
+}
+
+#[test]
+fn payloads_of_the_next_slots_are_asked_for_as_far_as_those_are_full() {
+    let best = Features::best();
+    let clear = Features { signal: Signal::Clear, ..best };
+    for (bursts, expected) in
+        [(&[4, 4, 4, 4, 4, 4][..], 16), (&[4, 4, 4, 3, 4], 8), (&[4, 2, 4], 0), (&[4], 0), (&[3, 4], 4)]
+    {
+        let (asked, rest) = next_asked_for::<PhaseCredit>(best, bursts);
+        assert_eq!(asked, rest[..expected], "{bursts:?}");
+        let (asked, rest) = next_asked_for::<Paper>(clear, bursts);
+        assert_eq!(asked, rest[..expected], "{bursts:?}, where slots are cleared");
+    }
+    // Where a slot is one packet's, in a line of four or in one of its own.
+    let packed = Features { packing: Packing::Packed, ..best };
+    let (asked, rest) = next_asked_for::<Compiled<1, 1, true>>(packed, &[4, 6]);
+    assert_eq!(asked, rest[..6]);
+    let (asked, _) = next_asked_for::<PhaseCredit>(Features { fetch_ahead: false, ..best }, &[4, 4, 4]);
+    assert!(asked.is_empty());
+    let (asked, _) = next_asked_for::<Compiled<2, 0, true>>(Features { signal: Signal::Register, ..best }, &[4, 4, 4]);
+    assert!(asked.is_empty(), "behind a register");
+}
+
+#[test]
+fn the_bytes_of_a_payload_in_the_ring_are_not_taken_for_addresses() {
+    let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");
+    let memory = CrashMemory::new(&map.layout);
+    prepare(&memory.core("builder"), &map);
+    let mut host = Host::<_, PhaseCredit>::new(memory.core("host"), &map, 0);
+    for _ in 0..2 {
+        let mut buffers = [Address(0)];
+        assert_eq!(host.buf_alloc(56, &mut buffers), 1);
+        memory.core("host").write_bytes(buffers[0], &[0xff; 56]);
+        assert_eq!(host.tx_burst(&[Descriptor::new(buffers[0], 56)]), 1);
+    }
+    let asked = Cell::new(0);
+    let core =
+        ToldCore::new(memory.core("nic"), |does| asked.set(asked.get() + u32::from(matches!(does, Does::Prefetch(_)))));
+    let mut nic = Nic::<_, PhaseCredit>::new(core, &map, 0);
+    let mut polled = [Descriptor::BLANK; 4];
+    for _ in 0..2 {
+        assert_eq!(nic.poll_tx(&mut polled), 1, "one takes all the room there is for a slot");
+        asked.set(0);
+        nic.complete_tx(&polled[..1]);
+        assert_eq!(asked.get(), 0);
+    }
 }
 
 /// The work of sending so many packets, and of learning that they were read.

@@ -308,6 +308,14 @@ impl Machine {
         Ok(())
     }
 
+    /// Loads a line of which nothing but hints depend: what this core has of it. What it has not is on its way from now on, and comes too
+    /// late for them, while a core whose reorder buffer reaches so far would ask for what it names when it has come.
+    pub(crate) fn peek(&mut self, id: usize, line: u32) -> Step<Option<Line>> {
+        self.prefetch(id, line, Ask::Read, true)?;
+        let has = self.agents[id].caches.find(line).is_some();
+        Ok(has.then(|| self.data[line as usize]))
+    }
+
     /// Begins a load that the program is foreseen to do, by the load at `place` in the code.
     pub(crate) fn load_early(&mut self, id: usize, line: u32, bytes: u64, place: Place) -> Step<()> {
         let before = self.agents[id].counters.accesses.software_prefetches;

@@ -191,7 +191,8 @@ impl Program<'_> {
             52..59 => self.change_bit(line),
             59..62 => self.core.prefetch_read(at),
             62..65 => self.core.prefetch_write(at),
-            65..68 => self.core.will_read(at, self.random.below(40) as u32),
+            65..67 => self.core.will_read(at, self.random.below(40) as u32),
+            67 => self.peek(line),
             68..74 => self.write_block(),
             74..80 => self.read_block(),
             80..84 => self.write_bytes(),
@@ -224,6 +225,14 @@ impl Program<'_> {
         let at = self.places.shared[line].word(word);
         let value = if self.random.coin() { self.core.load(at) } else { self.core.load_acquire(at) };
         self.check(line, word, value);
+    }
+
+    /// What a hint goes by is old, and never from the future; of its own stores it may lack those that are under way.
+    fn peek(&mut self, line: usize) {
+        let word = (self.me + 1) % self.agents;
+        if let Some(value) = self.core.peek(self.places.shared[line].word(word)) {
+            self.grew(line, word, value);
+        }
     }
 
     fn add(&mut self, line: usize) {
