@@ -353,6 +353,8 @@ pub struct Consumer<P> {
     stashed: usize,
     /// Slots that the last call found full.
     full_last_time: u64,
+    /// Whether it ended because the caller had room for no more, so that the next slot may have been full as well.
+    may_be_more: bool,
     inline: bool,
     fetch_ahead: bool,
     fetch_payloads: bool,
@@ -373,6 +375,7 @@ impl<P: Policy> Consumer<P> {
             stash: [Descriptor::BLANK; MAX_SEGMENTS],
             stashed: 0,
             full_last_time: 0,
+            may_be_more: false,
             inline,
             fetch_ahead,
             fetch_payloads: fetch_ahead,
@@ -410,8 +413,12 @@ impl<P: Policy> Consumer<P> {
         self.look_ahead(core);
         let begins = self.head;
         let mut goes_on = false;
+        self.may_be_more = true;
         while out.len() - received >= P::PER_SLOT || received == 0 {
-            let Some(at) = self.full_slot(core) else { break };
+            let Some(at) = self.full_slot(core) else {
+                self.may_be_more = false;
+                break;
+            };
             self.goes_on_to(core, out.len() - received);
             let line = read_slot::<C, P>(core, at);
             let first = Descriptor { word: line.0[0], metadata: line.0[1] };

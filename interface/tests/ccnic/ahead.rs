@@ -110,6 +110,35 @@ fn payloads_of_the_next_slots_are_asked_for_as_far_as_those_are_full() {
     assert!(asked.is_empty(), "behind a register");
 }
 
+/// What is written while this burst is worked on is left to its producer.
+#[test]
+fn nothing_is_asked_for_behind_a_slot_that_was_not_full() {
+    let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");
+    let memory = CrashMemory::new(&map.layout);
+    prepare(&memory.core("builder"), &map);
+    let mut host = Host::<_, PhaseCredit>::new(memory.core("host"), &map, 0);
+    let asked = Cell::new(0);
+    let core =
+        ToldCore::new(memory.core("nic"), |does| asked.set(asked.get() + u32::from(matches!(does, Does::Prefetch(_)))));
+    let mut nic = Nic::<_, PhaseCredit>::new(core, &map, 0);
+    let mut send = || {
+        let mut buffers = [Address(0); 4];
+        assert_eq!(host.buf_alloc(1000, &mut buffers), 4);
+        assert_eq!(host.tx_burst(&buffers.map(|at| Descriptor::new(at, 1000))), 4);
+    };
+    let mut polled = [Descriptor::BLANK; 8];
+    for (room, expected) in [(8, 0), (4, 4)] {
+        send();
+        assert_eq!(nic.poll_tx(&mut polled[..room]), 4);
+        send();
+        asked.set(0);
+        nic.complete_tx(&polled[..4]);
+        assert_eq!(asked.get(), expected, "with room for {room}");
+        assert_eq!(nic.poll_tx(&mut polled[..4]), 4);
+        nic.complete_tx(&polled[..4]);
+    }
+}
+
 #[test]
 fn the_bytes_of_a_payload_in_the_ring_are_not_taken_for_addresses() {
     let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");

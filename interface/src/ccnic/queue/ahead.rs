@@ -43,11 +43,12 @@ impl<P: Policy> Consumer<P> {
     }
 
     /// Asks for the first line of each payload in the next slots, as far as they are full already, where that is switched on: they
-    /// come while the caller does what is left of this burst. A hint; [`Consumer::receive`] finds and checks for itself. Behind a
+    /// come while the caller does what is left of this burst. Not where the last call has found a slot that was not full: the producer is
+    /// about to write that one, and to look at it then takes its line away from it. A hint; [`Consumer::receive`] finds and checks for itself. Behind a
     /// register nothing is known of those slots.
     #[inline(always)]
     pub fn fetch_next<C: Core>(&self, core: &C) {
-        if !self.fetch_payloads || P::SIGNAL == Signal::Register {
+        if !self.fetch_payloads || !self.may_be_more || P::SIGNAL == Signal::Register {
             return;
         }
         for position in self.head..self.head + NEXT_PACKETS.div_ceil(P::PER_SLOT as u64) {
