@@ -218,6 +218,21 @@ fn a_loopback_counts_bytes_and_keeps_limits() {
     assert_eq!((counted.received_frames, counted.received_bytes), (others, 60 * others));
 }
 
+#[test]
+fn a_loopback_turns_some_bursts_around_and_then_it_is_anothers_turn() {
+    let options = SwitchOptions { mode: Mode::Loopback, ..SwitchOptions::default() };
+    let mut switch = Switch::new(options, Vec::new());
+    let mut clients = [1, 2].map(|number| Client::attach(&mut switch, Time::ZERO, number, 1, plain(number)));
+    for (client, frames) in clients.iter_mut().zip([200, 10]) {
+        (0..frames).for_each(|number| assert!(client.send(0, &frame(mac(1), mac(9), 1, number, 500), 1)));
+    }
+    switch.step(Time::ZERO);
+    let got = clients.each_mut().map(|client| client.receive().len());
+    assert_eq!(got, [4 * 29, 10], "four bursts, as long as room for a slot is left, and whoever has less");
+    switch.step(Time::ZERO);
+    assert_eq!(clients[0].receive().len(), 200 - 4 * 29);
+}
+
 /// Takes so many copies.
 struct Few(Arc<Mutex<Vec<Vec<u8>>>>, usize);
 

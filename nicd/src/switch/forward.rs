@@ -3,7 +3,7 @@
 use conic_fabric::{Core, LINE_BYTES, Line, Time};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{PACKETS, ROOM as WAIT_ROOM};
-use conic_interface::ccnic::{Descriptor, Flags, PhaseCredit, Wire};
+use conic_interface::ccnic::{Descriptor, Flags, MAX_SEGMENTS, PhaseCredit, Wire};
 use conic_interface::metadata::Metadata;
 use conic_port::offload::rss::Toeplitz;
 use conic_port::offload::vlan::Tag;
@@ -16,7 +16,7 @@ use super::member::Member;
 use super::mirror::Mirrored;
 use super::record::copy_frame;
 use super::table::Place;
-use super::{Mode, Ring, Switch};
+use super::{BURST, Mode, Ring, Switch};
 
 /// A frame on its way: its beginning, in private memory, and where the rest is.
 pub(super) struct Passing<'frame> {
@@ -76,6 +76,10 @@ fn turn_around_mirrored<C: Core>(
     })
 }
 
+/// Full bursts of a queue that are turned around in one turn: what a step costs beside them, most of it reading the clock, is a tenth of
+/// one burst of short frames.
+const BURSTS_TURNED: u32 = 4;
+
 impl<C: Core> Switch<C> {
     /// Serves a client's queues: bursts from each in turn, until nothing is left or its share of the turn is sent.
     pub(super) fn serve_member(&mut self, now: Time, slot: usize) -> usize {
@@ -126,21 +130,29 @@ impl<C: Core> Switch<C> {
                 break;
             }
             let queue = member.awake[index] as usize;
-            let lane = &mut member.lanes[queue];
-            let before = lane.wire.turned().bytes;
-            let turned = match self.mirrors.iter_mut().find(|one| one.is_of(Party::Client(member.session))) {
-                None => lane.wire.turn_around(),
-                Some(mirror) => turn_around_mirrored(now, &mut lane.wire, mirror, &mut self.frame),
-            };
-            let bytes = lane.wire.turned().bytes - before;
-            let idle = lane.note(now, turned);
-            if turned > 0 {
-                moved += turned;
-                member.has_sent(bytes);
-                if member.notices.must_ring(member.lanes[queue].wire.core(), queue, PACKETS | WAIT_ROOM) {
-                    self.rings.push(Ring::Client { session: member.session, queue: queue as u32 });
+            let mut bursts = 0;
+            let idle = loop {
+                let lane = &mut member.lanes[queue];
+                let before = lane.wire.turned().bytes;
+                let turned = match self.mirrors.iter_mut().find(|one| one.is_of(Party::Client(member.session))) {
+                    None => lane.wire.turn_around(),
+                    Some(mirror) => turn_around_mirrored(now, &mut lane.wire, mirror, &mut self.frame),
+                };
+                let bytes = lane.wire.turned().bytes - before;
+                let idle = lane.note(now, turned);
+                if turned > 0 {
+                    moved += turned;
+                    member.has_sent(bytes);
+                    if member.notices.must_ring(member.lanes[queue].wire.core(), queue, PACKETS | WAIT_ROOM) {
+                        self.rings.push(Ring::Client { session: member.session, queue: queue as u32 });
+                    }
                 }
-            }
+                bursts += 1;
+                // With room for a whole slot left, nothing more was there.
+                if turned + MAX_SEGMENTS <= BURST || bursts == BURSTS_TURNED || !member.may_send(now) {
+                    break idle;
+                }
+            };
             self.note_idle(now, slot, queue, idle);
         }
         if let Some(member) = &mut self.members[slot]
