@@ -12,9 +12,9 @@ use crate::work;
 /// cores without a shared cache: 64 packets in flight, from 26.6 to 29.5 million a second; more in flight, no difference.
 const LOOK_AHEAD: u64 = 8;
 /// Packets of the next burst whose payloads are asked for when this one's have been read: they come while this burst's buffers are
-/// recycled and its slots written. Asked for earlier, when this burst's own are on their way, they took turns with them and gained
-/// little. Measured by turns, 64 bytes: between cores without a shared cache from 29 to 42 million a second, with one from 79 to 86;
-/// twice as many, no more.
+/// recycled and its slots written. Asked for earlier, when this burst's own are on their way, they took turns with those and gained
+/// a tenth of it. Measured by turns, 64 bytes: between cores without a shared cache from 28 to 43 million a second, with one from 77
+/// to 88; twice as many, no more.
 const NEXT_PACKETS: u64 = 16;
 /// Slots whose loads a core may have begun while it handles one; how many it has is for the modelled core to say.
 const MOST_BEGUN: usize = 8;
@@ -43,12 +43,12 @@ impl<P: Policy> Consumer<P> {
     }
 
     /// Asks for the first line of each payload in the next slots, as far as they are full already, where that is switched on: they
-    /// come while the caller does what is left of this burst. Not where the last call has found a slot that was not full: the producer is
-    /// about to write that one, and to look at it then takes its line away from it. A hint; [`Consumer::receive`] finds and checks for itself. Behind a
-    /// register nothing is known of those slots.
+    /// come while the caller does what is left of this burst. Once for each call that receives, and not where that has found a slot
+    /// that was not full: the producer is about to write it, and to look at it takes its line away from there. A hint;
+    /// [`Consumer::receive`] finds and checks for itself. Behind a register nothing is known of those slots.
     #[inline(always)]
-    pub fn fetch_next<C: Core>(&self, core: &C) {
-        if !self.fetch_payloads || !self.may_be_more || P::SIGNAL == Signal::Register {
+    pub fn fetch_next<C: Core>(&mut self, core: &C) {
+        if !std::mem::take(&mut self.may_be_more) || !self.fetch_payloads || P::SIGNAL == Signal::Register {
             return;
         }
         for position in self.head..self.head + NEXT_PACKETS.div_ceil(P::PER_SLOT as u64) {
