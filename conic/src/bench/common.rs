@@ -170,7 +170,7 @@ pub fn usable_cores() -> usize {
 /// Nanoseconds as people read them: `431 ns`, `1.28 us`, `12.1 ms`, `1.25 s`.
 pub fn nanoseconds(value: f64) -> String {
     match value.abs() {
-        size if size < 100.0 => format!("{value:.1} ns"),
+        size if size < 99.95 => format!("{value:.1} ns"),
         size if size < 1_000.0 => format!("{value:.0} ns"),
         size if size < 1e6 => format!("{} us", three_digits(value / 1e3)),
         size if size < 1e9 => format!("{} ms", three_digits(value / 1e6)),

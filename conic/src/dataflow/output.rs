@@ -122,8 +122,17 @@ pub fn table(
     print_notes(measured);
 }
 
+/// Characters of a cell: seven of them, a name and the blanks between fill 80 columns.
+const CELL: usize = 7;
+
+/// A time, or a difference of two; its unit stands close where a sign takes the blank's place.
+fn cell(value: f64) -> String {
+    let text = nanoseconds(value);
+    if text.len() > CELL { text.replace(' ', "") } else { text }
+}
+
 fn line(name: &str, report: &GraphReport, figure: impl Fn(&Row) -> f64) {
-    let figures: String = report.sizes.iter().map(|row| format!(" {:>7}", nanoseconds(figure(row)))).collect();
+    let figures: String = report.sizes.iter().map(|row| format!(" {:>CELL$}", cell(figure(row)))).collect();
     println!(" {name:23}{figures}");
 }
 
@@ -145,4 +154,19 @@ fn title(graph: Graph, report: &GraphReport) -> String {
     let crossings: Vec<f64> = report.sizes.iter().map(|row| row.crossing_ns / 1e3).collect();
     let (low, high) = crossings.iter().fold((f64::MAX, f64::MIN), |(low, high), one| (low.min(*one), high.max(*one)));
     format!("{}: {} to {} us more on the device than fused", graph.title(), three_digits(low), three_digits(high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_holds_any_difference_of_times() {
+        for size in [0.0, 0.01, 99.94, 99.96, 700.0, 999.4, 2_100.0, 99_960.0, 443_000.0, 7e6, 99.96e6, 443e6] {
+            for value in [size, -size] {
+                assert!(cell(value).len() <= CELL, "{}", cell(value));
+            }
+        }
+        assert_eq!([cell(-2100.0), cell(2100.0)], ["-2.10us", "2.10 us"]);
+    }
 }
