@@ -183,8 +183,8 @@ pub fn three_digits(value: f64) -> String {
     match value.abs() {
         small if small > 0.0 && small < 0.01 => format!("{value:.4}"),
         small if small > 0.0 && small < 0.1 => format!("{value:.3}"),
-        small if small < 10.0 => format!("{value:.2}"),
-        middle if middle < 100.0 => format!("{value:.1}"),
+        small if small < 9.995 => format!("{value:.2}"),
+        middle if middle < 99.95 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
 }
