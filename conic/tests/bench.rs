@@ -273,6 +273,8 @@ fn the_cxl_nics_request_types_stand_beside_loads_and_stores() {
 #[test]
 fn tables_fit_a_terminal_of_80_columns() {
     let Some(_alone) = can_measure() else { return };
+    // For the charts that some draw.
+    let folder = tempfile::tempdir().expect("a folder");
     for command in [
         "bench limits --duration 20ms",
         "bench loopback --rate 900 --window 256 --duration 50ms",
@@ -285,7 +287,8 @@ fn tables_fit_a_terminal_of_80_columns() {
         "dataflow --duration 5ms",
     ] {
         let mut conic = Command::new(env!("CARGO_BIN_EXE_conic"));
-        let output = conic.args(command.split(' ')).env("COLUMNS", "80").output().expect("conic runs");
+        conic.args(command.split(' ')).env("COLUMNS", "80").current_dir(&folder);
+        let output = conic.output().expect("conic runs");
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(printed.lines().count() > 4, "{command}: {printed}");

@@ -11,11 +11,17 @@ use conic_interface::work;
 
 use crate::common::geometry;
 
-/// Receives four packets, and then three; how many of their payloads were asked for, and how many other lines.
-fn payloads_asked_for(leaves: bool) -> (usize, usize) {
-    let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");
+/// A region that is ready, with so many bytes of objects.
+fn region(features: Features, object_bytes: u64) -> (Map, CrashMemory) {
+    let map = Map::new(geometry(64, [64, 64, 4], object_bytes), features).expect("a geometry that can be");
     let memory = CrashMemory::new(&map.layout);
     prepare(&memory.core("builder"), &map);
+    (map, memory)
+}
+
+/// Receives four packets, and then three; how many of their payloads were asked for, and how many other lines.
+fn payloads_asked_for(leaves: bool) -> (usize, usize) {
+    let (map, memory) = region(Features::best(), 0);
     let asked = RefCell::new(Vec::new());
     let core = ToldCore::new(memory.core("host"), |does| {
         if let Does::Prefetch(at) = does {
@@ -51,9 +57,7 @@ fn payloads_are_asked_for_but_by_who_leaves_them() {
 /// Sends bursts of these lengths, each in a slot of its own, to a NIC that completes the first; which of the others it asks for then,
 /// and what it gets after.
 fn next_asked_for<P: Policy>(features: Features, bursts: &[usize]) -> (Vec<Address>, Vec<Address>) {
-    let map = Map::new(geometry(64, [64, 64, 4], 0), features).expect("a geometry that can be");
-    let memory = CrashMemory::new(&map.layout);
-    prepare(&memory.core("builder"), &map);
+    let (map, memory) = region(features, 0);
     let mut host = Host::<_, P>::new(memory.core("host"), &map, 0);
     let mut sent = Vec::new();
     for &count in bursts {
@@ -110,17 +114,19 @@ fn payloads_of_the_next_slots_are_asked_for_as_far_as_those_are_full() {
     assert!(asked.is_empty(), "behind a register");
 }
 
+/// A NIC's half, with a count of what it asks for.
+fn counting_nic(map: &Map, memory: &CrashMemory, asked: &Cell<u32>) -> Nic<impl Core, PhaseCredit> {
+    let count = |does| asked.set(asked.get() + u32::from(matches!(does, Does::Prefetch(_))));
+    Nic::new(ToldCore::new(memory.core("nic"), count), map, 0)
+}
+
 /// What is written while this burst is worked on is left to its producer.
 #[test]
 fn nothing_is_asked_for_behind_a_slot_that_was_not_full() {
-    let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");
-    let memory = CrashMemory::new(&map.layout);
-    prepare(&memory.core("builder"), &map);
+    let (map, memory) = region(Features::best(), 0);
     let mut host = Host::<_, PhaseCredit>::new(memory.core("host"), &map, 0);
     let asked = Cell::new(0);
-    let core =
-        ToldCore::new(memory.core("nic"), |does| asked.set(asked.get() + u32::from(matches!(does, Does::Prefetch(_)))));
-    let mut nic = Nic::<_, PhaseCredit>::new(core, &map, 0);
+    let mut nic = counting_nic(&map, &memory, &asked);
     let mut send = || {
         let mut buffers = [Address(0); 4];
         assert_eq!(host.buf_alloc(1000, &mut buffers), 4);
@@ -144,9 +150,7 @@ fn nothing_is_asked_for_behind_a_slot_that_was_not_full() {
 
 #[test]
 fn the_bytes_of_a_payload_in_the_ring_are_not_taken_for_addresses() {
-    let map = Map::new(geometry(64, [64, 64, 4], 0), Features::best()).expect("a geometry that can be");
-    let memory = CrashMemory::new(&map.layout);
-    prepare(&memory.core("builder"), &map);
+    let (map, memory) = region(Features::best(), 0);
     let mut host = Host::<_, PhaseCredit>::new(memory.core("host"), &map, 0);
     for _ in 0..2 {
         let mut buffers = [Address(0)];
@@ -155,9 +159,7 @@ fn the_bytes_of_a_payload_in_the_ring_are_not_taken_for_addresses() {
         assert_eq!(host.tx_burst(&[Descriptor::new(buffers[0], 56)]), 1);
     }
     let asked = Cell::new(0);
-    let core =
-        ToldCore::new(memory.core("nic"), |does| asked.set(asked.get() + u32::from(matches!(does, Does::Prefetch(_)))));
-    let mut nic = Nic::<_, PhaseCredit>::new(core, &map, 0);
+    let mut nic = counting_nic(&map, &memory, &asked);
     let mut polled = [Descriptor::BLANK; 4];
     for _ in 0..2 {
         assert_eq!(nic.poll_tx(&mut polled), 1, "one takes all the room there is for a slot");
@@ -169,9 +171,7 @@ fn the_bytes_of_a_payload_in_the_ring_are_not_taken_for_addresses() {
 
 /// The work of sending so many packets, and of learning that they were read.
 fn work_of_sending(features: Features, flags: u8) -> [u32; 2] {
-    let map = Map::new(geometry(64, [64, 64, 4], 4096), features).expect("a geometry that can be");
-    let memory = CrashMemory::new(&map.layout);
-    prepare(&memory.core("builder"), &map);
+    let (map, memory) = region(features, 4096);
     let worked = Cell::new(0);
     let core = ToldCore::new(memory.core("host"), |does| {
         if let Does::Work(cycles) = does {
