@@ -149,6 +149,30 @@ fn nothing_is_asked_for_behind_a_slot_that_was_not_full() {
 }
 
 #[test]
+fn a_host_asks_for_what_it_receives_next_when_it_sends() {
+    let (map, memory) = region(Features::best(), 0);
+    let asked = RefCell::new(Vec::new());
+    let core = ToldCore::new(memory.core("host"), |does| {
+        if let Does::Prefetch(at) = does {
+            asked.borrow_mut().push(at);
+        }
+    });
+    let mut host = Host::<_, PhaseCredit>::new(core, &map, 0);
+    let mut nic = Nic::<_, PhaseCredit>::new(memory.core("nic"), &map, 0);
+    let mut delivered = Vec::new();
+    for _ in 0..2 {
+        let frames = [(); 4].map(|()| Descriptor::new(nic.rx_alloc(1000).expect("a full pool"), 1000));
+        assert_eq!(nic.rx_burst(&frames), 4);
+        delivered.extend(frames.map(|frame| frame.address()));
+    }
+    let mut received = [Descriptor::BLANK; 4];
+    assert_eq!(host.rx_burst(&mut received), 4);
+    asked.borrow_mut().clear();
+    assert_eq!(host.tx_burst(&received), 4);
+    assert_eq!(asked.take(), delivered[4..]);
+}
+
+#[test]
 fn the_bytes_of_a_payload_in_the_ring_are_not_taken_for_addresses() {
     let (map, memory) = region(Features::best(), 0);
     let mut host = Host::<_, PhaseCredit>::new(memory.core("host"), &map, 0);
