@@ -148,6 +148,25 @@ fn nothing_is_asked_for_behind_a_slot_that_was_not_full() {
     }
 }
 
+/// Slots that are not cleared say of the lap before that they are full.
+#[test]
+fn nothing_is_asked_for_of_the_lap_before() {
+    let (map, memory) = region(Features::best(), 0);
+    let mut host = Host::<_, PhaseCredit>::new(memory.core("host"), &map, 0);
+    let asked = Cell::new(0);
+    let mut nic = counting_nic(&map, &memory, &asked);
+    let mut polled = [Descriptor::BLANK; 4];
+    for burst in 0..3 * map.queues[0].transmit.slots {
+        let mut buffers = [Address(0); 4];
+        assert_eq!(host.buf_alloc(1000, &mut buffers), 4);
+        assert_eq!(host.tx_burst(&buffers.map(|at| Descriptor::new(at, 1000))), 4);
+        assert_eq!(nic.poll_tx(&mut polled), 4);
+        asked.set(0);
+        nic.complete_tx(&polled);
+        assert_eq!(asked.get(), 0, "behind burst {burst}");
+    }
+}
+
 #[test]
 fn a_host_asks_for_what_it_receives_next_when_it_sends() {
     let (map, memory) = region(Features::best(), 0);
