@@ -96,6 +96,17 @@ pub(crate) struct Session {
     pub has_asked: bool,
 }
 
+impl Step {
+    /// This side's ends of the bells of whoever is here.
+    pub(crate) fn into_bells(self) -> Arc<Vec<OwnedFd>> {
+        match self {
+            Step::Attached(session) => session.bells,
+            Step::Entering(entering) => entering.session.bells,
+            Step::Connected | Step::Negotiated { .. } | Step::Making(_) | Step::Asking(_) => Arc::default(),
+        }
+    }
+}
+
 impl Connection {
     /// Whether what it says is left in its socket until it has its answer: all that is told of it is its end.
     pub(crate) fn is_not_heard(&self) -> bool {

@@ -34,7 +34,7 @@ use rustix::event::{Timespec, epoll};
 
 use adopt::Inheritance;
 use closing::Closing;
-use kept::{Holder, Kept};
+use kept::Kept;
 use listening::{connect, listen, listen_for_metrics};
 use metrics::Metrics;
 use network::{Network, start_networks};
@@ -284,9 +284,16 @@ impl Daemon {
     fn end(&mut self) {
         // Networks end with their threads, which let go of every region; clients see their sockets closed.
         self.networks.clear();
-        let connections = std::mem::take(&mut self.connections).into_values().map(|one| one.channel);
+        for Connection { channel, step, .. } in std::mem::take(&mut self.connections).into_values() {
+            self.close(channel);
+            self.close_bells(step.into_bells());
+        }
+        for Kept { bell, unread, .. } in std::mem::take(&mut self.kept).into_values() {
+            self.close_bell(bell);
+            unread.into_iter().for_each(|channel| self.close(channel));
+        }
         let unread = std::mem::take(&mut self.unread).into_values().map(|(channel, _)| channel);
-        connections.chain(unread).for_each(|channel| self.close(channel));
+        unread.for_each(|channel| self.close(channel));
         self.closing.end(&self.reports);
         let _ = std::fs::remove_file(&self.config.socket);
         self.journal.end();
@@ -467,8 +474,8 @@ impl Daemon {
         self.returning.push(peer.user);
         let (read, unread) = if leave.is_read { (Some(channel), None) } else { (None, Some(channel)) };
         unread.iter().for_each(Channel::end);
-        let holder = (was_told && leave.may_use).then_some(Holder { process, bells });
-        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread, holder };
+        let holder = (was_told && leave.may_use).then_some(process);
+        let departing = Departing { memory, taken, leaving: was_told.then_some(leaving), unread, bells, holder };
         self.networks[network].detach(session, Answer::new(News::Departed(departing), &self.reports));
         read.into_iter().for_each(|channel| self.close(channel));
     }

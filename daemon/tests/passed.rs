@@ -22,8 +22,11 @@ use conic_native::{clock, yield_core};
 use conic_nicd::config::Config;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use served::Served;
-use spoken::{greeted, hello, say};
+use spoken::{greeted, hear, hello, say, wish};
 use support::{VICTIM, held, options, settled, waiting};
+
+/// `SO_PASSRIGHTS` of `asm-generic/socket.h`, which the kernel knows or does not; then descriptors come anyway.
+const SO_PASSRIGHTS: i32 = 83;
 
 /// What is held is counted by process: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
@@ -65,8 +68,6 @@ fn serve_as_before(socket: &Path) -> Served {
 
 /// Has an older kernel's way for who connects from now on: descriptors can be sent to the daemon's ends.
 fn let_descriptors_come(socket: &Path) {
-    /// `SO_PASSRIGHTS` of `asm-generic/socket.h`, which the kernel knows or does not; then they come anyway.
-    const SO_PASSRIGHTS: i32 = 83;
     let listens = |number: i32| {
         // SAFETY: it is looked at while nobody closes it: the daemon's socket is open until the daemon's end, and of others nothing is kept.
         let one = unsafe { BorrowedFd::borrow_raw(number) };
@@ -92,6 +93,97 @@ fn send_most(channel: &Channel, message: &Message, first: &TcpStream, nothing: &
     assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
     let bytes = message.encode();
     sendmsg(channel, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL).is_ok()
+}
+
+/// Whether a daemon of this process refuses descriptors at its ends of the bells that there are, or has the kernel not refuse them any more.
+fn bells_refuse(let_come: bool) -> bool {
+    let mut refuse = 0;
+    for entry in std::fs::read_dir("/proc/self/fd").expect("they can be listed").flatten() {
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // SAFETY: it is looked at for a moment, and one that is closed meanwhile is no such socket.
+        let one = unsafe { BorrowedFd::borrow_raw(number) };
+        let is_stream = rustix::net::sockopt::socket_type(one) == Ok(rustix::net::SocketType::STREAM);
+        let is_local = rustix::net::sockopt::socket_domain(one) == Ok(rustix::net::AddressFamily::UNIX);
+        if is_stream && is_local && conic_native::channel::refuses_descriptors(one) {
+            refuse += 1;
+            if let_come {
+                conic_native::socket::set_option(one, 1, SO_PASSRIGHTS, &1i32).expect("it was set to zero");
+            }
+        }
+    }
+    refuse > 0
+}
+
+/// How a client goes whose bells carry what takes long to close.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Goes {
+    /// With its connection, and then all that it has.
+    Dies,
+    /// It says so, and lets go of all.
+    Leaves,
+    /// It says so, and has its region for a while longer.
+    Keeps,
+}
+
+#[test]
+fn nobody_waits_where_a_client_passes_by_a_bell_what_takes_long_to_close() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let config = Config { socket: socket.clone(), ..Config::default() };
+    let served = Served::start(config.checked().expect("a sound configuration"));
+    // Another client of the network: its thread must not wait either.
+    let bystander = Client::attach(&socket, &options(VICTIM)).expect("it is let in");
+    let bells_refuse_them = bells_refuse(false);
+    let (own, _) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let kernel_can = conic_native::socket::set_option(own.as_fd(), 1, SO_PASSRIGHTS, &0i32).is_ok();
+    assert_eq!(bells_refuse_them, kernel_can);
+    let mut other_sides = Vec::new();
+    for (goes, as_before) in
+        [Goes::Dies, Goes::Leaves, Goes::Keeps].into_iter().flat_map(|goes| [(goes, false), (goes, true)])
+    {
+        let channel = greeted(&socket);
+        say(&channel, &wish(3));
+        let mut passed = hear(&channel).descriptors;
+        assert_eq!(passed.len(), 2 + 3, "region, kick, bells");
+        if as_before {
+            bells_refuse(true);
+        }
+        for bell in &passed[2..] {
+            let (stream, other_side) = lingering(5);
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let one = [stream.as_fd()];
+            assert!(control.push(SendAncillaryMessage::ScmRights(&one)));
+            let sent = sendmsg(bell, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL);
+            let refused = bells_refuse_them && !as_before;
+            assert_eq!(sent.is_err(), refused, "{goes:?}, as before {as_before}: {sent:?}");
+            if refused {
+                // Nobody else has it.
+                rustix::net::sockopt::set_socket_linger(&stream, None).expect("a socket");
+            }
+            other_sides.push(other_side);
+        }
+        if goes != Goes::Dies {
+            say(&channel, &Message::Detach);
+        }
+        if goes != Goes::Keeps {
+            passed.clear();
+        }
+        drop(channel);
+        for what in ["it went", "it let go of all"] {
+            let begun = clock::now();
+            drop(greeted(&socket));
+            drop(Client::attach(&socket, &options([2, 0, 0, 0, 0, 9])).expect("it is let in"));
+            let took = clock::now().since(begun).seconds();
+            assert!(took < 1.0, "{goes:?}, as before {as_before}: when {what}, they waited for {took} s");
+            passed.clear();
+        }
+    }
+    drop(bystander);
+    let begun = clock::now();
+    served.end();
+    assert!(clock::now().since(begun).seconds() < 2.0, "nor does the daemon's end");
 }
 
 #[test]

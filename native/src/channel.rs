@@ -208,6 +208,12 @@ impl Channel {
         }
     }
 
+    /// Ends the conversation, and looks whether its other side had written nothing that lies here; of a stream.
+    pub fn end_unwritten(&self) -> bool {
+        self.end();
+        recv(&self.0, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(read, _)| read == 0)
+    }
+
     /// Whether there is a message, and if so whether it carries descriptors. An empty one is told from the end of the conversation by its
     /// sender, who stands with each where that is asked for (`SO_PASSCRED`).
     fn next_message(&self) -> io::Result<Option<bool>> {
@@ -258,7 +264,7 @@ impl Channel {
 
     /// Whether the kernel refuses descriptors that are sent to this end, so that none can lie in what is unread here.
     pub fn refuses_descriptors(&self) -> bool {
-        socket::option::<i32>(self.0.as_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS).is_ok_and(|passes| passes == 0)
+        refuses_descriptors(self.0.as_fd())
     }
 
     /// Whether the peer has something to read of what was sent; one that is gone has not. The kernel counts descriptors on their way to it as
@@ -334,7 +340,7 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
-        refuse_descriptors(&socket);
+        refuse_descriptors(socket.as_fd());
         listen(&socket, BACKLOG)?;
         Ok(Listener(socket))
     }
@@ -351,7 +357,7 @@ impl Listener {
 
     /// A listening socket that another process had and passed over.
     pub fn of_descriptor(descriptor: OwnedFd) -> Listener {
-        refuse_descriptors(&descriptor);
+        refuse_descriptors(descriptor.as_fd());
         Listener(descriptor)
     }
 
@@ -382,10 +388,15 @@ impl Listener {
     }
 }
 
-/// Has the kernel refuse descriptors that are sent to what a socket accepts from now on: their sender hears of it, and they never come.
-fn refuse_descriptors(listener: &OwnedFd) {
-    // They come where an older kernel does not know this; see `Channel::refuses_descriptors`.
-    let _ = socket::set_option(listener.as_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, &0i32);
+/// Has the kernel refuse descriptors that are sent to a local socket, or to what it accepts from now on: their sender hears of it, and they
+/// never come. They come where an older kernel than Linux 6.16 does not know this; see [`refuses_descriptors`].
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) {
+    let _ = socket::set_option(socket, libc::SOL_SOCKET, SO_PASSRIGHTS, &0i32);
+}
+
+/// Whether the kernel refuses descriptors that are sent to this end of a local socket.
+pub fn refuses_descriptors(socket: BorrowedFd<'_>) -> bool {
+    socket::option::<i32>(socket, libc::SOL_SOCKET, SO_PASSRIGHTS).is_ok_and(|passes| passes == 0)
 }
 
 impl AsFd for Listener {

@@ -27,7 +27,7 @@ use conic_control::{Extensions, Hello, Message, Name, OLDEST, VERSION};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Features, Geometry, Headroom, Map};
-use conic_native::channel::{Channel, Listener, Peer};
+use conic_native::channel::{Channel, Listener, Peer, refuse_descriptors};
 use conic_native::{Memory, clock};
 use conic_nicd::config::EndConfig;
 use conic_nicd::switch::{Party, Rules, Suspended};
@@ -405,6 +405,8 @@ impl Daemon {
             return Err(cannot("a client's descriptors are missing"));
         };
         let bells = link.hear_descriptors(heir.queues as usize).map_err(system("taking over"))?;
+        // Where the daemon before this one had not asked for it.
+        bells.iter().for_each(|bell| refuse_descriptors(bell.as_fd()));
         let Heir { queues, descriptors, buffers, object_bytes, headroom: [bytes, places], .. } = heir;
         let geometry = Geometry { queues, descriptors, buffers, object_bytes };
         let map = Map::with_headroom(geometry, Features::best(), Headroom { bytes, places });

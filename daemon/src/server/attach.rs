@@ -105,7 +105,7 @@ impl Daemon {
                     self.expect_no_more(taken.user);
                     return self.give_back_quota(taken);
                 };
-                return self.give_back(Departing { memory, taken, leaving: None, unread: None, holder: None });
+                return self.give_back(Departing::unheld(memory, taken, None));
             }
         };
         self.enter(number, making, taken, region);

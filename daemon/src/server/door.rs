@@ -1,7 +1,8 @@
 //! Who comes in: connections are accepted as long as there are descriptors for them.
 
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
@@ -96,10 +97,27 @@ impl Daemon {
         if channel.refuses_descriptors() || channel.end_without_descriptors() {
             return;
         }
+        self.close_aside(channel);
+    }
+
+    fn close_aside(&mut self, channel: Channel) {
         self.closing.push(channel);
         self.close_what_waits();
         if self.closing.count() > MOST_CLOSING {
             self.shut_door(&std::io::Error::other("connections cannot be closed for want of a thread"));
+        }
+    }
+
+    /// Closes this side's ends of a client's bells, which no thread has any more.
+    pub(super) fn close_bells(&mut self, bells: Arc<Vec<OwnedFd>>) {
+        Arc::try_unwrap(bells).unwrap_or_default().into_iter().for_each(|bell| self.close_bell(bell));
+    }
+
+    /// Closes this side's end of a bell. Its client has no reason to write into it, and nothing that it wrote is looked at.
+    pub(super) fn close_bell(&mut self, bell: OwnedFd) {
+        let bell = Channel::of_descriptor(bell);
+        if !bell.refuses_descriptors() && !bell.end_unwritten() {
+            self.close_aside(bell);
         }
     }
 

@@ -22,13 +22,6 @@ use rustix::net::{Shutdown, shutdown};
 use super::Daemon;
 use super::region::{Departing, Taken};
 
-/// What tells whether the program that had a region has it still.
-pub(crate) struct Holder {
-    pub process: OwnedFd,
-    /// This side's end of each of its bells.
-    pub bells: Arc<Vec<OwnedFd>>,
-}
-
 /// A region that its program may use still.
 pub(super) struct Kept {
     pub memory: Arc<Memory>,
@@ -49,12 +42,12 @@ fn is_over(process: &OwnedFd, bell: &OwnedFd) -> bool {
 impl Daemon {
     /// Does with the region of a client that has left what is to be done, now that no thread touches it.
     pub(super) fn depart(&mut self, mut departing: Departing) {
-        let bell = departing.holder.take().and_then(|Holder { process, bells }| {
-            // The threads have let go of them. All but one are closed here.
-            Some((process, Arc::try_unwrap(bells).ok()?.into_iter().next()?))
-        });
+        // The threads have let go of them.
+        let mut bells = Arc::try_unwrap(std::mem::take(&mut departing.bells)).unwrap_or_default();
         // Who leaves by itself has mostly let go of everything before.
-        let held = bell.filter(|(process, bell)| !is_over(process, bell));
+        let holder = departing.holder.take();
+        let held = holder.and_then(|process| bells.pop_if(|bell| !is_over(&process, bell)).map(|bell| (process, bell)));
+        self.close_bells(Arc::new(bells));
         let Some((process, bell)) = held else { return self.give_back(departing) };
         // Whoever sleeps behind it reads its end, as of the others.
         let _ = shutdown(&bell, Shutdown::Write);
@@ -129,6 +122,7 @@ impl Daemon {
         let _ = epoll::delete(&self.epoll, bell.as_fd());
         let _ = epoll::delete(&self.epoll, process.as_fd());
         self.returning.push(taken.user);
-        self.give_back(Departing { memory, taken, leaving: None, unread, holder: None });
+        self.close_bell(bell);
+        self.give_back(Departing::unheld(memory, taken, unread));
     }
 }

@@ -1,7 +1,7 @@
 //! What takes long with a region, and waits for nobody: to make one, which touches each of its pages, and to give one back. A thread
 //! of its own does it, so that the control thread goes on with all others.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use conic_control::{Reason, Refused};
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, prepare};
-use conic_native::channel::Channel;
+use conic_native::channel::{Channel, refuse_descriptors};
 use conic_native::{Memory, NativeCore, Pages, about_to, clock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -19,7 +19,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use crate::bell::Bell;
 use crate::connection::refused;
 use crate::order::News;
-use crate::server::kept::Holder;
 
 /// What a client has of its user's quota.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +74,17 @@ pub(crate) struct Departing {
     pub leaving: Option<Leaving>,
     /// The connection by which descriptors of it went out and were not all taken.
     pub unread: Option<Channel>,
-    /// Who may use it still; none where it is given back at once.
-    pub holder: Option<Holder>,
+    /// This side's ends of its bells, which are closed when no thread has them any more; none where its client never had the others.
+    pub bells: Arc<Vec<OwnedFd>>,
+    /// The program that may use it still; none where it is given back at once.
+    pub holder: Option<OwnedFd>,
+}
+
+impl Departing {
+    /// A region whose client, if it had one, holds nothing that tells of its end, and is not told of either.
+    pub(super) fn unheld(memory: Arc<Memory>, taken: Taken, unread: Option<Channel>) -> Departing {
+        Departing { memory, taken, leaving: None, unread, bells: Arc::default(), holder: None }
+    }
 }
 
 /// Nothing is left of a region.
@@ -200,6 +208,8 @@ impl Region {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let (own, other) =
                 socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(no_descriptors)?;
+            // What a client passed would be closed by whoever of this process lets go of the bell last.
+            refuse_descriptors(own.as_fd());
             ours.push(own);
             theirs.push(other);
         }
@@ -232,7 +242,7 @@ mod tests {
         let reports = Reports { news: send, bell: Bell::new().expect("a descriptor") };
         let taken = Taken { user: 0, clients: 1, queues: 1, bytes: memory.bytes() };
         WITHOUT_THREADS.set(true);
-        let region = Departing { memory, taken, leaving: None, unread: None, holder: None };
+        let region = Departing::unheld(memory, taken, None);
         let region = give_back(region, &reports).expect("nobody has it");
         assert!(news.try_recv().is_err() && blocks() > 0, "it counts as long as it is there");
         WITHOUT_THREADS.set(false);

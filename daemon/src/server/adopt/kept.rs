@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use conic_native::Memory;
-use conic_native::channel::Channel;
+use conic_native::channel::{Channel, refuse_descriptors};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -50,6 +50,7 @@ pub(super) fn hear_kept(link: &Link<'_>) -> Result<Kept, DaemonError> {
     let [Some(region), Some(process), Some(bell)] = [(); 3].map(|()| descriptors.next()) else {
         return Err(cannot("a kept region's descriptors are missing"));
     };
+    refuse_descriptors(bell.as_fd());
     let memory = Memory::attach(region, bytes).map_err(|error| cannot(&error.to_string()))?;
     let unread = descriptors.next().map(|descriptor: OwnedFd| Channel::of_descriptor(descriptor));
     let taken = Taken { user, clients, queues, bytes };
