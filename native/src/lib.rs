@@ -19,6 +19,7 @@ mod memory;
 mod pages;
 mod place;
 pub mod processor;
+mod ringer;
 pub mod socket;
 mod steps;
 mod thread_clock;
@@ -32,6 +33,7 @@ pub use kept::KeptCore;
 pub use mapping::Mapping;
 pub use memory::{Memory, MemoryError, Pages};
 pub use place::{Machine, cores, may_run_on, numa_nodes, pin, spin, yield_core};
+pub use ringer::Ringer;
 pub use steps::about_to;
 #[cfg(feature = "steps")]
 pub use steps::{Watcher, watch};

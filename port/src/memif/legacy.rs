@@ -29,7 +29,7 @@ use super::message::Message;
 use super::parts::Rings;
 use super::ring::{Place as RingPlace, Regions, Ring, Side};
 use super::session::{Link, map_region};
-use super::{Memif, MemifError, MemifOptions, MemifProblem, MemifRole, Place, ring_bell, watch};
+use super::{Memif, MemifError, MemifOptions, MemifProblem, MemifRole, Place, ring_peer, watch};
 use crate::legacy::{Heir, broken};
 use crate::{Legacy, PortError};
 
@@ -75,7 +75,7 @@ impl Memif {
         });
         let transmit = transmit.into_iter().map(|mut link| {
             if link.ring.show(&regions) {
-                ring_bell(&link.interrupt);
+                ring_peer(self.ringer.as_deref(), &link.interrupt);
             }
             link
         });

@@ -14,9 +14,10 @@
 //! The other side is not trusted: memory must be sealed against shrinking, indexes and descriptors are read once and checked,
 //! and a side that goes on breaking the rules is disconnected. No call waits for it: what it passes is looked at only in ways that the kernel
 //! answers by itself, and closed by a thread that each port has for that ([`conic_native::Closer`]), because to close may take as long as the
-//! other side likes. While that thread has too much to do, nobody new is let in. What is left: one that asks for interrupts can make this side
-//! wait for an eventfd that it has filled and made blocking between a look at it and the ring of the bell; and a process that has no descriptor
-//! left for what is passed to it waits while the kernel closes that.
+//! other side likes. While that thread has too much to do, nobody new is let in. Its interrupts are rung by the kernel, which does not
+//! wait where a write would ([`conic_native::Ringer`]). What is left: a process that has no descriptor left for what is passed to it waits while
+//! the kernel closes that; and where the system has no asynchronous I/O, which `interrupts_may_wait` among a port's details says, one that asks
+//! for interrupts can make this side wait for an eventfd that it has filled and made blocking between a look at it and the write.
 
 mod channel;
 mod control;
@@ -28,9 +29,10 @@ mod ring;
 mod session;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use conic_fabric::Time;
-use conic_native::Closer;
+use conic_native::{Closer, Ringer};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 pub use error::{MemifError, MemifProblem};
@@ -150,6 +152,8 @@ pub struct Memif {
     waiter: OwnedFd,
     /// Closes what the other side has passed.
     closer: Closer,
+    /// Rings the other side's interrupts; none where the system has nothing that does so without waiting.
+    ringer: Option<Arc<Ringer>>,
     place: Place,
     /// This part's rings, while there is a session.
     rings: Option<Rings>,
@@ -209,10 +213,12 @@ impl Memif {
         let (others, firsts) = parts::join(&waiters)?;
         let first = Place::First { control: Box::new(Control::new(listener, parts, closer.clone())), others };
         let places = std::iter::once(first).chain(firsts.into_iter().map(Place::Other));
+        let ringer = Ringer::new().ok().map(Arc::new);
         let part = |(waiter, place)| Memif {
             options: options.clone(),
             waiter,
             closer: closer.clone(),
+            ringer: ringer.clone(),
             place,
             rings: None,
             hash: Toeplitz::default(),
@@ -370,7 +376,18 @@ fn forget(waiter: &OwnedFd) {
     let _ = epoll::wait(waiter, &mut events[..], Some(&NOW));
 }
 
-/// Tells the other side that there is something, where that can be done without waiting.
+/// Tells the other side that there is something.
+fn ring_peer(ringer: Option<&Ringer>, interrupt: &impl AsFd) {
+    match ringer {
+        // It is an eventfd: that was looked at when it came.
+        Some(ringer) => {
+            let _ = ringer.ring(interrupt.as_fd());
+        }
+        None => ring_bell(interrupt),
+    }
+}
+
+/// Rings a bell of this process's own, or of another's that is trusted not to fill it behind the look and make it wait.
 fn ring_bell(descriptor: &impl AsFd) {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut poll = [PollFd::new(descriptor, PollFlags::OUT)];
@@ -455,7 +472,7 @@ impl Port for Memif {
             Ok(true) => {
                 if link.ring.unshown() >= BATCH && link.ring.show(&own.regions) {
                     self.counts.interrupts += 1;
-                    ring_bell(&link.interrupt);
+                    ring_peer(self.ringer.as_deref(), &link.interrupt);
                 }
                 self.counters.count_transmitted(frame.len());
                 Ok(Transmit::Accepted)
@@ -478,7 +495,7 @@ impl Port for Memif {
             for link in &mut own.transmit {
                 if link.ring.show(&own.regions) {
                     self.counts.interrupts += 1;
-                    ring_bell(&link.interrupt);
+                    ring_peer(self.ringer.as_deref(), &link.interrupt);
                 }
             }
         }
@@ -515,6 +532,7 @@ impl Port for Memif {
             ("fault_bounds", bounds),
             ("fault_chain", chain),
             ("interrupts_sent", self.counts.interrupts),
+            ("interrupts_may_wait", u64::from(self.ringer.is_none())),
         ]
     }
 
@@ -559,6 +577,8 @@ impl Port for Memif {
 impl Drop for Memif {
     fn drop(&mut self) {
         self.end(Time::ZERO, "the port is closed");
+        // The last one waits for the kernel's other cores, some milliseconds.
+        self.ringer.take().into_iter().for_each(|ringer| self.closer.close(ringer));
     }
 }
 

@@ -455,6 +455,30 @@ fn who_sleeps_is_rung_for_what_was_put_before_another_process_takes_over() {
 }
 
 #[test]
+fn who_fills_the_eventfd_that_it_is_rung_by_and_has_it_block_keeps_nobody_waiting() {
+    let folder = folder();
+    let mut server = server(&folder);
+    let (client, [_, bell]) = joined_with_bells(&mut server);
+    let memory = client.memory.as_ref().expect("joined");
+    memory.store_u32(512 + 128 + 4, 2048);
+    memory.store_u32(512 + 128 + 8, 8192);
+    memory.store_u16(512 + 4, 0);
+    memory.store_release_u16(512 + 6, 1);
+    rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).expect("there is room");
+    // The flag is the open file's: the server's as well.
+    rustix::fs::fcntl_setfl(&bell, rustix::fs::OFlags::empty()).expect("a file");
+    assert_eq!(server.transmit(Time::ZERO, &[1; 60]).expect("memif does not fail"), Transmit::Accepted);
+    server.flush(Time::ZERO).expect("memif does not fail");
+    let mut count = [0; 8];
+    assert_eq!((rustix::io::read(&bell, &mut count), server.counts.interrupts), (Ok(8), 1));
+    assert_eq!(
+        u64::from_ne_bytes(count),
+        u64::MAX,
+        "not by a write, which might have waited: that would not have come to this"
+    );
+}
+
+#[test]
 fn a_client_in_the_middle_of_its_handshake_is_told_that_another_process_takes_over() {
     let folder = folder();
     let mut server = server(&folder);
