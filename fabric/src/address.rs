@@ -124,5 +124,6 @@ const fn beginnings() -> [Line; LINE_BYTES as usize + 1] {
 /// How many lines `bytes` bytes that start at a line boundary occupy.
 #[inline(always)]
 pub const fn lines_of(bytes: u64) -> u64 {
-    bytes.div_ceil(LINE_BYTES)
+    // Where a caller's bytes are known to be few, as a packet's are, this is an addition and a shift.
+    bytes.saturating_add(LINE_BYTES - 1) / LINE_BYTES
 }

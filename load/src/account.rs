@@ -98,6 +98,12 @@ impl Account {
         }
     }
 
+    /// Enters packets that came back whole in length, in the order in which they were sent.
+    #[inline(always)]
+    pub(crate) fn enter_expected(&mut self, count: u64) {
+        self.received += count;
+    }
+
     #[cold]
     fn enter_unexpected(&mut self, sequence: u64) {
         let expected = self.received + self.lost;

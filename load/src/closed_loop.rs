@@ -1,6 +1,6 @@
 //! The paper's loopback workload (section 5.1): the whole payload written, time-stamped, sent, received and read.
 
-use conic_fabric::{Address, Core, Line, Time, lines_of};
+use conic_fabric::{Address, Core, LINE_BYTES, Line, Time, lines_of};
 use conic_interface::burst::{HostQueue, Packet, fetch_ahead};
 use conic_interface::ring;
 
@@ -79,8 +79,17 @@ pub struct ClosedLoop<Q, const FRAMED: bool = false> {
     waiting: [Packet; MOST],
     waiting_count: usize,
     pace: Option<Pace>,
-    /// Room that a burst is received into, and its buffers; kept, because clearing it anew costs more than a packet.
-    burst: Box<([Packet; MOST], [Address; MOST])>,
+    /// Room for a burst; kept, because clearing it anew costs more than a packet.
+    burst: Box<Burst>,
+}
+
+/// A burst that was received, or is written.
+#[derive(Debug)]
+struct Burst {
+    packets: [Packet; MOST],
+    buffers: [Address; MOST],
+    /// What was read in each: its time stamp and its sequence number.
+    seen: [[u64; 2]; MOST],
 }
 
 /// The words before a packet's time stamp: of those that are sent, and of those that come back.
@@ -125,7 +134,11 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
             waiting: [Packet::BLANK; MOST],
             waiting_count: 0,
             pace: None,
-            burst: Box::new(([Packet::BLANK; MOST], [Address(0); MOST])),
+            burst: Box::new(Burst {
+                packets: [Packet::BLANK; MOST],
+                buffers: [Address(0); MOST],
+                seen: [[0; 2]; MOST],
+            }),
         }
     }
 
@@ -228,48 +241,88 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
     #[inline(always)]
     fn write(&mut self, count: usize) {
         let size = self.workload.packet_size;
-        let (_, buffers) = &mut *self.burst;
+        let buffers = &mut self.burst.buffers;
         let count = self.queue.buf_alloc(u64::from(size), &mut buffers[..count]);
         let core = self.queue.core();
         let now = core.now().picoseconds();
         let lines = lines_of(u64::from(size));
+        let mut sequence = self.account.sent;
         for (space, &at) in self.waiting.iter_mut().zip(&buffers[..count]) {
             core.work(WORK_A_PACKET);
-            let sequence = self.account.sent;
             let word = pattern(sequence);
             core.write_line(at, &Line(first_line(self.header.sent, now, sequence, word, FRAMED)));
             for index in 1..lines {
                 core.write_line(at.lines(index), &Line([word; 8]));
             }
             *space = Packet::new(at, size);
-            self.account.sent += 1;
+            sequence += 1;
         }
+        self.account.sent = sequence;
         self.waiting_count = count;
     }
 
     #[inline(always)]
     fn receive(&mut self) -> usize {
-        let (packets, _) = &mut *self.burst;
-        let count = self.queue.rx_burst(&mut packets[..self.workload.receive_burst]);
+        let count = self.queue.rx_burst(&mut self.burst.packets[..self.workload.receive_burst]);
         if count == 0 {
             return 0;
         }
-        let (mut same_stamp, mut stamp) = (0, 0);
-        let mut difference = Line::ZERO;
         let now = self.queue.core().now().picoseconds();
+        let differs = self.read_burst(count);
+        self.enter_burst(now, count);
+        if differs {
+            self.count_spoilt(count);
+        }
+        self.queue.buf_free(&self.burst.buffers[..count]);
+        count
+    }
+
+    /// Reads a burst whole, and says whether some packet had another payload or length than it should: a burst is judged once. Nothing
+    /// else is done here, so that what is summed up stays in registers.
+    #[inline(always)]
+    fn read_burst(&mut self, count: usize) -> bool {
+        let ClosedLoop { queue, workload, header, checked, burst, .. } = self;
+        let Burst { packets, buffers, seen } = &mut **burst;
+        let core = queue.core();
+        // One line is asked for by the interface.
+        let fetches = workload.fetch_ahead && workload.packet_size > LINE_BYTES as u16;
+        let (mut difference, mut lengths) = (Line::ZERO, 0);
+        let packets = &packets[..count];
+        for (index, ((packet, at), seen)) in packets.iter().zip(buffers).zip(seen).enumerate() {
+            if fetches && let Some(next) = packets.get(index + 1) {
+                fetch_ahead(core, next);
+            }
+            core.work(WORK_A_PACKET);
+            *seen = read::<_, FRAMED>(core, packet, workload.packet_size, header, checked, &mut difference);
+            lengths |= packet.length() ^ workload.packet_size;
+            *at = packet.address();
+        }
+        lengths != 0 || is_any(&difference)
+    }
+
+    /// Enters a burst that was read, and its latencies: those of packets that were written at once together.
+    #[inline(always)]
+    fn enter_burst(&mut self, now: u64, count: usize) {
+        let [first, _] = self.burst.seen[0];
+        let expected = self.account.expected();
+        let unlike = self.burst.seen[..count]
+            .iter()
+            .zip(expected..)
+            .fold(0, |sum, ([stamp, sequence], expected)| sum | (stamp ^ first) | (sequence ^ expected));
+        if unlike == 0 && self.pace.is_none() {
+            self.account.enter_expected(count as u64);
+            self.account.took(first, now, count as u64);
+        } else {
+            self.enter_each(now, count);
+        }
+    }
+
+    #[inline(never)]
+    fn enter_each(&mut self, now: u64, count: usize) {
+        let (mut same_stamp, mut stamp) = (0, 0);
         for index in 0..count {
-            let packet = self.burst.0[index];
-            if self.workload.fetch_ahead
-                && let Some(next) = self.burst.0[..count].get(index + 1)
-            {
-                fetch_ahead(self.queue.core(), next);
-            }
-            self.queue.core().work(WORK_A_PACKET);
-            let (written, sequence) = self.read(&packet, &mut difference);
+            let [written, sequence] = self.burst.seen[index];
             self.account.enter(sequence);
-            if packet.length() != self.workload.packet_size {
-                self.account.spoilt();
-            }
             if written != stamp {
                 self.took(stamp, now, same_stamp);
                 (stamp, same_stamp) = (written, 0);
@@ -278,14 +331,8 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
             if let Some(pace) = self.pace {
                 self.account.took(pace.due_of(sequence, written), now, 1);
             }
-            self.burst.1[index] = packet.address();
         }
         self.took(stamp, now, same_stamp);
-        if is_any(&difference) {
-            self.count_corrupt(count);
-        }
-        self.queue.buf_free(&self.burst.1[..count]);
-        count
     }
 
     /// Enters latencies of packets that were written at once.
@@ -297,43 +344,53 @@ impl<Q: HostQueue, const FRAMED: bool> ClosedLoop<Q, FRAMED> {
         }
     }
 
-    /// Reads a packet whole and returns its time stamp and sequence number. What its payload has other than it should is added to
-    /// `difference`, lane by lane: a burst is judged once.
-    ///
-    /// A line stays in registers. In memory, to have its last bytes cut off, it would be loaded in other pieces than it was stored in,
-    /// which waits for every store before it, those to lines on their way included: 5 instead of 15 million packets of 1500 bytes a
-    /// second on a processor that stores a line in halves.
-    #[inline(always)]
-    fn read(&self, packet: &Packet, difference: &mut Line) -> (u64, u64) {
-        let core = self.queue.core();
-        let first = core.read_line(packet.address());
-        let (stamp, sequence) = if FRAMED { (first.0[2], first.0[3]) } else { (first.0[0], first.0[1]) };
-        let word = pattern(sequence);
-        let expected = first_line(self.header.received, stamp, sequence, word, FRAMED);
-        let last = lines_of(u64::from(self.workload.packet_size)) - 1;
-        if last == 0 {
-            add_difference(difference, &first, expected, &self.checked);
-            return (stamp, sequence);
-        }
-        add_difference(difference, &first, expected, &WHOLE);
-        for index in 1..last {
-            add_difference(difference, &core.read_line(packet.address().lines(index)), [word; 8], &WHOLE);
-        }
-        add_difference(difference, &core.read_line(packet.address().lines(last)), [word; 8], &self.checked);
-        (stamp, sequence)
-    }
-
-    /// Looks again at a burst in which some payload was wrong, packet by packet.
+    /// Looks again at a burst in which some payload, or length, was wrong, packet by packet.
     #[cold]
-    fn count_corrupt(&mut self, count: usize) {
-        for index in 0..count {
+    fn count_spoilt(&mut self, count: usize) {
+        let size = self.workload.packet_size;
+        for packet in &self.burst.packets[..count] {
+            if packet.length() != size {
+                self.account.spoilt();
+            }
             let mut difference = Line::ZERO;
-            self.read(&self.burst.0[index], &mut difference);
+            read::<_, FRAMED>(self.queue.core(), packet, size, &self.header, &self.checked, &mut difference);
             if is_any(&difference) {
                 self.account.spoilt();
             }
         }
     }
+}
+
+/// Reads a packet whole and returns its time stamp and sequence number. What its payload has other than it should is added to
+/// `difference`, lane by lane.
+///
+/// A line stays in registers. In memory, to have its last bytes cut off, it would be loaded in other pieces than it was stored in,
+/// which waits for every store before it, those to lines on their way included: 5 instead of 15 million packets of 1500 bytes a
+/// second on a processor that stores a line in halves.
+#[inline(always)]
+fn read<C: Core, const FRAMED: bool>(
+    core: &C,
+    packet: &Packet,
+    size: u16,
+    header: &Header,
+    checked: &Line,
+    difference: &mut Line,
+) -> [u64; 2] {
+    let first = core.read_line(packet.address());
+    let (stamp, sequence) = if FRAMED { (first.0[2], first.0[3]) } else { (first.0[0], first.0[1]) };
+    let word = pattern(sequence);
+    let expected = first_line(header.received, stamp, sequence, word, FRAMED);
+    let last = lines_of(u64::from(size)) - 1;
+    if last == 0 {
+        add_difference(difference, &first, expected, checked);
+        return [stamp, sequence];
+    }
+    add_difference(difference, &first, expected, &WHOLE);
+    for index in 1..last {
+        add_difference(difference, &core.read_line(packet.address().lines(index)), [word; 8], &WHOLE);
+    }
+    add_difference(difference, &core.read_line(packet.address().lines(last)), [word; 8], checked);
+    [stamp, sequence]
 }
 
 /// The words of a packet's first line.

@@ -4,7 +4,7 @@ use conic_fabric::{Address, Core, lines_of};
 
 use super::{Descriptor, Flags, Host, MAX_SEGMENTS, Map, Nic, Policy};
 use crate::burst::{HostQueue, NicQueue, Packet, fetch_ahead};
-use crate::with_policy;
+use crate::{with_policy, work};
 
 /// Packets that the NIC handles in one round.
 pub(super) const ROUND: usize = 32;
@@ -55,8 +55,8 @@ pub fn nic_queue<'a, C: Core + 'a>(core: C, map: &Map, queue: usize) -> Box<dyn 
 #[derive(Debug)]
 pub struct Wire<C, P> {
     nic: Nic<C, P>,
-    /// Polled and not completed; `next` is the first that `take_frame` has not taken.
-    polled: [Descriptor; ROUND],
+    /// Polled and not completed, and a blank behind them; `next` is the first that `take_frame` has not taken.
+    polled: [Descriptor; ROUND + 1],
     count: usize,
     next: usize,
     /// Room for what is to be delivered; kept, because clearing it anew costs more than a packet.
@@ -83,7 +83,7 @@ impl<C: Core, P: Policy> Wire<C, P> {
     pub fn new(nic: Nic<C, P>) -> Wire<C, P> {
         Wire {
             nic,
-            polled: [Descriptor::BLANK; ROUND],
+            polled: [Descriptor::BLANK; ROUND + 1],
             count: 0,
             next: 0,
             delivered: [Descriptor::BLANK; ROUND],
@@ -127,23 +127,19 @@ impl<C: Core, P: Policy> Wire<C, P> {
     /// buffer that is at hand; how many.
     #[inline(always)]
     fn receive_ready(&mut self) -> usize {
-        let mut buffers = [Address(0); ROUND];
-        let packets = &self.polled[..self.count.min(ROUND)];
-        let ready = self.nic.rx_ready(packets, &mut buffers);
-        let fetches = self.nic.features().fetch_ahead;
+        let Wire { nic, polled, delivered, .. } = self;
+        let fetches = nic.features().fetch_ahead;
         let mut bytes = 0;
-        for (index, ((packet, &to), out)) in
-            packets.iter().zip(&buffers).zip(&mut self.delivered).take(ready).enumerate()
-        {
-            if fetches && let Some(next) = packets.get(index + 1) {
-                fetch_ahead(self.nic.core(), next);
+        let ready = nic.rx_ready(&polled[..self.count.min(ROUND)], |core, index, packet, to| {
+            if fetches {
+                fetch_ahead(core, &polled[index + 1]);
             }
-            self.nic.uses_ready();
+            core.work(work::BUFFER);
             let length = u64::from(packet.length());
-            self.nic.core().copy_lines(packet.address(), to, lines_of(length));
-            *out = Descriptor::new(to, packet.length()).with_metadata(packet.metadata);
+            core.copy_lines(packet.address(), to, lines_of(length));
+            delivered[index] = packet.received_at(to);
             bytes += length;
-        }
+        });
         self.turned.frames += ready as u64;
         self.turned.bytes += bytes;
         self.turned.returned_bytes += bytes;
@@ -183,6 +179,7 @@ impl<C: Core, P: Policy> Wire<C, P> {
             return 0;
         }
         self.count = self.nic.poll_tx(&mut self.polled[..room]);
+        self.polled[self.count] = Descriptor::BLANK;
         if self.count == 0 {
             // Packets may have been refused; their slots go back.
             self.nic.complete_tx(&[]);
@@ -303,7 +300,7 @@ impl<C: Core, P: Policy> NicQueue for Wire<C, P> {
         if self.next == self.count {
             self.nic.complete_tx(&self.polled[..self.count]);
             self.next = 0;
-            self.count = self.nic.poll_tx(&mut self.polled);
+            self.count = self.nic.poll_tx(&mut self.polled[..ROUND]);
         }
         // One round's packets at most, however many of them are too long.
         while self.next < self.count {

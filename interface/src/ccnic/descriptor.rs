@@ -50,6 +50,7 @@ const ADDRESS_BITS: u32 = 40;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
 const FLAGS_SHIFT: u32 = 40;
 const LENGTH_SHIFT: u32 = 48;
+const LENGTH_MASK: u64 = (u16::MAX as u64) << LENGTH_SHIFT;
 
 impl Descriptor {
     /// No packet.
@@ -78,6 +79,13 @@ impl Descriptor {
     #[inline(always)]
     pub const fn with_metadata(self, metadata: u64) -> Descriptor {
         Descriptor { metadata, ..self }
+    }
+
+    /// A packet of one segment as it is received: as long as this one, with its metadata, somewhere else, and nobody's to keep.
+    #[inline(always)]
+    pub(crate) const fn received_at(self, address: Address) -> Descriptor {
+        let kept = self.word & (LENGTH_MASK | flag_bit(Flags::VALID));
+        Descriptor { word: kept | address.0 & ADDRESS_MASK, metadata: self.metadata }
     }
 
     /// Where the payload starts.

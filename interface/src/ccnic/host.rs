@@ -2,7 +2,7 @@
 
 use conic_fabric::{Address, Core};
 
-use super::descriptor::{Descriptor, Flags};
+use super::descriptor::{Descriptor, Flags, has_flag};
 use super::inline;
 use super::map::Map;
 use super::policy::{Features, Policy};
@@ -172,7 +172,8 @@ impl<C: Core, P: Policy> Host<C, P> {
         // It needs two lines, and there may be one: go on with its descriptor.
         self.receive.will_receive(&self.core);
         self.receive.fetch_next(&self.core);
-        let keeps = self.blanks.is_some() || packets.iter().any(|packet| packet.has(Flags::RETAIN));
+        let all = packets.iter().fold(0, |all, packet| all | packet.word);
+        let keeps = self.blanks.is_some() || has_flag(all, Flags::RETAIN);
         if keeps {
             return self.send_kept(packets);
         }

@@ -291,16 +291,19 @@ impl<C: Core, P: Policy> Nic<C, P> {
     }
 
     /// Takes receive buffers for these packets, from the front, as long as they are of one segment that begins with a line and this side
-    /// has buffers at hand; how many. The caller's; each is used behind [`Nic::uses_ready`].
+    /// has buffers at hand; how many. `each` is given a packet's place among them, the packet, and its buffer, which is the
+    /// caller's; a buffer's work is the caller's to count as well, when it begins to use it.
     #[inline(always)]
-    pub(super) fn rx_ready(&mut self, packets: &[Descriptor], out: &mut [Address]) -> usize {
-        if self.blanks.is_some() { 0 } else { self.allocator.pop_for(packets, out) }
-    }
-
-    /// Says that a buffer of [`Nic::rx_ready`] is used.
-    #[inline(always)]
-    pub(super) fn uses_ready(&self) {
-        self.allocator.count_popped(&self.core);
+    pub(super) fn rx_ready(
+        &mut self,
+        packets: &[Descriptor],
+        mut each: impl FnMut(&C, usize, &Descriptor, Address),
+    ) -> usize {
+        if self.blanks.is_some() {
+            return 0;
+        }
+        let core = &self.core;
+        self.allocator.pop_for(packets, |index, packet, to| each(core, index, packet, to))
     }
 
     #[inline(never)]

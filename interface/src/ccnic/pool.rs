@@ -224,40 +224,50 @@ impl Allocator {
     }
 
     /// Takes a buffer from the stacks for each of these packets, from the front, up to the first that has other segments, begins within
-    /// a line, or for which the stack of its class has none; how many. Each is allocated when [`Allocator::count_popped`] was called
-    /// for it.
+    /// a line, or for which the stack of its class has none; how many. `each` is given a packet's place among them, the packet, and its
+    /// buffer.
     #[inline(always)]
-    pub(crate) fn pop_for(&mut self, packets: &[Descriptor], out: &mut [Address]) -> usize {
+    pub(crate) fn pop_for(
+        &mut self,
+        packets: &[Descriptor],
+        mut each: impl FnMut(usize, &Descriptor, Address),
+    ) -> usize {
         let mut count = 0;
         while let Some(first) = packets.get(count)
             && let Some(class) = self.class_for(first.length())
         {
-            let run = self.pop_run(class, &packets[count..], &mut out[count..]);
-            if run == 0 {
+            let until = self.pop_run(class, packets, count, &mut each);
+            if until == count {
                 break;
             }
-            count += run;
+            count = until;
         }
         count
     }
 
-    /// The same for packets that are received into buffers of one class.
+    /// The same for packets behind the first `count` that are received into buffers of one class; until which.
     #[inline(always)]
-    fn pop_run(&mut self, class: usize, packets: &[Descriptor], out: &mut [Address]) -> usize {
+    fn pop_run(
+        &mut self,
+        class: usize,
+        packets: &[Descriptor],
+        mut count: usize,
+        each: &mut impl FnMut(usize, &Descriptor, Address),
+    ) -> usize {
         let smaller = &self.map.classes[usize::from(!self.features.small_buffers)..class];
         let below = smaller.iter().map(|class| class.room).max().unwrap_or(0);
         let (room, stack) = (self.map.classes[class].room, &mut self.stacks[class]);
+        // Not in the stack's own word, which each buffer would have to wait for.
         let mut height = stack.height;
-        let run = packets.iter().zip(out).map_while(|(packet, out)| {
+        for packet in &packets[count..] {
             let length = u64::from(packet.length());
-            if !packet.is_of_whole_lines() || length <= below || length > room {
-                return None;
+            if !packet.is_of_whole_lines() || length <= below || length > room || height == 0 {
+                break;
             }
-            height = height.checked_sub(1)?;
-            *out = stack.entries[height & (STACK - 1)];
-            Some(())
-        });
-        let count = run.count();
+            height -= 1;
+            each(count, packet, stack.entries[height & (STACK - 1)]);
+            count += 1;
+        }
         stack.height = height;
         count
     }
@@ -267,12 +277,6 @@ impl Allocator {
     fn class_for(&self, bytes: u16) -> Option<usize> {
         let first = usize::from(!self.features.small_buffers);
         (first..CLASSES).find(|&class| u64::from(bytes) <= self.map.classes[class].room)
-    }
-
-    /// Says that a buffer of [`Allocator::pop_for`] is used.
-    #[inline(always)]
-    pub(crate) fn count_popped<C: Core>(&self, core: &C) {
-        core.work(work::BUFFER);
     }
 
     /// Allocates buffers for `bytes` each, as [`Allocator::allocate`] does, and returns how many.

@@ -57,7 +57,7 @@ impl<P: Policy> Consumer<P> {
             // A slot that is full to its last descriptor, and no payload's: behind another there is seldom one that follows.
             let mut all = first;
             let mut words = [first; MAX_SEGMENTS];
-            for (index, word) in words.iter_mut().enumerate().take(P::PER_SLOT).skip(1) {
+            for (index, word) in (1..).zip(&mut words[1..P::PER_SLOT]) {
                 *word = core.peek(at.word(2 * index)).unwrap_or(0);
                 all &= *word;
             }
@@ -67,7 +67,7 @@ impl<P: Policy> Consumer<P> {
             {
                 return;
             }
-            for &word in words.iter().take(P::PER_SLOT) {
+            for &word in &words[..P::PER_SLOT] {
                 core.prefetch_read(Descriptor { word, metadata: 0 }.address().line());
             }
         }
