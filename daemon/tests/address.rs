@@ -10,11 +10,14 @@ use std::path::Path;
 
 use conic_client::{AttachError, Client, Link, Options, Queue};
 use conic_interface::ccnic::Geometry;
-use conic_nicd::config::{Config, NetworkConfig};
+use conic_nicd::config::{ClientConfig, Config, NetworkConfig};
+use conic_nicd::switch::Mac;
 use served::Served;
 use waiting::wait_until;
 
 const MOVED: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
+const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
+const BOUND: [u8; 6] = [2, 0, 0, 0, 0, 0xbd];
 
 fn config(socket: &Path, threads: usize) -> Config {
     let network = |name: &str| NetworkConfig { name: name.to_owned(), threads, ..NetworkConfig::default() };
@@ -75,6 +78,42 @@ fn reaches(stations: &mut [Station], from: usize, addresses: &[[u8; 6]], to: usi
     for (index, station) in stations.iter_mut().enumerate() {
         assert!(index == to || station.receive().is_empty(), "station {index} got something");
     }
+}
+
+#[test]
+fn a_client_has_only_what_is_kept_for_it_or_for_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("nic.sock");
+    let own = rustix::process::getuid().as_raw();
+    let bound = ClientConfig {
+        name: Some("bound".to_owned()),
+        user: Some(own),
+        macs: vec![Mac(BOUND)],
+        ..ClientConfig::default()
+    };
+    let mut config = config(&socket, 1);
+    (config.networks[0].clients, config.networks[0].kept_macs) = (vec![bound], vec![Mac(GATEWAY)]);
+    let served = Served::start(config.checked().expect("a sound configuration"));
+    let attach = |name: &str, mac| {
+        let name = conic_client::Name::new(name).expect("a name");
+        Client::attach(&socket, &Options { name, mac, ..options("first", 0) }).map(|(client, _)| client)
+    };
+    let refused = |name: &str, mac, why: &str| {
+        let Err(AttachError::Refused(said)) = attach(name, Some(mac)) else { panic!("{name} has it") };
+        assert!(said.to_string().contains(why), "{said}");
+    };
+    // Nobody takes the gateway's address, nor another's that is bound to it.
+    refused("any", GATEWAY, "kept from this client");
+    refused("any", BOUND, "kept from this client");
+    refused("bound", [2, 0, 0, 0, 0, 9], "kept from this client");
+    refused("bound", GATEWAY, "kept from this client");
+    let any = attach("any", Some([2, 0, 0, 0, 0, 9])).expect("that is nobody's");
+    for mac in [GATEWAY, BOUND] {
+        any.set_mac(mac).expect_err("not later either");
+    }
+    // Who asks for none is given its own, which is then taken.
+    assert_eq!(attach("bound", None).expect("it is free").mac(), BOUND);
+    drop(served);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use conic_port::{Kind, PortSpec, SpecError, TapOptions};
 use serde::{Deserialize, Serialize};
 
-use crate::switch::{Offloads, RateLimit, Rules};
+use crate::switch::{Mac, Offloads, RateLimit, Rules};
 
 /// The daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,6 +161,9 @@ pub struct NetworkConfig {
     pub wait: WaitMode,
     /// A client may send from its own address alone.
     pub own_address_only: bool,
+    /// Addresses that no client may have but who is bound to them: those of stations behind ports, whose traffic it would get.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept_macs: Vec<Mac>,
     /// How long an address that is not seen is remembered, in seconds.
     pub address_age_s: u64,
     /// Its ports.
@@ -199,6 +202,9 @@ pub struct ClientConfig {
     /// Bytes that each may send at once after a pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst_bytes: Option<u64>,
+    /// The addresses of which each has one, and nobody else; any that is kept for nobody if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub macs: Vec<Mac>,
     /// They may send from their own address alone; as the network has it if it is not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_address_only: Option<bool>,
@@ -226,6 +232,7 @@ impl Default for NetworkConfig {
             cores: Vec::new(),
             wait: WaitMode::Adaptive,
             own_address_only: true,
+            kept_macs: Vec::new(),
             address_age_s: 300,
             ports: Vec::new(),
             clients: Vec::new(),
@@ -308,6 +315,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+mod addresses;
 mod mirror;
 mod plain;
 mod wiring;
@@ -400,7 +408,7 @@ fn refuse<T>(why: String) -> Result<T, ConfigError> {
 impl NetworkConfig {
     /// What a client may do that calls itself `name`, with an address; what it makes of metadata is its own affair.
     pub fn rules_for(&self, name: &str, user: u32, mac: [u8; 6]) -> Rules {
-        let rule = self.clients.iter().find(|rule| rule.fits(name, user)).cloned().unwrap_or_default();
+        let rule = self.rule_of(name, user).cloned().unwrap_or_default();
         let limit = rule.bytes_per_second.map(|bytes_per_second| RateLimit {
             bytes_per_second,
             burst_bytes: rule.burst_bytes.unwrap_or(DEFAULT_BURST),
@@ -476,6 +484,7 @@ impl NetworkConfig {
         }
         self.check_threads()?;
         self.check_clients()?;
+        self.check_addresses()?;
         self.check_wiring()?;
         self.check_mirrors()?;
         for port in &self.ports {

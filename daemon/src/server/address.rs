@@ -8,17 +8,31 @@ use crate::connection::{Step, mac_text, refused};
 use crate::event::Event;
 
 impl Daemon {
-    /// A client's address: what it wants, if nobody else has it, or one made of its session's number.
-    pub(super) fn mac_for(&self, network: usize, wanted: Option<[u8; 6]>) -> Result<[u8; 6], Refused> {
+    /// A client's address: what it wants, if it may have it and nobody else has it; the first of those that it is bound to; or one
+    /// made of its session's number.
+    pub(super) fn mac_for(
+        &self,
+        network: usize,
+        (name, user): (&str, u32),
+        wanted: Option<[u8; 6]>,
+    ) -> Result<[u8; 6], Refused> {
         if let Some(mac) = wanted {
-            return self.check_mac(network, mac).map(|()| mac);
+            return self.check_mac(network, (name, user), mac).map(|()| mac);
+        }
+        let config = &self.networks[network].config;
+        let own = config.addresses_of(name, user);
+        if !own.is_empty() {
+            let free = own.iter().find(|mac| !self.has_mac(network, mac.0));
+            let none = || refused(Reason::Mac, "each of its addresses is another client's");
+            return free.map(|mac| mac.0).ok_or_else(none);
         }
         let made = (self.next_session..).map(|number| {
             let [.., a, b, c, d] = number.to_be_bytes();
             // Locally administered, of one station.
             [0x02, 0xc0, a, b, c, d]
         });
-        Ok(made.into_iter().find(|&mac| !self.has_mac(network, mac)).unwrap_or([0x02, 0xc0, 0, 0, 0, 0]))
+        let is_free = |mac: &[u8; 6]| !self.has_mac(network, *mac) && config.may_have(name, user, *mac);
+        Ok(made.into_iter().find(is_free).unwrap_or([0x02, 0xc0, 0, 0, 0, 0]))
     }
 
     /// Gives a client another address, if nobody else has that, and says whether it has it.
@@ -27,7 +41,8 @@ impl Daemon {
         let Step::Attached(session) = &connection.step else { return };
         let (network, id, before) = (session.network, session.session, session.mac);
         let user = connection.peer.user;
-        let granted = mac == before || self.check_mac(network, mac).is_ok();
+        let who = (session.name.as_str(), user);
+        let granted = mac == before || self.check_mac(network, who, mac).is_ok();
         let word = Message::Address { mac, granted };
         if !granted || mac == before {
             return self.agree(number, &word);
@@ -43,10 +58,13 @@ impl Daemon {
         self.wait_for_threads(number);
     }
 
-    /// Whether a client may have an address: one of a single station, and nobody else's.
-    fn check_mac(&self, network: usize, mac: [u8; 6]) -> Result<(), Refused> {
+    /// Whether a client may have an address: one of a single station, not kept from it, and nobody else's.
+    fn check_mac(&self, network: usize, (name, user): (&str, u32), mac: [u8; 6]) -> Result<(), Refused> {
         if mac[0] & 1 == 1 || mac == [0; 6] {
             return Err(refused(Reason::Mac, format!("{} is no address of one station", mac_text(mac))));
+        }
+        if !self.networks[network].config.may_have(name, user, mac) {
+            return Err(refused(Reason::Mac, format!("{} is kept from this client by a rule", mac_text(mac))));
         }
         if self.has_mac(network, mac) {
             return Err(refused(Reason::Mac, format!("{} is another client's", mac_text(mac))));

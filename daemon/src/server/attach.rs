@@ -51,7 +51,6 @@ impl Daemon {
     fn begin_session(&mut self, number: u64, wish: &Attach) -> Result<Option<Making>, Refused> {
         let network = self.network_of(&wish.network)?;
         let (map, notices) = self.map_of(&wish.geometry, wish.headroom)?;
-        let mac = self.mac_for(network, wish.mac)?;
         let bytes = map.layout.bytes().next_multiple_of(4096);
         let queues = wish.geometry.queues;
         let Some(connection) = self.connections.get(&number) else {
@@ -61,6 +60,7 @@ impl Daemon {
             return Err(refused(Reason::Malformed, "nothing was negotiated"));
         };
         let (user, name, offloads) = (connection.peer.user, name.clone(), *offloads);
+        let mac = self.mac_for(network, (name.as_str(), user), wish.mac)?;
         about_to("take a quota");
         if let Err(why) = self.quota.take(user, queues, bytes) {
             // A region that is on its way back, or can be, may be all that stands against it.

@@ -19,7 +19,8 @@ const KEYS: &str = "destination-mac, source-mac, vlan, protocol, source, destina
 const PROTOCOLS: [(&str, u8); 5] = [("icmp", 1), ("tcp", TCP), ("udp", UDP), ("icmp6", 58), ("sctp", SCTP)];
 
 /// An address of a station.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Mac(pub [u8; 6]);
 
 impl fmt::Debug for Mac {
