@@ -60,7 +60,7 @@ host stores packets, device-bias, batches. What each choice brings is shown by t
 Examples:
   conic advise                                     lowest latency for 64 and 1500 bytes
   conic advise --size 64 --size 9000               each in less than a minute
-  conic advise --size 256 --load 0.2               the same at 0.2 million packets a second
+  conic advise --size 256 --load 0.2               at 0.2 million packets a second, batches tried as well
   conic advise --goal throughput --size 1500 --rings 2
   conic advise --no-device-memory --set dcoh.cycle=1ns --set dcoh.miss=60ns";
 
@@ -125,10 +125,11 @@ fn as_text(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> String {
         (Goal::Throughput, [to_host, from_host]) => format!("{to_host:.1} Gb/s to the host, {from_host:.1} from it"),
         (_, values) => values.iter().map(|value| format!("{value:.0} ns")).collect(),
     };
+    let of_paper =
+        advice.reference.as_ref().map_or_else(|| "does not carry this load".to_owned(), |values| numbers(values));
     let mut text = format!(
-        "{bytes} bytes: {}; the paper's configuration: {} ({} simulations in {:.1} s)\n",
+        "{bytes} bytes: {}; the paper's configuration: {of_paper} ({} simulations in {:.1} s)\n",
         numbers(&advice.value),
-        numbers(&advice.reference),
         advice.looked_at,
         took.seconds()
     );
@@ -147,7 +148,7 @@ fn as_text(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> String {
         }
         for Reason { choice: [advised, other], worth, messages, .. } in reasons {
             let saved: Vec<String> = messages.iter().map(|(kind, count)| format!("{kind} {count:.1}")).collect();
-            let worth = format!("{worth:.1} {}", unit(goal));
+            let worth = worth.map_or_else(|| "the load".to_owned(), |worth| format!("{worth:.1} {}", unit(goal)));
             let cells = [what.to_owned(), advised.clone(), other.clone(), worth, saved.join(", ")];
             table.row(cells.map(Cell::from));
         }
@@ -166,7 +167,7 @@ fn as_json(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> Value {
     };
     json!({
         "bytes": bytes, "unit": unit(goal), "value": advice.value, "paper": advice.reference, "design": design,
-        "receive_batch": advice.receive_batch, "simulations": advice.looked_at, "seconds": took.seconds(),
+        "simulations": advice.looked_at, "seconds": took.seconds(),
         "reasons": advice.reasons.iter().map(reason).collect::<Vec<_>>(),
     })
 }

@@ -33,3 +33,11 @@ fn what_cannot_be_is_refused() {
     assert!(error["error"].as_str().is_some_and(|message| message.contains("--load")), "{error}");
     assert_eq!(advise(&["--size", "3"]).status.code(), Some(2));
 }
+
+#[test]
+fn a_load_that_cannot_be_carried_is_an_error_that_says_what_is() {
+    let output = advise(&["--size", "64", "--load", "90", "--no-device-memory"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("no design carries 90 million packets a second"), "{message}");
+}

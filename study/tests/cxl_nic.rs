@@ -10,7 +10,7 @@ use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::percentile;
 use conic_study::comparison::{Figure, Role, compare, parse};
-use conic_study::cxl_nic::advise::{Advice, Goal, Question, Trial, advise, reference};
+use conic_study::cxl_nic::advise::{Advice, Goal, NoAdvice, Question, Trial, advise, reference};
 use conic_study::cxl_nic::guesses::{ORDERINGS, headlines, orderings};
 use conic_study::cxl_nic::loopback::{Design, Loopback, loopback};
 use conic_study::cxl_nic::serving::{Server, Serving, serve};
@@ -67,7 +67,7 @@ fn packets_come_back_in_every_design() {
     designs.extend([optimal(), ccnic()]);
     for tx_signal in [Signal::Tail, Signal::Doorbell] {
         let requests = Requests { tx_signal, ..Requests::EVENT_DRIVEN };
-        designs.push(Design { requests, batch: 4, ..Design::combination(0) });
+        designs.push(Design { requests, receive_batch: 4, transmit_batch: 4, ..Design::combination(0) });
     }
     for design in designs {
         for bytes in [64, 200, 1500] {
@@ -221,15 +221,21 @@ fn asked(bytes: usize, goal: Goal, memory: bool) -> Question {
     Question { machine: machine("agilex7"), bytes, load: None, goal, memory, rings: 1 }
 }
 
-/// What the advisor says, and the trials that it asked for.
-fn advised(question: &Question) -> (Advice, Vec<Trial>) {
+/// What the advisor says or refuses, and the trials that it asked for.
+fn answered(question: &Question) -> (Result<Advice, NoAdvice>, Vec<Trial>) {
     let mut asked = Vec::new();
     let mut answers = |trials: &[Trial]| {
         asked.extend_from_slice(trials);
         trials.iter().map(|trial| trial.run(question)).collect()
     };
-    let advice = advise(question, &mut answers).expect("it ends");
+    let advice = advise(question, &mut answers);
     (advice, asked)
+}
+
+/// What the advisor says, and the trials that it asked for.
+fn advised(question: &Question) -> (Advice, Vec<Trial>) {
+    let (advice, asked) = answered(question);
+    (advice.expect("there is a design"), asked)
 }
 
 #[test]
@@ -239,7 +245,11 @@ fn the_advisors_latency_is_below_the_papers_and_no_design_beside_it_is_better() 
         let (advice, mut asked) = advised(&question);
         let (found, paper) = (measured(advice.design, 64), measured(reference(&question), 64));
         assert!((found / advice.value[0] - 1.0).abs() < 0.02, "{found} ns measured anew, {:?} advised", advice.value);
-        assert!((paper / advice.reference[0] - 1.0).abs() < 0.02, "{paper} ns, {:?}", advice.reference);
+        assert!(
+            (paper / advice.reference.as_ref().expect("it is one at a time")[0] - 1.0).abs() < 0.02,
+            "{paper} ns, {:?}",
+            advice.reference
+        );
         assert!(found < 0.93 * paper, "{found} against {paper} ns");
         // Every design that differs in the request types of both packets at once: the search goes half by half.
         for rx_packet in [StateHint::NonCacheable, StateHint::NonCacheablePush, StateHint::CacheableOwned] {
@@ -262,6 +272,50 @@ fn the_advisors_latency_is_below_the_papers_and_no_design_beside_it_is_better() 
     }
 }
 
+/// Latencies of a design at a load in packets a second: the median of the second half of them, over that of the first, and the whole's.
+fn under_load(design: Design, load: f64) -> (f64, f64) {
+    let gap = Time::from_picoseconds((1e12 / load) as u64);
+    let outcome = loopback(&Loopback { gap, packets: (500, 2_000), ..question(design, 64) }).expect("it ends");
+    let (first, second) = outcome.latencies.split_at(1_000);
+    (percentile(second, 0.5) / percentile(first, 0.5), percentile(&outcome.latencies, 0.5))
+}
+
+#[test]
+fn under_a_load_the_advice_carries_it_where_the_papers_batch_of_one_does_not() {
+    let load = 2e6;
+    let question = Question { load: Some(load), ..asked(64, Goal::Latency, false) };
+    let (advice, _) = advised(&question);
+    assert_eq!(advice.reference, None, "one packet at a time is too slow");
+    let design = advice.design;
+    assert!(design.receive_batch > 1 || design.transmit_batch > 1, "{design:?}");
+    let (growth, median) = under_load(design, load);
+    assert!(growth < 1.05, "the second half takes {growth} times what the first does");
+    assert!((median / advice.value[0] - 1.0).abs() < 0.1, "{median} ns measured anew, {:?} advised", advice.value);
+    let (growth, _) = under_load(reference(&question), load);
+    assert!(growth > 1.2, "the paper's configuration carries it: {growth}");
+}
+
+#[test]
+fn a_load_that_no_design_carries_is_refused_with_what_is_carried() {
+    let question = Question { load: Some(100e6), ..asked(64, Goal::Latency, false) };
+    let Err(NoAdvice::Overloaded { load, carried }) = answered(&question).0 else { panic!("it was carried") };
+    assert!(load == 100e6 && (1e6..90e6).contains(&carried), "{carried} of {load}");
+}
+
+#[test]
+fn packets_that_are_due_together_go_together_and_one_alone_does_not_wait() {
+    let batched = Design { receive_batch: 8, ..Design::combination(0) };
+    let (one, eight) = (measured(Design::combination(0), 64), measured(batched, 64));
+    assert!((one - eight).abs() < 0.02 * one, "{eight} ns in batches of up to eight, {one} ns one by one");
+    let together = |design| loopback(&Loopback { together: 8, packets: (64, 128), ..question(design, 64) });
+    let completions = |design| {
+        let outcome = together(design).expect("it ends");
+        (outcome.counters.messages.of("WOWrInv") as f64 / 128.0, percentile(&outcome.latencies, 0.5))
+    };
+    let ((alone, slow), (shared, fast)) = (completions(Design::combination(0)), completions(batched));
+    assert!(shared < alone - 0.5 && fast < slow, "{shared} of {alone} writes a packet, {fast} of {slow} ns");
+}
+
 #[test]
 fn the_advisors_throughput_is_that_of_its_halves_measured_anew() {
     let question = asked(64, Goal::Throughput, false);
@@ -270,8 +324,7 @@ fn the_advisors_throughput_is_that_of_its_halves_measured_anew() {
         let machine = question.machine.clone();
         direction(&Throughput { machine, design, bytes: 64, packets: 600 }).expect("it ends")
     };
-    let receiving = Design { batch: advice.receive_batch, ..advice.design };
-    let found = [rate(receiving, receive), rate(advice.design, transmit)];
+    let found = [rate(advice.design, receive), rate(advice.design, transmit)];
     let paper = [rate(reference(&question), receive), rate(reference(&question), transmit)];
     for index in 0..2 {
         assert!((found[index] / advice.value[index] - 1.0).abs() < 0.01, "{found:?} measured anew, {:?}", advice.value);

@@ -57,7 +57,7 @@ pub fn orderings(machines: &Machines) -> Result<Vec<bool>, Failure> {
     }
     let rate = |rx_packet, tx_packet, direction: fn(&Throughput) -> Result<f64, Failure>| {
         let requests = Requests { rx_packet, tx_packet, ..Requests::EVENT_DRIVEN };
-        let design = Design { requests, batch: 24, ..Design::combination(0) };
+        let design = Design { requests, receive_batch: 24, transmit_batch: 24, ..Design::combination(0) };
         direction(&Throughput { machine: agilex.clone(), design, bytes: 1500, packets: 200 })
     };
     let (nc, owned) = (StateHint::NonCacheable, StateHint::CacheableOwned);

@@ -82,7 +82,7 @@ pub fn receive(question: &Throughput) -> Result<f64, Failure> {
 
 /// The device's receive side of one ring: from when until when.
 fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Time, Time) {
-    let batch = asked.design.batch.min(MOST_IN_A_BATCH);
+    let batch = asked.design.receive_batch.min(MOST_IN_A_BATCH);
     let mut receiver = Receiver::new(queues, face, asked.design.requests, 2 * batch.max(8));
     let frames = vec![vec![1; asked.bytes]; batch];
     engine.wait_until(Time::from_nanoseconds(50_000));
@@ -169,7 +169,7 @@ fn repeat(core: &CxlCore<'_>, queues: Queues, asked: &Throughput) {
 
 /// The device's transmit side of one ring: from when until when.
 fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Time, Time) {
-    let mut transmitter = Transmitter::new(queues, face, asked.design.requests, asked.design.batch);
+    let mut transmitter = Transmitter::new(queues, face, asked.design.requests, asked.design.transmit_batch);
     if asked.design.device_bias {
         let bytes = queues.shape.buffers * queues.shape.buffer_bytes;
         engine.switch_bias(queues.tx_buffers, bytes, Bias::Device, true);
