@@ -14,7 +14,7 @@ use conic_study::cxl_nic::advise::{Advice, Goal, NoAdvice, Question, Trial, advi
 use conic_study::cxl_nic::guesses::{ORDERINGS, headlines, orderings};
 use conic_study::cxl_nic::loopback::{Design, Loopback, loopback};
 use conic_study::cxl_nic::serving::{Server, Serving, serve};
-use conic_study::cxl_nic::throughput::{Throughput, receive, transmit};
+use conic_study::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
 use conic_study::cxl_nic::{EXPERIMENTS, Machines, ccnic, findings, layout, optimal};
 use conic_study::experiment::{Effort, Value};
 
@@ -320,9 +320,9 @@ fn packets_that_are_due_together_go_together_and_one_alone_does_not_wait() {
 fn the_advisors_throughput_is_that_of_its_halves_measured_anew() {
     let question = asked(64, Goal::Throughput, false);
     let (advice, _) = advised(&question);
-    let rate = |design: Design, direction: fn(&Throughput) -> Result<f64, Failure>| {
+    let rate = |design: Design, direction: fn(&Throughput) -> Result<Flow, Failure>| {
         let machine = question.machine.clone();
-        direction(&Throughput { machine, design, bytes: 64, packets: 600 }).expect("it ends")
+        direction(&Throughput { machine, design, bytes: 64, packets: 600 }).expect("it ends").gigabits
     };
     let found = [rate(advice.design, receive), rate(advice.design, transmit)];
     let paper = [rate(reference(&question), receive), rate(reference(&question), transmit)];
@@ -330,6 +330,20 @@ fn the_advisors_throughput_is_that_of_its_halves_measured_anew() {
         assert!((found[index] / advice.value[index] - 1.0).abs() < 0.01, "{found:?} measured anew, {:?}", advice.value);
         assert!(found[index] >= 0.99 * paper[index], "{found:?} against {paper:?} Gb/s");
     }
+}
+
+#[test]
+fn a_packet_that_the_host_writes_anew_is_not_in_the_devices_cache() {
+    // Nothing but packets is kept there: the descriptors are polled by NC-read.
+    let requests = Requests { tx_packet: StateHint::CacheableShared, ..Requests::NON_COHERENT };
+    let design = Design { requests, transmit_batch: 24, ..Design::combination(0) };
+    let hits = |flow: &Flow| flow.counters.device_hits as f64 / flow.packets as f64;
+    let sent = transmit(&Throughput { machine: machine("agilex7"), design, bytes: 64, packets: 2_000 });
+    let sent = hits(&sent.expect("it ends"));
+    assert!(sent < 0.02, "{sent} hits a packet");
+    // The count does see hits: those of prefetched descriptors.
+    let received = receive(&Throughput { machine: machine("agilex7"), design, bytes: 64, packets: 2_000 });
+    assert!(hits(&received.expect("it ends")) > 0.5, "a descriptor that was read ahead is there");
 }
 
 #[test]

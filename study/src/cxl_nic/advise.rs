@@ -179,8 +179,8 @@ impl Trial {
         };
         let asked = Throughput { machine, design, bytes, packets: if self.long { 600 } else { 100 } };
         let value = match half {
-            Half::Receive => receive(&asked)?,
-            Half::Transmit => transmit(&asked)?,
+            Half::Receive => receive(&asked)?.gigabits,
+            Half::Transmit => transmit(&asked)?.gigabits,
         };
         Ok(Outcome { value, carried: None, messages: BTreeMap::new() })
     }

@@ -9,7 +9,7 @@ use super::single::less;
 use super::{LARGE, Run, SEEDS, SMALL, lines};
 use crate::cxl_nic::loopback::{Design, Loopback, loopback};
 use crate::cxl_nic::percentile;
-use crate::cxl_nic::throughput::{Throughput, receive, transmit};
+use crate::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
 use crate::experiment::{Effort, Findings};
 
 /// Rings of the PCIe NIC under load, each with a core: the fewest, in steps of four, that carry 64 Gb/s of 64-byte packets. With
@@ -169,11 +169,11 @@ fn throughput(run: &mut Run<'_>, design: Design, batch: usize) -> Throughput {
 }
 
 /// The best over batch sizes.
-fn best(run: &mut Run<'_>, design: Design, direction: fn(&Throughput) -> Result<f64, Failure>) -> Result<f64, Failure> {
+fn best(run: &mut Run<'_>, design: Design, direction: fn(&Throughput) -> Result<Flow, Failure>) -> Result<f64, Failure> {
     let mut best: f64 = 0.0;
     for batch in [16, 24, 64, 128] {
         let question = throughput(run, design, batch);
-        best = best.max(direction(&question)?);
+        best = best.max(direction(&question)?.gigabits);
     }
     Ok(best)
 }
@@ -221,9 +221,9 @@ pub(super) fn batches(run: &mut Run<'_>) -> Result<Findings, Failure> {
     for batch in [1, 2, 4, 8, 16, 24, 32] {
         let question = throughput(run, design, batch);
         if batch <= conic_interface::cxl::MOST_IN_A_BATCH {
-            rx.push((batch as f64, receive(&question)? / rx_most));
+            rx.push((batch as f64, receive(&question)?.gigabits / rx_most));
         }
-        tx.push((batch as f64, transmit(&question)? / tx_most));
+        tx.push((batch as f64, transmit(&question)?.gigabits / tx_most));
     }
     let at = |points: &[(f64, f64)], batch: f64| points.iter().find(|point| point.0 == batch).map(|point| point.1);
     let wanted = [at(&rx, 8.0), at(&tx, 32.0), at(&tx, 1.0)];
