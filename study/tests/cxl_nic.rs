@@ -326,6 +326,10 @@ fn the_advisors_throughput_is_that_of_its_halves_measured_anew() {
     };
     let found = [rate(advice.design, receive), rate(advice.design, transmit)];
     let paper = [rate(reference(&question), receive), rate(reference(&question), transmit)];
+    let of_paper = reference(&question);
+    assert_eq!((of_paper.receive_batch, of_paper.transmit_batch), (8, 32), "section 7.1, Figure 12");
+    let counted = |what: &str| advice.reasons.iter().any(|reason| reason.what == what && !reason.messages.is_empty());
+    assert!(counted("receive batch") || counted("transmit batch"), "{:?}", advice.reasons);
     for index in 0..2 {
         assert!((found[index] / advice.value[index] - 1.0).abs() < 0.01, "{found:?} measured anew, {:?}", advice.value);
         assert!(found[index] >= 0.99 * paper[index], "{found:?} against {paper:?} Gb/s");

@@ -8,7 +8,7 @@ use std::fmt;
 use conic_fabric::Time;
 use conic_interface::cxl::{Requests, Signal};
 use conic_sim::Failure;
-use conic_sim::cxl::CxlParameters;
+use conic_sim::cxl::{Counters, CxlParameters};
 
 use super::loopback::{Design, Loopback, loopback};
 use super::percentile;
@@ -51,7 +51,7 @@ pub struct Reason {
     pub choice: [String; 2],
     /// How much worse the advice is with the reference's choice, in nanoseconds or Gb/s; none: the load is not carried then.
     pub worth: Option<f64>,
-    /// Messages a packet with the reference's choice less those without, by kind, where they differ; for latency alone.
+    /// Messages a packet with the reference's choice less those without, by kind, where they differ.
     pub messages: BTreeMap<&'static str, f64>,
 }
 
@@ -111,11 +111,13 @@ impl std::error::Error for NoAdvice {}
 /// The paper's configuration for a question: section 7.2's with memory, combination 0 without.
 pub fn reference(question: &Question) -> Design {
     let design = if question.memory { super::optimal() } else { Design::combination(0) };
-    let batch = if question.goal == Goal::Throughput { 16 } else { 1 };
-    // Section 7.1 takes CO-read to poll where throughput counts.
-    let tx_poll = if question.goal == Goal::Throughput { OWNED } else { design.requests.tx_poll };
+    // Section 7.1 takes CO-read to poll where throughput counts, and batches of 8 and of 32.
+    let (tx_poll, receive_batch, transmit_batch) = match question.goal {
+        Goal::Latency => (design.requests.tx_poll, 1, 1),
+        Goal::Throughput => (OWNED, 8, 32),
+    };
     let requests = Requests { tx_poll, tx_signal: Signal::Descriptor, ..design.requests };
-    Design { receive_batch: batch, transmit_batch: batch, requests, rings: question.rings, ..design }
+    Design { receive_batch, transmit_batch, requests, rings: question.rings, ..design }
 }
 
 /// Batches that are tried, of either half.
@@ -125,8 +127,8 @@ fn batches(question: &Question, half: Half) -> &'static [usize] {
         (Goal::Latency, _) if question.load.is_none() => &[1],
         (Goal::Latency, Half::Receive) => &[1, 8, 24],
         (Goal::Latency, Half::Transmit) => &[1, 8, 32],
-        (Goal::Throughput, Half::Receive) => &[8, 24],
-        (Goal::Throughput, Half::Transmit) => &[24, 96],
+        (Goal::Throughput, Half::Receive) => &[1, 8, 24],
+        (Goal::Throughput, Half::Transmit) => &[8, 32, 96],
     }
 }
 
@@ -147,8 +149,8 @@ pub struct Outcome {
     value: f64,
     /// Packets a second that come back, where those are fewer than come: the longer it goes on, the higher the latency.
     carried: Option<f64>,
-    /// Messages a packet, by kind; of a loopback.
-    messages: BTreeMap<&'static str, f64>,
+    /// Messages a packet, by kind.
+    messages: Messages,
 }
 
 /// How much higher the median of the second half of the packets may be than that of the first where the load is carried, and by what part of
@@ -166,6 +168,20 @@ fn carried(load: f64, latencies: &[u64]) -> Option<f64> {
     (after - before > GROWTH * before || growth > GROWTH_OVER_TIME * gap).then(|| 1e9 / (gap + growth))
 }
 
+/// Messages, by kind.
+type Messages = BTreeMap<&'static str, f64>;
+
+fn a_packet(counters: &Counters, packets: u64) -> Messages {
+    counters.messages.iter().map(|(kind, count)| (kind, count as f64 / packets as f64)).collect()
+}
+
+/// By how much the second has more of each kind, where it is worth a word.
+fn saved(found: &Messages, without: &Messages) -> Messages {
+    let at = |of: &Messages, kind| of.get(kind).copied().unwrap_or(0.0);
+    let kinds = found.keys().chain(without.keys()).copied();
+    kinds.map(|kind| (kind, at(without, kind) - at(found, kind))).filter(|(_, count)| count.abs() > 0.05).collect()
+}
+
 impl Trial {
     /// Simulates it.
     ///
@@ -178,11 +194,11 @@ impl Trial {
             return self.latency(question);
         };
         let asked = Throughput { machine, design, bytes, packets: if self.long { 600 } else { 100 } };
-        let value = match half {
-            Half::Receive => receive(&asked)?.gigabits,
-            Half::Transmit => transmit(&asked)?.gigabits,
+        let flow = match half {
+            Half::Receive => receive(&asked)?,
+            Half::Transmit => transmit(&asked)?,
         };
-        Ok(Outcome { value, carried: None, messages: BTreeMap::new() })
+        Ok(Outcome { value: flow.gigabits, carried: None, messages: a_packet(&flow.counters, flow.packets) })
     }
 
     /// Under load packets are looked at for long enough that a queue which grows is seen to.
@@ -202,10 +218,9 @@ impl Trial {
         let one_at_a_time = Time::from_nanoseconds(20_000);
         let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
         let outcome = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
-        let each = outcome.latencies.len() as f64;
-        let messages = outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / each));
+        let messages = a_packet(&outcome.counters, outcome.latencies.len() as u64);
         let carried = question.load.and_then(|load| carried(load, &outcome.latencies));
-        Ok(Outcome { value: percentile(&outcome.latencies, 0.5), carried, messages: messages.collect() })
+        Ok(Outcome { value: percentile(&outcome.latencies, 0.5), carried, messages })
     }
 
     /// How bad what was found is: that it does not carry the load, then what is wanted. A short look shows only the latter.
@@ -293,12 +308,8 @@ impl Search<'_> {
         let changes: Vec<(&Choice, Design)> = differences(&design, &start).collect();
         let without = self.find(&changes.iter().map(|(_, other)| trial(*other)).collect::<Vec<Trial>>())?;
         let reasons = changes.iter().zip(&without).map(|((choice, _), without)| {
-            let kinds = found.messages.keys().chain(without.messages.keys()).copied();
-            let at = |of: &Outcome, kind| of.messages.get(kind).copied().unwrap_or(0.0);
-            let saved = kinds.map(|kind| (kind, at(without, kind) - at(&found, kind)));
-            let saved = saved.filter(|(_, count)| count.abs() > 0.05).collect();
             let worth = without.carried.is_none().then_some(without.value - found.value);
-            reason(choice, &design, &start, worth, saved)
+            reason(choice, &design, &start, worth, saved(&found.messages, &without.messages))
         });
         let (reasons, value) = (reasons.collect(), vec![found.value]);
         let reference = of_reference.carried.is_none().then_some(vec![of_reference.value]);
@@ -314,14 +325,15 @@ impl Search<'_> {
             let all = halves(half, start, self.question.memory, batches(self.question, half));
             let best = self.best(start, all, Some(half))?;
             let trial = |design| Trial { design, rate_of: Some(half), long: true };
-            let rate = self.find_one(trial(best))?.value;
+            let found = self.find_one(trial(best))?;
             of_reference.push(self.find_one(trial(start))?.value);
             let changes: Vec<(&Choice, Design)> = differences(&best, &start).collect();
             let without = self.find(&changes.iter().map(|(_, other)| trial(*other)).collect::<Vec<Trial>>())?;
             for ((choice, _), without) in changes.iter().zip(&without) {
-                reasons.push(reason(choice, &best, &start, Some(rate - without.value), BTreeMap::new()));
+                let saved = saved(&found.messages, &without.messages);
+                reasons.push(reason(choice, &best, &start, Some(found.value - without.value), saved));
             }
-            value.push(rate);
+            value.push(found.value);
             halves_found.push(best);
         }
         let design = joined(&halves_found[0], &halves_found[1]);
@@ -334,7 +346,7 @@ fn reason(
     design: &Design,
     from: &Design,
     worth: Option<f64>,
-    messages: BTreeMap<&'static str, f64>,
+    messages: Messages,
 ) -> Reason {
     Reason { what: choice.what, choice: [(choice.of)(design), (choice.of)(from)], worth, messages }
 }
