@@ -13,7 +13,7 @@ use conic_sim::cxl::{Counters, CxlParameters};
 use super::loopback::{Design, Loopback, loopback};
 use super::percentile;
 use super::throughput::{Throughput, receive, transmit};
-use choices::{Choice, OWNED, differences, halves, joined};
+use choices::{Choice, Group, OWNED, designs, differences, joined};
 pub use choices::{Half, described, hint_name};
 
 /// What is wanted.
@@ -241,7 +241,7 @@ pub type Answers<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Outcome, Failure>> + 'a
 /// Runs of the search.
 struct Search<'a> {
     question: &'a Question,
-    /// What was simulated once is not simulated again: the halves' searches come back to the same designs.
+    /// What was simulated once is not simulated again: the groups' searches come back to the same designs.
     known: BTreeMap<Trial, Outcome>,
     answers: &'a mut Answers<'a>,
 }
@@ -285,21 +285,25 @@ impl Search<'_> {
         Ok(best.map_or(first, |(_, design)| design))
     }
 
-    /// The lowest latency: the halves in turn, each with the other's best, until neither gets better.
-    fn lowest(mut self) -> Result<Advice, NoAdvice> {
-        let start = reference(self.question);
-        let memory = self.question.memory;
+    /// The best of some groups: each in turn with the others' best, until none gets better.
+    fn best_of(&mut self, groups: &[Group], start: Design, rate_of: Option<Half>) -> Result<Design, Failure> {
         let mut design = start;
         loop {
             let before = design;
-            for half in [Half::Receive, Half::Transmit] {
-                let all = halves(half, design, memory, batches(self.question, half));
-                design = self.best(design, all, None)?;
+            for group in groups {
+                let all = designs(*group, design, self.question.memory, batches(self.question, group.half()));
+                design = self.best(design, all, rate_of)?;
             }
             if design == before {
-                break;
+                return Ok(design);
             }
         }
+    }
+
+    /// The lowest latency.
+    fn lowest(mut self) -> Result<Advice, NoAdvice> {
+        let start = reference(self.question);
+        let design = self.best_of(&Group::ALL, start, None)?;
         let trial = |design| Trial { design, rate_of: None, long: true };
         let (found, of_reference) = (self.find_one(trial(design))?, self.find_one(trial(start))?);
         if let (Some(carried), Some(load)) = (found.carried, self.question.load) {
@@ -322,8 +326,8 @@ impl Search<'_> {
         let (mut halves_found, mut value, mut of_reference, mut reasons) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for half in [Half::Receive, Half::Transmit] {
-            let all = halves(half, start, self.question.memory, batches(self.question, half));
-            let best = self.best(start, all, Some(half))?;
+            let groups: Vec<Group> = Group::ALL.into_iter().filter(|group| group.half() == half).collect();
+            let best = self.best_of(&groups, start, Some(half))?;
             let trial = |design| Trial { design, rate_of: Some(half), long: true };
             let found = self.find_one(trial(best))?;
             of_reference.push(self.find_one(trial(start))?.value);
@@ -341,13 +345,7 @@ impl Search<'_> {
     }
 }
 
-fn reason(
-    choice: &Choice,
-    design: &Design,
-    from: &Design,
-    worth: Option<f64>,
-    messages: Messages,
-) -> Reason {
+fn reason(choice: &Choice, design: &Design, from: &Design, worth: Option<f64>, messages: Messages) -> Reason {
     Reason { what: choice.what, choice: [(choice.of)(design), (choice.of)(from)], worth, messages }
 }
 

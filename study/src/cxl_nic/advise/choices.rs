@@ -1,7 +1,7 @@
 //! What may be chosen of a design: every choice, the designs that have each value of it, and in what two designs differ.
 
 use conic_fabric::{Home, StateHint};
-use conic_interface::cxl::Store;
+use conic_interface::cxl::{Signal, Store};
 
 use super::Design;
 
@@ -29,6 +29,27 @@ pub enum Half {
     Transmit,
 }
 
+/// What is searched together: choices that bear on each other more than on the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    ReceivePackets,
+    ReceiveDescriptors,
+    TransmitPackets,
+    TransmitDescriptors,
+}
+
+impl Group {
+    pub(super) const ALL: [Group; 4] =
+        [Group::ReceivePackets, Group::ReceiveDescriptors, Group::TransmitPackets, Group::TransmitDescriptors];
+
+    pub(super) fn half(self) -> Half {
+        match self {
+            Group::ReceivePackets | Group::ReceiveDescriptors => Half::Receive,
+            Group::TransmitPackets | Group::TransmitDescriptors => Half::Transmit,
+        }
+    }
+}
+
 /// One thing that may be chosen: its name, what a design has of it, and how a design takes it from another.
 pub(super) struct Choice {
     pub(super) what: &'static str,
@@ -45,6 +66,18 @@ fn count_name(count: usize) -> String {
     count.to_string()
 }
 
+fn kept_name(hint: Option<StateHint>) -> &'static str {
+    hint.map_or("as prefetched", hint_name)
+}
+
+fn signal_name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Descriptor => "descriptor",
+        Signal::Tail => "tail in memory",
+        Signal::Doorbell => "doorbell",
+    }
+}
+
 /// A [`Choice`] of a request type, of a structure's home or of a batch: the field of a design that it is.
 macro_rules! choice {
     ($half:ident, $what:literal, $name:path, $($field:ident).+) => {
@@ -58,16 +91,21 @@ macro_rules! choice {
 }
 
 pub(super) const CHOICES: &[Choice] = &[
+    choice!(Receive, "descriptor prefetch", hint_name, requests.rx_prefetch),
+    choice!(Receive, "receive descriptor", kept_name, requests.rx_descriptor),
     choice!(Receive, "receive packet", hint_name, requests.rx_packet),
     choice!(Receive, "receive completion", hint_name, requests.rx_completion),
     choice!(Receive, "receive ring", home_name, homes.rx_ring),
     choice!(Receive, "receive buffers", home_name, homes.rx_buffers),
     choice!(Receive, "receive batch", count_name, receive_batch),
-    choice!(Transmit, "polling for packets to transmit", hint_name, requests.tx_poll),
+    choice!(Transmit, "signal of a packet", signal_name, requests.tx_signal),
+    choice!(Transmit, "polling for it", hint_name, requests.tx_poll),
+    choice!(Transmit, "further descriptors", hint_name, requests.tx_descriptor),
     choice!(Transmit, "transmit packet", hint_name, requests.tx_packet),
+    choice!(Transmit, "transmit completion", hint_name, requests.tx_completion),
     choice!(Transmit, "transmit ring", home_name, homes.tx_ring),
     Choice {
-        what: "transmit buffers, and how the host stores",
+        what: "transmit buffers",
         half: Half::Transmit,
         of: |design| {
             let store = if design.store == Store::Cached { "cached stores" } else { "non-temporal stores" };
@@ -101,17 +139,23 @@ fn transmit_buffers(memory: bool) -> Vec<(Home, Store, bool)> {
     all
 }
 
-/// Designs of one half, the other half as in `base`.
-pub(super) fn halves(half: Half, base: Design, memory: bool, batches: &[usize]) -> Vec<Design> {
+/// Designs of one group, the rest as in `base`.
+pub(super) fn designs(group: Group, base: Design, memory: bool, batches: &[usize]) -> Vec<Design> {
     let mut all = vec![base];
-    match half {
-        Half::Receive => {
+    match group {
+        Group::ReceivePackets => {
             all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_packet = *hint);
             all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_completion = *hint);
             all = each(&all, &homes(memory), |design, home| design.homes.rx_ring = *home);
             all = each(&all, &homes(memory), |design, home| design.homes.rx_buffers = *home);
+            all = each(&all, batches, |design, batch| design.receive_batch = *batch);
         }
-        Half::Transmit => {
+        Group::ReceiveDescriptors => {
+            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.rx_prefetch = *hint);
+            let again = [None, Some(NC), Some(SHARED), Some(OWNED)];
+            all = each(&all, &again, |design, hint| design.requests.rx_descriptor = *hint);
+        }
+        Group::TransmitPackets => {
             all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_poll = *hint);
             all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_packet = *hint);
             all = each(&all, &homes(memory), |design, home| design.homes.tx_ring = *home);
@@ -119,12 +163,16 @@ pub(super) fn halves(half: Half, base: Design, memory: bool, batches: &[usize]) 
                 design.homes.tx_buffers = *home;
                 (design.store, design.device_bias) = (*store, *device_bias);
             });
+            all = each(&all, batches, |design, batch| design.transmit_batch = *batch);
+        }
+        Group::TransmitDescriptors => {
+            let signals = [Signal::Descriptor, Signal::Tail, Signal::Doorbell];
+            all = each(&all, &signals, |design, signal| design.requests.tx_signal = *signal);
+            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_descriptor = *hint);
+            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.tx_completion = *hint);
         }
     }
-    each(&all, batches, |design, batch| match half {
-        Half::Receive => design.receive_batch = *batch,
-        Half::Transmit => design.transmit_batch = *batch,
-    })
+    all
 }
 
 /// Each of some designs with each of some values.

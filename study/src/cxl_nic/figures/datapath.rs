@@ -169,7 +169,11 @@ fn throughput(run: &mut Run<'_>, design: Design, batch: usize) -> Throughput {
 }
 
 /// The best over batch sizes.
-fn best(run: &mut Run<'_>, design: Design, direction: fn(&Throughput) -> Result<Flow, Failure>) -> Result<f64, Failure> {
+fn best(
+    run: &mut Run<'_>,
+    design: Design,
+    direction: fn(&Throughput) -> Result<Flow, Failure>,
+) -> Result<f64, Failure> {
     let mut best: f64 = 0.0;
     for batch in [16, 24, 64, 128] {
         let question = throughput(run, design, batch);
