@@ -77,6 +77,9 @@ pub(super) fn against_ccnic(run: &mut Run<'_>) -> Result<Findings, Failure> {
     let mut findings = Findings::default();
     findings.number("cxl.fig14.vs_ccnic", "fraction", Some(reductions.iter().sum::<f64>() / reductions.len() as f64));
     findings.holds("cxl.fig14.lower", Some(reductions.iter().all(|part| *part > 0.0)));
+    let over_first: Vec<f64> = ours.iter().zip(&first).map(|(one, other)| one.1 / other.1 - 1.0).collect();
+    findings.holds("cxl.sec7.optimal_below_comb0", Some(over_first.iter().all(|part| *part < 0.0)));
+    findings.list("cxl.unpublished.optimal_over_comb0", "fraction", Some(over_first));
     let chart = lines(
         "Median latency",
         Axis::linear("Packet", "bytes"),
