@@ -98,15 +98,15 @@ type Latency = (f64, f64);
 /// Those of the PCIe NIC, and of each combination of the CXL NIC.
 type BySize = (Latency, Vec<Latency>);
 
-/// Each combination's median, packets of 64 bytes first.
-fn drawn_combinations(results: &[BySize]) -> Chart {
+/// Each combination's latency over the PCIe NIC's, packets of 64 bytes first.
+fn drawn_combinations(title: &str, results: &[BySize], pick: fn(&Latency) -> f64) -> Chart {
     let bars = results.iter().zip([SMALL, LARGE]).flat_map(|((pcie, all), bytes)| {
         all.iter().enumerate().map(move |(number, one)| {
-            let bar = Bar::new(format!("{bytes} bytes, combination {number}"), one.0 / pcie.0);
+            let bar = Bar::new(format!("{bytes} bytes, combination {number}"), pick(one) / pick(pcie));
             if number == 0 { bar.highlight() } else { bar }
         })
     });
-    Chart::bars("Median latency by request types", Axis::linear("Of the PCIe NIC's", ""), bars)
+    Chart::bars(title, Axis::linear("Of the PCIe NIC's", ""), bars)
         .note("combination: 4 for a receive packet by CO-write, 2 for polling by CO-read, 1 for a transmit packet by CS-read")
         .guide(GuideKind::X(1.0), "PCIe NIC")
 }
@@ -143,7 +143,9 @@ pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.number("cxl.unpublished.loopback_64_interrupts", "ns", Some(run.latency(asleep, SMALL)?.0));
     findings.number("cxl.unpublished.loopback_64", "ns", results.first().map(|(_, all)| all[0].0));
     findings.number("cxl.unpublished.loopback_64_pcie", "ns", results.first().map(|(pcie, _)| pcie.0));
-    findings.plot("fig10", drawn_combinations(&results));
+    findings.plot("fig10", drawn_combinations("Median latency by request types", &results, |latency| latency.0));
+    let title = "99th percentile of the latency by request types";
+    findings.plot("fig10-p99", drawn_combinations(title, &results, |latency| latency.1));
     Ok(findings)
 }
 
@@ -206,13 +208,11 @@ pub(super) fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.list("cxl.unpublished.pcie_throughput", "Gb/s", Some(over_pcie));
     findings.number("cxl.unpublished.rx_push", "fraction", Some(rx[2]));
     findings.number("cxl.unpublished.tx_cs_read", "fraction", Some(tx[2]));
-    let numbered = |values: Vec<f64>| (1..).map(f64::from).zip(values).collect();
-    let chart = lines(
-        "Highest throughput",
-        Axis::linear("NC, CO, other", ""),
-        Axis::linear("Of the limit", ""),
-        [("receive: NC-write, CO-write, NC-P", numbered(rx)), ("transmit: NC-read, CO-read, CS-read", numbered(tx))],
-    );
+    let names = ["receive by NC-write", "receive by CO-write", "receive by NC-P"];
+    let names = names.into_iter().chain(["transmit by NC-read", "transmit by CO-read", "transmit by CS-read"]);
+    let bars = names.zip(rx.into_iter().chain(tx)).map(|(name, value)| Bar::new(name, value));
+    let chart = Chart::bars("Highest throughput by request types", Axis::linear("Of the limit", ""), bars)
+        .guide(GuideKind::X(1.0), "a line a cycle");
     findings.plot("fig11", chart);
     Ok(findings)
 }
