@@ -176,7 +176,8 @@ fn polling_an_owned_descriptor_crosses_the_link_once_a_packet() {
 fn served(server: Server, value_bytes: usize, zipf: Option<f64>, writes: u64) -> (f64, f64) {
     let machine = machine(if server == Server::Logic { "agilex7" } else { "bf3" });
     let requests = (4_000, 1_000);
-    let question = Serving { machine, server, keys: 20_000, buckets: 512, value_bytes, zipf, writes, requests };
+    let question =
+        Serving { machine, server, keys: 20_000, buckets: 512, value_bytes, zipf, writes, preloaded: false, requests };
     let found = serve(&question).expect("it ends");
     let hits = found.statistics.hits as f64 / (found.statistics.hits + found.statistics.misses) as f64;
     (found.latencies.iter().sum::<u64>() as f64 / found.latencies.len() as f64, hits)
@@ -204,10 +205,31 @@ fn keys_that_are_asked_for_often_are_served_by_the_device() {
         value_bytes: 8,
         zipf: None,
         writes: 0,
+        preloaded: false,
         requests: (1, 1),
     };
     let message = serve(&nobody).expect_err("there are no cores").to_string();
     assert!(message.contains("no software runs on its device"), "{message}");
+}
+
+#[test]
+fn the_most_wanted_keys_are_there_from_the_first_request_on() {
+    let found = |preloaded| {
+        let question = Serving {
+            machine: machine("agilex7"),
+            server: Server::Logic,
+            keys: 8_000,
+            buckets: 256,
+            value_bytes: 48,
+            zipf: Some(0.99),
+            writes: 0,
+            preloaded,
+            requests: (0, 500),
+        };
+        serve(&question).expect("it ends")
+    };
+    let (empty, full) = (found(false), found(true));
+    assert!(full.hits > 0.5 && full.hits > empty.hits + 0.1, "{} and {} hit", full.hits, empty.hits);
 }
 
 /// The median of an unloaded loopback, by other packets than the advisor's.
