@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::bench::failure::Failure;
 use crate::spread::on_all_cores;
 use crate::status_line::StatusLine;
+use crate::value::in_lines;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,13 +55,15 @@ pub struct Options {
     json: bool,
 }
 
-const EXAMPLES: &str = "Every design is simulated: the request type of each step (NC, NC-P, CS, CO), whose memory each ring and buffer lies in, how the \
-host stores packets, device-bias, batches. What each choice brings is shown by taking it back: time, and messages a packet.
+const EXAMPLES: &str = "Searched are the request type of each step (NC, NC-P, CS, CO), what tells the device of a packet, whose memory each ring and \
+buffer lies in, how the host stores packets, device-bias, and batches where packets may come together. They are searched in four groups, of which \
+every design is simulated, each group with the best of the others in turn until none gets better; designs that differ in several groups at once are \
+not all looked at. What each choice brings is shown by taking it back: time, and messages a packet.
 
 Examples:
   conic advise                                     lowest latency for 64 and 1500 bytes
   conic advise --size 64 --size 9000               each in less than a minute
-  conic advise --size 256 --load 0.2               the same at 0.2 million packets a second
+  conic advise --size 256 --load 0.2               at 0.2 million packets a second, batches tried as well
   conic advise --goal throughput --size 1500 --rings 2
   conic advise --no-device-memory --set dcoh.cycle=1ns --set dcoh.miss=60ns";
 
@@ -83,6 +86,12 @@ fn run(options: &Options) -> Result<String, String> {
     let platform = Platform::<CxlParameters>::load_as(&options.platform)
         .and_then(|platform| platform.with(&options.overrides))
         .map_err(|error| error.to_string())?;
+    if !platform.parameters().link.present {
+        return Err(format!(
+            "{}: its device has no CXL, of whose requests the advice is; give a platform with a CXL device, such as agilex7",
+            platform.name()
+        ));
+    }
     let sizes = if options.sizes.is_empty() { vec![64, 1500] } else { options.sizes.clone() };
     let goal = if options.goal == Wanted::Latency { Goal::Latency } else { Goal::Throughput };
     let (mut text, mut answers) = (String::new(), Vec::new());
@@ -125,36 +134,68 @@ fn as_text(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> String {
         (Goal::Throughput, [to_host, from_host]) => format!("{to_host:.1} Gb/s to the host, {from_host:.1} from it"),
         (_, values) => values.iter().map(|value| format!("{value:.0} ns")).collect(),
     };
-    let mut text = format!(
-        "{bytes} bytes: {}; the paper's configuration: {} ({} simulations in {:.1} s)\n",
+    let of_paper =
+        advice.reference.as_ref().map_or_else(|| "does not carry this load".to_owned(), |values| numbers(values));
+    let title = format!(
+        "{bytes} bytes: {}; the paper's configuration: {of_paper} ({} simulations in {:.1} s)",
         numbers(&advice.value),
-        numbers(&advice.reference),
         advice.looked_at,
         took.seconds()
     );
-    let worth = |what: &str| advice.reasons.iter().filter(move |reason| reason.what == what).collect::<Vec<_>>();
+    let mut text = in_lines(title.split(' '), " ", COLUMNS).join("\n");
+    text.push('\n');
+    text += &choices(goal, advice).draw(TerminalStyle::default());
+    if advice.reasons.iter().any(|reason| !reason.messages.is_empty()) {
+        text.push('\n');
+        text += &messages(advice).draw(TerminalStyle::default());
+    }
+    text.push('\n');
+    text
+}
+
+/// Columns that an answer takes at most, and those of a cell whose text may be long.
+const COLUMNS: usize = 80;
+const CELL: usize = 20;
+
+/// What is advised, what the paper has instead, and what that costs.
+fn choices(goal: Goal, advice: &Advice) -> Table {
     let mut table = Table::new([
         Column::text("step or structure"),
         Column::text("advice"),
         Column::text("instead of"),
         Column { align: Align::Right, ..Column::text("worth") },
-        Column::text("messages a packet that it saves (-: adds)"),
     ]);
     for (what, choice) in described(&advice.design) {
-        let reasons = worth(what);
-        if reasons.is_empty() {
-            table.row([what, choice.as_str(), "", "", ""].map(Cell::from));
-        }
-        for Reason { choice: [advised, other], worth, messages, .. } in reasons {
-            let saved: Vec<String> = messages.iter().map(|(kind, count)| format!("{kind} {count:.1}")).collect();
-            let worth = format!("{worth:.1} {}", unit(goal));
-            let cells = [what.to_owned(), advised.clone(), other.clone(), worth, saved.join(", ")];
-            table.row(cells.map(Cell::from));
+        let reason = advice.reasons.iter().find(|reason| reason.what == what);
+        let other = reason.map_or("", |reason| &reason.choice[1]);
+        let worth = reason.map_or_else(String::new, |reason| match reason.worth {
+            Some(worth) => format!("{worth:.1} {}", unit(goal)),
+            None => "the load".to_owned(),
+        });
+        let lines = |text: &str| in_lines(text.split(' '), " ", CELL);
+        let (advised, instead) = (lines(&choice), lines(other));
+        for index in 0..advised.len().max(instead.len()) {
+            let of = |lines: &[String]| lines.get(index).cloned().unwrap_or_default();
+            let first = |text: &str| if index == 0 { text.to_owned() } else { String::new() };
+            table.row([first(what), of(&advised), of(&instead), first(&worth)].map(Cell::from));
         }
     }
-    text += &table.draw(TerminalStyle::default());
-    text.push('\n');
-    text
+    table
+}
+
+/// The messages that a choice saves or adds.
+fn messages(advice: &Advice) -> Table {
+    let mut table = Table::new(["step or structure", "messages a packet that it saves (-: adds)"].map(Column::text));
+    for Reason { what, messages, .. } in &advice.reasons {
+        let counts: Vec<String> = messages.iter().map(|(kind, count)| format!("{kind} {count:.1}")).collect();
+        if counts.is_empty() {
+            continue;
+        }
+        for (index, line) in in_lines(counts.iter().map(String::as_str), ", ", COLUMNS - CELL - 2).iter().enumerate() {
+            table.row([if index == 0 { what } else { "" }, line].map(Cell::from));
+        }
+    }
+    table
 }
 
 fn as_json(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> Value {
@@ -166,7 +207,7 @@ fn as_json(bytes: u16, goal: Goal, advice: &Advice, took: Time) -> Value {
     };
     json!({
         "bytes": bytes, "unit": unit(goal), "value": advice.value, "paper": advice.reference, "design": design,
-        "receive_batch": advice.receive_batch, "simulations": advice.looked_at, "seconds": took.seconds(),
+        "simulations": advice.looked_at, "seconds": took.seconds(),
         "reasons": advice.reasons.iter().map(reason).collect::<Vec<_>>(),
     })
 }

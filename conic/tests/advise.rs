@@ -28,8 +28,32 @@ fn what_cannot_be_is_refused() {
     let output = advise(&["--platform", "icx"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("one of \"cxl\" is wanted here"));
+    let output = advise(&["--platform", "bf3"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("its device has no CXL"));
     let output = advise(&["--goal", "throughput", "--load", "1", "--json"]);
     let error: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the error is JSON");
     assert!(error["error"].as_str().is_some_and(|message| message.contains("--load")), "{error}");
     assert_eq!(advise(&["--size", "3"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_load_that_cannot_be_carried_is_an_error_that_says_what_is() {
+    let output = advise(&["--size", "64", "--load", "90", "--no-device-memory"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("no design carries 90 million packets a second"), "{message}");
+}
+
+#[test]
+fn an_answer_fits_into_80_columns() {
+    for goal in ["latency", "throughput"] {
+        let output = advise(&["--size", "64", "--goal", goal]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("messages a packet that it saves"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 }

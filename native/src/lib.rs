@@ -30,6 +30,7 @@ pub use core::NativeCore;
 pub use count::Count;
 pub use flag::Flag;
 pub use kept::KeptCore;
+pub use line::demotes;
 pub use mapping::Mapping;
 pub use memory::{Memory, MemoryError, Pages};
 pub use place::{Machine, cores, may_run_on, numa_nodes, pin, spin, yield_core};

@@ -251,6 +251,18 @@ pub(crate) fn demote(at: *const u8) {
     let _ = at;
 }
 
+/// Whether this processor demotes lines; if not, that is a no-operation.
+pub fn demotes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        // Leaf 7, subleaf 0: bit 25 of ECX is CLDEMOTE.
+        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx >> 25 & 1 == 1
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Orders earlier non-temporal and write-combining stores before later stores.
 #[inline(always)]
 pub(crate) fn store_fence() {

@@ -8,7 +8,7 @@ use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{Host, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter};
 use conic_load::Latency;
-use conic_native::{Flag, NativeCore, clock};
+use conic_native::{Flag, NativeCore, clock, demotes};
 use serde::Serialize;
 
 use super::arena::Arena;
@@ -24,7 +24,7 @@ use super::rounds::{Dropped, Slices, Until, alternate, rounds_of};
 ///
 /// A packet goes from the core that plays the device to the other, which copies it and sends it back, one at a time. A hint becomes
 /// what a core can do: CS and CO are loads and stores, NC-write is a non-temporal store of each whole line, NC-P a store after which
-/// the line is demoted to the shared cache (cldemote).
+/// the line is demoted to the shared cache (cldemote), and left out where the processor has no such instruction.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -94,6 +94,21 @@ const DESIGNS: [Design; 6] = [
     },
     Design { name: "the host's stores past its caches", requests: LOADS_AND_STORES, store: Store::Nontemporal },
 ];
+
+/// Why a design is left out.
+#[derive(Clone, Debug, Serialize)]
+struct LeftOut {
+    design: &'static str,
+    why: &'static str,
+}
+
+/// The designs that this processor can play, and those that it cannot.
+fn designs(demotes: bool) -> (Vec<Design>, Vec<LeftOut>) {
+    let (left_out, played): (Vec<Design>, Vec<Design>) =
+        DESIGNS.into_iter().partition(|design| !demotes && design.requests.rx_packet == StateHint::NonCacheablePush);
+    let why = "this processor has no cldemote: a push would be a plain store";
+    (played, left_out.into_iter().map(|design| LeftOut { design: design.name, why }).collect())
+}
 
 impl Design {
     /// The median latency of a slice's packets, in nanoseconds.
@@ -196,6 +211,7 @@ struct Report {
     dropped_slices: Dropped,
     restless: bool,
     machine: MachineReport,
+    left_out: Vec<LeftOut>,
     placements: Vec<PlacementReport>,
 }
 
@@ -208,13 +224,14 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let (arena, machine) = arguments.common.arena(1)?;
     let mut progress = Progress::new();
     progress.start("request types");
-    let until = Until::rounds(rounds_of(arguments.duration, SLICE), DESIGNS.len(), SLICE + WARM_UP);
+    let (designs, left_out) = designs(demotes());
+    let until = Until::rounds(rounds_of(arguments.duration, SLICE), designs.len(), SLICE + WARM_UP);
     let measured =
-        alternate(&arena, DESIGNS.len(), until, &mut progress, |subject| DESIGNS[subject].measure(&arena, arguments))?;
+        alternate(&arena, designs.len(), until, &mut progress, |subject| designs[subject].measure(&arena, arguments))?;
     progress.clear();
-    let complete = measured.complete(DESIGNS.len());
+    let complete = measured.complete(designs.len());
     let chosen = arguments.common.placement.of(&complete);
-    let reports: Vec<PlacementReport> = chosen.iter().filter_map(|place| report(&measured, place)).collect();
+    let reports: Vec<PlacementReport> = chosen.iter().filter_map(|place| report(&measured, &designs, place)).collect();
     if reports.is_empty() {
         return Err(Failure::restless());
     }
@@ -222,6 +239,9 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         println!("a packet of {} bytes to the host and back, one at a time, a core as the device", arguments.size);
         println!("  {}", machine.line());
         chosen.iter().zip(&reports).for_each(|(place, report)| print(place, report));
+        for LeftOut { design, why } in &left_out {
+            println!("    left out: {design}:\n      {why}");
+        }
         print_notes(&measured);
         return Ok(ExitCode::SUCCESS);
     }
@@ -231,20 +251,21 @@ pub fn main(arguments: &Arguments) -> Result<ExitCode, Failure> {
         dropped_slices: measured.dropped,
         restless: measured.restless,
         machine,
+        left_out,
         placements: reports,
     };
     print_json(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(measured: &Slices<f64>, place: &Placement) -> Option<PlacementReport> {
+fn report(measured: &Slices<f64>, designs: &[Design], place: &Placement) -> Option<PlacementReport> {
     let row = |(subject, design): (usize, &Design)| {
         let (ns, ratio) = measured.with_ratio_to_first(place, subject, |figure| *figure)?;
         // Slices that were disturbed show whose turn it was, and nothing of the caches.
         let visible = !measured.restless && (ratio.min > 1.0 || ratio.max < 1.0);
         Some(Row { design: design.name, ns: ns.rounded(1), ratio: ratio.rounded(2), visible })
     };
-    let designs = DESIGNS.iter().enumerate().map(row).collect::<Option<_>>()?;
+    let designs = designs.iter().enumerate().map(row).collect::<Option<_>>()?;
     Some(PlacementReport { placement: place.label, slices: place.members.len(), designs })
 }
 
@@ -271,6 +292,15 @@ fn print(place: &Placement, report: &PlacementReport) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pushes_are_left_out_where_nothing_is_demoted() {
+        let (played, left_out) = designs(true);
+        assert!(played.len() == DESIGNS.len() && left_out.is_empty());
+        let (played, left_out) = designs(false);
+        assert!(played.iter().all(|design| !design.name.contains("NC-P")) && left_out.len() == 1, "{left_out:?}");
+        assert_eq!(played.len() + 1, DESIGNS.len());
+    }
 
     #[test]
     fn no_word_of_a_packet_is_what_it_was_in_the_packet_before() {

@@ -38,7 +38,7 @@ pub struct Options {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// Instead: which of the paper's orderings a guess of the platforms turns over at an end of its range, and how far each moves the
-    /// headline results (two minutes)
+    /// headline results (about six minutes)
     #[arg(long, conflicts_with_all = ["figures", "quick"])]
     guesses: bool,
 }

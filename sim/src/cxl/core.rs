@@ -118,6 +118,7 @@ impl<'a> CxlCore<'a> {
 
     /// Begins to load a line, and the time that it takes if it is there. Behind bulk data that miss the program goes on.
     fn begin(&self, line: u32, bulk: bool) -> (Begun, u64) {
+        self.await_past_caches(line);
         let core = usize::from(self.core);
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
@@ -200,6 +201,7 @@ impl<'a> CxlCore<'a> {
 
     fn push(&self, store: Store) {
         let line = store.line;
+        self.await_past_caches(line);
         loop {
             let mut machine = self.fiber.machine.borrow_mut();
             assert!((line as usize) < machine.lines.len(), "line {line} lies outside the region");
@@ -244,6 +246,17 @@ impl<'a> CxlCore<'a> {
         loop {
             let machine = self.fiber.machine.borrow_mut();
             if machine.cores[usize::from(self.core)].nontemporal <= most {
+                return;
+            }
+            self.fiber.wait(machine, Wait::Nontemporal, None);
+        }
+    }
+
+    /// Waits until this core's own store past its caches of a line is done: what it does with the line next comes after.
+    fn await_past_caches(&self, line: u32) {
+        loop {
+            let machine = self.fiber.machine.borrow_mut();
+            if !machine.cores[usize::from(self.core)].past_caches.contains(&line) {
                 return;
             }
             self.fiber.wait(machine, Wait::Nontemporal, None);
@@ -327,6 +340,7 @@ impl Core for CxlCore<'_> {
                 let machine = self.fiber.machine.borrow_mut();
                 self.fiber.wait(machine, Wait::Stores, None);
             }
+            self.await_past_caches(line);
             self.await_nontemporal(most - 1);
             self.with(|machine| machine.store_nontemporal(self.core, line, *data));
         }

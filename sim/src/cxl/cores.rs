@@ -54,6 +54,8 @@ pub(super) struct CoreState {
     prefetched: BTreeMap<u32, u32>,
     /// Non-temporal stores and flushes on their way.
     pub(super) nontemporal: u32,
+    /// The lines of those stores.
+    pub(super) past_caches: Vec<u32>,
     /// Lines that it has read since it last said that it made no progress.
     pub(super) polled: Vec<u32>,
     /// What the last atomic operation found.
@@ -81,6 +83,7 @@ impl CoreState {
             fills: 0,
             prefetched: BTreeMap::new(),
             nontemporal: 0,
+            past_caches: Vec::new(),
             polled: Vec::new(),
             found: 0,
             lost: false,
@@ -362,6 +365,7 @@ impl Machine {
     /// Begins to write a line past the caches; there is a buffer.
     pub(super) fn store_nontemporal(&mut self, core: u16, line: u32, data: Line) {
         self.cores[usize::from(core)].nontemporal += 1;
+        self.cores[usize::from(core)].past_caches.push(line);
         let delay = self.parameters.host.core_to_home;
         let ask = Ask::Nontemporal { data, bytes: crate::protocol::cxl::WHOLE };
         self.ask_home(Job { line, ask, from: From::Nontemporal(core) }, delay);
@@ -372,6 +376,15 @@ impl Machine {
         self.cores[usize::from(core)].nontemporal += 1;
         let delay = self.parameters.host.core_to_home;
         self.ask_home(Job { line, ask: Ask::Flush, from: From::Flush(core) }, delay);
+    }
+
+    /// The store of a line past a core's caches is done.
+    pub(super) fn stored_past_caches(&mut self, core: u16, line: u32) {
+        let lines = &mut self.cores[usize::from(core)].past_caches;
+        if let Some(place) = lines.iter().position(|other| *other == line) {
+            lines.swap_remove(place);
+        }
+        self.nontemporal_done(core);
     }
 
     pub(super) fn nontemporal_done(&mut self, core: u16) {

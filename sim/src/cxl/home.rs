@@ -239,7 +239,8 @@ impl Machine {
         match from {
             From::Load(core, load) => self.load_arrived(core, load, line),
             From::Own(core) => self.owned(core, line),
-            From::Nontemporal(core) | From::Flush(core) => self.nontemporal_done(core),
+            From::Nontemporal(core) => self.stored_past_caches(core, line),
+            From::Flush(core) => self.nontemporal_done(core),
             From::Dma(piece) => self.dma_line_done(piece, line, value),
             From::Eviction | From::Device => {}
         }

@@ -164,6 +164,7 @@ mod tests {
 
     fn parameters() -> CxlLinkParameters {
         CxlLinkParameters {
+            present: true,
             crossing: 45_000,
             quarter_time: 67,
             line_quarters: 16,

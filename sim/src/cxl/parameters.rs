@@ -88,6 +88,8 @@ pub struct HostParameters {
 /// The CXL link. Messages are counted in quarters of a slot: the finest that the packing rules tell apart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CxlLinkParameters {
+    /// The device speaks CXL; if not, it reaches the host by DMA alone.
+    pub present: bool,
     /// From one end to the other, besides the time on the wire.
     pub crossing: u64,
     /// Time of a quarter of a slot on the wire, the flit's own bytes shared out.

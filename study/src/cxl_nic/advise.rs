@@ -1,15 +1,20 @@
-//! Which request types, placements and batch sizes are best for packets of a size: a search over all of them in the simulator.
+//! Which request types, placements and batch sizes are best for packets of a size: a search in the simulator.
+
+mod choices;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use conic_fabric::{Home, StateHint, Time};
-use conic_interface::cxl::{Requests, Signal, Store};
+use conic_fabric::Time;
+use conic_interface::cxl::{Requests, Signal};
 use conic_sim::Failure;
-use conic_sim::cxl::CxlParameters;
+use conic_sim::cxl::{Counters, CxlParameters};
 
 use super::loopback::{Design, Loopback, loopback};
 use super::percentile;
 use super::throughput::{Throughput, receive, transmit};
+use choices::{Choice, Group, OWNED, designs, differences, joined};
+pub use choices::{Half, described, hint_name};
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,175 +49,87 @@ pub struct Reason {
     pub what: &'static str,
     /// What is advised, and what the reference has.
     pub choice: [String; 2],
-    /// How much worse the advice is with the reference's choice, in nanoseconds or Gb/s.
-    pub worth: f64,
-    /// Messages a packet with the reference's choice less those without, by kind, where they differ; for latency alone.
+    /// How much worse the advice is with the reference's choice, in nanoseconds or Gb/s; none: the load is not carried then.
+    pub worth: Option<f64>,
+    /// Messages a packet with the reference's choice less those without, by kind, where they differ.
     pub messages: BTreeMap<&'static str, f64>,
 }
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The best design. For throughput its halves were found apart, and its batch is that of transmission.
+    /// The best design. For throughput its halves were found apart.
     pub design: Design,
-    /// The batch of reception.
-    pub receive_batch: usize,
     /// Its median latency in nanoseconds, or its throughput to the host and from it in Gb/s.
     pub value: Vec<f64>,
-    /// The same of the paper's configuration for this device.
-    pub reference: Vec<f64>,
+    /// The same of the paper's configuration for this device; none where that does not carry the load.
+    pub reference: Option<Vec<f64>>,
     /// Simulations that it took.
     pub looked_at: usize,
     /// What each choice brings that differs from the paper's.
     pub reasons: Vec<Reason>,
 }
 
-const NC: StateHint = StateHint::NonCacheable;
-const PUSH: StateHint = StateHint::NonCacheablePush;
-const SHARED: StateHint = StateHint::CacheableShared;
-const OWNED: StateHint = StateHint::CacheableOwned;
-
-/// A hint's name in the paper.
-pub fn hint_name(hint: StateHint) -> &'static str {
-    match hint {
-        StateHint::NonCacheable => "NC",
-        StateHint::NonCacheablePush => "NC-P",
-        StateHint::CacheableShared => "CS",
-        StateHint::CacheableOwned => "CO",
-    }
-}
-
-/// Which half of a NIC a choice belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Half {
-    /// From the device to the host.
-    Receive,
-    /// From the host to the device.
-    Transmit,
-}
-
-/// One thing that may be chosen: its name, what a design has of it, and how a design takes it from another.
-struct Choice {
-    what: &'static str,
-    half: Half,
-    of: fn(&Design) -> String,
-    take: fn(&mut Design, &Design),
-}
-
-fn home_name(home: Home) -> &'static str {
-    if home == Home::Host { "host memory" } else { "device memory" }
-}
-
-/// A [`Choice`] of a request type, or of a structure's home: the field of a design that it is.
-macro_rules! choice {
-    ($half:ident, $what:literal, $name:path, $($field:ident).+) => {
-        Choice {
-            what: $what,
-            half: Half::$half,
-            of: |design| $name(design.$($field).+).to_owned(),
-            take: |design, from| design.$($field).+ = from.$($field).+,
-        }
-    };
-}
-
-const CHOICES: &[Choice] = &[
-    choice!(Receive, "receive packet", hint_name, requests.rx_packet),
-    choice!(Receive, "receive completion", hint_name, requests.rx_completion),
-    choice!(Receive, "receive ring", home_name, homes.rx_ring),
-    choice!(Receive, "receive buffers", home_name, homes.rx_buffers),
-    choice!(Transmit, "polling for packets to transmit", hint_name, requests.tx_poll),
-    choice!(Transmit, "transmit packet", hint_name, requests.tx_packet),
-    choice!(Transmit, "transmit ring", home_name, homes.tx_ring),
-    Choice {
-        what: "transmit buffers, and how the host stores",
-        half: Half::Transmit,
-        of: |design| {
-            let store = if design.store == Store::Cached { "cached stores" } else { "non-temporal stores" };
-            let bias = if design.device_bias { ", device-bias" } else { "" };
-            format!("{}, {store}{bias}", home_name(design.homes.tx_buffers))
-        },
-        take: |design, from| {
-            design.homes.tx_buffers = from.homes.tx_buffers;
-            (design.store, design.device_bias) = (from.store, from.device_bias);
-        },
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoAdvice {
+    /// The simulator's failure.
+    Failed(Failure),
+    /// No design that was found carries the load: packets a second that are asked for, and that the best of them carries.
+    Overloaded {
+        /// As the question has it.
+        load: f64,
+        /// By the design whose latency grows least.
+        carried: f64,
     },
-    Choice {
-        what: "batch",
-        half: Half::Transmit,
-        of: |design| design.batch.to_string(),
-        take: |design, from| design.batch = from.batch,
-    },
-];
-
-/// Homes that a structure may have.
-fn homes(memory: bool) -> Vec<Home> {
-    if memory { vec![Home::Host, Home::Nic] } else { vec![Home::Host] }
 }
 
-/// Where transmit buffers may lie, how the host stores them, and whether the device asks before it reads them. Device-bias needs
-/// stores that leave the host no copy.
-fn transmit_buffers(memory: bool) -> Vec<(Home, Store, bool)> {
-    let mut all = vec![(Home::Host, Store::Cached, false), (Home::Host, Store::Nontemporal, false)];
-    if memory {
-        all.extend([
-            (Home::Nic, Store::Cached, false),
-            (Home::Nic, Store::Nontemporal, false),
-            (Home::Nic, Store::Nontemporal, true),
-        ]);
+impl From<Failure> for NoAdvice {
+    fn from(failure: Failure) -> NoAdvice {
+        NoAdvice::Failed(failure)
     }
-    all
 }
 
-/// Designs of one half, the other half as in `base`.
-fn halves(half: Half, base: Design, memory: bool, batches: &[usize]) -> Vec<Design> {
-    let mut all = vec![base];
-    match half {
-        Half::Receive => {
-            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_packet = *hint);
-            all = each(&all, &[NC, PUSH, OWNED], |design, hint| design.requests.rx_completion = *hint);
-            all = each(&all, &homes(memory), |design, home| design.homes.rx_ring = *home);
-            all = each(&all, &homes(memory), |design, home| design.homes.rx_buffers = *home);
-        }
-        Half::Transmit => {
-            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_poll = *hint);
-            all = each(&all, &[NC, SHARED, OWNED], |design, hint| design.requests.tx_packet = *hint);
-            all = each(&all, &homes(memory), |design, home| design.homes.tx_ring = *home);
-            all = each(&all, &transmit_buffers(memory), |design, (home, store, device_bias)| {
-                design.homes.tx_buffers = *home;
-                (design.store, design.device_bias) = (*store, *device_bias);
-            });
+impl fmt::Display for NoAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoAdvice::Failed(failure) => failure.fmt(f),
+            NoAdvice::Overloaded { load, carried } => {
+                let (load, carried) = (load / 1e6, carried / 1e6);
+                write!(
+                    f,
+                    "no design carries {load} million packets a second, so that latency grows as long as they come; the best of them carries \
+                     about {carried:.2} million: give less load, or more rings"
+                )
+            }
         }
     }
-    each(&all, batches, |design, batch| design.batch = *batch)
 }
 
-/// Each of some designs with each of some values.
-fn each<T>(designs: &[Design], values: &[T], set: impl Fn(&mut Design, &T)) -> Vec<Design> {
-    let with = |design: &Design, value: &T| {
-        let mut design = *design;
-        set(&mut design, value);
-        design
-    };
-    designs.iter().flat_map(|design| values.iter().map(|value| with(design, value)).collect::<Vec<_>>()).collect()
-}
-
-/// A design with the receive half of one and the transmit half of another.
-fn joined(receive: &Design, transmit: &Design) -> Design {
-    let mut design = *transmit;
-    for choice in CHOICES.iter().filter(|choice| choice.half == Half::Receive) {
-        (choice.take)(&mut design, receive);
-    }
-    design
-}
+impl std::error::Error for NoAdvice {}
 
 /// The paper's configuration for a question: section 7.2's with memory, combination 0 without.
 pub fn reference(question: &Question) -> Design {
     let design = if question.memory { super::optimal() } else { Design::combination(0) };
-    let batch = if question.goal == Goal::Throughput { 16 } else { 1 };
-    // Section 7.1 takes CO-read to poll where throughput counts.
-    let tx_poll = if question.goal == Goal::Throughput { OWNED } else { design.requests.tx_poll };
+    // Section 7.1 takes CO-read to poll where throughput counts, and batches of 8 and of 32.
+    let (tx_poll, receive_batch, transmit_batch) = match question.goal {
+        Goal::Latency => (design.requests.tx_poll, 1, 1),
+        Goal::Throughput => (OWNED, 8, 32),
+    };
     let requests = Requests { tx_poll, tx_signal: Signal::Descriptor, ..design.requests };
-    Design { batch, requests, rings: question.rings, ..design }
+    Design { receive_batch, transmit_batch, requests, rings: question.rings, ..design }
+}
+
+/// Batches that are tried, of either half.
+fn batches(question: &Question, half: Half) -> &'static [usize] {
+    match (question.goal, half) {
+        // A packet that comes alone goes alone.
+        (Goal::Latency, _) if question.load.is_none() => &[1],
+        (Goal::Latency, Half::Receive) => &[1, 8, 24],
+        (Goal::Latency, Half::Transmit) => &[1, 8, 32],
+        (Goal::Throughput, Half::Receive) => &[1, 8, 24],
+        (Goal::Throughput, Half::Transmit) => &[8, 32, 96],
+    }
 }
 
 /// A simulation that the search asks for. Each depends on nothing but its question and itself, so that several may run at once.
@@ -230,8 +147,39 @@ pub struct Trial {
 pub struct Outcome {
     /// A median in nanoseconds, or Gb/s.
     value: f64,
-    /// Messages a packet, by kind; of a loopback.
-    messages: BTreeMap<&'static str, f64>,
+    /// Packets a second that come back, where those are fewer than come: the longer it goes on, the higher the latency.
+    carried: Option<f64>,
+    /// Messages a packet, by kind.
+    messages: Messages,
+}
+
+/// How much higher the median of the second half of the packets may be than that of the first where the load is carried, and by what part of
+/// the time between them: a queue that is long already grows by little of itself.
+const GROWTH: f64 = 0.1;
+const GROWTH_OVER_TIME: f64 = 0.02;
+
+/// What of a load comes back where latencies grow, in packets a second.
+fn carried(load: f64, latencies: &[u64]) -> Option<f64> {
+    let (first, second) = latencies.split_at(latencies.len() / 2);
+    let [before, after] = [first, second].map(|half| percentile(half, 0.5));
+    let gap = 1e9 / load;
+    // From the middle of one half to that of the other.
+    let growth = (after - before) / first.len() as f64;
+    (after - before > GROWTH * before || growth > GROWTH_OVER_TIME * gap).then(|| 1e9 / (gap + growth))
+}
+
+/// Messages, by kind.
+type Messages = BTreeMap<&'static str, f64>;
+
+fn a_packet(counters: &Counters, packets: u64) -> Messages {
+    counters.messages.iter().map(|(kind, count)| (kind, count as f64 / packets as f64)).collect()
+}
+
+/// By how much the second has more of each kind, where it is worth a word.
+fn saved(found: &Messages, without: &Messages) -> Messages {
+    let at = |of: &Messages, kind| of.get(kind).copied().unwrap_or(0.0);
+    let kinds = found.keys().chain(without.keys()).copied();
+    kinds.map(|kind| (kind, at(without, kind) - at(found, kind))).filter(|(_, count)| count.abs() > 0.05).collect()
 }
 
 impl Trial {
@@ -243,26 +191,48 @@ impl Trial {
     pub fn run(&self, question: &Question) -> Result<Outcome, Failure> {
         let (machine, bytes, design) = (question.machine.clone(), question.bytes, self.design);
         let Some(half) = self.rate_of else {
-            let packets = if self.long { (300, 200) } else { (4, 24) };
-            let one_at_a_time = Time::from_nanoseconds(20_000);
-            let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
-            let outcome = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
-            let each = outcome.latencies.len() as f64;
-            let messages = outcome.counters.messages.iter().map(|(kind, count)| (kind, count as f64 / each));
-            return Ok(Outcome { value: percentile(&outcome.latencies, 0.5), messages: messages.collect() });
+            return self.latency(question);
         };
         let asked = Throughput { machine, design, bytes, packets: if self.long { 600 } else { 100 } };
-        let value = match half {
+        let flow = match half {
             Half::Receive => receive(&asked)?,
             Half::Transmit => transmit(&asked)?,
         };
-        Ok(Outcome { value, messages: BTreeMap::new() })
+        Ok(Outcome { value: flow.gigabits, carried: None, messages: a_packet(&flow.counters, flow.packets) })
     }
 
-    /// How good what was found is: less is better.
-    fn badness(&self, outcome: &Outcome) -> f64 {
-        if self.rate_of.is_some() { -outcome.value } else { outcome.value }
+    /// Under load packets are looked at for long enough that a queue which grows is seen to.
+    fn latency(&self, question: &Question) -> Result<Outcome, Failure> {
+        let (machine, bytes, design) = (question.machine.clone(), question.bytes, self.design);
+        // Packets before the first that counts, and those that count.
+        let packets = match (self.long, question.load) {
+            (false, None) => (4, 24),
+            (true, None) => (300, 200),
+            (false, Some(_)) => (32, 96),
+            // What comes in 60 us, of which one in a hundred that is not carried is a good part of a latency.
+            (true, Some(load)) => {
+                let counting = 600.max((load * 60e-6) as u64);
+                (counting / 2, counting)
+            }
+        };
+        let one_at_a_time = Time::from_nanoseconds(20_000);
+        let gap = question.load.map_or(one_at_a_time, |load| Time::from_picoseconds((1e12 / load) as u64));
+        let outcome = loopback(&Loopback { machine, design, bytes, gap, together: 1, packets, seed: 0 })?;
+        let messages = a_packet(&outcome.counters, outcome.latencies.len() as u64);
+        let carried = question.load.and_then(|load| carried(load, &outcome.latencies));
+        Ok(Outcome { value: percentile(&outcome.latencies, 0.5), carried, messages })
     }
+
+    /// How bad what was found is: that it does not carry the load, then what is wanted. A short look shows only the latter.
+    fn badness(&self, outcome: &Outcome) -> (bool, f64) {
+        let value = if self.rate_of.is_some() { -outcome.value } else { outcome.value };
+        (self.long && outcome.carried.is_some(), value)
+    }
+}
+
+/// Whether the first is less bad.
+fn better(one: (bool, f64), other: (bool, f64)) -> bool {
+    one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).is_lt()
 }
 
 /// Answers trials, in their order.
@@ -271,7 +241,7 @@ pub type Answers<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Outcome, Failure>> + 'a
 /// Runs of the search.
 struct Search<'a> {
     question: &'a Question,
-    /// What was simulated once is not simulated again: the halves' searches come back to the same designs.
+    /// What was simulated once is not simulated again: the groups' searches come back to the same designs.
     known: BTreeMap<Trial, Outcome>,
     answers: &'a mut Answers<'a>,
 }
@@ -303,7 +273,7 @@ impl Search<'_> {
             .find(&short)?
             .iter()
             .zip(&short)
-            .map(|(outcome, trial)| (trial.badness(outcome), trial.design))
+            .map(|(outcome, trial)| (trial.badness(outcome).1, trial.design))
             .collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
         let finalists = ranked.into_iter().map(|(_, design)| design).filter(|design| *design != first).take(FINALISTS);
@@ -311,94 +281,80 @@ impl Search<'_> {
         let found = self.find(&long)?;
         let badness = found.iter().zip(&long).map(|(outcome, trial)| (trial.badness(outcome), trial.design));
         // The first of those that are as good.
-        let best = badness.reduce(|best, next| if next.0 < best.0 { next } else { best });
+        let best = badness.reduce(|best, next| if better(next.0, best.0) { next } else { best });
         Ok(best.map_or(first, |(_, design)| design))
     }
 
-    /// The lowest latency: the halves in turn, each with the other's best, until neither gets better.
-    fn lowest(mut self) -> Result<Advice, Failure> {
-        let start = reference(self.question);
-        let memory = self.question.memory;
+    /// The best of some groups: each in turn with the others' best, until none gets better.
+    fn best_of(&mut self, groups: &[Group], start: Design, rate_of: Option<Half>) -> Result<Design, Failure> {
         let mut design = start;
         loop {
             let before = design;
-            for half in [Half::Receive, Half::Transmit] {
-                design = self.best(design, halves(half, design, memory, &[1]), None)?;
+            for group in groups {
+                let all = designs(*group, design, self.question.memory, batches(self.question, group.half()));
+                design = self.best(design, all, rate_of)?;
             }
             if design == before {
-                break;
+                return Ok(design);
             }
         }
+    }
+
+    /// The lowest latency.
+    fn lowest(mut self) -> Result<Advice, NoAdvice> {
+        let start = reference(self.question);
+        let design = self.best_of(&Group::ALL, start, None)?;
         let trial = |design| Trial { design, rate_of: None, long: true };
         let (found, of_reference) = (self.find_one(trial(design))?, self.find_one(trial(start))?);
+        if let (Some(carried), Some(load)) = (found.carried, self.question.load) {
+            return Err(NoAdvice::Overloaded { load, carried });
+        }
         let changes: Vec<(&Choice, Design)> = differences(&design, &start).collect();
         let without = self.find(&changes.iter().map(|(_, other)| trial(*other)).collect::<Vec<Trial>>())?;
         let reasons = changes.iter().zip(&without).map(|((choice, _), without)| {
-            let kinds = found.messages.keys().chain(without.messages.keys()).copied();
-            let at = |of: &Outcome, kind| of.messages.get(kind).copied().unwrap_or(0.0);
-            let saved = kinds.map(|kind| (kind, at(without, kind) - at(&found, kind)));
-            let saved = saved.filter(|(_, count)| count.abs() > 0.05).collect();
-            reason(choice, &design, &start, without.value - found.value, saved)
+            let worth = without.carried.is_none().then_some(without.value - found.value);
+            reason(choice, &design, &start, worth, saved(&found.messages, &without.messages))
         });
-        let (reasons, value, reference) = (reasons.collect(), vec![found.value], vec![of_reference.value]);
-        Ok(Advice { design, receive_batch: design.batch, value, reference, looked_at: self.known.len(), reasons })
+        let (reasons, value) = (reasons.collect(), vec![found.value]);
+        let reference = of_reference.carried.is_none().then_some(vec![of_reference.value]);
+        Ok(Advice { design, value, reference, looked_at: self.known.len(), reasons })
     }
 
     /// The highest throughput of each direction.
-    fn highest(mut self) -> Result<Advice, Failure> {
+    fn highest(mut self) -> Result<Advice, NoAdvice> {
         let start = reference(self.question);
         let (mut halves_found, mut value, mut of_reference, mut reasons) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (half, batches) in [(Half::Receive, [8, 24]), (Half::Transmit, [24, 96])] {
-            let all = halves(half, start, self.question.memory, &batches);
-            let best = self.best(start, all, Some(half))?;
+        for half in [Half::Receive, Half::Transmit] {
+            let groups: Vec<Group> = Group::ALL.into_iter().filter(|group| group.half() == half).collect();
+            let best = self.best_of(&groups, start, Some(half))?;
             let trial = |design| Trial { design, rate_of: Some(half), long: true };
-            let rate = self.find_one(trial(best))?.value;
+            let found = self.find_one(trial(best))?;
             of_reference.push(self.find_one(trial(start))?.value);
             let changes: Vec<(&Choice, Design)> = differences(&best, &start).collect();
             let without = self.find(&changes.iter().map(|(_, other)| trial(*other)).collect::<Vec<Trial>>())?;
             for ((choice, _), without) in changes.iter().zip(&without) {
-                reasons.push(reason(choice, &best, &start, rate - without.value, BTreeMap::new()));
+                let saved = saved(&found.messages, &without.messages);
+                reasons.push(reason(choice, &best, &start, Some(found.value - without.value), saved));
             }
-            value.push(rate);
+            value.push(found.value);
             halves_found.push(best);
         }
         let design = joined(&halves_found[0], &halves_found[1]);
-        let (receive_batch, looked_at) = (halves_found[0].batch, self.known.len());
-        Ok(Advice { design, receive_batch, value, reference: of_reference, looked_at, reasons })
+        Ok(Advice { design, value, reference: Some(of_reference), looked_at: self.known.len(), reasons })
     }
 }
 
-/// The choices in which a design differs from another, and the design with the other's choice.
-fn differences<'a>(design: &'a Design, from: &'a Design) -> impl Iterator<Item = (&'static Choice, Design)> + 'a {
-    CHOICES.iter().filter(|choice| (choice.of)(design) != (choice.of)(from)).map(|choice| {
-        let mut other = *design;
-        (choice.take)(&mut other, from);
-        (choice, other)
-    })
-}
-
-fn reason(
-    choice: &Choice,
-    design: &Design,
-    from: &Design,
-    worth: f64,
-    messages: BTreeMap<&'static str, f64>,
-) -> Reason {
+fn reason(choice: &Choice, design: &Design, from: &Design, worth: Option<f64>, messages: Messages) -> Reason {
     Reason { what: choice.what, choice: [(choice.of)(design), (choice.of)(from)], worth, messages }
-}
-
-/// What a design has of everything that may be chosen.
-pub fn described(design: &Design) -> Vec<(&'static str, String)> {
-    CHOICES.iter().map(|choice| (choice.what, (choice.of)(design))).collect()
 }
 
 /// Searches. `answers` runs trials of the question, by [`Trial::run`], one after the other or several at once.
 ///
 /// # Errors
 ///
-/// The simulator's.
-pub fn advise<'a>(question: &'a Question, answers: &'a mut Answers<'a>) -> Result<Advice, Failure> {
+/// The simulator's, or that no design carries the load.
+pub fn advise<'a>(question: &'a Question, answers: &'a mut Answers<'a>) -> Result<Advice, NoAdvice> {
     let search = Search { question, known: BTreeMap::new(), answers };
     match question.goal {
         Goal::Latency => search.lowest(),

@@ -7,7 +7,7 @@ use conic_sim::cxl::CxlParameters;
 
 use super::loopback::{Design, Loopback, loopback};
 use super::operations::{self, Through};
-use super::throughput::{Throughput, receive, transmit};
+use super::throughput::{Flow, Throughput, receive, transmit};
 use super::{Machines, layout, percentile};
 
 /// What the paper says is less than what.
@@ -55,10 +55,11 @@ pub fn orderings(machines: &Machines) -> Result<Vec<bool>, Failure> {
         let layouts = layouts?;
         host_lowest.push(layouts[1..].iter().all(|other| layouts[0] < *other));
     }
-    let rate = |rx_packet, tx_packet, direction: fn(&Throughput) -> Result<f64, Failure>| {
+    let rate = |rx_packet, tx_packet, direction: fn(&Throughput) -> Result<Flow, Failure>| {
         let requests = Requests { rx_packet, tx_packet, ..Requests::EVENT_DRIVEN };
-        let design = Design { requests, batch: 24, ..Design::combination(0) };
-        direction(&Throughput { machine: agilex.clone(), design, bytes: 1500, packets: 200 })
+        let design = Design { requests, receive_batch: 24, transmit_batch: 24, ..Design::combination(0) };
+        let flow = direction(&Throughput { machine: agilex.clone(), design, bytes: 1500, packets: 200 })?;
+        Ok::<f64, Failure>(flow.gigabits)
     };
     let (nc, owned) = (StateHint::NonCacheable, StateHint::CacheableOwned);
     let writes = rate(nc, nc, receive)? > rate(owned, nc, receive)?;

@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use conic_fabric::{Address, Core, Device, LINE_BYTES, Layout, Time};
 use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::cxl::{Homes, Host, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter};
+use conic_interface::cxl::{
+    Homes, Host, MOST_IN_A_BATCH, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter,
+};
 use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
@@ -32,8 +34,10 @@ pub struct Design {
     pub store: Store,
     /// Transmit buffers of the device's memory are read without asking the host.
     pub device_bias: bool,
-    /// Packets that one completion speaks for at most.
-    pub batch: usize,
+    /// Packets to the host that one completion speaks for at most: those that are due together.
+    pub receive_batch: usize,
+    /// Packets from the host that are fetched at once, and that one completion speaks for, at most.
+    pub transmit_batch: usize,
     /// Ring pairs, each with engines of the device and a core of its own.
     pub rings: usize,
     /// The host sleeps until the device interrupts it, instead of polling.
@@ -49,7 +53,8 @@ impl Design {
             homes: Homes::HOST,
             store: Store::Cached,
             device_bias: false,
-            batch: 1,
+            receive_batch: 1,
+            transmit_batch: 1,
             rings: 1,
             interrupts: false,
         }
@@ -245,8 +250,9 @@ fn serve(
 /// The generator and the device's receive side: packets at times without a period.
 fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Queues, question: &Loopback) {
     let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.receive_stage);
-    let mut receiver = Receiver::new(queues, face, question.design.requests, AHEAD);
-    let mut frame = vec![0; question.bytes];
+    let batch = question.design.receive_batch.clamp(1, MOST_IN_A_BATCH);
+    let mut receiver = Receiver::new(queues, face, question.design.requests, AHEAD.max(2 * batch));
+    let mut frames = vec![vec![0; question.bytes]; batch];
     // The host has posted its descriptors, and the caches are at rest.
     let begin = Time::from_nanoseconds(50_000);
     if question.design.device_bias {
@@ -261,18 +267,29 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Que
     let packet_time = (question.bytes as u64).div_ceil(LINE_BYTES) * line_time;
     // The rings' packets come one after the other.
     let begin = begin + Time::from_picoseconds(gap / question.design.rings as u64 * ring as u64);
-    for number in 0..question.packets.0 + question.packets.1 {
+    // A packet is made when it is due, even where the one before it still waits for a descriptor.
+    let made = |number: u64| {
         let (burst, place) = (number / together, number % together);
         // A golden ratio's multiples fall evenly into every phase.
         let turn = burst.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(conic_sim::link::mix(question.seed));
         let phase = (turn >> 40) % (gap / 4).max(1);
-        // A packet is made when it is due, even where the one before it still waits for a descriptor.
-        let made = begin + Time::from_picoseconds((burst + 1) * gap + phase + place * packet_time);
-        fill(&mut frame, number, made);
-        engine.wait_until(made + stage);
-        while receiver.deliver(&[&frame]) == 0 {
-            receiver.device().spin();
+        begin + Time::from_picoseconds((burst + 1) * gap + phase + place * packet_time)
+    };
+    let (mut next, all) = (0, question.packets.0 + question.packets.1);
+    while next < all {
+        engine.wait_until(made(next) + stage);
+        // Nothing waits for a batch to be full: what has come by now goes together.
+        let behind = (next + 1..all).take(batch - 1).take_while(|number| made(*number) + stage <= engine.now());
+        let count = 1 + behind.count();
+        for (number, frame) in (next..).zip(&mut frames[..count]) {
+            fill(frame, number, made(number));
         }
+        let delivered = receiver.deliver(&frames[..count]);
+        if delivered == 0 {
+            receiver.device().spin();
+            continue;
+        }
+        next += delivered as u64;
         if question.design.interrupts {
             engine.interrupt(ring as u16);
         }
@@ -293,7 +310,7 @@ fn take_back<D: Device>(
     outcome: &RefCell<LoopbackOutcome>,
 ) {
     let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.transmit_stage);
-    let mut transmitter = Transmitter::new(queues, face, question.design.requests, question.design.batch);
+    let mut transmitter = Transmitter::new(queues, face, question.design.requests, question.design.transmit_batch);
     let mut right = vec![0; question.bytes];
     let (mut next, mut before) = (0, Counters::default());
     // The ring is looked at when there is something in it: the host's first packet comes after this.

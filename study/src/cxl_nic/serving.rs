@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use conic_fabric::{Layout, StateHint, Time};
+use conic_fabric::{Core, LINE_BYTES, Layout, StateHint, Time};
 use conic_interface::cxl::serving::{Answer, DatabaseShape, Handler, Request, ServingStatistics, Through};
 use conic_kv::Zipf;
 use conic_sim::cxl::{CxlDevice, CxlParameters, CxlSimulation};
@@ -37,6 +37,9 @@ pub struct Serving {
     pub zipf: Option<f64>,
     /// Writes among a thousand requests.
     pub writes: u64,
+    /// The keys that are asked for most are in the device's memory before the first request, as many as it has room for, and the
+    /// host's table is in memory and in no cache of the host.
+    pub preloaded: bool,
     /// Requests before the first that counts, and those that count.
     pub requests: (u64, u64),
 }
@@ -46,9 +49,14 @@ pub struct Serving {
 pub struct Served {
     /// From a request's arrival at the device until its answer leaves, in picoseconds.
     pub latencies: Vec<u64>,
-    /// What the handler did, from the first request on.
+    /// What the handler did, from its start on.
     pub statistics: ServingStatistics,
+    /// The part of the requests that count whose key was in the device's memory.
+    pub hits: f64,
 }
+
+/// Keys of a bucket in the device's memory.
+const KEYS_OF_A_BUCKET: u64 = 4;
 
 /// Draws keys.
 struct Keys {
@@ -102,9 +110,14 @@ pub fn serve(question: &Serving) -> Result<Served, Failure> {
     let mut simulation = CxlSimulation::new(&machine, &layout);
     let loaded = Rc::new(Cell::new(false));
     let (keys, bytes, done) = (question.keys, question.value_bytes, Rc::clone(&loaded));
+    let table = question.preloaded.then(|| layout.segments()[0].clone());
     simulation.core("host", Role::Main, move |core| {
         for key in 0..keys {
             assert!(database.insert(core, key, &value(key, bytes)), "the table has room");
+        }
+        if let Some(table) = table {
+            // Most of a large table has not been used for long.
+            (0..table.bytes / LINE_BYTES).for_each(|line| core.flush(table.start.lines(line)));
         }
         done.set(true);
     });
@@ -152,7 +165,17 @@ where
     };
     let mut keys = Keys::new(asked.keys, asked.zipf);
     let mut current: Vec<u64> = (0..asked.keys).collect();
+    if asked.preloaded {
+        // The most wanted last, so that they are what was used last.
+        for key in (0..asked.keys.min(KEYS_OF_A_BUCKET * asked.buckets)).rev() {
+            handler.serve(&Request::Get(key).packet()).expect("it is a request");
+        }
+    }
+    let mut before_counting = handler.statistics();
     for number in 0..asked.requests.0 + asked.requests.1 {
+        if number == asked.requests.0 {
+            before_counting = handler.statistics();
+        }
         let key = keys.next();
         let write = keys.draws.part() < asked.writes as f64 / 1000.0;
         let new = value(number, asked.value_bytes);
@@ -173,6 +196,9 @@ where
             served.latencies.push(device_now(device).since(arrived).picoseconds());
         }
         served.statistics = handler.statistics();
+        let counted = |of: fn(&ServingStatistics) -> u64| (of(&served.statistics) - of(&before_counting)) as f64;
+        let (hits, misses) = (counted(|of| of.hits), counted(|of| of.misses));
+        served.hits = hits / (hits + misses);
         drop(served);
         // What goes on behind an answer is over before the next request.
         device.wait_until(device_now(device) + Time::from_nanoseconds(5_000));

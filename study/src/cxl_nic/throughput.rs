@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use conic_fabric::{Address, Core, Device, Time};
+use conic_fabric::{Address, Core, Device, Time, lines_of};
 use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::cxl::{Host, MOST_IN_A_BATCH, Queues, Receiver, Signal, Transmitter};
-use conic_sim::cxl::{CxlCore, CxlDevice, CxlParameters, CxlSimulation};
+use conic_interface::cxl::{Host, MOST_IN_A_BATCH, Queues, Receiver, Signal, Store, Transmitter};
+use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::protocol::cxl::Bias;
 use conic_sim::{Failure, Role};
 
@@ -25,20 +25,37 @@ pub struct Throughput {
     pub packets: u64,
 }
 
-/// What was found: when the first packet that counts was begun, and the last was through; of all rings.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    begin: Time,
-    end: Time,
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Gigabits a second.
+    pub gigabits: f64,
+    /// Packets that counted.
+    pub packets: u64,
+    /// What crossed the links while they were under way.
+    pub counters: Counters,
 }
 
-/// No time yet.
-const EMPTY: Span = Span { begin: Time::NEVER, end: Time::ZERO };
+/// A moment, and what had been counted until then.
+#[derive(Clone, Debug)]
+struct Moment {
+    at: Time,
+    counters: Counters,
+}
 
-impl Span {
-    fn add(&mut self, begin: Time, end: Time) {
-        *self = Span { begin: self.begin.min(begin), end: self.end.max(end) };
+impl Moment {
+    fn of(engine: &CxlDevice<'_>) -> Moment {
+        Moment { at: engine.now(), counters: engine.machine().borrow().counters.clone() }
     }
+}
+
+/// When the first packet that counts was begun, and the last was through; of all rings.
+type Span = Option<(Moment, Moment)>;
+
+/// Both spans in one.
+fn joined(one: Span, begin: Moment, end: Moment) -> Span {
+    let Some((first, last)) = one else { return Some((begin, end)) };
+    Some((if begin.at < first.at { begin } else { first }, if end.at > last.at { end } else { last }))
 }
 
 impl Throughput {
@@ -47,22 +64,23 @@ impl Throughput {
         self.packets.div_ceil(self.design.rings as u64)
     }
 
-    /// Gigabits a second.
-    fn rate(&self, span: Span) -> f64 {
+    fn flow(&self, span: Span) -> Flow {
+        let (begin, end) = span.expect("each ring has added its own");
         let packets = self.of_ring() * self.design.rings as u64;
-        8_000.0 * (self.bytes as u64 * packets) as f64 / span.end.since(span.begin).picoseconds() as f64
+        let gigabits = 8_000.0 * (self.bytes as u64 * packets) as f64 / end.at.since(begin.at).picoseconds() as f64;
+        Flow { gigabits, packets, counters: end.counters.since(&begin.counters) }
     }
 }
 
-/// Gigabits a second from the device to the host.
+/// Packets from the device to the host.
 ///
 /// # Errors
 ///
 /// The simulator's.
-pub fn receive(question: &Throughput) -> Result<f64, Failure> {
+pub fn receive(question: &Throughput) -> Result<Flow, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
-    let span = Rc::new(RefCell::new(EMPTY));
+    let span = Rc::new(RefCell::new(None));
     for queues in queues {
         let signal = question.design.requests.tx_signal;
         simulation.core("host", Role::Service, move |core| discard(core, queues, signal));
@@ -72,25 +90,25 @@ pub fn receive(question: &Throughput) -> Result<f64, Failure> {
                 Attachment::Cxl => deliver(*device, device, queues, &asked),
                 Attachment::Dma => deliver(device.dma(), device, queues, &asked),
             };
-            into.borrow_mut().add(begin, end);
+            let before = into.take();
+            into.replace(joined(before, begin, end));
         });
     }
     simulation.run()?;
-    let span = *span.borrow();
-    Ok(question.rate(span))
+    Ok(question.flow(span.take()))
 }
 
 /// The device's receive side of one ring: from when until when.
-fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Time, Time) {
-    let batch = asked.design.batch.min(MOST_IN_A_BATCH);
+fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Moment, Moment) {
+    let batch = asked.design.receive_batch.min(MOST_IN_A_BATCH);
     let mut receiver = Receiver::new(queues, face, asked.design.requests, 2 * batch.max(8));
     let frames = vec![vec![1; asked.bytes]; batch];
     engine.wait_until(Time::from_nanoseconds(50_000));
-    let (counting, mut begin) = (asked.of_ring(), Time::ZERO);
+    let (counting, mut begin) = (asked.of_ring(), Moment::of(engine));
     let (mut through, warm) = (0, counting / 2);
     while through < warm + counting {
         if through <= warm {
-            begin = engine.now();
+            begin = Moment::of(engine);
         }
         let left = (warm + counting - through) as usize;
         let delivered = receiver.deliver(&frames[..batch.min(left)]) as u64;
@@ -101,7 +119,7 @@ fn deliver<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &T
         }
     }
     engine.await_writes();
-    (begin, engine.now())
+    (begin, Moment::of(engine))
 }
 
 /// A host that looks at no packet.
@@ -119,15 +137,16 @@ fn discard(core: &CxlCore<'_>, queues: Queues, signal: Signal) {
     }
 }
 
-/// Gigabits a second from the host to the device. The host's packets are written once: it posts the same buffers again.
+/// Packets from the host to the device. The host stores into each line of a packet before it posts it, so that none is in the device's
+/// cache from the time before.
 ///
 /// # Errors
 ///
 /// The simulator's.
-pub fn transmit(question: &Throughput) -> Result<f64, Failure> {
+pub fn transmit(question: &Throughput) -> Result<Flow, Failure> {
     let (layout, queues) = place(&question.design, question.bytes);
     let mut simulation = CxlSimulation::new(&question.machine, &layout);
-    let span = Rc::new(RefCell::new(EMPTY));
+    let span = Rc::new(RefCell::new(None));
     for queues in queues {
         let asked = question.clone();
         simulation.core("host", Role::Service, move |core| repeat(core, queues, &asked));
@@ -137,25 +156,32 @@ pub fn transmit(question: &Throughput) -> Result<f64, Failure> {
                 Attachment::Cxl => take(*device, device, queues, &asked),
                 Attachment::Dma => take(device.dma(), device, queues, &asked),
             };
-            into.borrow_mut().add(begin, end);
+            let before = into.take();
+            into.replace(joined(before, begin, end));
         });
     }
     simulation.run()?;
-    let span = *span.borrow();
-    Ok(question.rate(span))
+    Ok(question.flow(span.take()))
 }
 
 /// A host that sends as fast as it can.
 fn repeat(core: &CxlCore<'_>, queues: Queues, asked: &Throughput) {
     let mut host = Host::new(queues, *core, asked.design.requests.tx_signal);
     let mut buffers = [Address(0); 32];
-    let payload = vec![1; asked.bytes];
-    let mut written = std::collections::BTreeSet::new();
+    let (mut payload, mut number) = (vec![1; asked.bytes], 0_u64);
     loop {
         let count = host.buf_alloc(asked.bytes as u64, &mut buffers);
         for at in &buffers[..count] {
-            if written.insert(at.0) {
-                host.write_packet(*at, &payload, asked.design.store);
+            number += 1;
+            match asked.design.store {
+                // A word of each line: the host is not to be what is measured, and the line is the host's all the same.
+                Store::Cached => {
+                    (0..lines_of(asked.bytes as u64)).for_each(|line| core.store(at.lines(line), number));
+                }
+                Store::Nontemporal => {
+                    payload[..8].copy_from_slice(&number.to_le_bytes());
+                    host.write_packet(*at, &payload, Store::Nontemporal);
+                }
             }
         }
         let packets: Vec<Packet> = buffers[..count].iter().map(|at| Packet::new(*at, asked.bytes as u16)).collect();
@@ -168,18 +194,18 @@ fn repeat(core: &CxlCore<'_>, queues: Queues, asked: &Throughput) {
 }
 
 /// The device's transmit side of one ring: from when until when.
-fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Time, Time) {
-    let mut transmitter = Transmitter::new(queues, face, asked.design.requests, asked.design.batch);
+fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Throughput) -> (Moment, Moment) {
+    let mut transmitter = Transmitter::new(queues, face, asked.design.requests, asked.design.transmit_batch);
     if asked.design.device_bias {
         let bytes = queues.shape.buffers * queues.shape.buffer_bytes;
         engine.switch_bias(queues.tx_buffers, bytes, Bias::Device, true);
     }
     engine.wait_until(Time::from_nanoseconds(100_000));
-    let (counting, mut begin) = (asked.of_ring(), Time::ZERO);
+    let (counting, mut begin) = (asked.of_ring(), Moment::of(engine));
     let (mut through, warm) = (0, counting / 2);
     while through < warm + counting {
         if through <= warm {
-            begin = engine.now();
+            begin = Moment::of(engine);
         }
         let taken = transmitter.take(|_| ()) as u64;
         through += taken;
@@ -192,6 +218,8 @@ fn take<D: Device>(face: D, engine: &CxlDevice<'_>, queues: Queues, asked: &Thro
     // The last batch may reach beyond what counts.
     let over = through - warm - counting;
     let part = counting as f64 / (counting + over) as f64;
-    let whole = engine.now().since(begin).picoseconds() as f64;
-    (begin, begin + Time::from_picoseconds((whole * part) as u64))
+    let mut end = Moment::of(engine);
+    let whole = end.at.since(begin.at).picoseconds() as f64;
+    end.at = begin.at + Time::from_picoseconds((whole * part) as u64);
+    (begin, end)
 }

@@ -39,6 +39,7 @@ sections! {
         reads_pending_writes: Flag, 0.0;
     }
     LINK link "link" CxlLinkParameters {
+        present: Flag, 0.0;
         crossing: Picoseconds, 1.0;
         quarter_time: Picoseconds, 1.0;
         line_quarters: Count("slots"), 1.0;

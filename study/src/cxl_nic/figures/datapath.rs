@@ -9,7 +9,7 @@ use super::single::less;
 use super::{LARGE, Run, SEEDS, SMALL, lines};
 use crate::cxl_nic::loopback::{Design, Loopback, loopback};
 use crate::cxl_nic::percentile;
-use crate::cxl_nic::throughput::{Throughput, receive, transmit};
+use crate::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
 use crate::experiment::{Effort, Findings};
 
 /// Rings of the PCIe NIC under load, each with a core: the fewest, in steps of four, that carry 64 Gb/s of 64-byte packets. With
@@ -34,7 +34,7 @@ fn share_of(run: &mut Run<'_>, offered: &Offered) -> Result<f64, Failure> {
     let &Offered { bytes, rate, together, rings } = offered;
     let packets = if run.effort == Effort::Quick { 1_600 } else { 8_000 };
     let gap = Time::from_picoseconds((8_000.0 * bytes as f64 / rate) as u64);
-    let design = Design { rings, batch: FETCHED, ..Design::pcie() };
+    let design = Design { rings, transmit_batch: FETCHED, ..Design::pcie() };
     run.asked += 1;
     let machine = run.machines.bluefield.clone();
     let outcome =
@@ -98,15 +98,15 @@ type Latency = (f64, f64);
 /// Those of the PCIe NIC, and of each combination of the CXL NIC.
 type BySize = (Latency, Vec<Latency>);
 
-/// Each combination's median, packets of 64 bytes first.
-fn drawn_combinations(results: &[BySize]) -> Chart {
+/// Each combination's latency over the PCIe NIC's, packets of 64 bytes first.
+fn drawn_combinations(title: &str, results: &[BySize], pick: fn(&Latency) -> f64) -> Chart {
     let bars = results.iter().zip([SMALL, LARGE]).flat_map(|((pcie, all), bytes)| {
         all.iter().enumerate().map(move |(number, one)| {
-            let bar = Bar::new(format!("{bytes} bytes, combination {number}"), one.0 / pcie.0);
+            let bar = Bar::new(format!("{bytes} bytes, combination {number}"), pick(one) / pick(pcie));
             if number == 0 { bar.highlight() } else { bar }
         })
     });
-    Chart::bars("Median latency by request types", Axis::linear("Of the PCIe NIC's", ""), bars)
+    Chart::bars(title, Axis::linear("Of the PCIe NIC's", ""), bars)
         .note("combination: 4 for a receive packet by CO-write, 2 for polling by CO-read, 1 for a transmit packet by CS-read")
         .guide(GuideKind::X(1.0), "PCIe NIC")
 }
@@ -143,7 +143,9 @@ pub(super) fn combinations(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.number("cxl.unpublished.loopback_64_interrupts", "ns", Some(run.latency(asleep, SMALL)?.0));
     findings.number("cxl.unpublished.loopback_64", "ns", results.first().map(|(_, all)| all[0].0));
     findings.number("cxl.unpublished.loopback_64_pcie", "ns", results.first().map(|(pcie, _)| pcie.0));
-    findings.plot("fig10", drawn_combinations(&results));
+    findings.plot("fig10", drawn_combinations("Median latency by request types", &results, |latency| latency.0));
+    let title = "99th percentile of the latency by request types";
+    findings.plot("fig10-p99", drawn_combinations(title, &results, |latency| latency.1));
     Ok(findings)
 }
 
@@ -164,16 +166,20 @@ fn limit(run: &Run<'_>) -> f64 {
 fn throughput(run: &mut Run<'_>, design: Design, batch: usize) -> Throughput {
     run.asked += 1;
     let packets = if run.effort == Effort::Quick { 300 } else { 1_500 };
-    let design = Design { batch, ..design };
+    let design = Design { receive_batch: batch, transmit_batch: batch, ..design };
     Throughput { machine: run.machine(&design), design, bytes: LARGE, packets }
 }
 
 /// The best over batch sizes.
-fn best(run: &mut Run<'_>, design: Design, direction: fn(&Throughput) -> Result<f64, Failure>) -> Result<f64, Failure> {
+fn best(
+    run: &mut Run<'_>,
+    design: Design,
+    direction: fn(&Throughput) -> Result<Flow, Failure>,
+) -> Result<f64, Failure> {
     let mut best: f64 = 0.0;
     for batch in [16, 24, 64, 128] {
         let question = throughput(run, design, batch);
-        best = best.max(direction(&question)?);
+        best = best.max(direction(&question)?.gigabits);
     }
     Ok(best)
 }
@@ -202,13 +208,11 @@ pub(super) fn throughputs(run: &mut Run<'_>) -> Result<Findings, Failure> {
     findings.list("cxl.unpublished.pcie_throughput", "Gb/s", Some(over_pcie));
     findings.number("cxl.unpublished.rx_push", "fraction", Some(rx[2]));
     findings.number("cxl.unpublished.tx_cs_read", "fraction", Some(tx[2]));
-    let numbered = |values: Vec<f64>| (1..).map(f64::from).zip(values).collect();
-    let chart = lines(
-        "Highest throughput",
-        Axis::linear("NC, CO, other", ""),
-        Axis::linear("Of the limit", ""),
-        [("receive: NC-write, CO-write, NC-P", numbered(rx)), ("transmit: NC-read, CO-read, CS-read", numbered(tx))],
-    );
+    let names = ["receive by NC-write", "receive by CO-write", "receive by NC-P"];
+    let names = names.into_iter().chain(["transmit by NC-read", "transmit by CO-read", "transmit by CS-read"]);
+    let bars = names.zip(rx.into_iter().chain(tx)).map(|(name, value)| Bar::new(name, value));
+    let chart = Chart::bars("Highest throughput by request types", Axis::linear("Of the limit", ""), bars)
+        .guide(GuideKind::X(1.0), "a line a cycle");
     findings.plot("fig11", chart);
     Ok(findings)
 }
@@ -221,9 +225,9 @@ pub(super) fn batches(run: &mut Run<'_>) -> Result<Findings, Failure> {
     for batch in [1, 2, 4, 8, 16, 24, 32] {
         let question = throughput(run, design, batch);
         if batch <= conic_interface::cxl::MOST_IN_A_BATCH {
-            rx.push((batch as f64, receive(&question)? / rx_most));
+            rx.push((batch as f64, receive(&question)?.gigabits / rx_most));
         }
-        tx.push((batch as f64, transmit(&question)? / tx_most));
+        tx.push((batch as f64, transmit(&question)?.gigabits / tx_most));
     }
     let at = |points: &[(f64, f64)], batch: f64| points.iter().find(|point| point.0 == batch).map(|point| point.1);
     let wanted = [at(&rx, 8.0), at(&tx, 32.0), at(&tx, 1.0)];
