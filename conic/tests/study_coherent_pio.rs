@@ -150,6 +150,13 @@ fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
         let times: Vec<f64> = rows.iter().filter_map(|row| row["simulated_ns"].as_f64()).collect();
         assert!(times.len() == rows.len() && times.is_sorted() && times[0] > 600.0, "{times:?}");
         assert!(rows.iter().all(|row| row["wrong"] == 0 && row["host_ns"].as_f64().is_some_and(|time| time > 0.0)));
+        // As many exchanges as the elements need, whatever goes before them.
+        let element = if graph["graph"] == "filters" { 8 } else { 128 };
+        for row in rows {
+            let bytes = element * row["elements"].as_u64().expect("a number");
+            let least = bytes.div_ceil(report["exchange_bytes"].as_u64().expect("a number"));
+            assert_eq!(row["exchanges"].as_u64(), Some(least), "{} {}: {row}", graph["graph"], graph["way"]);
+        }
     }
     assert!(std::fs::read_to_string(&svg).expect("a picture").starts_with("<svg"));
     // Loads that wait fill the caches' units that recalls need: the paper's deadlock, and no fault of this program's.
