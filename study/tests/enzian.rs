@@ -13,7 +13,7 @@ use conic_sim::platform::Platform;
 use conic_study::coherent_pio::exchange::{Calls, CallsOutcome, calls};
 use conic_study::coherent_pio::frames::{Around, Arrives, Frames, receive, transmit};
 use conic_study::coherent_pio::{EXPERIMENTS, Machines, findings};
-use conic_study::comparison::{Role, compare, parse};
+use conic_study::comparison::{Role, Row, compare, parse, summary};
 use conic_study::experiment::Effort;
 
 fn of(name: &str) -> EciParameters {
@@ -259,6 +259,42 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
     assert_ne!(outcome(5).latencies, outcome(6).latencies);
 }
 
+/// By how much a published value may be missed to which nothing was fitted, as a share of it.
+const MISSED_BY: f64 = 0.29;
+
+/// Those that are missed by more, and what by: the largest of many frames, where what disturbs so few is not modelled.
+const MISSED_BY_MORE: [(&str, f64); 4] = [
+    ("pio.table1.eci_64.transmit_p100", 0.31),
+    ("pio.table1.dma_64.receive_p100", 0.34),
+    ("pio.table1.dma_64.transmit_p100", 0.37),
+    ("pio.table1.pcie_64.transmit_p100", 0.93),
+];
+
+/// The published statements that do not hold here. One more or less is a change of the models, to be said in `FIGURES.md`.
+const DO_NOT_HOLD: [&str; 4] = [
+    "pio.fig8.eci_rises_to_32768",
+    "pio.fig10.transmit_pcie_competes",
+    "pio.fig11.pcie_not_below_software",
+    "pio.fig11.dma_not_below_software",
+];
+
+/// How well the study does stays as it is known to be.
+fn stays(rows: &[Row]) {
+    let summary = summary(rows);
+    assert_eq!(summary.disagreeing, DO_NOT_HOLD);
+    assert_eq!((summary.agreeing, summary.counted, summary.unanswered), ((23, 27), 28, 0));
+    assert!(summary.median.is_some_and(|median| median < 0.1), "{:?}", summary.median);
+    for row in rows {
+        let Some(error) = row.error else { continue };
+        let more = MISSED_BY_MORE.iter().find(|(id, _)| *id == row.id);
+        let most = match row.role {
+            Role::Calibration => 0.01,
+            _ => more.map_or(MISSED_BY, |(_, most)| *most),
+        };
+        assert!(error < most, "{}: {error}", row.id);
+    }
+}
+
 #[test]
 fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
     let sockets = |name| Platform::load(name).expect("it is shipped").parameters().clone();
@@ -279,6 +315,7 @@ fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
         assert_ne!(row.role, Role::Unpublished, "{}", row.id);
         assert_eq!(row.predicted.is_some(), row.role != Role::NotModelled, "{}", row.id);
     }
+    stays(&rows);
     let withheld: Vec<&str> = rows.iter().filter(|row| row.role == Role::Withheld).map(|row| row.id.as_str()).collect();
     let table = ["eci_1536", "eci_9600", "dma_1536", "dma_9600", "pcie_1536", "pcie_9600"];
     let table = table.map(|row| format!("pio.table1.{row}"));
