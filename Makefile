@@ -22,7 +22,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test test-dpdk lint format docs sanitize smoke restless crash soak install package deb dpdk ci peers clean
+.PHONY: help setup run build test test-dpdk lint format docs sanitize smoke restless crash soak exchanges install package deb dpdk ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -67,6 +67,10 @@ crash: setup ## kill clients and the daemon ten thousand times, at each of their
 
 soak: setup ## attach and detach CYCLES clients, with frames of every size in bursts of every length
 	$(CARGO) test --locked --release -p conic-daemon --test soak -- --cycles $(CYCLES) --seed $(SEED)
+
+exchanges: setup ## send millions of requests and frames through pairs of lines: between threads, and on modelled machines while lines are given up
+	$(CARGO) test --locked --release -p conic-interface --test pio -- explore:: threads::
+	$(CARGO) test --locked --release -p conic-study --test study -- enzian::random
 
 smoke: build ## run a short main job, and check what it prints
 	@.ci/smoke

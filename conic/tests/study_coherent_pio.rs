@@ -70,6 +70,11 @@ fn fastforward_and_a_machine_of_a_coming_generation_stand_beside_the_line_pair()
     assert!(what_if.iter().all(|row| row["role"] == "unpublished" && row["published"].is_null()));
     let (exclusive, _) = value(&what_if, "pio.whatif.exclusive");
     assert!(exclusive < value(&what_if, "pio.whatif.shared").0, "{exclusive} ns");
+    let further = rows(&["cxl3-mem", "--set", "cxl3-mem:link.crossing=1us"]);
+    assert!(
+        value(&further, "pio.whatif.exclusive").0 > exclusive + 3000.0,
+        "more than three crossings of a microsecond"
+    );
 }
 
 #[test]
@@ -82,6 +87,10 @@ fn the_guesses_at_the_ends_of_their_ranges_move_the_results() {
     assert!(moved("pio.fig12.per_element", "enzian core.prefetches"));
     assert!(moved("pio.fig6.fastforward", "thunderx node.home_lookup"));
     assert!(!moved("pio.fig6.fastforward", "enzian core.prefetches"), "the two machines share no value");
+    assert!(moved("pio.whatif.exclusive", "cxl3-mem link.crossing"));
+    assert!(
+        !moved("pio.whatif.exclusive", "enzian link.crossing") && !moved("pio.fig6.shared", "cxl3-mem link.crossing")
+    );
     assert!(folder.path().join("report/sensitivity.html").exists());
 }
 
@@ -106,7 +115,7 @@ fn the_calibration_over_pcie_comes_out_with_its_plots() {
 #[test]
 fn what_there_is_not_is_refused() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
-    for arguments in [&["9"][..], &["6", "--set", "link.crosing=160ns"]] {
+    for arguments in [&["9"][..], &["6", "--set", "link.crosing=160ns"], &["6", "--set", "cxl3-mem:link.crosing=1ns"]] {
         let output = study(folder.path(), arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert!(text(&output.stderr).starts_with("error: ") && output.stdout.is_empty(), "{arguments:?}");
@@ -150,6 +159,13 @@ fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
         let times: Vec<f64> = rows.iter().filter_map(|row| row["simulated_ns"].as_f64()).collect();
         assert!(times.len() == rows.len() && times.is_sorted() && times[0] > 600.0, "{times:?}");
         assert!(rows.iter().all(|row| row["wrong"] == 0 && row["host_ns"].as_f64().is_some_and(|time| time > 0.0)));
+        // As many exchanges as the elements need, whatever goes before them.
+        let element = if graph["graph"] == "filters" { 8 } else { 128 };
+        for row in rows {
+            let bytes = element * row["elements"].as_u64().expect("a number");
+            let least = bytes.div_ceil(report["exchange_bytes"].as_u64().expect("a number"));
+            assert_eq!(row["exchanges"].as_u64(), Some(least), "{} {}: {row}", graph["graph"], graph["way"]);
+        }
     }
     assert!(std::fs::read_to_string(&svg).expect("a picture").starts_with("<svg"));
     // Loads that wait fill the caches' units that recalls need: the paper's deadlock, and no fault of this program's.

@@ -85,10 +85,10 @@ impl<A: Element, D: Element, V: Device> Channel<A, D, V> {
         }
         let capacity = devices.iter().map(Device::capacity).min().ok_or(Fault::None)?;
         let (input_bytes, output_bytes) = (program.input_bytes(), program.output_bytes());
-        let element = input_bytes.max(output_bytes);
-        let most = capacity.saturating_sub(prefix(operators)) / element;
+        let most = wire::elements_in(capacity, program.element_bytes(), operators);
         if most == 0 {
-            return Err(Fault::Small { capacity, needed: prefix(operators) + element });
+            let needed = wire::exchange_bytes(1, program.element_bytes(), operators);
+            return Err(Fault::Small { capacity, needed });
         }
         Ok(Channel {
             slots: devices.into_iter().map(|device| Slot { device, holds: None }).collect(),

@@ -18,7 +18,7 @@ use crate::channel::{Channel, Statement};
 use crate::device::{Device, Fault};
 use crate::operator::Element;
 use crate::planted::{Mistake, Planted};
-use crate::program::Chain;
+use crate::program::{Chain, Program};
 use crate::wire::CLOSED;
 
 /// Whether the worker waits for the device.
@@ -37,6 +37,16 @@ pub enum Detail {
     Collapsed,
     /// All of its operators, each with what the device says that it consumed and produced.
     EachOperator,
+}
+
+impl Detail {
+    /// How many operators that is of a program.
+    pub fn operators(self, program: &Program) -> usize {
+        match self {
+            Detail::Collapsed => 1,
+            Detail::EachOperator => program.operators(),
+        }
+    }
 }
 
 /// How a part is offloaded.
@@ -75,10 +85,7 @@ pub fn offload_with<'scope, A: Element, D: Element, V: Device>(
     planted: Planted,
 ) -> Result<Stream<'scope, u64, Vec<D>>, Fault> {
     let program = chain.program();
-    let operators = match how.detail {
-        Detail::Collapsed => 1,
-        Detail::EachOperator => program.operators(),
-    };
+    let operators = how.detail.operators(program);
     let mut channel = Channel::<A, D, V>::new(program, operators, devices)?;
     channel.planted = planted;
     let group = Group { channel: Rc::new(RefCell::new(channel)), calls: how.calls, keeps: program.keeps() };

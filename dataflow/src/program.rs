@@ -157,6 +157,11 @@ impl Program {
     pub fn output_bytes(&self) -> usize {
         self.bytes[self.bytes.len() - 1]
     }
+
+    /// Bytes that an exchange has for each element: it is as long one way as the other.
+    pub fn element_bytes(&self) -> usize {
+        self.input_bytes().max(self.output_bytes())
+    }
 }
 
 /// A [`Program`] whose elements have types: it takes `A` and makes `D`.

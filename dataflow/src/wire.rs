@@ -93,6 +93,16 @@ pub fn prefix(operators: usize) -> usize {
     HEADER + 8 * operators
 }
 
+/// Bytes of an exchange, each way, that holds so many elements of so many bytes where the parent graph sees so many operators.
+pub fn exchange_bytes(elements: usize, element_bytes: usize, operators: usize) -> usize {
+    prefix(operators) + elements * element_bytes
+}
+
+/// The other way round: elements at most in an exchange of so many bytes.
+pub fn elements_in(bytes: usize, element_bytes: usize, operators: usize) -> usize {
+    bytes.saturating_sub(prefix(operators)) / element_bytes
+}
+
 /// The operators that a message speaks of, by its header; none where it has none.
 pub fn operators_of(message: &[u8]) -> usize {
     message.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes).into())

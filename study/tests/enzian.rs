@@ -13,7 +13,7 @@ use conic_sim::platform::Platform;
 use conic_study::coherent_pio::exchange::{Calls, CallsOutcome, calls};
 use conic_study::coherent_pio::frames::{Around, Arrives, Frames, receive, transmit};
 use conic_study::coherent_pio::{EXPERIMENTS, Machines, findings};
-use conic_study::comparison::{Role, compare, parse};
+use conic_study::comparison::{Role, Row, compare, parse, summary};
 use conic_study::experiment::Effort;
 
 fn of(name: &str) -> EciParameters {
@@ -153,6 +153,9 @@ fn rough(seed: u64) -> Disturbances {
     }
 }
 
+/// How many times as many exchanges random runs have in an optimised build: over two million in all.
+const MORE: u64 = if cfg!(debug_assertions) { 1 } else { 20 };
+
 #[test]
 fn random_runs_lose_repeat_and_change_nothing() {
     let machines = [machine(), of("cxl3-mem")];
@@ -173,15 +176,15 @@ fn random_runs_lose_repeat_and_change_nothing() {
             behaviour,
             service,
             prefetch: seed.is_multiple_of(2),
-            calls: (0, 500),
+            calls: (0, 500 * MORE),
             disturbances: rough(seed),
             ..one_line()
         };
         let outcome = calls(&question).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
-        assert_eq!(outcome.latencies.len(), 500);
+        assert_eq!(outcome.latencies.len() as u64, 500 * MORE);
         evictions += outcome.counters.evictions;
     }
-    assert!(evictions > 40_000, "{evictions}");
+    assert!(evictions > 40_000 * MORE, "{evictions}");
 }
 
 fn frames(bytes: usize, seed: u64) -> Frames {
@@ -201,13 +204,14 @@ fn random_frames_arrive_once_in_order_and_whole() {
     let machines = [machine(), of("cxl3-mem")];
     for seed in 0..96_u64 {
         let bytes = [64, 65, 200, 1536, 9, 3000][seed as usize % 6];
-        let question = Frames { machine: machines[seed as usize / 48].clone(), ..frames(bytes, seed) };
+        let machine = machines[seed as usize / 48].clone();
+        let question = Frames { machine, frames: (0, 300 * MORE), ..frames(bytes, seed) };
         let sent = transmit(&question).unwrap_or_else(|failure| panic!("transmit, seed {seed}: {failure}"));
         // The last frame is counted before its sender ends.
-        assert_eq!(sent.len(), 300);
+        assert_eq!(sent.len() as u64, 300 * MORE);
         let arrives = [Arrives::WithTheLoad, Arrives::After(Time::from_nanoseconds(2_000))][seed as usize / 6 % 2];
         let came = receive(&question, arrives).unwrap_or_else(|failure| panic!("receive, seed {seed}: {failure}"));
-        assert_eq!(came.len(), 300);
+        assert_eq!(came.len() as u64, 300 * MORE);
     }
 }
 
@@ -259,6 +263,42 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
     assert_ne!(outcome(5).latencies, outcome(6).latencies);
 }
 
+/// By how much a published value may be missed to which nothing was fitted, as a share of it.
+const MISSED_BY: f64 = 0.29;
+
+/// Those that are missed by more, and what by: the largest of many frames, where what disturbs so few is not modelled.
+const MISSED_BY_MORE: [(&str, f64); 4] = [
+    ("pio.table1.eci_64.transmit_p100", 0.31),
+    ("pio.table1.dma_64.receive_p100", 0.34),
+    ("pio.table1.dma_64.transmit_p100", 0.37),
+    ("pio.table1.pcie_64.transmit_p100", 0.93),
+];
+
+/// The published statements that do not hold here. One more or less is a change of the models, to be said in `FIGURES.md`.
+const DO_NOT_HOLD: [&str; 4] = [
+    "pio.fig8.eci_rises_to_32768",
+    "pio.fig10.transmit_pcie_competes",
+    "pio.fig11.pcie_not_below_software",
+    "pio.fig11.dma_not_below_software",
+];
+
+/// How well the study does stays as it is known to be.
+fn stays(rows: &[Row]) {
+    let summary = summary(rows);
+    assert_eq!(summary.disagreeing, DO_NOT_HOLD);
+    assert_eq!((summary.agreeing, summary.counted, summary.unanswered), ((23, 27), 28, 0));
+    assert!(summary.median.is_some_and(|median| median < 0.1), "{:?}", summary.median);
+    for row in rows {
+        let Some(error) = row.error else { continue };
+        let more = MISSED_BY_MORE.iter().find(|(id, _)| *id == row.id);
+        let most = match row.role {
+            Role::Calibration => 0.01,
+            _ => more.map_or(MISSED_BY, |(_, most)| *most),
+        };
+        assert!(error < most, "{}: {error}", row.id);
+    }
+}
+
 #[test]
 fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
     let sockets = |name| Platform::load(name).expect("it is shipped").parameters().clone();
@@ -279,6 +319,7 @@ fn every_prediction_has_its_published_result_and_withheld_ones_have_no_value() {
         assert_ne!(row.role, Role::Unpublished, "{}", row.id);
         assert_eq!(row.predicted.is_some(), row.role != Role::NotModelled, "{}", row.id);
     }
+    stays(&rows);
     let withheld: Vec<&str> = rows.iter().filter(|row| row.role == Role::Withheld).map(|row| row.id.as_str()).collect();
     let table = ["eci_1536", "eci_9600", "dma_1536", "dma_9600", "pcie_1536", "pcie_9600"];
     let table = table.map(|row| format!("pio.table1.{row}"));

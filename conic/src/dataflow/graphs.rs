@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use conic_dataflow::{
     Bloom, Calls, Chain, Detail, Drops, Element, Exchange, Executor, Fault, Inline, Offload, Operator, Program,
-    Running, Serving, Stream, SyncActivator, fused, offload, software, trivial_filters,
+    Running, Serving, Stream, SyncActivator, fused, offload, software, trivial_filters, wire,
 };
 use conic_fabric::{Core, Home, Layout, Time};
 use conic_interface::pio::{Features, Host, Lines, Played, Shape};
@@ -18,14 +18,20 @@ use crate::bench::arena::{Arena, Job, Raise};
 use crate::bench::common::region;
 use crate::bench::failure::Failure;
 
-/// Bytes of an exchange, each way; larger batches are split.
-pub const EXCHANGE_BYTES: u64 = 16_384;
+/// Bytes of the elements of an exchange, each way; larger batches are split. Progress comes on top, or its few bytes would make
+/// another exchange of a batch of as many bytes.
+pub const PAYLOAD_BYTES: usize = 16_384;
 
 /// Exchanges of a device: both are in use where calls are deferred.
 const EXCHANGES: usize = 2;
 
 /// Filters of the pipeline (section 5.3).
 pub const FILTERS: u64 = 31;
+
+/// Bytes of an exchange, each way, with each filter's progress.
+pub fn exchange_bytes() -> usize {
+    wire::exchange_bytes(PAYLOAD_BYTES / 8, 8, FILTERS as usize)
+}
 
 /// Batches that are sent in turn.
 const PATTERNS: usize = 4;
@@ -150,7 +156,7 @@ impl Region {
     /// If the system gives no memory.
     pub fn new(pages: Pages) -> Result<Region, Failure> {
         let mut layout = Layout::new();
-        let mut place = || Shape::groups(EXCHANGE_BYTES).place(&mut layout, Home::Nic);
+        let mut place = || Shape::groups(exchange_bytes() as u64).place(&mut layout, Home::Nic);
         let lines = [place(), place()].map(|lines| lines.map_err(|error| Failure::failed(error.to_string())));
         let [first, second] = lines;
         let lines = [first?, second?];
@@ -369,7 +375,7 @@ fn run<A: Element + Sync, D: Words>(
             Way::Software => Running::new(|stream| Ok(operators.each(stream)), sink),
             Way::Fused => Running::new(|stream| Ok(operators.all(stream)), sink),
             Way::Inline => {
-                let device = Inline::new(chain.program(), EXCHANGE_BYTES as usize);
+                let device = Inline::new(chain.program(), exchange_bytes());
                 Running::new(|stream| offload(stream, &chain, vec![device], inline), sink)
             }
             Way::Played(how) => {

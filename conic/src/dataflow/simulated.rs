@@ -23,7 +23,7 @@ use conic_study::coherent_pio::simulated::{CoherentLines, Simulated, SimulatedCl
 use serde::Serialize;
 
 use super::Options;
-use super::graphs::{EXCHANGE_BYTES, Graph, Part, Words, bloom, filters, sums};
+use super::graphs::{Graph, PAYLOAD_BYTES, Part, Words, bloom, exchange_bytes, filters, sums};
 use crate::bench::common::{count, nanoseconds};
 use crate::bench::draw;
 use crate::bench::failure::{Failure, print_json};
@@ -43,6 +43,8 @@ struct Row {
     host_ns: f64,
     /// On the simulator's: the exchanges.
     simulated_ns: f64,
+    /// Exchanges of a batch.
+    exchanges: u64,
     batches: u64,
     wrong: u64,
 }
@@ -60,7 +62,7 @@ struct Report<'a> {
     schema: &'static str,
     device: &'static str,
     platform: &'a str,
-    exchange_bytes: u64,
+    exchange_bytes: usize,
     graphs: &'a [Curves],
 }
 
@@ -119,7 +121,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
             schema: "conic.dataflow.simulated/1",
             device: "simulated",
             platform: platform.name(),
-            exchange_bytes: EXCHANGE_BYTES,
+            exchange_bytes: PAYLOAD_BYTES,
             graphs: &graphs,
         };
         print_json(&report)?;
@@ -141,8 +143,7 @@ fn batches(graph: Graph, machine: &EciParameters, detail: Detail, elements: usiz
         Graph::Filters => Modelled::Filters,
         Graph::Bloom => Modelled::Bloom,
     };
-    let lines =
-        CoherentLines::new(machine, &modelled.part(&machine.device, Crossing::Together), EXCHANGE_BYTES as usize);
+    let lines = CoherentLines::new(machine, &modelled.part(&machine.device, Crossing::Together), exchange_bytes());
     let lines = lines.map_err(|error| Failure::failed(error.to_string()))?;
     let measured = catch_unwind(AssertUnwindSafe(|| match graph {
         Graph::Filters => measure(&filters(elements), detail, lines, span),
@@ -176,11 +177,12 @@ fn measure<A: Element, D: Words>(
     );
     let mut graph: Running<A> = graph.map_err(|fault| Failure::failed(fault.to_string()))?;
     let (mut host, mut device) = (Latency::new(), Latency::new());
-    let (mut time, mut wrong, begin) = (0, 0, clock::now());
+    let (mut time, mut wrong, mut exchanges, begin) = (0, 0, 0, clock::now());
     while time < WARM_UP + LEAST || clock::now().since(begin) < span {
         let (mut batch, right) = work.batch(time);
         came.set((0, 0));
         let before = (simulated.elapsed(), spent.get());
+        let calls = simulated.calls();
         let start = clock::now();
         graph.send(time, &mut batch);
         graph.advance_to(time + 1);
@@ -193,6 +195,7 @@ fn measure<A: Element, D: Words>(
             host.record(took.since(spent.get().since(before.1)), 1);
             device.record(simulated.elapsed().since(before.0), 1);
         }
+        exchanges = simulated.calls() - calls;
         wrong += u64::from(came.get() != right);
         time += 1;
     }
@@ -202,7 +205,8 @@ fn measure<A: Element, D: Words>(
     }
     let median = |latency: &Latency| rounded(latency.quantile(0.5).picoseconds() as f64 / 1e3, 1);
     let elements = work.elements();
-    Ok(Row { elements, host_ns: median(&host), simulated_ns: median(&device), batches: time - WARM_UP, wrong })
+    let (host_ns, simulated_ns) = (median(&host), median(&device));
+    Ok(Row { elements, host_ns, simulated_ns, exchanges, batches: time - WARM_UP, wrong })
 }
 
 fn table(graphs: &[Curves], platform: &str) {
@@ -220,6 +224,8 @@ fn table(graphs: &[Curves], platform: &str) {
         line("host", |row| row.host_ns);
         line("simulated", |row| row.simulated_ns);
         line("together", |row| row.host_ns + row.simulated_ns);
+        let exchanges: String = one.sizes.iter().map(|row| format!(" {:>9}", row.exchanges)).collect();
+        println!("    {:24}{exchanges}", "exchanges of a batch");
     }
     println!("\n  what came out of every batch was compared with what the operators make");
 }

@@ -36,7 +36,7 @@ pub struct Options {
     /// The folder for results.json, the plots and report.html
     #[arg(long, value_name = "DIR", default_value = "out/study/coherent-pio")]
     output: PathBuf,
-    /// Replace a value of the platform enzian, as in link.crossing=100ns; may be repeated
+    /// Replace a value of the platform enzian, as in link.crossing=100ns, or of cxl3-mem, as in cxl3-mem:link.crossing=40ns; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
@@ -45,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   conic study coherent-pio              every figure that is modelled
   conic study coherent-pio 6            a line there and back
   conic study coherent-pio table1 --set directory.pass=20ns
+  conic study coherent-pio cxl3-mem --set cxl3-mem:link.crossing=40ns
   conic study coherent-pio --sensitivity    what the platforms' guesses decide
 
 PCIe is modelled on Enzian (platform enzian-pcie) and on the PC of the paper's calibration (pc-pcie), FastForward between two sockets of \
@@ -57,6 +58,9 @@ terms says what a line there and back (returned Exclusive and Shared) and a fram
 
 cxl3-mem is no machine that exists: its results have ids that begin with pio.whatif, and stand apart.";
 
+/// What an override of cxl3-mem begins with.
+const OF_CXL: &str = "cxl3-mem:";
+
 /// What the paper published. Only the comparison gets it, after everything has been predicted.
 const PUBLISHED: &str = include_str!("../../../results/coherent-pio.toml");
 
@@ -68,10 +72,15 @@ pub fn main(options: &Options) -> ExitCode {
 
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
-    let platform = Platform::<EciParameters>::load_as("enzian").and_then(|platform| platform.with(&options.overrides));
-    let platform = platform.map_err(|error| error.to_string())?;
+    let of_cxl = |text: &String| text.strip_prefix(OF_CXL).map(str::to_owned);
+    let enzian: Vec<String> = options.overrides.iter().filter(|text| of_cxl(text).is_none()).cloned().collect();
+    let cxl: Vec<String> = options.overrides.iter().filter_map(of_cxl).collect();
+    let lines = |name, overrides: &[String]| {
+        let platform = Platform::<EciParameters>::load_as(name).and_then(|platform| platform.with(overrides));
+        platform.map_err(|error| error.to_string())
+    };
+    let (platform, cxl) = (lines("enzian", &enzian)?, lines("cxl3-mem", &cxl)?);
     let thunderx: Platform = Platform::load("thunderx").map_err(|error| error.to_string())?;
-    let cxl = Platform::<EciParameters>::load_as("cxl3-mem").map_err(|error| error.to_string())?;
     let over_pcie = |name| Platform::load(name).map_err(|error| error.to_string());
     let (enzian_pcie, pc_pcie): (Platform, Platform) = (over_pcie("enzian-pcie")?, over_pcie("pc-pcie")?);
     writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
@@ -84,7 +93,8 @@ fn run(options: &Options) -> Result<Shown, String> {
     };
     let effort = if options.quick || options.sensitivity { Effort::Quick } else { Effort::Full };
     let movements = if options.sensitivity {
-        movements(&guesses::of_coherent_pio(&platform, &thunderx, [&enzian_pcie, &pc_pcie], &machines)?, &machines)
+        let guesses = guesses::of_coherent_pio([&platform, &cxl], &thunderx, [&enzian_pcie, &pc_pcie], &machines)?;
+        movements(&guesses, &machines)
     } else {
         Vec::new()
     };
@@ -120,8 +130,20 @@ fn run(options: &Options) -> Result<Shown, String> {
     let mut shown = Shown::of(&report, path, text, json);
     if options.sensitivity {
         shown.text += &output::movements(&movements).draw(TerminalStyle::default());
+        shown.text += &intervals(&movements);
     }
     Ok(shown)
+}
+
+/// Between what each headline result lies when one guess after the other goes over its range.
+fn intervals(movements: &[Movement]) -> String {
+    let of = |own: &[Movement]| {
+        let ends = own.iter().flat_map(|one| one.ends);
+        let (low, high) = ends.fold((own[0].nominal, own[0].nominal), |(low, high), end| (low.min(end), high.max(end)));
+        format!("{}: {:.3}, {low:.3} to {high:.3} {}\n", own[0].headline, own[0].nominal, own[0].unit)
+    };
+    let each = movements.chunk_by(|one, other| one.headline == other.headline).map(of);
+    "with one guess at an end of its range, the others as they are:\n".to_owned() + &each.collect::<String>()
 }
 
 /// How far each guess moves the headline results.

@@ -40,7 +40,7 @@ pub fn load(with_guesses: bool) -> Result<(Platforms, Vec<Guess>), String> {
 ///
 /// As for [`load`].
 pub fn of_coherent_pio(
-    enzian: &Platform<EciParameters>,
+    [enzian, cxl]: [&Platform<EciParameters>; 2],
     thunderx: &Platform,
     [enzian_pcie, pc_pcie]: [&Platform; 2],
     machines: &Machines,
@@ -48,6 +48,9 @@ pub fn of_coherent_pio(
     let mut guesses = Vec::new();
     for entry in enzian.guesses() {
         guesses.extend(guess(enzian, entry, |enzian| Machines { enzian, ..machines.clone() })?);
+    }
+    for entry in cxl.guesses() {
+        guesses.extend(guess(cxl, entry, |cxl| Machines { cxl, ..machines.clone() })?);
     }
     for entry in thunderx.guesses() {
         guesses.extend(guess(thunderx, entry, |thunderx| Machines { thunderx, ..machines.clone() })?);

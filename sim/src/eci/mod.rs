@@ -30,6 +30,8 @@ mod directory;
 pub mod machine;
 pub mod parameters;
 pub mod placement;
+#[cfg(test)]
+mod sharing;
 pub mod simulation;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use conic_dataflow::wire::prefix;
+use conic_dataflow::wire::{exchange_bytes, prefix};
 use conic_dataflow::{
     Bloom, Calls, Chain, Detail, Drops, Element, Fault, Offload, Operator, Program, Running, offload, trivial_filters,
 };
@@ -22,8 +22,8 @@ use super::simulated::{Pipeline, Simulated, SimulatedClock, Transport};
 /// Filters of the synthetic pipeline.
 pub const FILTERS: u64 = 31;
 
-/// Most bytes of an exchange: what the first-level cache holds (section 5.1).
-pub const EXCHANGE_BYTES: usize = 32 << 10;
+/// Most bytes of the elements of an exchange: what the first-level cache holds (section 5.1).
+pub const PAYLOAD_BYTES: usize = 32 << 10;
 
 /// Batches that are sent after the first, and looked at.
 const BATCHES: u64 = 4;
@@ -44,6 +44,8 @@ pub struct BatchTime {
     pub software: u64,
     /// The exchanges with the device.
     pub exchanges: u64,
+    /// In how many parts its elements crossed: more than one where the batch is longer than an exchange, none without a device.
+    pub parts: u64,
 }
 
 impl BatchTime {
@@ -105,6 +107,13 @@ impl Graph {
         }
     }
 
+    /// Bytes of an exchange, each way: with [`PAYLOAD_BYTES`] of elements, and the progress before them.
+    pub fn exchange_bytes(self, detail: Detail) -> usize {
+        let program = self.program();
+        let element = program.element_bytes();
+        exchange_bytes(PAYLOAD_BYTES / element, element, detail.operators(&program))
+    }
+
     /// What a batch takes in software alone: each operator an operator of Timely's.
     pub fn in_software(self, machine: &EciParameters, elements: usize) -> BatchTime {
         let (software, elements) = (&machine.software, elements as u64);
@@ -113,7 +122,7 @@ impl Graph {
             Graph::Filters => FILTERS * software.record,
             Graph::Bloom => software.record + software.bloom_element,
         };
-        BatchTime { software: graph + elements * each, exchanges: 0 }
+        BatchTime { software: graph + elements * each, ..BatchTime::default() }
     }
 
     /// The same with all operators in one of Timely's, where there is more than one: what can be had without a device.
@@ -124,11 +133,17 @@ impl Graph {
             Graph::Filters => software.record + (FILTERS - 1) * machine.core.cycles(2),
             Graph::Bloom => software.record + software.bloom_element,
         };
-        BatchTime { software: software.batch + elements as u64 * each, exchanges: 0 }
+        BatchTime { software: software.batch + elements as u64 * each, ..BatchTime::default() }
     }
 
-    /// What Timely and copying take of a batch whose operators are on a device.
-    fn around(self, machine: &EciParameters, elements: usize, detail: Detail, crossing: Crossing) -> u64 {
+    /// What Timely and copying take of a batch whose operators are on a device, to which it crosses in so many parts.
+    fn around(
+        self,
+        machine: &EciParameters,
+        elements: usize,
+        detail: Detail,
+        (crossing, parts): (Crossing, u64),
+    ) -> u64 {
         let (software, core) = (&machine.software, &machine.core);
         let (seen, words) = match detail {
             Detail::Collapsed => (0, 1),
@@ -140,7 +155,7 @@ impl Graph {
         // Each exchange has a header, of which one each way is before the progress.
         let headers = 2 * (crossing.exchanges() - 1) * accesses(prefix(0) as u64);
         let progress = 2 * accesses(prefix(words as usize) as u64);
-        let copied = headers + progress + elements as u64 * (accesses(input) + accesses(output));
+        let copied = parts * (headers + progress) + elements as u64 * (accesses(input) + accesses(output));
         let copying = core.cycles(copied * u64::from(core.issue_cycles));
         software.batch + seen * software.stand_in + elements as u64 * software.record + copying
     }
@@ -163,7 +178,7 @@ impl Graph {
         transport: T,
     ) -> Result<BatchTime, Fault> {
         let crossing = transport.crossing();
-        let exchanges = match self {
+        let (exchanges, parts) = match self {
             Graph::Filters => run(&filters(), elements, detail, transport, number, filtered)?,
             Graph::Bloom => {
                 let element =
@@ -171,11 +186,12 @@ impl Graph {
                 run(&Chain::new(Bloom), elements, detail, transport, element, |element| Bloom.apply(element))?
             }
         };
-        Ok(BatchTime { software: self.around(machine, elements, detail, crossing), exchanges })
+        Ok(BatchTime { software: self.around(machine, elements, detail, (crossing, parts)), exchanges, parts })
     }
 }
 
-/// Sends batches through a chain on a device, one after the other, and gives the median of their exchanges' times.
+/// Sends batches through a chain on a device, one after the other, and gives the median of their exchanges' times, and in how many
+/// parts each crossed.
 fn run<A: Element, D: Element + PartialEq + std::fmt::Debug, T: Transport>(
     chain: &Chain<A, D>,
     elements: usize,
@@ -183,7 +199,7 @@ fn run<A: Element, D: Element + PartialEq + std::fmt::Debug, T: Transport>(
     transport: T,
     make: impl Fn(u64, usize) -> A,
     apply: impl Fn(&A) -> Option<D>,
-) -> Result<u64, Fault> {
+) -> Result<(u64, u64), Fault> {
     let clock = SimulatedClock::default();
     let device = Simulated::new(transport, clock.clone());
     let how = Offload { calls: Calls::Blocking, detail };
@@ -197,11 +213,11 @@ fn run<A: Element, D: Element + PartialEq + std::fmt::Debug, T: Transport>(
             sink.borrow_mut().extend_from_slice(batch);
         },
     )?;
-    let mut times = Vec::new();
+    let (mut times, mut parts) = (Vec::new(), 0);
     for batch in 0..=BATCHES {
         let mut sent: Vec<A> = (0..elements).map(|at| make(batch, at)).collect();
         let expected: Vec<D> = sent.iter().filter_map(&apply).collect();
-        let before = clock.elapsed();
+        let before = (clock.elapsed(), clock.calls());
         graph.send(batch, &mut sent);
         graph.advance_to(batch + 1);
         while graph.may_come(batch) {
@@ -211,15 +227,16 @@ fn run<A: Element, D: Element + PartialEq + std::fmt::Debug, T: Transport>(
         assert!(got == expected && last.get() <= batch, "batch {batch} came out other than its operators make it");
         // The first one's lines are in nobody's cache.
         if batch > 0 {
-            times.push(clock.elapsed().since(before).picoseconds());
+            times.push(clock.elapsed().since(before.0).picoseconds());
         }
+        parts = clock.calls() - before.1;
     }
     graph.close();
     while !graph.has_ended() {
         graph.step();
     }
     times.sort_unstable();
-    Ok(times[times.len() / 2])
+    Ok((times[times.len() / 2], parts))
 }
 
 #[cfg(test)]
@@ -236,7 +253,7 @@ mod tests {
 
     fn exchanges(machine: &EciParameters, graph: Graph, elements: usize, detail: Detail, crossing: Crossing) -> u64 {
         let part = graph.part(&machine.device, crossing);
-        let lines = CoherentLines::new(machine, &part, EXCHANGE_BYTES).expect("it begins");
+        let lines = CoherentLines::new(machine, &part, graph.exchange_bytes(detail)).expect("it begins");
         graph.offloaded(machine, elements, detail, lines).expect("the device answers").exchanges
     }
 
@@ -269,7 +286,8 @@ mod tests {
         let machine = machine("enzian");
         let of = |pipeline| {
             let part = Part { pipeline, ..Graph::Bloom.part(&machine.device, Crossing::Apart) };
-            let lines = CoherentLines::new(&machine, &part, EXCHANGE_BYTES).expect("it begins");
+            let bytes = Graph::Bloom.exchange_bytes(Detail::Collapsed);
+            let lines = CoherentLines::new(&machine, &part, bytes).expect("it begins");
             Graph::Bloom.offloaded(&machine, 8, Detail::Collapsed, lines).expect("the device answers").exchanges
         };
         let pipeline = Graph::Bloom.pipeline(&machine.device);

@@ -3,6 +3,7 @@
 use super::figures::{Machines, Run};
 use super::over_pcie::POLLED;
 use super::pcie::Transport;
+use super::what_if::{peak, there};
 use super::{over_pcie, percentile, streams};
 use crate::experiment::Effort;
 use crate::workload::Failure;
@@ -23,11 +24,13 @@ enum On {
     Lines,
     /// Those with PCIe.
     Pcie,
-    /// All of them.
+    /// Both of these kinds.
     Both,
+    /// The one of a coming generation.
+    WhatIf,
 }
 
-const TABLE: [Headline; 16] = [
+const TABLE: [Headline; 20] = [
     Headline {
         id: "pio.fig6.shared",
         unit: "ns",
@@ -114,6 +117,25 @@ const TABLE: [Headline; 16] = [
         on: On::Both,
         ask: |run| streams::over_software(run.machines, POLLED, 2048).map_err(|fault| Failure(fault.to_string())),
     },
+    Headline {
+        id: "pio.whatif.exclusive",
+        unit: "ns",
+        on: On::WhatIf,
+        ask: |run| there(run, |run| Ok(Some(run.calls(run.line(), true)?.median_nanoseconds()))),
+    },
+    Headline { id: "pio.whatif.peak", unit: "GiB/s", on: On::WhatIf, ask: |run| there(run, peak).map(Some) },
+    Headline {
+        id: "pio.whatif.nic_64, received",
+        unit: "us",
+        on: On::WhatIf,
+        ask: |run| there(run, |run| Ok(Some(percentile(&run.receive(64, false)?, 0.5) / 1000.0))),
+    },
+    Headline {
+        id: "pio.whatif.nic_64, sent",
+        unit: "us",
+        on: On::WhatIf,
+        ask: |run| there(run, |run| Ok(Some(percentile(&run.transmit(64)?, 0.5) / 1000.0))),
+    },
 ];
 
 /// Ids and units, in the order of [`headlines`].
@@ -137,7 +159,12 @@ pub fn headlines_beside(machines: &Machines, others: &Machines, known: &[Option<
     let same_lines = machines.enzian == others.enzian && machines.thunderx == others.thunderx;
     let same_over_pcie = machines.enzian_pcie == others.enzian_pcie && machines.pc_pcie == others.pc_pcie;
     of(machines, |index, on| {
-        let is_same = (same_lines || on == On::Pcie) && (same_over_pcie || on == On::Lines);
+        let is_same = match on {
+            On::Lines => same_lines,
+            On::Pcie => same_over_pcie,
+            On::Both => same_lines && same_over_pcie,
+            On::WhatIf => machines.cxl == others.cxl,
+        };
         is_same.then(|| known.get(index).copied().flatten())
     })
 }

@@ -36,18 +36,25 @@ impl Pipeline {
     }
 }
 
-/// The simulated time that a device's exchanges have taken. Clones are the same clock.
+/// The simulated time that a device's exchanges have taken, and how often it was called. Clones are the same clock.
 #[derive(Clone, Debug, Default)]
-pub struct SimulatedClock(Rc<Cell<u64>>);
+pub struct SimulatedClock(Rc<Cell<(u64, u64)>>);
 
 impl SimulatedClock {
     /// All of it so far.
     pub fn elapsed(&self) -> Time {
-        Time::from_picoseconds(self.0.get())
+        Time::from_picoseconds(self.0.get().0)
+    }
+
+    /// Calls so far: a batch takes one, or several where it is longer than an exchange. Each is as many exchanges as its
+    /// [`Crossing`] says.
+    pub fn calls(&self) -> u64 {
+        self.0.get().1
     }
 
     fn add(&self, time: Time) {
-        self.0.set(self.0.get() + time.picoseconds());
+        let (elapsed, calls) = self.0.get();
+        self.0.set((elapsed + time.picoseconds(), calls + 1));
     }
 }
 

@@ -12,11 +12,22 @@ pub const WHAT_IF: &str = "pio.whatif.";
 
 /// Runs on the machine of a coming generation what the other experiments run on Enzian.
 pub(super) fn what_if(run: &mut Run<'_>) -> Result<Findings, Failure> {
+    let line_on_enzian = run.line();
+    there(run, |run| findings(run, line_on_enzian))
+}
+
+/// Asks something of that machine.
+pub(super) fn there<T>(run: &mut Run<'_>, ask: impl FnOnce(&mut Run<'_>) -> T) -> T {
     let enzian = run.machine;
     run.machine = &run.machines.cxl;
-    let findings = findings(run, enzian.cache.line_bytes as usize);
+    let found = ask(run);
     run.machine = enzian;
-    findings
+    found
+}
+
+/// The highest throughput, in GiB a second, over sizes around the one that has it.
+pub(super) fn peak(run: &mut Run<'_>) -> Result<f64, Failure> {
+    [8192, 16384, 32768, 65536].into_iter().try_fold(0.0, |most, bytes| Ok(run.throughput(bytes)?.max(most)))
 }
 
 fn findings(run: &mut Run<'_>, line_on_enzian: usize) -> Result<Findings, Failure> {
