@@ -1,6 +1,7 @@
 //! What is run on a modelled machine: one question, one answer. Every experiment, `conic sim` and the tests ask here.
 
 mod access;
+mod buffers;
 mod key_value;
 mod machine;
 mod ping_pong;
@@ -11,6 +12,7 @@ mod switches;
 mod tcp_rpc;
 
 pub use access::{AccessLatency, AccessOutcome, Holder, Home, RegisterOutcome, RegisterRead};
+pub use buffers::DESCRIPTORS;
 pub use key_value::{KeyValue, KeyValueOutcome};
 pub use machine::{Answer, Asked, Failure, Machine, Question};
 pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};

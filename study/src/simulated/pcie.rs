@@ -20,9 +20,9 @@ use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, SimDevice, Simulation};
 
 use super::application::{Ends, Results, application, generator, measure, place_objects, start_of};
-use super::loopback::{DESCRIPTORS, finish, keeps_metadata};
+use super::loopback::{finish, keeps_metadata};
 use super::{Observer, engines};
-use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
+use crate::workload::{Application, DESCRIPTORS, Loopback, LoopbackOutcome, Serving};
 use on_chip::OnChip;
 pub(super) use on_chip::Places;
 
@@ -52,7 +52,7 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
     let size = u64::from(question.packet_size);
     let shape = ring::Shape {
         descriptors: DESCRIPTORS,
-        buffers: (2 * question.window).max(DESCRIPTORS) + 2 * DESCRIPTORS,
+        buffers: question.ring_buffers(),
         rx_signal: ring::RxSignal::DescriptorDone,
         host_written_registers: MemoryType::Uncached,
         ..ring::Shape::for_packets(size).map_err(|error| error.to_string())?.with_pooled_metadata(size)
