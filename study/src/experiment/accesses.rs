@@ -84,10 +84,13 @@ pub(super) fn same_socket(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let within = curve(ask, setting, &within);
     let at_minimum = below(within.minimum, across.minimum);
     let loaded = below(within.loaded, across.loaded);
+    // The paper has one share for both; they stand beside it, because a mean hides how far they are apart.
     let share = at_minimum.zip(loaded).map(|(one, other)| f64::midpoint(one, other));
     let faster = ratio(within.peak.as_ref().map(mpps), across.peak.as_ref().map(mpps)).map(|ratio| ratio - 1.0);
     let mut findings = Findings::default();
     findings.number("ccnic.fig18.interconnect_share", "fraction", share);
+    findings.number("ccnic.fig18.interconnect_share_unloaded", "fraction", at_minimum);
+    findings.number("ccnic.fig18.interconnect_share_loaded", "fraction", loaded);
     findings.number("ccnic.fig18.same_socket_rate", "fraction", faster);
     let chart = Chart::xy(
         "One thread, with the NIC across the interconnect and on its own socket",
