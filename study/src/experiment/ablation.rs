@@ -11,6 +11,8 @@ use crate::workload::{Interface, Loopback, LoopbackOutcome};
 
 /// Minimum latencies that differ by less than this share match.
 const SAME: f64 = 0.05;
+/// The least share by which a step of Figure 15 changes something.
+const CHANGED: f64 = 0.01;
 
 /// What one variant reached.
 struct Variant {
@@ -119,7 +121,12 @@ pub(super) fn buffers(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     for (id, step) in [("ccnic.fig15.no_recycle", 1), ("ccnic.fig15.no_small", 2), ("ccnic.fig15.no_shared_pool", 3)] {
         findings.number(id, "fraction", below(rates[step], rates[step - 1]));
     }
-    findings.number("ccnic.fig15.no_shared_latency", "ratio", ratio(latencies[3], latencies[2]));
+    let all: Option<Vec<f64>> = rates.iter().copied().collect();
+    let each_loses = all.map(|rates| rates.is_sorted_by(|one, next| *next <= (1.0 - CHANGED) * one));
+    findings.holds("ccnic.fig15.each_step_loses", each_loses);
+    let slower = ratio(latencies[3], latencies[2]);
+    findings.number("ccnic.fig15.no_shared_latency", "ratio", slower);
+    findings.holds("ccnic.fig15.no_shared_slower", slower.map(|ratio| ratio >= 1.0 + CHANGED));
     let bars = steps().into_iter().zip(&rates).enumerate().filter_map(|(index, ((name, _), rate))| {
         let bar = Bar::new(name, (*rate)?);
         Some(if index == 0 { bar.highlight() } else { bar })
