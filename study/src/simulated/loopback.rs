@@ -12,7 +12,7 @@ use conic_load::{ClosedLoop, Network, Objects, OneCore, Touch, Traffic};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 use super::application::{
-    Ends, Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
+    Ends, NICS, Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
 };
 use super::{Observer, engines, pcie};
 use crate::workload::{
@@ -271,7 +271,7 @@ fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -
         }
         let (make, results, question_) = (Rc::clone(&nic), Rc::clone(&results), question.clone());
         let ends_ = Rc::clone(&ends);
-        let start = start + question.switches.late;
+        let start = start + start_of(question.seed, NICS + number as u64) + question.switches.late;
         let nic_agent = simulation.core(&format!("NIC core {number}"), nic_node, nic_role, start, move |core| {
             let mut queue = make(core, number);
             if let Some(touch) = forwarding {

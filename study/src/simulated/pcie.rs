@@ -19,7 +19,7 @@ use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, SimDevice, Simulation};
 
-use super::application::{Ends, Results, application, generator, measure, place_objects, start_of};
+use super::application::{Ends, NICS, Results, application, generator, measure, place_objects, start_of};
 use super::loopback::{finish, keeps_metadata};
 use super::{Observer, engines};
 use crate::workload::{Application, DESCRIPTORS, Loopback, LoopbackOutcome, Serving};
@@ -81,6 +81,7 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
         });
         let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, &pair));
         let (results, question_, ends_) = (Rc::clone(&results), question.clone(), Rc::clone(&ends));
+        let start = start + start_of(question.seed, NICS + thread as u64);
         let queue = simulation.device(&format!("NIC queue {thread}"), nic_role, start, move |device| {
             let queue = ChipQueue::new(&pair, device, &nic, places, &chip);
             let Application::Forwarding(touch) = question_.switches.application else { queue.turn_round() };
