@@ -19,7 +19,7 @@ pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
 pub use reached::Reached;
 pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};
 pub use stream::{ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
-pub use switches::{Application, Attention, Engines, Serving, Switches, Touch};
+pub use switches::{Application, Attention, Engines, Serving, Spacing, Switches, Touch};
 pub use tcp_rpc::{TcpRpc, TcpRpcOutcome};
 
 use conic_interface::ccnic::Features;

@@ -160,6 +160,12 @@ fn switches_beyond_the_paper() {
     let sizes = [64.0, 256.0, 512.0, 1500.0, 4096.0, 9600.0];
     near_each(&found, "beyond.bulk.cores_rate", &sizes.map(|size: f64| 25.0 * 256.0 / size));
     near_each(&found, "beyond.bulk.both_rate", &[4.0; 6]);
+    // The formulas know no distances.
+    for spacing in ["pages", "odd"] {
+        near(&found, &format!("beyond.spacing.{spacing}.no_small"), 0.5);
+        near(&found, &format!("beyond.spacing.{spacing}.unopt_rate_reduction"), 0.75);
+        near(&found, &format!("beyond.spacing.{spacing}.unopt_rate_ratio"), 4.0);
+    }
     near_each(&found, "beyond.bulk.both_link_bytes", &sizes.map(|size: f64| 2.0 * (size + 64.0)));
 }
 

@@ -16,7 +16,7 @@ use super::application::{
 };
 use super::{Observer, engines, pcie};
 use crate::workload::{
-    Application, DESCRIPTORS, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Switches,
+    Application, DESCRIPTORS, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Spacing, Switches,
 };
 
 /// Runs a loopback.
@@ -119,9 +119,10 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
         buffers: buffers(question, &features),
         object_bytes: 0,
     };
-    let map = match question.switches.bare_buffers {
-        true => ccnic::Map::new(geometry, features),
-        false => ccnic::Map::with_metadata(geometry, features),
+    let map = match (question.switches.bare_buffers, question.switches.spacing) {
+        (true, _) => ccnic::Map::new(geometry, features),
+        (false, Some(Spacing::Pages)) => ccnic::Map::with_metadata_within(geometry, features),
+        (false, _) => ccnic::Map::with_metadata(geometry, features),
     };
     let map = map.map_err(|error| error.to_string())?;
     let mut layout = map.layout.clone();
@@ -146,7 +147,11 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
 /// The paper's baseline.
 fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
     keeps_metadata(question)?;
-    unoptimised_shape(question.packet_size.into(), question.ring_buffers())
+    let shape = unoptimised_shape(question.packet_size.into(), question.ring_buffers())?;
+    Ok(match question.switches.spacing {
+        Some(Spacing::OddLines) => shape.with_pooled_metadata(question.packet_size.into()),
+        Some(Spacing::Pages) | None => shape,
+    })
 }
 
 /// The same for packets of up to `size` bytes, with so many buffers.
