@@ -2,9 +2,9 @@
 
 use conic_chart::{Axis, Bar, Chart};
 
-use super::curves::curve;
+use super::curves::{curve, loaded};
 use super::findings::Findings;
-use super::loops::{below, mpps, ratio, with_window};
+use super::loops::{below, minimum, mpps, ratio, with_window};
 use super::setting::{CC_NIC, SMALL, Setting};
 use crate::ask::Ask;
 use crate::workload::{Interface, Loopback, LoopbackOutcome, NicPlace, RemoteAccesses};
@@ -74,6 +74,15 @@ pub(super) fn remote_accesses(setting: &Setting, ask: &mut Ask<'_>) -> Findings 
         .note("Sapphire Rapids, one thread, 64-byte packets; bursts of eight, or one packet at a time. RFO: read for ownership.");
     findings.plot("fig17", chart);
     findings
+}
+
+/// The share of the interconnect in one thread's latency, the mean of unloaded and loaded, without the rest of Figure 18.
+pub(super) fn share_of_interconnect(setting: &Setting, ask: &mut Ask<'_>) -> Option<f64> {
+    let across = one_thread(setting, CC_NIC);
+    let within = Loopback { nic_place: NicPlace::SameNode, ..across.clone() };
+    let unloaded = below(minimum(ask, setting, &within), minimum(ask, setting, &across));
+    let loaded = below(loaded(ask, setting, &within), loaded(ask, setting, &across));
+    Some(f64::midpoint(unloaded?, loaded?))
 }
 
 /// Figure 18: one thread, with the NIC on the other socket and on the host's own.
