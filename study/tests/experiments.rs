@@ -49,6 +49,7 @@ fn links_and_pcie() {
     near(&found, "ccnic.fig2.near_maximum_bytes", 8192.0);
     near(&found, "ccnic.fig2.batched_over_write_back", 409.6 / 809.6);
     holds(&found, "ccnic.fig2.write_back_steady", true);
+    holds(&found, "ccnic.fig2.write_combining_limited", true);
     near(&found, "ccnic.fig3.flat_until", f64::from(BUFFERS));
     near(&found, "ccnic.fig3.flat_latency", 10.0);
     near(&found, "ccnic.fig3.stall_ratio", 201.0 / 10.0);

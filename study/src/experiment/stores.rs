@@ -78,6 +78,12 @@ pub(super) fn barriers(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     findings.number("ccnic.fig2.batched_over_write_back", "fraction", batched_over_write_back(setting, ask));
     let steady = ratio(lowest(&back), highest(&back)).filter(|_| complete(&back));
     findings.holds("ccnic.fig2.write_back_steady", steady.map(|ratio| ratio >= NEAR));
+    let limited = highest(&device).zip(highest(&combining)).zip(lowest(&back));
+    let limited = limited.filter(|_| [&device, &combining, &back].into_iter().all(|rates| complete(rates)));
+    findings.holds(
+        "ccnic.fig2.write_combining_limited",
+        limited.map(|((device, memory), back)| device.max(memory) <= back),
+    );
 
     let bytes = Axis::log("Bytes between barriers", "B");
     let chart = Chart::xy("Write throughput by bytes between barriers", bytes, Axis::linear("Throughput", "Gb/s"))
