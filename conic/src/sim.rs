@@ -67,7 +67,7 @@ pub struct Arguments {
 }
 
 /// Packets that the two rings of a queue pair hold: more are never in flight, whatever is asked for.
-const IN_RINGS: u64 = 2 * conic_study::simulated::DESCRIPTORS;
+const IN_RINGS: u64 = 2 * conic_study::workload::DESCRIPTORS;
 
 const EXAMPLES: &str = "Examples:
   conic sim                                              64-byte packets on Sapphire Rapids, one thread

@@ -2,7 +2,7 @@
 //!
 //! | files | what they check |
 //! |---|---|
-//! | `latency`, `gates`, `slices`, `prefetchers`, `publish` | what an access costs, message by message, to the picosecond |
+//! | `latency`, `messages`, `gates`, `slices`, `prefetchers`, `publish` | what an access costs and sends, message by message, to the picosecond |
 //! | `last_level`, `full_set`, `watch`, `copy_engine` | what caches keep, cores that are told of snoops, engines that copy |
 //! | `pcie`, `pcie_order`, `device_memory`, `cxl` | devices behind PCIe, ECI and CXL, and their memory |
 //! | `litmus`, `random` | memory orders, and values that no load may see, on random programs |
@@ -19,6 +19,7 @@ mod gates;
 mod last_level;
 mod latency;
 mod litmus;
+mod messages;
 mod pages;
 mod pcie;
 mod pcie_order;

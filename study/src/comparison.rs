@@ -126,6 +126,9 @@ pub const MEDIAN_GOAL: f64 = 0.10;
 /// Largest error of each of them that is aimed for.
 pub const WORST_GOAL: f64 = 0.25;
 
+/// Error within which what a model was fitted to counts as reproduced.
+pub const REPRODUCED: f64 = 0.01;
+
 /// How the predictions did as a whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -145,6 +148,21 @@ pub struct Summary {
     pub disagreeing: Vec<String>,
     /// Withheld results that were predicted.
     pub withheld: usize,
+    /// What became of the values that were given to the models.
+    pub calibration: Calibration,
+}
+
+/// How well the values that the models were fitted to come out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Calibration {
+    /// Values and statements that came out.
+    pub inputs: usize,
+    /// Those within [`REPRODUCED`], and statements that hold.
+    pub reproduced: usize,
+    /// The largest error and whose it is.
+    pub worst: Option<(String, f64)>,
+    /// The ids of statements that do not hold.
+    pub disagreeing: Vec<String>,
 }
 
 /// Sums up the rows.
@@ -168,6 +186,26 @@ pub fn summary(rows: &[Row]) -> Summary {
         agreeing: (judged.iter().filter(|(_, agrees)| *agrees).count(), judged.len()),
         disagreeing: judged.iter().filter(|(_, agrees)| !agrees).map(|(row, _)| row.id.clone()).collect(),
         withheld: rows.iter().filter(|row| row.role == Role::Withheld && row.predicted.is_some()).count(),
+        calibration: calibration(rows),
+    }
+}
+
+fn calibration(rows: &[Row]) -> Calibration {
+    let (mut errors, mut statements) = (Vec::new(), Vec::new());
+    for row in rows.iter().filter(|row| row.role == Role::Calibration) {
+        match (row.error, row.agrees()) {
+            (Some(error), _) => errors.push((row.id.clone(), error)),
+            (None, Some(agrees)) => statements.push((row.id.clone(), agrees)),
+            (None, None) => {}
+        }
+    }
+    let close = errors.iter().filter(|(_, error)| *error <= REPRODUCED).count();
+    let hold = statements.iter().filter(|(_, agrees)| *agrees).count();
+    Calibration {
+        inputs: errors.len() + statements.len(),
+        reproduced: close + hold,
+        worst: errors.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)),
+        disagreeing: statements.into_iter().filter(|(_, agrees)| !agrees).map(|(id, _)| id).collect(),
     }
 }
 

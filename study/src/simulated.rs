@@ -23,7 +23,7 @@ use crate::workload::{
 };
 
 pub use application::ROUND_TRIP;
-pub use loopback::{DESCRIPTORS, halves, loopback, observed_loopback};
+pub use loopback::{halves, loopback, observed_loopback};
 pub use observer::Observer;
 
 /// The simulator as whoever asks questions sees it.

@@ -1,6 +1,7 @@
 //! What is run on a modelled machine: one question, one answer. Every experiment, `conic sim` and the tests ask here.
 
 mod access;
+mod buffers;
 mod key_value;
 mod machine;
 mod ping_pong;
@@ -11,13 +12,14 @@ mod switches;
 mod tcp_rpc;
 
 pub use access::{AccessLatency, AccessOutcome, Holder, Home, RegisterOutcome, RegisterRead};
+pub use buffers::DESCRIPTORS;
 pub use key_value::{KeyValue, KeyValueOutcome};
 pub use machine::{Answer, Asked, Failure, Machine, Question};
 pub use ping_pong::{PingPong, PingPongLayout, PingPongOutcome};
 pub use reached::Reached;
 pub use stores::{BurstOutcome, StoreBurst, StoreTarget, StoreThroughput, ThroughputOutcome};
 pub use stream::{ReadOnly, ReadOnlyOutcome, Stream, StreamOutcome, StreamStores};
-pub use switches::{Application, Attention, Engines, Serving, Switches, Touch};
+pub use switches::{Application, Attention, Engines, Serving, Spacing, Switches, Touch};
 pub use tcp_rpc::{TcpRpc, TcpRpcOutcome};
 
 use conic_interface::ccnic::Features;

@@ -5,7 +5,7 @@
 //! | `experiments`, `isolation`, `kept`, `report` | what studies make of answers, from questions to the page |
 //! | `pcie`, `behind_chip`, `stores`, `cxl_nic`, `enzian`, `enzian_pcie` | what the modelled machines answer, each with its interfaces and applications |
 //! | `switches_copying`, `switches_forwarding`, `switches_serving` | what goes beyond the paper |
-//! | `bursts`, `few_packets`, `open_loop`, `shortcuts`, `stalled_peer` | how a run on a modelled machine is measured |
+//! | `bursts`, `few_packets`, `open_loop`, `shortcuts`, `stalled_peer`, `warm_up` | how a run on a modelled machine is measured |
 //! | `common` | answers by formulas, and a setting to ask them in |
 
 mod behind_chip;
@@ -27,3 +27,4 @@ mod stores;
 mod switches_copying;
 mod switches_forwarding;
 mod switches_serving;
+mod warm_up;

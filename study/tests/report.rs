@@ -211,7 +211,7 @@ fn a_guess_is_shown_with_what_it_moves() {
     let answers = answered(|answers| sensitivity::questions(&setting, &guesses, answers));
     let movements = sensitivity::movements(&setting, &guesses, &answers);
     let headlines: Vec<&str> = movements.iter().map(|movement| movement.headline).collect();
-    assert_eq!(headlines, ["ccnic.fig13.spr.min_latency"]);
+    assert_eq!(headlines, ["ccnic.fig13.spr.min_latency", "ccnic.fig18.interconnect_share"]);
     let movement = &movements[0];
     for (found, expected) in [(movement.nominal, 306.4), (movement.ends[0], 266.4), (movement.ends[1], 406.4)] {
         assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");

@@ -155,15 +155,33 @@ fn seeds_and_start_up_move_results_by_less_than_two_per_cent() {
         ("spr", Interface::CcNic(Features::paper())),
         ("icx", Interface::UnoptimisedRing),
     ] {
-        let outcomes: Vec<LoopbackOutcome> =
-            (1..=8).map(|seed| Simulator.loopback(&question(name, interface, seed)).expect("it runs")).collect();
-        let rates: Vec<f64> = outcomes.iter().map(|outcome| outcome.packets_per_second).collect();
-        let latencies: Vec<f64> = outcomes.iter().map(|outcome| outcome.median_nanoseconds).collect();
-        println!("{name} {interface:?}: rates move by {:.4}, latencies by {:.4}", spread(&rates), spread(&latencies));
-        assert!(spread(&rates) < 0.02, "{name} {interface:?}: {rates:?} packets a second");
-        assert!(spread(&latencies) < 0.02, "{name} {interface:?}: medians of {latencies:?} ns");
-        assert!(spread(&rates) > 0.0, "the seed moves the start of each thread");
+        hardly_moves(&format!("{name} {interface:?}"), |seed| question(name, interface, seed));
     }
+}
+
+/// Runs a loopback with eight seeds: neither its rate nor its median moves by two per cent, and the seed is in it.
+fn hardly_moves(what: &str, question: impl Fn(u64) -> Loopback) {
+    let outcomes: Vec<LoopbackOutcome> =
+        (1..=8).map(|seed| Simulator.loopback(&question(seed)).expect("it runs")).collect();
+    let of = |value: fn(&LoopbackOutcome) -> f64| outcomes.iter().map(value).collect::<Vec<_>>();
+    let (rates, latencies) = (of(|one| one.packets_per_second), of(|one| one.median_nanoseconds));
+    println!("{what}: rates move by {:.4}, latencies by {:.4}", spread(&rates), spread(&latencies));
+    assert!(spread(&rates) < 0.02, "{what}: {rates:?} packets a second");
+    assert!(spread(&latencies) < 0.02, "{what}: medians of {latencies:?} ns");
+    assert!(outcomes.iter().any(|one| one != &outcomes[0]), "{what}: the seed moves nothing");
+}
+
+#[test]
+fn seeds_move_the_least_latency_and_an_open_loop_by_less_than_two_per_cent() {
+    for interface in [Interface::CcNic(Features::paper()), Interface::UnoptimisedRing] {
+        let alone =
+            |seed| Loopback { threads: 1, window: 1, packets: (2_000, 4_000), ..question("spr", interface, seed) };
+        hardly_moves(&format!("one packet at a time, {interface:?}"), alone);
+    }
+    let cc_nic = Interface::CcNic(Features::paper());
+    let most = Simulator.loopback(&question("spr", cc_nic, 1)).expect("it runs").packets_per_second;
+    let paced = |seed| Loopback { offered: Some(0.8 * most / 2.0), ..question("spr", cc_nic, seed) };
+    hardly_moves("at 80% of the highest rate", paced);
 }
 
 #[test]

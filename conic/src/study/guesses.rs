@@ -1,6 +1,5 @@
 //! The platforms of the study, and each of their guesses at the ends of its range.
 
-use conic_sim::Parameters;
 use conic_sim::cxl::CxlParameters;
 use conic_sim::eci::EciParameters;
 use conic_sim::platform::{Entry, ParameterSet, Platform, PlatformError, Value};
@@ -16,22 +15,48 @@ use conic_study::sensitivity::Guess;
 /// A message, if a platform is faulty, or an end of a guess's range gives none that can be.
 pub fn load(with_guesses: bool) -> Result<(Platforms, Vec<Guess>), String> {
     let of = |name: &str| Platform::load(name).map_err(|error| error.to_string());
-    let (icx, spr) = (of("icx")?, of("spr")?);
+    let (icx, spr, icx_cx6, icx_e810) = (of("icx")?, of("spr")?, of("icx-cx6")?, of("icx-e810")?);
     let platforms = Platforms {
         icx: icx.parameters().clone(),
         spr: spr.parameters().clone(),
-        icx_cx6: of("icx-cx6")?.parameters().clone(),
-        icx_e810: of("icx-e810")?.parameters().clone(),
+        icx_cx6: icx_cx6.parameters().clone(),
+        icx_e810: icx_e810.parameters().clone(),
     };
-    let mut guesses = Vec::new();
-    if with_guesses {
-        for platform in [&icx, &spr] {
-            for entry in platform.guesses() {
-                guesses.extend(guess(platform, entry, |parameters| with(&platforms, platform.name(), parameters))?);
-            }
-        }
-    }
+    let guesses = if with_guesses { of_ccnic([&icx, &spr, &icx_cx6, &icx_e810], &platforms)? } else { Vec::new() };
     Ok((platforms, guesses))
+}
+
+/// Each guess of CC-NIC's platforms. What stands in Ice Lake's file is one guess, which the machines with a NIC behind PCIe follow.
+fn of_ccnic(
+    [icx, spr, icx_cx6, icx_e810]: [&Platform; 4],
+    platforms: &Platforms,
+) -> Result<Vec<Guess<Platforms>>, String> {
+    let mut guesses = Vec::new();
+    for entry in icx.guesses() {
+        let follow = |platform: &Platform, value| match is_in(platform, entry) {
+            true => platform.vary(&entry.key, value),
+            false => Ok(platform.parameters().clone()),
+        };
+        guesses.extend(guess_of(icx, entry, |value| {
+            let (icx_cx6, icx_e810) = (follow(icx_cx6, value)?, follow(icx_e810, value)?);
+            Ok(Platforms { icx: icx.vary(&entry.key, value)?, icx_cx6, icx_e810, ..platforms.clone() })
+        })?);
+    }
+    for entry in spr.guesses() {
+        guesses.extend(guess(spr, entry, |spr| Platforms { spr, ..platforms.clone() })?);
+    }
+    for entry in icx_cx6.guesses().filter(|entry| !is_in(icx, entry)) {
+        guesses.extend(guess(icx_cx6, entry, |icx_cx6| Platforms { icx_cx6, ..platforms.clone() })?);
+    }
+    for entry in icx_e810.guesses().filter(|entry| !is_in(icx, entry)) {
+        guesses.extend(guess(icx_e810, entry, |icx_e810| Platforms { icx_e810, ..platforms.clone() })?);
+    }
+    Ok(guesses)
+}
+
+/// Whether a platform has an entry from the same place of the same file.
+fn is_in(platform: &Platform, entry: &Entry) -> bool {
+    platform.entries().any(|other| other.key == entry.key && other.file == entry.file)
 }
 
 /// Each guess of coherent programmed I/O's platforms that there are results of.
@@ -56,16 +81,14 @@ pub fn of_coherent_pio(
         guesses.extend(guess(thunderx, entry, |thunderx| Machines { thunderx, ..machines.clone() })?);
     }
     // What stands in the file that both extend is one guess, which both machines follow.
-    let is_shared = |one: &Entry| pc_pcie.entries().any(|other| other.key == one.key && other.file == one.file);
     for entry in enzian_pcie.guesses() {
-        let of_both = is_shared(entry);
+        let of_both = is_in(pc_pcie, entry);
         guesses.extend(guess_of(enzian_pcie, entry, |value| {
             let pc_pcie = if of_both { pc_pcie.vary(&entry.key, value)? } else { machines.pc_pcie.clone() };
             Ok(Machines { enzian_pcie: enzian_pcie.vary(&entry.key, value)?, pc_pcie, ..machines.clone() })
         })?);
     }
-    let pc_alone = |entry: &&Entry| !enzian_pcie.entries().any(|one| one.key == entry.key && one.file == entry.file);
-    for entry in pc_pcie.guesses().filter(pc_alone) {
+    for entry in pc_pcie.guesses().filter(|entry| !is_in(enzian_pcie, entry)) {
         guesses.extend(guess(pc_pcie, entry, |pc_pcie| Machines { pc_pcie, ..machines.clone() })?);
     }
     Ok(guesses)
@@ -126,18 +149,30 @@ fn guess_of<P: ParameterSet, S>(
     }))
 }
 
-fn with(platforms: &Platforms, name: &str, parameters: Parameters) -> Platforms {
-    let mut platforms = platforms.clone();
-    match name {
-        "icx" => platforms.icx = parameters,
-        _ => platforms.spr = parameters,
-    }
-    platforms
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guess_about_ice_lake_is_varied_once_in_all_its_machines_and_each_nic_has_its_own() {
+        let (_, all) = load(true).expect("every end of every guess can be");
+        let named = |name: &str| {
+            let mut found = all.iter().filter(|one| one.name == name);
+            let one = found.next().unwrap_or_else(|| panic!("{name}"));
+            assert!(found.next().is_none(), "{name} is there once");
+            one
+        };
+        let clock = named("icx core.frequency_megahertz");
+        let of = |of: fn(&Platforms) -> u32| clock.platforms.each_ref().map(of);
+        let varied = of(|platforms| platforms.icx.core.frequency_megahertz);
+        assert!(varied[0] < varied[1]);
+        assert_eq!(of(|platforms| platforms.icx_cx6.core.frequency_megahertz), varied);
+        assert_eq!(of(|platforms| platforms.icx_e810.core.frequency_megahertz), varied);
+        let tags = named("icx-cx6 pcie.tags");
+        assert_eq!(tags.platforms[0].icx_e810, tags.platforms[1].icx_e810);
+        named("icx-e810 pcie.tags");
+        assert!(!all.iter().any(|one| one.name == "icx-cx6 core.frequency_megahertz"));
+    }
 
     #[test]
     fn a_guess_about_the_cxl_nics_host_is_varied_in_both_platforms() {

@@ -187,7 +187,13 @@ fn every_guess_of_the_platforms_can_go_to_the_ends_of_its_range() {
     assert!(guesses.len() > 10, "{}", guesses.len());
     for guess in &guesses {
         assert_ne!(guess.platforms[0], guess.platforms[1], "{}", guess.name);
-        assert_eq!(guess.platforms[0].icx_e810, platforms.icx_e810);
+        let is_the_e810s = guess.name.starts_with("icx ") || guess.name.starts_with("icx-e810 ");
+        assert_eq!(
+            guess.platforms.iter().any(|one| one.icx_e810 != platforms.icx_e810),
+            is_the_e810s,
+            "{}",
+            guess.name
+        );
     }
     assert_eq!(guesses::load(false).expect("the platforms are sound"), (platforms, Vec::new()));
 }

@@ -114,7 +114,7 @@ impl Map {
     ///
     /// If a count is not a power of two, nothing could be sent, or a descriptor could not reach all of it.
     pub fn new(geometry: Geometry, features: Features) -> Result<Map, GeometryError> {
-        Map::lay_out(geometry, features, Headroom::NONE, false)
+        Map::lay_out(geometry, features, Headroom::NONE, Metadata::None)
     }
 
     /// The same with something of the host's before each received packet.
@@ -123,7 +123,7 @@ impl Map {
     ///
     /// As for [`Map::new`]; if the headroom is no multiple of a line, has no power of two of places, or is half of a large buffer.
     pub fn with_headroom(geometry: Geometry, features: Features, headroom: Headroom) -> Result<Map, GeometryError> {
-        Map::lay_out(geometry, features, headroom, false)
+        Map::lay_out(geometry, features, headroom, Metadata::None)
     }
 
     /// The same with metadata of the host's in front of each buffer, which are as large as without: what fits into a buffer, or
@@ -134,7 +134,21 @@ impl Map {
     ///
     /// As for [`Map::new`].
     pub fn with_metadata(geometry: Geometry, features: Features) -> Result<Map, GeometryError> {
-        Map::lay_out(geometry, features, Headroom::NONE, true)
+        Map::lay_out(geometry, features, Headroom::NONE, Metadata::Between)
+    }
+
+    /// The same with metadata at the end of the buffer before, which holds so much less: buffers lie as far apart as without, a power of
+    /// two of bytes, and share few sets of the caches. For a model whose NIC names no more than its packets: no check keeps it from
+    /// the metadata.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Map::new`]; and if there are small buffers, which hold no metadata.
+    pub fn with_metadata_within(geometry: Geometry, features: Features) -> Result<Map, GeometryError> {
+        if geometry.buffers[0] > 0 {
+            return Err(GeometryError("small buffers have no room for metadata within: take larger ones".to_owned()));
+        }
+        Map::lay_out(geometry, features, Headroom::NONE, Metadata::Within)
     }
 
     /// Where the host's own objects lie, and how many bytes there are for them.
@@ -146,7 +160,7 @@ impl Map {
         geometry: Geometry,
         features: Features,
         headroom: Headroom,
-        metadata: bool,
+        metadata: Metadata,
     ) -> Result<Map, GeometryError> {
         check(&geometry, &features)?;
         check_headroom(&headroom)?;
@@ -160,7 +174,7 @@ impl Map {
                 (transmit, blanks, receive_credit)
             })
             .collect();
-        let pool = pool(&mut layout, &geometry, headroom, if metadata { buffer_metadata::BYTES as u32 } else { 0 });
+        let pool = pool(&mut layout, &geometry, headroom, metadata);
         let queues = hosts
             .into_iter()
             .enumerate()
@@ -181,6 +195,7 @@ impl Map {
                 "a descriptor names up to 2^40 bytes of a region, and these are {bytes}"
             )));
         }
+        let metadata = metadata != Metadata::None;
         Ok(Map { layout, queues, pool, geometry, features, headroom, metadata })
     }
 
@@ -256,18 +271,33 @@ fn line(layout: &mut Layout, name: &str, home: Home) -> Address {
     layout.add(name, LINE_BYTES, 2 * LINE_BYTES, home, SynchronisingWords::FIRST)
 }
 
-fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom, metadata: u32) -> PoolMap {
+/// Where the host's metadata of a buffer lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metadata {
+    /// There are none.
+    None,
+    /// Between the buffers.
+    Between,
+    /// At the end of the buffer before; in front of the first is room for one.
+    Within,
+}
+
+fn pool(layout: &mut Layout, geometry: &Geometry, headroom: Headroom, metadata: Metadata) -> PoolMap {
+    let between = if metadata == Metadata::Between { buffer_metadata::BYTES } else { 0 };
+    let within = if metadata == Metadata::Within { buffer_metadata::BYTES } else { 0 };
     let names = ["small buffers", "large buffers", "jumbo buffers"];
     let mut classes = [ClassMap::EMPTY; CLASSES];
     for (class, ((&count, shift), name)) in classes.iter_mut().zip(geometry.buffers.iter().zip(SHIFTS).zip(names)) {
         let words = count.div_ceil(64);
         let free = format!("free {name}");
         class.bits = layout.add(&free, words * LINE_BYTES, 2 * LINE_BYTES, Home::Host, SynchronisingWords::FIRST);
-        (class.shift, class.metadata, class.count) = (shift, metadata, count);
+        (class.shift, class.metadata, class.count) = (shift, between as u32, count);
         let bytes = count * class.distance();
-        let first = layout.add(name, bytes, 1 << shift, Home::Host, SynchronisingWords::NONE);
-        (class.start, class.bytes) = (first + u64::from(metadata), bytes.saturating_sub(metadata.into()));
-        class.room = 1 << shift;
+        // A whole buffer in front, so that all begin at multiples of their size.
+        let front = if within > 0 && count > 0 { 1 << shift } else { 0 };
+        let first = layout.add(name, front + bytes, 1 << shift, Home::Host, SynchronisingWords::NONE);
+        (class.start, class.bytes) = (first + front + between, bytes.saturating_sub(between));
+        class.room = (1 << shift) - within.min(1 << shift);
         if headroom.most() < class.room {
             class.room -= headroom.most();
             (class.headroom, class.places) = (headroom.bytes, headroom.places.saturating_sub(1));
@@ -368,6 +398,22 @@ mod tests {
             let small = Geometry { buffers: [64, 0, 0], ..Geometry::default() };
             assert!(Map::with_metadata(small, features).expect("it can be").holds(crate::ccnic::INLINE_BYTES as u64));
         }
+    }
+
+    #[test]
+    fn metadata_within_leave_buffers_where_they_are_and_take_of_their_room() {
+        let features = Features { small_buffers: false, ..Features::paper() };
+        let geometry = Geometry { buffers: [0, 64, 16], ..Geometry::default() };
+        let map = Map::with_metadata_within(geometry, features).expect("a geometry that can be");
+        for class in &map.pool.classes[1..] {
+            assert_eq!((class.distance(), class.start.0 % class.size()), (class.size(), 0));
+            assert_eq!(class.room, class.size() - buffer_metadata::BYTES);
+            let segment = |at: Address| map.layout.segment_of(at).map(|segment| segment.name.clone());
+            // The first buffer's metadata lie in the same segment as all others.
+            assert_eq!(segment(Address(class.start.0 - buffer_metadata::BYTES)), segment(class.start));
+        }
+        let error = Map::with_metadata_within(Geometry::default(), features).expect_err("small buffers").to_string();
+        assert!(error.contains("no room for metadata"), "{error}");
     }
 
     #[test]

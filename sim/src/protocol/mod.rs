@@ -1,7 +1,8 @@
 //! The coherence protocol: states, messages, and the two transition functions, without any time.
 //!
-//! MESIF between two nodes (two sockets, or a host and a device), each a set of cores with private caches, a shared
-//! last-level cache and home agents. Every line has a home, one of the nodes; that node's `right` to a line is at the same
+//! MESI between two nodes (two sockets, or a host and a device), each a set of cores with private caches, a shared
+//! last-level cache and home agents. Intel's sockets speak MESIF: here nobody forwards a clean line
+//! to its home. Every line has a home, one of the nodes; that node's `right` to a line is at the same
 //! time the directory of the other node's. [`cache::snooped`] is what a core's private cache does with a message;
 //! [`home::handle`] what a node's home agents do. The simulated machine, the exhaustive exploration and the random tester
 //! all run these two functions.

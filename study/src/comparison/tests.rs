@@ -1,6 +1,7 @@
 //! What the comparison makes of predictions and of results files, faulty ones too.
 
 use super::*;
+use crate::report::summary_lines;
 
 fn number(id: &'static str, value: f64) -> Prediction {
     Prediction { id, value: Some(Value::Number(value)), unit: "ns" }
@@ -67,6 +68,38 @@ fn the_summary_counts_values_that_nothing_was_fitted_to() {
     assert_eq!(summary.beyond_goal, ["b"]);
     assert_eq!((summary.agreeing, summary.disagreeing), ((1, 2), vec!["bound".to_owned()]));
     assert_eq!(rows.last().map(|row| (row.role, row.published)), Some((Role::Unpublished, None)));
+}
+
+#[test]
+fn the_summary_says_which_calibration_inputs_do_not_come_out() {
+    let published = results(&[
+        ("near", "value = 100.0\nunit = \"ns\"\nrole = \"calibration\""),
+        ("off", "value = 100.0\nunit = \"ns\"\nrole = \"calibration\""),
+        ("says", "holds = true\nunit = \"holds\"\nrole = \"calibration\""),
+        ("not", "holds = true\nunit = \"holds\"\nrole = \"calibration\""),
+        ("open", "value = 100.0\nunit = \"ns\"\nrole = \"calibration\""),
+        ("no", &format!("value = 100.0\n{NS}")),
+    ]);
+    let says = |id, holds| Prediction { id, value: Some(Value::Holds(holds)), unit: "holds" };
+    let predictions = [
+        number("near", 100.9),
+        number("off", 113.0),
+        says("says", true),
+        says("not", false),
+        Prediction { id: "open", value: None, unit: "ns" },
+        number("no", 300.0),
+    ];
+    let summary = summary(&compare(&predictions, &published, true).expect("units agree"));
+    let expected = Calibration {
+        inputs: 4,
+        reproduced: 2,
+        worst: Some(("off".to_owned(), 0.13)),
+        disagreeing: vec!["not".to_owned()],
+    };
+    assert_eq!(summary.calibration, expected);
+    let lines = summary_lines(&summary);
+    let line = "4 calibration inputs: 2 within 1% or hold, largest error 13.0% of off; not not";
+    assert!(lines.iter().any(|one| one == line), "{lines:?}");
 }
 
 #[test]

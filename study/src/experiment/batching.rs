@@ -11,6 +11,8 @@ use crate::workload::{Interface, Loopback};
 
 /// What counts as the highest rate.
 const NEAR: f64 = 0.9;
+/// What counts as significantly less, of what the other one loses.
+const MUCH_LESS: f64 = 0.5;
 
 /// Rates by batch size, in packets a second: transmit batches, then receive batches; the other one at its largest.
 struct Rates {
@@ -44,9 +46,15 @@ impl Rates {
         Some(rate / self.highest?)
     }
 
-    fn lowest_receive_share(&self) -> Option<f64> {
-        let lowest = self.receive.iter().map(|point| point.1).min_by(f64::total_cmp)?;
+    fn lowest_share(&self, rates: &[(usize, f64)]) -> Option<f64> {
+        let lowest = rates.iter().map(|point| point.1).min_by(f64::total_cmp)?;
         Some(lowest / self.highest?)
+    }
+
+    /// Whether receive batches cost much less than transmit batches do.
+    fn is_less_sensitive_to_receive(&self) -> Option<bool> {
+        let [transmit, receive] = [self.lowest_share(&self.transmit)?, self.lowest_share(&self.receive)?];
+        Some(1.0 - receive <= MUCH_LESS * (1.0 - transmit))
     }
 
     fn series(&self, name: &str, points: &[(usize, f64)]) -> Series {
@@ -62,10 +70,12 @@ pub(super) fn batches(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let mut findings = Findings::default();
     findings.number("ccnic.fig16.tx1_ccnic", "fraction", cc_nic.transmit_share(1));
     findings.number("ccnic.fig16.tx1_e810", "fraction", e810.transmit_share(1));
-    findings.number("ccnic.fig16.rx_min_ccnic", "fraction", cc_nic.lowest_receive_share());
-    findings.number("ccnic.fig16.rx_min_e810", "fraction", e810.lowest_receive_share());
+    findings.number("ccnic.fig16.rx_min_ccnic", "fraction", cc_nic.lowest_share(&cc_nic.receive));
+    findings.number("ccnic.fig16.rx_min_e810", "fraction", e810.lowest_share(&e810.receive));
     let full_lines = cc_nic.transmit_share(4).map(|share| share >= NEAR);
     findings.holds("ccnic.fig16.tx_peak_with_full_lines", full_lines);
+    findings.holds("ccnic.fig16.rx_less_sensitive_ccnic", cc_nic.is_less_sensitive_to_receive());
+    findings.holds("ccnic.fig16.rx_less_sensitive_e810", e810.is_less_sensitive_to_receive());
     let chart = |title: &str, axis: &str| {
         Chart::xy(title, Axis::log(axis, "packets"), Axis::linear("Rate over the highest", "").range(0.0, 1.05))
             .note(format!("Ice Lake, all cores, 64-byte packets; the other batch is {BURST}."))

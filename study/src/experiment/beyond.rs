@@ -1,10 +1,11 @@
 //! Switches beyond the paper: those of the interface, each beside the paper's CC-NIC on Sapphire Rapids, and those that change
-//! what the NIC or the host does, a file each.
+//! what the NIC or the host does or how buffers lie, a file each.
 
 mod bulk;
 mod header;
 mod sizes;
 mod snoop;
+mod spacing;
 
 use conic_chart::{Axis, Bar, Chart};
 use conic_interface::ccnic::{Features, Signal};
@@ -79,5 +80,6 @@ pub(super) fn switches(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     snoop::find(setting, ask, &mut findings);
     header::find(setting, ask, &mut findings);
     bulk::find(setting, ask, &mut findings);
+    spacing::find(setting, ask, &mut findings);
     findings
 }

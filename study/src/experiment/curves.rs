@@ -65,6 +65,12 @@ pub(super) fn curve(ask: &mut Ask<'_>, setting: &Setting, question: &Loopback) -
     found
 }
 
+/// Median latency at 80% of the highest rate, as [`Curve::loaded`], without the rest of the curve.
+pub(super) fn loaded(ask: &mut Ask<'_>, setting: &Setting, question: &Loopback) -> Option<f64> {
+    let peak = peak(ask, setting, question)?;
+    Some(at_load(ask, setting, question, &peak, LOADED)?.median_from_writing_nanoseconds)
+}
+
 fn of(ask: &mut Ask<'_>, setting: &Setting, machine: &Parameters, interface: Interface, size: u16) -> Curve {
     curve(ask, setting, &setting.loopback(machine, interface, size))
 }

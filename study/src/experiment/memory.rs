@@ -189,10 +189,18 @@ pub(super) fn streams(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     .note("Writers on one node, readers on the other, a signal a chunk.");
     let mut shares = Vec::new();
     let ids = [
-        ("ICX", &setting.platforms.icx, "ccnic.fig9.icx.caching_over_nontemporal"),
-        ("SPR", &setting.platforms.spr, "ccnic.fig9.spr.caching_over_nontemporal"),
+        (
+            "ICX",
+            &setting.platforms.icx,
+            ["ccnic.fig9.icx.caching_over_nontemporal", "ccnic.fig9.icx.share_of_read_only"],
+        ),
+        (
+            "SPR",
+            &setting.platforms.spr,
+            ["ccnic.fig9.spr.caching_over_nontemporal", "ccnic.fig9.spr.share_of_read_only"],
+        ),
     ];
-    for (platform, machine, id) in ids {
+    for (platform, machine, [id, own_share]) in ids {
         let all = machine.core.cores as usize;
         let counts = setting.pick(vec![1, all / 4, all / 2, 3 * all / 4, all], vec![all / 2, all]);
         let mut best = |stores: StreamStores| {
@@ -216,7 +224,9 @@ pub(super) fn streams(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
         let (caching, caching_rates) = best(StreamStores::Caching);
         let (nontemporal, nontemporal_rates) = best(StreamStores::NonTemporal);
         findings.number(id, "ratio", ratio(caching, nontemporal));
-        shares.push(ratio(caching, read_only_rate(setting, ask, machine, all)));
+        let share = ratio(caching, read_only_rate(setting, ask, machine, all));
+        findings.number(own_share, "fraction", share);
+        shares.push(share);
         chart = chart
             .series(Series::line(format!("{platform}, caching"), caching_rates))
             .series(Series::line(format!("{platform}, non-temporal"), nontemporal_rates));

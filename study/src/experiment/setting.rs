@@ -89,6 +89,10 @@ impl Setting {
     /// With small packets and many in flight, rates settle once the rings, of 1024 descriptors, have been round, and hardly change
     /// after; with larger packets, whose payload outweighs the rings, earlier. With few packets in flight nothing queues, so that
     /// a few tens of them are enough where many threads run.
+    ///
+    /// Few threads count accesses, too, and a buffer's first use differs from all others: where buffers are taken in rotation, each
+    /// has carried two packets each way before. Many threads' rates do not show it: 215.2 million packets a second of the unoptimised
+    /// ring with all cores of Sapphire Rapids after 1200 packets, 215.5 after 3100.
     pub(super) fn count(&self, question: &mut Loopback) {
         let few_threads = question.threads <= 4;
         let (warm, measured) = match question.packet_size {
@@ -101,6 +105,7 @@ impl Setting {
         };
         // Packets come back by the window: a few of them, or the ends of the measurement decide.
         let windows = if question.packet_size <= 512 { 4 } else { 2 };
+        let warm = if few_threads { warm.max(2 * question.rotation().unwrap_or(0)) } else { warm };
         question.packets = (warm.max(2 * question.window), measured.max(windows * question.window));
     }
 }

@@ -44,15 +44,23 @@ const BARRIERS: [u64; 8] = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
 /// What counts as near the highest throughput.
 const NEAR: f64 = 0.9;
 
+/// Gigabits a second that one core stores with a fence after every so many bytes.
+fn throughput(setting: &Setting, ask: &mut Ask<'_>, target: StoreTarget, bytes_per_barrier: u64) -> Option<f64> {
+    let machine = setting.platforms.icx_e810.clone();
+    let bytes = setting.pick((1 << 20, 4 << 20), (64 << 10, 256 << 10));
+    Some(ask.of(StoreThroughput { machine, target, bytes_per_barrier, bytes })?.bits_per_second / 1e9)
+}
+
+/// Throughput to the device with 4 KB between barriers over that to write-back memory with 64 bytes.
+pub(super) fn batched_over_write_back(setting: &Setting, ask: &mut Ask<'_>) -> Option<f64> {
+    let batched = throughput(setting, ask, StoreTarget::DeviceWriteCombining, 4096);
+    ratio(batched, throughput(setting, ask, StoreTarget::MemoryWriteBack, 64))
+}
+
 /// Figure 2: one core's stores with a fence after every so many bytes.
 pub(super) fn barriers(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let mut rates = |target: StoreTarget| -> Vec<(f64, f64)> {
-        let outcomes = BARRIERS.map(|bytes_per_barrier| {
-            let machine = setting.platforms.icx_e810.clone();
-            let bytes = setting.pick((1 << 20, 4 << 20), (64 << 10, 256 << 10));
-            let outcome = ask.of(StoreThroughput { machine, target, bytes_per_barrier, bytes })?;
-            Some((bytes_per_barrier as f64, outcome.bits_per_second / 1e9))
-        });
+        let outcomes = BARRIERS.map(|bytes| Some((bytes as f64, throughput(setting, ask, target, bytes)?)));
         outcomes.into_iter().flatten().collect()
     };
     let device = rates(StoreTarget::DeviceWriteCombining);
@@ -63,15 +71,19 @@ pub(super) fn barriers(setting: &Setting, ask: &mut Ask<'_>) -> Findings {
     let complete = |rates: &[(f64, f64)]| rates.len() == BARRIERS.len();
     let highest = |rates: &[(f64, f64)]| rates.iter().map(|point| point.1).max_by(f64::total_cmp);
     let lowest = |rates: &[(f64, f64)]| rates.iter().map(|point| point.1).min_by(f64::total_cmp);
-    let at = |rates: &[(f64, f64)], bytes: f64| rates.iter().find(|point| point.0 == bytes).map(|point| point.1);
     let near = highest(&device)
         .filter(|_| complete(&device))
         .and_then(|highest| Some(device.iter().find(|point| point.1 >= NEAR * highest)?.0));
     findings.number("ccnic.fig2.near_maximum_bytes", "bytes", near);
-    let batched = ratio(at(&device, 4096.0), at(&back, 64.0));
-    findings.number("ccnic.fig2.batched_over_write_back", "fraction", batched);
+    findings.number("ccnic.fig2.batched_over_write_back", "fraction", batched_over_write_back(setting, ask));
     let steady = ratio(lowest(&back), highest(&back)).filter(|_| complete(&back));
     findings.holds("ccnic.fig2.write_back_steady", steady.map(|ratio| ratio >= NEAR));
+    let limited = highest(&device).zip(highest(&combining)).zip(lowest(&back));
+    let limited = limited.filter(|_| [&device, &combining, &back].into_iter().all(|rates| complete(rates)));
+    findings.holds(
+        "ccnic.fig2.write_combining_limited",
+        limited.map(|((device, memory), back)| device.max(memory) <= back),
+    );
 
     let bytes = Axis::log("Bytes between barriers", "B");
     let chart = Chart::xy("Write throughput by bytes between barriers", bytes, Axis::linear("Throughput", "Gb/s"))

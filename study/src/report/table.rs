@@ -3,7 +3,7 @@
 use conic_chart::{Align, Cell, Column, Table};
 
 use super::{predicted, published, verdict, written};
-use crate::comparison::{MEDIAN_GOAL, Row, Summary, WORST_GOAL};
+use crate::comparison::{Calibration, MEDIAN_GOAL, REPRODUCED, Row, Summary, WORST_GOAL};
 
 /// The rows as a table: id, prediction, published value, error, unit, role.
 pub fn results(rows: &[Row]) -> Table {
@@ -59,6 +59,7 @@ pub fn summary_lines(summary: &Summary) -> Vec<String> {
         };
         lines.push(format!("{agreeing} of {all} published statements and bounds agree{others}"));
     }
+    lines.extend(calibration_line(&summary.calibration));
     if summary.withheld > 0 {
         lines.push(format!(
             "{} results predicted whose published values are withheld",
@@ -69,4 +70,20 @@ pub fn summary_lines(summary: &Summary) -> Vec<String> {
         lines.push(format!("{} published values have no prediction yet", summary.unanswered));
     }
     lines
+}
+
+/// What became of a model's inputs; none where there are none.
+fn calibration_line(calibration: &Calibration) -> Option<String> {
+    let Calibration { inputs, reproduced, worst, disagreeing } = calibration;
+    if *inputs == 0 {
+        return None;
+    }
+    let mut line = format!("{inputs} calibration inputs: {reproduced} within {:.0}% or hold", 100.0 * REPRODUCED);
+    if let Some((id, error)) = worst {
+        line += &format!(", largest error {:.1}% of {id}", 100.0 * error);
+    }
+    if !disagreeing.is_empty() {
+        line += &format!("; not {}", disagreeing.join(", "));
+    }
+    Some(line)
 }

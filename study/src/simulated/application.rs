@@ -34,6 +34,10 @@ pub(super) struct Results {
     wire: Option<[Wire; 2]>,
 }
 
+/// The number of the first NIC's thread, where a host's has its own: its start counts from the host's, so that one queue pair alone runs
+/// another way with another seed, too.
+pub(super) const NICS: u64 = 1 << 20;
+
 /// When a thread starts: within the first half microsecond, so that threads do not run in step.
 pub(super) fn start_of(seed: u64, thread: u64) -> Time {
     let mixed = (seed ^ thread << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);

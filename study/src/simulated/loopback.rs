@@ -12,10 +12,12 @@ use conic_load::{ClosedLoop, Network, Objects, OneCore, Touch, Traffic};
 use conic_sim::{Options, Role, SimCore, Simulation};
 
 use super::application::{
-    Ends, Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
+    Ends, NICS, Results, Thread, application, generator, measure, outcome, place_objects, start_of, workload,
 };
 use super::{Observer, engines, pcie};
-use crate::workload::{Application, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Switches};
+use crate::workload::{
+    Application, DESCRIPTORS, Interface, Loopback, LoopbackOutcome, NicPlace, Serving, Spacing, Switches,
+};
 
 /// Runs a loopback.
 ///
@@ -98,21 +100,12 @@ fn queue_pairs(question: &Loopback) -> Result<usize, String> {
     }
 }
 
-/// Descriptors of each ring of a queue pair, over coherence as behind PCIe.
-pub const DESCRIPTORS: u64 = 1024;
-
-/// Buffers for what is in flight and what both sides keep on their stacks.
+/// Buffers of each class.
 fn buffers(question: &Loopback, features: &ccnic::Features) -> [u64; 3] {
-    // Where the host alone manages the pool, a ring of blank buffers and one of sent ones that it has not taken back.
-    let in_rings = if features.shared_pool { 0 } else { 2 * DESCRIPTORS };
-    let each = (2 * question.window + 4 * 256).max(1024) + in_rings;
-    // An idle queue pair holds a few for what may come.
-    let idle = queue_pairs(question).map_or(0, |pairs| pairs - question.threads) as u64;
-    let all = (each * question.threads as u64 + 64 * idle).next_power_of_two();
     let small = features.small_buffers && question.packet_size <= 128;
-    let (needed, other) = (all, 0);
+    let needed = question.pool_buffers(features);
     match (small, question.packet_size) {
-        (true, _) if features.shared_pool => [needed, other, 0],
+        (true, _) if features.shared_pool => [needed, 0, 0],
         (true, _) => [needed, needed, 0],
         (false, ..=4096) => [0, needed, 0],
         (false, _) => [0, 0, needed],
@@ -126,9 +119,10 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
         buffers: buffers(question, &features),
         object_bytes: 0,
     };
-    let map = match question.switches.bare_buffers {
-        true => ccnic::Map::new(geometry, features),
-        false => ccnic::Map::with_metadata(geometry, features),
+    let map = match (question.switches.bare_buffers, question.switches.spacing) {
+        (true, _) => ccnic::Map::new(geometry, features),
+        (false, Some(Spacing::Pages)) => ccnic::Map::with_metadata_within(geometry, features),
+        (false, _) => ccnic::Map::with_metadata(geometry, features),
     };
     let map = map.map_err(|error| error.to_string())?;
     let mut layout = map.layout.clone();
@@ -153,7 +147,11 @@ fn prepare_ccnic(question: &Loopback, features: ccnic::Features) -> Result<Prepa
 /// The paper's baseline.
 fn unoptimised(question: &Loopback) -> Result<ring::Shape, String> {
     keeps_metadata(question)?;
-    unoptimised_shape(question.packet_size.into(), (2 * question.window).max(1024) + 2048)
+    let shape = unoptimised_shape(question.packet_size.into(), question.ring_buffers())?;
+    Ok(match question.switches.spacing {
+        Some(Spacing::OddLines) => shape.with_pooled_metadata(question.packet_size.into()),
+        Some(Spacing::Pages) | None => shape,
+    })
 }
 
 /// The same for packets of up to `size` bytes, with so many buffers.
@@ -278,7 +276,7 @@ fn drive(question: &Loopback, prepared: Prepared, observer: &mut dyn Observer) -
         }
         let (make, results, question_) = (Rc::clone(&nic), Rc::clone(&results), question.clone());
         let ends_ = Rc::clone(&ends);
-        let start = start + question.switches.late;
+        let start = start + start_of(question.seed, NICS + number as u64) + question.switches.late;
         let nic_agent = simulation.core(&format!("NIC core {number}"), nic_node, nic_role, start, move |core| {
             let mut queue = make(core, number);
             if let Some(touch) = forwarding {

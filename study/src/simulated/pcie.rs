@@ -19,10 +19,10 @@ use conic_sim::parameters::NicParameters;
 use conic_sim::pcie::chip::Chip;
 use conic_sim::{Options, Role, SimDevice, Simulation};
 
-use super::application::{Ends, Results, application, generator, measure, place_objects, start_of};
-use super::loopback::{DESCRIPTORS, finish, keeps_metadata};
+use super::application::{Ends, NICS, Results, application, generator, measure, place_objects, start_of};
+use super::loopback::{finish, keeps_metadata};
 use super::{Observer, engines};
-use crate::workload::{Application, Loopback, LoopbackOutcome, Serving};
+use crate::workload::{Application, DESCRIPTORS, Loopback, LoopbackOutcome, Serving};
 use on_chip::OnChip;
 pub(super) use on_chip::Places;
 
@@ -52,7 +52,7 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
     let size = u64::from(question.packet_size);
     let shape = ring::Shape {
         descriptors: DESCRIPTORS,
-        buffers: (2 * question.window).max(DESCRIPTORS) + 2 * DESCRIPTORS,
+        buffers: question.ring_buffers(),
         rx_signal: ring::RxSignal::DescriptorDone,
         host_written_registers: MemoryType::Uncached,
         ..ring::Shape::for_packets(size).map_err(|error| error.to_string())?.with_pooled_metadata(size)
@@ -81,6 +81,7 @@ pub(super) fn loopback(question: &Loopback, observer: &mut dyn Observer) -> Resu
         });
         let (chip, nic, places) = (Rc::clone(&chip), nic.clone(), Places::find(&layout, thread, &pair));
         let (results, question_, ends_) = (Rc::clone(&results), question.clone(), Rc::clone(&ends));
+        let start = start + start_of(question.seed, NICS + thread as u64);
         let queue = simulation.device(&format!("NIC queue {thread}"), nic_role, start, move |device| {
             let queue = ChipQueue::new(&pair, device, &nic, places, &chip);
             let Application::Forwarding(touch) = question_.switches.application else { queue.turn_round() };

@@ -42,6 +42,15 @@ pub struct Engines {
     pub nic: bool,
 }
 
+/// How far apart buffers of 4 KB lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// 4096 bytes, metadata included: they share few sets of a cache.
+    Pages,
+    /// 4 KB and the metadata, an odd number of lines, as DPDK's pools lay them out.
+    OddLines,
+}
+
 /// What goes beyond the paper; by default nothing does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
@@ -54,6 +63,9 @@ pub struct Switches {
     /// CC-NIC's host keeps no metadata in front of its buffers, as programs of ours do on memory; the paper's does, which is one
     /// of DPDK's (section 2.1). [`super::Interface`] says it of the rings.
     pub bare_buffers: bool,
+    /// How far apart the buffers lie, where it is to be another way than the interface's own: the unoptimised ring's are pages, and
+    /// CC-NIC's lie an odd number of lines apart.
+    pub spacing: Option<Spacing>,
     /// For how long each queue pair's own NIC core stands still before its first round, as a real one does now and then whose
     /// system, or a hypervisor, takes it away. A closed loop that sends a burst for each that it receives never again has fewer
     /// packets in flight than it once had: what came of such a stop stays, as more latency, however short the run is.
