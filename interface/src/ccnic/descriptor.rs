@@ -160,4 +160,13 @@ mod tests {
         assert_eq!(descriptor.without(Flags::NEXT), Descriptor::new(at, u16::MAX).with_metadata(7));
         assert_eq!(Descriptor::new(Address(63), 2).lines(), 2);
     }
+
+    #[test]
+    fn what_is_received_elsewhere_is_nobodys_to_keep() {
+        let to = Address((1 << 40) - 128);
+        for flags in [0, Flags::RETAIN, Flags::RETAIN | Flags::PHASE] {
+            let sent = Descriptor::new(Address(64), 1500).with(flags).with_metadata(9);
+            assert_eq!(sent.received_at(to), Descriptor::new(to, 1500).with_metadata(9));
+        }
+    }
 }
