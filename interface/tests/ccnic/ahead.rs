@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 
 use conic_check::{CrashMemory, Does, ToldCore};
 use conic_fabric::{Address, Core};
+use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::{
-    Compiled, Descriptor, Features, Flags, Host, Map, Nic, Packing, Paper, PhaseCredit, Policy, Signal, prepare,
+    Compiled, Descriptor, Features, Flags, Host, Map, Nic, Packing, Paper, PhaseCredit, Policy, Signal, Wire, prepare,
 };
 use conic_interface::work;
 
@@ -90,6 +91,36 @@ fn next_asked_for<P: Policy>(features: Features, bursts: &[usize]) -> (Vec<Addre
     }
     assert_eq!(rest, sent[1..].concat());
     (asked_for, rest)
+}
+
+#[test]
+fn a_wire_asks_for_the_lines_of_no_packet_that_it_has_turned_around_before() {
+    let (map, memory) = region(Features::best(), 0);
+    let mut host = Host::<_, PhaseCredit>::new(memory.core("host"), &map, 0);
+    let asked = RefCell::new(Vec::new());
+    let core = ToldCore::new(memory.core("nic"), |does| {
+        if let Does::Prefetch(at) = does {
+            asked.borrow_mut().push(at);
+        }
+    });
+    let mut wire = Wire::new(Nic::<_, PhaseCredit>::new(core, &map, 0));
+    let mut before: Vec<Address> = Vec::new();
+    for count in [4, 3] {
+        let mut buffers = vec![Address(0); count];
+        assert_eq!(host.buf_alloc(1000, &mut buffers), count);
+        let packets: Vec<_> = buffers.iter().map(|&at| Descriptor::new(at, 1000)).collect();
+        assert_eq!(host.tx_burst(&packets), count);
+        asked.borrow_mut().clear();
+        assert_eq!(wire.turn_around(), count);
+        let is_of = |buffer: Address| asked.borrow().iter().filter(|at| at.0.wrapping_sub(buffer.0) < 1000).count();
+        // Of the first of a burst the first line alone.
+        assert_eq!(buffers.iter().map(|&at| is_of(at)).sum::<usize>(), 1 + 16 * (count - 1));
+        assert!(
+            before.iter().all(|&at| buffers.contains(&at) || is_of(at) == 0),
+            "what was there before is the host's"
+        );
+        before = buffers;
+    }
 }
 
 #[test]
