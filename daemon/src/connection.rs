@@ -97,13 +97,14 @@ pub(crate) struct Session {
 }
 
 impl Step {
-    /// This side's ends of the bells of whoever is here.
-    pub(crate) fn into_bells(self) -> Arc<Vec<OwnedFd>> {
-        match self {
+    /// This side's ends of the bells of whoever is here; none that a thread has still.
+    pub(crate) fn into_bells(self) -> Vec<OwnedFd> {
+        let bells = match self {
             Step::Attached(session) => session.bells,
             Step::Entering(entering) => entering.session.bells,
             Step::Connected | Step::Negotiated { .. } | Step::Making(_) | Step::Asking(_) => Arc::default(),
-        }
+        };
+        Arc::try_unwrap(bells).unwrap_or_default()
     }
 }
 

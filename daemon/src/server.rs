@@ -286,7 +286,7 @@ impl Daemon {
         self.networks.clear();
         for Connection { channel, step, .. } in std::mem::take(&mut self.connections).into_values() {
             self.close(channel);
-            self.close_bells(step.into_bells());
+            step.into_bells().into_iter().for_each(|bell| self.close_bell(bell));
         }
         for Kept { bell, unread, .. } in std::mem::take(&mut self.kept).into_values() {
             self.close_bell(bell);

@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 
 use conic_control::{Message, Reason};
 use conic_fabric::Time;
@@ -108,12 +107,7 @@ impl Daemon {
         }
     }
 
-    /// Closes this side's ends of a client's bells, which no thread has any more.
-    pub(super) fn close_bells(&mut self, bells: Arc<Vec<OwnedFd>>) {
-        Arc::try_unwrap(bells).unwrap_or_default().into_iter().for_each(|bell| self.close_bell(bell));
-    }
-
-    /// Closes this side's end of a bell. Its client has no reason to write into it, and nothing that it wrote is looked at.
+    /// Closes this side's end of a bell, which no thread has any more. Its client has no reason to write into it, and nothing that it wrote is looked at.
     pub(super) fn close_bell(&mut self, bell: OwnedFd) {
         let bell = Channel::of_descriptor(bell);
         if !bell.refuses_descriptors() && !bell.end_unwritten() {

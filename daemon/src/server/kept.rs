@@ -47,7 +47,7 @@ impl Daemon {
         // Who leaves by itself has mostly let go of everything before.
         let holder = departing.holder.take();
         let held = holder.and_then(|process| bells.pop_if(|bell| !is_over(&process, bell)).map(|bell| (process, bell)));
-        self.close_bells(Arc::new(bells));
+        bells.into_iter().for_each(|bell| self.close_bell(bell));
         let Some((process, bell)) = held else { return self.give_back(departing) };
         // Whoever sleeps behind it reads its end, as of the others.
         let _ = shutdown(&bell, Shutdown::Write);

@@ -3,20 +3,6 @@
 use super::{ClientConfig, ConfigError, NetworkConfig, refuse};
 use crate::switch::Mac;
 
-impl TryFrom<String> for Mac {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Mac, String> {
-        text.parse()
-    }
-}
-
-impl From<Mac> for String {
-    fn from(mac: Mac) -> String {
-        mac.to_string()
-    }
-}
-
 impl NetworkConfig {
     /// The addresses that a client which calls itself `name` is bound to; if there are none, it may have any that is kept for nobody.
     pub fn addresses_of(&self, name: &str, user: u32) -> &[Mac] {

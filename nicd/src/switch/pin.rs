@@ -50,6 +50,20 @@ impl FromStr for Mac {
     }
 }
 
+impl TryFrom<String> for Mac {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Mac, String> {
+        text.parse()
+    }
+}
+
+impl From<Mac> for String {
+    fn from(mac: Mac) -> String {
+        mac.to_string()
+    }
+}
+
 fn wrong_mac(text: &str) -> String {
     format!("an address of a station is six pairs of digits such as 02:00:00:00:00:01, and not {text:?}")
 }

@@ -387,7 +387,7 @@ fn ring_peer(ringer: Option<&Ringer>, interrupt: &impl AsFd) {
     }
 }
 
-/// Rings a bell of this process's own, or of another's that is trusted not to fill it behind the look and make it wait.
+/// Rings a bell of this process's own; or, where nothing better is there, another's, which may fill it behind the look and make it wait.
 fn ring_bell(descriptor: &impl AsFd) {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut poll = [PollFd::new(descriptor, PollFlags::OUT)];
