@@ -1,10 +1,17 @@
-//! What crosses a trunk: a line that says what it is, with the lines of its frame behind it.
+//! What crosses a trunk: a line that says what it is, with the lines of its frame behind it, and those of further frames of which the
+//! same is to be said.
 
 use conic_fabric::{Address, Core, LINE_BYTES, LINE_WORDS, Line, lines_of};
 use conic_interface::metadata::{Begun, Metadata};
 
 use super::circuit::Party;
 use super::table::Station;
+
+/// The lengths of further frames that stand behind the first of a record, 16 bits each; nothing is zero.
+pub(super) type Further = u128;
+
+/// Further frames, at most.
+pub(super) const MOST_FURTHER: u32 = Further::BITS / 16;
 
 /// For whom a frame is on the other side. Its sender's switch has decided that, as if all were one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +62,14 @@ const FAR_PORT: u64 = 6;
 const NEWS: u64 = 7;
 
 /// Where a record's words lie in its line: kind and length, session, port or address, queue and VLAN, what is known, what is left, the port
-/// that it is from.
+/// that it is from, the lengths of further frames.
 const HEAD: usize = 0;
 const WHO: usize = 1;
 const WHERE: usize = 2;
 const KNOWN: usize = 3;
 const WORK: usize = 4;
 const BEHIND: usize = 5;
+const FURTHER: [usize; 2] = [6, 7];
 
 /// Bits below the length.
 const LENGTH: u32 = 8;
@@ -80,6 +88,16 @@ fn number_of(word: u64) -> Option<u32> {
 }
 
 impl Record {
+    /// Says nothing.
+    pub const NONE: Record = Record {
+        to: To::Bridge { everybody: false, pinned: None },
+        length: 0,
+        vlan: None,
+        known: Metadata::NONE,
+        work: None,
+        behind: None,
+    };
+
     /// One without a frame, that says that a station is there, behind a port of the network or not.
     pub fn news(station: Station, behind: Option<u32>) -> Record {
         Record { to: To::News(station), length: 0, vlan: None, known: Metadata::NONE, work: None, behind }
@@ -90,9 +108,16 @@ impl Record {
         self.work.is_none() && self.known == Metadata::NONE
     }
 
-    /// Lines of it and of its frame.
+    /// Whether one line can say this of another frame as well.
+    #[inline(always)]
+    pub fn is_said_of(&self, other: &Record) -> bool {
+        let is_short = (1..=usize::from(u16::MAX)).contains(&other.length);
+        is_short && Record { length: other.length, ..*self } == *other
+    }
+
+    /// Lines of its frame.
     pub fn lines(&self) -> u64 {
-        1 + lines_of(self.length as u64)
+        lines_of(self.length as u64)
     }
 
     /// So many lines without meaning, as a line.
@@ -102,7 +127,8 @@ impl Record {
         line
     }
 
-    pub fn to_line(self) -> Line {
+    /// Its line, which stands before its frame and such further ones.
+    pub fn to_line(self, further: Further) -> Line {
         let (kind, who, queue) = match self.to {
             To::Bridge { everybody, pinned } => {
                 let (session, queue) = pinned.map_or((0, None), |(session, queue)| (session, Some(queue)));
@@ -127,15 +153,17 @@ impl Record {
             IS_LEFT | u64::from(start) | u64::from(offset) << 8 | size
         });
         line.0[BEHIND] = number(self.behind);
+        line.0[FURTHER[0]] = further as u64;
+        line.0[FURTHER[1]] = (further >> 64) as u64;
         line
     }
 
-    /// What a line says; how many lines are to be passed over, if it says no more.
+    /// What a line says, and of which further frames; how many lines are to be passed over, if it says no more.
     ///
     /// # Errors
     ///
     /// So many lines have no meaning.
-    pub fn of_line(line: &Line) -> Result<Record, u64> {
+    pub fn of_line(line: &Line) -> Result<(Record, Further), u64> {
         let length = line.0[HEAD] >> LENGTH;
         let (queue, vlan) = (number_of(line.0[WHERE]), number_of(line.0[WHERE] >> 32).map(|vlan| vlan as u16));
         let who = line.0[WHO];
@@ -156,7 +184,8 @@ impl Record {
         });
         let vlan = if matches!(to, To::News(_)) { None } else { vlan };
         let behind = number_of(line.0[BEHIND]);
-        Ok(Record { to, length: length as usize, vlan, known: Metadata(line.0[KNOWN]), work, behind })
+        let further = u128::from(line.0[FURTHER[0]]) | u128::from(line.0[FURTHER[1]]) << 64;
+        Ok((Record { to, length: length as usize, vlan, known: Metadata(line.0[KNOWN]), work, behind }, further))
     }
 }
 
@@ -201,14 +230,16 @@ mod tests {
                     let known = Metadata::NONE.with(Metadata::TRANSPORT_GOOD);
                     for behind in [None, Some(0), Some(70_000)] {
                         let record = Record { to, length: 65_535, vlan, known, work, behind };
-                        assert_eq!(Record::of_line(&record.to_line()), Ok(record));
+                        for further in [0, 60, 9600 << 112 | 1] {
+                            assert_eq!(Record::of_line(&record.to_line(further)), Ok((record, further)));
+                        }
                     }
                 }
             }
         }
         for behind in [None, Some(3)] {
             let news = Record::news(Station::new([2, 0, 0, 0, 0, 9], 5), behind);
-            assert_eq!((Record::of_line(&news.to_line()), news.lines()), (Ok(news), 1));
+            assert_eq!((Record::of_line(&news.to_line(0)), news.lines()), (Ok((news, 0)), 0));
         }
         assert_eq!(Record::of_line(&Record::filler(12)), Err(12));
     }

@@ -1,7 +1,8 @@
 //! The way between two threads of a network: two rings of records in private memory, one each way.
 //!
 //! A record is a line that says what it is, and the lines of its frame behind it, all in one piece: where that does not fit before the
-//! ring's end, filler does, and the record begins anew.
+//! ring's end, filler does, and the record begins anew. Frames of one burst of which the same is said stand behind one such line, up to
+//! nine of them, each in one piece.
 //!
 //! # Lines
 //!
@@ -29,7 +30,7 @@ use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
 use conic_interface::ccnic::notify::{Notices, PACKETS};
 
 use super::counters::TrunkCounters;
-use super::record::Record;
+use super::record::{Further, MOST_FURTHER, Record};
 use super::table::Station;
 
 /// Lines of a ring: one MiB, fifteen of the longest packets, or eight thousand of the shortest frames.
@@ -65,6 +66,32 @@ impl Way {
 
     fn at(&self, line: u64) -> Address {
         self.records.lines(line & (self.count - 1))
+    }
+}
+
+/// Frames behind one line, of which the same is said.
+struct Group {
+    record: Record,
+    further: Further,
+    /// How many further ones there are.
+    count: u32,
+}
+
+impl Group {
+    /// Of one frame.
+    fn of(record: Record) -> Group {
+        Group { record, further: 0, count: 0 }
+    }
+
+    #[inline(always)]
+    fn takes(&self, record: &Record) -> bool {
+        self.count < MOST_FURTHER && self.record.is_said_of(record)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, length: usize) {
+        self.further |= (length as Further) << (16 * self.count);
+        self.count += 1;
     }
 }
 
@@ -112,10 +139,15 @@ pub struct Trunk<C> {
     put: u64,
     published: u64,
     room_until: u64,
+    /// What the line that is kept free for it will say, and which line that is: it is written when nothing more is to be said by it.
+    open: Option<(Group, u64)>,
     /// Lines that were taken, those that the other knows of, and up to where some were put when that was looked at last.
     taken: u64,
     let_go: u64,
     put_until: u64,
+    /// What was said last, and of which further frames.
+    said: Record,
+    further: Further,
     /// Stations of which the other is still to be told, and behind which port of the network each is.
     untold: VecDeque<(Station, Option<u32>)>,
     /// The other was asked to ring.
@@ -138,9 +170,12 @@ impl<C: Core> Trunk<C> {
             put: 0,
             published: 0,
             room_until: out.count,
+            open: None,
             taken: 0,
             let_go: 0,
             put_until: 0,
+            said: Record::NONE,
+            further: 0,
             untold: VecDeque::new(),
             is_armed: false,
             counters: TrunkCounters::default(),
@@ -150,24 +185,27 @@ impl<C: Core> Trunk<C> {
     /// Puts a record, and its frame as `write` does it; counts it if there is no room.
     #[inline]
     pub(super) fn offer(&mut self, record: &Record, write: impl FnOnce(&C, Address)) -> bool {
-        let lines = record.lines();
+        let frame = record.lines();
         let behind = self.out.count - (self.put & (self.out.count - 1));
+        let joins = frame <= behind && self.open.as_ref().is_some_and(|(group, _)| group.takes(record));
+        let lines = frame + u64::from(!joins);
         let filler = if behind < lines { behind } else { 0 };
         let end = self.put + filler + lines;
-        if end > self.room_until {
-            // Acquire: pairs with the release of `let_go`: what lay there was read.
-            self.room_until = self.core.load_acquire(self.out.taken) + self.out.count;
-            if end > self.room_until {
-                self.counters.dropped_full += u64::from(record.length > 0);
-                return false;
+        if !self.has_room(end) {
+            self.counters.dropped_full += u64::from(record.length > 0);
+            return false;
+        }
+        if let Some((group, _)) = self.open.as_mut().filter(|_| joins) {
+            group.add(record.length);
+        } else {
+            self.close();
+            if filler > 0 {
+                self.core.write_line(self.out.at(self.put), &Record::filler(filler));
             }
+            self.open = Some((Group::of(*record), self.put + filler));
         }
-        if filler > 0 {
-            self.core.write_line(self.out.at(self.put), &Record::filler(filler));
-        }
-        let at = self.out.at(self.put + filler);
-        self.core.write_line(at, &record.to_line());
-        write(&self.core, at.lines(1));
+        write(&self.core, self.out.at(end - frame));
+        self.ask_ahead(end);
         self.put = end;
         if record.length > 0 {
             self.counters.sent_frames += 1;
@@ -176,6 +214,32 @@ impl<C: Core> Trunk<C> {
         true
     }
 
+    /// Asks for lines that are to be written soon, as many as were written just now: the other's core has them.
+    #[inline(always)]
+    fn ask_ahead(&self, end: u64) {
+        for line in self.put..self.put + (end - self.put).min(AHEAD) {
+            if line + AHEAD < self.room_until {
+                self.core.prefetch_write(self.out.at(line + AHEAD));
+            }
+        }
+    }
+
+    /// Whether what is put may end there.
+    #[inline(always)]
+    fn has_room(&mut self, end: u64) -> bool {
+        if end > self.room_until {
+            // Acquire: pairs with the release of `let_go`: what lay there was read.
+            self.room_until = self.core.load_acquire(self.out.taken) + self.out.count;
+        }
+        end <= self.room_until
+    }
+
+    /// Writes what is said of the frames that were put last.
+    fn close(&mut self) {
+        if let Some((group, at)) = self.open.take() {
+            self.core.write_line(self.out.at(at), &group.record.to_line(group.further));
+        }
+    }
     /// Tells the other that stations are here, and behind which port of the network each is; what finds no room now is told with the
     /// next.
     pub(super) fn tell(&mut self, stations: &[(Station, Option<u32>)]) {
@@ -194,15 +258,32 @@ impl<C: Core> Trunk<C> {
         if self.published == self.put {
             return false;
         }
+        self.close();
         // Release: the records were written before.
         self.core.store_release(self.out.put, self.put);
         self.published = self.put;
         self.notices.must_ring(&self.core, 1 - self.own, PACKETS)
     }
 
-    /// The next record, and where its frame lies until this end lets go.
+    /// What is said of the next frame, and where it lies until this end lets go.
     #[inline]
     pub(super) fn take(&mut self) -> Option<(Record, Address)> {
+        let begun = self.taken;
+        if self.further == 0 {
+            self.take_record()?;
+        } else {
+            self.said.length = usize::from(self.further as u16);
+            self.further >>= 16;
+        }
+        let at = self.into.at(self.taken);
+        self.taken += self.said.lines();
+        self.fetch_ahead(self.taken - begun);
+        Some((self.said, at))
+    }
+
+    /// Takes the next record's line, if there is one.
+    #[inline(always)]
+    fn take_record(&mut self) -> Option<()> {
         loop {
             if self.taken == self.put_until {
                 // Acquire: pairs with the release of `publish`: the records are there.
@@ -211,13 +292,11 @@ impl<C: Core> Trunk<C> {
                     return None;
                 }
             }
-            let at = self.into.at(self.taken);
-            match Record::of_line(&self.core.read_line(at)) {
-                Ok(record) => {
-                    let lines = record.lines();
-                    self.taken += lines;
-                    self.fetch_ahead(lines);
-                    return Some((record, at.lines(1)));
+            match Record::of_line(&self.core.read_line(self.into.at(self.taken))) {
+                Ok((record, further)) => {
+                    self.taken += 1;
+                    (self.said, self.further) = (record, further);
+                    return Some(());
                 }
                 Err(filler) => self.taken += filler,
             }
@@ -329,18 +408,28 @@ mod tests {
 
     #[test]
     fn records_of_every_size_cross_in_order_and_a_full_ring_takes_none() {
+        // Each with a line of its own, and several behind one.
+        for share in [1, 3, 40] {
+            cross(share);
+        }
+    }
+
+    /// Frames cross, of which so many in turn are for one client.
+    fn cross(share: u64) {
         let (mut near, mut far) = pair(64);
         let mut random = fastrand::Rng::with_seed(3);
         let (mut put, mut taken, mut full) = (Vec::new(), Vec::new(), 0);
-        for round in 0..2000_u64 {
-            let length = random.usize(1..1500);
+        for round in 0..4000_u64 {
+            let length = if random.bool() { random.usize(1..1500) } else { random.usize(1..130) };
             let content: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(length).collect();
-            if near.offer(&record(round, length), |core, at| core.write_bytes(at, &content)) {
-                put.push((round, content));
+            if near.offer(&record(round / share, length), |core, at| core.write_bytes(at, &content)) {
+                put.push((round / share, content));
             } else {
                 full += 1;
             }
-            near.publish();
+            if random.u8(..) < 80 {
+                near.publish();
+            }
             for _ in 0..random.u8(..3) {
                 let Some((record, at)) = far.take() else { break };
                 let mut content = vec![0; record.length];
@@ -357,6 +446,54 @@ mod tests {
         assert!(put.len() - taken.len() <= 64, "what is left fits the ring");
     }
 
+    #[test]
+    fn one_line_is_said_of_up_to_nine_frames_of_a_burst() {
+        let (mut near, mut far) = pair(64);
+        // Lines that are put, for so many frames of a line each in one burst.
+        for (frames, lines) in [(1, 2), (2, 3), (9, 10), (10, 12), (18, 20)] {
+            let before = near.put;
+            (0..frames).for_each(|_| assert!(near.offer(&record(7, 60), |_, _| {})));
+            near.publish();
+            let mut crossed = 0;
+            while let Some(taken) = far.take() {
+                assert_eq!(taken.0, record(7, 60));
+                crossed += 1;
+            }
+            far.let_go();
+            // Filler stands before the ring's end at most once, as one line.
+            let end = near.put - before - lines;
+            assert!(crossed == frames && end <= 1, "{frames} frames, {crossed} crossed, {end} lines too many");
+        }
+        // What was published is said, and nothing is added to it.
+        near.offer(&record(7, 60), |_, _| {});
+        near.publish();
+        assert!(far.take().is_some() && far.take().is_none());
+        near.offer(&record(7, 60), |_, _| {});
+        assert!(far.take().is_none(), "it is not published");
+        near.publish();
+        assert!(far.take().is_some());
+    }
+
+    #[test]
+    fn what_differs_in_anything_but_length_has_a_line_of_its_own() {
+        let one = record(1, 60);
+        let begun = conic_interface::metadata::Begun { start: 34, offset: 16 };
+        assert!(one.is_said_of(&record(1, 9600)));
+        for other in [
+            record(2, 60),
+            Record { vlan: Some(0), ..one },
+            Record { known: Metadata::NONE.with(Metadata::TRANSPORT_GOOD), ..one },
+            Record { work: Some((begun, None)), ..one },
+            Record { behind: Some(0), ..one },
+            Record { to: To::Client { session: 1, queue: Some(0) }, ..one },
+            // A length that has no place beside others, and none at all.
+            record(1, 70_000),
+            record(1, 0),
+        ] {
+            assert!(!one.is_said_of(&other), "{other:?}");
+        }
+    }
+
     /// Under every schedule. Sanitizers leave out what has this name.
     mod loom {
         use conic_check::loom::thread;
@@ -364,16 +501,20 @@ mod tests {
 
         use super::*;
 
-        /// One thread puts so many records of a line of frame each, the other takes them.
-        fn exchange(memory: &LoomMemory, map: &TrunkMap, records: u64) {
+        /// One thread puts so many records of a line of frame each, the other takes them; `burst` of them are published at once, behind
+        /// one line.
+        fn exchange(memory: &LoomMemory, map: &TrunkMap, records: u64, burst: u64) {
             let mut near = Trunk::new(memory.core("sender"), map, 0, 1);
             let mut far = Trunk::new(memory.core("receiver"), map, 1, 0);
             let thread = thread::spawn(move || {
                 for number in 1..=records {
-                    while !near.offer(&record(number, 64), |core, at| core.store(at, number)) {
+                    let record = record((number - 1) / burst, 64);
+                    while !near.offer(&record, |core, at| core.store(at, number)) {
                         near.core.spin();
                     }
-                    near.publish();
+                    if number % burst == 0 {
+                        near.publish();
+                    }
                 }
             });
             for number in 1..=records {
@@ -383,7 +524,7 @@ mod tests {
                         None => far.core.spin(),
                     }
                 };
-                assert_eq!((taken, far.core.load(at)), (record(number, 64), number));
+                assert_eq!((taken, far.core.load(at)), (record((number - 1) / burst, 64), number));
                 far.let_go();
             }
             thread.join().expect("the sender ends");
@@ -391,10 +532,13 @@ mod tests {
 
         #[test]
         fn records_cross_under_every_schedule() {
-            let map = TrunkMap::with_lines(2);
-            let layout = map.layout.clone();
-            let executions = explore(&layout, Exploration::full(), move |memory| exchange(memory, &map, 3));
-            assert!(executions > 10, "the model has shrunk: {executions} executions");
+            for (lines, records, burst) in [(2, 3, 1), (4, 4, 2)] {
+                let map = TrunkMap::with_lines(lines);
+                let layout = map.layout.clone();
+                let executions =
+                    explore(&layout, Exploration::full(), move |memory| exchange(memory, &map, records, burst));
+                assert!(executions > 10, "the model has shrunk: {executions} executions");
+            }
         }
 
         #[test]
@@ -406,7 +550,7 @@ mod tests {
                     let map = TrunkMap::with_lines(2);
                     let (layout, weakened) =
                         (map.layout.clone(), Exploration::full().weakened(mutation.clone().of(word)));
-                    let caught = catches(&layout, weakened, move |memory| exchange(memory, &map, 2));
+                    let caught = catches(&layout, weakened, move |memory| exchange(memory, &map, 2, 1));
                     assert!(caught.message.contains("Causality violation"), "{mutation:?}: {}", caught.message);
                 }
             }
