@@ -14,7 +14,7 @@ use super::circuit::Party;
 use super::counters::TrunkCounters;
 use super::deliver::{Form, Route, Tagging, Targets};
 use super::forward::{Last, Passing};
-use super::header::{HEADER_LINES, Header};
+use super::header::Header;
 use super::offload::Work;
 use super::record::{Record, To, copy_frame};
 use super::table::{Place, Station};
@@ -25,7 +25,7 @@ type Said = Option<(To, Option<u32>)>;
 
 impl<C: Core> Switch<C> {
     /// The trunk to a place that is not here, and what is said there of a frame.
-    fn record(&self, route: &Route, place: Place, length: usize) -> Option<(usize, Record)> {
+    pub(super) fn record(&self, route: &Route, place: Place) -> Option<(usize, Record)> {
         let (trunk, to) = match place {
             Place::Trunk(trunk) => {
                 let everybody = matches!(route.targets, Targets::AllBut(_));
@@ -47,7 +47,7 @@ impl<C: Core> Switch<C> {
         let work = route.work.as_ref().map(Work::for_trunk);
         let known = if work.is_some() { Metadata::NONE } else { route.known };
         let behind = self.port_at(route.from);
-        Some((trunk, Record { to, length, vlan, known, work, behind }))
+        Some((trunk, Record { to, vlan, known, work, behind }))
     }
 
     /// The client and the queue that a frame's flow is pinned to.
@@ -61,18 +61,26 @@ impl<C: Core> Switch<C> {
 
     /// Sends the frame that lies here to a place that another thread serves.
     pub(super) fn send_across(&mut self, route: &Route, place: Place, length: usize) {
-        let Some((trunk, record)) = self.record(route, place, length) else { return };
+        let Some((trunk, record)) = self.record(route, place) else { return };
         let frame = &self.frame[..length];
-        self.trunks[trunk].offer(&record, |core, at| core.write_bytes(at, frame));
+        self.trunks[trunk].offer(&record, length, |core, at| core.write_bytes(at, frame));
     }
 
     /// Copies a frame from a client's region to a place that another thread serves.
     pub(super) fn carry(&mut self, slot: usize, lane: usize, place: Place, passing: &Passing<'_>) {
-        let length = passing.packet.length();
-        let Some((trunk, record)) = self.record(passing.route, place, usize::from(length)) else { return };
+        if let Some(across) = &self.record(passing.route, place) {
+            self.carry_along(slot, lane, across, passing);
+        }
+    }
+
+    /// The same with the trunk, and what is said there of a frame of whatever length.
+    #[inline(always)]
+    pub(super) fn carry_along(&mut self, slot: usize, lane: usize, across: &(usize, Record), passing: &Passing<'_>) {
+        let (length, (trunk, record)) = (passing.packet.length(), across);
         let Some(sender) = &mut self.members[slot] else { return };
         let from = (sender.lanes[lane].wire.nic().core(), passing.packet.address());
-        self.trunks[trunk].offer(&record, |core, at| copy_frame(from, passing.lines, length.into(), (core, at)));
+        let write = |core: &C, at| copy_frame(from, passing.lines, length.into(), (core, at));
+        self.trunks[*trunk].offer(record, length.into(), write);
     }
 
     /// Lets the other threads have what was put for them, and tells them where new stations are.
@@ -97,7 +105,7 @@ impl<C: Core> Switch<C> {
     pub(super) fn serve_trunk(&mut self, now: Time, index: usize) -> usize {
         let (mut taken, mut last) = (0, Last::none(None));
         while taken < BURST
-            && let Some((record, at)) = self.trunks[index].take()
+            && let Some((record, length, at)) = self.trunks[index].take()
         {
             taken += 1;
             if let To::News(station) = record.to {
@@ -107,7 +115,7 @@ impl<C: Core> Switch<C> {
                 continue;
             }
             self.trunks[index].counters.received_frames += 1;
-            self.arrive(now, index, &record, at, &mut last);
+            self.arrive(now, index, &record, (at, length), &mut last);
         }
         if taken > 0 {
             self.trunks[index].let_go();
@@ -117,54 +125,65 @@ impl<C: Core> Switch<C> {
     }
 
     /// Sends a frame on that came by a trunk, and lies there at an address; the `last` one of the same burst known.
-    fn arrive(&mut self, now: Time, trunk: usize, record: &Record, at: Address, last: &mut Last<Said>) {
-        let length = record.length;
+    fn arrive(
+        &mut self,
+        now: Time,
+        trunk: usize,
+        record: &Record,
+        (at, length): (Address, usize),
+        last: &mut Last<Said>,
+    ) {
         let core = self.trunks[trunk].core();
-        let mut lines = [core.read_line(at), Line::ZERO];
-        if length > LINE_BYTES as usize {
-            lines[1] = core.read_line(at.lines(1));
-        }
+        let first = core.read_line(at);
+        let second = if length > LINE_BYTES as usize { core.read_line(at.lines(1)) } else { Line::ZERO };
+        let lines = [first, second];
         let header = Header::of_lines(&lines, length);
         let said = Some((record.to, record.behind));
-        if record.is_plain()
-            && let Some(route) = last.route_of(&lines[0], &said)
-        {
-            return self.arrive_along(now, trunk, record, at, (&lines, &header), route);
+        if !(record.is_plain() && last.is_of(&first, &said)) {
+            let mut route = self.route_from(now, trunk, record, &header);
+            if let Some(route) = &mut route {
+                route.known = record.known;
+            }
+            let as_it_is = route.as_ref().is_some_and(|route| self.is_for_one_as_it_is(record, route));
+            last.note(&first, said, route, as_it_is);
         }
         // As in `forward_packet`, it stays where it is.
-        let mut route = self.route_from(now, trunk, record, &header);
-        if let Some(route) = &mut route {
-            route.known = record.known;
-            self.arrive_along(now, trunk, record, at, (&lines, &header), route);
+        if let Some(route) = &last.route {
+            match route.targets {
+                Targets::One(Place::Client(to)) if last.as_it_is && length <= MAX_FRAME => {
+                    let packet = Descriptor::new(at, length as u16);
+                    let passing = Passing { lines: &lines, header: &header, packet, route };
+                    if let Some(receiver) = &mut self.members[to as usize] {
+                        let from = self.trunks[trunk].core();
+                        receiver.copy_over(to as usize, from, &passing, &self.toeplitz, &mut self.dirty);
+                    }
+                }
+                _ => self.arrive_along(now, trunk, record, (at, length), &header, route),
+            }
+            if !record.is_plain() || self.has_vlans {
+                last.route = None;
+            }
         }
-        last.note(&lines[0], said, route.filter(|_| record.is_plain() && !self.has_vlans));
     }
 
-    /// The same where it is known where it goes.
-    #[inline]
+    /// Whether such frames go to one client, from where they lie.
+    #[inline(never)]
+    fn is_for_one_as_it_is(&self, record: &Record, route: &Route) -> bool {
+        let Targets::One(place @ Place::Client(_)) = route.targets else { return false };
+        let is_plain = record.is_plain() && self.mirrors.is_empty();
+        is_plain && self.form_at(route, place) == Form::AsItIs && !self.is_looked_at(route)
+    }
+
+    /// Sends a frame on that came by a trunk, by way of here.
     fn arrive_along(
         &mut self,
         now: Time,
         trunk: usize,
         record: &Record,
-        at: Address,
-        (lines, header): (&[Line; HEADER_LINES], &Header),
+        (at, length): (Address, usize),
+        header: &Header,
         route: &Route,
     ) {
-        let length = record.length;
-        if let Targets::One(Place::Client(to)) = route.targets
-            && length <= MAX_FRAME
-            && record.is_plain()
-            && self.mirrors.is_empty()
-            && self.form_at(route, Place::Client(to)) == Form::AsItIs
-            && !self.is_looked_at(route)
-        {
-            let packet = Descriptor::new(at, length as u16);
-            let passing = Passing { lines, header, packet, route };
-            let Some(receiver) = &mut self.members[to as usize] else { return };
-            let from = self.trunks[trunk].core();
-            return receiver.copy_over(to as usize, from, &passing, &self.toeplitz, &mut self.dirty);
-        }
         self.trunks[trunk].core().read_bytes(at, &mut self.frame[..length]);
         let mut work = None;
         if let Some((Begun { start, offset }, size)) = record.work {

@@ -14,7 +14,7 @@ use super::deliver::{Form, Route, Tagging, Targets, Way};
 use super::header::{ETHERNET_HEADER, HEADER_LINES, Header};
 use super::member::Member;
 use super::mirror::Mirrored;
-use super::record::copy_frame;
+use super::record::{Record, copy_frame};
 use super::table::Place;
 use super::{BURST, Mode, Ring, Switch};
 
@@ -33,24 +33,27 @@ pub(super) struct Last<S> {
     said: S,
     /// None where there was none, or more decides.
     pub route: Option<Route>,
+    /// It went as it is, and nobody looked at it.
+    pub as_it_is: bool,
+    /// By which trunk it went, and what was said beside it, where it went by one.
+    pub across: Option<(usize, Record)>,
 }
 
 impl<S: PartialEq> Last<S> {
     /// None yet.
     pub fn none(said: S) -> Last<S> {
-        Last { addresses: [0; 2], said, route: None }
+        Last { addresses: [0; 2], said, route: None, as_it_is: false, across: None }
     }
 
-    /// Where the next one goes, if that is known, given by its first line.
+    /// Whether the next one goes where the last one went, given by its first line.
     #[inline(always)]
-    pub fn route_of(&self, first: &Line, said: &S) -> Option<&Route> {
-        self.route.as_ref().filter(|_| self.addresses == addresses(first) && self.said == *said)
+    pub fn is_of(&self, first: &Line, said: &S) -> bool {
+        self.route.is_some() && self.addresses == addresses(first) && self.said == *said
     }
 
-    /// Notes where one went; none if more decides than what is noted.
-    #[inline(always)]
-    pub fn note(&mut self, first: &Line, said: S, route: Option<Route>) {
-        *self = Last { addresses: addresses(first), said, route };
+    /// Notes where one went, or that more decides than what is noted.
+    pub fn note(&mut self, first: &Line, said: S, route: Option<Route>, as_it_is: bool) {
+        *self = Last { addresses: addresses(first), said, route, as_it_is, across: None };
     }
 }
 
@@ -227,31 +230,41 @@ impl<C: Core> Switch<C> {
             self.forward_frame(now, from, length.max(MIN_FRAME));
             return length;
         }
-        let mut lines = [core.read_line(packet.address()), Line::ZERO];
-        if length > LINE_BYTES as usize {
-            lines[1] = core.read_line(packet.address().lines(1));
-        }
+        // Each is read into registers: a line that is changed where it lies is stored and loaded again before its next use.
+        let first = core.read_line(packet.address());
+        let second = if length > LINE_BYTES as usize { core.read_line(packet.address().lines(1)) } else { Line::ZERO };
+        let lines = [first, second];
         let header = Header::of_lines(&lines, length);
-        let fresh;
-        let (route, is_fresh) = match last.route_of(&lines[0], &()) {
-            Some(route) => (route, false),
-            None => {
-                fresh = self.route(now, from, &header);
-                // Taken out of the option it would be copied, a line at a time, from what was just stored in parts, and such a load waits
-                // until all of it has reached the cache: that was a third of a frame's time.
-                let Some(route) = &fresh else {
-                    last.route = None;
-                    return length;
-                };
-                (route, true)
+        if !last.is_of(&first, &()) {
+            let route = self.route(now, from, &header);
+            self.begin_run(&first, route, last);
+        }
+        // Taken out of the option it would be copied, a line at a time, from what was just stored in parts, and such a load waits
+        // until all of it has reached the cache: that was a third of a frame's time.
+        if let Some(route) = &last.route {
+            let passing = Passing { lines: &lines, header: &header, packet, route };
+            match &last.across {
+                _ if !last.as_it_is => self.forward_along(now, slot, lane, &passing),
+                Some(across) => self.carry_along(slot, lane, across, &passing),
+                None => self.forward_as_it_is(now, slot, lane, &passing),
             }
-        };
-        self.forward_along(now, slot, lane, &Passing { lines: &lines, header: &header, packet, route });
-        if is_fresh {
-            // By now it has.
-            last.note(&lines[0], (), Some(*route).filter(|_| self.is_by_addresses()));
+            if !self.is_by_addresses() {
+                last.route = None;
+            }
         }
         length
+    }
+
+    /// Notes where a frame goes, and with it those behind that have the same addresses.
+    #[inline(never)]
+    fn begin_run(&self, first: &Line, route: Option<Route>, last: &mut Last<()>) {
+        let as_it_is = route.as_ref().is_some_and(|route| !self.is_changed_on(route) && !self.is_looked_at(route));
+        last.note(first, (), route, as_it_is);
+        if let Some(route) = &last.route
+            && let Targets::One(place) = route.targets
+        {
+            last.across = self.record(route, place);
+        }
     }
 
     /// Whether a client's next frame goes where its last one did if both have the same addresses.
@@ -275,6 +288,13 @@ impl<C: Core> Switch<C> {
             self.lay_out(slot, lane, passing);
             return self.send_on(now, route, header, length);
         }
+        self.forward_as_it_is(now, slot, lane, passing);
+    }
+
+    /// The same where everybody gets it as it is, and nobody looks at it.
+    #[inline(always)]
+    fn forward_as_it_is(&mut self, now: Time, slot: usize, lane: usize, passing: &Passing<'_>) {
+        let route = passing.route;
         match route.targets {
             Targets::One(Place::Client(to)) => self.pass(slot, lane, to as usize, passing),
             Targets::One(Place::Port(to)) => self.leave(now, slot, lane, to as usize, passing),

@@ -35,12 +35,10 @@ pub(super) enum To {
     News(Station),
 }
 
-/// What stands before a frame.
+/// What stands before a frame, or before several, beside their lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub to: To,
-    /// Bytes of the frame.
-    pub length: usize,
     /// Its VLAN, where its sender's switch has some.
     pub vlan: Option<u16>,
     /// What is known of it.
@@ -91,7 +89,6 @@ impl Record {
     /// Says nothing.
     pub const NONE: Record = Record {
         to: To::Bridge { everybody: false, pinned: None },
-        length: 0,
         vlan: None,
         known: Metadata::NONE,
         work: None,
@@ -100,24 +97,12 @@ impl Record {
 
     /// One without a frame, that says that a station is there, behind a port of the network or not.
     pub fn news(station: Station, behind: Option<u32>) -> Record {
-        Record { to: To::News(station), length: 0, vlan: None, known: Metadata::NONE, work: None, behind }
+        Record { to: To::News(station), vlan: None, known: Metadata::NONE, work: None, behind }
     }
 
     /// Whether nothing is left to do for its frame, and nothing is known of it.
     pub fn is_plain(&self) -> bool {
         self.work.is_none() && self.known == Metadata::NONE
-    }
-
-    /// Whether one line can say this of another frame as well.
-    #[inline(always)]
-    pub fn is_said_of(&self, other: &Record) -> bool {
-        let is_short = (1..=usize::from(u16::MAX)).contains(&other.length);
-        is_short && Record { length: other.length, ..*self } == *other
-    }
-
-    /// Lines of its frame.
-    pub fn lines(&self) -> u64 {
-        lines_of(self.length as u64)
     }
 
     /// So many lines without meaning, as a line.
@@ -127,8 +112,8 @@ impl Record {
         line
     }
 
-    /// Its line, which stands before its frame and such further ones.
-    pub fn to_line(self, further: Further) -> Line {
+    /// Its line, which stands before a frame of so many bytes, or none, and such further ones.
+    pub fn to_line(self, length: usize, further: Further) -> Line {
         let (kind, who, queue) = match self.to {
             To::Bridge { everybody, pinned } => {
                 let (session, queue) = pinned.map_or((0, None), |(session, queue)| (session, Some(queue)));
@@ -144,7 +129,7 @@ impl Record {
             _ => self.vlan,
         };
         let mut line = Line([0; LINE_WORDS]);
-        line.0[HEAD] = kind | (self.length as u64) << LENGTH;
+        line.0[HEAD] = kind | (length as u64) << LENGTH;
         line.0[WHO] = who;
         line.0[WHERE] = number(queue) | number(vlan.map(u32::from)) << 32;
         line.0[KNOWN] = self.known.0;
@@ -158,12 +143,12 @@ impl Record {
         line
     }
 
-    /// What a line says, and of which further frames; how many lines are to be passed over, if it says no more.
+    /// What a line says, of a frame of so many bytes and such further ones; how many lines are to be passed over, if it says no more.
     ///
     /// # Errors
     ///
     /// So many lines have no meaning.
-    pub fn of_line(line: &Line) -> Result<(Record, Further), u64> {
+    pub fn of_line(line: &Line) -> Result<(Record, usize, Further), u64> {
         let length = line.0[HEAD] >> LENGTH;
         let (queue, vlan) = (number_of(line.0[WHERE]), number_of(line.0[WHERE] >> 32).map(|vlan| vlan as u16));
         let who = line.0[WHO];
@@ -185,7 +170,7 @@ impl Record {
         let vlan = if matches!(to, To::News(_)) { None } else { vlan };
         let behind = number_of(line.0[BEHIND]);
         let further = u128::from(line.0[FURTHER[0]]) | u128::from(line.0[FURTHER[1]]) << 64;
-        Ok((Record { to, length: length as usize, vlan, known: Metadata(line.0[KNOWN]), work, behind }, further))
+        Ok((Record { to, vlan, known: Metadata(line.0[KNOWN]), work, behind }, length as usize, further))
     }
 }
 
@@ -229,9 +214,12 @@ mod tests {
                 for work in [None, Some((begun, None)), Some((begun, Some(1448)))] {
                     let known = Metadata::NONE.with(Metadata::TRANSPORT_GOOD);
                     for behind in [None, Some(0), Some(70_000)] {
-                        let record = Record { to, length: 65_535, vlan, known, work, behind };
+                        let record = Record { to, vlan, known, work, behind };
                         for further in [0, 60, 9600 << 112 | 1] {
-                            assert_eq!(Record::of_line(&record.to_line(further)), Ok((record, further)));
+                            assert_eq!(
+                                Record::of_line(&record.to_line(65_539, further)),
+                                Ok((record, 65_539, further))
+                            );
                         }
                     }
                 }
@@ -239,7 +227,7 @@ mod tests {
         }
         for behind in [None, Some(3)] {
             let news = Record::news(Station::new([2, 0, 0, 0, 0, 9], 5), behind);
-            assert_eq!((Record::of_line(&news.to_line(0)), news.lines()), (Ok((news, 0)), 0));
+            assert_eq!(Record::of_line(&news.to_line(0, 0)), Ok((news, 0, 0)));
         }
         assert_eq!(Record::of_line(&Record::filler(12)), Err(12));
     }

@@ -26,7 +26,7 @@
 
 use std::collections::VecDeque;
 
-use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords};
+use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords, lines_of};
 use conic_interface::ccnic::notify::{Notices, PACKETS};
 
 use super::counters::TrunkCounters;
@@ -72,6 +72,8 @@ impl Way {
 /// Frames behind one line, of which the same is said.
 struct Group {
     record: Record,
+    /// Bytes of the first; none for a record without a frame.
+    length: usize,
     further: Further,
     /// How many further ones there are.
     count: u32,
@@ -79,13 +81,14 @@ struct Group {
 
 impl Group {
     /// Of one frame.
-    fn of(record: Record) -> Group {
-        Group { record, further: 0, count: 0 }
+    fn of(record: &Record, length: usize) -> Group {
+        Group { record: *record, length, further: 0, count: 0 }
     }
 
     #[inline(always)]
-    fn takes(&self, record: &Record) -> bool {
-        self.count < MOST_FURTHER && self.record.is_said_of(record)
+    fn takes(&self, record: &Record, length: usize) -> bool {
+        let has_place = self.count < MOST_FURTHER && (1..=usize::from(u16::MAX)).contains(&length);
+        has_place && self.length > 0 && self.record == *record
     }
 
     #[inline(always)]
@@ -182,34 +185,34 @@ impl<C: Core> Trunk<C> {
         }
     }
 
-    /// Puts a record, and its frame as `write` does it; counts it if there is no room.
+    /// Puts a record, and its frame of so many bytes as `write` does it; counts it if there is no room.
     #[inline]
-    pub(super) fn offer(&mut self, record: &Record, write: impl FnOnce(&C, Address)) -> bool {
-        let frame = record.lines();
+    pub(super) fn offer(&mut self, record: &Record, length: usize, write: impl FnOnce(&C, Address)) -> bool {
+        let frame = lines_of(length as u64);
         let behind = self.out.count - (self.put & (self.out.count - 1));
-        let joins = frame <= behind && self.open.as_ref().is_some_and(|(group, _)| group.takes(record));
+        let joins = frame <= behind && self.open.as_ref().is_some_and(|(group, _)| group.takes(record, length));
         let lines = frame + u64::from(!joins);
         let filler = if behind < lines { behind } else { 0 };
         let end = self.put + filler + lines;
         if !self.has_room(end) {
-            self.counters.dropped_full += u64::from(record.length > 0);
+            self.counters.dropped_full += u64::from(length > 0);
             return false;
         }
         if let Some((group, _)) = self.open.as_mut().filter(|_| joins) {
-            group.add(record.length);
+            group.add(length);
         } else {
             self.close();
             if filler > 0 {
                 self.core.write_line(self.out.at(self.put), &Record::filler(filler));
             }
-            self.open = Some((Group::of(*record), self.put + filler));
+            self.open = Some((Group::of(record, length), self.put + filler));
         }
         write(&self.core, self.out.at(end - frame));
         self.ask_ahead(end);
         self.put = end;
-        if record.length > 0 {
+        if length > 0 {
             self.counters.sent_frames += 1;
-            self.counters.sent_bytes += record.length as u64;
+            self.counters.sent_bytes += length as u64;
         }
         true
     }
@@ -237,7 +240,7 @@ impl<C: Core> Trunk<C> {
     /// Writes what is said of the frames that were put last.
     fn close(&mut self) {
         if let Some((group, at)) = self.open.take() {
-            self.core.write_line(self.out.at(at), &group.record.to_line(group.further));
+            self.core.write_line(self.out.at(at), &group.record.to_line(group.length, group.further));
         }
     }
     /// Tells the other that stations are here, and behind which port of the network each is; what finds no room now is told with the
@@ -247,7 +250,7 @@ impl<C: Core> Trunk<C> {
         let room = MOST_UNTOLD - self.untold.len();
         self.untold.extend(&stations[..stations.len().min(room)]);
         while let Some(&(station, behind)) = self.untold.front()
-            && self.offer(&Record::news(station, behind), |_, _| {})
+            && self.offer(&Record::news(station, behind), 0, |_, _| {})
         {
             self.untold.pop_front();
         }
@@ -265,25 +268,26 @@ impl<C: Core> Trunk<C> {
         self.notices.must_ring(&self.core, 1 - self.own, PACKETS)
     }
 
-    /// What is said of the next frame, and where it lies until this end lets go.
+    /// What is said of the next frame, its bytes, and where it lies until this end lets go.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<(Record, Address)> {
+    pub(super) fn take(&mut self) -> Option<(Record, usize, Address)> {
         let begun = self.taken;
-        if self.further == 0 {
-            self.take_record()?;
+        let length = if self.further == 0 {
+            self.take_record()?
         } else {
-            self.said.length = usize::from(self.further as u16);
+            let length = usize::from(self.further as u16);
             self.further >>= 16;
-        }
+            length
+        };
         let at = self.into.at(self.taken);
-        self.taken += self.said.lines();
+        self.taken += lines_of(length as u64);
         self.fetch_ahead(self.taken - begun);
-        Some((self.said, at))
+        Some((self.said, length, at))
     }
 
-    /// Takes the next record's line, if there is one.
+    /// Takes the next record's line, if there is one; the bytes of its first frame.
     #[inline(always)]
-    fn take_record(&mut self) -> Option<()> {
+    fn take_record(&mut self) -> Option<usize> {
         loop {
             if self.taken == self.put_until {
                 // Acquire: pairs with the release of `publish`: the records are there.
@@ -293,10 +297,10 @@ impl<C: Core> Trunk<C> {
                 }
             }
             match Record::of_line(&self.core.read_line(self.into.at(self.taken))) {
-                Ok((record, further)) => {
+                Ok((record, length, further)) => {
                     self.taken += 1;
                     (self.said, self.further) = (record, further);
-                    return Some(());
+                    return Some(length);
                 }
                 Err(filler) => self.taken += filler,
             }
@@ -348,10 +352,10 @@ mod tests {
     use super::super::record::To;
     use super::*;
 
-    /// A frame of so many bytes for a client whose number it is.
-    fn record(number: u64, length: usize) -> Record {
+    /// A frame for a client whose number it is.
+    fn record(number: u64) -> Record {
         let to = To::Client { session: number, queue: None };
-        Record { to, length, vlan: None, known: Metadata::NONE, work: None, behind: None }
+        Record { to, vlan: None, known: Metadata::NONE, work: None, behind: None }
     }
 
     /// Both ends of a way of so many lines.
@@ -367,10 +371,10 @@ mod tests {
         let (mut near, mut far) = pair(4);
         let station = |number| Station::new([2, 0, 0, 0, 0, number], 7);
         let told = |number| (station(number), Some(u32::from(number)));
-        assert!(near.offer(&record(1, 3 * 64), |_, _| {}), "it fits, and nothing beside it");
+        assert!(near.offer(&record(1), 3 * 64, |_, _| {}), "it fits, and nothing beside it");
         near.tell(&[told(1), told(2)]);
         near.publish();
-        assert_eq!(far.take().map(|(record, _)| record.length), Some(3 * 64));
+        assert_eq!(far.take().map(|(_, length, _)| length), Some(3 * 64));
         far.let_go();
         assert!(far.take().is_none());
         near.tell(&[told(3)]);
@@ -383,7 +387,7 @@ mod tests {
     #[test]
     fn no_more_wait_to_be_told_than_may() {
         let (mut near, mut far) = pair(4);
-        assert!(near.offer(&record(1, 3 * 64), |_, _| {}), "it fits, and nothing beside it");
+        assert!(near.offer(&record(1), 3 * 64, |_, _| {}), "it fits, and nothing beside it");
         let stations = (0..3000).map(|number: u32| {
             let [.., high, low] = number.to_be_bytes();
             (Station::new([2, 0, 0, 0, high, low], 0), None)
@@ -394,7 +398,7 @@ mod tests {
         loop {
             near.publish();
             let before = heard;
-            while let Some((record, _)) = far.take() {
+            while let Some((record, ..)) = far.take() {
                 heard += usize::from(matches!(record.to, To::News(_)));
             }
             far.let_go();
@@ -422,7 +426,7 @@ mod tests {
         for round in 0..4000_u64 {
             let length = if random.bool() { random.usize(1..1500) } else { random.usize(1..130) };
             let content: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(length).collect();
-            if near.offer(&record(round / share, length), |core, at| core.write_bytes(at, &content)) {
+            if near.offer(&record(round / share), length, |core, at| core.write_bytes(at, &content)) {
                 put.push((round / share, content));
             } else {
                 full += 1;
@@ -431,8 +435,8 @@ mod tests {
                 near.publish();
             }
             for _ in 0..random.u8(..3) {
-                let Some((record, at)) = far.take() else { break };
-                let mut content = vec![0; record.length];
+                let Some((record, length, at)) = far.take() else { break };
+                let mut content = vec![0; length];
                 far.core.read_bytes(at, &mut content);
                 let To::Client { session, .. } = record.to else { panic!("{record:?}") };
                 taken.push((session, content));
@@ -452,11 +456,11 @@ mod tests {
         // Lines that are put, for so many frames of a line each in one burst.
         for (frames, lines) in [(1, 2), (2, 3), (9, 10), (10, 12), (18, 20)] {
             let before = near.put;
-            (0..frames).for_each(|_| assert!(near.offer(&record(7, 60), |_, _| {})));
+            (0..frames).for_each(|_| assert!(near.offer(&record(7), 60, |_, _| {})));
             near.publish();
             let mut crossed = 0;
             while let Some(taken) = far.take() {
-                assert_eq!(taken.0, record(7, 60));
+                assert_eq!((taken.0, taken.1), (record(7), 60));
                 crossed += 1;
             }
             far.let_go();
@@ -465,10 +469,10 @@ mod tests {
             assert!(crossed == frames && end <= 1, "{frames} frames, {crossed} crossed, {end} lines too many");
         }
         // What was published is said, and nothing is added to it.
-        near.offer(&record(7, 60), |_, _| {});
+        near.offer(&record(7), 60, |_, _| {});
         near.publish();
         assert!(far.take().is_some() && far.take().is_none());
-        near.offer(&record(7, 60), |_, _| {});
+        near.offer(&record(7), 60, |_, _| {});
         assert!(far.take().is_none(), "it is not published");
         near.publish();
         assert!(far.take().is_some());
@@ -476,21 +480,20 @@ mod tests {
 
     #[test]
     fn what_differs_in_anything_but_length_has_a_line_of_its_own() {
-        let one = record(1, 60);
+        let (one, group) = (record(1), Group::of(&record(1), 60));
         let begun = conic_interface::metadata::Begun { start: 34, offset: 16 };
-        assert!(one.is_said_of(&record(1, 9600)));
+        assert!(group.takes(&one, 1) && group.takes(&one, 65_535));
+        // Lengths that have no place beside others, and none at all.
+        assert!(!group.takes(&one, 65_536) && !group.takes(&one, 0) && !Group::of(&one, 0).takes(&one, 60));
         for other in [
-            record(2, 60),
+            record(2),
             Record { vlan: Some(0), ..one },
             Record { known: Metadata::NONE.with(Metadata::TRANSPORT_GOOD), ..one },
             Record { work: Some((begun, None)), ..one },
             Record { behind: Some(0), ..one },
             Record { to: To::Client { session: 1, queue: Some(0) }, ..one },
-            // A length that has no place beside others, and none at all.
-            record(1, 70_000),
-            record(1, 0),
         ] {
-            assert!(!one.is_said_of(&other), "{other:?}");
+            assert!(!group.takes(&other, 60), "{other:?}");
         }
     }
 
@@ -508,8 +511,8 @@ mod tests {
             let mut far = Trunk::new(memory.core("receiver"), map, 1, 0);
             let thread = thread::spawn(move || {
                 for number in 1..=records {
-                    let record = record((number - 1) / burst, 64);
-                    while !near.offer(&record, |core, at| core.store(at, number)) {
+                    let record = record((number - 1) / burst);
+                    while !near.offer(&record, 64, |core, at| core.store(at, number)) {
                         near.core.spin();
                     }
                     if number % burst == 0 {
@@ -518,13 +521,13 @@ mod tests {
                 }
             });
             for number in 1..=records {
-                let (taken, at) = loop {
+                let (taken, _, at) = loop {
                     match far.take() {
                         Some(taken) => break taken,
                         None => far.core.spin(),
                     }
                 };
-                assert_eq!((taken, far.core.load(at)), (record((number - 1) / burst, 64), number));
+                assert_eq!((taken, far.core.load(at)), (record((number - 1) / burst), number));
                 far.let_go();
             }
             thread.join().expect("the sender ends");
