@@ -179,6 +179,16 @@ impl Worker {
         self.order(Order::Inherit { port, queues });
     }
 
+    /// Gives it a port that comes, or its part of one.
+    pub(crate) fn attach_port(&self, parts: Parts, port: SwitchPort) {
+        self.order(Order::AttachPort { parts, port });
+    }
+
+    /// Takes a port from it, or its part of one; it forgets one that another thread serves.
+    pub(crate) fn detach_port(&self, port: usize, queues: Sender<Vec<Box<dyn Port>>>) {
+        self.order(Order::DetachPort { port, queues });
+    }
+
     /// Takes nothing any more from clients and ports, when there is an answer; [`Worker::suspend`] follows.
     pub(crate) fn quiet(&self) -> Receiver<()> {
         let (answer, answered) = channel();
@@ -369,12 +379,15 @@ impl Loop {
                 return false;
             }
             Order::Inherit { port, queues } => {
-                for descriptor in queues.iter().filter_map(|queue| queue.descriptor()) {
-                    // Without it the port is not heard while this thread sleeps; it is told by its lack of descriptors.
-                    let _ = epoll::add(&self.epoll, descriptor, ANY, epoll::EventFlags::IN);
-                }
+                queues.iter().for_each(|queue| self.listen_to(&**queue));
                 self.switch.inherit(port, queues);
             }
+            Order::AttachPort { parts, port } => {
+                port.queues.iter().for_each(|queue| self.listen_to(&**queue));
+                self.switch.attach_port(parts, port);
+                self.active = clock::now();
+            }
+            Order::DetachPort { port, queues } => _ = queues.send(self.detach_port(port)),
             Order::Begin => {}
             Order::Confirm(answer) => drop(answer),
             Order::Away(away) => self.switch.enter_away(clock::now(), away),
@@ -419,6 +432,24 @@ impl Loop {
         let _ = epoll::add(&self.epoll, &wakers.0, ANY, kicked);
         self.clients.insert(session, wakers);
         self.active = clock::now();
+    }
+
+    /// Lets a port go, here or away; its queues, which others close.
+    fn detach_port(&mut self, port: usize) -> Vec<Box<dyn Port>> {
+        self.switch.forget_away(Party::Port(port));
+        let queues = self.switch.detach_port(port).unwrap_or_default();
+        // What is closed elsewhere, and somebody may have a copy of, is not to wake this thread.
+        let descriptors = queues.iter().filter_map(|queue| queue.descriptor());
+        descriptors.for_each(|descriptor| _ = epoll::delete(&self.epoll, descriptor));
+        queues
+    }
+
+    /// Is woken when a queue of a port has something.
+    fn listen_to(&self, queue: &dyn Port) {
+        if let Some(descriptor) = queue.descriptor() {
+            // Without it the port is not heard while this thread sleeps; it is told by its lack of descriptors.
+            let _ = epoll::add(&self.epoll, descriptor, ANY, epoll::EventFlags::IN);
+        }
     }
 
     fn report(&self) -> Report {

@@ -49,6 +49,8 @@ pub struct Network {
 /// A port.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
+    /// Its number in the network; a NIC of before does not say it.
+    pub number: Option<usize>,
     /// What it was asked to be.
     pub spec: String,
     /// Whether there is somebody at the other end.

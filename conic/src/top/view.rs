@@ -70,6 +70,8 @@ pub struct ClientRow {
 /// A port.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortRow {
+    /// Its number in the network, if that is known.
+    pub number: Option<usize>,
     /// What it was asked to be.
     pub spec: String,
     /// Its network.
@@ -163,7 +165,12 @@ impl View {
         for network in &now.list.networks {
             let earlier = before.list.networks.iter().find(|one| same && one.name == network.name);
             for (index, port) in network.ports.iter().enumerate() {
-                let earlier = earlier.and_then(|network| network.ports.get(index)).filter(|one| one.spec == port.spec);
+                // Ports come and go: where they are numbered, their numbers are nobody else's.
+                let earlier = earlier.and_then(|network| match port.number {
+                    Some(_) => network.ports.iter().find(|one| one.number == port.number),
+                    None => network.ports.get(index),
+                });
+                let earlier = earlier.filter(|one| one.spec == port.spec);
                 view.add_port(earlier, port, &network.name, seconds);
             }
         }
@@ -233,6 +240,7 @@ impl View {
         self.add_drops(&of, own, &now.counters, seconds, is_loss);
         self.add_drops(&of, switch, &now.switch, seconds, is_loss);
         self.ports.push(PortRow {
+            number: now.number,
             spec: now.spec.clone(),
             network: network.to_owned(),
             up: now.up,

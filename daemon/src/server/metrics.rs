@@ -105,8 +105,8 @@ impl Daemon {
         }
         let mut ports = Counted::new("port", "What passed through a port, and what did not");
         for (network, report) in self.networks.iter().zip(&reports) {
-            for (number, port) in report.ports.iter().enumerate() {
-                let label = format!("network=\"{}\",port=\"{number}\"", network.config.name);
+            for port in &report.ports {
+                let label = format!("network=\"{}\",port=\"{}\"", network.config.name, port.number);
                 for (name, count) in port.own.iter().chain(&port.switch.named()) {
                     ports.add(&label, name, *count);
                 }
