@@ -9,8 +9,8 @@ use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::Memory;
 use conic_nicd::switch::{
-    Away, Circuit, MemberCounters, Mirror, MirrorCounters, Offender, Parts, Party, Pin, PortReport, RateLimit, Rules,
-    Suspended, SwitchPort, TrunkCounters,
+    Away, Circuit, Looks, MemberCounters, Mirror, MirrorCounters, Offender, Parts, Party, Pin, PortReport, RateLimit,
+    Rules, Suspended, SwitchPort, TrunkCounters,
 };
 use conic_port::{Legacy, Port};
 
@@ -244,6 +244,8 @@ pub(crate) struct Report {
     pub ports: Vec<PortReport>,
     /// What each thread counts of its way to each other: its number, the other's, the counters.
     pub trunks: Vec<(usize, usize, TrunkCounters)>,
+    /// How long queues have waited between two looks at them, by thread.
+    pub looks: Vec<(usize, Looks)>,
     /// Who is in a circuit, and with whom.
     pub circuits: Vec<(Party, Circuit, Option<Party>)>,
     /// Flows that clients get whatever they are addressed to.

@@ -457,6 +457,7 @@ impl Loop {
             clients: self.switch.clients().collect(),
             ports: self.switch.ports().collect(),
             trunks: self.switch.trunks().map(|(other, counters)| (self.thread, other, counters)).collect(),
+            looks: vec![(self.thread, self.switch.looks().clone())],
             circuits: self.switch.circuits().collect(),
             mirrors: self.switch.mirrors().collect(),
             pins: self.switch.pins().map(|(session, pin)| (session, pin.clone())).collect(),
@@ -500,6 +501,9 @@ impl Loop {
         let mut events = [const { MaybeUninit::uninit() }; 8];
         // Whatever wakes it, the next round looks at everything.
         let _ = epoll::wait(&self.epoll, &mut events, most.as_ref());
+        if resting {
+            self.switch.has_slept();
+        }
         self.wake.silence();
         self.switch.answer_calls();
         false
@@ -690,12 +694,15 @@ mod tests {
         let (before, since) = (Received::none(), Received::none());
         let at = clock::now() + wait;
         let due = Due { at, before: before.clone(), since: since.clone(), counters: Counters::default() };
-        let (_worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(due)]);
+        let (worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(due)]);
         while since.count() == 0 {
             assert!(clock::now().since(at).seconds() < 20.0, "it is late");
             yield_core();
         }
         assert!(before.count() < 20, "it was looked at {} times before its time", before.count());
+        let report = worker.report().recv().expect("it is told");
+        // 2^40 picoseconds are 1.1 seconds.
+        assert!(report.looks[0].1.buckets().all(|(below, _)| below <= 1 << 40), "its sleep is nobody's wait");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::sample::{Client, Counts, Identity, Port, Sample, ticks_a_second};
+use super::wait::Wait;
 
 /// What is shown.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +50,19 @@ pub struct NetworkRow {
     pub rate: Rate,
     /// The part of a core that its threads used, if that is known.
     pub core: Option<f64>,
+    /// How long what comes waits for a look, on all its threads together; nothing where none was awake.
+    pub wait: Option<Wait>,
+    /// The same of each of its threads.
+    pub threads: Vec<ThreadRow>,
+}
+
+/// A thread of a network.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadRow {
+    /// Its number.
+    pub thread: usize,
+    /// How long what comes waits for a look.
+    pub wait: Option<Wait>,
 }
 
 /// A client.
@@ -204,7 +218,15 @@ impl View {
                 }
                 _ => None,
             };
+            let earlier = before.list.networks.iter().find(|one| same && one.name == network.name);
+            let earlier = earlier.map_or(&[][..], |one| &one.looks);
+            let threads = network.looks.iter().map(|looks| ThreadRow {
+                thread: looks.thread,
+                wait: Wait::between(earlier, std::slice::from_ref(looks)),
+            });
             self.networks.push(NetworkRow {
+                wait: Wait::between(earlier, &network.looks),
+                threads: threads.collect(),
                 name: network.name.clone(),
                 mode: network.mode.clone(),
                 clients: members().count(),

@@ -288,6 +288,10 @@ fn an_operator_attaches_a_port_and_detaches_it() {
     let mut top = Command::new(env!("CARGO_BIN_EXE_conic"));
     let top = top.args(["top", "--once", "--interval", "0.05", "--socket"]).arg(&socket).output().expect("conic runs");
     assert!(String::from_utf8_lossy(&top.stdout).contains("capture:record="), "{top:?}");
+    let list: serde_json::Value = serde_json::from_str(&ctl("list --json").1).expect("one JSON object");
+    let looks = &list["networks"][0]["looks"][0];
+    assert_eq!(looks["thread"], 0);
+    assert!(looks["buckets"][0]["looks"].as_u64() > Some(0) && looks["buckets"][0]["below_ps"].is_u64(), "{looks}");
     assert_eq!(ctl("detach port:0"), (true, String::new()));
     assert!(!ctl("list").1.contains("port:"), "{}", ctl("list").1);
     assert_eq!(captured(&file, 1), [expected], "it is written out");

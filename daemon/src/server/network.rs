@@ -231,6 +231,7 @@ impl Network {
                 ports.entry(number).or_insert(PortReport { number, ..PortReport::default() }).join(port);
             }
             all.trunks.extend(one.trunks);
+            all.looks.extend(one.looks);
             all.circuits.extend(one.circuits);
             all.pins.extend(one.pins);
             all.limits.extend(one.limits);

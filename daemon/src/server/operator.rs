@@ -24,7 +24,7 @@ use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
 use conic_native::clock;
 use conic_nicd::config::{MIRROR_BYTES, NetworkMode, PortConfig};
-use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit, TrunkCounters};
+use conic_nicd::switch::{Circuit, Looks, MirrorCounters, Party, Pattern, Pin, RateLimit, TrunkCounters};
 use rustix::event::epoll;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -382,6 +382,7 @@ impl Daemon {
                 "clients": self.sessions().filter(|(_, session)| session.network == index).count(),
                 "ports": ports.collect::<Vec<_>>(),
                 "circuits": report.circuits.iter().filter(is_listed).map(circuit).collect::<Vec<_>>(),
+                "looks": report.looks.iter().map(looks).collect::<Vec<_>>(),
                 "trunks": report.trunks.iter().map(trunk).collect::<Vec<_>>(),
                 "pins": report.pins.iter().map(pin).collect::<Vec<_>>(),
                 "mirrors": report.mirrors.iter().map(mirror).collect::<Vec<_>>(),
@@ -446,6 +447,13 @@ fn is_listed((_, circuit, other): &&(Party, Circuit, Option<Party>)) -> bool {
 /// A circuit by one of its ends; the other is null where nobody is there.
 fn circuit((near, _, far): &(Party, Circuit, Option<Party>)) -> Value {
     json!({ "between": [party_text(*near), far.map(party_text)] })
+}
+
+/// How long the queues that a thread serves have waited between two looks, in picoseconds: looks by the time since the one before, which
+/// is less than a power of two, and not less than half of it.
+fn looks((thread, looks): &(usize, Looks)) -> Value {
+    let buckets = looks.buckets().map(|(below, looks)| json!({ "below_ps": below, "looks": looks }));
+    json!({ "thread": thread, "buckets": buckets.collect::<Vec<_>>() })
 }
 
 /// What a thread of a network counts of its way to another.

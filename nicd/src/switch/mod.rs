@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `limit` | how much a client may send |
 //! | `crowd` | who loses frames at a receiver without room, and leaves the last places to the others |
+//! | `looks` | how long queues wait between two looks at them |
 //! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
 //! | `mirror` | copies of what somebody sends and gets |
@@ -39,6 +40,7 @@ mod forward;
 mod header;
 mod join;
 mod limit;
+mod looks;
 mod member;
 mod mirror;
 mod offload;
@@ -68,6 +70,7 @@ pub use conic_interface::metadata::Offloads;
 pub use counters::{MemberCounters, PortCounters, TrunkCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
+pub use looks::Looks;
 pub use member::{Rules, Suspended};
 pub use mirror::{Mirror, MirrorCounters};
 pub use parts::Parts;
@@ -168,6 +171,7 @@ pub struct Switch<C> {
     /// The member and the port whose turn it is.
     turn: usize,
     steps: u64,
+    looks: Looks,
     polled: Vec<Descriptor>,
     /// A frame that cannot go from region to region in one piece, or comes from a port.
     frame: Box<[u8]>,
@@ -230,6 +234,7 @@ impl<C: Core> Switch<C> {
             table,
             turn: 0,
             steps: 0,
+            looks: Looks::default(),
             polled: vec![Descriptor::BLANK; BURST],
             frame: vec![0; ROOM].into_boxed_slice(),
             packet: vec![0; ROOM].into_boxed_slice(),
@@ -332,6 +337,7 @@ impl<C: Core> Switch<C> {
     /// Moves a burst from each port and from each client that may send, and returns how many frames. `now` must not go
     /// backwards.
     pub fn step(&mut self, now: Time) -> usize {
+        self.looks.note(now);
         let mut moved = 0;
         for port in 0..self.ports.len() {
             moved += self.serve_port(now, port);
