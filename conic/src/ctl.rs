@@ -3,11 +3,13 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use conic_client::Operator;
 use conic_nicd::switch::Pattern;
+use conic_port::PortSpec;
 use serde_json::{Value, json};
 
 use crate::value::grouped;
@@ -35,6 +37,8 @@ const EXAMPLES: &str = "Examples:
   conic ctl limit 7 --rate 125000000               client 7 sends a gigabit a second at most
   conic ctl limit 7                                client 7 sends what it likes again
   conic ctl detach 7                               client 7 is detached
+  conic ctl attach tap:lab1,address=10.9.1.1/24    a port more, whose number is printed
+  conic ctl detach port:2                          port 2 goes, with all that was known of it
   conic ctl connect client:7 port:0                client 7 and the first port reach each other and nobody else
   conic ctl disconnect client:7                    both reach everybody again
   conic ctl pin 7 --queue 2 --match protocol=tcp,destination-port=80
@@ -114,12 +118,54 @@ enum Command {
         /// The client's number, from list
         client: u64,
     },
-    /// Detach a client; it may attach again
-    #[command(after_help = "Example:\n  conic ctl detach 7")]
-    Detach {
-        /// The client's number, from list
-        client: u64,
+    /// Attach a port to a network, and print its number; it stays until it is detached, also when another NIC takes over
+    #[command(after_help = attach_help())]
+    Attach {
+        /// The port, as KIND:ARGUMENTS (see below); files and sockets by their whole path. A DPDK device is attached by the configuration
+        port: PortSpec,
+        /// The VLAN that it is a member of: its frames have no tags [default: it passes tags as they are]
+        #[arg(long, value_name = "VLAN")]
+        vlan: Option<u16>,
+        /// Its network [default: the NIC's first]
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
     },
+    /// Detach a client, which may attach again, or a port, which is closed; one of the configuration comes again with the next NIC
+    #[command(after_help = "Examples:\n  conic ctl detach 7\n  conic ctl detach port:2")]
+    Detach {
+        /// Which: NUMBER or client:NUMBER, or port:NUMBER, both from list
+        end: Detached,
+        /// A port's network [default: the NIC's first]
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
+    },
+}
+
+/// Who is to be detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detached {
+    Client(u64),
+    Port(u64),
+}
+
+impl FromStr for Detached {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Detached, String> {
+        let (kind, number) = text.split_once(':').unwrap_or(("client", text));
+        let make = match kind {
+            "client" => Detached::Client,
+            "port" => Detached::Port,
+            _ => return Err(format!("that is NUMBER, client:NUMBER or port:NUMBER, and not {text:?}")),
+        };
+        number.parse().map(make).map_err(|_| format!("{number:?} is no number; `conic ctl list` says which there are"))
+    }
+}
+
+/// What is printed behind the options of `attach`.
+fn attach_help() -> String {
+    let kinds = crate::bridge::kinds_of_ports();
+    format!("Example:\n  conic ctl attach tap:lab1,address=10.9.1.1/24 --network lab\n\nPorts:\n{kinds}")
 }
 
 /// Asks, and prints the answer.
@@ -134,7 +180,13 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
             json!({ "ask": "limit", "client": client, "bytes_per_second": rate, "burst_bytes": burst })
         }
         Command::Limit { client, rate: None, .. } => json!({ "ask": "limit", "client": client }),
-        Command::Detach { client } => json!({ "ask": "detach", "client": client }),
+        Command::Attach { port, vlan, network } => {
+            json!({ "ask": "attach_port", "network": network, "port": port.to_string(), "vlan": vlan })
+        }
+        Command::Detach { end: Detached::Client(client), .. } => json!({ "ask": "detach", "client": client }),
+        Command::Detach { end: Detached::Port(port), network } => {
+            json!({ "ask": "detach_port", "network": network, "port": port })
+        }
         Command::Connect { near, far, network } => {
             json!({ "ask": "connect", "network": network, "between": [near, far] })
         }
@@ -156,6 +208,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
         return Err(error.into());
     } else if matches!(options.command, Command::List) {
         print!("{}", table(&answer));
+    } else if let Some(port) = answer["port"].as_u64() {
+        println!("port:{port}");
     }
     Ok(if answer["error"].is_null() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -171,6 +225,16 @@ fn limit(client: &Value) -> String {
     let [rate, burst] =
         ["bytes_per_second", "burst_bytes"].map(|name| client["limit"][name].as_u64().unwrap_or_default());
     format!("  client {} sends {rate} bytes/s at most, {burst} bytes at once\n", client["session"])
+}
+
+/// A port in words.
+fn port_line(port: &Value) -> String {
+    let [received, sent] =
+        ["received_frames", "transmitted_frames"].map(|name| grouped(port["counters"][name].as_u64().unwrap_or(0)));
+    // A NIC of before does not number them.
+    let number = port["number"].as_u64().map_or(String::new(), |number| format!("port:{number} "));
+    let by = if port["attached"] == true { ", attached here" } else { "" };
+    format!("  {number}{}: {received} frames in, {sent} out{by}\n", port["spec"].as_str().unwrap_or("-"))
 }
 
 /// The answer to a list as a table.
@@ -191,9 +255,7 @@ fn table(answer: &Value) -> String {
             network["clients"]
         );
         for port in network["ports"].as_array().into_iter().flatten() {
-            let counters = &port["counters"];
-            let (received, sent) = (count(&counters["received_frames"]), count(&counters["transmitted_frames"]));
-            lines += &format!("  port {}: {received} frames in, {sent} out\n", text(&port["spec"]));
+            lines += &port_line(port);
         }
         for circuit in network["circuits"].as_array().into_iter().flatten() {
             let [near, far] = [&circuit["between"][0], &circuit["between"][1]].map(text);

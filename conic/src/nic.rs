@@ -70,8 +70,8 @@ pub struct Options {
     /// sooner, and the machine takes more power (needs the right to write /dev/cpu_dma_latency, which root has)
     #[arg(long, value_name = "MICROSECONDS")]
     wakeup_latency: Option<u32>,
-    /// Take over from the NIC that listens at the socket, with all its clients and its TAP, memif and AF_XDP ports: for a new version
-    /// of the program
+    /// Take over from the NIC that listens at the socket, with all its clients, its TAP, memif and AF_XDP ports and those that an operator
+    /// attached: for a new version of the program
     #[arg(long)]
     adopt: bool,
     /// Say whether the configuration can work, open nothing, and end
@@ -238,6 +238,8 @@ fn text_of(event: &Event) -> String {
         }
         Event::Mirrored { network, end, file } => format!("{end} of {network} is copied to {file}"),
         Event::NotMirrored { network, end, text } => format!("{end} of {network} is not copied to a file: {text}"),
+        Event::PortAttached { network, port, spec } => format!("port:{port} of {network} attached: {spec}"),
+        Event::PortDetached { network, port, spec } => format!("port:{port} of {network} detached: {spec}"),
         Event::PortFailed { network, text } => format!("a port of {network} failed: {text}"),
         Event::Adopted { clients, microseconds } => {
             format!("took over {clients} clients; the blackout was {microseconds} us at most")

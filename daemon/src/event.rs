@@ -99,6 +99,24 @@ pub enum Event {
         /// Why.
         text: String,
     },
+    /// An operator has attached a port.
+    PortAttached {
+        /// Its network.
+        network: String,
+        /// Its number there.
+        port: usize,
+        /// What it was asked to be.
+        spec: String,
+    },
+    /// An operator has detached a port.
+    PortDetached {
+        /// Its network.
+        network: String,
+        /// The number that it had there.
+        port: usize,
+        /// What it was asked to be.
+        spec: String,
+    },
     /// A port failed.
     PortFailed {
         /// Its network.

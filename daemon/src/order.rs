@@ -9,11 +9,12 @@ use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Map, NicFaults};
 use conic_native::Memory;
 use conic_nicd::switch::{
-    Away, Circuit, MemberCounters, Mirror, MirrorCounters, Offender, Party, Pin, PortReport, RateLimit, Rules,
-    Suspended, TrunkCounters,
+    Away, Circuit, Looks, MemberCounters, Mirror, MirrorCounters, Offender, Parts, Party, Pin, PortReport, RateLimit,
+    Rules, Suspended, SwitchPort, TrunkCounters,
 };
 use conic_port::{Legacy, Port};
 
+use crate::server::ports::Opened;
 use crate::server::region::{Departing, Made, Reports, Returned};
 
 /// What the control thread wants.
@@ -68,6 +69,20 @@ pub(crate) enum Order {
         port: usize,
         /// The queues.
         queues: Vec<Box<dyn Port>>,
+    },
+    /// A port comes, or the thread's part of one.
+    AttachPort {
+        /// Which, and who has the parts of it.
+        parts: Parts,
+        /// Its queues here, and what it is a member of.
+        port: SwitchPort,
+    },
+    /// A port goes.
+    DetachPort {
+        /// Its number.
+        port: usize,
+        /// Where its queues go, which whoever gets them closes; with the last of those that threads have, all have let go of it.
+        queues: Sender<Vec<Box<dyn Port>>>,
     },
     /// Another thread of the network serves somebody from here on.
     Away(Away),
@@ -160,6 +175,13 @@ pub(crate) enum News {
         /// The connection's number.
         connection: u64,
     },
+    /// A port that an operator asked for is open, or cannot be.
+    PortOpened(Box<Opened>),
+    /// A port that the operator of a connection has detached is closed.
+    PortClosed {
+        /// The connection's number.
+        connection: u64,
+    },
     /// What the client of a connection has asked for is so, in every thread that must know.
     Agreed {
         /// The connection's number.
@@ -222,6 +244,8 @@ pub(crate) struct Report {
     pub ports: Vec<PortReport>,
     /// What each thread counts of its way to each other: its number, the other's, the counters.
     pub trunks: Vec<(usize, usize, TrunkCounters)>,
+    /// How long queues have waited between two looks at them, by thread.
+    pub looks: Vec<(usize, Looks)>,
     /// Who is in a circuit, and with whom.
     pub circuits: Vec<(Party, Circuit, Option<Party>)>,
     /// Flows that clients get whatever they are addressed to.

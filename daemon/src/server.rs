@@ -11,6 +11,7 @@ mod metrics;
 mod mirror;
 mod network;
 mod operator;
+pub(crate) mod ports;
 pub(crate) mod region;
 mod spare;
 #[cfg(test)]
@@ -514,6 +515,8 @@ impl Daemon {
             News::Made(made) => self.finish_session(*made),
             News::Entered { connection } => self.pass_queues(connection),
             News::Heard { connection } => self.answer_is_true(connection),
+            News::PortOpened(opened) => self.port_is_open(*opened),
+            News::PortClosed { connection } => self.port_is_closed(connection),
             News::Agreed { connection, word } => self.agree(connection, &word),
             News::Departed(departing) => self.depart(departing),
             News::Copied => self.finish_closing(),

@@ -179,6 +179,16 @@ impl Worker {
         self.order(Order::Inherit { port, queues });
     }
 
+    /// Gives it a port that comes, or its part of one.
+    pub(crate) fn attach_port(&self, parts: Parts, port: SwitchPort) {
+        self.order(Order::AttachPort { parts, port });
+    }
+
+    /// Takes a port from it, or its part of one; it forgets one that another thread serves.
+    pub(crate) fn detach_port(&self, port: usize, queues: Sender<Vec<Box<dyn Port>>>) {
+        self.order(Order::DetachPort { port, queues });
+    }
+
     /// Takes nothing any more from clients and ports, when there is an answer; [`Worker::suspend`] follows.
     pub(crate) fn quiet(&self) -> Receiver<()> {
         let (answer, answered) = channel();
@@ -369,12 +379,15 @@ impl Loop {
                 return false;
             }
             Order::Inherit { port, queues } => {
-                for descriptor in queues.iter().filter_map(|queue| queue.descriptor()) {
-                    // Without it the port is not heard while this thread sleeps; it is told by its lack of descriptors.
-                    let _ = epoll::add(&self.epoll, descriptor, ANY, epoll::EventFlags::IN);
-                }
+                queues.iter().for_each(|queue| self.listen_to(&**queue));
                 self.switch.inherit(port, queues);
             }
+            Order::AttachPort { parts, port } => {
+                port.queues.iter().for_each(|queue| self.listen_to(&**queue));
+                self.switch.attach_port(parts, port);
+                self.active = clock::now();
+            }
+            Order::DetachPort { port, queues } => _ = queues.send(self.detach_port(port)),
             Order::Begin => {}
             Order::Confirm(answer) => drop(answer),
             Order::Away(away) => self.switch.enter_away(clock::now(), away),
@@ -421,11 +434,30 @@ impl Loop {
         self.active = clock::now();
     }
 
+    /// Lets a port go, here or away; its queues, which others close.
+    fn detach_port(&mut self, port: usize) -> Vec<Box<dyn Port>> {
+        self.switch.forget_away(Party::Port(port));
+        let queues = self.switch.detach_port(port).unwrap_or_default();
+        // What is closed elsewhere, and somebody may have a copy of, is not to wake this thread.
+        let descriptors = queues.iter().filter_map(|queue| queue.descriptor());
+        descriptors.for_each(|descriptor| _ = epoll::delete(&self.epoll, descriptor));
+        queues
+    }
+
+    /// Is woken when a queue of a port has something.
+    fn listen_to(&self, queue: &dyn Port) {
+        if let Some(descriptor) = queue.descriptor() {
+            // Without it the port is not heard while this thread sleeps; it is told by its lack of descriptors.
+            let _ = epoll::add(&self.epoll, descriptor, ANY, epoll::EventFlags::IN);
+        }
+    }
+
     fn report(&self) -> Report {
         Report {
             clients: self.switch.clients().collect(),
             ports: self.switch.ports().collect(),
             trunks: self.switch.trunks().map(|(other, counters)| (self.thread, other, counters)).collect(),
+            looks: vec![(self.thread, self.switch.looks().clone())],
             circuits: self.switch.circuits().collect(),
             mirrors: self.switch.mirrors().collect(),
             pins: self.switch.pins().map(|(session, pin)| (session, pin.clone())).collect(),
@@ -469,6 +501,9 @@ impl Loop {
         let mut events = [const { MaybeUninit::uninit() }; 8];
         // Whatever wakes it, the next round looks at everything.
         let _ = epoll::wait(&self.epoll, &mut events, most.as_ref());
+        if resting {
+            self.switch.has_slept();
+        }
         self.wake.silence();
         self.switch.answer_calls();
         false
@@ -659,12 +694,15 @@ mod tests {
         let (before, since) = (Received::none(), Received::none());
         let at = clock::now() + wait;
         let due = Due { at, before: before.clone(), since: since.clone(), counters: Counters::default() };
-        let (_worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(due)]);
+        let (worker, _heard) = worker(WaitMode::Interrupt, vec![Box::new(due)]);
         while since.count() == 0 {
             assert!(clock::now().since(at).seconds() < 20.0, "it is late");
             yield_core();
         }
         assert!(before.count() < 20, "it was looked at {} times before its time", before.count());
+        let report = worker.report().recv().expect("it is told");
+        // 2^40 picoseconds are 1.1 seconds.
+        assert!(report.looks[0].1.buckets().all(|(below, _)| below <= 1 << 40), "its sleep is nobody's wait");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use conic_port::{Kind, PortSpec, SpecError, TapOptions};
+use conic_port::{Kind, PortSpec, SpecError};
 use serde::{Deserialize, Serialize};
 
 use crate::switch::{Mac, Offloads, RateLimit, Rules};
@@ -488,20 +488,34 @@ impl NetworkConfig {
         self.check_wiring()?;
         self.check_mirrors()?;
         for port in &self.ports {
-            let spec = port.spec().map_err(|error| ConfigError(format!("network \"{name}\": {error}")))?;
-            if let Kind::Loopback { .. } = spec.kind() {
-                return refuse(format!(
-                    "network \"{name}\": a bridge would learn each address at its loopback port: give a network mode = \"loopback\""
-                ));
-            }
-            if let Kind::Tap(TapOptions { name: Some(tap), .. }) = spec.kind()
-                && !taps.insert(tap.clone())
+            let spec = self.check_port(port)?;
+            if let Some(tap) = spec.makes()
+                && !taps.insert(tap.to_owned())
             {
                 return refuse(format!("network \"{name}\": the TAP interface \"{tap}\" is named twice"));
             }
-            check_vlan(name, port.vlan)?;
         }
         Ok(())
+    }
+
+    /// What a port is, if the network can have it.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot, and what to do.
+    pub fn check_port(&self, port: &PortConfig) -> Result<PortSpec, ConfigError> {
+        let name = &self.name;
+        let spec = port.spec().map_err(|error| ConfigError(format!("network \"{name}\": {error}")))?;
+        if self.mode == NetworkMode::Loopback {
+            return refuse(format!("network \"{name}\" is a loopback, which has no ports"));
+        }
+        if let Kind::Loopback { .. } = spec.kind() {
+            return refuse(format!(
+                "network \"{name}\": a bridge would learn each address at its loopback port: give a network mode = \"loopback\""
+            ));
+        }
+        check_vlan(name, port.vlan)?;
+        Ok(spec)
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `path` | one queue pair and one port: what passes, and what is counted |
 //! | `address`, `switch`, `shares`, `offload`, `rest`, `wiring` | the switch of one thread: who is where, who gets what, fair shares, offloads, queues at rest, wiring |
 //! | `join`, `leaving`, `counted` | clients that come and go, and what is counted of them |
+//! | `comings` | ports that come and go |
 //! | `threads`, `between`, `parts` | a network of several threads |
 //! | `burst` | frames of one burst, each by itself |
 //! | `loom_sleep` | going to sleep and being woken, every schedule |
@@ -13,6 +14,7 @@
 mod address;
 mod between;
 mod burst;
+mod comings;
 mod counted;
 mod join;
 mod leaving;

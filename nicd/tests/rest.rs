@@ -98,3 +98,18 @@ fn a_queue_that_is_passed_over_twice_in_a_step_is_one_of_those_that_may_rest() {
     let rests = |client: &Client| (0..2).filter(|&queue| client.notices.call_if_resting(&client.core, queue)).count();
     assert_eq!(clients.iter().map(rests).sum::<usize>(), 2);
 }
+
+#[test]
+fn waits_for_a_look_are_known_by_the_times_of_steps_but_for_sleep() {
+    let mut switch: Switch<KeptCore> = Switch::new(SwitchOptions::default(), Vec::new());
+    let step = |switch: &mut Switch<KeptCore>, times: &[u64]| {
+        times.iter().for_each(|&nanoseconds| _ = switch.step(Time::from_nanoseconds(nanoseconds)));
+    };
+    // The second at one moment makes nobody wait.
+    step(&mut switch, &[1000, 1050, 1100, 1100]);
+    switch.has_slept();
+    step(&mut switch, &[5_000_000, 5_001_000]);
+    // In picoseconds: twice 50,000, and once a million.
+    assert_eq!(switch.looks().buckets().collect::<Vec<_>>(), [(1 << 16, 2), (1 << 20, 1)]);
+    assert_eq!(switch.looks().total(), Time::from_nanoseconds(1100));
+}

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `sample` | what the daemon says of itself, and how busy its threads are |
 //! | `view` | two samples made rows: rates, drops by reason |
+//! | `wait` | how long what comes waits for a thread's look |
 //! | `screen` | rows drawn |
 
 mod sample;
@@ -11,6 +12,7 @@ mod screen;
 #[cfg(test)]
 mod tests;
 mod view;
+mod wait;
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -30,6 +32,10 @@ use view::{Order, View};
 ///
 /// Asks the NIC's daemon (`conic nic`), which answers root and the user that it runs as. Core use is that of each network's
 /// thread, as the kernel counts it.
+///
+/// WAIT is how long what comes waits until its network's thread looks at it: at a moment of the interval at which the thread was awake,
+/// the next look was less than this from the one before; in half of all such moments, in 99% of them, and in all. They are powers of two,
+/// of picoseconds: what they bound is up to half of them. What was asleep, and is rung, is not in it, nor the time that a frame then takes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {

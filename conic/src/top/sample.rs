@@ -44,11 +44,34 @@ pub struct Network {
     /// Its ports.
     #[serde(default)]
     pub ports: Vec<Port>,
+    /// How long its threads leave queues between two looks.
+    #[serde(default)]
+    pub looks: Vec<Looks>,
+}
+
+/// Looks of a thread at its queues.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Looks {
+    /// The thread's number in its network.
+    pub thread: usize,
+    /// By the time since the look before.
+    pub buckets: Vec<Bucket>,
+}
+
+/// Looks that came less than a time after the one before, and not less than half of it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Bucket {
+    /// Picoseconds.
+    pub below_ps: u64,
+    /// How many.
+    pub looks: u64,
 }
 
 /// A port.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Port {
+    /// Its number in the network; a NIC of before does not say it.
+    pub number: Option<usize>,
     /// What it was asked to be.
     pub spec: String,
     /// Whether there is somebody at the other end.

@@ -9,6 +9,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
 use super::view::{ClientRow, DropRow, NetworkRow, PortRow, Rate, View};
+use super::wait::{Wait, text};
 
 /// What is drawn beside the rows.
 pub struct State<'a> {
@@ -159,10 +160,14 @@ fn draw_networks(frame: &mut Frame, at: Rect, networks: &[NetworkRow]) {
         ("PORTS", -5, 1),
         ("FRAMES/S", -9, 0),
         ("BITS/S", -9, 0),
-        ("CORE", -6, 0),
+        ("CORE", -5, 0),
+        ("WAIT", -5, 0),
+        ("99%", -5, 0),
+        ("MOST", -5, 0),
     ];
     let rows = networks.iter().map(|network| {
         let [frames, bits] = numbers(network.rate);
+        let wait = |of: fn(&Wait) -> f64| right(network.wait.as_ref().map_or("-".to_owned(), |wait| text(of(wait))));
         vec![
             Cell::new(network.name.clone()),
             Cell::new(network.mode.clone()),
@@ -172,6 +177,9 @@ fn draw_networks(frame: &mut Frame, at: Rect, networks: &[NetworkRow]) {
             right(frames),
             right(bits),
             right(network.core.map_or("-".to_owned(), |part| format!("{:.0}%", 100.0 * part))),
+            wait(|wait| wait.half_ns),
+            wait(|wait| wait.most_ns),
+            wait(|wait| wait.longest_ns),
         ]
     });
     frame.render_widget(table(&columns, rows.collect(), at.width), at);

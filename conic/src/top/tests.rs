@@ -24,10 +24,12 @@ fn answer(tens: u64) -> String {
     };
     format!(
         r#"{{"schema": "conic.nic.list/1", "networks": [
-            {{"name": "lab", "mode": "bridge", "clients": 2, "ports": [{{"spec": "tap:lab0", "vlan": null, "up": false,
+            {{"name": "lab", "mode": "bridge", "clients": 2, "looks": [{{"thread": 0, "buckets": [
+              {{"below_ps": 131072, "looks": {}}}, {{"below_ps": 67108864, "looks": 5}}]}}], "ports": [{{"spec": "tap:lab0", "vlan": null, "up": false,
               "description": "TAP", "counters": {{"received_frames": {}, "received_bytes": {}, "skipped_short": 7}},
               "switch": {{"dropped_no_way": {tens}}}}}]}},
             {{"name": "echo", "mode": "loopback", "clients": 0, "ports": []}}], "clients": [{}, {}]}}"#,
+        100 * tens,
         10 * tens,
         640 * tens,
         client(1, "good", 1000 * tens, 0),
@@ -96,8 +98,11 @@ fn a_screen_shows_every_row() {
     let view = view();
     let lines = drawn(&view, 140, height_of(&view), &plain());
     assert!(lines[0].starts_with("conic top   /run/nic.sock   process 123   over 2.0 s"), "{}", lines[0]);
-    assert_eq!(words(&lines, "bridge"), ["lab", "bridge", "2", "4", "1", "10.30k", "8.21M", "50%"]);
-    assert_eq!(words(&lines, "loopback"), ["echo", "loopback", "0", "0", "0", "0", "0", "-"]);
+    assert_eq!(
+        words(&lines, "bridge"),
+        ["lab", "bridge", "2", "4", "1", "10.30k", "8.21M", "50%", "131ns", "131ns", "131ns"]
+    );
+    assert_eq!(words(&lines, "loopback"), ["echo", "loopback", "0", "0", "0", "0", "0", "-", "-", "-", "-"]);
     let good = ["1", "good", "1000", "lab", "2", "8M", "02:00:00:00:00:01", "10.00k", "8.00M", "0", "0", "0", "0"];
     assert_eq!(words(&lines, "good"), good);
     assert_eq!(words(&lines, "down"), ["tap:lab0", "lab", "down", "0", "0", "100", "51.20k", "37"]);

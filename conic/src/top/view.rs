@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::sample::{Client, Counts, Identity, Port, Sample, ticks_a_second};
+use super::wait::Wait;
 
 /// What is shown.
 #[derive(Clone, Debug, Serialize)]
@@ -49,6 +50,19 @@ pub struct NetworkRow {
     pub rate: Rate,
     /// The part of a core that its threads used, if that is known.
     pub core: Option<f64>,
+    /// How long what comes waits for a look, on all its threads together; nothing where none was awake.
+    pub wait: Option<Wait>,
+    /// The same of each of its threads.
+    pub threads: Vec<ThreadRow>,
+}
+
+/// A thread of a network.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadRow {
+    /// Its number.
+    pub thread: usize,
+    /// How long what comes waits for a look.
+    pub wait: Option<Wait>,
 }
 
 /// A client.
@@ -70,6 +84,8 @@ pub struct ClientRow {
 /// A port.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortRow {
+    /// Its number in the network, if that is known.
+    pub number: Option<usize>,
     /// What it was asked to be.
     pub spec: String,
     /// Its network.
@@ -163,7 +179,12 @@ impl View {
         for network in &now.list.networks {
             let earlier = before.list.networks.iter().find(|one| same && one.name == network.name);
             for (index, port) in network.ports.iter().enumerate() {
-                let earlier = earlier.and_then(|network| network.ports.get(index)).filter(|one| one.spec == port.spec);
+                // Ports come and go: where they are numbered, their numbers are nobody else's.
+                let earlier = earlier.and_then(|network| match port.number {
+                    Some(_) => network.ports.iter().find(|one| one.number == port.number),
+                    None => network.ports.get(index),
+                });
+                let earlier = earlier.filter(|one| one.spec == port.spec);
                 view.add_port(earlier, port, &network.name, seconds);
             }
         }
@@ -197,7 +218,15 @@ impl View {
                 }
                 _ => None,
             };
+            let earlier = before.list.networks.iter().find(|one| same && one.name == network.name);
+            let earlier = earlier.map_or(&[][..], |one| &one.looks);
+            let threads = network.looks.iter().map(|looks| ThreadRow {
+                thread: looks.thread,
+                wait: Wait::between(earlier, std::slice::from_ref(looks)),
+            });
             self.networks.push(NetworkRow {
+                wait: Wait::between(earlier, &network.looks),
+                threads: threads.collect(),
                 name: network.name.clone(),
                 mode: network.mode.clone(),
                 clients: members().count(),
@@ -233,6 +262,7 @@ impl View {
         self.add_drops(&of, own, &now.counters, seconds, is_loss);
         self.add_drops(&of, switch, &now.switch, seconds, is_loss);
         self.ports.push(PortRow {
+            number: now.number,
             spec: now.spec.clone(),
             network: network.to_owned(),
             up: now.up,

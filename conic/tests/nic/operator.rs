@@ -263,3 +263,49 @@ fn what_this_machine_cannot_do_is_found_before_anything_starts() {
     command.args(["nic", "--check", "--port", "tap:none0", "--port", "af-packet:none0"]);
     assert!(command.status().expect("conic runs").success());
 }
+
+#[test]
+fn an_operator_attaches_a_port_and_detaches_it() {
+    let nic = Nic::start(&[]);
+    let socket = nic.socket();
+    let ctl = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
+        let output = command.output().expect("conic runs");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), text)
+    };
+    let file = socket.with_file_name("attached.pcap");
+    let spec = format!("capture:record={}", file.display());
+    assert_eq!(ctl(&format!("attach {spec}")), (true, "port:0\n".to_owned()));
+    let (a, mut of_a) = attach(&socket, &small(1));
+    let sent = frame(&mut of_a[0], a.mac(), [0xff; 6], 100, 1);
+    let expected = sent.to_vec();
+    send(&mut of_a[0], sent);
+    wait_until("the frame has left", || {
+        ctl("list").1.contains(&format!("port:0 {spec}: 0 frames in, 1 out, attached here"))
+    });
+    let mut top = Command::new(env!("CARGO_BIN_EXE_conic"));
+    let top = top.args(["top", "--once", "--interval", "0.05", "--socket"]).arg(&socket).output().expect("conic runs");
+    assert!(String::from_utf8_lossy(&top.stdout).contains("capture:record="), "{top:?}");
+    let list: serde_json::Value = serde_json::from_str(&ctl("list --json").1).expect("one JSON object");
+    let looks = &list["networks"][0]["looks"][0];
+    assert_eq!(looks["thread"], 0);
+    assert!(looks["buckets"][0]["looks"].as_u64() > Some(0) && looks["buckets"][0]["below_ps"].is_u64(), "{looks}");
+    assert_eq!(ctl("detach port:0"), (true, String::new()));
+    assert!(!ctl("list").1.contains("port:"), "{}", ctl("list").1);
+    assert_eq!(captured(&file, 1), [expected], "it is written out");
+    for (arguments, reason) in [
+        ("detach port:0", "no port:0"),
+        ("detach station:0", "NUMBER, client:NUMBER or port:NUMBER"),
+        ("detach port:x", "no number"),
+        ("attach tab:lab0", "tab"),
+        ("attach af-packet:none0", "there is no interface 'none0'"),
+        ("attach capture:record=a.pcap", "name the whole path"),
+    ] {
+        let (is_done, text) = ctl(arguments);
+        assert!(!is_done && text.contains(reason), "{arguments}: {text}");
+    }
+    let session = a.attached().session;
+    assert_eq!(ctl(&format!("detach client:{session}")), (true, String::new()));
+}

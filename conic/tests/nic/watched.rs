@@ -83,6 +83,8 @@ fn metrics_are_text_over_http() {
     let answer = get("/metrics");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let line = format!("session=\"{}\"", client.attached().session);
+    let looks = "conic_look_interval_seconds_count{network=\"default\",thread=\"0\"}";
+    assert!(answer.contains(looks) && answer.contains("thread=\"0\",le=\"0.000000065536\"}"), "{answer}");
     assert!(answer.contains(&line) && answer.contains("conic_clients{network=\"default\"} 1"), "{answer}");
     assert!(get("/else").starts_with("HTTP/1.1 404"));
     // A request comes in as many pieces as TCP likes.

@@ -2,7 +2,7 @@
 //!
 //! | step | the old one | the new one |
 //! |---|---|---|
-//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 8}` |
+//! | 1 | | connects, says who it is, asks `{"ask": "adopt", "version": 9}` |
 //! | 2 | ends what attaching it has begun; says which ports it has, with their circuits and an operator's mirrors, and which it can give; passes its listening socket and that of its metrics, for each client its mirror, region, connection, process, kick and bells, who else is connected, with what it waits for, and the regions of detached clients that these may use still | opens the other ports, prepares for those (DPDK is started), maps the regions |
 //! | 3 | | says that it is ready, its threads and those ports with it, and which ports it wants |
 //! | 4 | stops its networks' threads, gives the ports and says where each queue stood | takes ports and queues over there, then begins |
@@ -44,7 +44,8 @@ use crate::event::Event;
 use crate::order::{Left, Order};
 use guests::hear_guest;
 use kept::hear_kept;
-use ports::{Expected, Given, Promise, give};
+pub(super) use ports::Promise;
+use ports::{Expected, Given, give};
 
 /// How long either side waits for the other at a step.
 const PATIENCE: Time = Time::from_nanoseconds(10_000_000_000);
@@ -56,7 +57,7 @@ const NAP: Duration = Duration::from_millis(1);
 const DESCRIPTORS: usize = 14;
 
 /// What both daemons must mean by taking over: another number for each change of what is said or of what a port gives.
-pub(super) const TAKING_OVER: u32 = 8;
+pub(super) const TAKING_OVER: u32 = 9;
 
 /// What is said first; with it come the socket at which clients attach and, where there is one, that of the metrics.
 #[derive(Debug, Serialize, Deserialize)]
@@ -240,6 +241,11 @@ impl Inheritance {
     /// What the other one says of a port that it has too, which is then the one of the network and the port of these numbers here.
     pub(super) fn claim(&mut self, network: &str, spec: &str, place: (usize, usize)) -> Option<Promise> {
         self.ports.claim(network, spec, place)
+    }
+
+    /// The same of what an operator has attached to a network and no configuration names.
+    pub(super) fn claim_attached(&mut self, network: &str, first: (usize, usize)) -> Vec<(usize, Promise)> {
+        self.ports.claim_attached(network, first)
     }
 }
 

@@ -18,6 +18,9 @@ use crate::connection::mac_text;
 use crate::event::CAUSED;
 use crate::order::Report;
 
+/// The bounds of what is told of times between looks, as powers of two of picoseconds: from 66 ns to 1.1 s.
+const LOOKS: std::ops::RangeInclusive<u32> = 16..=40;
+
 /// How long a reader may take to ask, and then to read all of it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -105,14 +108,37 @@ impl Daemon {
         }
         let mut ports = Counted::new("port", "What passed through a port, and what did not");
         for (network, report) in self.networks.iter().zip(&reports) {
-            for (number, port) in report.ports.iter().enumerate() {
-                let label = format!("network=\"{}\",port=\"{number}\"", network.config.name);
+            for port in &report.ports {
+                let label = format!("network=\"{}\",port=\"{}\"", network.config.name, port.number);
                 for (name, count) in port.own.iter().chain(&port.switch.named()) {
                     ports.add(&label, name, *count);
                 }
             }
         }
-        text + &clients.text() + &faults + &ports.text() + &self.wiring_text(&reports)
+        text + &clients.text() + &faults + &ports.text() + &self.looks_text(&reports) + &self.wiring_text(&reports)
+    }
+
+    /// How long queues wait between two looks at them, as histograms.
+    fn looks_text(&self, reports: &[Report]) -> String {
+        let what = "Time between two looks of a network's thread at its queues, without its sleep.";
+        let mut text = head("look_interval_seconds", "histogram", what);
+        for (Network { config, .. }, (thread, looks)) in
+            self.networks.iter().zip(reports).flat_map(|(one, report)| report.looks.iter().map(move |of| (one, of)))
+        {
+            let label = format!("network=\"{}\",thread=\"{thread}\"", config.name);
+            let below =
+                |most: u64| looks.buckets().filter(|(below, _)| *below <= most).map(|(_, looks)| looks).sum::<u64>();
+            for most in LOOKS.map(|bits| 1u64 << bits) {
+                let seconds = Time::from_picoseconds(most).seconds();
+                let _ =
+                    writeln!(text, "conic_look_interval_seconds_bucket{{{label},le=\"{seconds}\"}} {}", below(most));
+            }
+            let (all, seconds) = (below(u64::MAX), looks.total().seconds());
+            let _ = writeln!(text, "conic_look_interval_seconds_bucket{{{label},le=\"+Inf\"}} {all}");
+            let _ = writeln!(text, "conic_look_interval_seconds_sum{{{label}}} {seconds}");
+            let _ = writeln!(text, "conic_look_interval_seconds_count{{{label}}} {all}");
+        }
+        text
     }
 
     /// Who is connected to whom, who has flows pinned, who is looked into, what went from thread to thread.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 
 use conic_fabric::Time;
 use conic_native::{Memory, Pages};
@@ -19,7 +19,7 @@ use conic_nicd::switch::{
 use conic_port::{Legacy, Port};
 
 use super::DaemonError;
-use super::adopt::Inheritance;
+use super::adopt::{Inheritance, Promise};
 use super::mirror::Asked;
 use super::region::Reports;
 use crate::bell::Bell;
@@ -27,16 +27,28 @@ use crate::capture::Capture;
 use crate::order::{Answer, Left, Order, Report};
 use crate::worker::{Neighbour, Worker, WorkerOptions};
 
+/// A port of a network.
+pub(super) struct NetworkPort {
+    pub config: PortConfig,
+    /// An operator has attached it, and not the configuration.
+    pub is_attached: bool,
+    /// Which threads serve its queues.
+    pub parts: Parts,
+    /// Another daemon can go on with it.
+    pub can_bequeath: bool,
+}
+
 /// A network and its threads.
 pub(super) struct Network {
+    /// What it was at the start: ports come and go.
     pub config: NetworkConfig,
     workers: Vec<Worker>,
     /// The thread of each client, by its session.
     clients: BTreeMap<u64, usize>,
-    /// For each port, which threads serve its queues.
-    parts: Vec<Parts>,
-    /// For each port, whether another daemon can go on with it.
-    pub can_bequeath: Vec<bool>,
+    /// Its ports by their numbers, which are nobody else's after them.
+    pub ports: BTreeMap<usize, NetworkPort>,
+    /// The number of the next port that comes.
+    next_port: usize,
     /// Mirrors that an operator asked for.
     pub asked_mirrors: Vec<(Party, Asked)>,
 }
@@ -95,7 +107,13 @@ impl Network {
     fn workers_of(&self, party: Party) -> Vec<&Worker> {
         match party {
             Party::Client(session) => self.worker_of(session).into_iter().collect(),
-            Party::Port(port) => self.parts[port].threads().map(|thread| &self.workers[thread]).collect(),
+            Party::Port(port) => self
+                .ports
+                .get(&port)
+                .into_iter()
+                .flat_map(|port| port.parts.threads())
+                .map(|thread| &self.workers[thread])
+                .collect(),
         }
     }
 
@@ -142,9 +160,34 @@ impl Network {
 
     /// Gives a port its queues, which come from another daemon.
     pub fn inherit(&self, port: usize, queues: Vec<Box<dyn Port>>) {
-        for (thread, queues) in self.parts[port].deal(queues) {
+        let Some(NetworkPort { parts, .. }) = self.ports.get(&port) else { return };
+        for (thread, queues) in parts.deal(queues) {
             self.workers[thread].inherit(port, queues);
         }
+    }
+
+    /// Deals the queues of a port that an operator attaches to the threads, and tells the others of it; its number.
+    pub fn attach_port(&mut self, config: PortConfig, queues: Vec<Box<dyn Port>>) -> usize {
+        let number = self.next_port;
+        self.next_port += 1;
+        let parts = Parts::new(number, queues.len(), self.workers.len());
+        let can_bequeath = queues.iter().all(|queue| queue.can_bequeath());
+        let port = SwitchPort { queues, vlan: config.vlan, circuit: None };
+        for (worker, (own, aways)) in self.workers.iter().zip(deal(self.workers.len(), &[parts], vec![port])) {
+            own.into_iter().for_each(|(parts, port)| worker.attach_port(parts, port));
+            aways.into_iter().for_each(|away| worker.enter_away(away));
+        }
+        self.ports.insert(number, NetworkPort { config, is_attached: true, parts, can_bequeath });
+        number
+    }
+
+    /// Takes a port from all threads; its queues come to `queues`, of which nobody has anything when all threads have let go of the port.
+    /// What it was.
+    pub fn detach_port(&mut self, number: usize, queues: &Sender<Vec<Box<dyn Port>>>) -> Option<PortConfig> {
+        let port = self.ports.remove(&number)?;
+        self.forget_mirror(Party::Port(number));
+        self.workers.iter().for_each(|worker| worker.detach_port(number, queues.clone()));
+        Some(port.config)
     }
 
     /// Stops serving; what is left for whoever goes on, with these ports.
@@ -157,7 +200,9 @@ impl Network {
                 let _ = one.recv();
             }
         }
-        let of = |thread| ports.clone().filter(|&port| self.parts[port].threads().any(|own| own == thread)).collect();
+        let parts = |port: &usize| self.ports.get(port).map(|port| port.parts);
+        let is_on = |port: &usize, thread| parts(port).is_some_and(|parts| parts.threads().any(|own| own == thread));
+        let of = |thread| ports.clone().filter(|port| is_on(port, thread)).collect();
         let threads = self.workers.iter().enumerate();
         let left: Vec<Receiver<Left>> = threads.map(|(thread, worker)| worker.suspend(of(thread))).collect();
         let mut all = Left::default();
@@ -168,7 +213,8 @@ impl Network {
             all.clients.extend(one.clients);
             one.ports.into_iter().for_each(|(port, part)| dealt.entry(port).or_default().push((thread, part)));
         }
-        all.ports = dealt.into_iter().map(|(port, parts)| (port, self.parts[port].gather(parts))).collect();
+        let gathered = |(port, dealt)| Some((port, parts(&port)?.gather(dealt)));
+        all.ports = dealt.into_iter().filter_map(gathered).collect();
         all
     }
 
@@ -185,6 +231,7 @@ impl Network {
                 ports.entry(number).or_insert(PortReport { number, ..PortReport::default() }).join(port);
             }
             all.trunks.extend(one.trunks);
+            all.looks.extend(one.looks);
             all.circuits.extend(one.circuits);
             all.pins.extend(one.pins);
             all.limits.extend(one.limits);
@@ -210,27 +257,53 @@ pub(super) fn start_networks(
     let mut networks = Vec::new();
     for (index, network) in config.networks.iter().enumerate() {
         let cannot = |why| DaemonError::Cannot { what: format!("network \"{}\"", network.name), why };
-        let (mut ports, mut parts, mut can_bequeath) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, port) in network.ports.iter().enumerate() {
-            let place = (index, number);
-            let promise = inheritance.as_deref_mut().and_then(|one| one.claim(&network.name, &port.spec, place));
+        let (mut ports, mut own) = (BTreeMap::new(), Vec::new());
+        for (number, port, promise) in ports_of((index, network), inheritance.as_deref_mut()) {
             // A client comes with its own end of a circuit, and so does a port.
             let circuit = promise.as_ref().map_or(network.circuit_of_port(number), |promise| promise.circuit);
             let is_given = promise.is_some_and(|promise| promise.given);
             // The queues of one that is given come when the other daemon's threads have ended.
-            let queues = if is_given { prepare(port) } else { open(port, Vec::new()) }.map_err(cannot)?;
-            can_bequeath.push(is_given || queues.iter().all(|queue| queue.can_bequeath()));
+            let queues = if is_given { prepare(&port) } else { open(&port, Vec::new()) }.map_err(cannot)?;
+            let can_bequeath = is_given || queues.iter().all(|queue| queue.can_bequeath());
             let count = port.spec().map_or(1, |spec| spec.queues());
-            parts.push(Parts::new(number, count, network.threads));
-            ports.push(SwitchPort { queues, vlan: port.vlan, circuit });
+            let parts = Parts::new(number, count, network.threads);
+            own.push((parts, SwitchPort { queues, vlan: port.vlan, circuit }));
+            let is_attached = number >= network.ports.len();
+            ports.insert(number, NetworkPort { config: port, is_attached, parts, can_bequeath });
         }
+        let (parts, own): (Vec<Parts>, Vec<SwitchPort>) = own.into_iter().unzip();
         let started =
-            start_threads((index, network), config.most_faults, (&parts, ports), inheritance.is_some(), reports);
+            start_threads((index, network), config.most_faults, (&parts, own), inheritance.is_some(), reports);
         let workers = started.map_err(|why| cannot(format!("its threads do not start: {why}")))?;
         let (config, clients, asked_mirrors) = (network.clone(), BTreeMap::new(), Vec::new());
-        networks.push(Network { config, workers, clients, parts, can_bequeath, asked_mirrors });
+        let next_port = ports.keys().max().map_or(0, |last| last + 1);
+        networks.push(Network { config, workers, clients, ports, next_port, asked_mirrors });
     }
     Ok(networks)
+}
+
+/// The ports of a network by their numbers: those of the configuration, in its order, and behind them those that an operator attached to
+/// the daemon before this one; with what that promises of each.
+fn ports_of(
+    (index, network): (usize, &NetworkConfig),
+    inheritance: Option<&mut Inheritance>,
+) -> Vec<(usize, PortConfig, Option<Promise>)> {
+    let configured = network.ports.iter().cloned().enumerate();
+    let Some(inheritance) = inheritance else {
+        return configured.map(|(number, port)| (number, port, None)).collect();
+    };
+    let claim = |(number, port): (usize, PortConfig)| {
+        let promise = inheritance.claim(&network.name, &port.spec, (index, number));
+        (number, port, promise)
+    };
+    let mut ports: Vec<_> = configured.map(claim).collect();
+    if network.mode == NetworkMode::Bridge {
+        for (number, promise) in inheritance.claim_attached(&network.name, (index, ports.len())) {
+            let port = PortConfig { spec: promise.spec.clone(), vlan: promise.vlan };
+            ports.push((number, port, Some(promise)));
+        }
+    }
+    ports
 }
 
 /// Starts a network's threads, with a trunk between each two of a bridge.

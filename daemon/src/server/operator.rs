@@ -5,6 +5,8 @@
 //! | `{"ask": "list"}` | networks, clients and ports with their counters |
 //! | `{"ask": "limit", "client": 7, "bytes_per_second": 1000000, "burst_bytes": 65536}` | `{"done": true}`; without a rate there is no limit |
 //! | `{"ask": "detach", "client": 7}` | `{"done": true}` |
+//! | `{"ask": "attach_port", "network": "lab", "port": "tap:lab1", "vlan": 7}` | `{"done": true, "port": 2}`, its number |
+//! | `{"ask": "detach_port", "network": "lab", "port": 2}` | `{"done": true}`, and it is closed |
 //! | `{"ask": "connect", "network": "lab", "between": ["client:7", "port:0"]}` | `{"done": true}`; a network that is not named is the first. Whoever was connected to one of them is connected to nobody any more |
 //! | `{"ask": "disconnect", "network": "lab", "end": "client:7"}` | `{"done": true}`, and so is the other end |
 //! | `{"ask": "pin", "client": 7, "queue": 2, "match": "protocol=tcp,destination-port=80"}` | `{"done": true}`; without a queue the flow is spread |
@@ -21,8 +23,8 @@ use conic_control::{Message, Reason};
 use conic_fabric::Time;
 use conic_native::channel::LONGEST_MESSAGE;
 use conic_native::clock;
-use conic_nicd::config::{MIRROR_BYTES, NetworkMode};
-use conic_nicd::switch::{Circuit, MirrorCounters, Party, Pattern, Pin, RateLimit, TrunkCounters};
+use conic_nicd::config::{MIRROR_BYTES, NetworkMode, PortConfig};
+use conic_nicd::switch::{Circuit, Looks, MirrorCounters, Party, Pattern, Pin, RateLimit, TrunkCounters};
 use rustix::event::epoll;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -30,6 +32,7 @@ use serde_json::{Map, Value, json};
 use super::Daemon;
 use super::adopt::TAKING_OVER;
 use super::mirror::Asked;
+use super::network::NetworkPort;
 use crate::connection::{Session, Step, Unsaid, mac_text, refused};
 use crate::order::{Answer, News, Report};
 
@@ -53,6 +56,22 @@ enum Question {
         bytes_per_second: Option<u64>,
         /// Bytes that may be sent at once.
         burst_bytes: Option<u64>,
+    },
+    /// A port is to come.
+    AttachPort {
+        /// Its network; the first if it is not there.
+        network: Option<String>,
+        /// What it is.
+        port: String,
+        /// The VLAN that it is a member of.
+        vlan: Option<u16>,
+    },
+    /// A port is to go.
+    DetachPort {
+        /// Its network; the first if it is not there.
+        network: Option<String>,
+        /// Its number.
+        port: usize,
     },
     /// Two are to reach each other and nobody else.
     Connect {
@@ -135,6 +154,19 @@ impl Daemon {
                 done(self.limit(client, limit))
             }
             Ok(Question::Detach { client }) => done(self.detach(client)),
+            Ok(Question::AttachPort { network, port, vlan }) => {
+                let config = PortConfig { spec: port, vlan };
+                match self.begin_to_attach_port(number, network.as_deref(), config) {
+                    Ok(()) => return,
+                    Err(why) => done(Err(why)),
+                }
+            }
+            Ok(Question::DetachPort { network, port }) => {
+                match self.begin_to_detach_port(number, network.as_deref(), port) {
+                    Ok(()) => return,
+                    Err(why) => done(Err(why)),
+                }
+            }
             Ok(Question::Connect { network, between }) => done(self.connect(network.as_deref(), &between)),
             Ok(Question::Disconnect { network, end }) => done(self.disconnect(network.as_deref(), &end)),
             Ok(Question::Pin { client, queue, pattern }) => done(self.pin(client, Some(Pin { pattern, queue }))),
@@ -145,15 +177,36 @@ impl Daemon {
             Ok(Question::Unpin { client }) => done(self.pin(client, None)),
             Err(error) => done(Err(format!("that is no question this NIC knows: {error}"))),
         };
+        match changed {
+            Some(network) => self.answer_when_heard(number, answer, network),
+            None => self.answer_at_once(number, &answer),
+        }
+    }
+
+    /// Tells an operator something when every thread of a network has heard of it.
+    pub(super) fn answer_when_heard(&mut self, number: u64, answer: Value, network: usize) {
         let late = clock::now() + self.step_timeout();
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        connection.step = Step::Asking(Unsaid { text: answer.to_string(), at: 0, is_early: changed.is_some() });
-        let Some(network) = changed else { return self.go_on_answering(number) };
-        // It is not listened to before it has its answer; its end is told all the same.
+        connection.step = Step::Asking(Unsaid { text: answer.to_string(), at: 0, is_early: true });
+        connection.deadline = late;
+        self.hear_only_the_end_of(number);
+        self.networks[network].confirm(Answer::new(News::Heard { connection: number }, &self.reports));
+    }
+
+    /// Tells an operator what is so already.
+    pub(super) fn answer_at_once(&mut self, number: u64, answer: &Value) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if let Step::Asking(unsaid) = &mut connection.step {
+            *unsaid = Unsaid { text: answer.to_string(), ..Unsaid::default() };
+            self.go_on_answering(number);
+        }
+    }
+
+    /// An operator is not listened to before it has its answer; its end is told all the same.
+    pub(super) fn hear_only_the_end_of(&self, number: u64) {
+        let Some(connection) = self.connections.get(&number) else { return };
         let event = epoll::EventData::new_u64(number << 1);
         let _ = epoll::modify(&self.epoll, &connection.channel, event, epoll::EventFlags::empty());
-        connection.deadline = late;
-        self.networks[network].confirm(Answer::new(News::Heard { connection: number }, &self.reports));
     }
 
     /// Every thread has heard of what an operator has changed, who is told so.
@@ -203,7 +256,7 @@ impl Daemon {
     }
 
     /// A network by its name, the first if there is none.
-    fn network_named(&self, name: Option<&str>) -> Result<usize, String> {
+    pub(super) fn network_named(&self, name: Option<&str>) -> Result<usize, String> {
         let named = |network: &super::Network| name.is_none_or(|name| network.config.name == name);
         let found = self.networks.iter().position(named);
         found.ok_or_else(|| format!("there is no network {}", name.unwrap_or("at all")))
@@ -227,7 +280,7 @@ impl Daemon {
         let number: u64 = number.parse().map_err(|_| wrong())?;
         match kind {
             "client" if self.network_of_client(number) == Some(network) => Ok(Party::Client(number)),
-            "port" if number < self.networks[network].config.ports.len() as u64 => Ok(Party::Port(number as usize)),
+            "port" if self.networks[network].ports.contains_key(&(number as usize)) => Ok(Party::Port(number as usize)),
             "client" | "port" => Err(format!("there is no {text} on network {}", self.networks[network].config.name)),
             _ => Err(wrong()),
         }
@@ -309,10 +362,13 @@ impl Daemon {
     fn list(&self) -> Value {
         let reports: Vec<Report> = self.networks.iter().map(|network| network.report()).collect();
         let networks = self.networks.iter().zip(&reports).enumerate().map(|(index, (network, report))| {
-            let ports = network.config.ports.iter().zip(&report.ports).map(|(config, port)| {
+            let ports = network.ports.iter().map(|(number, NetworkPort { config, is_attached, .. })| {
+                let port = report.ports.iter().find(|port| port.number == *number).cloned().unwrap_or_default();
                 json!({
+                    "number": number,
                     "spec": config.spec,
                     "vlan": config.vlan,
+                    "attached": is_attached,
                     "description": port.description,
                     "up": port.up,
                     "counters": object(&port.own),
@@ -326,6 +382,7 @@ impl Daemon {
                 "clients": self.sessions().filter(|(_, session)| session.network == index).count(),
                 "ports": ports.collect::<Vec<_>>(),
                 "circuits": report.circuits.iter().filter(is_listed).map(circuit).collect::<Vec<_>>(),
+                "looks": report.looks.iter().map(looks).collect::<Vec<_>>(),
                 "trunks": report.trunks.iter().map(trunk).collect::<Vec<_>>(),
                 "pins": report.pins.iter().map(pin).collect::<Vec<_>>(),
                 "mirrors": report.mirrors.iter().map(mirror).collect::<Vec<_>>(),
@@ -390,6 +447,13 @@ fn is_listed((_, circuit, other): &&(Party, Circuit, Option<Party>)) -> bool {
 /// A circuit by one of its ends; the other is null where nobody is there.
 fn circuit((near, _, far): &(Party, Circuit, Option<Party>)) -> Value {
     json!({ "between": [party_text(*near), far.map(party_text)] })
+}
+
+/// How long the queues that a thread serves have waited between two looks, in picoseconds: looks by the time since the one before, which
+/// is less than a power of two, and not less than half of it.
+fn looks((thread, looks): &(usize, Looks)) -> Value {
+    let buckets = looks.buckets().map(|(below, looks)| json!({ "below_ps": below, "looks": looks }));
+    json!({ "thread": thread, "buckets": buckets.collect::<Vec<_>>() })
 }
 
 /// What a thread of a network counts of its way to another.

@@ -169,7 +169,7 @@ pub(super) fn give_back(region: Departing, reports: &Reports) -> Option<Departin
 }
 
 /// Whoever waits for what a thread does here is told in any case: what a user's quota has for it would be gone for ever otherwise.
-fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn unless_it_panics<T>(work: impl FnOnce() -> T) -> Option<T> {
     // Nothing that the work has touched is looked at again.
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

@@ -109,8 +109,9 @@ impl<C: Core> Switch<C> {
         {
             taken += 1;
             if let To::News(station) = record.to {
-                let place = self.place_of_sender(index, &record);
-                self.table.hear_of(now, station, place);
+                if let Some(place) = self.place_of_sender(index, &record) {
+                    self.table.hear_of(now, station, place);
+                }
                 last.route = None;
                 continue;
             }
@@ -214,7 +215,9 @@ impl<C: Core> Switch<C> {
         });
         let vlan = tagging.map_or(0, |tagging| tagging.vlan);
         let behind = self.place_of_sender(trunk, record);
-        if !header.is_from_multicast() {
+        if let Some(behind) = behind
+            && !header.is_from_multicast()
+        {
             self.table.hear_of(now, header.from(vlan), behind);
         }
         let (everybody, pinned) = match record.to {
@@ -243,7 +246,7 @@ impl<C: Core> Switch<C> {
                     // It went there as well.
                     Place::Port(port) if everybody && self.has_left(trunk, port as usize) => None,
                     // It would go back to where it came from.
-                    _ if place == behind => {
+                    _ if Some(place) == behind => {
                         self.count_no_way(from);
                         None
                     }
@@ -283,9 +286,10 @@ impl<C: Core> Switch<C> {
         }
     }
 
-    /// Where the sender of what came by a trunk is, or the station that it tells of.
-    fn place_of_sender(&self, trunk: usize, record: &Record) -> Place {
-        record.behind.and_then(|port| self.place_behind(port)).unwrap_or(Place::Trunk(trunk as u32))
+    /// Where the sender of what came by a trunk is, or the station that it tells of. None behind a port that this thread knows nothing of, not
+    /// yet or not any more: who is asked for then is found, and what was sent before the port went teaches nothing behind it.
+    fn place_of_sender(&self, trunk: usize, record: &Record) -> Option<Place> {
+        record.behind.map_or(Some(Place::Trunk(trunk as u32)), |port| self.place_behind(port))
     }
 
     /// Tells a thread that asked everybody that a station is at a place here.

@@ -58,8 +58,12 @@ impl<C: Core> Switch<C> {
     pub fn forget_away(&mut self, party: Party) {
         let is_it = |end: &Option<AwayEnd>| end.as_ref().is_some_and(|end| end.away.party == party);
         let Some(number) = self.aways.iter().position(is_it) else { return };
-        self.aways[number] = None;
+        let gone = self.aways[number].take();
         self.table.forget(Place::Away(number as u32));
+        if let (Party::Port(_), Some(AwayEnd { trunk, .. })) = (party, gone) {
+            // Stations behind it are known by the way to its thread. Who else was learned to be on that way is asked for once more.
+            self.table.forget(Place::Trunk(trunk as u32));
+        }
         self.rewire();
     }
 
@@ -106,7 +110,7 @@ impl<C: Core> Switch<C> {
 
     /// The port that has this number in the network, if it serves that, or a part of it.
     pub(super) fn port_of(&self, number: usize) -> Option<usize> {
-        self.ports.iter().position(|end| end.parts.port() == number)
+        self.ports.iter().position(|end| !end.is_gone && end.parts.port() == number)
     }
 
     /// The port of the network that a place is, by its number.
@@ -123,11 +127,17 @@ impl<C: Core> Switch<C> {
         let number = number as usize;
         let own = self.port_of(number).map(|port| Place::Port(port as u32));
         own.or_else(|| {
-            // Ports are there before clients come, and so are found soon.
+            // Most ports are there before clients come, and so are found soon.
             let mut ends = self.aways.iter().flatten();
             let end = ends.find(|end| end.away.party == Party::Port(number))?;
             Some(Place::Trunk(end.trunk as u32))
         })
+    }
+
+    /// Whether a frame for everybody goes to a port: it is there, and the frame has not left by it already where it came in.
+    pub(super) fn is_asked(&self, from: Place, port: usize) -> bool {
+        let has_left = |trunk: u32| self.has_left(trunk as usize, port);
+        !self.ports[port].is_gone && !matches!(from, Place::Trunk(trunk) if has_left(trunk))
     }
 
     /// Whether a frame that a thread has sent to everybody has left by a port where it came in: that thread has a part of the port, or

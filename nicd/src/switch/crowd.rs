@@ -62,6 +62,12 @@ impl Crowd {
         self.find_most();
     }
 
+    /// Forgets a sender that is gone: whoever has its place next has lost nothing.
+    pub fn forget(&mut self, from: Place) {
+        self.lost.iter_mut().filter(|(who, _)| *who == Some(from)).for_each(|lost| *lost = (None, 0));
+        self.find_most();
+    }
+
     fn find_most(&mut self) {
         self.most = self.lost.iter().map(|&(_, lost)| lost).max().unwrap_or(0);
     }
@@ -100,6 +106,19 @@ mod tests {
         }
         assert!(crowd.has(Place::Client(7)));
         assert_eq!((100..150).filter(|&other| crowd.has(Place::Client(other))).count(), 0);
+    }
+
+    #[test]
+    fn who_is_gone_crowds_nobody_out() {
+        let mut crowd = Crowd::default();
+        let [gone, other] = [Place::Port(1), Place::Client(2)];
+        (0..100).for_each(|_| crowd.enter(gone));
+        (0..5).for_each(|_| crowd.enter(other));
+        assert!(crowd.has(gone) && !crowd.has(other));
+        crowd.forget(gone);
+        assert!(!crowd.has(gone) && crowd.has(other), "5 of 5 are most of them");
+        crowd.forget(other);
+        assert!(crowd.is_empty());
     }
 
     #[test]

@@ -157,8 +157,8 @@ impl<C: Core> Switch<C> {
         if flooded && !self.wired.is_empty() && self.circuit_of(place).is_some() {
             return Form::Never;
         }
-        if let (Targets::AllBut(Place::Trunk(trunk)), Place::Port(port)) = (route.targets, place)
-            && self.has_left(trunk as usize, port as usize)
+        if let (Targets::AllBut(from), Place::Port(port)) = (route.targets, place)
+            && !self.is_asked(from, port as usize)
         {
             return Form::Never;
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `limit` | how much a client may send |
 //! | `crowd` | who loses frames at a receiver without room, and leaves the last places to the others |
+//! | `looks` | how long queues wait between two looks at them |
 //! | `rest` | queues that have nothing to say are not looked at |
 //! | `table` | where addresses were seen last |
 //! | `mirror` | copies of what somebody sends and gets |
@@ -17,6 +18,7 @@
 //! | `forward` | from where a frame goes on to where |
 //! | `retag` | a VLAN tag that goes in or out while a frame is copied |
 //! | `deliver` | in which form, and into which queue |
+//! | `port` | a port, and what it is told of; ports that come and go |
 //! | `away` | who is served by the network's other threads, each with a switch of its own |
 //! | `parts` | a port whose queues several threads serve |
 //! | `across` | frames that go to them and come from them |
@@ -38,12 +40,14 @@ mod forward;
 mod header;
 mod join;
 mod limit;
+mod looks;
 mod member;
 mod mirror;
 mod offload;
 mod parts;
 mod pin;
 mod pinned;
+mod port;
 mod record;
 mod rest;
 mod retag;
@@ -55,11 +59,10 @@ use std::os::fd::BorrowedFd;
 use conic_fabric::{Core, Time};
 use conic_interface::ccnic::notify::Notices;
 use conic_interface::ccnic::{Descriptor, Map, NicFaults};
+use conic_port::Port;
 use conic_port::offload::rss::Toeplitz;
 use conic_port::offload::segment::LONGEST;
-use conic_port::offload::virtio;
 use conic_port::offload::vlan::TAG_BYTES;
-use conic_port::{Legacy, MAX_FRAME, Port, PortError, Receive};
 
 pub use away::Away;
 pub use circuit::{Circuit, Party};
@@ -67,19 +70,21 @@ pub use conic_interface::metadata::Offloads;
 pub use counters::{MemberCounters, PortCounters, TrunkCounters};
 pub use header::Header;
 pub use limit::{Bucket, RateLimit};
+pub use looks::Looks;
 pub use member::{Rules, Suspended};
 pub use mirror::{Mirror, MirrorCounters};
 pub use parts::Parts;
 pub use pin::{Mac, Pattern, Pin, Prefix};
+pub use port::{PortReport, SwitchPort};
 pub use table::{Place, Station, Table};
 pub use trunk::{Trunk, TrunkMap};
 
 use away::AwayEnd;
 use circuit::Wired;
-use deliver::Lately;
 use member::Member;
 use mirror::Mirrored;
 use pinned::PinnedFlows;
+use port::PortEnd;
 
 /// Frames that are taken from one queue or port at a time.
 pub(crate) const BURST: usize = 32;
@@ -92,16 +97,6 @@ const STEPS_BETWEEN_AUDITS: u64 = 64;
 
 /// Steps between two looks at whether resting queues were called.
 const STEPS_BETWEEN_CALLS: u64 = 8;
-
-/// A port, for a switch.
-pub struct SwitchPort {
-    /// Its queues, or those of the part that the switch has; none yet if they come from another switch ([`Switch::inherit`]).
-    pub queues: Vec<Box<dyn Port>>,
-    /// The VLAN that it is a member of, its frames without tags; tags pass as they are if there is none.
-    pub vlan: Option<u16>,
-    /// The circuit that it is an end of.
-    pub circuit: Option<Circuit>,
-}
 
 /// How a network joins its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,6 +171,7 @@ pub struct Switch<C> {
     /// The member and the port whose turn it is.
     turn: usize,
     steps: u64,
+    looks: Looks,
     polled: Vec<Descriptor>,
     /// A frame that cannot go from region to region in one piece, or comes from a port.
     frame: Box<[u8]>,
@@ -218,86 +214,6 @@ pub struct Offender {
     pub faults: NicFaults,
 }
 
-/// A port of a switch, or its part of one.
-struct PortEnd {
-    /// Which port of the network, and who has the parts of it.
-    parts: Parts,
-    /// Its queues here.
-    queues: Vec<Box<dyn Port>>,
-    counters: PortCounters,
-    /// For each queue, whether no more will come from it.
-    ended: Vec<bool>,
-    /// Something was given to a queue and may not have left.
-    unflushed: bool,
-    /// How each queue has sent.
-    lately: Vec<Lately>,
-    failures: Vec<PortError>,
-    vlan: Option<u16>,
-    circuit: Option<Circuit>,
-    /// It takes packets for which work is left.
-    takes_unfinished: bool,
-}
-
-/// What a port is and did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortReport {
-    /// Its number in the network.
-    pub number: usize,
-    /// What it is, for people.
-    pub description: String,
-    /// Whether there is somebody at the other end.
-    pub up: bool,
-    /// What it counts itself, of all its queues.
-    pub own: Vec<(&'static str, u64)>,
-    /// What the switch counts of it.
-    pub switch: PortCounters,
-}
-
-impl PortEnd {
-    fn new((parts, SwitchPort { queues, vlan, circuit }): (Parts, SwitchPort)) -> PortEnd {
-        let (ended, counters) = (vec![false; queues.len()], PortCounters::default());
-        let takes_unfinished = !queues.is_empty() && queues.iter().all(|queue| queue.takes_unfinished());
-        let (lately, failures) = (vec![Lately::default(); queues.len()], Vec::new());
-        PortEnd { parts, queues, counters, ended, unflushed: false, lately, failures, vlan, circuit, takes_unfinished }
-    }
-
-    fn report(&self) -> PortReport {
-        let mut own: Vec<(&'static str, u64)> = Vec::new();
-        for queue in &self.queues {
-            add(&mut own, queue.counters().named().into_iter().chain(queue.details()));
-        }
-        PortReport {
-            number: self.parts.port(),
-            description: self.queues.first().map(|queue| queue.description()).unwrap_or_default(),
-            up: self.queues.iter().any(|queue| queue.is_up()),
-            own,
-            switch: self.counters,
-        }
-    }
-}
-
-/// Adds counts to others, by their names.
-fn add(own: &mut Vec<(&'static str, u64)>, more: impl IntoIterator<Item = (&'static str, u64)>) {
-    for (name, count) in more {
-        match own.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, sum)) => *sum += count,
-            None => own.push((name, count)),
-        }
-    }
-}
-
-impl PortReport {
-    /// Takes in what another thread says of its part of the same port.
-    pub fn join(&mut self, other: PortReport) {
-        if self.description.is_empty() {
-            self.description = other.description;
-        }
-        self.up |= other.up;
-        add(&mut self.own, other.own);
-        self.switch += other.switch;
-    }
-}
-
 impl<C: Core> Switch<C> {
     /// A switch without clients, of a network of one thread; ports are numbered in their order.
     pub fn new(options: SwitchOptions, ports: Vec<SwitchPort>) -> Switch<C> {
@@ -318,6 +234,7 @@ impl<C: Core> Switch<C> {
             table,
             turn: 0,
             steps: 0,
+            looks: Looks::default(),
             polled: vec![Descriptor::BLANK; BURST],
             frame: vec![0; ROOM].into_boxed_slice(),
             packet: vec![0; ROOM].into_boxed_slice(),
@@ -381,25 +298,6 @@ impl<C: Core> Switch<C> {
         self.members.drain(..).flatten().filter_map(Member::suspend).collect()
     }
 
-    /// Stops using the queues that it has of a port of the network; what they give to whoever goes on with them, or nothing if one of them cannot. They
-    /// are dropped with this switch: a device that cannot be passed is free then, and closing it may take long.
-    pub fn bequeath(&mut self, port: usize) -> Vec<Legacy> {
-        let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return Vec::new() };
-        let mut queues = std::mem::take(&mut end.queues);
-        end.ended.clear();
-        let legacies = queues.iter_mut().map(|queue| queue.bequeath()).collect::<Option<_>>().unwrap_or_default();
-        self.bequeathed.append(&mut queues);
-        legacies
-    }
-
-    /// Begins with the queues of its part of a port of the network, which another switch has stopped using.
-    pub fn inherit(&mut self, port: usize, queues: Vec<Box<dyn Port>>) {
-        let Some(end) = self.port_of(port).and_then(|index| self.ports.get_mut(index)) else { return };
-        let (parts, vlan, circuit, counters) = (end.parts, end.vlan, end.circuit, end.counters);
-        *end = PortEnd { counters, ..PortEnd::new((parts, SwitchPort { queues, vlan, circuit })) };
-        self.rewire();
-    }
-
     /// Limits what a client sends from here on, or does not.
     pub fn limit(&mut self, now: Time, session: u64, limit: Option<RateLimit>) {
         let member = self.slot_of(session).and_then(|slot| self.members[slot].as_mut());
@@ -424,7 +322,10 @@ impl<C: Core> Switch<C> {
         self.dirty.retain(|&(client, _)| client as usize != slot);
         self.drowsy.retain(|&(client, _)| client as usize != slot);
         self.rings.retain(|ring| !matches!(ring, Ring::Client { session: client, .. } if *client == session));
-        self.table.forget(Place::Client(slot as u32));
+        let place = Place::Client(slot as u32);
+        self.table.forget(place);
+        // Who has its place next has crowded nobody out.
+        self.members.iter_mut().flatten().for_each(|other| other.crowd.forget(place));
         self.rewire();
         Some((member.counters(), member.faults()))
     }
@@ -436,6 +337,7 @@ impl<C: Core> Switch<C> {
     /// Moves a burst from each port and from each client that may send, and returns how many frames. `now` must not go
     /// backwards.
     pub fn step(&mut self, now: Time) -> usize {
+        self.looks.note(now);
         let mut moved = 0;
         for port in 0..self.ports.len() {
             moved += self.serve_port(now, port);
@@ -462,49 +364,6 @@ impl<C: Core> Switch<C> {
         moved
     }
 
-    /// Takes frames from a port's queues.
-    fn serve_port(&mut self, now: Time, index: usize) -> usize {
-        let mut moved = 0;
-        for queue in 0..self.ports[index].queues.len() {
-            let mut taken = 0;
-            while taken < BURST && !self.ports[index].ended[queue] {
-                let end = &mut self.ports[index];
-                let (received, metadata) = if self.has_unfinished && end.takes_unfinished {
-                    let mut metadata = virtio::Metadata::NONE;
-                    (end.queues[queue].receive_unfinished(now, &mut self.frame[..LONGEST], &mut metadata), metadata)
-                } else {
-                    (end.queues[queue].receive(now, &mut self.frame[..MAX_FRAME]), virtio::Metadata::NONE)
-                };
-                match received {
-                    Ok(Receive::Frame { length, .. }) if metadata == virtio::Metadata::NONE => {
-                        self.forward_frame(now, Place::Port(index as u32), length);
-                    }
-                    Ok(Receive::Frame { length, .. }) => {
-                        let sound = self.forward_from_port(now, index as u32, length, metadata);
-                        self.ports[index].counters.dropped_offload += u64::from(!sound);
-                    }
-                    Ok(Receive::Skipped) => {}
-                    Ok(Receive::None) => break,
-                    Ok(Receive::End) => {
-                        end.ended[queue] = true;
-                        self.finished.push((index, queue));
-                    }
-                    Err(error) => {
-                        end.ended[queue] = true;
-                        end.failures.push(error);
-                        self.finished.push((index, queue));
-                    }
-                }
-                taken += 1;
-            }
-            moved += taken;
-        }
-        if moved > 0 {
-            self.flush(now);
-        }
-        moved
-    }
-
     /// Looks at what clients did wrong, and at whether they still crowd each other out.
     fn audit(&mut self) {
         for member in self.members.iter_mut().flatten() {
@@ -525,17 +384,6 @@ impl<C: Core> Switch<C> {
     /// What each client did: session, counters, faults.
     pub fn clients(&self) -> impl Iterator<Item = (u64, MemberCounters, NicFaults)> {
         self.members.iter().flatten().map(|member| (member.session, member.counters(), member.faults()))
-    }
-
-    /// The ports, in order.
-    pub fn ports(&self) -> impl Iterator<Item = PortReport> {
-        self.ports.iter().map(PortEnd::report)
-    }
-
-    /// How ports have failed since this was asked last. One that goes on to fail where it sends has failed once.
-    pub fn take_failures(&mut self) -> Vec<String> {
-        let failures = self.ports.iter_mut().flat_map(|end| end.failures.drain(..));
-        failures.map(|error| error.to_string()).collect()
     }
 
     /// What was learned.

@@ -2,6 +2,7 @@
 
 use conic_fabric::{Core, Time};
 
+use super::looks::Looks;
 use super::{Ring, Switch};
 
 impl<C: Core> Switch<C> {
@@ -54,6 +55,16 @@ impl<C: Core> Switch<C> {
     /// Whether no queue is looked at: nothing will be done before a host calls, a port has something, or a time comes.
     pub fn is_resting(&self) -> bool {
         self.members.iter().flatten().all(|member| member.awake.is_empty())
+    }
+
+    /// How long queues have waited between two looks at them.
+    pub fn looks(&self) -> &Looks {
+        &self.looks
+    }
+
+    /// Whoever steps it has slept while every queue rested: that was no wait.
+    pub fn has_slept(&mut self) {
+        self.looks.pause();
     }
 
     /// Who sleeps and is to be rung.

@@ -55,6 +55,31 @@ impl Threads {
         Threads { switches, clients: BTreeMap::new() }
     }
 
+    /// A port of a number that none has had comes to the threads that have a part of it, one after the other, and the others are told.
+    pub fn attach_port(&mut self, now: Time, number: usize, port: SwitchPort) {
+        let SwitchPort { queues, vlan, circuit } = port;
+        let parts = Parts::new(number, queues.len(), self.switches.len());
+        let mut dealt: BTreeMap<usize, Vec<_>> = parts.deal(queues).into_iter().collect();
+        for (thread, switch) in self.switches.iter_mut().enumerate() {
+            match dealt.remove(&thread) {
+                Some(queues) => switch.attach_port(parts, SwitchPort { queues, vlan, circuit }),
+                None => {
+                    let rules = Rules { vlan, circuit, ..Rules::default() };
+                    switch.enter_away(now, Away { thread: parts.way_from(thread), party: Party::Port(number), rules });
+                }
+            }
+        }
+    }
+
+    /// It goes; how many queues it had.
+    pub fn detach_port(&mut self, number: usize) -> usize {
+        let detach = |switch: &mut Switch<KeptCore>| {
+            switch.forget_away(Party::Port(number));
+            switch.detach_port(number).map_or(0, |queues| queues.len())
+        };
+        self.switches.iter_mut().map(detach).sum()
+    }
+
     /// A client comes to a thread.
     pub fn attach(&mut self, thread: usize, now: Time, session: u64, queues: u32, rules: Rules) -> Client {
         for (other, switch) in self.switches.iter_mut().enumerate() {

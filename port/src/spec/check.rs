@@ -22,6 +22,28 @@ impl PortSpec {
         }
     }
 
+    /// The file or the socket's path that it names and that is not a whole path: it is looked for where the process is, or made there.
+    pub fn relative_path(&self) -> Option<&Path> {
+        let named: [Option<&Path>; 2] = match &self.kind {
+            Kind::Impaired(_, below) => return below.relative_path(),
+            Kind::Memif(options) => {
+                [Some(options.socket.as_str()).filter(|name| !name.starts_with('@')).map(Path::new), None]
+            }
+            Kind::Replay { file, record, .. } => [Some(file), record.as_deref()],
+            Kind::Record { file } => [Some(file), None],
+            _ => [None, None],
+        };
+        named.into_iter().flatten().find(|path| path.is_relative())
+    }
+
+    /// Whether it is a device that DPDK drives.
+    pub fn is_of_dpdk(&self) -> bool {
+        match &self.kind {
+            Kind::Impaired(_, below) => below.is_of_dpdk(),
+            kind => matches!(kind, Kind::Dpdk(_)),
+        }
+    }
+
     /// Whether this machine has what the port names of it: an interface, a file to replay, a folder for a socket or a file, DPDK in this
     /// program. Nothing is opened or made. `made` knows interfaces that are not there yet because another port makes them.
     ///

@@ -156,3 +156,22 @@ fn what_a_port_names_and_this_machine_has_not_is_said_without_opening_it() {
     assert_eq!(check("dpdk:net_null0").is_err(), cfg!(not(feature = "dpdk")));
     assert_eq!([read("impair:loss=1%+tap:t0").makes(), read("tap").makes()], [Some("t0"), None]);
 }
+
+#[test]
+fn a_path_that_is_not_whole_and_a_device_of_dpdk_are_found_behind_impairments_too() {
+    for (text, path) in [
+        ("capture:record=a.pcap", Some("a.pcap")),
+        ("capture:record=/tmp/a.pcap", None),
+        ("capture:replay=/tmp/a.pcap,record=b.pcap", Some("b.pcap")),
+        ("memif:run/a.sock", Some("run/a.sock")),
+        ("memif:/run/a.sock", None),
+        ("memif:@a", None),
+        ("tap:a0", None),
+        ("impair:loss=1%+capture:replay=a.pcap", Some("a.pcap")),
+    ] {
+        let spec = read(text);
+        assert_eq!(spec.relative_path().map(|path| path.display().to_string()).as_deref(), path, "{text}");
+        assert!(!spec.is_of_dpdk(), "{text}");
+    }
+    assert!(read("impair:loss=1%+dpdk:net_null0").is_of_dpdk());
+}

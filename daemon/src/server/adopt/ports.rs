@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::Daemon;
 use super::super::mirror::Asked;
-use super::super::network::open;
+use super::super::network::{NetworkPort, open};
 use super::{Last, Link};
 use crate::event::Event;
 
@@ -19,7 +19,13 @@ use crate::event::Event;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Promise {
     pub(super) network: String,
-    pub(super) spec: String,
+    /// Its number there, which it keeps where an operator has attached it.
+    pub(super) number: usize,
+    pub spec: String,
+    /// What it is a member of; a configuration says so itself of its own ports.
+    pub vlan: Option<u16>,
+    /// An operator has attached it.
+    pub(super) attached: bool,
     /// It can be given; otherwise it is opened anew.
     pub given: bool,
     /// The circuit that it is an end of, by configuration or an operator: its other end comes with the clients.
@@ -65,6 +71,21 @@ impl Expected {
         Some(found.promise.clone())
     }
 
+    /// What is promised of those that an operator has attached and no configuration names, which are then of the network and at the places of
+    /// these numbers here: their own, but not before the first that is given.
+    pub(super) fn claim_attached(&mut self, network: &str, (own, first): (usize, usize)) -> Vec<(usize, Promise)> {
+        let is_it = |one: &&mut Promised| one.place.is_none() && one.promise.attached && one.promise.network == network;
+        let mut claimed: Vec<(usize, Promise)> = Vec::new();
+        // They stand in the order of their numbers.
+        for one in self.0.iter_mut().filter(is_it) {
+            let next = claimed.last().map_or(first, |(number, _)| number + 1);
+            let number = one.promise.number.max(next);
+            one.place = Some((own, number));
+            claimed.push((number, one.promise.clone()));
+        }
+        claimed
+    }
+
     /// The ports that are to be given, by their numbers.
     pub(super) fn claimed(&self) -> Vec<usize> {
         let wanted = |one: &Promised| one.place.is_some() && one.promise.given;
@@ -94,18 +115,22 @@ impl Daemon {
     /// Where each port is that is promised.
     fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let networks = self.networks.iter().enumerate();
-        networks.flat_map(|(network, one)| (0..one.config.ports.len()).map(move |port| (network, port)))
+        networks.flat_map(|(network, one)| one.ports.keys().map(move |&port| (network, port)))
     }
 
     pub(super) fn promises(&self) -> Vec<Promise> {
         let reports: Vec<_> = self.networks.iter().map(|network| network.report()).collect();
-        let promise = |(network, port): (usize, usize)| {
-            let (one, report, party) = (&self.networks[network], &reports[network], Party::Port(port));
+        let promise = |(network, number): (usize, usize)| {
+            let (one, report, party) = (&self.networks[network], &reports[network], Party::Port(number));
             let own = report.circuits.iter().find(|(of, ..)| *of == party);
+            let NetworkPort { config, is_attached, can_bequeath, .. } = &one.ports[&number];
             Promise {
                 network: one.config.name.clone(),
-                spec: one.config.ports[port].spec.clone(),
-                given: one.can_bequeath[port],
+                number,
+                spec: config.spec.clone(),
+                vlan: config.vlan,
+                attached: *is_attached,
+                given: *can_bequeath,
                 circuit: own.map(|(_, circuit, _)| *circuit),
                 mirror: one.mirror_to_pass(party, &report.mirrors),
             }
@@ -124,7 +149,14 @@ impl Daemon {
     /// given, because it broke or was closed, is opened.
     pub(super) fn inherit_ports(&mut self, expected: Expected) {
         for Promised { promise, place, legacies } in expected.0 {
-            let Some((network, port)) = place else { continue };
+            let Some((network, port)) = place else {
+                if promise.attached {
+                    let Promise { network, spec, .. } = promise;
+                    let text = format!("{spec}, which an operator attached, has no such network with ports any more");
+                    self.journal.say(&Event::PortFailed { network, text });
+                }
+                continue;
+            };
             if let Some(passed) = promise.mirror
                 && let Some(event) =
                     self.networks[network].begin_mirror(Party::Port(port), &EndConfig::Port(port), Some(passed))
@@ -134,7 +166,7 @@ impl Daemon {
             if !promise.given {
                 continue;
             }
-            match open(&self.networks[network].config.ports[port], legacies) {
+            match open(&self.networks[network].ports[&port].config, legacies) {
                 Ok(queues) => self.networks[network].inherit(port, queues),
                 Err(text) => {
                     let network = promise.network;
