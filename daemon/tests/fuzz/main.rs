@@ -73,14 +73,14 @@ const FUZZERS: [Fuzzer; 5] = [
         name: "nic-half",
         corpus: "daemon/tests/fuzz/corpus/nic-half",
         record: image::RECORD,
-        rounds: 2_000,
+        rounds: 1_000,
         make: made::<nic_half::NicHalf>,
     },
     Fuzzer {
         name: "host-half",
         corpus: "daemon/tests/fuzz/corpus/host-half",
         record: image::RECORD,
-        rounds: 1_000,
+        rounds: 700,
         make: made::<host_half::HostHalf>,
     },
     Fuzzer {
