@@ -27,7 +27,7 @@ use tempfile::TempDir;
 
 use crate::support::{held, settled, wait_until_held};
 use crate::target::Target;
-use crate::wire::{MOST_DESCRIPTORS, Wire, descriptor};
+use crate::wire::{KINDS, MOST_DESCRIPTORS, Wire, descriptor};
 
 pub const TO_DAEMON: u8 = 0;
 pub const TO_CLIENT: u8 = 1;
@@ -37,6 +37,9 @@ const GEOMETRY: Geometry = Geometry { queues: 1, descriptors: 16, buffers: [16, 
 /// Kinds of descriptors, of [`descriptor`].
 const REGION: u8 = 0;
 const SOCKET: u8 = 1;
+
+/// Of these, what may be a region: sealed, and as long as it must be.
+const MEMORIES: [u8; 2] = [REGION, KINDS - 1];
 
 /// How often the client that is served looks whether it still is.
 const INPUTS_BETWEEN_LOOKS: u64 = 64;
@@ -213,6 +216,8 @@ impl Control {
             return;
         };
         self.sessions += 1;
+        let is_memory = |one: &Said<'_>| one.kinds.first().is_some_and(|kind| MEMORIES.contains(&(kind % KINDS)));
+        assert!(said.iter().any(is_memory), "a client took what is no region for one");
         let _ = client.limit_packets(3000);
         assert_eq!(client.maintain(), Link::Down, "the daemon is gone");
         let mut incoming = Vec::new();

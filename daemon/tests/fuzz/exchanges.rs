@@ -3,10 +3,10 @@
 use conic_fabric::{Address, Core};
 use conic_interface::burst::NicQueue;
 use conic_interface::ccnic::notify::{PACKETS, ROOM};
-use conic_interface::ccnic::{Descriptor, Flags, Host, Nic, PhaseCredit, Wire};
+use conic_interface::ccnic::{Descriptor, Flags, Host, Nic, PhaseCredit, RingMap, Wire};
 use conic_interface::metadata::{Begun, Metadata};
 
-use crate::bystander::mac;
+use crate::bystander::{self, mac};
 use crate::guard::{Guard, Side};
 use crate::host_half::{self, Beneath};
 use crate::image::Recorder;
@@ -25,7 +25,12 @@ pub fn all() -> [Vec<(&'static str, Vec<u8>)>; 2] {
         ("retained", of_client(0, 5, retained)),
         ("loopback", of_client(LOOPBACK, 6, sizes)),
     ];
-    let nics = [("packets", of_nic(0, 7, packets)), ("chains", of_nic(1, 8, nic_chains))];
+    // The last is what no sound NIC does.
+    let nics = [
+        ("packets", of_nic(0, 7, packets)),
+        ("chains", of_nic(1, 8, nic_chains)),
+        ("chains-without-end", of_nic(1, 9, endless)),
+    ];
     [clients.into(), nics.into()]
 }
 
@@ -57,11 +62,18 @@ fn of_client(header: u64, seed: u64, turn: Turn) -> Vec<u8> {
         }
         notices.call_if_resting(&sound.core, 0);
         recorder.end(&world.region);
-        let actions = [nic_half::STEP_ONCE, nic_half::TO_OFFENDER, nic_half::BETWEEN, nic_half::TO_ALL];
+        let actions = [
+            nic_half::STEP_ONCE,
+            nic_half::TO_OFFENDER,
+            nic_half::BETWEEN,
+            nic_half::TO_ALL,
+            nic_half::FLOW,
+            nic_half::LARGE,
+        ];
         let (action, value) = match number % 10 {
             // Long enough for a queue to go to rest.
             9 => (nic_half::STEP_OFTEN, (20 << 17) | 60_000),
-            _ => (actions[random.usize(..4)], random.u64(..1 << 13)),
+            _ => (actions[random.usize(..6)], random.u64(..1 << 13)),
         };
         recorder.action(action, value);
         world.act(action, value);
@@ -106,14 +118,7 @@ fn frame(to: u64, length: usize) -> Vec<u8> {
 
 /// TCP to the first of the others, with its checksum begun.
 fn tcp(payload: usize) -> Vec<u8> {
-    let mut frame = [&mac(1)[..], &mac(OFFENDER), &[8, 0, 0x45, 0]].concat();
-    frame.extend((40 + payload as u16).to_be_bytes());
-    frame.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 3, 10, 0, 0, 1]);
-    frame.extend([4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0]);
-    // The pseudo-header: addresses, protocol, length.
-    frame.extend((2 * 0x0a00 + 3 + 1 + 6 + 20 + payload as u16).to_be_bytes());
-    frame.resize(54 + payload, 0);
-    frame
+    bystander::tcp(mac(1), mac(OFFENDER), 1, payload)
 }
 
 fn small(sound: &mut Sound, random: &mut fastrand::Rng) {
@@ -159,7 +164,7 @@ fn retained(sound: &mut Sound, random: &mut fastrand::Rng) {
     }
 }
 
-type NicTurn = fn(&mut Wire<Guard, PhaseCredit>, &mut fastrand::Rng);
+type NicTurn = fn(&mut Wire<Guard, PhaseCredit>, &RingMap, &mut fastrand::Rng);
 
 /// What a NIC writes that plays by the rules.
 fn of_nic(header: u64, seed: u64, turn: NicTurn) -> Vec<u8> {
@@ -168,8 +173,9 @@ fn of_nic(header: u64, seed: u64, turn: NicTurn) -> Vec<u8> {
     recorder.begin(&beneath.region);
     let core = Guard::new(&beneath.region.memory, &beneath.region.map, "nic", Side::Nic);
     let mut wire = Wire::new(Nic::new(core, &beneath.region.map, 0));
+    let receive = beneath.region.map.queues[0].receive;
     for _ in 0..TURNS {
-        turn(&mut wire, &mut random);
+        turn(&mut wire, &receive, &mut random);
         recorder.end(&beneath.region);
         let actions = [
             host_half::RECEIVE,
@@ -187,7 +193,7 @@ fn of_nic(header: u64, seed: u64, turn: NicTurn) -> Vec<u8> {
     recorder.input
 }
 
-fn packets(wire: &mut Wire<Guard, PhaseCredit>, random: &mut fastrand::Rng) {
+fn packets(wire: &mut Wire<Guard, PhaseCredit>, _: &RingMap, random: &mut fastrand::Rng) {
     if random.bool() {
         wire.turn_around();
     }
@@ -199,8 +205,8 @@ fn packets(wire: &mut Wire<Guard, PhaseCredit>, random: &mut fastrand::Rng) {
     }
 }
 
-fn nic_chains(wire: &mut Wire<Guard, PhaseCredit>, random: &mut fastrand::Rng) {
-    packets(wire, random);
+fn nic_chains(wire: &mut Wire<Guard, PhaseCredit>, receive: &RingMap, random: &mut fastrand::Rng) {
+    packets(wire, receive, random);
     let pieces = random.usize(1..=4);
     let nic = wire.nic();
     if nic.rx_room(4) < 4 {
@@ -211,5 +217,28 @@ fn nic_chains(wire: &mut Wire<Guard, PhaseCredit>, random: &mut fastrand::Rng) {
     if let Some((last, before)) = packets.split_last() {
         let packets = [before, &[last.without(Flags::NEXT)]].concat();
         assert_eq!(nic.rx_burst(&packets), packets.len(), "room was asked for");
+    }
+}
+
+/// Segments each of which says that another follows: that is written over the ends of packets that were sent.
+fn endless(wire: &mut Wire<Guard, PhaseCredit>, receive: &RingMap, _: &mut fastrand::Rng) {
+    let nic = wire.nic();
+    if nic.rx_room(8) < 8 {
+        return;
+    }
+    let packets: Vec<Address> = (0..8).map_while(|_| nic.rx_alloc(100)).collect();
+    let packets: Vec<Descriptor> = packets.iter().map(|&at| Descriptor::new(at, 100)).collect();
+    nic.rx_burst(&packets);
+    let core = nic.core();
+    for slot in 0..receive.slots {
+        let line = receive.ring.lines(slot);
+        // Ordered as this thread does it: it is alone. The first word of four is the one that synchronises.
+        let mut said = Descriptor::BLANK;
+        said.word = core.load_acquire(line);
+        core.store_release(line, said.with(Flags::NEXT).word);
+        for word in [2, 4, 6] {
+            said.word = core.load(line.word(word));
+            core.store(line.word(word), said.with(Flags::NEXT).word);
+        }
     }
 }

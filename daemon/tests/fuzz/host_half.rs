@@ -28,7 +28,7 @@ use crate::target::Target;
 pub const GEOMETRY: Geometry = Geometry { queues: 1, descriptors: 16, buffers: [16, 8, 0], object_bytes: 0 };
 
 /// Memory operations of a call, at most, beside the payload.
-const CALL: u64 = 1500;
+const CALL: u64 = 200;
 
 /// Actions.
 pub const RECEIVE: u8 = 0;
@@ -238,6 +238,7 @@ pub struct HostHalf {
     worst: u64,
     received: u64,
     faults: u64,
+    cut: u64,
     came_back: u64,
 }
 
@@ -245,7 +246,7 @@ impl Default for HostHalf {
     fn default() -> HostHalf {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = Listener::bind(&folder.path().join("nic.sock")).expect("a socket");
-        HostHalf { folder, listener, worst: 0, received: 0, faults: 0, came_back: 0 }
+        HostHalf { folder, listener, worst: 0, received: 0, faults: 0, cut: 0, came_back: 0 }
     }
 }
 
@@ -273,6 +274,7 @@ impl Target for HostHalf {
         let faults = program.queue.faults();
         let host = faults.host;
         let of_host = host.transmit.total() + host.receive.total() + host.not_a_buffer + host.freed_twice;
+        self.cut += faults.cut;
         self.faults += of_host + faults.no_buffer + faults.cut;
         self.received += program.received;
         if header & COMES_BACK != 0 {
@@ -282,13 +284,12 @@ impl Target for HostHalf {
     }
 
     fn end(&mut self) -> String {
-        let (worst, received, faults, back) = (self.worst, self.received, self.faults, self.came_back);
-        assert!(
-            faults > 100 && received > 100 && back > 10,
-            "{faults} faults, {received} received, {back} back: too coarse"
-        );
+        let HostHalf { worst, received, faults, cut, came_back, .. } = *self;
+        assert!(faults > 100 && cut > 10, "{faults} faults, {cut} chains cut: too coarse");
+        assert!(received > 100 && came_back > 10, "{received} received, {came_back} times back: too coarse");
         format!(
-            "{faults} faults, {received} packets received, {back} times another daemon; {worst} operations in a call at most"
+            "{faults} faults, {received} packets received, {cut} chains cut, {came_back} times another daemon; {worst} operations in a \
+             call at most"
         )
     }
 }

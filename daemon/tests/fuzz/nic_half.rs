@@ -29,7 +29,7 @@ const MOST_FAULTS: u64 = 3;
 
 /// Memory operations of a step in the offender's region, at most: 32 packets of four segments of 16 KiB, read by lines, and as many frames
 /// written into it by words.
-const STEP: u64 = 60_000;
+const STEP: u64 = 20_000;
 
 /// Actions.
 pub const STEP_ONCE: u8 = 0;
@@ -37,6 +37,8 @@ pub const TO_OFFENDER: u8 = 1;
 pub const BETWEEN: u8 = 2;
 pub const TO_ALL: u8 = 3;
 pub const STEP_OFTEN: u8 = 4;
+pub const FLOW: u8 = 5;
+pub const LARGE: u8 = 6;
 
 /// What the offender may ask for: the header's low bits.
 fn offloads(header: u64) -> Offloads {
@@ -83,6 +85,12 @@ impl World {
             TO_OFFENDER => self.send(0, mac(OFFENDER), length),
             BETWEEN => self.exchange(value as usize % 2, length),
             TO_ALL => self.send(1, [0xff; 6], length.min(1500)),
+            // These would come back finished or cut, as nobody has sent them.
+            FLOW | LARGE if self.loopback => {}
+            // Joined, where the offender has that done.
+            FLOW => self.others[0].send_flow(mac(OFFENDER), 8000, 1 + value as usize % 15),
+            // As it is, where the offender takes that, and cut otherwise.
+            LARGE => self.others[1].send_flow(mac(OFFENDER), 1000 + value as usize % 15_000, 1),
             _ => {}
         }
         let steps = if action == STEP_OFTEN { 1 + value % 80 } else { 1 };
