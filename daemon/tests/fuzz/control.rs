@@ -37,6 +37,8 @@ const GEOMETRY: Geometry = Geometry { queues: 1, descriptors: 16, buffers: [16, 
 /// Kinds of descriptors, of [`descriptor`].
 const REGION: u8 = 0;
 const SOCKET: u8 = 1;
+const UNSEALED: u8 = 2;
+const SHORT: u8 = 3;
 
 /// Of these, what may be a region: sealed, and as long as it must be.
 const MEMORIES: [u8; 2] = [REGION, KINDS - 1];
@@ -79,7 +81,7 @@ fn write(to: u8, said: &[(Message, &[u8])]) -> Vec<u8> {
     input
 }
 
-/// Conversations in which nobody says anything wrong.
+/// Conversations in which nobody says anything wrong, and such as differ from these in their descriptors.
 pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
     let name = |text: &str| Name::new(text).expect("a name");
     let hello = Message::Hello(Hello { versions: (OLDEST, VERSION), extensions: Extensions::KNOWN, name: name("x") });
@@ -112,6 +114,12 @@ pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
     let (given, bell): (&[u8], &[u8]) = (&[REGION, SOCKET, SOCKET], &[SOCKET]);
     let bells = Message::Bells(Bells { first: 0, count: 1 });
     vec![
+        // What is wrong with these is what comes with them.
+        ("unsealed", write(TO_CLIENT, &[(welcome.clone(), &[]), (attached(1), &[UNSEALED, SOCKET, SOCKET])])),
+        ("short", write(TO_CLIENT, &[(welcome.clone(), &[]), (attached(1), &[SHORT, SOCKET, SOCKET])])),
+        ("none", write(TO_CLIENT, &[(welcome.clone(), &[]), (attached(1), &[])])),
+        ("too-many", write(TO_CLIENT, &[(welcome.clone(), &[SOCKET; 20]), (attached(1), given)])),
+        ("with-region", write(TO_DAEMON, &[(hello.clone(), given), (attach(None), given)])),
         ("attach", write(TO_DAEMON, &[(hello.clone(), &[]), (attach(None), &[]), (Message::Longest(3000), &[])])),
         ("address", write(TO_DAEMON, &[(hello.clone(), &[]), (attach(Some([2, 7, 7, 7, 7, 7])), &[]), (address, &[])])),
         ("detach", write(TO_DAEMON, &[(hello.clone(), &[]), (attach(None), &[]), (Message::Detach, &[])])),
