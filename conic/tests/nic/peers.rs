@@ -105,15 +105,17 @@ fn exercise(net: &Net, name: &str) {
         println!("{name}: TCP {direction}: {sent} bytes sent, {received} received, {again} segments sent again");
         assert!(received <= sent && sent - received < IN_SOCKETS, "{name}: {sent} bytes sent, {received} received");
     }
-    for (protocol, how) in [("TCP", &["-l", "16K"][..]), ("UDP", &["-u", "-l", "1400", "-w", "2M"])] {
+    // What comes by UDP while iperf3 has no core finds room in its socket.
+    for (protocol, how) in [("TCP", ["-b", "30M", "-l", "16K"].as_slice()), ("UDP", &["-b", "4M", "-l", "1400", "-u"])]
+    {
         let mut runs = (0..RUNS).map(|_| {
-            let run = measured(net, &[&["-t", "1", "-b", "30M"], how].concat());
+            let run = measured(net, &[&["-t", "1"], how].concat());
             let lost = run[0].pointer("/end/sum_received/lost_packets").and_then(Value::as_u64).unwrap_or(0);
             let [sent, received] = bytes_of(&run, false);
             println!("{name}: {protocol} at a pace: {sent} bytes sent, {received} received, {lost} datagrams lost");
             (sent, received, lost)
         });
-        let is_equal = runs.any(|(sent, received, lost)| sent > 1 << 20 && sent == received && lost == 0);
+        let is_equal = runs.any(|(sent, received, lost)| sent > 1 << 18 && sent == received && lost == 0);
         assert!(is_equal, "{name}: {protocol}: in none of {RUNS} runs all was received; see above");
     }
 }
