@@ -25,7 +25,8 @@ use conic_nicd::config::Config;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with};
 use tempfile::TempDir;
 
-use crate::support::{held, settled, wait_until_held};
+use crate::support::waiting::try_until;
+use crate::support::{held, settled};
 use crate::target::Target;
 use crate::wire::{KINDS, MOST_DESCRIPTORS, Wire, descriptor};
 
@@ -256,7 +257,11 @@ impl Target for Control {
 
     fn end(&mut self) -> String {
         let begun = clock::now();
-        wait_until_held(self.baseline);
+        // The region that is kept for the next client is not there when the last one has taken it and was let go.
+        let (descriptors, regions) = self.baseline;
+        let is_left = || matches!(held(), (one, other) if one > descriptors || other > regions);
+        let closed = try_until("all is closed", || !is_left());
+        closed.unwrap_or_else(|why| panic!("{why}: {:?} instead of {:?}", held(), self.baseline));
         let seconds = clock::now().since(begun).seconds();
         let Control { sessions, refused, read, .. } = *self;
         assert!(sessions > 2 && refused > 10, "{sessions} sessions, {refused} refused: too coarse");
