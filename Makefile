@@ -14,6 +14,9 @@ KILLS ?= 10000
 # How many clients `make soak` lets come and go.
 CYCLES ?= 1000000
 SEED ?= 2026
+# For how long `make fuzz` runs each fuzzer, and which of them: all if nothing is said. Its seed is another one each time, unless it is given.
+MINUTES ?= 10
+FUZZER ?=
 # Where `make install` puts things, below DESTDIR.
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -22,7 +25,7 @@ ifdef CONIC_PORTABLE
 export RUSTFLAGS := -C target-cpu=x86-64
 endif
 
-.PHONY: help setup run build test test-dpdk lint format docs sanitize smoke restless crash soak exchanges install package deb dpdk ci peers clean
+.PHONY: help setup run build test test-dpdk lint format docs sanitize smoke restless crash soak fuzz exchanges install package deb dpdk ci peers clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -67,6 +70,9 @@ crash: setup ## kill clients and the daemon ten thousand times, at each of their
 
 soak: setup ## attach and detach CYCLES clients, with frames of every size in bursts of every length
 	$(CARGO) test --locked --release -p conic-daemon --test soak -- --cycles $(CYCLES) --seed $(SEED)
+
+fuzz: setup ## run the fuzzers for MINUTES each, led by what their inputs reach; MINUTES=10 SEED=... FUZZER=nic-half
+	@.ci/fuzz --minutes $(MINUTES) $(if $(filter-out file,$(origin SEED)),--seed $(SEED)) $(if $(FUZZER),--only $(FUZZER))
 
 exchanges: setup ## send millions of requests and frames through pairs of lines: between threads, and on modelled machines while lines are given up
 	$(CARGO) test --locked --release -p conic-interface --test pio -- explore:: threads::

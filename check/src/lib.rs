@@ -4,6 +4,7 @@
 //! ordering that C11 allows ([`explore`]), a death at every memory operation ([`for_every_death`]), and a device that
 //! answers a load when it chooses ([`RendezvousMemory`]). `README.md` says which world shows what, and what it cannot.
 
+mod coverage;
 mod crash;
 mod death;
 mod explore;
@@ -20,7 +21,7 @@ mod words;
 pub use crash::{CrashCore, CrashMemory};
 pub use death::{Death, Operation, Outcome, for_every_death, run_until_death};
 pub use explore::{Caught, Exploration, catches, explore, spawn};
-pub use fuzz::fuzz;
+pub use fuzz::{Inputs, attempt, fuzz};
 pub use lingering::lingering;
 /// The model checker, so that a room that writes a check spawns its threads without a dependency of its own.
 pub use loom;

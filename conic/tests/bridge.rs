@@ -1,93 +1,28 @@
 //! `conic bridge` between two network namespaces, with the kernel's stack and other programs as peers.
 
-use std::fs::File;
+mod net;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use conic_check::skipped;
+use net::{Net, ip, obstacle, text, there};
 
-/// Why the tests cannot run here, if they cannot. Root in a container may make no namespace, or no interface in it, so both are tried.
-fn obstacle() -> Option<&'static str> {
-    static FOUND: OnceLock<Option<String>> = OnceLock::new();
-    let find = || {
-        let name = format!("conic-{}-try", std::process::id());
-        let made = try_ip(&["netns", "add", &name])
-            .and_then(|()| try_ip(&["-n", &name, "link", "add", "a0", "type", "veth", "peer", "name", "b0"]));
-        // Where none was made there is none to remove.
-        let _ = try_ip(&["netns", "delete", &name]);
-        made.err()
-    };
-    FOUND.get_or_init(find).as_deref()
-}
-
-/// Two namespaces with an interface each, `a0` and `b0`, whose other ends `a1` and `b1` are in a third, where the bridge
-/// runs. All go when it is dropped.
-struct Net {
-    names: [String; 3],
-}
-
-impl Net {
-    fn new(name: &str) -> Net {
-        let names = ["a", "b", "m"].map(|part| format!("conic-{}-{name}-{part}", std::process::id()));
-        let net = Net { names };
-        for name in &net.names {
-            ip(&["netns", "add", name]);
-        }
-        for (end, name, address) in [("a", &net.names[0], "10.5.0.1/24"), ("b", &net.names[1], "10.5.0.2/24")] {
-            let (near, far) = (format!("{end}0"), format!("{end}1"));
-            ip(&["link", "add", &near, "netns", name, "type", "veth", "peer", "name", &far, "netns", &net.names[2]]);
-            ip(&["-n", name, "link", "set", &near, "up"]);
-            ip(&["-n", &net.names[2], "link", "set", &far, "up"]);
-            ip(&["-n", name, "address", "add", address, "dev", &near]);
-        }
-        net
-    }
-
-    fn command(&self, place: usize, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.names[place], program]).args(arguments);
-        command
-    }
-
-    /// Does something in one of the namespaces, by a thread of its own.
-    fn inside<T: Send>(&self, place: usize, what: impl FnOnce() -> T + Send) -> T {
-        std::thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                let namespace = File::open(format!("/run/netns/{}", self.names[place])).expect("a namespace");
-                let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-                rustix::thread::move_into_link_name_space(namespace.as_fd(), kind).expect("root may");
-                what()
-            });
-            inside.join().expect("it is done")
-        })
-    }
-
-    fn bridge(&self, ports: [&str; 2], more: &[&str]) -> Bridge {
-        let mut arguments = vec!["bridge", "--port", ports[0], "--port", ports[1], "--duration", "60s"];
-        arguments.extend_from_slice(more);
-        let mut command = self.command(2, env!("CARGO_BIN_EXE_conic"), &arguments);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("ip was there");
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        for line in lines.by_ref() {
-            if line.expect("text").contains("Ctrl-C ends it") {
-                break;
-            }
-        }
-        let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect());
-        Bridge { child, rest: Some(rest) }
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = Command::new("ip").args(["netns", "delete", name]).output();
+fn bridge(net: &Net, ports: [&str; 2], more: &[&str]) -> Bridge {
+    let mut arguments = vec!["bridge", "--port", ports[0], "--port", ports[1], "--duration", "60s"];
+    arguments.extend_from_slice(more);
+    let mut command = net.command(2, env!("CARGO_BIN_EXE_conic"), &arguments);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("ip was there");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    for line in lines.by_ref() {
+        if line.expect("text").contains("Ctrl-C ends it") {
+            break;
         }
     }
+    let rest = std::thread::spawn(move || lines.map_while(Result::ok).collect());
+    Bridge { child, rest: Some(rest) }
 }
 
 /// `conic bridge`; killed when dropped.
@@ -111,29 +46,6 @@ impl Drop for Bridge {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn ip(arguments: &[&str]) {
-    try_ip(arguments).unwrap_or_else(|why| panic!("{why}"));
-}
-
-fn try_ip(arguments: &[&str]) -> Result<(), String> {
-    let said = |why: &str| format!("ip {}: {}", arguments.join(" "), why.trim());
-    let output = Command::new("ip").args(arguments).output().map_err(|error| said(&error.to_string()))?;
-    if output.status.success() { Ok(()) } else { Err(said(&String::from_utf8_lossy(&output.stderr))) }
-}
-
-/// Whether a program is there; says so where it is not.
-fn there(program: &str) -> bool {
-    let there = Command::new("which").arg(program).output().is_ok_and(|output| output.status.success());
-    if !there {
-        skipped(&format!("{program} is not installed"));
-    }
-    there
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// Datagrams of all sizes there and back, and streams both ways, between sockets of the two namespaces; every byte is looked at.
@@ -217,7 +129,7 @@ fn ping_and_tcp_pass_between_ports_of_every_kind() {
         ("mixed", ["af-xdp:a1,complete-checksums", "af-packet:b1,offload"]),
     ] {
         let net = Net::new(name);
-        let bridge = net.bridge(ports, &[]);
+        let bridge = bridge(&net, ports, &[]);
         exercise(&net, name);
         let said = bridge.stop();
         assert!(said.contains("received_frames"), "{said}");
@@ -237,7 +149,7 @@ fn a_tap_with_offloads_joins_and_cuts_what_tcp_sends() {
     }
     let net = Net::new("tap");
     // The TAP interface is made in the bridge's namespace, whose own stack is then the peer of namespace b.
-    let bridge = net.bridge(["tap:t0,offload,address=10.5.0.1/24", "af-packet:b1,offload"], &["--burst", "64"]);
+    let bridge = bridge(&net, ["tap:t0,offload,address=10.5.0.1/24", "af-packet:b1,offload"], &["--burst", "64"]);
     let inside = Net { names: [net.names[2].clone(), net.names[1].clone(), String::new()] };
     exercise(&inside, "tap");
     std::mem::forget(inside);
@@ -255,12 +167,12 @@ fn replayed(net: &Net, (place, interface): (usize, &str), ports: [&str; 2]) -> [
     let sample = Command::new(env!("CARGO_BIN_EXE_conic")).args(["sample", sent]).output().expect("the program");
     assert!(sample.status.success(), "{}", text(&sample));
     for (namespace, link) in [(0, "a0"), (2, "a1"), (2, "b1"), (1, "b0")] {
-        quiet(net, namespace, link);
+        net.quiet(namespace, link);
     }
     // An interface that the bridge makes is up before anything else can be said of it.
     net.command(2, "sysctl", &["-q", "net.ipv6.conf.default.disable_ipv6=1"]).output().expect("ip was there");
-    let bridge = net.bridge(ports, &[]);
-    quiet(net, place, interface);
+    let bridge = bridge(net, ports, &[]);
+    net.quiet(place, interface);
     // As much as is sent while nobody runs who takes it.
     ip(&["-n", &net.names[place], "link", "set", interface, "txqueuelen", "20000"]);
     let record = format!("capture:record={came}");
@@ -286,14 +198,6 @@ fn replayed(net: &Net, (place, interface): (usize, &str), ports: [&str; 2]) -> [
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     [frames(sent), frames(came), said]
-}
-
-/// Lets an interface carry jumbo frames, and send nothing by itself.
-fn quiet(net: &Net, namespace: usize, link: &str) {
-    ip(&["-n", &net.names[namespace], "link", "set", link, "mtu", "9586"]);
-    ip(&["-n", &net.names[namespace], "link", "set", link, "arp", "off"]);
-    let off = format!("net.ipv6.conf.{link}.disable_ipv6=1");
-    net.command(namespace, "sysctl", &["-q", &off]).output().expect("ip was there");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The daemon as a program: clients in this process, the NIC in another.
 
 mod containers;
+#[path = "../net/mod.rs"]
+mod net;
 mod operator;
+mod peers;
 #[path = "../../../daemon/tests/support/waiting.rs"]
 mod waiting;
 mod watched;

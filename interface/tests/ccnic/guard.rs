@@ -21,7 +21,7 @@ enum Kind {
     Nothing,
     /// A ring, register or credit line that one side writes and the other at most clears.
     WrittenBy(Side),
-    /// Words of the free set.
+    /// Words of the free set, or by which a host calls a NIC at rest: both sides update them.
     FreeSet,
     /// A buffer of so many bytes.
     Buffer(u64),
@@ -36,7 +36,7 @@ enum Kind {
 /// | load, line or bytes | anything | anything but metadata |
 /// | store, line or bytes | its rings, registers and credits; buffers; objects; metadata | its rings, registers and credits; buffers |
 /// | a zero by `store_release` | also slots of the other's rings | the same |
-/// | update | the free set | the same |
+/// | update | the free set, calls | the same |
 /// | copy, read or write of several bytes or lines | within one buffer, or within the objects | the same |
 #[derive(Clone, Debug)]
 pub struct Guard {
@@ -61,7 +61,8 @@ impl Guard {
                 "small buffers" => Kind::Buffer(128),
                 "large buffers" => Kind::Buffer(4096),
                 "jumbo buffers" => Kind::Buffer(16384),
-                name if name.starts_with("free ") => Kind::FreeSet,
+                name if name.starts_with("free ") || name == "calls" => Kind::FreeSet,
+                "rests" => Kind::WrittenBy(Side::Nic),
                 // A ring and its tail are its producer's, a credit line its consumer's.
                 name if name.contains("receive credit") => Kind::WrittenBy(Side::Host),
                 name if name.ends_with("credit") => Kind::WrittenBy(Side::Nic),
