@@ -33,7 +33,7 @@ impl Looks {
         if let Some(last) = self.last.replace(now) {
             let gap = now.since(last);
             self.counts[(u64::BITS - gap.picoseconds().leading_zeros()) as usize] += 1;
-            self.total = self.total + gap;
+            self.total += gap;
         }
     }
 
@@ -66,7 +66,7 @@ mod tests {
         looks.note(now);
         assert_eq!((looks.buckets().count(), looks.total()), (0, Time::ZERO), "nobody has waited for the first");
         for gap in [0, 1, 2, 3, 4, 1023, 1024, 1024, u64::MAX] {
-            now = now + Time::from_picoseconds(gap);
+            now += Time::from_picoseconds(gap);
             looks.note(now);
         }
         let found: Vec<_> = looks.buckets().collect();
