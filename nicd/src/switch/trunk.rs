@@ -208,23 +208,12 @@ impl<C: Core> Trunk<C> {
             self.open = Some((Group::of(record, length), self.put + filler));
         }
         write(&self.core, self.out.at(end - frame));
-        self.ask_ahead(end);
         self.put = end;
         if length > 0 {
             self.counters.sent_frames += 1;
             self.counters.sent_bytes += length as u64;
         }
         true
-    }
-
-    /// Asks for lines that are to be written soon, as many as were written just now: the other's core has them.
-    #[inline(always)]
-    fn ask_ahead(&self, end: u64) {
-        for line in self.put..self.put + (end - self.put).min(AHEAD) {
-            if line + AHEAD < self.room_until {
-                self.core.prefetch_write(self.out.at(line + AHEAD));
-            }
-        }
     }
 
     /// Whether what is put may end there.
