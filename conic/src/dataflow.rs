@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use conic_fabric::Time;
 use serde::Serialize;
 
 use crate::bench::arena::Arena;
-use crate::bench::common::{Choice, Common, span};
+use crate::bench::common::{Common, span};
 use crate::bench::draw;
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, Spread, rounded};
 use crate::bench::progress::Progress;
 use crate::bench::rounds::{Slices, Until, alternate, rounds_of};
+use crate::invoke::DeviceKind;
 use crate::writable;
 
 mod graphs;
@@ -45,15 +46,6 @@ pub struct Options {
     /// Where the charts go
     #[arg(long, value_name = "FILE", default_value = "out/dataflow.svg")]
     pub svg: PathBuf,
-}
-
-/// What the device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceKind {
-    /// Another core of this machine
-    Played,
-    /// Part of a modelled machine: it computes for real, and its time is the simulator's
-    Simulated,
 }
 
 const EXAMPLES: &str = "Ways to run a graph:
@@ -135,26 +127,13 @@ struct GraphReport {
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
     let writable = || writable::file(&options.svg, "--svg");
-    let result = fitting(options).and_then(|()| writable()).and_then(|()| match options.device {
+    let simulated = [("--platform", options.platform.is_some())];
+    let fitting = options.device.fitting(&options.common, &[], &simulated);
+    let result = fitting.and_then(|()| writable()).and_then(|()| match options.device {
         DeviceKind::Played => run(options),
         DeviceKind::Simulated => simulated::run(options),
     });
     result.unwrap_or_else(|failure| failure.report(options.common.json))
-}
-
-/// Whether nothing is asked for that the device would not heed.
-fn fitting(options: &Options) -> Result<(), Failure> {
-    let Common { cores, huge_pages, placement, .. } = options.common;
-    let of_cores = cores.is_some() || huge_pages || placement != Choice::Most;
-    match options.device {
-        DeviceKind::Played if options.platform.is_some() => {
-            Err(Failure::failed("--platform goes with --device simulated"))
-        }
-        DeviceKind::Simulated if of_cores => {
-            Err(Failure::failed("--cores, --huge-pages and --placement go with a device that a core plays"))
-        }
-        DeviceKind::Played | DeviceKind::Simulated => Ok(()),
-    }
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {

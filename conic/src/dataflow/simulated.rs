@@ -62,7 +62,9 @@ struct Report<'a> {
     schema: &'static str,
     device: &'static str,
     platform: &'a str,
+    /// Of an exchange each way, and what of it are elements, the rest being progress.
     exchange_bytes: usize,
+    payload_bytes: usize,
     graphs: &'a [Curves],
 }
 
@@ -121,7 +123,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
             schema: "conic.dataflow.simulated/1",
             device: "simulated",
             platform: platform.name(),
-            exchange_bytes: PAYLOAD_BYTES,
+            exchange_bytes: exchange_bytes(),
+            payload_bytes: PAYLOAD_BYTES,
             graphs: &graphs,
         };
         print_json(&report)?;

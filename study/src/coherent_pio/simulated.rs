@@ -10,12 +10,12 @@ use std::rc::Rc;
 use conic_dataflow::wire::Request;
 use conic_dataflow::{Device, Fault, SyncActivator};
 use conic_fabric::{Core, Home, Layout, Time};
-use conic_interface::pio::{Behaviour, Features, Homed, Host, NotBegun, Poll};
-use conic_sim::eci::{Disturbances, EciCore, EciParameters, EciSimulation};
+use conic_interface::pio::{Behaviour, Features, Homed, Host, NotBegun};
+use conic_sim::eci::{Disturbances, EciParameters, EciSimulation};
 use conic_sim::{Failure, Parameters, Role};
 
 use super::crossing::{Computing, Crossing, Part};
-use super::exchange::{WORDS, serve, shape};
+use super::exchange::{WORDS, call, serve, shape};
 use super::pcie;
 
 /// What the device's own logic takes for a batch, in cycles of its clock.
@@ -31,6 +31,11 @@ impl Pipeline {
     /// How long it takes for the elements of a request.
     pub(super) fn time(self, cycle: u64, request: &[u8], element_bytes: usize) -> Time {
         let elements = Request::read(request, element_bytes).map_or(0, |request| request.elements) as u64;
+        self.time_of(cycle, elements)
+    }
+
+    /// How long it takes for so many elements.
+    pub(super) fn time_of(self, cycle: u64, elements: u64) -> Time {
         let cycles = u64::from(self.latency) + u64::from(self.interval) * elements.saturating_sub(1);
         Time::from_picoseconds(cycle * cycles)
     }
@@ -105,13 +110,17 @@ impl CoherentLines {
         let lines = shape(machine, bytes, 0).place(&mut layout, Home::Nic).expect("a shape of whole lines");
         let capacity = lines.capacity() as usize;
         let mut simulation = EciSimulation::new(machine, &layout, Disturbances::default());
-        let call = Rc::new(RefCell::new(Call::default()));
-        let outside = Rc::clone(&call);
+        let left = Rc::new(RefCell::new(Call::default()));
+        let outside = Rc::clone(&left);
         simulation.core("host", Role::Main, move |core| {
             let mut host = Host::new(*core, lines, Features::HOMED);
             loop {
                 core.pause();
-                exchange(&mut host, &mut outside.borrow_mut());
+                let mut left = outside.borrow_mut();
+                let Call { request, most, response, took } = &mut *left;
+                let start = core.now();
+                call(&mut host, request, *most, response);
+                *took = core.now().since(start);
             }
         });
         let mut computing = Computing::new(part, machine.device.cycle, capacity);
@@ -121,24 +130,8 @@ impl CoherentLines {
         });
         // As far as the host's first pause.
         simulation.run()?;
-        Ok(CoherentLines { simulation, call, capacity, crossing: part.crossing })
+        Ok(CoherentLines { simulation, call: left, capacity, crossing: part.crossing })
     }
-}
-
-/// Makes the call that was left.
-fn exchange(host: &mut Host<EciCore<'_>>, call: &mut Call) {
-    let start = host.core().now();
-    host.begin(&call.request, call.most).expect("the request fits, and the last was answered");
-    let length = loop {
-        match host.poll() {
-            Poll::Response(length) => break length,
-            Poll::NotYet => host.core().spin(),
-            Poll::Refused => panic!("the device refused the lines of a request"),
-        }
-    };
-    call.response.resize(length, 0);
-    host.read(&mut call.response);
-    call.took = host.core().now().since(start);
 }
 
 impl Transport for CoherentLines {
