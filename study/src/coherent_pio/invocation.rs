@@ -109,9 +109,9 @@ mod tests {
         let pipeline = 64.0 * enzian.device.cycle as f64 / 1e3;
         assert!((bloom - echo - pipeline).abs() < 1.0, "{echo} {bloom}: a request and a response of a line each");
         for way in ways {
-            for (function, bytes) in [(Function::Bloom, 300), (Function::Checksum, 1500)] {
-                assert!(median(way, function, bytes) > median(lines, function, bytes), "{} {function}", way.name());
-            }
+            // Twelve loads of 16 bytes, or a driver's calls. A checksum's are fewer, and stores over PCIe wait for nothing.
+            let over_pcie = median(way, Function::Bloom, 300);
+            assert!(over_pcie > median(lines, Function::Bloom, 300), "{}: {over_pcie} ns", way.name());
         }
         let none = Platform::load("icx").expect("it is shipped").parameters().clone();
         assert!(Way::over_pcie(&none, &enzian.device).is_empty());
