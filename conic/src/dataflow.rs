@@ -61,7 +61,12 @@ crossing costs is the time of `collapsed` less that of `software, fused`.
 
 A simulated device computes what the graph sends it, and what comes back is compared like any other. The graph runs on this \
 machine meanwhile, so that a batch has two times: the host's, on this machine's clock and without what simulating took, and the \
-exchanges', on the simulator's. They are reported apart and summed; the sum is what this machine would take with that device. \
+exchanges', on the simulator's. Where the host waits they are reported apart and summed; the sum is what this machine would take \
+with that device. Where calls are deferred and several batches are on the way, both overlap: an exchange ends when so much of the \
+host's time has passed as it took in the simulation, and what is told is from one batch to the next, and from a batch's sending to \
+its end, on that one clock. Each exchange under way has a modelled core and machine to itself. \
+A host that has nothing else to do looks for results, each time through Timely: where it takes longer for a batch than its exchanges \
+do, deferring gains no more than their time, less what those looks take. \
 `conic study coherent-pio 11 12` has times of the modelled machine alone.
 
 Examples:

@@ -198,7 +198,7 @@ fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
     assert_eq!((report["device"].as_str(), report["platform"].as_str()), (Some("simulated"), Some("enzian")));
     let graphs = report["graphs"].as_array().expect("graphs");
-    assert_eq!(graphs.len(), 3);
+    assert_eq!(graphs.len(), 6);
     let number = |value: &Value| value.as_u64().expect("a number");
     let payload = number(&report["payload_bytes"]);
     // A header, and the progress of each of the filters.
@@ -207,16 +207,37 @@ fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
         let rows = graph["sizes"].as_array().expect("sizes");
         let times: Vec<f64> = rows.iter().filter_map(|row| row["simulated_ns"].as_f64()).collect();
         assert!(times.len() == rows.len() && times.is_sorted() && times[0] > 600.0, "{times:?}");
-        assert!(rows.iter().all(|row| row["wrong"] == 0 && row["host_ns"].as_f64().is_some_and(|time| time > 0.0)));
+        let deferred = graph["way"].as_str().expect("a way").ends_with("deferred");
+        for row in rows {
+            assert_eq!(row["wrong"], 0, "{row}");
+            let [simulated, together, latency, on_the_way] =
+                ["simulated_ns", "together_ns", "latency_ns", "on_the_way"]
+                    .map(|key| row[key].as_f64().expect("a figure"));
+            let Some(host) = row["host_ns"].as_f64() else {
+                assert!(deferred, "{row}");
+                // Two exchanges at a time: no batch takes less than half of what its own do, and none is complete before they are over.
+                assert!(together > 0.4 * simulated && latency > 0.49 * simulated, "{row}");
+                // A host that waited for each before it sent the next would have less than one on the way.
+                assert!((1.0..=4.0).contains(&on_the_way), "{row}");
+                continue;
+            };
+            assert!(!deferred && host > 0.0 && (host + simulated - together).abs() < 0.2, "{row}");
+            assert_eq!((latency, on_the_way), (together, 1.0), "{row}");
+        }
         // As many exchanges as the elements need, whatever goes before them.
         let element = if graph["graph"] == "filters" { 8 } else { 128 };
         for row in rows {
-            let bytes = element * number(&row["elements"]);
-            let least = bytes.div_ceil(payload);
+            let least = (element * number(&row["elements"])).div_ceil(payload);
             assert_eq!(row["exchanges"].as_u64(), Some(least), "{} {}: {row}", graph["graph"], graph["way"]);
         }
     }
     assert!(std::fs::read_to_string(&svg).expect("a picture").starts_with("<svg"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["dataflow", "--device", "simulated", "--duration", "1ms"]).arg("--svg").arg(&svg);
+    let printed = text(&command.output().expect("the program runs").stdout);
+    assert!(printed.contains("batches on the way"), "{printed}");
+    let mut table = printed.lines().take_while(|line| !line.contains("what came out"));
+    assert!(table.all(|line| line.chars().count() <= 80), "{printed}");
     // Loads that wait fill the caches' units that recalls need: the paper's deadlock, and no fault of this program's.
     let small = folder.path().join("small.toml");
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../platforms/enzian.toml"));
