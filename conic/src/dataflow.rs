@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use conic_fabric::Time;
 use serde::Serialize;
 
 use crate::bench::arena::Arena;
-use crate::bench::common::{Choice, Common, span};
+use crate::bench::common::{Common, span};
 use crate::bench::draw;
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, Spread, rounded};
 use crate::bench::progress::Progress;
 use crate::bench::rounds::{Slices, Until, alternate, rounds_of};
+use crate::invoke::DeviceKind;
 use crate::writable;
 
 mod graphs;
@@ -47,15 +48,6 @@ pub struct Options {
     pub svg: PathBuf,
 }
 
-/// What the device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DeviceKind {
-    /// Another core of this machine
-    Played,
-    /// Part of a modelled machine: it computes for real, and its time is the simulator's
-    Simulated,
-}
-
 const EXAMPLES: &str = "Ways to run a graph:
   software         each operator an operator of Timely's
   software, fused  one operator of Timely's that does what all of them do: what can be had without a device
@@ -69,7 +61,12 @@ crossing costs is the time of `collapsed` less that of `software, fused`.
 
 A simulated device computes what the graph sends it, and what comes back is compared like any other. The graph runs on this \
 machine meanwhile, so that a batch has two times: the host's, on this machine's clock and without what simulating took, and the \
-exchanges', on the simulator's. They are reported apart and summed; the sum is what this machine would take with that device. \
+exchanges', on the simulator's. Where the host waits they are reported apart and summed; the sum is what this machine would take \
+with that device. Where calls are deferred and several batches are on the way, both overlap: an exchange ends when so much of the \
+host's time has passed as it took in the simulation, and what is told is from one batch to the next, and from a batch's sending to \
+its end, on that one clock. Each exchange under way has a modelled core and machine to itself. \
+A host that has nothing else to do looks for results, each time through Timely: where it takes longer for a batch than its exchanges \
+do, deferring gains no more than their time, less what those looks take. \
 `conic study coherent-pio 11 12` has times of the modelled machine alone.
 
 Examples:
@@ -135,26 +132,13 @@ struct GraphReport {
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
     let writable = || writable::file(&options.svg, "--svg");
-    let result = fitting(options).and_then(|()| writable()).and_then(|()| match options.device {
+    let simulated = [("--platform", options.platform.is_some())];
+    let fitting = options.device.fitting(&options.common, &[], &simulated);
+    let result = fitting.and_then(|()| writable()).and_then(|()| match options.device {
         DeviceKind::Played => run(options),
         DeviceKind::Simulated => simulated::run(options),
     });
     result.unwrap_or_else(|failure| failure.report(options.common.json))
-}
-
-/// Whether nothing is asked for that the device would not heed.
-fn fitting(options: &Options) -> Result<(), Failure> {
-    let Common { cores, huge_pages, placement, .. } = options.common;
-    let of_cores = cores.is_some() || huge_pages || placement != Choice::Most;
-    match options.device {
-        DeviceKind::Played if options.platform.is_some() => {
-            Err(Failure::failed("--platform goes with --device simulated"))
-        }
-        DeviceKind::Simulated if of_cores => {
-            Err(Failure::failed("--cores, --huge-pages and --placement go with a device that a core plays"))
-        }
-        DeviceKind::Played | DeviceKind::Simulated => Ok(()),
-    }
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use conic_fabric::{Home, Layout, Time};
 use conic_interface::pio::{Device, Features, Host, Lines, Played, Shape};
 use conic_load::invocation::{Caller, Service};
@@ -12,19 +12,21 @@ use conic_load::{Function, KeptLatency, Latency};
 use conic_native::{Flag, NativeCore, Pages, clock};
 
 use crate::bench::arena::{Arena, Job, Raise};
-use crate::bench::common::{Common, region, span};
+use crate::bench::common::{Choice, Common, region, span};
 use crate::bench::failure::Failure;
 use crate::bench::placement::{Placement, rounded};
 use crate::bench::progress::Progress;
 use crate::bench::rounds::{Slices, Until, alternate, rounds_of};
 
 mod output;
+mod simulated;
 
 /// Call a function on a device: how long a call takes, and how many there are in a second
 ///
 /// The device is played by a core of this machine: it reads the request's line again and again where a device on a coherent
 /// interconnect would withhold the answer to a load. Requests and responses of one line to 64 KiB lie in two groups of lines
-/// that swap roles. Every response is compared with what this core computes itself.
+/// that swap roles. Every response is compared with what this core computes itself. With `--device simulated` the device, and the
+/// core that calls it, are of modelled machines, and what a call takes is the simulator's time.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -33,12 +35,22 @@ pub struct Options {
     /// What the device computes: echo, bloom (eight 64-bit hashes of each 128 bytes), or checksum (RFC 1071)
     #[arg(long, value_name = "NAME", default_value = "echo")]
     pub function: Function,
-    /// Bytes of a request, 1 to 65536 [default: one line's 56, then 128, 256 and so on to 65536]
+    /// Bytes of a request, 1 to 65536 [default: one line's 56, then 128, or 120 in a simulated line of 128, 256 and so on to 65536]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub bytes: Option<u32>,
-    /// How long to call with each size, in slices of 20 ms, the sizes in turn
-    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = span)]
-    pub duration: Time,
+    /// How long to call with each size, in slices of 20 ms, the sizes in turn [default: 200ms]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub duration: Option<Time>,
+    /// What the device is
+    #[arg(long, value_enum, default_value_t = DeviceKind::Played)]
+    pub device: DeviceKind,
+    /// The modelled machine of a simulated device: a platform's name, or the path of a file that ends in .toml; may be repeated
+    /// [default: enzian, enzian-pcie, pc-pcie, cxl3-mem]
+    #[arg(long = "platform", value_name = "NAME")]
+    pub platforms: Vec<String>,
+    /// Calls of each size of a simulated device, 1 to 100000 [default: 40]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub calls: Option<u64>,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -47,7 +59,54 @@ const EXAMPLES: &str = "Examples:
   conic invoke --function checksum --bytes 1500 --json
 
 A call's latency is from just before its request is written to just after its response is read, one call after the other; \
-bytes a second are those of requests and responses together. `here` is the same function computed by the calling core.";
+bytes a second are those of requests and responses together. `here` is the same function computed by the calling core.
+
+A simulated device is reached in each way that its machine has: over coherent lines (enzian; cxl3-mem, nearly all of whose values \
+are guesses), by loads and stores over PCIe, and by copy engines whose driver polls or takes an interrupt (enzian-pcie; pc-pcie, a \
+PC). The functions are computed, and every response is compared; what hashes take is the pipeline's of the paper on coherent \
+programmed I/O, and a checksum is summed while its bytes come in. What would a checksum of 1500 bytes cost on each of these?
+
+  conic invoke --device simulated --function checksum --bytes 1500
+  conic invoke --device simulated --platform enzian --json";
+
+/// What the device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceKind {
+    /// Another core of this machine
+    Played,
+    /// Part of a modelled machine: it computes for real, and its time is the simulator's
+    Simulated,
+}
+
+impl DeviceKind {
+    /// Whether nothing is asked for that the device would not heed: options of a device that a core plays stand in `played`, of a
+    /// simulated one in `simulated`, each beside whether it was given.
+    ///
+    /// # Errors
+    ///
+    /// Which of them goes with the other device.
+    pub fn fitting(self, common: &Common, played: &[(&str, bool)], simulated: &[(&str, bool)]) -> Result<(), Failure> {
+        let given =
+            |options: &[(&str, bool)]| options.iter().find(|(_, given)| *given).map(|(name, _)| name.to_string());
+        let of_cores = common.cores.is_some() || common.huge_pages || common.placement != Choice::Most;
+        match self {
+            DeviceKind::Played => match given(simulated) {
+                Some(option) => Err(Failure::failed(format!("{option} goes with --device simulated"))),
+                None => Ok(()),
+            },
+            DeviceKind::Simulated if of_cores => {
+                Err(Failure::failed("--cores, --huge-pages and --placement go with a device that a core plays"))
+            }
+            DeviceKind::Simulated => match given(played) {
+                Some(option) => Err(Failure::failed(format!("{option} goes with a device that a core plays"))),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// How long each size is called, where nothing else is asked for.
+const DURATION: Time = Time::from_nanoseconds(200_000_000);
 
 /// How long a slice is measured.
 const SLICE: Time = Time::from_nanoseconds(20_000_000);
@@ -94,7 +153,13 @@ struct LatencyReport {
 
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
-    run(options).unwrap_or_else(|failure| failure.report(options.common.json))
+    let played = [("--duration", options.duration.is_some())];
+    let simulated = [("--platform", !options.platforms.is_empty()), ("--calls", options.calls.is_some())];
+    let result = options.device.fitting(&options.common, &played, &simulated).and_then(|()| match options.device {
+        DeviceKind::Played => run(options),
+        DeviceKind::Simulated => simulated::run(options),
+    });
+    result.unwrap_or_else(|failure| failure.report(options.common.json))
 }
 
 fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -104,7 +169,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let (arena, machine) = options.common.arena(1)?;
     let here: Vec<f64> = sizes.iter().map(|&bytes| computed_here(options.function, bytes)).collect();
-    let until = Until::rounds(rounds_of(options.duration, SLICE), sizes.len(), SLICE + WARM_UP);
+    let until = Until::rounds(rounds_of(options.duration.unwrap_or(DURATION), SLICE), sizes.len(), SLICE + WARM_UP);
     let mut progress = Progress::new();
     progress.start(format!("{} on a device", options.function));
     let pages = options.common.pages();

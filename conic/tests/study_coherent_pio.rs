@@ -125,18 +125,63 @@ fn what_there_is_not_is_refused() {
 
 #[test]
 fn options_of_another_device_than_the_one_that_is_asked_for_are_refused() {
-    for (arguments, option) in [
-        (&["--platform", "enzian"][..], "--platform goes with"),
-        (&["--device", "simulated", "--cores", "0,1"], "--cores"),
-        (&["--device", "simulated", "--huge-pages"], "--huge-pages"),
-        (&["--device", "simulated", "--placement", "all"], "--placement"),
-    ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
-        command.args(["dataflow", "--duration", "1us", "--json", "--svg", "/proc/none/dataflow.svg"]).args(arguments);
-        let output = command.output().expect("the program runs");
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        assert!(text(&output.stdout).contains(option), "{arguments:?}: {}", text(&output.stdout));
+    let of_both = [
+        ("--platform enzian", "--platform goes with"),
+        ("--device simulated --cores 0,1", "--cores"),
+        ("--device simulated --huge-pages", "--huge-pages"),
+        ("--device simulated --placement all", "--placement"),
+    ];
+    let of_calls = [("--calls 3", "--calls goes with"), ("--device simulated --duration 1ms", "--duration goes with")];
+    let dataflow =
+        of_both.map(|(options, says)| ("dataflow --duration 1us --svg /proc/none/dataflow.svg", options, says));
+    let invoke = of_both.into_iter().chain(of_calls).map(|(options, says)| ("invoke", options, says));
+    for (command, options, says) in dataflow.into_iter().chain(invoke) {
+        let mut conic = Command::new(env!("CARGO_BIN_EXE_conic"));
+        conic.args(command.split(' ')).args(options.split(' ')).arg("--json");
+        let output = conic.output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(1), "{command} {options}");
+        assert!(text(&output.stdout).contains(says), "{command} {options}: {}", text(&output.stdout));
     }
+}
+
+#[test]
+fn calls_of_a_function_are_told_for_each_way_that_a_machine_has() {
+    let invoke = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+        command.args(["invoke", "--device", "simulated", "--calls", "4"]).args(arguments.split(' '));
+        let output = command.output().expect("the program runs");
+        (output.status.code(), text(&output.stdout))
+    };
+    let (code, printed) = invoke("--bytes 120 --json");
+    assert_eq!(code, Some(0), "{printed}");
+    let report: Value = serde_json::from_str(&printed).expect("nothing but JSON is on stdout");
+    assert_eq!((&report["function"], &report["device"]), (&Value::from("echo"), &Value::from("simulated")));
+    let mut found = Vec::new();
+    for way in report["ways"].as_array().expect("ways") {
+        let name = [&way["platform"], &way["way"]].map(|name| name.as_str().expect("a name").to_owned());
+        let [size] = &way["sizes"].as_array().expect("sizes")[..] else { panic!("one size was asked for: {way}") };
+        assert_eq!([&size["bytes"], &size["response_bytes"], &size["calls"]], [120, 120, 4]);
+        let latency = ["min", "p50", "max"].map(|key| size["latency_ns"][key].as_f64().expect("a time"));
+        assert!(latency[0] > 0.0 && latency.is_sorted(), "{way}");
+        // One call after the other: as many a second as one takes of it, and 240 bytes each.
+        let rate = size["calls_per_second"].as_f64().expect("a rate");
+        assert!((1e9 / rate).clamp(latency[0], latency[2]) * rate / 1e9 - 1.0 < 0.05, "{way}");
+        assert!((size["bytes_per_second"].as_f64().expect("a rate") / rate - 240.0).abs() < 1.0, "{way}");
+        found.push((name.join(" "), latency[1]));
+    }
+    let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    let over_pcie = ["pcie-pio", "dma-polled", "dma-interrupt"];
+    let expected = ["enzian-pcie", "pc-pcie"].map(|platform| over_pcie.map(|way| format!("{platform} {way}")));
+    assert_eq!(names[0], "enzian pio");
+    assert_eq!(names[1..7], expected.concat());
+    assert_eq!(names[7..], ["cxl3-mem pio"]);
+    // The one point that was fitted, as `study coherent-pio 6` has it.
+    assert!((found[0].1 - 900.0).abs() < 1.0 && found[1..7].iter().all(|(_, time)| *time > found[0].1), "{found:?}");
+    let (code, printed) = invoke("--function checksum --bytes 1500");
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    let (code, printed) = invoke("--platform icx --json");
+    assert!(code == Some(1) && printed.contains("icx has no device that computes"), "{printed}");
 }
 
 #[test]
@@ -153,21 +198,46 @@ fn a_graph_s_device_can_be_part_of_a_modelled_machine() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON is on stdout");
     assert_eq!((report["device"].as_str(), report["platform"].as_str()), (Some("simulated"), Some("enzian")));
     let graphs = report["graphs"].as_array().expect("graphs");
-    assert_eq!(graphs.len(), 3);
+    assert_eq!(graphs.len(), 6);
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let payload = number(&report["payload_bytes"]);
+    // A header, and the progress of each of the filters.
+    assert_eq!(number(&report["exchange_bytes"]), payload + 16 + 8 * 31);
     for graph in graphs {
         let rows = graph["sizes"].as_array().expect("sizes");
         let times: Vec<f64> = rows.iter().filter_map(|row| row["simulated_ns"].as_f64()).collect();
         assert!(times.len() == rows.len() && times.is_sorted() && times[0] > 600.0, "{times:?}");
-        assert!(rows.iter().all(|row| row["wrong"] == 0 && row["host_ns"].as_f64().is_some_and(|time| time > 0.0)));
+        let deferred = graph["way"].as_str().expect("a way").ends_with("deferred");
+        for row in rows {
+            assert_eq!(row["wrong"], 0, "{row}");
+            let [simulated, together, latency, on_the_way] =
+                ["simulated_ns", "together_ns", "latency_ns", "on_the_way"]
+                    .map(|key| row[key].as_f64().expect("a figure"));
+            let Some(host) = row["host_ns"].as_f64() else {
+                assert!(deferred, "{row}");
+                // Two exchanges at a time: no batch takes less than half of what its own do, and none is complete before they are over.
+                assert!(together > 0.4 * simulated && latency > 0.49 * simulated, "{row}");
+                // A host that waited for each before it sent the next would have less than one on the way.
+                assert!((1.0..=4.0).contains(&on_the_way), "{row}");
+                continue;
+            };
+            assert!(!deferred && host > 0.0 && (host + simulated - together).abs() < 0.2, "{row}");
+            assert_eq!((latency, on_the_way), (together, 1.0), "{row}");
+        }
         // As many exchanges as the elements need, whatever goes before them.
         let element = if graph["graph"] == "filters" { 8 } else { 128 };
         for row in rows {
-            let bytes = element * row["elements"].as_u64().expect("a number");
-            let least = bytes.div_ceil(report["exchange_bytes"].as_u64().expect("a number"));
+            let least = (element * number(&row["elements"])).div_ceil(payload);
             assert_eq!(row["exchanges"].as_u64(), Some(least), "{} {}: {row}", graph["graph"], graph["way"]);
         }
     }
     assert!(std::fs::read_to_string(&svg).expect("a picture").starts_with("<svg"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.args(["dataflow", "--device", "simulated", "--duration", "1ms"]).arg("--svg").arg(&svg);
+    let printed = text(&command.output().expect("the program runs").stdout);
+    assert!(printed.contains("batches on the way"), "{printed}");
+    let mut table = printed.lines().take_while(|line| !line.contains("what came out"));
+    assert!(table.all(|line| line.chars().count() <= 80), "{printed}");
     // Loads that wait fill the caches' units that recalls need: the paper's deadlock, and no fault of this program's.
     let small = folder.path().join("small.toml");
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../platforms/enzian.toml"));

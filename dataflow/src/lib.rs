@@ -33,8 +33,11 @@
 //! computes within the call, and keeps the sum of the simulated times of its exchanges behind a handle. With [`Calls::Blocking`]
 //! the host does nothing meanwhile, so that the time of a batch is what the host's clock measured with the simulation's own
 //! work taken out, plus that sum; the two parts are reported apart, since the first is of the machine that runs and the second of
-//! the one that is modelled. With [`Calls::Deferred`] both would overlap, and no sum would be right: the host's work would have to be
-//! charged to the simulation's clock, as the study does with Timely's by the modelled machine's own values.
+//! the one that is modelled. With [`Calls::Deferred`] both overlap, and no sum is right. There one clock says what a batch takes: the
+//! host's, which stands while the host simulates, and on which an exchange ends when so much time has passed since its beginning as
+//! it took in the simulation. What the host does meanwhile counts once, and it looks for results as it would for a device's; each exchange
+//! has a modelled core and a modelled machine to itself, so that what two at a time take from each other is not in it. The study itself
+//! charges the host's work to the simulation's clock, by the modelled machine's own values, and mixes no two machines' times.
 
 mod channel;
 mod device;

@@ -10,6 +10,7 @@ use conic_sim::eci::placement::{directory_unit_of, transaction_unit_of};
 use conic_sim::eci::{Disturbances, EciParameters};
 use conic_sim::parameters::TimerParameters;
 use conic_sim::platform::Platform;
+use conic_study::coherent_pio::calling::Makes;
 use conic_study::coherent_pio::exchange::{Calls, CallsOutcome, calls};
 use conic_study::coherent_pio::frames::{Around, Arrives, Frames, receive, transmit};
 use conic_study::coherent_pio::{EXPERIMENTS, Machines, findings};
@@ -29,6 +30,7 @@ fn one_line() -> Calls {
     Calls {
         machine: machine(),
         payload: 120,
+        makes: Makes::Inverted,
         behaviour: Behaviour::default(),
         prefetch: false,
         alignment: 128,

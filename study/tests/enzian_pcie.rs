@@ -8,6 +8,7 @@ use conic_interface::pcie_pio;
 use conic_interface::xdma::Completion;
 use conic_sim::platform::Platform;
 use conic_sim::{Options, Parameters, Role, Simulation};
+use conic_study::coherent_pio::calling::Makes;
 use conic_study::coherent_pio::pcie::Transport;
 use conic_study::coherent_pio::pcie::calls::{Calls, calls, exchange};
 use conic_study::coherent_pio::pcie::frames::{Frames, frames};
@@ -21,8 +22,8 @@ fn platform(name: &str) -> Parameters {
 }
 
 fn asked(machine: &Parameters, transport: Transport, payload: usize) -> Calls {
-    let machine = machine.clone();
-    Calls { machine, transport, request: payload, response: payload, service: Time::ZERO, calls: (2, 8) }
+    let (machine, makes, service) = (machine.clone(), Makes::Inverted, Time::ZERO);
+    Calls { machine, transport, request: payload, response: payload, makes, service, calls: (2, 8) }
 }
 
 /// Medians of `question`, received and sent, in nanoseconds.

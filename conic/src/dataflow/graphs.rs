@@ -23,7 +23,7 @@ use crate::bench::failure::Failure;
 pub const PAYLOAD_BYTES: usize = 16_384;
 
 /// Exchanges of a device: both are in use where calls are deferred.
-const EXCHANGES: usize = 2;
+pub const EXCHANGES: usize = 2;
 
 /// Filters of the pipeline (section 5.3).
 pub const FILTERS: u64 = 31;

@@ -4,7 +4,7 @@ use conic_chart::{Axis, Chart, Point, Series};
 use conic_fabric::Time;
 use serde::Serialize;
 
-use super::graphs::{Graph, Outcome, PAYLOAD_BYTES};
+use super::graphs::{Graph, Outcome, PAYLOAD_BYTES, exchange_bytes};
 use super::{GraphReport, Row};
 use crate::bench::common::{MachineReport, count, nanoseconds, placement_line, print_notes, three_digits};
 use crate::bench::failure::{Failure, print_json};
@@ -25,7 +25,9 @@ struct PlacementReport<'a> {
 struct Report<'a> {
     schema: &'static str,
     device: &'static str,
+    /// Of an exchange each way, and what of it are elements, the rest being progress.
     exchange_bytes: usize,
+    payload_bytes: usize,
     /// Of a batch of one line through the filters, in the headline's placement.
     crossing_ns: f64,
     exchange_ns: f64,
@@ -72,7 +74,8 @@ pub fn json(
     let report = Report {
         schema: "conic.dataflow/1",
         device: "played by a core",
-        exchange_bytes: PAYLOAD_BYTES,
+        exchange_bytes: exchange_bytes(),
+        payload_bytes: PAYLOAD_BYTES,
         crossing_ns: row.crossing_ns,
         exchange_ns: row.exchange_ns,
         one_line_round_trip_ns: place.one_line_round_trip_ns.median,

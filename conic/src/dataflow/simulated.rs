@@ -1,16 +1,19 @@
 //! `conic dataflow --device simulated`: the graphs on this machine, their device on a modelled one.
 //!
 //! The host's part of a batch is what this machine's clock says, less what it took to simulate; the device's is the time of the
-//! exchanges in the simulation. They are of two machines, and reported apart. The host waits for its device, so that the sum is
-//! what a batch would take if this machine had that device.
+//! exchanges in the simulation. They are of two machines, and reported apart. Where the host waits for its device, the sum is
+//! what a batch would take if this machine had that device. Where calls are deferred, both overlap, and no sum is right: there an
+//! exchange ends when so much of the host's time has passed as it took in the simulation, the simulation's own work taken out, and
+//! what batches take is read off that one clock.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::rc::Rc;
 
 use conic_chart::{Axis, Chart, Point, Series};
-use conic_dataflow::{Calls, Detail, Element, Offload, Running, offload};
+use conic_dataflow::{Calls, Device, Element, Offload, Running, offload};
 use conic_fabric::Time;
 use conic_load::Latency;
 use conic_native::clock;
@@ -19,11 +22,11 @@ use conic_sim::eci::EciParameters;
 use conic_sim::platform::Platform;
 use conic_study::coherent_pio::crossing::Crossing;
 use conic_study::coherent_pio::graphs::Graph as Modelled;
-use conic_study::coherent_pio::simulated::{CoherentLines, Simulated, SimulatedClock, Transport};
+use conic_study::coherent_pio::simulated::{CoherentLines, Overlapped, Simulated, SimulatedClock, Transport};
 use serde::Serialize;
 
 use super::Options;
-use super::graphs::{Graph, PAYLOAD_BYTES, Part, Words, bloom, exchange_bytes, filters, sums};
+use super::graphs::{EXCHANGES, Graph, PAYLOAD_BYTES, Part, Way, Words, bloom, exchange_bytes, filters, sums};
 use crate::bench::common::{count, nanoseconds};
 use crate::bench::draw;
 use crate::bench::failure::{Failure, print_json};
@@ -35,14 +38,24 @@ const WARM_UP: u64 = 20;
 /// Batches at least.
 const LEAST: u64 = 50;
 
-/// Medians of a batch's two parts.
+/// Batches that are on the way at once at most where calls are deferred: one in each exchange, and as many behind them.
+const MOST_ON_THE_WAY: usize = 2 * EXCHANGES;
+
+/// What a batch takes.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Row {
     elements: usize,
-    /// On this machine's clock: Timely, and copying.
-    host_ns: f64,
-    /// On the simulator's: the exchanges.
+    /// On this machine's clock: Timely, and copying; a median. Where the host goes on meanwhile, it looks for results when it has
+    /// nothing else to do, and nothing tells the one from the other.
+    host_ns: Option<f64>,
+    /// On the simulator's: the exchanges; a median, or, where several are on the way, a mean.
     simulated_ns: f64,
+    /// From one batch to the next: the sum of both where the host waits, and a median on the common clock where it does not.
+    together_ns: f64,
+    /// From just before a batch is sent until it is complete: the same sum, or a median on the common clock.
+    latency_ns: f64,
+    /// Batches on the way, in the mean of the time: fewer than may be where the host takes longer for one than its exchanges do.
+    on_the_way: f64,
     /// Exchanges of a batch.
     exchanges: u64,
     batches: u64,
@@ -62,7 +75,9 @@ struct Report<'a> {
     schema: &'static str,
     device: &'static str,
     platform: &'a str,
+    /// Of an exchange each way, and what of it are elements, the rest being progress.
     exchange_bytes: usize,
+    payload_bytes: usize,
     graphs: &'a [Curves],
 }
 
@@ -104,14 +119,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     let machine = platform.parameters();
     let mut graphs = Vec::new();
     for graph in Graph::ALL {
-        let ways: &[(Detail, &str)] = match graph {
-            Graph::Filters => &[(Detail::Collapsed, "collapsed"), (Detail::EachOperator, "each operator")],
-            Graph::Bloom => &[(Detail::Collapsed, "collapsed")],
-        };
-        for &(detail, way) in ways {
-            let row = |&elements| batches(graph, machine, detail, elements, options.duration);
+        for &way in graph.ways() {
+            let Way::Played(how) = way else { continue };
+            let row = |&elements| batches(graph, machine, how, elements, options.duration);
             let sizes = graph.sizes().iter().map(row).collect::<Result<_, _>>()?;
-            graphs.push(Curves { graph: graph.name(), way, sizes });
+            graphs.push(Curves { graph: graph.name(), way: way.name(), sizes });
         }
     }
     let charts = charts(&graphs, platform.name());
@@ -121,7 +133,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
             schema: "conic.dataflow.simulated/1",
             device: "simulated",
             platform: platform.name(),
-            exchange_bytes: PAYLOAD_BYTES,
+            exchange_bytes: exchange_bytes(),
+            payload_bytes: PAYLOAD_BYTES,
             graphs: &graphs,
         };
         print_json(&report)?;
@@ -138,16 +151,21 @@ pub fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn batches(graph: Graph, machine: &EciParameters, detail: Detail, elements: usize, span: Time) -> Result<Row, Failure> {
+fn batches(graph: Graph, machine: &EciParameters, how: Offload, elements: usize, span: Time) -> Result<Row, Failure> {
     let modelled = match graph {
         Graph::Filters => Modelled::Filters,
         Graph::Bloom => Modelled::Bloom,
     };
-    let lines = CoherentLines::new(machine, &modelled.part(&machine.device, Crossing::Together), exchange_bytes());
-    let lines = lines.map_err(|error| Failure::failed(error.to_string()))?;
+    let part = modelled.part(&machine.device, Crossing::Together);
+    let lines = || {
+        let lines = CoherentLines::new(machine, &part, exchange_bytes());
+        lines.map_err(|error| Failure::failed(error.to_string()))
+    };
+    let count = if how.calls == Calls::Blocking { 1 } else { EXCHANGES };
+    let lines = (0..count).map(|_| lines()).collect::<Result<Vec<_>, _>>()?;
     let measured = catch_unwind(AssertUnwindSafe(|| match graph {
-        Graph::Filters => measure(&filters(elements), detail, lines, span),
-        Graph::Bloom => measure(&bloom(elements), detail, lines, span),
+        Graph::Filters => measure(&filters(elements), how, lines, span),
+        Graph::Bloom => measure(&bloom(elements), how, lines, span),
     }));
     measured.unwrap_or_else(|panic| match panic.downcast::<Stopped>() {
         Ok(stopped) => Err(Failure::failed(format!("the modelled machine stopped: {}", stopped.0))),
@@ -155,27 +173,96 @@ fn batches(graph: Graph, machine: &EciParameters, detail: Detail, elements: usiz
     })
 }
 
-/// Sends one batch after the other, each when the last is complete.
 fn measure<A: Element, D: Words>(
     part: &Part<A, D>,
-    detail: Detail,
-    lines: CoherentLines,
+    how: Offload,
+    lines: Vec<CoherentLines>,
     span: Time,
 ) -> Result<Row, Failure> {
-    let Part { chain, work } = part;
-    let (simulated, spent) = (SimulatedClock::default(), Rc::new(Cell::new(Time::ZERO)));
-    let device = Simulated::new(Timed { inner: lines, spent: Rc::clone(&spent) }, simulated.clone());
+    let clocks = Clocks::default();
+    let timed = lines.into_iter().map(|inner| Timed { inner, spent: Rc::clone(&clocks.spent) });
+    match how.calls {
+        Calls::Blocking => {
+            let device = |transport| Simulated::new(transport, clocks.simulated.clone());
+            one_by_one(part, how, timed.map(device).collect(), &clocks, span)
+        }
+        Calls::Deferred => {
+            let device = |transport| Overlapped::new(transport, clocks.simulated.clone(), clocks.common());
+            several(part, how, timed.map(device).collect(), &clocks, span)
+        }
+    }
+}
+
+/// The times of which a batch's time consists.
+#[derive(Default)]
+struct Clocks {
+    /// The exchanges', in the simulation.
+    simulated: SimulatedClock,
+    /// What of this machine's is not the graph's: what it took to simulate.
+    spent: Rc<Cell<Time>>,
+}
+
+impl Clocks {
+    /// This machine's clock, which stands while it simulates: on it the graph's work and the exchanges overlap.
+    fn common(&self) -> Rc<dyn Fn() -> Time> {
+        let spent = Rc::clone(&self.spent);
+        Rc::new(move || clock::now().since(spent.get()))
+    }
+
+    /// Does what is not the graph's work.
+    fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let start = clock::now();
+        let done = work();
+        self.spent.set(self.spent.get() + clock::now().since(start));
+        done
+    }
+}
+
+/// The graph with its part on devices; `came` gets what comes out, at its time.
+fn running<A: Element, D: Words, V: Device>(
+    part: &Part<A, D>,
+    how: Offload,
+    devices: Vec<V>,
+    mut came: impl FnMut(u64, (usize, u64)) + 'static,
+) -> Result<Running<A>, Failure> {
+    let graph = Running::new(
+        |stream| offload(stream, &part.chain, devices, how),
+        move |time, batch: &[D]| came(time, sums(batch)),
+    );
+    graph.map_err(|fault| Failure::failed(fault.to_string()))
+}
+
+fn add(sum: &mut (usize, u64), more: (usize, u64)) {
+    *sum = (sum.0 + more.0, sum.1.wrapping_add(more.1));
+}
+
+fn end<A: Element>(mut graph: Running<A>) {
+    graph.close();
+    while !graph.has_ended() {
+        graph.step();
+    }
+}
+
+fn median(latency: &Latency) -> f64 {
+    rounded(latency.quantile(0.5).picoseconds() as f64 / 1e3, 1)
+}
+
+/// Sends one batch after the other, each when the last is complete.
+fn one_by_one<A: Element, D: Words, V: Device>(
+    part: &Part<A, D>,
+    how: Offload,
+    devices: Vec<V>,
+    Clocks { simulated, spent }: &Clocks,
+    span: Time,
+) -> Result<Row, Failure> {
+    let work = &part.work;
     let came = Rc::new(Cell::new((0, 0_u64)));
     let into = Rc::clone(&came);
-    let how = Offload { calls: Calls::Blocking, detail };
-    let graph = Running::new(
-        |stream| offload(stream, chain, vec![device], how),
-        move |_, batch: &[D]| {
-            let ((count, sum), (more, other)) = (into.get(), sums(batch));
-            into.set((count + more, sum.wrapping_add(other)));
-        },
-    );
-    let mut graph: Running<A> = graph.map_err(|fault| Failure::failed(fault.to_string()))?;
+    let mut graph = running(part, how, devices, move |_, more| {
+        let mut sum = into.get();
+        add(&mut sum, more);
+        into.set(sum);
+    })?;
     let (mut host, mut device) = (Latency::new(), Latency::new());
     let (mut time, mut wrong, mut exchanges, begin) = (0, 0, 0, clock::now());
     while time < WARM_UP + LEAST || clock::now().since(begin) < span {
@@ -199,33 +286,126 @@ fn measure<A: Element, D: Words>(
         wrong += u64::from(came.get() != right);
         time += 1;
     }
-    graph.close();
-    while !graph.has_ended() {
-        graph.step();
-    }
-    let median = |latency: &Latency| rounded(latency.quantile(0.5).picoseconds() as f64 / 1e3, 1);
-    let elements = work.elements();
+    end(graph);
     let (host_ns, simulated_ns) = (median(&host), median(&device));
-    Ok(Row { elements, host_ns, simulated_ns, exchanges, batches: time - WARM_UP, wrong })
+    let together_ns = rounded(host_ns + simulated_ns, 1);
+    Ok(Row {
+        elements: work.elements(),
+        host_ns: Some(host_ns),
+        simulated_ns,
+        together_ns,
+        latency_ns: together_ns,
+        on_the_way: 1.0,
+        exchanges,
+        batches: time - WARM_UP,
+        wrong,
+    })
+}
+
+/// A batch that is on the way.
+struct Sent {
+    time: u64,
+    at: Time,
+    /// What must come of it.
+    right: (usize, u64),
+}
+
+/// Keeps several batches on the way, one more for each look at what has come.
+///
+/// From one to the next is the median of what as many take as may be on the way: two may end in one look, and the system may take
+/// the core away for longer than all of them take.
+fn several<A: Element, D: Words, V: Device>(
+    part: &Part<A, D>,
+    how: Offload,
+    devices: Vec<V>,
+    clocks: &Clocks,
+    span: Time,
+) -> Result<Row, Failure> {
+    let (work, simulated, now) = (&part.work, &clocks.simulated, clocks.common());
+    let came: Rc<RefCell<BTreeMap<u64, (usize, u64)>>> = Rc::default();
+    let into = Rc::clone(&came);
+    let mut graph =
+        running(part, how, devices, move |time, more| add(into.borrow_mut().entry(time).or_default(), more))?;
+    let (mut sent, mut latency, mut rounds) = (VecDeque::new(), Latency::new(), Latency::new());
+    let mut ends = VecDeque::new();
+    let (mut next, mut wrong, mut last, mut on_their_way) = (0, 0, Time::ZERO, Time::ZERO);
+    let (mut began, begin) = ((Time::ZERO, Time::ZERO, 0), clock::now());
+    loop {
+        let goes_on = next < WARM_UP + LEAST || clock::now().since(begin) < span;
+        if goes_on && sent.len() < MOST_ON_THE_WAY {
+            let (mut batch, right) = clocks.aside(|| work.batch(next));
+            if next == WARM_UP {
+                began = (now(), simulated.elapsed(), simulated.calls());
+            }
+            sent.push_back(Sent { time: next, at: now(), right });
+            graph.send(next, &mut batch);
+            next += 1;
+            graph.advance_to(next);
+        } else if sent.is_empty() {
+            break;
+        }
+        graph.step();
+        while let Some(first) = sent.front()
+            && !graph.may_come(first.time)
+        {
+            last = now();
+            if first.time >= WARM_UP {
+                latency.record(last.since(first.at), 1);
+                on_their_way += last.since(first.at);
+                ends.push_back(last);
+                if ends.len() > MOST_ON_THE_WAY {
+                    rounds.record(last.since(ends.pop_front().unwrap_or(last)), 1);
+                }
+            }
+            wrong += u64::from(came.borrow_mut().remove(&first.time).unwrap_or_default() != first.right);
+            sent.pop_front();
+        }
+    }
+    // Every batch takes as many.
+    let exchanges = simulated.calls() / next;
+    let each = |time: Time, count: u64| rounded(time.picoseconds() as f64 / 1e3 / count as f64, 1);
+    let took = each(simulated.elapsed().since(began.1), simulated.calls() - began.2);
+    let all = last.since(began.0);
+    end(graph);
+    Ok(Row {
+        elements: work.elements(),
+        host_ns: None,
+        simulated_ns: rounded(took * exchanges as f64, 1),
+        together_ns: rounded(median(&rounds) / MOST_ON_THE_WAY as f64, 1),
+        latency_ns: median(&latency),
+        on_the_way: rounded(on_their_way.picoseconds() as f64 / all.picoseconds() as f64, 2),
+        exchanges,
+        batches: next - WARM_UP,
+        wrong,
+    })
 }
 
 fn table(graphs: &[Curves], platform: &str) {
-    println!("operators of a Timely graph, on a device of the modelled machine {platform}; a batch's time, medians");
-    println!("  host: this machine's clock, less the simulation; simulated: the exchanges, on the simulator's clock");
-    println!("  the host waits for its device, so that their sum is what this machine would take with that device");
+    println!("operators of a Timely graph, on a device of the modelled machine {platform}; a batch");
+    println!("  host: this machine's clock, less the simulation; simulated: the exchanges, on");
+    println!("  the simulator's clock");
+    println!("  where the host waits for its device, their sum is what this machine would take");
+    println!("  with that device; where calls are deferred, up to {MOST_ON_THE_WAY} batches are on the way and");
+    println!("  both overlap: an exchange ends when as much of the host's time has passed as");
+    println!("  it takes in the simulation; together: from one batch to the next");
     for one in graphs {
         println!("\n  {}, {}; elements of a batch:", one.graph, one.way);
-        let heading: String = one.sizes.iter().map(|row| format!(" {:>9}", count(row.elements as u64))).collect();
-        println!("    {:24}{heading}", "");
-        let line = |name: &str, figure: fn(&Row) -> f64| {
-            let figures: String = one.sizes.iter().map(|row| format!(" {:>9}", nanoseconds(figure(row)))).collect();
-            println!("    {name:24}{figures}");
+        let line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+            let cells: String = one.sizes.iter().map(|row| format!(" {:>7}", cell(row))).collect();
+            println!("  {name:20}{cells}");
         };
-        line("host", |row| row.host_ns);
-        line("simulated", |row| row.simulated_ns);
-        line("together", |row| row.host_ns + row.simulated_ns);
-        let exchanges: String = one.sizes.iter().map(|row| format!(" {:>9}", row.exchanges)).collect();
-        println!("    {:24}{exchanges}", "exchanges of a batch");
+        line("", &|row| count(row.elements as u64));
+        if one.sizes.iter().all(|row| row.host_ns.is_some()) {
+            line("host", &|row| row.host_ns.map_or_else(String::new, nanoseconds));
+        }
+        line("simulated", &|row| nanoseconds(row.simulated_ns));
+        line("together", &|row| nanoseconds(row.together_ns));
+        // Deferred.
+        if one.sizes.iter().all(|row| row.host_ns.is_none()) {
+            line("sent to complete", &|row| nanoseconds(row.latency_ns));
+            line("batches on the way", &|row| format!("{:.1}", row.on_the_way));
+        }
+        line("exchanges of a batch", &|row| row.exchanges.to_string());
     }
     println!("\n  what came out of every batch was compared with what the operators make");
 }
@@ -235,13 +415,18 @@ fn charts(graphs: &[Curves], platform: &str) -> Vec<Chart> {
     let chart = |one: &Curves| {
         let axes = (Axis::log("Elements of a batch", ""), Axis::log("Time of a batch", "us"));
         let title = format!("{}, {}, on a device of {platform}", one.graph, one.way);
-        let points = |figure: fn(&Row) -> f64| {
-            one.sizes.iter().map(move |row| Point::new(row.elements as f64, figure(row) / 1e3)).collect::<Vec<_>>()
+        let points = |figure: fn(&Row) -> Option<f64>| {
+            let point = move |row: &Row| Some(Point::new(row.elements as f64, figure(row)? / 1e3));
+            one.sizes.iter().filter_map(point).collect::<Vec<_>>()
         };
-        Chart::xy(title, axes.0, axes.1)
-            .note("The host's part is of the machine that ran this, the exchanges' of the modelled one.")
-            .series(Series::line("host", points(|row| row.host_ns)))
-            .series(Series::line("exchanges, simulated", points(|row| row.simulated_ns)))
+        let chart = Chart::xy(title, axes.0, axes.1)
+            .note("The host's part is of the machine that ran this, the exchanges' of the modelled one.");
+        let host = points(|row| row.host_ns);
+        let chart = match host.is_empty() {
+            true => chart.series(Series::line("from one batch to the next", points(|row| Some(row.together_ns)))),
+            false => chart.series(Series::line("host", host)),
+        };
+        chart.series(Series::line("exchanges, simulated", points(|row| Some(row.simulated_ns))))
     };
     graphs.iter().map(chart).collect()
 }

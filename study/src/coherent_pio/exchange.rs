@@ -8,19 +8,23 @@ use conic_interface::pio::{Behaviour, Device, Features, Homed, Host, Poll, Shape
 use conic_sim::eci::{Counters, Disturbances, EciDevice, EciParameters, EciSimulation};
 use conic_sim::{Failure, Role};
 
+use super::calling::{Calling, Makes, Timed};
+
 /// Words of the protocol's sets of lines: enough for two groups of 64 KiB and a control word, in lines of 64 bytes.
 pub(super) const WORDS: usize = 33;
 
 /// Bytes of the control word, which lies in the first line.
 pub const CONTROL_BYTES: usize = 8;
 
-/// Calls of an echo on the device, one after the other.
+/// Calls of a function on the device, one after the other.
 #[derive(Clone, Debug)]
 pub struct Calls {
     /// The machine.
     pub machine: EciParameters,
-    /// Payload of each request and of each response, control word not among it.
+    /// Payload of each request, control word not among it.
     pub payload: usize,
+    /// What the device makes of it.
+    pub makes: Makes,
     /// How the device's half behaves.
     pub behaviour: Behaviour,
     /// Whether the lines of a response are asked for together.
@@ -33,6 +37,31 @@ pub struct Calls {
     pub calls: (u64, u64),
     /// What else happens.
     pub disturbances: Disturbances,
+}
+
+impl Calls {
+    /// Calls whose request and response have so many bytes of payload at most: lines of a group that has several are asked for
+    /// together, and nothing else happens.
+    pub fn new(machine: &EciParameters, payload: usize, makes: Makes, calls: (u64, u64)) -> Calls {
+        let line = machine.cache.line_bytes;
+        let longest = payload.max(makes.response_bytes(payload));
+        Calls {
+            machine: machine.clone(),
+            payload,
+            makes,
+            behaviour: Behaviour::default(),
+            prefetch: (longest + CONTROL_BYTES) as u64 > line,
+            alignment: line,
+            service: Time::ZERO,
+            calls,
+            disturbances: Disturbances::default(),
+        }
+    }
+
+    fn calling(&self) -> Calling {
+        let Calls { payload, makes, calls, .. } = *self;
+        Calling { request: payload, response: makes.response_bytes(payload), makes, calls }
+    }
 }
 
 /// What was found.
@@ -54,26 +83,9 @@ impl CallsOutcome {
         super::percentile(&self.latencies, 0.5)
     }
 
-    /// Bytes a second, both ways together.
-    pub fn bytes_per_second(&self, payload: usize) -> f64 {
-        2.0 * payload as f64 * self.latencies.len() as f64 / self.elapsed.seconds()
-    }
-}
-
-/// The bytes of call `number`: its number, and what follows from number and place.
-pub fn fill(bytes: &mut [u8], number: u64) {
-    for (place, byte) in bytes.iter_mut().enumerate() {
-        *byte = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (place % 7 * 8)) as u8 ^ (place / 7) as u8;
-    }
-    let head = number.to_le_bytes();
-    let length = bytes.len().min(head.len());
-    bytes[..length].copy_from_slice(&head[..length]);
-}
-
-/// The device's function: every byte inverted, so that a request is no response.
-pub(super) fn function(bytes: &mut [u8]) {
-    for byte in bytes {
-        *byte = !*byte;
+    /// Bytes a second, where a request and its response have so many together.
+    pub fn bytes_per_second(&self, both: usize) -> f64 {
+        both as f64 * self.latencies.len() as f64 / self.elapsed.seconds()
     }
 }
 
@@ -94,40 +106,29 @@ pub(super) fn shape(machine: &EciParameters, payload: usize, alignment: u64) -> 
 ///
 /// If the shape cannot be, or a response is wrong.
 pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
-    let shape = shape(&question.machine, question.payload, question.alignment);
+    let calling = question.calling();
+    let shape = shape(&question.machine, calling.request.max(calling.response), question.alignment);
     let mut layout = Layout::new();
     let lines = shape.place(&mut layout, Home::Nic).expect("a shape of whole lines");
     let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
     let outcome = Rc::new(RefCell::new(None));
-    let (asked, into) = (question.clone(), Rc::clone(&outcome));
+    let (prefetch, into) = (question.prefetch, Rc::clone(&outcome));
     simulation.core("host", Role::Main, move |core| {
-        let features = Features { prefetch: asked.prefetch, ..Features::HOMED };
-        let mut host = Host::new(*core, lines, features);
-        let (mut request, mut response) = (vec![0; asked.payload], vec![0; asked.payload]);
-        let (mut latencies, mut began, mut before) = (Vec::new(), Time::ZERO, Counters::default());
-        for number in 0..asked.calls.0 + asked.calls.1 {
-            fill(&mut request, number);
-            if number == asked.calls.0 {
-                (began, before) = (core.now(), core.machine().borrow().counters.clone());
-            }
-            let start = core.now();
-            call(&mut host, &request, &mut response);
-            if number >= asked.calls.0 {
-                latencies.push(core.now().since(start).picoseconds());
-            }
-            function(&mut response);
-            assert!(response == request, "the response to call {number} is wrong");
-        }
-        let counters = core.machine().borrow().counters.since(&before);
-        let (elapsed, try_agains) = (core.now().since(began), host.try_agains());
+        let mut host = Host::new(*core, lines, Features { prefetch, ..Features::HOMED });
+        let counters = || core.machine().borrow().counters.clone();
+        let mut before = Counters::default();
+        let begins = || before = counters();
+        let timed =
+            calling.time(|| core.now(), begins, |request, into| call(&mut host, request, calling.response, into));
+        let Timed { latencies, elapsed } = timed;
+        let (counters, try_agains) = (counters().since(&before), host.try_agains());
         *into.borrow_mut() = Some(CallsOutcome { latencies, elapsed, counters, try_agains });
     });
     let asked = question.clone();
     simulation.device("device", Role::Service, move |device| {
         let homed = Homed::<_, WORDS>::new(*device, lines, asked.behaviour).expect("so many lines fit");
         serve(homed, |request, response| {
-            response.extend_from_slice(request);
-            function(response);
+            asked.makes.answer(request, calling.response, response);
             asked.service
         });
     });
@@ -137,19 +138,18 @@ pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
     Ok(outcome.expect("the host's program ended"))
 }
 
-fn call<C: Core>(host: &mut Host<C>, request: &[u8], response: &mut [u8]) {
-    host.begin(request, response.len()).expect("the request fits, and the last was answered");
-    loop {
+/// Makes one call; the response, of `most` bytes at most, replaces what is in `response`.
+pub(super) fn call<C: Core>(host: &mut Host<C>, request: &[u8], most: usize, response: &mut Vec<u8>) {
+    host.begin(request, most).expect("the request fits, and the last was answered");
+    let length = loop {
         match host.poll() {
-            Poll::Response(length) => {
-                assert_eq!(length, response.len(), "the response has the request's length");
-                host.read(response);
-                return;
-            }
+            Poll::Response(length) => break length,
             Poll::NotYet => host.core().spin(),
-            Poll::Refused => panic!("the device refused a request"),
+            Poll::Refused => panic!("the device refused the lines of a request"),
         }
-    }
+    };
+    response.resize(length, 0);
+    host.read(response);
 }
 
 /// Answers requests for ever: `answer` writes the response to a request, and says how long it takes.

@@ -1,12 +1,12 @@
 //! What the paper's figures and tables come out as.
 
 use conic_chart::{Axis, Bar, Chart, Series};
-use conic_fabric::Time;
 use conic_interface::pio::Behaviour;
 use conic_sim::eci::{Disturbances, EciParameters};
 use conic_sim::parameters::TimerParameters;
 use conic_sim::{Failure as SimFailure, Parameters};
 
+use super::calling::Makes;
 use super::exchange::{CONTROL_BYTES, Calls, CallsOutcome, calls};
 use super::frames::{Around, Arrives, Frames, receive, transmit};
 use super::over_pcie::{self, Coherent, FOUR, OverPcie, TICKING, TICKING_FRAMES, TICKING_UNIT, TWO};
@@ -100,22 +100,14 @@ impl<'a> Run<'a> {
     /// What [`Run::calls`] asks.
     pub(super) fn invocation(&mut self, bytes: usize, exclusive: bool) -> Calls {
         self.asked += 1;
-        Calls {
-            machine: self.machine.clone(),
-            payload: self.payload(bytes),
-            behaviour: Behaviour { exclusive, ..Behaviour::default() },
-            prefetch: bytes > self.line(),
-            alignment: self.line() as u64,
-            service: Time::ZERO,
-            calls: self.rounds(),
-            disturbances: Disturbances::default(),
-        }
+        let behaviour = Behaviour { exclusive, ..Behaviour::default() };
+        Calls { behaviour, ..Calls::new(self.machine, self.payload(bytes), Makes::Inverted, self.rounds()) }
     }
 
     /// GiB a second of calls one after the other, both ways together.
     pub(super) fn throughput(&mut self, bytes: usize) -> Result<f64, Failure> {
         let payload = self.payload(bytes);
-        Ok(self.calls(bytes, true)?.bytes_per_second(payload) / f64::from(1 << 30))
+        Ok(self.calls(bytes, true)?.bytes_per_second(2 * payload) / f64::from(1 << 30))
     }
 
     /// FastForward's median, in nanoseconds.

@@ -11,7 +11,7 @@ use conic_sim::eci::{Disturbances, EciCore, EciDevice, EciParameters, EciSimulat
 use conic_sim::parameters::TimerParameters;
 use conic_sim::{Failure, Role};
 
-use super::exchange::fill;
+use super::calling::fill;
 use super::port::{Port, pause};
 
 /// Words of the protocol's sets of lines: two control lines and the overflow lines of a frame of 9600 bytes, in lines of 64 bytes.

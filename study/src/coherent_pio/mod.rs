@@ -2,7 +2,9 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`calling`] | what every call of a function is, whichever way it crosses |
 //! | [`exchange`] | calls of a function on the device, by `interface::pio`'s halves |
+//! | [`invocation`] | the same calls, of any function and in each way that a machine has to its device |
 //! | [`frames`] | frames of a NIC, by the same |
 //! | [`sockets`] | FastForward between two sockets |
 //! | [`simulated`] | a device for Timely graphs whose time is the simulator's |
@@ -18,12 +20,14 @@
 //!
 //! Nothing here knows what was published.
 
+pub mod calling;
 pub mod crossing;
 pub mod exchange;
 mod figures;
 pub mod frames;
 pub mod graphs;
 mod headlines;
+pub mod invocation;
 mod over_pcie;
 pub mod pcie;
 mod port;

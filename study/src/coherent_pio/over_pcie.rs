@@ -5,6 +5,7 @@ use conic_fabric::Time;
 use conic_interface::xdma::Completion;
 use conic_sim::Parameters;
 
+use super::calling::Makes;
 use super::exchange::CONTROL_BYTES;
 use super::pcie::Transport;
 use super::pcie::calls::{Calls, CallsOutcome, calls};
@@ -60,8 +61,8 @@ impl OverPcie<'_> {
             Transport::Pio => bytes - CONTROL_BYTES,
             Transport::Dma(_) => bytes,
         };
-        let (machine, service) = (self.machine.clone(), Time::ZERO);
-        let question = Calls { machine, transport, request: payload, response: payload, service, calls: calls_ };
+        let (machine, makes, service) = (self.machine.clone(), Makes::Inverted, Time::ZERO);
+        let question = Calls { machine, transport, request: payload, response: payload, makes, service, calls: calls_ };
         calls(&question).map_err(|failure| Failure(failure.to_string()))
     }
 

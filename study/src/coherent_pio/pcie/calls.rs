@@ -8,7 +8,7 @@ use conic_interface::pcie_pio::{Call, CallShape, CallWindow, Callee};
 use conic_interface::xdma::{Channel, Completion, Direction, Driver, Engine, Fetched, Shape};
 use conic_sim::{Failure, Options, Parameters, Role, SimCore, SimDevice, Simulation};
 
-use super::super::exchange::{fill, function};
+use super::super::calling::{Calling, Makes, Timed};
 use super::{PATIENCE, Transport, fpga, overhead, wait_until};
 
 /// Calls of a function on the device, one after the other.
@@ -22,6 +22,8 @@ pub struct Calls {
     pub request: usize,
     /// Payload of each response, at least a byte.
     pub response: usize,
+    /// What the device makes of a request: a response of so many bytes.
+    pub makes: Makes,
     /// How long the function takes.
     pub service: Time,
     /// Calls before the first that counts, and those that count.
@@ -44,13 +46,6 @@ impl CallsOutcome {
     }
 }
 
-/// The response to a request: the request's bytes inverted, over and over, as many as asked for.
-fn response_to(request: &[u8], bytes: usize) -> Vec<u8> {
-    let mut response: Vec<u8> = request.iter().copied().cycle().take(bytes).collect();
-    function(&mut response);
-    response
-}
-
 /// Makes the calls, and checks each response by content and sequence.
 ///
 /// # Errors
@@ -61,17 +56,23 @@ fn response_to(request: &[u8], bytes: usize) -> Vec<u8> {
 ///
 /// If the machine has no programmable device behind PCIe, a payload is empty or too long, or a response is wrong.
 pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
-    let (asked, outcome) = (question.clone(), Rc::new(RefCell::new(None)));
+    let outcome = Rc::new(RefCell::new(None));
     let into = Rc::clone(&outcome);
-    let Calls { response, service, .. } = *question;
+    let Calls { request, response, makes, service, calls, .. } = *question;
     let way = Way {
         machine: question.machine.clone(),
-        longest: [question.request, question.response],
-        calls: question.calls.0 + question.calls.1,
-        function: Rc::new(move |request: &[u8]| (response_to(request, response), service)),
+        longest: [request, response],
+        calls: calls.0 + calls.1,
+        function: Rc::new(move |request: &[u8]| {
+            let mut bytes = Vec::new();
+            makes.answer(request, response, &mut bytes);
+            (bytes, service)
+        }),
     };
     let program = move |core: &SimCore<'_>, call: &mut dyn FnMut(&[u8], &mut Vec<u8>)| {
-        *into.borrow_mut() = Some(measure(&asked, core, call));
+        let Timed { latencies, elapsed } =
+            Calling { request, response, makes, calls }.time(|| core.now(), || (), |request, into| call(request, into));
+        *into.borrow_mut() = Some(CallsOutcome { latencies, elapsed });
     };
     way.run(question.transport, program)?;
     let outcome = outcome.borrow_mut().take();
@@ -118,25 +119,6 @@ struct Way {
     /// How many calls there will be.
     calls: u64,
     function: Function,
-}
-
-/// Times calls of `call`, which is given the request and where the response goes.
-fn measure(asked: &Calls, core: &SimCore<'_>, call: &mut dyn FnMut(&[u8], &mut Vec<u8>)) -> CallsOutcome {
-    let (mut request, mut response) = (vec![0; asked.request], Vec::new());
-    let (mut latencies, mut began) = (Vec::new(), Time::ZERO);
-    for number in 0..asked.calls.0 + asked.calls.1 {
-        fill(&mut request, number);
-        if number == asked.calls.0 {
-            began = core.now();
-        }
-        let start = core.now();
-        call(&request, &mut response);
-        if number >= asked.calls.0 {
-            latencies.push(core.now().since(start).picoseconds());
-        }
-        assert!(response == response_to(&request, asked.response), "the response to call {number} is wrong");
-    }
-    CallsOutcome { latencies, elapsed: core.now().since(began) }
 }
 
 impl Way {

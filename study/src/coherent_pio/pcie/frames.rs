@@ -10,7 +10,7 @@ use conic_interface::xdma::{Channel, Completion, Direction, Fetched, Shape};
 use conic_sim::parameters::FpgaParameters;
 use conic_sim::{Failure, Options, Parameters, Role, SimCore, SimDevice, Simulation};
 
-use super::super::exchange::fill;
+use super::super::calling::fill;
 use super::super::frames::LONGEST_FRAME;
 use super::super::port::{Port, pause};
 use super::calls::{fetched, returned};
