@@ -24,6 +24,27 @@ fn what_a_port_found_of_a_frame_is_told_to_a_client_of_another_thread() {
 }
 
 #[test]
+fn what_is_known_of_a_frame_is_not_told_of_the_next_between_the_same_two() {
+    let outside = Outside::default();
+    outside.check();
+    let mut threads = Threads::bridge(2, vec![port(&outside, None)]);
+    let requests = Offloads { requests: true, unfinished: true, ..Offloads::default() };
+    let mut clients = threads.attach_all(2, 1, |number| Rules { offloads: requests, ..plain(number) });
+    // In one burst, and checked by turns.
+    let checked = [true, false, false, true, false];
+    for (number, &is_checked) in (0..).zip(&checked) {
+        let frame = frame(mac(200), mac(2), 1, number, 100);
+        if is_checked { outside.give(frame) } else { outside.give_unchecked(frame) }
+    }
+    threads.settle(Time::ZERO);
+    let mut packets = [Descriptor::BLANK; 8];
+    assert_eq!(clients[1].hosts[0].rx_burst(&mut packets), checked.len());
+    let told: Vec<bool> =
+        packets[..checked.len()].iter().map(|packet| Metadata(packet.metadata).has(Metadata::TRANSPORT_GOOD)).collect();
+    assert_eq!(told, checked);
+}
+
+#[test]
 fn a_tag_says_the_vlan_where_the_senders_thread_knows_of_none_yet() {
     let mut threads = Threads::bridge(2, vec![]);
     let mut sender = threads.attach(0, Time::ZERO, 1, 1, plain(1));
