@@ -60,6 +60,29 @@ fn a_tag_says_the_vlan_where_the_senders_thread_knows_of_none_yet() {
 }
 
 #[test]
+fn frames_for_everybody_of_one_burst_reach_their_own_vlans_on_another_thread() {
+    let mut threads = Threads::bridge(2, vec![]);
+    let mut sender = threads.attach(0, Time::ZERO, 1, 1, plain(1));
+    let mut members: Vec<(u8, Client)> = Vec::new();
+    for (session, vlan) in [(2, 7), (3, 8)] {
+        let rules = Rules { vlan: Some(vlan.into()), ..plain(session) };
+        members.push((vlan, threads.attach(1, Time::ZERO, session, 1, rules)));
+    }
+    let sent = |number| frame(mac(1), EVERYBODY, 1, number, 100);
+    let vlans = [7, 8, 8, 7, 8];
+    for (number, vlan) in (0..).zip(vlans) {
+        let sent = sent(number);
+        assert!(sender.send(0, &[&sent[..12], &[0x81, 0, 0, vlan], &sent[12..]].concat(), 1));
+    }
+    threads.settle(Time::ZERO);
+    for (own, member) in &mut members {
+        let expected: Vec<_> =
+            (0..).zip(vlans).filter(|(_, vlan)| vlan == own).map(|(number, _)| sent(number)).collect();
+        assert_eq!(member.receive(), expected, "of VLAN {own}");
+    }
+}
+
+#[test]
 fn a_thread_without_vlans_of_its_own_knows_those_of_the_others() {
     let mut threads = Threads::bridge(2, vec![]);
     let vlan = |number| if number == 2 { Some(7) } else { None };
