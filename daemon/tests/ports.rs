@@ -164,7 +164,7 @@ fn what_cannot_be_attached_is_said_and_leaves_nothing() {
         answer["error"].as_str().unwrap_or_else(|| panic!("{question}: {answer}")).to_owned()
     };
     numbers(&operator);
-    let baseline = held();
+    let baseline = settled();
     for (spec, reason) in [
         ("tab:lab0", "tab"),
         ("tap:a,queues=x", "queues=x"),
