@@ -51,17 +51,20 @@ fn an_operator_lists_limits_and_detaches() {
     assert_eq!(a.detached().map(|refused| refused.reason), Some(Reason::Operator));
 }
 
+/// Asks the NIC behind a socket; whether it was done, and what was printed.
+fn ctl(socket: &Path, arguments: &str) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
+    command.arg("ctl").arg("--socket").arg(socket).args(arguments.split_whitespace());
+    let output = command.output().expect("conic runs");
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    (output.status.success(), text)
+}
+
 #[test]
 fn an_operator_connects_clients_and_pins_flows() {
     let nic = Nic::start(&[]);
     let socket = nic.socket();
-    let ctl = |arguments: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
-        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
-        let output = command.output().expect("conic runs");
-        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        (output.status.success(), text)
-    };
+    let ctl = |arguments: &str| ctl(&socket, arguments);
     let (a, mut of_a) = attach(&socket, &small(1));
     let (b, mut of_b) = attach(&socket, &small(1));
     let (c, mut of_c) = attach(&socket, &small(4));
@@ -268,13 +271,7 @@ fn what_this_machine_cannot_do_is_found_before_anything_starts() {
 fn an_operator_attaches_a_port_and_detaches_it() {
     let nic = Nic::start(&[]);
     let socket = nic.socket();
-    let ctl = |arguments: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_conic"));
-        command.arg("ctl").arg("--socket").arg(&socket).args(arguments.split_whitespace());
-        let output = command.output().expect("conic runs");
-        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        (output.status.success(), text)
-    };
+    let ctl = |arguments: &str| ctl(&socket, arguments);
     let file = socket.with_file_name("attached.pcap");
     let spec = format!("capture:record={}", file.display());
     assert_eq!(ctl(&format!("attach {spec}")), (true, "port:0\n".to_owned()));
