@@ -263,11 +263,12 @@ fn table(answer: &Value) -> String {
         }
         for trunk in network["trunks"].as_array().into_iter().flatten() {
             let counters = &trunk["counters"];
-            let [sent, full, lost] =
-                ["sent_frames", "dropped_full", "dropped_no_way"].map(|name| count(&counters[name]));
+            let [sent, full, lost, held] =
+                ["sent_frames", "dropped_full", "dropped_no_way", "held"].map(|name| count(&counters[name]));
             let (from, to) = (&trunk["from"], &trunk["to"]);
             lines += &format!(
-                "  thread {from} to {to}: {sent} frames, {full} found no room; {lost} from there were for nobody\n"
+                "  thread {from} to {to}: {sent} frames, {full} found no room, ports waited for room in {held} looks; \
+                 {lost} from there were for nobody\n"
             );
         }
         for mirror in network["mirrors"].as_array().into_iter().flatten() {

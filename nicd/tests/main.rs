@@ -6,7 +6,7 @@
 //! | `address`, `switch`, `shares`, `offload`, `rest`, `wiring` | the switch of one thread: who is where, who gets what, fair shares, offloads, queues at rest, wiring |
 //! | `join`, `leaving`, `counted` | clients that come and go, and what is counted of them |
 //! | `comings` | ports that come and go |
-//! | `threads`, `between`, `parts` | a network of several threads |
+//! | `threads`, `between`, `held`, `parts` | a network of several threads |
 //! | `burst` | frames of one burst, each by itself |
 //! | `loom_sleep` | going to sleep and being woken, every schedule |
 //! | `support` | clients, ports and threads that a test plays |
@@ -16,6 +16,7 @@ mod between;
 mod burst;
 mod comings;
 mod counted;
+mod held;
 mod join;
 mod leaving;
 mod loom_sleep;

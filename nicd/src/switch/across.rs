@@ -62,8 +62,15 @@ impl<C: Core> Switch<C> {
     /// Sends the frame that lies here to a place that another thread serves.
     pub(super) fn send_across(&mut self, route: &Route, place: Place, length: usize) {
         let Some((trunk, record)) = self.record(route, place) else { return };
-        let frame = &self.frame[..length];
-        self.trunks[trunk].offer(&record, length, |core, at| core.write_bytes(at, frame));
+        let (frame, trunk_of) = (&self.frame[..length], &mut self.trunks[trunk]);
+        let write = |core: &C, at| core.write_bytes(at, frame);
+        match route.from {
+            Place::Port(port) => {
+                trunk_of.offer_of_port(&record, length, write);
+                self.ports[port as usize].across = Some(trunk);
+            }
+            _ => trunk_of.offer_of_client(&record, length, write),
+        }
     }
 
     /// Copies a frame from a client's region to a place that another thread serves.
@@ -80,7 +87,7 @@ impl<C: Core> Switch<C> {
         let Some(sender) = &mut self.members[slot] else { return };
         let from = (sender.lanes[lane].wire.nic().core(), passing.packet.address());
         let write = |core: &C, at| copy_frame(from, passing.lines, length.into(), (core, at));
-        self.trunks[*trunk].offer(record, length.into(), write);
+        self.trunks[*trunk].offer_of_client(record, length.into(), write);
     }
 
     /// Lets the other threads have what was put for them, and tells them where new stations are.

@@ -114,17 +114,20 @@ pub struct TrunkCounters {
     pub dropped_full: u64,
     /// Frames that came from it for somebody who is not here, or not any more.
     pub dropped_no_way: u64,
+    /// Looks at a port that took nothing from it, because the way was nearly full.
+    pub held: u64,
 }
 
 impl TrunkCounters {
     /// Every counter with its name.
-    pub fn named(&self) -> [(&'static str, u64); 5] {
+    pub fn named(&self) -> [(&'static str, u64); 6] {
         [
             ("sent_frames", self.sent_frames),
             ("sent_bytes", self.sent_bytes),
             ("received_frames", self.received_frames),
             ("dropped_full", self.dropped_full),
             ("dropped_no_way", self.dropped_no_way),
+            ("held", self.held),
         ]
     }
 }

@@ -38,6 +38,7 @@ mod crowd;
 mod deliver;
 mod forward;
 mod header;
+mod held;
 mod join;
 mod limit;
 mod looks;
@@ -334,8 +335,8 @@ impl<C: Core> Switch<C> {
         self.members.iter().position(|member| member.as_ref().is_some_and(|member| member.session == session))
     }
 
-    /// Moves a burst from each port and from each client that may send, and returns how many frames. `now` must not go
-    /// backwards.
+    /// Moves a burst from each port and from each client that may send, and returns how many frames, and ports that wait for room on the
+    /// way to another thread: after 0 there is nothing to do. `now` must not go backwards.
     pub fn step(&mut self, now: Time) -> usize {
         self.looks.note(now);
         let mut moved = 0;
@@ -364,8 +365,9 @@ impl<C: Core> Switch<C> {
         moved
     }
 
-    /// Looks at what clients did wrong, and at whether they still crowd each other out.
+    /// Looks at what clients did wrong, at whether they still crowd each other out, and whether ports still wait for room.
     fn audit(&mut self) {
+        self.forget_held();
         for member in self.members.iter_mut().flatten() {
             member.forgive();
             let faults = member.faults();

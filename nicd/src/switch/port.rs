@@ -40,6 +40,8 @@ pub(super) struct PortEnd {
     pub circuit: Option<Circuit>,
     /// It takes packets for which work is left.
     pub takes_unfinished: bool,
+    /// The trunk that its frames have gone by lately.
+    pub across: Option<usize>,
     /// It was detached: nobody reaches it, and its place among the others is the next one's.
     pub is_gone: bool,
 }
@@ -75,6 +77,7 @@ impl PortEnd {
             vlan,
             circuit,
             takes_unfinished,
+            across: None,
             is_gone: false,
         }
     }
@@ -165,12 +168,16 @@ impl<C: Core> Switch<C> {
         self.rewire();
     }
 
-    /// Takes frames from a port's queues.
+    /// Takes frames from a port's queues. A port that waits for room counts as one that moved: nobody may sleep on what lies there.
     pub(super) fn serve_port(&mut self, now: Time, index: usize) -> usize {
-        let mut moved = 0;
+        let (mut moved, mut held) = (0, 0);
         for queue in 0..self.ports[index].queues.len() {
             let mut taken = 0;
             while taken < BURST && !self.ports[index].ended[queue] {
+                if self.is_held_back(index) {
+                    held = 1;
+                    break;
+                }
                 let end = &mut self.ports[index];
                 let (received, metadata) = if self.has_unfinished && end.takes_unfinished {
                     let mut metadata = virtio::Metadata::NONE;
@@ -205,7 +212,7 @@ impl<C: Core> Switch<C> {
         if moved > 0 {
             self.flush(now);
         }
-        moved
+        moved + held
     }
 
     /// The ports that it has, or has a part of.

@@ -30,6 +30,7 @@ use conic_fabric::{Address, Core, Home, LINE_BYTES, Layout, SynchronisingWords, 
 use conic_interface::ccnic::notify::{Notices, PACKETS};
 
 use super::counters::TrunkCounters;
+use super::held::Turn;
 use super::record::{Further, MOST_FURTHER, Record};
 use super::table::Station;
 
@@ -155,6 +156,8 @@ pub struct Trunk<C> {
     untold: VecDeque<(Station, Option<u32>)>,
     /// The other was asked to ring.
     is_armed: bool,
+    /// Who may put frames, while a port waits for room.
+    pub(super) turn: Turn,
     pub(super) counters: TrunkCounters,
 }
 
@@ -181,6 +184,7 @@ impl<C: Core> Trunk<C> {
             further: 0,
             untold: VecDeque::new(),
             is_armed: false,
+            turn: Turn::Everybody,
             counters: TrunkCounters::default(),
         }
     }
@@ -188,13 +192,44 @@ impl<C: Core> Trunk<C> {
     /// Puts a record, and its frame of so many bytes as `write` does it; counts it if there is no room.
     #[inline]
     pub(super) fn offer(&mut self, record: &Record, length: usize, write: impl FnOnce(&C, Address)) -> bool {
+        self.offer_but(0, record, length, write)
+    }
+
+    /// The same for what a port gave.
+    pub(super) fn offer_of_port(&mut self, record: &Record, length: usize, write: impl FnOnce(&C, Address)) {
+        let before = self.put;
+        self.offer_but(0, record, length, write);
+        self.turn.port_has_put(self.put - before);
+    }
+
+    /// The same for a client's frame: in the ports' turn, what is left to them is no room.
+    #[inline]
+    pub(super) fn offer_of_client(&mut self, record: &Record, length: usize, write: impl FnOnce(&C, Address)) {
+        if self.turn == Turn::Everybody {
+            self.offer_but(0, record, length, write);
+        } else {
+            self.offer_in_turn(record, length, write);
+        }
+    }
+
+    #[inline(never)]
+    fn offer_in_turn(&mut self, record: &Record, length: usize, write: impl FnOnce(&C, Address)) {
+        let left = if matches!(self.turn, Turn::Ports { .. }) { self.turn_lines() } else { 0 };
+        let before = self.put;
+        self.offer_but(left, record, length, write);
+        self.turn.client_has_put(self.put - before);
+    }
+
+    /// The same, so many lines left free.
+    #[inline(always)]
+    fn offer_but(&mut self, left: u64, record: &Record, length: usize, write: impl FnOnce(&C, Address)) -> bool {
         let frame = lines_of(length as u64);
         let behind = self.out.count - (self.put & (self.out.count - 1));
         let joins = frame <= behind && self.open.as_ref().is_some_and(|(group, _)| group.takes(record, length));
         let lines = frame + u64::from(!joins);
         let filler = if behind < lines { behind } else { 0 };
         let end = self.put + filler + lines;
-        if !self.has_room(end) {
+        if !self.has_room(end + left) {
             self.counters.dropped_full += u64::from(length > 0);
             return false;
         }
@@ -226,12 +261,35 @@ impl<C: Core> Trunk<C> {
         end <= self.room_until
     }
 
+    /// Whether a packet of so many bytes finds room whatever is said of it. It does where nothing is under way: a ring holds the longest.
+    pub(super) fn has_room_for(&mut self, length: usize) -> bool {
+        let lines = lines_of(length as u64) + 1;
+        let behind = self.out.count - (self.put & (self.out.count - 1));
+        let filler = if behind < lines { behind } else { 0 };
+        self.has_room(self.put + filler + lines) || self.room_until == self.put + self.out.count
+    }
+
+    /// How long a turn is, in lines: the longest packet has room in it wherever the ring's end is.
+    fn turn_lines(&self) -> u64 {
+        self.out.count / 4
+    }
+
+    /// Whether a port may give a frame of up to so many bytes; counts it if not.
+    pub(super) fn lets_port(&mut self, longest: usize) -> bool {
+        let has_room = self.has_room_for(longest);
+        self.turn = self.turn.look(has_room, self.turn_lines());
+        let lets = has_room && !matches!(self.turn, Turn::Clients { .. });
+        self.counters.held += u64::from(!lets);
+        lets
+    }
+
     /// Writes what is said of the frames that were put last.
     fn close(&mut self) {
         if let Some((group, at)) = self.open.take() {
             self.core.write_line(self.out.at(at), &group.record.to_line(group.length, group.further));
         }
     }
+
     /// Tells the other that stations are here, and behind which port of the network each is; what finds no room now is told with the
     /// next.
     pub(super) fn tell(&mut self, stations: &[(Station, Option<u32>)]) {
