@@ -114,6 +114,8 @@ pub(crate) enum Event {
     LookUp { node: u8, line: u32, message: ToHome },
     /// A node's message that was held back departs to the other node.
     Departs { node: u8, line: u32, message: ToHome },
+    /// A message that was held back leaves for a core of its own node.
+    Answers { agent: u16, line: u32, message: ToCore },
     /// A message is at a core.
     Core { agent: u16, line: u32, message: ToCore },
     /// An agent goes on; `ticket` tells whether it still waits for that.
@@ -183,6 +185,8 @@ pub struct Machine {
     actives: Vec<Active>,
     /// For each of them, memory's answer that nobody is told of: the place in the order that it has.
     untold_answers: Vec<Option<Key>>,
+    /// When the channel is done with the line that a write past the caches has just written.
+    written_until: u64,
     free_actives: Vec<u32>,
     pub(crate) data: Table<Line>,
     /// The newest version of each line; empty where nobody checks versions.
@@ -248,6 +252,7 @@ impl Machine {
             room: Room::for_many(),
             actives: Vec::new(),
             untold_answers: Vec::new(),
+            written_until: 0,
             free_actives: Vec::new(),
             data: pages::collect((0..lines).map(|_| Line::ZERO)),
             newest: vec![0; if options.checked { lines } else { 0 }],
@@ -447,6 +452,7 @@ impl Machine {
                     }
                 }
                 Event::Departs { node, line, message } => self.put_on_wire(node as usize, line, message),
+                Event::Answers { agent, line, message } => self.answer_core(agent, line, message),
                 Event::Core { agent, line, message } => self.at_core(agent as usize, line, message),
                 Event::Pcie(event) => self.at_pcie(event),
                 Event::UncachedStored { agent } => self.uncached_stored(agent as usize),

@@ -125,6 +125,9 @@ pub struct NodeParameters {
     pub llc_read: u64,
     /// A snooped core's look into its private caches.
     pub snoop_lookup: u64,
+    /// From when a home agent lets a core's write past the caches take effect until it says so to the core: the data is asked for and
+    /// comes, and the memory's controller has it.
+    pub write_latency: u64,
 }
 
 /// A node's memory.

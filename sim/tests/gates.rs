@@ -407,6 +407,34 @@ fn a_fence_waits_for_the_last_store_and_not_longer() {
     assert_eq!(fenced, 3 * s.issue + s.local_memory());
 }
 
+/// Stores so many lines of the own node's memory past the caches, and waits until memory has them.
+fn past_caches(parameters: &Parameters, lines: u64) -> u64 {
+    let mut layout = Layout::new();
+    let at = layout.add("lines", lines * 64, 64, Home::Host, SynchronisingWords::NONE);
+    let program: Program = Box::new(move |core| {
+        (0..lines).for_each(|line| core.write_nontemporal(at.lines(line), &[conic_fabric::Line([7; 8])]));
+        core.fence();
+    });
+    one_after_the_other(parameters, &layout, vec![(0, program)])[0]
+}
+
+#[test]
+fn a_write_past_the_caches_is_answered_when_memory_has_it_and_its_channel_has_come_to_it() {
+    for name in ["icx", "spr"] {
+        let mut p = quiet(name);
+        let s = Stages::of(&p);
+        let way = |lines: u64, memory: u64| lines * s.issue + s.ask + memory + s.home_to_core;
+        assert_eq!(past_caches(&p, 1), way(1, p.node.write_latency), "{name}: one");
+        p.node.write_latency += 1;
+        assert_eq!(past_caches(&p, 1), way(1, p.node.write_latency), "{name}: a picosecond more");
+        // They come faster than the one channel takes them: the last one waits for those before it, and not for `write_latency` as well.
+        (p.memory.channels, p.memory.line_time) = (1, 40_000);
+        p.node.home_service = 0;
+        assert!(p.node.write_latency < 8 * p.memory.line_time);
+        assert_eq!(past_caches(&p, 8), way(1, 8 * p.memory.line_time), "{name}: eight");
+    }
+}
+
 #[test]
 fn prefetches_wait_in_the_load_buffer_and_the_core_only_if_it_is_full() {
     for name in ["icx", "spr"] {

@@ -1,7 +1,7 @@
 //! A node's home agents: what they send, and what that takes.
 
 use crate::protocol::home::{self, Action, LastLevel};
-use crate::protocol::{Ask, Asker, ToCore, ToHome, Version};
+use crate::protocol::{Ask, Asker, Copy, ToCore, ToHome, Version};
 
 use super::queues::Queue;
 use super::tags::Gone;
@@ -144,6 +144,9 @@ impl Machine {
                 {
                     self.nodes[node].last_level.touch(place);
                 }
+                if let ToCore::Grant { copy: Copy::Invalid, .. } = message {
+                    return self.answer_once_written(node, agent, line, message);
+                }
                 self.send_core(self.now + self.ways[node].home_to_core, node as u8, agent, line, message);
             }
             Action::ToNode(message, on_behalf) => self.cross(node, line, message, on_behalf, speculative),
@@ -159,11 +162,35 @@ impl Machine {
             Action::WriteMemory => {
                 let done = self.nodes[node].memory.write_to(self.lines[line as usize].channel(), self.now);
                 self.takes_channel(node, line, "MemoryWrite", done - self.parameters.memory.line_time);
+                self.written_until = done;
             }
             Action::ToDevice(request, _) => self.answer_device(line, request),
-            Action::Written(write) => self.written(line, write),
+            Action::Written(write) => {
+                // Where the line's memory is the other node's, its channel is not seen from here.
+                self.written_until = 0;
+                self.written(line, write);
+            }
             Action::Ready(write) => self.write_is_ready(write),
         }
+    }
+
+    /// Answers a core's write past the caches when memory has it, the later the more its channel has to do. Until then it is the home
+    /// agents' matter: what they send to the core meanwhile arrives before.
+    #[inline(never)]
+    fn answer_once_written(&mut self, node: usize, agent: u16, line: u32, message: ToCore) {
+        let accepted = (self.now + self.ways[node].write_latency).max(self.written_until);
+        let key = self.key(accepted, node);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.goes_on(key);
+        }
+        self.queue.push(key, Event::Answers { agent, line, message });
+    }
+
+    /// A node's home agents answer one of its cores, whose answer was held back.
+    pub(crate) fn answer_core(&mut self, agent: u16, line: u32, message: ToCore) {
+        let node = self.agents[agent as usize].node;
+        let arrives = self.now + self.ways[usize::from(node)].home_to_core;
+        self.send_core(arrives, node, agent, line, message);
     }
 
     /// Memory answers when it is `done`. Where the other node's answer is awaited too, and nobody looks at messages, nothing

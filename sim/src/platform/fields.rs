@@ -228,6 +228,7 @@ sections! {
         home_service: Picoseconds, 0.0;
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
+        write_latency: Picoseconds, 0.0;
     }
     MEMORY memory "memory" MemoryParameters {
         latency: Picoseconds, 0.0;

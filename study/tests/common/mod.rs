@@ -276,6 +276,7 @@ pub fn parameters(name: &str, cores: u32, crossing: u64, links: u32) -> Paramete
             home_service: 1_000,
             llc_read: 5_000,
             snoop_lookup: 10_000,
+            write_latency: 50_000,
         },
         memory: MemoryParameters { latency: 50_000, channels: 8, line_time: 2_500 },
         interconnect: InterconnectParameters {
