@@ -1,10 +1,11 @@
 //! Who goes leaves nothing behind, and a switch that stops leaves everything for the next.
 
 use crate::support::clients::{Client, Outside, frame, mac, plain, port};
+use crate::support::threads::Threads;
 use conic_fabric::Time;
 use conic_interface::ccnic::notify::{PACKETS, ROOM};
 use conic_native::KeptCore;
-use conic_nicd::switch::{Ring, Station, Switch, SwitchOptions, SwitchPort};
+use conic_nicd::switch::{Ring, Rules, Station, Switch, SwitchOptions, SwitchPort};
 
 fn bridge(outside: &Outside) -> Switch<KeptCore> {
     Switch::new(SwitchOptions::default(), vec![port(outside, None)])
@@ -130,4 +131,35 @@ fn as_many_queues_stay_awake_as_the_switch_is_told() {
     (0..3).for_each(|round| _ = switch.step(rest + Time::from_nanoseconds(round * rest.nanoseconds())));
     let resting = (0..5).filter(|&queue| client.notices.call_if_resting(&client.core, queue)).count();
     assert_eq!((resting, switch.is_resting()), (2, false));
+}
+
+#[test]
+fn tags_pass_as_they_are_once_the_last_member_of_a_vlan_has_left() {
+    let vlan = |number, vlan| Rules { vlan, ..plain(number) };
+    // A client of this thread, one of another, and a port.
+    for who in ["client", "away", "port"] {
+        let outside: [Outside; 2] = Default::default();
+        let mut threads = Threads::bridge(2, vec![port(&outside[0], None)]);
+        let mut clients: Vec<_> =
+            (1..=3).map(|number| threads.attach(0, Time::ZERO, number, 1, vlan(number, None))).collect();
+        let tagged = [&mac(2)[..], &mac(1), &[0x81, 0, 0, 9], &frame(mac(1), mac(2), 1, 1, 100)[12..]].concat();
+        // Whoever is not found in a VLAN is looked for everywhere: the number of clients that get it.
+        let mut reached = |threads: &mut Threads| {
+            assert!(clients[0].send(0, &tagged, 1));
+            threads.settle(Time::ZERO);
+            [1, 2].map(|client: usize| clients[client].receive().len())
+        };
+        assert_eq!(reached(&mut threads), [1, 0], "{who}: there is none yet");
+        match who {
+            "client" => drop(threads.attach(0, Time::ZERO, 7, 1, vlan(7, Some(5)))),
+            "away" => drop(threads.attach(1, Time::ZERO, 7, 1, vlan(7, Some(5)))),
+            _ => threads.attach_port(Time::ZERO, 1, port(&outside[1], Some(5))),
+        }
+        assert_eq!(reached(&mut threads), [1, 1], "{who}: there is one");
+        match who {
+            "port" => assert_eq!(threads.detach_port(1), 1),
+            _ => assert!(threads.detach(7).is_some()),
+        }
+        assert_eq!(reached(&mut threads), [1, 0], "{who}: it has left");
+    }
 }

@@ -45,7 +45,6 @@ impl<C: Core> Switch<C> {
             self.aways.len() - 1
         });
         let rules = &away.rules;
-        self.has_vlans |= rules.vlan.is_some();
         if let Party::Client(_) = away.party {
             let station = Station::new(rules.mac, rules.vlan.unwrap_or(0));
             self.table.fix(now, station, Place::Away(number as u32));

@@ -151,6 +151,13 @@ impl<C: Core> Switch<C> {
         }
         self.wired = wired;
         let offloads = || self.members.iter().flatten().map(|member| member.rules.offloads);
+        let port_vlans = self.ports.iter().map(|end| end.vlan);
+        let away_vlans = self.aways_by_place().map(|(_, away)| away.rules.vlan);
+        let client_vlans = self.clients_by_place().map(|(_, _, rules)| rules.vlan);
+        let mut vlans = port_vlans.chain(away_vlans).chain(client_vlans).flatten();
+        let has_vlans = vlans.next().is_some();
+        drop(vlans);
+        self.has_vlans = has_vlans;
         self.has_lookers = offloads().any(|offloads| offloads.need_a_look());
         self.has_joiners = offloads().any(|offloads| offloads.join);
         // A port of another thread may take them; that this is not known costs a checksum at most.

@@ -224,7 +224,6 @@ impl<C: Core> Switch<C> {
 
     /// A switch without clients, of one of a network's threads, with the ports of which that has a part.
     pub fn with_parts(options: SwitchOptions, ports: Vec<(Parts, SwitchPort)>) -> Switch<C> {
-        let has_vlans = ports.iter().any(|(_, port)| port.vlan.is_some());
         let table = Table::new(options.stations, options.age);
         let mut switch = Switch {
             options,
@@ -244,7 +243,7 @@ impl<C: Core> Switch<C> {
             offenders: Vec::new(),
             drowsy: Vec::new(),
             rings: Vec::new(),
-            has_vlans,
+            has_vlans: false,
             wired: Vec::new(),
             mirrors: Vec::new(),
             pinned: PinnedFlows::default(),
@@ -272,7 +271,6 @@ impl<C: Core> Switch<C> {
         let rules = &member.rules;
         let station = Station::new(rules.mac, rules.vlan.unwrap_or(0));
         self.table.fix(now, station, Place::Client(slot as u32));
-        self.has_vlans |= rules.vlan.is_some();
         self.members[slot] = Some(member);
         self.rewire();
     }

@@ -122,7 +122,6 @@ impl PortReport {
 impl<C: Core> Switch<C> {
     /// Serves a port, or its part of one, from the next step on. Those that it has keep their places, and their numbers.
     pub fn attach_port(&mut self, parts: Parts, port: SwitchPort) {
-        self.has_vlans |= port.vlan.is_some();
         let end = PortEnd::new((parts, port));
         match self.ports.iter_mut().find(|end| end.is_gone) {
             Some(place) => *place = end,
