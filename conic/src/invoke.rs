@@ -151,6 +151,21 @@ struct LatencyReport {
     max: f64,
 }
 
+impl LatencyReport {
+    /// By the least one, and by what gives the latency of which such a share of the calls took no more, in nanoseconds.
+    fn of(least: f64, quantile: impl Fn(f64) -> f64) -> LatencyReport {
+        let quantile = |share| rounded(quantile(share), 1);
+        LatencyReport {
+            min: rounded(least, 1),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: quantile(1.0),
+        }
+    }
+}
+
 /// Runs the command.
 pub fn main(options: &Options) -> ExitCode {
     let played = [("--duration", options.duration.is_some())];
@@ -266,8 +281,7 @@ fn row(
         span += outcome.span.seconds();
         latency.add(&outcome.latency);
     }
-    let nanoseconds = |time: Time| rounded(time.picoseconds() as f64 / 1e3, 1);
-    let quantile = |share| nanoseconds(latency.quantile(share));
+    let nanoseconds = |time: Time| time.picoseconds() as f64 / 1e3;
     let response_bytes = function.response_bytes(bytes);
     let shape = Shape::groups(bytes.max(response_bytes) as u64);
     (calls > 0).then(|| Row {
@@ -275,14 +289,7 @@ fn row(
         response_bytes,
         lines_each_way: [bytes, response_bytes].map(|bytes| shape.units_of(bytes as u64)),
         calls,
-        latency_ns: LatencyReport {
-            min: nanoseconds(latency.minimum()),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            max: quantile(1.0),
-        },
+        latency_ns: LatencyReport::of(nanoseconds(latency.minimum()), |share| nanoseconds(latency.quantile(share))),
         calls_per_second: rounded(calls as f64 / span, 0),
         bytes_per_second: rounded(calls as f64 * (bytes + response_bytes) as f64 / span, 0),
         here_ns,

@@ -122,21 +122,14 @@ fn load(name: &str) -> Result<Machine, Failure> {
 }
 
 fn row(function: Function, bytes: usize, took: &Took) -> Row {
-    let quantile = |share| rounded(percentile(&took.latencies, share), 1);
+    let quantile = |share| percentile(&took.latencies, share);
     let (calls, seconds, response_bytes) =
         (took.latencies.len(), took.elapsed.seconds(), function.response_bytes(bytes));
     Row {
         bytes,
         response_bytes,
         calls,
-        latency_ns: LatencyReport {
-            min: quantile(0.0),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            max: quantile(1.0),
-        },
+        latency_ns: LatencyReport::of(quantile(0.0), quantile),
         calls_per_second: rounded(calls as f64 / seconds, 0),
         bytes_per_second: rounded(calls as f64 * (bytes + response_bytes) as f64 / seconds, 0),
     }
