@@ -121,7 +121,7 @@ enum Command {
     /// Attach a port to a network, and print its number; it stays until it is detached, also when another NIC takes over
     #[command(after_help = attach_help())]
     Attach {
-        /// The port, as KIND:ARGUMENTS (see below); files and sockets by their whole path. A DPDK device is attached by the configuration
+        /// The port, as KIND:ARGUMENTS (see below); files and sockets by their whole path
         port: PortSpec,
         /// The VLAN that it is a member of: its frames have no tags [default: it passes tags as they are]
         #[arg(long, value_name = "VLAN")]

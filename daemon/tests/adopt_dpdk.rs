@@ -1,8 +1,9 @@
 //! A daemon with a DPDK device is replaced by one in another process, again and again: no client loses its session, and what comes from
-//! the device comes once. It says how long the device was nobody's.
+//! the device comes once. It says how long the device was nobody's. The same with one that an operator attaches to a daemon that serves,
+//! and detaches.
 //!
-//! DPDK is one for each process, so this program also plays the daemons: with `serve SOCKET PORT` it is one, with `adopt SOCKET PORT` one
-//! that takes over. `cargo test -p conic-daemon --features dpdk --test adopt_dpdk`, as root.
+//! DPDK is one for each process, so this program also plays the daemons: with `serve SOCKET [PORT]` it is one, with `adopt SOCKET [PORT]`
+//! one that takes over. `cargo test -p conic-daemon --features dpdk --test adopt_dpdk`, as root.
 
 #[path = "support/station.rs"]
 mod station;
@@ -11,12 +12,14 @@ mod waiting;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use conic_client::{Client, Link, Queue};
+use conic_client::{Client, Link, Operator, Queue};
 use conic_daemon::{Daemon, Event, Stop};
 use conic_fabric::Time;
 use conic_native::clock;
 use conic_port::{MAX_FRAME, PacketOptions, PacketSocket, Port, Receive};
+use serde_json::{Value, json};
 use station::{Numbered, STATION, alone, config, pair, station};
 use waiting::wait_until;
 
@@ -30,9 +33,9 @@ const BETWEEN_FRAMES: Time = Time::from_nanoseconds(20_000);
 struct Process(Child);
 
 impl Process {
-    fn start(role: &str, socket: &Path) -> Process {
+    fn start(role: &str, socket: &Path, port: Option<&str>) -> Process {
         let mut program = Command::new(std::env::current_exe().expect("this program has a path"));
-        program.arg(role).arg(socket).arg(DEVICE).stderr(Stdio::null());
+        program.arg(role).arg(socket).args(port).stderr(Stdio::null());
         Process(program.spawn().expect("it can be started"))
     }
 
@@ -49,14 +52,18 @@ impl Drop for Process {
 }
 
 /// Plays a daemon.
-fn serve(role: &str, socket: &str, port: &str) {
+fn serve(role: &str, socket: &str, port: Option<&str>) {
     let begin = if role == "adopt" { Daemon::adopt } else { Daemon::start };
     let log = Box::new(|event: &Event| {
         if let Event::Adopted { clients, microseconds } = event {
             println!("  {clients} client served again after {microseconds} us");
         }
     });
-    let daemon = begin(config(Path::new(socket), port), Stop::new().expect("a descriptor"), log);
+    let mut config = config(Path::new(socket), port.unwrap_or(DEVICE));
+    if port.is_none() {
+        config.networks[0].ports.clear();
+    }
+    let daemon = begin(config, Stop::new().expect("a descriptor"), log);
     daemon.unwrap_or_else(|error| panic!("{error}")).run().expect("the system lets it");
 }
 
@@ -100,7 +107,8 @@ impl Flow {
     }
 }
 
-fn replace_it_again_and_again(socket: &Path, mut serving: Process) {
+/// A client, and the flow to it, which has not begun.
+fn begin(socket: &Path) -> (Client, Flow) {
     let mut attached = None;
     wait_until("it listens", || {
         attached = Client::attach(socket, &station()).ok();
@@ -109,23 +117,74 @@ fn replace_it_again_and_again(socket: &Path, mut serving: Process) {
     let (client, mut queues) = attached.expect("it listens");
     let numbered = Numbered { socket: PacketSocket::open(&PacketOptions::new("v0")).expect("root may"), sent: 0 };
     let (queue, begun) = (queues.remove(0), clock::now());
-    let mut flow = Flow { queue, numbered, sent_at: begun, last: 0, came_at: begun, lost: 0, pause: Time::ZERO };
+    let flow = Flow { queue, numbered, sent_at: begun, last: 0, came_at: begun, lost: 0, pause: Time::ZERO };
+    (client, flow)
+}
+
+/// Another daemon takes over from the one that serves, while frames come.
+fn replace(serving: &mut Process, socket: &Path, port: Option<&str>, flow: &mut Flow) {
+    (flow.lost, flow.pause) = (0, Time::ZERO);
+    let mut next = Process::start("adopt", socket, port);
+    wait_until("it has taken over", || {
+        flow.step();
+        serving.has_ended() || next.has_ended()
+    });
+    assert!(!next.has_ended() && serving.0.wait().expect("it ended").success());
+    *serving = next;
+    flow.goes_on();
+    let milliseconds = flow.pause.nanoseconds() / 1_000_000;
+    println!("  take-over: {} frames lost, {milliseconds} ms without one", flow.lost);
+}
+
+fn replace_it_again_and_again(socket: &Path) {
+    let mut serving = Process::start("serve", socket, Some(DEVICE));
+    let (client, mut flow) = begin(socket);
     for round in 1..=5 {
         flow.goes_on();
-        (flow.lost, flow.pause) = (0, Time::ZERO);
-        let mut next = Process::start("adopt", socket);
-        wait_until("it has taken over", || {
-            flow.step();
-            serving.has_ended() || next.has_ended()
-        });
-        assert!(!next.has_ended() && serving.0.wait().expect("it ended").success(), "round {round}");
-        serving = next;
-        flow.goes_on();
-        let milliseconds = flow.pause.nanoseconds() / 1_000_000;
-        println!("take-over {round}: {} frames lost, {milliseconds} ms without one", flow.lost);
+        replace(&mut serving, socket, Some(DEVICE), &mut flow);
         assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
     }
     send_one(&mut flow);
+}
+
+fn ask(operator: &Operator, question: &Value) -> Value {
+    serde_json::from_str(&operator.ask(&question.to_string()).expect("it answers")).expect("an answer")
+}
+
+/// The daemon begins without DPDK, which is started by a thread that opens the first device and ends then.
+fn attach_it_again_and_again(socket: &Path) {
+    let mut serving = Process::start("serve", socket, None);
+    let (client, mut flow) = begin(socket);
+    let attach = |operator: &Operator| ask(operator, &json!({ "ask": "attach_port", "port": DEVICE }));
+    let connect = || Operator::connect(socket, Duration::from_secs(20)).expect("it listens");
+    let mut operator = connect();
+    for round in 1..=20 {
+        let answer = attach(&operator);
+        let port = answer["port"].as_u64().unwrap_or_else(|| panic!("round {round}: {answer}"));
+        flow.goes_on();
+        let again = attach(&operator);
+        let error = again["error"].as_str().unwrap_or_else(|| panic!("round {round}: it is there twice: {again}"));
+        assert!(error.contains("is a port already"), "{error}");
+        flow.goes_on();
+        if round % 10 == 0 {
+            send_one(&mut flow);
+            replace(&mut serving, socket, None, &mut flow);
+            operator = connect();
+        }
+        let gone = ask(&operator, &json!({ "ask": "detach_port", "port": port }));
+        assert_eq!(gone["done"], true, "round {round}: {gone}");
+        // What lies in the queue came from the device while it was there.
+        let mut last = 0;
+        while flow.last > last {
+            last = flow.last;
+            flow.step();
+        }
+        (0..100).for_each(|_| flow.numbered.send());
+        flow.step();
+        assert_eq!(flow.last, last, "round {round}: a device that is gone gives frames");
+        assert_eq!((client.maintain(), client.reconnects()), (Link::Up, 0), "round {round}");
+    }
+    println!("a device was attached and detached 20 times");
 }
 
 /// What the station sends leaves through the device.
@@ -146,12 +205,12 @@ fn send_one(flow: &mut Flow) {
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [role, socket, port] = &words[..] {
-        return serve(role, socket, port);
+    if let [role, socket, port @ ..] = &words[..] {
+        return serve(role, socket, port.first().map(String::as_str));
     }
     if alone() && pair() {
         let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("nic.sock");
-        replace_it_again_and_again(&socket, Process::start("serve", &socket));
+        replace_it_again_and_again(&folder.path().join("nic.sock"));
+        attach_it_again_and_again(&folder.path().join("other.sock"));
     }
 }

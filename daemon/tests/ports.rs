@@ -175,7 +175,8 @@ fn what_cannot_be_attached_is_said_and_leaves_nothing() {
         (&format!("capture:record={text}/none/a.pcap"), "there is no folder"),
         (&format!("capture:replay={text}/none.pcap"), "there is no file"),
         (&format!("memif:{text}/configured.sock"), "another process listens"),
-        ("dpdk:net_null0", "take over with --adopt"),
+        #[cfg(not(feature = "dpdk"))]
+        ("dpdk:net_null0", "built without DPDK"),
         ("loopback", "mode = \"loopback\""),
     ] {
         let why = refused(&json!({ "ask": "attach_port", "port": spec }));

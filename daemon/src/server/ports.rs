@@ -60,11 +60,6 @@ impl Daemon {
     /// What can be said against a port before it is opened.
     fn check_port(&self, network: usize, config: &PortConfig) -> Result<(), String> {
         let spec = self.networks[network].config.check_port(config).map_err(|error| error.to_string())?;
-        if spec.is_of_dpdk() {
-            let text =
-                "DPDK opens devices when the NIC starts: name it in the configuration, and take over with --adopt";
-            return Err(format!("port '{spec}': {text}"));
-        }
         if let Some(path) = spec.relative_path() {
             return Err(format!(
                 "port '{spec}': the NIC is elsewhere: name the whole path, and not {}",

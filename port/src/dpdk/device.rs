@@ -110,8 +110,10 @@ impl Dpdk {
         // SAFETY: there is room for as many queues as are asked for, all null, and the pool stays as long as they do; a device that
         // refuses has let go of it when the call returns.
         let result = unsafe { conic_dpdk_configure(port, count as u16, slots, pool.0, queues.as_mut_ptr()) };
-        if result != 0 {
-            return Err(failed(DpdkProblem::Configure(text(result))));
+        match result {
+            0 => {}
+            1 => return Err(failed(DpdkProblem::Taken)),
+            error => return Err(failed(DpdkProblem::Configure(text(error)))),
         }
         let device = Arc::new(Device { name: options.device.clone(), _pool: pool });
         let queue = |(number, queue)| {
@@ -170,8 +172,9 @@ fn start(options: &DpdkOptions) -> Result<(), i32> {
     let mut arguments = vec!["conic", "--no-telemetry", "-m", &memory];
     // In memory alone: nothing is left behind, and no other DPDK program is met.
     arguments.extend_from_slice(if options.huge_pages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] });
-    // No device of the bus but those that are asked for later: it may be another program's, as the one is that is prepared for.
-    arguments.extend_from_slice(if options.is_pci() { &["--allow", "0000:00:00.0"] } else { &["--no-pci"] });
+    // No device of the PCI bus but those that are asked for later, whatever the first one is: another may be another program's, as the one
+    // is that is prepared for.
+    arguments.extend_from_slice(&["--allow", "0000:00:00.0"]);
     let texts: Vec<CString> = arguments.iter().filter_map(|argument| CString::new(*argument).ok()).collect();
     let mut pointers: Vec<*mut c_char> = texts.iter().map(|text| text.as_ptr().cast_mut()).collect();
     // DPDK keeps and reorders them, and may look at them later.

@@ -23,6 +23,8 @@ pub enum DpdkProblem {
     Start(String),
     /// There is no such device, or no driver for it.
     Device(String),
+    /// It is open in this process.
+    Taken,
     /// The device refuses queues or memory.
     Configure(String),
 }
@@ -40,13 +42,15 @@ impl fmt::Display for DpdkError {
             DpdkProblem::Start(error) => write!(
                 f,
                 "DPDK does not start ({error}): its own messages say why; without huge pages it needs none set aside, \
-                 and memory= says how many MB it takes"
+                 and memory= says how many MB it takes; a process starts it once, so that a NIC that runs tries again \
+                 with --adopt"
             ),
             DpdkProblem::Device(error) => write!(
                 f,
                 "DPDK has no device {device} ({error}): name one as DPDK does, with ';' for ',', such as \
                  dpdk:net_af_packet0;iface=veth0"
             ),
+            DpdkProblem::Taken => write!(f, "the DPDK device {device} is a port already: detach that one first"),
             DpdkProblem::Configure(error) => {
                 write!(f, "the DPDK device {device} refuses its queues ({error}): give fewer queues= or frames=")
             }

@@ -35,11 +35,6 @@ impl DpdkOptions {
         DpdkOptions { device: device.to_owned(), queues: 1, frames: 1024, megabytes: 256, huge_pages: false }
     }
 
-    /// Whether the device is one of the PCI bus, by its name, such as `0000:01:00.0`.
-    pub fn is_pci(&self) -> bool {
-        self.device.starts_with(|letter: char| letter.is_ascii_hexdigit()) && self.device.contains(':')
-    }
-
     /// Opens the device: a port for each queue.
     ///
     /// # Errors

@@ -120,14 +120,14 @@ static int configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_
 }
 
 // Configures and starts a device with this many queues of this many slots, whose buffers are the pool's, which is not freed before.
-// Not 0 where it refuses, or has queues here already; one that refuses is released.
+// Negative where it refuses, and is released; 1 where it has queues here already, which it keeps.
 int conic_dpdk_configure(uint16_t port, uint16_t queues, uint16_t slots, struct rte_mempool *pool,
 		struct conic_dpdk_queue **made)
 {
 	uint16_t queue;
 	int result;
 	if (used[port])
-		return -EBUSY;
+		return 1;
 	result = configure(port, queues, slots, pool);
 	for (queue = 0; result == 0 && queue < queues; queue++) {
 		made[queue] = calloc(1, sizeof(**made));

@@ -36,14 +36,6 @@ impl PortSpec {
         named.into_iter().flatten().find(|path| path.is_relative())
     }
 
-    /// Whether it is a device that DPDK drives.
-    pub fn is_of_dpdk(&self) -> bool {
-        match &self.kind {
-            Kind::Impaired(_, below) => below.is_of_dpdk(),
-            kind => matches!(kind, Kind::Dpdk(_)),
-        }
-    }
-
     /// Whether this machine has what the port names of it: an interface, a file to replay, a folder for a socket or a file, DPDK in this
     /// program. Nothing is opened or made. `made` knows interfaces that are not there yet because another port makes them.
     ///
