@@ -80,29 +80,23 @@ impl Machine {
             What::ToCache(ToCache::Grant { exclusive }) => {
                 self.granted(unit, exclusive, message.data.expect("a grant carries the line"));
             }
-            What::ToHome(_) | What::Written => unreachable!("it goes elsewhere"),
+            What::ToCache(ToCache::Written) => {
+                if let Some(answer) = self.cache[unit as usize].cached.written() {
+                    self.tell_home(unit, answer);
+                    self.end_recall(unit);
+                }
+            }
+            What::ToHome(_) => unreachable!("it goes elsewhere"),
         }
     }
 
     pub(super) fn answer_recall(&mut self, unit: u32) {
-        let line = &mut self.cache[unit as usize];
-        if self.parameters.cache.writes_back_first && line.cached.copy == Copy::Modified && line.cached.may_evict() {
-            line.recall_awaits_write = true;
-            let victim = line.cached.evict();
-            return self.tell_home(unit, victim);
-        }
-        let answer = self.cache[unit as usize].cached.recalled();
-        if let Some(answer) = answer {
-            self.tell_home(unit, answer);
-            self.end_recall(unit);
-        }
-    }
-
-    /// The home has a line that was written back.
-    pub(super) fn written_back(&mut self, unit: u32) {
-        if std::mem::take(&mut self.cache[unit as usize].recall_awaits_write) {
-            // Of the copy that was recalled; the cache may have asked for the line again since.
-            self.tell_home(unit, ToHome::Recalled { found: false, dirty: false });
+        let cached = &mut self.cache[unit as usize].cached;
+        let answer =
+            if self.parameters.cache.writes_back_first { cached.recalled_writing_back() } else { cached.recalled() };
+        let Some(answer) = answer else { return };
+        self.tell_home(unit, answer);
+        if !self.cache[unit as usize].cached.writing_back {
             self.end_recall(unit);
         }
     }

@@ -4,7 +4,7 @@ use conic_fabric::{Arrival, Ask, Grant, ReadTag};
 
 use super::machine::{Data, DirectoryWork, Event, Machine, RecallState, Wait, What};
 use super::placement;
-use crate::protocol::homed::{Heard, ToHome};
+use crate::protocol::homed::{Heard, ToCache, ToHome};
 
 /// From the link to the device's logic, and back.
 const IN: usize = 0;
@@ -65,7 +65,7 @@ impl Machine {
         }
         if self.parameters.cache.writes_back_first && matches!(told, ToHome::Victim { dirty: true }) {
             let passed = self.pass(message.unit, OUT, false);
-            self.send_at(passed, message.unit, What::Written, None);
+            self.send_at(passed, message.unit, What::ToCache(ToCache::Written), None);
         }
         let heard = self.entries[message.unit as usize].handle(told);
         let heard = heard.unwrap_or_else(|unexpected| panic!("the cache broke the protocol: {unexpected}"));

@@ -64,8 +64,6 @@ pub enum Wait {
 pub(super) enum What {
     ToHome(ToHome),
     ToCache(ToCache),
-    /// The home has what the cache wrote back.
-    Written,
 }
 
 /// A message on its way.
@@ -159,8 +157,6 @@ pub(super) struct CacheUnit {
     pub(super) asked: u64,
     /// A recall holds a transaction slot.
     pub(super) recall_holds: bool,
-    /// A recall is answered when the home has what was written back for it.
-    pub(super) recall_awaits_write: bool,
 }
 
 /// A CPU and a device, and everything between them.
@@ -251,7 +247,6 @@ impl Machine {
             waiters: Vec::new(),
             asked: 0,
             recall_holds: false,
-            recall_awaits_write: false,
         };
         Machine {
             parameters: p.clone(),
@@ -320,7 +315,7 @@ impl Machine {
         self.counters.messages.count(kind);
         let link = match message.what {
             What::ToHome(_) => &mut self.to_home,
-            What::ToCache(_) | What::Written => &mut self.to_cache,
+            What::ToCache(_) => &mut self.to_cache,
         };
         let line = u64::from(message.unit);
         let there = match message.data {
@@ -340,10 +335,6 @@ impl Machine {
                 self.arrived_at_cache(message);
             }
             What::ToHome(_) => self.arrived_at_directory(key),
-            What::Written => {
-                self.messages.remove(key as usize);
-                self.written_back(message.unit);
-            }
         }
     }
 
@@ -419,7 +410,7 @@ fn kind_of(message: &Message) -> &'static str {
         (What::ToHome(ToHome::Victim { .. }), true) => "victim with data",
         (What::ToHome(ToHome::Recalled { .. }), false) => "recalled",
         (What::ToHome(ToHome::Recalled { .. }), true) => "recalled with data",
-        (What::Written, _) => "written",
+        (What::ToCache(ToCache::Written), _) => "written",
         (What::ToCache(ToCache::Grant { .. }), _) => "grant",
         (What::ToCache(ToCache::Recall), _) => "recall",
     }

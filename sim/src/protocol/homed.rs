@@ -16,6 +16,10 @@
 //! |---|---|---|
 //! | `Grant` | the line, to read or to write | PSHA, PEMD |
 //! | `Recall` | give it up | FEVX, SINV |
+//! | `Written` | the home has a line that was given up with new data | none; CXL.mem's completion of a write |
+//!
+//! ECI's cache answers a recall with the line. One over CXL.mem (3.0, back-invalidate) answers without data: it writes a changed line
+//! back first, as if it gave it up by itself, and answers when the home has it ([`Cached::recalled_writing_back`]).
 //!
 //! # Races
 //!
@@ -23,6 +27,7 @@
 //! |---|---|
 //! | a recall meets the line's own request, and the cache has no copy | the recall waits for the grant, and takes the line after its first use. A home that withholds that grant until the recall is answered stops for ever |
 //! | a recall meets a request to write a shared copy | it may have overtaken the grant, or the home may not know of the request: the copy goes at once, the answer is that there is none, and after the grant's first use the line is given up. A home that knows of the request takes that answer for the end of the recall, one that has granted it waits for the victim |
+//! | a recall writes a changed line back, and hears that the home has an earlier one | it says that it has nothing; the home waits for the victim, as where they cross |
 //! | a recall crosses a victim | the cache says that it has nothing; the home waits for the victim too, whichever is first |
 //! | a request overtakes the victim before it | the home waits for the victim before the device hears of the request |
 //! | a request meets a recall | it waits until the recall is done and the line is unlocked. If the recall also finds the cache waiting for that request, both wait for ever: a home must not recall what the cache may just have given up and asked for again (the line pair's protocol does not, see its forbidden moves) |
@@ -78,6 +83,8 @@ pub enum ToCache {
     },
     /// Give it up.
     Recall,
+    /// A line that was given up with new data has come.
+    Written,
 }
 
 /// A line in the CPU's cache.
@@ -89,6 +96,8 @@ pub struct Cached {
     pub asked: Option<bool>,
     /// A recall came before the grant that it, perhaps, is about: `Some(true)` if it was answered.
     pub recall: Option<bool>,
+    /// A recall is answered when the home has the line that it found changed.
+    pub writing_back: bool,
 }
 
 /// How an access went.
@@ -151,6 +160,21 @@ impl Cached {
         let had = std::mem::take(&mut self.copy);
         self.recall = Some(had != Copy::Invalid);
         (had != Copy::Invalid).then_some(ToHome::Recalled { found: false, dirty: false })
+    }
+
+    /// Takes a recall as a cache does that writes a changed line back before it answers: what it sends now.
+    pub fn recalled_writing_back(&mut self) -> Option<ToHome> {
+        if self.copy != Copy::Modified || !self.may_evict() {
+            return self.recalled();
+        }
+        self.writing_back = true;
+        Some(self.evict())
+    }
+
+    /// Hears that the home has a line that was written back; the answer to the recall that waits for that, if one does. It may be about an
+    /// earlier victim than the recall's: then the home still waits for that.
+    pub fn written(&mut self) -> Option<ToHome> {
+        std::mem::take(&mut self.writing_back).then_some(ToHome::Recalled { found: false, dirty: false })
     }
 
     fn give_up(&mut self) -> ToHome {

@@ -1,5 +1,7 @@
 //! Every interleaving of one line between the CPU's cache and a device that answers and recalls whenever it may.
 //!
+//! Once for a cache that answers a recall with the line, and once for one that writes a changed line back first.
+//!
 //! While a recall is under way the CPU asks for nothing but to write a copy that it has: see the races of [`super`].
 
 use std::collections::BTreeSet;
@@ -22,7 +24,22 @@ enum Mutation {
     EvictsAsClean,
     /// A recalled line stays locked.
     ForgetsUnlock,
+    /// The home does not say that it has a line.
+    ForgetsWritten,
+    /// A cache that writes a line back for a recall forgets that one waits for that.
+    ForgetsWritingBack,
 }
+
+/// What a cache does, and what is wrong.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    writes_back_first: bool,
+    mutation: Mutation,
+}
+
+/// So many words of the home that it has a line are under way when the cache gives one up by itself, or the home recalls one, at most: the
+/// cache needs none of them to go on, so that there could be any number.
+const MOST_WRITTEN: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Message {
@@ -53,14 +70,14 @@ enum Step {
 }
 
 impl State {
-    fn steps(&self, mutation: Mutation) -> Vec<Step> {
+    fn steps(&self, rules: Rules) -> Vec<Step> {
         let mut steps: Vec<Step> = (0..self.messages.len()).map(Step::Arrive).collect();
         let quiet = self.entry.recall == Recall::None;
         if self.cached.asked.is_none() {
             if quiet || self.cached.copy != Copy::Invalid {
                 steps.extend([Step::Load, Step::Store]);
             }
-            if self.cached.may_evict() {
+            if self.cached.may_evict() && self.written_under_way() < MOST_WRITTEN {
                 steps.push(Step::Evict);
             }
         }
@@ -72,13 +89,25 @@ impl State {
         }
         // Neither a load that waits nor one on its way: see the module's comment.
         let reads = |asked: Option<bool>| asked.is_some() && self.cached.copy == Copy::Invalid;
-        if quiet && self.entry.granted.is_some() && !reads(self.cached.asked) {
+        let may_recall = self.written_under_way() < MOST_WRITTEN && !reads(self.cached.asked);
+        if quiet && self.entry.granted.is_some() && may_recall {
             steps.push(Step::Recall);
         }
-        if self.entry.recall == Recall::Locked && mutation != Mutation::ForgetsUnlock {
+        if self.entry.recall == Recall::Locked && rules.mutation != Mutation::ForgetsUnlock {
             steps.push(Step::Unlock);
         }
         steps
+    }
+
+    /// Words that the home has a line, and victims of which it will say so.
+    fn written_under_way(&self) -> usize {
+        let is_one = |message: &&Message| {
+            matches!(
+                message,
+                Message::ToCache(ToCache::Written, _) | Message::ToHome(ToHome::Victim { dirty: true }, _)
+            )
+        };
+        self.messages.iter().filter(is_one).count()
     }
 
     fn send_home(&mut self, message: ToHome) {
@@ -105,13 +134,13 @@ impl State {
         Ok(())
     }
 
-    fn take(&mut self, step: Step, mutation: Mutation) -> Result<(), String> {
+    fn take(&mut self, step: Step, rules: Rules) -> Result<(), String> {
         match step {
             Step::Load => self.access(false),
             Step::Store => self.access(true),
             Step::Evict => {
                 let ToHome::Victim { dirty } = self.cached.evict() else { return Err("not a victim".to_owned()) };
-                self.send_home(ToHome::Victim { dirty: dirty && mutation != Mutation::EvictsAsClean });
+                self.send_home(ToHome::Victim { dirty: dirty && rules.mutation != Mutation::EvictsAsClean });
                 Ok(())
             }
             Step::Answer(exclusive) => {
@@ -131,21 +160,26 @@ impl State {
                 Ok(())
             }
             Step::Arrive(place) => match self.messages.remove(place) {
-                Message::ToHome(message, newest) => self.at_home(message, newest, mutation),
-                Message::ToCache(message, newest) => self.at_cache(message, newest, mutation),
+                Message::ToHome(message, newest) => self.at_home(message, newest, rules),
+                Message::ToCache(message, newest) => self.at_cache(message, newest, rules),
             },
         }
     }
 
-    fn at_home(&mut self, message: ToHome, newest: bool, mutation: Mutation) -> Result<(), String> {
+    fn at_home(&mut self, message: ToHome, newest: bool, rules: Rules) -> Result<(), String> {
         if let ToHome::Victim { dirty: true } | ToHome::Recalled { dirty: true, .. } = message {
             self.home_is_newest = newest;
         }
-        if mutation == Mutation::AnswersBeforeVictim && matches!(message, ToHome::Request { .. }) {
+        let is_told = rules.writes_back_first && rules.mutation != Mutation::ForgetsWritten;
+        if is_told && matches!(message, ToHome::Victim { dirty: true }) {
+            self.messages.push(Message::ToCache(ToCache::Written, false));
+            self.messages.sort_unstable();
+        }
+        if rules.mutation == Mutation::AnswersBeforeVictim && matches!(message, ToHome::Request { .. }) {
             self.entry.granted = None;
         }
         self.entry.handle(message).map_err(|error| error.to_string())?;
-        if mutation == Mutation::DoesNotWaitForVictim && self.entry.recall == Recall::AwaitsVictim {
+        if rules.mutation == Mutation::DoesNotWaitForVictim && self.entry.recall == Recall::AwaitsVictim {
             self.entry.recall_is_done();
         }
         if self.entry.recall == Recall::Locked && !self.home_is_newest {
@@ -154,18 +188,23 @@ impl State {
         Ok(())
     }
 
-    fn at_cache(&mut self, message: ToCache, newest: bool, mutation: Mutation) -> Result<(), String> {
+    fn at_cache(&mut self, message: ToCache, newest: bool, rules: Rules) -> Result<(), String> {
         let answer = match message {
-            ToCache::Recall if mutation == Mutation::KeepsSharedCopy && self.cached.asked == Some(true) => {
+            ToCache::Recall if rules.mutation == Mutation::KeepsSharedCopy && self.cached.asked == Some(true) => {
                 Some(ToHome::Recalled { found: true, dirty: false })
             }
             ToCache::Recall => {
-                let answer = self.cached.recalled();
-                if mutation == Mutation::ForgetsRecall && self.cached.recall == Some(true) {
+                let answer =
+                    if rules.writes_back_first { self.cached.recalled_writing_back() } else { self.cached.recalled() };
+                if rules.mutation == Mutation::ForgetsWritingBack {
+                    self.cached.writing_back = false;
+                }
+                if rules.mutation == Mutation::ForgetsRecall && self.cached.recall == Some(true) {
                     self.cached.recall = None;
                 }
                 answer
             }
+            ToCache::Written => self.cached.written(),
             ToCache::Grant { exclusive } => {
                 let write = self.cached.asked.ok_or("a grant that nobody asked for")?;
                 self.cached.granted(exclusive);
@@ -194,7 +233,7 @@ impl State {
 }
 
 /// How many states there are, or what is wrong in one.
-fn explore(mutation: Mutation) -> Result<usize, String> {
+fn explore(rules: Rules) -> Result<usize, String> {
     let start = State {
         cached: Cached::default(),
         cache_is_newest: false,
@@ -205,7 +244,7 @@ fn explore(mutation: Mutation) -> Result<usize, String> {
     let mut known = BTreeSet::from([start.clone()]);
     let mut frontier = vec![start];
     while let Some(state) = frontier.pop() {
-        let steps = state.steps(mutation);
+        let steps = state.steps(rules);
         let progress = |step: &Step| matches!(step, Step::Arrive(_) | Step::Answer(_) | Step::Unlock);
         if state.cached.asked.is_some() && !steps.iter().any(progress) {
             return Err(format!("deadlock: {state:?}"));
@@ -216,7 +255,7 @@ fn explore(mutation: Mutation) -> Result<usize, String> {
         for step in steps {
             let mut after = state.clone();
             after
-                .take(step, mutation)
+                .take(step, rules)
                 .and_then(|()| after.check())
                 .map_err(|why| format!("{why}: {step:?} in {state:?}"))?;
             // The version of data that is not there does not matter.
@@ -231,22 +270,29 @@ fn explore(mutation: Mutation) -> Result<usize, String> {
 
 #[test]
 fn a_line_is_coherent_whatever_its_home_does() {
-    let states = explore(Mutation::None).unwrap_or_else(|fault| panic!("{fault}"));
-    println!("{states} states");
-    assert_eq!(states, 61);
+    for (writes_back_first, expected) in [(false, 61), (true, 141)] {
+        let states = explore(Rules { writes_back_first, mutation: Mutation::None });
+        let states = states.unwrap_or_else(|fault| panic!("{fault}"));
+        println!("writes back first {writes_back_first}: {states} states");
+        assert_eq!(states, expected);
+    }
 }
 
 #[test]
 fn a_planted_mistake_is_found() {
-    for mutation in [
+    let of_both = [
         Mutation::KeepsSharedCopy,
         Mutation::ForgetsRecall,
         Mutation::DoesNotWaitForVictim,
         Mutation::AnswersBeforeVictim,
         Mutation::EvictsAsClean,
         Mutation::ForgetsUnlock,
-    ] {
-        let fault = explore(mutation).expect_err(&format!("{mutation:?} is not found"));
+    ];
+    let of_one = [Mutation::ForgetsWritten, Mutation::ForgetsWritingBack];
+    let both = [false, true].into_iter().flat_map(|first| of_both.map(|mutation| (first, mutation)));
+    for (writes_back_first, mutation) in both.chain(of_one.map(|mutation| (true, mutation))) {
+        let found = explore(Rules { writes_back_first, mutation });
+        let fault = found.expect_err(&format!("{mutation:?} is not found, writes back first: {writes_back_first}"));
         println!("{mutation:?}: {fault}");
     }
 }
