@@ -73,7 +73,10 @@ impl Machine {
         }
         if self.parameters.cache.writes_back_first && matches!(told, ToHome::Victim { dirty: true }) {
             let passed = self.pass(message.unit, OUT, false);
-            self.send_at(passed, message.unit, What::Written, None);
+            let written = self.send_at(passed, message.unit, What::Written, None);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.written_passes(written, message.unit, self.agenda.now, passed);
+            }
         }
         let heard = self.entries[message.unit as usize].handle(told);
         let heard = heard.unwrap_or_else(|unexpected| panic!("the cache broke the protocol: {unexpected}"));

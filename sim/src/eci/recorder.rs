@@ -5,7 +5,7 @@
 //! | a core | accesses that miss the second level, and what comes back for them; those that hit leave no message | waits |
 //! | `L2` | what crosses the link | - |
 //! | `directory` | the same, and what passes it to the device's logic or from there | - |
-//! | `device` | what has passed | withholds an answer: from when it hears of a request until it answers |
+//! | `device` | what has passed | lets a request wait: from when it is there until it is answered |
 //!
 //! A line is owned by `L2` in the state of its copy there, and by `device` in the state that the directory's entry leaves it: `E` what no
 //! cache has, `S` what was granted to read, nothing what was granted to write, `L` what was recalled and is locked until the device
@@ -54,8 +54,8 @@ pub(super) struct Recorder {
     heard: Option<Cause>,
     /// What had the device begin to recall a line, and when.
     begun: BTreeMap<u32, (Option<Cause>, u64)>,
-    /// Since when the answer to the request for a line is withheld.
-    withheld: BTreeMap<u32, u64>,
+    /// Since when the request for a line waits at the device.
+    waiting: BTreeMap<u32, u64>,
     /// The states that were written down last, by place and line.
     states: BTreeMap<(PlaceName, u32), char>,
 }
@@ -145,7 +145,7 @@ impl Recorder {
             arrivals: BTreeMap::new(),
             heard: None,
             begun: BTreeMap::new(),
-            withheld: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             states: BTreeMap::new(),
         }
     }
@@ -274,7 +274,7 @@ impl Recorder {
     /// The device will hear of the request for a line, which waits from now on.
     pub(super) fn requests(&mut self, id: u64, unit: u32, now: u64) {
         self.arrivals.insert(id, self.requested.get(&unit).copied().flatten());
-        self.withheld.insert(unit, now);
+        self.waiting.insert(unit, now);
     }
 
     /// The device's program hears of one of these.
@@ -294,22 +294,37 @@ impl Recorder {
 
     /// The recall of a line passes the directory.
     pub(super) fn recall_passes(&mut self, key: u32, recall: ToCache, unit: u32, passed: u64) {
-        let Some((cause, sent)) = self.begun.remove(&unit) else { return };
-        let name = name_of(What::ToCache(recall));
-        let way = Way { name, unit, from: DEVICE, to: DIRECTORY, asks: false };
-        let cause = self.message(way, sent, passed, cause);
+        if let Some((cause, sent)) = self.begun.remove(&unit) {
+            self.passes_from_device(key, What::ToCache(recall), unit, (sent, passed), cause);
+        }
+    }
+
+    /// That a line is back which was written back passes the directory.
+    pub(super) fn written_passes(&mut self, key: u32, unit: u32, now: u64, passed: u64) {
+        self.passes_from_device(key, What::Written, unit, (now, passed), self.present);
+    }
+
+    /// A message to the cache passes the directory and is then to depart.
+    fn passes_from_device(
+        &mut self,
+        key: u32,
+        what: What,
+        unit: u32,
+        times: (u64, u64),
+        cause: Option<Cause>,
+    ) -> Option<Cause> {
+        let way = Way { name: name_of(what), unit, from: DEVICE, to: DIRECTORY, asks: false };
+        let cause = self.message(way, times.0, times.1, cause);
         self.under_way.insert(key, cause);
+        cause
     }
 
     /// The device's program answers a request, and the answer passes the directory.
     pub(super) fn answers(&mut self, key: u32, answer: ToCache, unit: u32, now: u64, passed: u64) {
-        let name = name_of(What::ToCache(answer));
-        let way = Way { name, unit, from: DEVICE, to: DIRECTORY, asks: false };
-        let cause = self.message(way, now, passed, self.heard);
-        self.under_way.insert(key, cause);
-        if let Some(since) = self.withheld.remove(&unit) {
+        let cause = self.passes_from_device(key, What::ToCache(answer), unit, (now, passed), self.heard);
+        if let Some(since) = self.waiting.remove(&unit) {
             let [begins, ends] = [since, now].map(Time::from_picoseconds);
-            let (name, line) = ("withholds the answer", Some(unit.into()));
+            let (name, line) = ("request waits", Some(unit.into()));
             self.log.span(SpanRecord { name, place: DEVICE, line, begins, ends, first: cause });
         }
     }
