@@ -49,7 +49,7 @@ const EXAMPLES: &str = "Examples:
   conic nic                       queues of a software NIC for other processes
   conic replay capture.pcap       a capture through the whole path, with a proof that nothing changed
   conic sim                       packets through CC-NIC on a machine that nobody here owns
-  conic trace                     every message that one packet causes
+  conic trace                     every message that one packet, call or frame causes
   conic tap                       a network interface that answers ping
   conic top                       what a software NIC that runs does at this moment";
 

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use conic_check::skipped;
 use serde_json::Value;
 
@@ -118,6 +120,17 @@ fn questions_that_cannot_be_are_refused_with_what_to_do() {
         ("sim --features quick", "there is no feature"),
         ("trace --interface pcie", "icx-e810"),
         ("trace --number 33", "33"),
+        ("trace --platform enzian", "conic trace call, receive or transmit --platform enzian"),
+        ("trace call --platform spr", "enzian, cxl3-mem"),
+        ("trace call --platform spr", "conic trace without a subcommand follows packets on it"),
+        ("trace receive --platform bf3", "enzian, cxl3-mem"),
+        ("trace transmit --platform nowhere", "there is no such platform"),
+        ("trace call --set link.crosing=1ns", "did you mean link.crossing"),
+        ("trace call --bytes 0", "from 1 to 65536"),
+        ("trace call --interface ring", "unexpected argument '--interface'"),
+        ("trace receive --packet-size 59", "from 60 to 9600"),
+        ("trace receive --after 11ms", "from 1us to 10ms"),
+        ("trace --burst 2 call", "cannot be used with"),
     ] {
         let error = json(&format!("{arguments} --json"), 1)["error"].to_string();
         assert!(error.contains(says), "{arguments}: {error}");
@@ -175,6 +188,130 @@ fn a_trace_holds_every_message_of_a_packet_under_its_cause() {
         assert!(svg.starts_with("<svg ") && svg.contains("ReadForOwnership"));
         assert!(!std::fs::read(folder.path().join("packet.pftrace")).expect("the trace").is_empty());
     }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+/// What `conic trace` followed over line pairs.
+struct Exchange(Value, tempfile::TempDir);
+
+impl Exchange {
+    fn of(arguments: &str) -> Exchange {
+        let folder = tempfile::tempdir().expect("a folder");
+        let report = json(&format!("trace {arguments} -o {} --json", folder.path().display()), 0);
+        Exchange(report, folder)
+    }
+
+    /// Messages on a hop, by name and line, in the order of names.
+    fn on(&self, from: &str, to: &str) -> Vec<(&str, &str)> {
+        let messages = self.0["messages"].as_array().expect("messages").iter();
+        let on = messages.filter(|message| message["from"] == from && message["to"] == to);
+        let mut found: Vec<(&str, &str)> = on.map(|one| (text(&one["name"]), text(&one["line"]))).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// How many of each cross the link.
+    fn crossing(&self) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        for (name, _) in self.on("L2", "directory").into_iter().chain(self.on("directory", "L2")) {
+            *counts.entry(name).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Who owned a line, one after the other.
+    fn owners(&self, line: &str) -> Vec<&str> {
+        let owners = self.0["owners"].as_array().expect("owners").iter();
+        owners.filter(|one| one["line"] == line).map(|one| text(&one["owners"])).collect()
+    }
+
+    /// That each message goes on from hop to hop, once, and begins when its cause is there.
+    fn is_whole(&self) {
+        assert_eq!(self.on("L2", "directory"), self.on("directory", "device"));
+        assert_eq!(self.on("device", "directory"), self.on("directory", "L2"));
+        let messages = self.0["messages"].as_array().expect("messages");
+        for message in messages {
+            let asks = message["from"] == "core 0";
+            assert_eq!(message["cause"].is_null(), asks, "{message}");
+            if let Some(cause) = message["cause"].as_u64() {
+                let cause = &messages[usize::try_from(cause).expect("a place in the list")];
+                assert_eq!(cause["to"], message["from"], "{message} after {cause}");
+                assert!(message["sent_ns"].as_f64() >= cause["arrives_ns"].as_f64(), "{message} after {cause}");
+            }
+        }
+        is_positive(&self.0["took_ns"], "took_ns");
+        let what = text(&self.0["what"]);
+        let read = |extension| std::fs::read(self.1.path().join(format!("{what}.{extension}"))).expect("it is written");
+        let svg = String::from_utf8(read("svg")).expect("text");
+        assert!(svg.starts_with("<svg ") && svg.contains("directory") && svg.contains("@L2"));
+        assert!(!read("pftrace").is_empty());
+    }
+}
+
+#[test]
+fn a_trace_of_a_call_is_two_round_trips_a_line_and_a_shared_return_one_more() {
+    let exclusive = ["GrantExclusive", "ReadShared", "Recall", "RecalledModified"];
+    for (bytes, lines) in [(64, 1), (1_000, 8)] {
+        let call = Exchange::of(&format!("call --bytes {bytes}"));
+        call.is_whole();
+        assert_eq!(call.crossing(), exclusive.map(|name| (name, lines)).into());
+        let shared = Exchange::of(&format!("call --bytes {bytes} --returns shared"));
+        shared.is_whole();
+        let mut more: BTreeMap<&str, usize> = exclusive.map(|name| (name, lines)).into();
+        more.extend([("Upgrade", lines), ("GrantShared", lines)]);
+        assert_eq!(shared.crossing(), more);
+        let [less, more] = [&call, &shared].map(|one| one.0["took_ns"].as_f64().expect("a time"));
+        assert!(more > less + 300.0, "an upgrade's round trip: {less} and {more}");
+    }
+}
+
+#[test]
+fn the_owners_of_a_traced_pair_change_as_the_paper_says() {
+    // The line that is written is the cache's to write; it is the device's when it was recalled, and the other one is the cache's.
+    let call = Exchange::of("call");
+    assert_eq!((&call.0["function"], &call.0["bytes"]), (&"echo".into(), &64.into()));
+    let (written, loaded) = ("group 0 control 0", "group 1 control 0");
+    assert_eq!(call.owners(written), ["E@L2", "M@L2", "I", "L@device", "E@device"]);
+    assert_eq!(call.owners(loaded), ["E@device", "I", "E@L2"]);
+    let shared = Exchange::of("call --returns shared");
+    assert_eq!(shared.owners(written), ["S@L2+device", "S@L2", "M@L2", "I", "L@device", "E@device"]);
+    assert_eq!(shared.owners(loaded), ["E@device", "S@device", "S@L2+device"]);
+    // Over CXL a changed line goes home before the recall is answered.
+    let written_back = Exchange::of("call --bytes 56 --platform cxl3-mem");
+    written_back.is_whole();
+    let names = ["GrantExclusive", "ReadShared", "Recall", "RecalledNothing", "VictimModified", "Written"];
+    assert_eq!(written_back.crossing(), names.map(|name| (name, 1)).into());
+    assert_eq!(written_back.owners(written), ["E@L2", "M@L2", "I", "E@device", "L@device", "E@device"]);
+}
+
+#[test]
+fn a_trace_of_a_frame_takes_its_overflow_lines_along() {
+    // A control line holds 64 bytes of a frame, and two overflow lines the other 136.
+    let received = Exchange::of("receive --packet-size 200");
+    received.is_whole();
+    let all = ["GrantExclusive", "ReadShared", "Recall", "RecalledClean"];
+    assert_eq!(received.crossing(), all.map(|name| (name, 3)).into());
+    let transmitted = Exchange::of("transmit --packet-size 200");
+    transmitted.is_whole();
+    let expected =
+        [("GrantExclusive", 3), ("ReadExclusive", 2), ("ReadShared", 1), ("Recall", 3), ("RecalledModified", 3)];
+    assert_eq!(transmitted.crossing(), expected.into());
+    // The next frame's control line is the one that came back: to read, where the NIC returns it so.
+    let shared = Exchange::of("transmit --returns shared");
+    let expected = ["GrantExclusive", "GrantShared", "ReadShared", "Recall", "RecalledModified", "Upgrade"];
+    assert_eq!(shared.crossing(), expected.map(|name| (name, 1)).into());
+    // One that comes 50 us after the CPU has begun to ask finds the load at the device, with the last one's lines taken back.
+    let late = Exchange::of("receive --after 50us");
+    late.is_whole();
+    assert_eq!(late.crossing(), all.map(|name| (name, 1)).into());
+    let messages = late.0["messages"].as_array().expect("messages");
+    let sent = |name| messages.iter().find(|one| one["name"] == name).and_then(|one| one["sent_ns"].as_f64());
+    assert!(sent("RecalledClean") < Some(1_000.0) && sent("GrantExclusive") > Some(50_000.0));
+    let took = |one: &Exchange| one.0["took_ns"].as_f64().expect("a time");
+    assert!(took(&late) + 300.0 < took(&Exchange::of("receive")), "the recall is done before: {}", took(&late));
 }
 
 /// Memory answers home agents, and the other node tells that it has a reply, without a message that asks them to.

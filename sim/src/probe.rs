@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod holding;
+mod log;
 pub mod occupancy;
 mod packet;
 pub mod perfetto;
@@ -10,4 +11,5 @@ mod record;
 #[cfg(test)]
 mod sample;
 
+pub(crate) use log::Log;
 pub use record::{Cause, LevelRecord, MessageRecord, OwnershipRecord, PlaceName, QueueName, Recording, SpanRecord};

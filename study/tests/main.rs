@@ -5,7 +5,7 @@
 //! | `experiments`, `isolation`, `kept`, `report` | what studies make of answers, from questions to the page |
 //! | `pcie`, `behind_chip`, `stores`, `cxl_nic`, `enzian`, `enzian_pcie` | what the modelled machines answer, each with its interfaces and applications |
 //! | `switches_copying`, `switches_forwarding`, `switches_serving` | what goes beyond the paper |
-//! | `bursts`, `few_packets`, `open_loop`, `shortcuts`, `stalled_peer`, `warm_up` | how a run on a modelled machine is measured |
+//! | `bursts`, `few_packets`, `open_loop`, `recorded`, `shortcuts`, `stalled_peer`, `warm_up` | how a run on a modelled machine is measured, and what is written down of it |
 //! | `common` | answers by formulas, and a setting to ask them in |
 
 mod behind_chip;
@@ -20,6 +20,7 @@ mod isolation;
 mod kept;
 mod open_loop;
 mod pcie;
+mod recorded;
 mod report;
 mod shortcuts;
 mod stalled_peer;

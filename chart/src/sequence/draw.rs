@@ -12,6 +12,8 @@ const SPACING: (f64, f64) = (110.0, 230.0);
 /// Width of a line's column, and the gap to the next.
 const COLUMN: f64 = 140.0;
 const GAP: f64 = 10.0;
+/// Greatest distance of the last lifeline from the columns.
+const BESIDE_LAST: f64 = 360.0;
 /// From a lifeline to a text beside it.
 const BESIDE: f64 = 9.0;
 /// Half the width of what a place does, on its lifeline.
@@ -94,10 +96,14 @@ fn across(sequence: &Sequence, layout: &Layout, columns: usize) -> Across {
     let times = layout.times.iter().map(|(time, _)| ems(&nanoseconds(time - layout.begin)) * TICK_SIZE);
     let first = MARGIN + times.fold(30.0, f64::max).max(spacing / 3.0) + HALF + BESIDE;
     let last = first + spacing * sequence.places.len().saturating_sub(1) as f64;
-    // A label on the last lifeline needs as much room as between two.
-    let beside_last = layout.spans.iter().any(|span| span.what.place + 1 == sequence.places.len())
-        || layout.messages.iter().any(|m| m.what.from == m.what.to && m.what.to + 1 == sequence.places.len());
-    let columns_at = last + if beside_last { spacing } else { spacing / 2.0 };
+    // Nothing else stands beside the last lifeline's labels.
+    let is_last = |place: usize| place + 1 == sequence.places.len();
+    let spans = layout.spans.iter().zip(&layout.lanes).filter(|(placed, _)| is_last(placed.what.place));
+    let spans = spans.map(|(placed, lane)| (span_label(placed.what, sequence), HALF + LANE * *lane as f64 + BESIDE));
+    let loops = layout.messages.iter().filter(|one| one.what.from == one.what.to && is_last(one.what.to));
+    let loops = loops.map(|placed| (message_label(placed.what, sequence), 3.0 * BESIDE));
+    let beside = spans.chain(loops).map(|((name, detail), from)| from + label_width(&name, &detail));
+    let columns_at = last + beside.map(|right| (right + 2.0 * GAP).min(BESIDE_LAST)).fold(spacing / 2.0, f64::max);
     let end = columns_at + (COLUMN + GAP) * columns as f64 - if columns > 0 { GAP } else { 0.0 };
     Across { first, spacing, columns: columns_at, width: (end + MARGIN).max(360.0) }
 }

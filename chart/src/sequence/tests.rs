@@ -1,6 +1,7 @@
 //! Diagrams are parsed as XML and measured.
 
 use super::*;
+use crate::svg::page::TEXT_SIZE;
 use crate::text::ems;
 use roxmltree::{Document, Node};
 
@@ -235,6 +236,25 @@ fn overlapping_accesses_of_a_place_stand_side_by_side() {
     let lefts: Vec<f64> = classed(&document, "span").iter().map(|span| number(span, "x")).collect();
     assert!(lefts[1] >= lefts[0] + 7.0, "{lefts:?}");
     assert_eq!(lefts[2], lefts[0]);
+}
+
+#[test]
+fn what_the_last_place_does_is_said_whole_before_the_columns() {
+    let mut sequence = small();
+    let name = "request waits";
+    (sequence.spans[0].name, sequence.spans[0].place) = (name.to_string(), 2);
+    let svg = sequence.to_svg();
+    let document = parse(&svg);
+    let said = format!("{name} ring 4 · 110.0 ns");
+    let label = document.descendants().find(|node| node.has_tag_name("text") && whole_text(node) == said);
+    let right = number(&label.expect("it is not cut"), "x") + TEXT_SIZE * 1.06 * ems(&said);
+    let columns = classed(&document, "state").iter().map(|state| number(state, "x")).fold(f64::MAX, f64::min);
+    assert!(right < columns && columns < right + 60.0, "{right}, and columns from {columns}");
+    // With less to say the columns stand closer.
+    let narrow = small().to_svg();
+    let last = lifelines(&parse(&narrow))[2];
+    let columns_at = classed(&parse(&narrow), "state").iter().map(|state| number(state, "x")).fold(f64::MAX, f64::min);
+    assert!(columns_at < last + 130.0, "{columns_at} behind {last}");
 }
 
 #[test]

@@ -155,11 +155,11 @@ impl Shape {
             }
             start
         };
-        let groups = [group("pio group 0"), group("pio group 1")];
+        let groups = [group("group 0"), group("group 1")];
         let bytes = u64::from(self.overflow) * self.unit;
         let overflow = match bytes {
             0 => groups[0],
-            _ => layout.add("pio overflow", bytes, self.alignment, home, SynchronisingWords::NONE),
+            _ => layout.add("overflow", bytes, self.alignment, home, SynchronisingWords::NONE),
         };
         Ok(Lines { shape: *self, capacity: self.capacity(), groups, overflow })
     }

@@ -34,7 +34,11 @@ impl Machine {
     /// An access: true if it may be made now; otherwise `waiter` waits for the line, which is asked for.
     fn ask(&mut self, unit: u32, write: bool, waiter: Waiter) -> bool {
         let line = &mut self.cache[unit as usize];
-        match line.cached.access(write) {
+        let access = line.cached.access(write);
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| access != Access::Hit) {
+            recorder.misses(waiter, unit, access, self.agenda.now);
+        }
+        match access {
             Access::Hit => return true,
             Access::Waits => line.waiters.push(waiter),
             Access::Miss(request) => {
@@ -52,7 +56,12 @@ impl Machine {
 
     fn begin_cache_work(&mut self, work: CacheWork) {
         match work {
-            CacheWork::Request(unit, request) => self.send_at(self.agenda.now, unit, What::ToHome(request), None),
+            CacheWork::Request(unit, request) => {
+                let key = self.send_at(self.agenda.now, unit, What::ToHome(request), None);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.asks(key, unit);
+                }
+            }
             CacheWork::Recall(unit) => {
                 self.cache[unit as usize].recall_holds = true;
                 self.agenda.at(self.agenda.now + self.parameters.cache.recall_lookup, Event::AnswerRecall(unit));
@@ -72,6 +81,9 @@ impl Machine {
         let unit = message.unit;
         match message.what {
             What::ToCache(ToCache::Recall) => {
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.recall_came(unit);
+                }
                 let at = self.transaction_unit_of(unit);
                 if let Some(work) = self.cache_units.begin(at, CacheWork::Recall(unit)) {
                     self.begin_cache_work(work);
@@ -107,16 +119,17 @@ impl Machine {
         }
     }
 
-    /// Sends what the cache has to say of a line; where it no longer has the line, no core does.
-    fn tell_home(&mut self, unit: u32, message: ToHome) {
+    /// Sends what the cache has to say of a line, and gives the message's key; where it no longer has the line, no core does.
+    fn tell_home(&mut self, unit: u32, message: ToHome) -> u32 {
         if self.cache[unit as usize].cached.copy == Copy::Invalid {
             for core in &mut self.cores {
                 core.drop_line(unit);
             }
         }
+        self.note_copy(unit);
         let dirty = matches!(message, ToHome::Victim { dirty: true } | ToHome::Recalled { dirty: true, .. });
         let data = dirty.then(|| self.cache[unit as usize].data);
-        self.send_at(self.agenda.now, unit, What::ToHome(message), data);
+        self.send_at(self.agenda.now, unit, What::ToHome(message), data)
     }
 
     /// A line comes that was asked for: whoever can use it does, before it may be given up again.
@@ -125,6 +138,7 @@ impl Machine {
         line.cached.granted(exclusive);
         line.data = data;
         let waiters = std::mem::take(&mut line.waiters);
+        self.note_copy(unit);
         self.end_cache_work(unit);
         let mut again = Vec::new();
         for waiter in waiters {
@@ -148,6 +162,9 @@ impl Machine {
     /// Makes the access that has waited.
     fn use_line(&mut self, waiter: Waiter, unit: u32) {
         let back = self.agenda.now + self.parameters.cache.l2_to_core;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.is_made(waiter, unit, self.agenda.now, back);
+        }
         match waiter {
             Waiter::Load(core) => {
                 let data = self.cache[unit as usize].data;
@@ -257,6 +274,7 @@ impl Machine {
 
     /// The first levels of the other cores lose a line that one has written.
     fn written(&mut self, by: u16, unit: u32) {
+        self.note_copy(unit);
         for (core, state) in self.cores.iter_mut().enumerate() {
             if core != usize::from(by) {
                 state.drop_line(unit);
@@ -275,7 +293,10 @@ impl Machine {
         if self.cache[unit as usize].cached.may_evict() {
             self.counters.evictions += 1;
             let victim = self.cache[unit as usize].cached.evict();
-            self.tell_home(unit, victim);
+            let key = self.tell_home(unit, victim);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.has_no_cause(key);
+            }
         }
     }
 }

@@ -59,15 +59,39 @@ impl<'a> EciCore<'a> {
         self.fiber.pass(self.with(|machine| machine.interrupted(self.core.into())));
     }
 
+    /// Writes down that something was done, from one time to another, where somebody wants to see it.
+    pub fn note_span(&self, name: &'static str, begins: Time, ends: Time) {
+        self.with(|machine| machine.note_span(self.core, name, begins, ends));
+    }
+
+    /// Waits for this core's stores until `unless` says that there is nothing to wait for, or else for which line's stores; gives
+    /// what it says then.
+    fn await_stores<T>(&self, name: &'static str, mut unless: impl FnMut(&mut Machine) -> Result<T, u32>) -> T {
+        let mut waited = None;
+        loop {
+            let mut machine = self.fiber.machine.borrow_mut();
+            match unless(&mut machine) {
+                Ok(ended) => {
+                    if let Some((unit, begins)) = waited {
+                        machine.note_wait(self.core, name, unit, begins);
+                    }
+                    return ended;
+                }
+                Err(unit) => {
+                    waited = waited.or(Some((unit, machine.agenda.now)));
+                    self.fiber.wait(machine, Wait::Stores, None);
+                }
+            }
+        }
+    }
+
     /// Waits until no store of this core to a line is on its way; a load that finds one waits for it.
     fn await_stores_to(&self, unit: u32) {
-        loop {
-            let machine = self.fiber.machine.borrow_mut();
-            if !machine.cores[usize::from(self.core)].stores_to(unit) {
-                return;
-            }
-            self.fiber.wait(machine, Wait::Stores, None);
-        }
+        let core = usize::from(self.core);
+        self.await_stores("wait for a store", |machine| match machine.cores[core].stores_to(unit) {
+            true => Err(unit),
+            false => Ok(()),
+        });
     }
 
     /// Loads `bytes` bytes of one line, which it gives whole.
@@ -87,7 +111,8 @@ impl<'a> EciCore<'a> {
             self.fiber.wait(machine, Wait::Time, Some(until));
             return data;
         }
-        let there = machine.agenda.now + self.issue(&machine, 1) + machine.parameters.cache.core_to_l2;
+        let begins = machine.agenda.now + self.issue(&machine, 1);
+        let there = begins + machine.parameters.cache.core_to_l2;
         self.fiber.wait(machine, Wait::Time, Some(there));
         let mut machine = self.fiber.machine.borrow_mut();
         let back = machine.parameters.cache.l2_to_core;
@@ -100,7 +125,11 @@ impl<'a> EciCore<'a> {
             None => {
                 self.fiber.wait(machine, Wait::Line(unit.into()), None);
                 let core = usize::from(self.core);
-                self.with(|machine| machine.cores[core].loaded.take()).expect("a load goes on with its line")
+                self.with(|machine| {
+                    machine.note_wait(self.core, "wait for a line", unit, begins);
+                    machine.cores[core].loaded.take()
+                })
+                .expect("a load goes on with its line")
             }
         };
         self.fiber.pass(rest);
@@ -123,30 +152,29 @@ impl<'a> EciCore<'a> {
         };
         self.fiber.pass(self.with(|machine| self.issue(machine, 8 * words.len() as u64)));
         let core = usize::from(self.core);
-        loop {
-            let mut machine = self.fiber.machine.borrow_mut();
+        self.await_stores("wait for the store buffer", |machine| {
             assert!((store.unit as usize) < machine.cache.len(), "{at} lies outside the region");
-            if machine.cores[core].stores.len() < machine.parameters.core.store_buffer as usize {
-                return machine.push_store(self.core, store);
+            let stores = &machine.cores[core].stores;
+            if stores.len() < machine.parameters.core.store_buffer as usize {
+                machine.push_store(self.core, store);
+                return Ok(());
             }
-            self.fiber.wait(machine, Wait::Stores, None);
-        }
+            Err(stores[0].unit)
+        });
     }
 
     /// Waits until all stores of this core are performed, and it knows.
     fn drained(&self) {
         let core = usize::from(self.core);
-        loop {
-            let machine = self.fiber.machine.borrow_mut();
+        let known = self.await_stores("wait for all stores", |machine| {
             let state = &machine.cores[core];
-            if state.stores.is_empty() {
-                let known = state.performed + machine.parameters.cache.l2_to_core;
-                let wait = if state.performed > 0 { known.saturating_sub(machine.agenda.now) } else { 0 };
-                drop(machine);
-                return self.fiber.pass(wait);
+            match state.stores.front() {
+                None if state.performed > 0 => Ok(state.performed + machine.parameters.cache.l2_to_core),
+                None => Ok(0),
+                Some(store) => Err(store.unit),
             }
-            self.fiber.wait(machine, Wait::Stores, None);
-        }
+        });
+        self.fiber.pass(known.saturating_sub(self.with(|machine| machine.agenda.now)));
     }
 
     fn atomic(&self, at: Address, operation: Combined) -> u64 {
@@ -161,8 +189,12 @@ impl<'a> EciCore<'a> {
             self.fiber.pass(back);
             return old;
         }
+        let begins = machine.agenda.now.saturating_sub(machine.parameters.cache.core_to_l2);
         self.fiber.wait(machine, Wait::Line(unit.into()), None);
-        self.with(|machine| machine.cores[core].found)
+        self.with(|machine| {
+            machine.note_wait(self.core, "wait for a line", unit, begins);
+            machine.cores[core].found
+        })
     }
 }
 

@@ -103,7 +103,13 @@ impl HomeAgent for EciDevice<'_> {
             return None;
         }
         self.take();
-        self.with(|machine| machine.arrivals.pop_front())
+        self.with(|machine| {
+            let arrival = machine.arrivals.pop_front()?;
+            if let Some(recorder) = &mut machine.recorder {
+                recorder.hears(arrival.id);
+            }
+            Some(arrival)
+        })
     }
     fn answer(&self, arrival: Arrival, grant: Grant) {
         let (unit, _) = self.place(arrival.line);

@@ -29,22 +29,30 @@ impl Machine {
                 self.begin_directory_work(work);
             }
         } else {
-            let passed = self.pass(message.unit, IN, message.data.is_some());
-            self.agenda.at(passed, Event::Passed(key));
+            self.passes(key);
         }
+    }
+
+    /// A message of the cache's passes the controller.
+    fn passes(&mut self, key: u32) {
+        let message = self.messages[key as usize];
+        let passed = self.pass(message.unit, IN, message.data.is_some());
+        if let Some(recorder) = &mut self.recorder {
+            recorder.passes_to_device(key, &message, self.agenda.now, passed);
+        }
+        self.agenda.at(passed, Event::Passed(key));
     }
 
     fn begin_directory_work(&mut self, work: DirectoryWork) {
         match work {
-            DirectoryWork::Request(key) => {
-                let message = self.messages[key as usize];
-                let passed = self.pass(message.unit, IN, false);
-                self.agenda.at(passed, Event::Passed(key));
-            }
+            DirectoryWork::Request(key) => self.passes(key),
             DirectoryWork::Recall(unit) => {
                 let recall = self.entries[unit as usize].recall();
                 let passed = self.pass(unit, OUT, false);
-                self.send_at(passed, unit, What::ToCache(recall), None);
+                let key = self.send_at(passed, unit, What::ToCache(recall), None);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.recall_passes(key, recall, unit, passed);
+                }
             }
         }
     }
@@ -65,10 +73,17 @@ impl Machine {
         }
         if self.parameters.cache.writes_back_first && matches!(told, ToHome::Victim { dirty: true }) {
             let passed = self.pass(message.unit, OUT, false);
-            self.send_at(passed, message.unit, What::ToCache(ToCache::Written), None);
+            let written = self.send_at(passed, message.unit, What::ToCache(ToCache::Written), None);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.written_passes(written, message.unit, self.agenda.now, passed);
+            }
         }
         let heard = self.entries[message.unit as usize].handle(told);
         let heard = heard.unwrap_or_else(|unexpected| panic!("the cache broke the protocol: {unexpected}"));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.has_passed(message.unit, told);
+        }
+        self.note_entry(message.unit);
         self.hears(message.unit, heard, message.data.is_some());
     }
 
@@ -97,6 +112,12 @@ impl Machine {
         let id = self.next_id;
         self.next_id += 1;
         let line = self.address_of(unit);
+        if let Some(recorder) = &mut self.recorder {
+            match ask {
+                Ask::Evicted { .. } => recorder.gives_up(id),
+                Ask::Shared | Ask::Exclusive => recorder.requests(id, unit, self.agenda.now),
+            }
+        }
         self.arrivals.push_back(Arrival { line, ask, id });
         self.tell_device();
     }
@@ -118,7 +139,11 @@ impl Machine {
         let answer = entry.answer(grant == Grant::Exclusive);
         let data: Data = self.own[unit as usize];
         let passed = self.pass(unit, OUT, true);
-        self.send_at(passed, unit, What::ToCache(answer), Some(data));
+        let key = self.send_at(passed, unit, What::ToCache(answer), Some(data));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.answers(key, answer, unit, self.agenda.now, passed);
+        }
+        self.note_entry(unit);
         self.end_directory_work(unit);
     }
 
@@ -129,6 +154,9 @@ impl Machine {
         let before = self.recall_of.insert(unit, tag);
         assert!(before.is_none(), "line {unit} is being recalled already");
         self.recalls.insert(tag, RecallState { unit, ..RecallState::default() });
+        if let Some(recorder) = &mut self.recorder {
+            recorder.begins_recall(unit, self.agenda.now);
+        }
         let at = self.directory_unit_of(unit);
         if let Some(work) = self.directory_units.begin(at, DirectoryWork::Recall(unit)) {
             self.begin_directory_work(work);
@@ -142,6 +170,10 @@ impl Machine {
         let unit = state.unit;
         self.recall_of.remove(&unit);
         let request = self.entries[unit as usize].unlock();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hears_of_recall(unit);
+        }
+        self.note_entry(unit);
         self.requested(unit, request);
         self.end_directory_work(unit);
         state.changed

@@ -8,6 +8,7 @@ use slab::Slab;
 use super::core_state::CoreState;
 use super::parameters::EciParameters;
 use super::placement;
+use super::recorder::Recorder;
 use super::units::Units;
 use crate::agenda::{Agenda, HasAgenda};
 use crate::draws::Draws;
@@ -139,7 +140,7 @@ impl Counters {
 }
 
 /// Who waits for a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waiter {
     Load(u16),
     Prefetch(u16),
@@ -190,6 +191,10 @@ pub struct Machine {
     /// A program has asked that the run be interrupted.
     pub(super) pause: bool,
     pub(super) fault: Option<Failure>,
+    /// The region's segments: the first line that begins in each, and its name.
+    pub(super) segments: Vec<(u64, String)>,
+    /// Writes down what happens, where somebody wants to see it.
+    pub(super) recorder: Option<Box<Recorder>>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -207,6 +212,9 @@ impl HasAgenda for Machine {
         &mut self.agenda
     }
     fn happens(&mut self, event: Event) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.handles(event);
+        }
         match event {
             Event::Departs(message) => self.departs(message),
             Event::Arrives(message) => self.arrives(message),
@@ -215,6 +223,9 @@ impl HasAgenda for Machine {
             Event::Prefetch(core, unit) => self.prefetch_arrived(core, unit),
             Event::AnswerRecall(unit) => self.answer_recall(unit),
             Event::Watch => self.watch(),
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.programs_go_on();
         }
     }
     fn take_pause(&mut self) -> bool {
@@ -273,6 +284,8 @@ impl Machine {
             watching: false,
             pause: false,
             fault: None,
+            segments: segments_of(layout, p.cache.line_bytes),
+            recorder: None,
             counters: Counters::default(),
         }
     }
@@ -303,10 +316,14 @@ impl Machine {
         permille > 0 && self.draws.below(1000) < u64::from(permille)
     }
 
-    /// Puts a message on its way at a time.
-    pub(super) fn send_at(&mut self, time: u64, unit: u32, what: What, data: Option<Data>) {
-        let message = self.messages.insert(Message { unit, what, data }) as u32;
-        self.agenda.at(time, Event::Departs(message));
+    /// Puts a message on its way at a time, and gives its key.
+    pub(super) fn send_at(&mut self, time: u64, unit: u32, what: What, data: Option<Data>) -> u32 {
+        let key = self.messages.insert(Message { unit, what, data }) as u32;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.is_to_depart(key);
+        }
+        self.agenda.at(time, Event::Departs(key));
+        key
     }
 
     fn departs(&mut self, key: u32) {
@@ -324,6 +341,9 @@ impl Machine {
         };
         let late =
             if self.disturbances.message_delay > 0 { self.draws.below(self.disturbances.message_delay) } else { 0 };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.crosses(key, &message, self.agenda.now, there + late);
+        }
         self.agenda.at(there + late, Event::Arrives(key));
     }
 
@@ -400,6 +420,13 @@ impl Machine {
             Failure::Deadlock(stuck)
         });
     }
+}
+
+/// The first line that begins in each segment, and the segment's name. A line that several segments share is the first one's.
+fn segments_of(layout: &Layout, line_bytes: u64) -> Vec<(u64, String)> {
+    let firsts = layout.segments().iter().map(|one| (one.start.0.div_ceil(line_bytes), one));
+    let begins = firsts.filter(|(first, one)| first * line_bytes < one.start.0 + one.bytes);
+    begins.map(|(first, one)| (first, one.name.clone())).collect()
 }
 
 fn kind_of(message: &Message) -> &'static str {

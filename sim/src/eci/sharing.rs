@@ -8,9 +8,11 @@ use std::rc::Rc;
 use conic_fabric::{Address, Ask, Core, Device, Grant, Home, HomeAgent, Layout, ReadTag, SynchronisingWords};
 
 use super::parameters::EciParameters;
+use super::recorder::tests::holds_all;
 use super::tests::parameters;
-use super::{Disturbances, EciCore, EciDevice, EciSimulation};
+use super::{Counters, Disturbances, EciCore, EciDevice, EciSimulation};
 use crate::draws::Draws;
+use crate::probe::Recording;
 use crate::simulation::Role;
 
 /// Lines whose words are stored to, each word by one core and each line by all.
@@ -192,8 +194,14 @@ fn serves(device: &EciDevice<'_>, recalls: bool, mut seen: Seen, mut draws: Draw
     }
 }
 
-/// Runs so many cores; gives how many lines the cache gave up of its own accord, and how many were recalled.
-fn shared(parameters: &EciParameters, cores: usize, recalls: bool, seed: u64) -> [u64; 2] {
+/// Runs so many cores; gives what was counted and when it ended, and what was written down if `recorded`.
+fn shared(
+    parameters: &EciParameters,
+    cores: usize,
+    recalls: bool,
+    seed: u64,
+    recorded: bool,
+) -> (Counters, u64, Option<Recording>) {
     let mut layout = Layout::new();
     layout.add("lines", LINES * 128, 128, Home::Nic, SynchronisingWords::NONE);
     let disturbances = Disturbances {
@@ -212,10 +220,24 @@ fn shared(parameters: &EciParameters, cores: usize, recalls: bool, seed: u64) ->
     }
     let (seen, draws) = (seen(), Draws::new(!seed));
     simulation.device("device", Role::Service, move |device| serves(device, recalls, seen, draws));
+    if recorded {
+        simulation.machine().borrow_mut().record(usize::MAX);
+    }
     simulation.run().unwrap_or_else(|failure| panic!("{cores} cores, seed {seed}: {failure}"));
-    let counters = &simulation.machine().borrow().counters;
-    let recalled = counters.messages.iter().find(|(kind, _)| *kind == "recall").map_or(0, |(_, count)| count);
-    [counters.evictions, recalled]
+    let mut machine = simulation.machine().borrow_mut();
+    (machine.counters.clone(), machine.now(), machine.take_recording())
+}
+
+#[test]
+fn what_is_written_down_is_all_that_was_sent_and_changes_nothing() {
+    for seed in 0..6 {
+        let mut parameters = parameters();
+        parameters.cache.writes_back_first = seed % 2 == 0;
+        let ask = |recorded| shared(&parameters, 3, seed >= 3, seed, recorded);
+        let (plain, looked_at) = (ask(false), ask(true));
+        assert_eq!((&plain.0, plain.1), (&looked_at.0, looked_at.1), "seed {seed}");
+        holds_all(&looked_at.2.expect("it was asked for"), &looked_at.0, looked_at.1);
+    }
 }
 
 #[test]
@@ -227,8 +249,9 @@ fn cores_of_one_machine_see_each_others_stores_in_order_and_lose_none() {
         parameters.core.store_buffer = [8, 1, 2, 4][seed as usize % 4];
         // Then so few ways that the first levels lose lines as well.
         (parameters.cache.l1_bytes, parameters.cache.l1_ways) = [(32 << 10, 32), (512, 2)][seed as usize / 4 % 2];
-        let counts = shared(&parameters, 2 + seed as usize % 3, seed / 8 % 2 == 1, seed);
-        (evicted, recalled) = (evicted + counts[0], recalled + counts[1]);
+        let (counters, ..) = shared(&parameters, 2 + seed as usize % 3, seed / 8 % 2 == 1, seed, false);
+        let recalls = counters.messages.iter().find(|(kind, _)| *kind == "recall").map_or(0, |(_, count)| count);
+        (evicted, recalled) = (evicted + counters.evictions, recalled + recalls);
     }
     println!("{evicted} lines given up, {recalled} recalled");
     assert!(evicted > 24 * STEPS / 20 && recalled > 24 * STEPS / 20, "{evicted} lines given up, {recalled} recalled");

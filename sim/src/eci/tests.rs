@@ -7,6 +7,7 @@ use conic_fabric::{Address, Ask, Core, Device, Grant, Home, HomeAgent, Layout, S
 
 use super::parameters::*;
 use super::{Disturbances, EciCore, EciDevice, EciSimulation};
+use crate::probe::Recording;
 use crate::simulation::{Failure, Role};
 
 /// Round numbers, so that sums are easy to read.
@@ -71,14 +72,14 @@ pub(super) fn parameters() -> EciParameters {
 }
 
 /// Lines from address 0.
-fn lines(count: u64) -> Layout {
+pub(super) fn lines(count: u64) -> Layout {
     let mut layout = Layout::new();
     layout.add("lines", count * 128, 128, Home::Nic, SynchronisingWords::NONE);
     layout
 }
 
 /// Answers every request at once.
-fn answering(grant: Grant) -> impl FnOnce(&EciDevice<'_>) {
+pub(super) fn answering(grant: Grant) -> impl FnOnce(&EciDevice<'_>) {
     move |device| {
         loop {
             while let Some(arrival) = device.next_arrival() {
@@ -186,6 +187,16 @@ fn lines_of_one_link_wait_for_each_other_and_of_the_other_do_not() {
 
 /// Writes one line and loads another, whose answer the device withholds until it has the first one back.
 fn exchange(parameters: &EciParameters, written: u64, loaded: u64) -> Result<(), Failure> {
+    exchange_on(parameters, [written, loaded], Grant::Exclusive, None).map(|_| ())
+}
+
+/// The same by a device that returns what was asked for to read in some way; with so many records, if any are wanted.
+pub(super) fn exchange_on(
+    parameters: &EciParameters,
+    [written, loaded]: [u64; 2],
+    grant: Grant,
+    records: Option<usize>,
+) -> Result<Option<Recording>, Failure> {
     let mut simulation = EciSimulation::new(parameters, &lines(4096), Disturbances::default());
     let [written, loaded] = [written, loaded].map(|line| Address(128 * line));
     simulation.core("core", Role::Main, move |core| {
@@ -203,12 +214,20 @@ fn exchange(parameters: &EciParameters, written: u64, loaded: u64) -> Result<(),
                     line.0[0] += 1;
                     device.set_own_line(loaded, &line);
                 }
-                device.answer(arrival, Grant::Exclusive);
+                match arrival.ask {
+                    Ask::Evicted { .. } => {}
+                    Ask::Exclusive => device.answer(arrival, Grant::Exclusive),
+                    Ask::Shared => device.answer(arrival, grant),
+                }
             }
             device.spin();
         }
     });
-    simulation.run()
+    if let Some(records) = records {
+        simulation.machine().borrow_mut().record(records);
+    }
+    simulation.run()?;
+    Ok(simulation.machine().borrow_mut().take_recording())
 }
 
 /// The next line that the directory handles in the same unit, but not the CPU's cache; and the other way round.

@@ -6,7 +6,7 @@ use conic_fabric::Time;
 
 use crate::engine::Key;
 use crate::parameters::NodeParameters;
-use crate::probe::{Cause, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
+use crate::probe::{Cause, Log, MessageRecord, OwnershipRecord, PlaceName, Recording, SpanRecord};
 use crate::protocol::{Ask, Copy, Snoop, ToCore, ToHome};
 
 use super::Machine;
@@ -20,9 +20,7 @@ const ROOT_PORT: PlaceName = PlaceName(4);
 /// What is written down, and what is needed to know who caused what.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    recording: Recording,
-    /// Records of all kinds, at most.
-    limit: usize,
+    log: Log,
     /// Messages on their way.
     under_way: BTreeMap<Key, Cause>,
     /// The message that is being handled.
@@ -48,8 +46,7 @@ impl Machine {
         let segments = self.segments.clone();
         self.log_queues(2 * limit);
         self.recorder = Some(Box::new(Recorder {
-            recording: Recording { places, segments, ..Recording::default() },
-            limit,
+            log: Log::new(places, segments, limit),
             under_way: BTreeMap::new(),
             present: None,
             requests: BTreeMap::new(),
@@ -79,7 +76,7 @@ impl Machine {
     pub fn take_recording(&mut self) -> Option<Recording> {
         let recorder = self.recorder.take()?;
         let (queues, levels, dropped) = self.take_levels();
-        let mut recording = recorder.recording;
+        let mut recording = recorder.log.into_recording();
         (recording.queues, recording.levels) = (queues, levels);
         recording.dropped += dropped;
         Some(recording)
@@ -132,7 +129,7 @@ impl Machine {
         let ends = Time::from_picoseconds(self.agents[agent].time);
         if let Some(recorder) = &mut self.recorder {
             let span = SpanRecord { name, place: place_of(agent), line: None, begins, ends, first: None };
-            recorder.span(span);
+            recorder.log.span(span);
         }
     }
 }
@@ -155,28 +152,10 @@ fn place_of_source(source: usize) -> PlaceName {
 }
 
 impl Recorder {
-    /// Whether there is room for one more record.
-    fn has_room(&mut self) -> bool {
-        let recording = &mut self.recording;
-        let records = recording.messages.len() + recording.spans.len() + recording.ownership.len();
-        recording.dropped += u64::from(records >= self.limit);
-        records < self.limit
-    }
-
     fn message(&mut self, key: Key, record: MessageRecord) -> Option<Cause> {
-        if !self.has_room() {
-            return None;
-        }
-        let cause = Cause(self.recording.messages.len() as u32);
-        self.recording.messages.push(record);
+        let cause = self.log.message(record)?;
         self.under_way.insert(key, cause);
         Some(cause)
-    }
-
-    fn span(&mut self, span: SpanRecord) {
-        if self.has_room() {
-            self.recording.spans.push(span);
-        }
     }
 
     /// A message to a node's home agents was sent at `now`, or a little after by an agent that is ahead.
@@ -241,11 +220,9 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     fn by_the_way(&mut self, name: &'static str, line: u64, from: PlaceName, to: PlaceName, sent: u64, arrives: u64) {
-        if self.has_room() {
-            let (sent, arrives) = (Time::from_picoseconds(sent), Time::from_picoseconds(arrives));
-            let cause = self.present;
-            self.recording.messages.push(MessageRecord { name, line, from, to, sent, arrives, cause, asks: false });
-        }
+        let (sent, arrives) = (Time::from_picoseconds(sent), Time::from_picoseconds(arrives));
+        let cause = self.present;
+        self.log.message(MessageRecord { name, line, from, to, sent, arrives, cause, asks: false });
     }
 
     /// A core's store to a register, or its request to load one, is on its way to the root port.
@@ -265,8 +242,8 @@ impl Recorder {
 
     /// The event of this key is the arrival of the message that was written down last.
     pub fn is_last(&mut self, key: Key) {
-        if let Some(last) = self.recording.messages.len().checked_sub(1) {
-            self.under_way.insert(key, Cause(last as u32));
+        if let Some(last) = self.log.last() {
+            self.under_way.insert(key, last);
         }
     }
 
@@ -282,7 +259,7 @@ impl Recorder {
     #[inline(never)]
     pub fn put_off(&mut self, key: Key) {
         if let Some(cause) = self.present.take() {
-            self.recording.messages[cause.0 as usize].arrives = Time::from_picoseconds(key.time);
+            self.log.put_off(cause, Time::from_picoseconds(key.time));
             self.under_way.insert(key, cause);
         }
     }
@@ -310,7 +287,7 @@ impl Recorder {
             Wait::Nothing | Wait::Time | Wait::Polling | Wait::News | Wait::Ended => return,
         };
         let first = line.and_then(|line| self.requests.get(&(agent, line)).copied());
-        self.span(SpanRecord {
+        self.log.span(SpanRecord {
             name,
             place: place_of(agent),
             line: line.map(u64::from),
@@ -324,10 +301,8 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     pub fn holds(&mut self, agent: usize, line: u32, copy: Copy, at: u64) {
-        if self.has_room() {
-            let (place, at) = (place_of(agent), Time::from_picoseconds(at));
-            self.recording.ownership.push(OwnershipRecord { line: u64::from(line), place, state: copy.letter(), at });
-        }
+        let (place, at) = (place_of(agent), Time::from_picoseconds(at));
+        self.log.ownership(OwnershipRecord { line: u64::from(line), place, state: copy.letter(), at });
     }
 }
 

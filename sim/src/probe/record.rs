@@ -48,14 +48,14 @@ pub struct SpanRecord {
     pub first: Option<Cause>,
 }
 
-/// A change of a line's state in one cache.
+/// A change of a line's state in one cache, or with a home that is told of as an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnershipRecord {
     /// The line, counted from the region's start.
     pub line: u64,
-    /// Whose cache.
+    /// Whose cache, or which home.
     pub place: PlaceName,
-    /// `M`, `E`, `S` or `I`.
+    /// `M`, `E`, `S` or `I`; `L` for what a home has recalled and gives nobody yet.
     pub state: char,
     /// From when on.
     pub at: Time,

@@ -49,6 +49,13 @@ pub enum Copy {
     Modified,
 }
 
+impl Copy {
+    /// The letter that the literature writes.
+    pub fn letter(self) -> char {
+        ['I', 'S', 'E', 'M'][self as usize]
+    }
+}
+
 /// A message to the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ToHome {

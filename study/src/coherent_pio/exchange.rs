@@ -5,16 +5,20 @@ use std::rc::Rc;
 
 use conic_fabric::{Core, Device as _, Home, Layout, Time};
 use conic_interface::pio::{Behaviour, Device, Features, Homed, Host, Poll, Shape};
-use conic_sim::eci::{Counters, Disturbances, EciDevice, EciParameters, EciSimulation};
+use conic_sim::eci::{Counters, Disturbances, EciDevice, EciParameters, EciSimulation, Machine};
 use conic_sim::{Failure, Role};
 
 use super::calling::{Calling, Makes, Timed};
+use crate::simulated::Observer;
 
 /// Words of the protocol's sets of lines: enough for two groups of 64 KiB and a control word, in lines of 64 bytes.
 pub(super) const WORDS: usize = 33;
 
 /// Bytes of the control word, which lies in the first line.
 pub const CONTROL_BYTES: usize = 8;
+
+/// The name of the span that a recording has of each call, from before its request is written until its response was read.
+pub const CALL: &str = "call";
 
 /// Calls of a function on the device, one after the other.
 #[derive(Clone, Debug)]
@@ -106,6 +110,19 @@ pub(super) fn shape(machine: &EciParameters, payload: usize, alignment: u64) -> 
 ///
 /// If the shape cannot be, or a response is wrong.
 pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
+    observed_calls(question, &mut ())
+}
+
+/// The same, with somebody who looks at the machine before the first event and after the last.
+///
+/// # Errors
+///
+/// As [`calls`].
+///
+/// # Panics
+///
+/// As [`calls`].
+pub fn observed_calls(question: &Calls, observer: &mut dyn Observer<Machine>) -> Result<CallsOutcome, Failure> {
     let calling = question.calling();
     let shape = shape(&question.machine, calling.request.max(calling.response), question.alignment);
     let mut layout = Layout::new();
@@ -118,8 +135,15 @@ pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
         let counters = || core.machine().borrow().counters.clone();
         let mut before = Counters::default();
         let begins = || before = counters();
-        let timed =
-            calling.time(|| core.now(), begins, |request, into| call(&mut host, request, calling.response, into));
+        let timed = calling.time(
+            || core.now(),
+            begins,
+            |request, into| {
+                let since = core.now();
+                call(&mut host, request, calling.response, into);
+                core.note_span(CALL, since, core.now());
+            },
+        );
         let Timed { latencies, elapsed } = timed;
         let (counters, try_agains) = (counters().since(&before), host.try_agains());
         *into.borrow_mut() = Some(CallsOutcome { latencies, elapsed, counters, try_agains });
@@ -132,7 +156,9 @@ pub fn calls(question: &Calls) -> Result<CallsOutcome, Failure> {
             asked.service
         });
     });
+    observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run()?;
+    observer.ends(&mut simulation.machine().borrow_mut());
     drop(simulation);
     let outcome = outcome.borrow_mut().take();
     Ok(outcome.expect("the host's program ended"))

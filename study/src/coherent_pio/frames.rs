@@ -7,18 +7,23 @@ use conic_fabric::{Core, Device as _, Home, Layout, Time};
 use conic_interface::pio::nic::NicLines;
 use conic_interface::pio::protocol::Recalls;
 use conic_interface::pio::{Behaviour, Device, Features, Homed, Shape};
-use conic_sim::eci::{Disturbances, EciCore, EciDevice, EciParameters, EciSimulation};
+use conic_sim::eci::{Disturbances, EciCore, EciDevice, EciParameters, EciSimulation, Machine};
 use conic_sim::parameters::TimerParameters;
 use conic_sim::{Failure, Role};
 
 use super::calling::fill;
 use super::port::{Port, pause};
+use crate::simulated::Observer;
 
 /// Words of the protocol's sets of lines: two control lines and the overflow lines of a frame of 9600 bytes, in lines of 64 bytes.
 const WORDS: usize = 3;
 
 /// The longest frame.
 pub const LONGEST_FRAME: usize = 9600;
+
+/// The name of the span that a recording has of each frame: from when the CPU begins to send it, or to ask for it, until it has done
+/// so, and a frame that it sends has gone out of the port.
+pub const FRAME: &str = "frame";
 
 /// Frames of one size, one after the other.
 #[derive(Clone, Debug)]
@@ -98,12 +103,26 @@ fn features(question: &Frames) -> Features {
 ///
 /// If a frame comes out wrong, or out of order.
 pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
+    observed_transmit(question, &mut ())
+}
+
+/// The same, with somebody who looks at the machine before the first event and after the last.
+///
+/// # Errors
+///
+/// As [`transmit`].
+///
+/// # Panics
+///
+/// As [`transmit`].
+pub fn observed_transmit(question: &Frames, observer: &mut dyn Observer<Machine>) -> Result<Vec<u64>, Failure> {
     let (layout, lines) = place(question);
     let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
     question.around.surround(&mut simulation);
     let latencies = Rc::new(RefCell::new(Vec::new()));
     let start = Rc::new(Cell::new(Time::ZERO));
-    let (asked, begins) = (question.clone(), Rc::clone(&start));
+    let last_beat = Rc::new(Cell::new(Time::ZERO));
+    let (asked, begins, is_out) = (question.clone(), Rc::clone(&start), Rc::clone(&last_beat));
     simulation.core("host", Role::Main, move |core| {
         let mut host = lines.host([*core; 2], features(&asked));
         let mut frame = vec![0; asked.bytes];
@@ -112,6 +131,7 @@ pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
             begins.set(core.now());
             let taken = host.transmit.try_transmit(&frame).expect("the frame fits");
             assert!(taken && host.transmit.is_taken(), "the load waits until the device has the frame");
+            core.note_span(FRAME, begins.get(), core.now().max(is_out.get()));
             asked.around.pause(core, number);
         }
     });
@@ -126,6 +146,7 @@ pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
         loop {
             while let Some(length) = homed.poll() {
                 let beat = port.goes_out(homed.device().now(), length);
+                last_beat.set(beat);
                 assert_eq!(homed.read(&mut frame), asked.bytes, "the whole frame is there");
                 fill(&mut right, number);
                 assert!(frame == right, "frame {number} came out wrong");
@@ -138,7 +159,9 @@ pub fn transmit(question: &Frames) -> Result<Vec<u64>, Failure> {
             homed.spin();
         }
     });
+    observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run()?;
+    observer.ends(&mut simulation.machine().borrow_mut());
     drop(simulation);
     Ok(latencies.take())
 }
@@ -166,6 +189,23 @@ pub enum Arrives {
 ///
 /// If a frame comes in wrong, or out of order.
 pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure> {
+    observed_receive(question, arrives, &mut ())
+}
+
+/// The same, with somebody who looks at the machine before the first event and after the last.
+///
+/// # Errors
+///
+/// As [`receive`].
+///
+/// # Panics
+///
+/// As [`receive`].
+pub fn observed_receive(
+    question: &Frames,
+    arrives: Arrives,
+    observer: &mut dyn Observer<Machine>,
+) -> Result<Vec<u64>, Failure> {
     let (layout, lines) = place(question);
     let mut simulation = EciSimulation::new(&question.machine, &layout, question.disturbances);
     question.around.surround(&mut simulation);
@@ -178,16 +218,18 @@ pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure>
         let port = asked.around.port(&asked.machine);
         let (mut frame, mut right) = (vec![0; asked.bytes], vec![0; asked.bytes]);
         for number in 0..asked.frames.0 + asked.frames.1 {
+            let begins = core.now();
             let beat = match arrives {
-                Arrives::WithTheLoad => core.now(),
-                Arrives::Looped => core.now() + port.out_behind_one_line(asked.bytes),
-                Arrives::After(time) => core.now() + time,
+                Arrives::WithTheLoad => begins,
+                Arrives::Looped => begins + port.out_behind_one_line(asked.bytes),
+                Arrives::After(time) => begins + time,
             };
             let beat = port.beat(beat);
             beats.set((number, beat));
             while host.receive.receive(&mut frame).is_none() {
                 core.spin();
             }
+            core.note_span(FRAME, begins, core.now());
             if number >= asked.frames.0 {
                 out.borrow_mut().push(core.now().since(beat).picoseconds());
             }
@@ -198,7 +240,9 @@ pub fn receive(question: &Frames, arrives: Arrives) -> Result<Vec<u64>, Failure>
     });
     let asked = question.clone();
     simulation.device("NIC", Role::Service, move |device| deliver(*device, &asked, &lines, &next));
+    observer.begins(&mut simulation.machine().borrow_mut());
     simulation.run()?;
+    observer.ends(&mut simulation.machine().borrow_mut());
     drop(simulation);
     Ok(latencies.take())
 }

@@ -2,13 +2,13 @@
 
 use conic_sim::machine::Machine;
 
-/// Looks at the machine of a run: to time it from outside, or to take its recording.
-pub trait Observer {
+/// Looks at the machine of a run: to time it from outside, or to take its recording. `M` is which kind of machine it is.
+pub trait Observer<M = Machine> {
     /// All programs are there, and nothing has happened yet.
-    fn begins(&mut self, _machine: &mut Machine) {}
+    fn begins(&mut self, _machine: &mut M) {}
     /// The main programs have ended.
-    fn ends(&mut self, _machine: &mut Machine) {}
+    fn ends(&mut self, _machine: &mut M) {}
 }
 
 /// Nobody looks.
-impl Observer for () {}
+impl<M> Observer<M> for () {}
