@@ -41,6 +41,7 @@ fn setting(variant: Variant, exclusive: bool) -> Setting {
         evictions: true,
         time_outs: true,
         prefetcher: false,
+        writes_back_first: false,
         units: None,
     }
 }
@@ -60,6 +61,14 @@ fn explored(setting: &Setting, states: usize) {
 fn a_pair_with_every_eviction_and_time_out() {
     explored(&setting(PAIR, true), 6_888);
     explored(&setting(PAIR, false), 7_080);
+}
+
+#[test]
+fn a_cache_that_writes_back_before_it_answers_a_recall_does_as_well() {
+    let transmit = setting(Variant::Transmit, true);
+    for (one, states) in [(setting(PAIR, true), 45_624), (setting(PAIR, false), 47_064), (transmit, 468_840)] {
+        explored(&Setting { writes_back_first: true, ..one }, states);
+    }
 }
 
 #[test]
@@ -100,6 +109,7 @@ fn random_runs_of_larger_machines_lose_nothing() {
     let exchanges = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
     let groups = setting(Variant::Invoke { request: 3, response: 3 }, true);
     let mixed = setting(Variant::Invoke { request: 2, response: 3 }, false);
+    let mixed = Setting { writes_back_first: true, ..mixed };
     let transmit = setting(Variant::Transmit, false);
     let transmit = Setting { plan: Plan { overflow: 4, ..transmit.plan }, ..transmit };
     let receive = Setting { prefetch: Prefetch::AfterControl, ..setting(Variant::Receive, true) };

@@ -65,6 +65,8 @@ pub struct Setting {
     pub time_outs: bool,
     /// A prefetcher may ask for the other line of a pair at any time.
     pub prefetcher: bool,
+    /// The cache writes a changed line back before it answers a recall, as over CXL.mem.
+    pub writes_back_first: bool,
     /// The CPU's cache handles a line's transactions in the unit that this names, so many at once in each.
     pub units: Option<([u8; LINES], u8)>,
 }
@@ -195,6 +197,16 @@ impl State {
         let message = Message { line, kind, data };
         let place = self.messages.partition_point(|other| *other < message);
         self.messages.insert(place, message);
+    }
+
+    /// Words that the home has a line, and victims of which it will say so, that are on their way.
+    pub fn written_under_way(&self, line: u16) -> usize {
+        let is_one = |message: &&Message| {
+            let written = Kind::ToCache(ToCache::Written);
+            let victim = Kind::ToHome(ToHome::Victim { dirty: true });
+            message.line == line && [written, victim].contains(&message.kind)
+        };
+        self.messages.iter().filter(is_one).count()
     }
 
     /// Renames what halves of lines hold, wherever they are.

@@ -83,7 +83,9 @@ pub fn steps(setting: &Setting, mutation: Mutation, state: &State, steps: &mut V
     for line in 0..setting.plan.lines() as u16 {
         let cached = &state.cached[usize::from(line)];
         // Two victims of one line on their way would be a third state of nothing new: the directory holds requests back.
-        if setting.evictions && cached.may_evict() {
+        // Nor would a third word that the home has a line, which the cache waits for at recalls alone.
+        let may_say = !setting.writes_back_first || state.written_under_way(line) < 2;
+        if setting.evictions && cached.may_evict() && may_say {
             steps.push(Step::Evict(line));
         }
         let idle = cached.copy == Copy::Invalid && cached.asked.is_none();
@@ -326,8 +328,9 @@ impl Change<'_> {
                 if cached.asked.is_some() && self.mutation == Mutation::None && !ahead {
                     return Err(format!("a recall of line {line} meets a request for it"));
                 }
-                cached.recalled()
+                if self.setting.writes_back_first { cached.recalled_writing_back() } else { cached.recalled() }
             }
+            ToCache::Written => cached.written(),
             ToCache::Grant { exclusive } => {
                 let write = cached.asked.ok_or("a grant that nobody asked for")?;
                 if write && !exclusive {
@@ -359,6 +362,9 @@ impl Change<'_> {
         let forgets = self.mutation == Mutation::ForgetsVictims && matches!(message, ToHome::Victim { .. });
         if dirty && !forgets {
             self.state.home_data[at] = data;
+        }
+        if self.setting.writes_back_first && matches!(message, ToHome::Victim { dirty: true }) {
+            self.state.send(line, Kind::ToCache(ToCache::Written));
         }
         let mut heard = self.state.entries[at].handle(message).map_err(|error| error.to_string())?;
         if self.mutation == Mutation::IgnoresCrossingVictim && self.state.entries[at].recall == Recall::AwaitsVictim {
