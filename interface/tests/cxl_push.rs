@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use conic_fabric::{Core, Home, Layout, Time};
 use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::cxl::{Homes, Host, Receiver, Requests, Shape, Signal};
+use conic_interface::cxl::{Homes, Host, PushControl, Receiver, Requests, Shape, Signal};
 use conic_sim::Role;
 use conic_sim::cxl::{CxlParameters, CxlSimulation};
 use conic_sim::platform::Platform;
 
 /// How long the host's read of each of three packets' first words takes, in nanoseconds, 10 us after it came. Each packet is of one
-/// byte, which is checked.
-fn reads(pushes: bool, write_back: Option<Time>) -> Vec<f64> {
+/// byte, which is checked. Pushed packets are written back after so many cycles of the device's clock, of 2.5 ns.
+fn reads(pushes: bool, write_back: Option<u32>) -> Vec<f64> {
     let machine = Platform::<CxlParameters>::load_as("agilex7").expect("a platform that comes").parameters().clone();
     let mut layout = Layout::new();
     let homes = Homes { rx_buffers: Home::Nic, ..Homes::HOST };
@@ -23,6 +23,9 @@ fn reads(pushes: bool, write_back: Option<Time>) -> Vec<f64> {
     let into = Rc::clone(&taken);
     simulation.core("host", Role::Main, move |core| {
         let mut host = Host::new(queues, *core, Signal::Descriptor);
+        let mut control = PushControl::new(*core, vec![queues]);
+        control.allow(pushes);
+        control.write_back_after(write_back.unwrap_or(0));
         for number in 1..=3_u64 {
             core.wait_until(Time::from_nanoseconds(100_000 * number + 10_000));
             let mut packets = [Packet::BLANK];
@@ -36,15 +39,13 @@ fn reads(pushes: bool, write_back: Option<Time>) -> Vec<f64> {
     });
     simulation.device("NIC", Role::Service, move |device| {
         let mut receiver = Receiver::new(queues, *device, Requests::PUSHED, 4);
-        receiver.allow_pushes(pushes);
-        if let Some(time) = write_back {
-            receiver.write_back_after(time);
-        }
         for number in 1..=3_u64 {
             device.wait_until(Time::from_nanoseconds(100_000 * number));
             assert_eq!(receiver.deliver(&[[number as u8; 256]]), 1);
-            for _ in 0..20 {
-                device.wait_until(conic_fabric::Device::now(device) + Time::from_nanoseconds(1_000));
+            // Until the next packet comes.
+            let until = Time::from_nanoseconds(100_000 * (number + 1));
+            while let Some(due) = receiver.next_due().filter(|due| *due < until) {
+                device.wait_until(due);
                 receiver.prefetch();
             }
         }
@@ -63,17 +64,17 @@ fn a_pushed_packet_is_read_out_of_the_cache_and_another_over_the_link() {
 
 #[test]
 fn a_packet_that_was_taken_out_of_the_cache_is_read_over_the_link_and_right() {
-    let soon = reads(true, Some(Time::from_nanoseconds(3_000)));
+    let soon = reads(true, Some(1_200));
     assert!(soon.iter().all(|time| *time > 350.0), "{soon:?}");
     // Later than the host reads: the push still serves.
-    let late = reads(true, Some(Time::from_nanoseconds(15_000)));
+    let late = reads(true, Some(6_000));
     assert!(late.iter().all(|time| *time < 60.0), "{late:?}");
 }
 
 #[test]
 fn a_buffer_that_was_pushed_anew_is_not_overwritten_by_what_it_held() {
     // Due after the next packet into it has come.
-    for time in reads(true, Some(Time::from_nanoseconds(105_000))) {
+    for time in reads(true, Some(42_000)) {
         assert!(time < 60.0);
     }
 }
