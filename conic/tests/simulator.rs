@@ -273,6 +273,35 @@ fn an_output_that_cannot_be_written_is_found_before_the_work() {
 }
 
 #[test]
+fn a_working_set_and_a_write_back_are_asked_of_pushes_under_pressure() {
+    for option in ["--working-set", "--write-back"] {
+        let error = json(&format!("study cxl-nic 4 {option} 1 --json"), 1)["error"].to_string();
+        assert!(error.contains(&format!("{option} goes with pressure")), "{error}");
+    }
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let study = |options: &str| {
+        let output = folder.path().display();
+        let asked = "study cxl-nic pressure --quick --working-set 0.5 --json";
+        let rows = json(&format!("{asked} {options} --output {output}"), 0);
+        let is_it = |row: &&Value| row["id"] == "cxl.unpublished.pressure_median";
+        let row = rows.as_array().and_then(|rows| rows.iter().find(is_it)).expect("it is among the results");
+        row["predicted"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect::<Vec<f64>>()
+    };
+    // By NC-write, NC-P, the same gated, and written back: somewhat after the host reads the packet, then before.
+    let [written, pushed, gated, late] = study("")[..] else { panic!("four ways") };
+    assert!(
+        pushed < 0.5 * written && gated == pushed && late < 1.1 * pushed,
+        "{written}, {pushed}, {gated}, {late} ns"
+    );
+    let early = study("--write-back 1000")[3];
+    assert!(early >= written, "{early} ns");
+    let plots = ["pressure", "pressure-p99", "pressure-evicted", "pressure-neighbours", "pressure-waiting"];
+    for name in plots.into_iter().chain(["pressure-write-back", "pressure-write-back-neighbours"]) {
+        assert!(folder.path().join(format!("{name}.svg")).exists(), "{name}");
+    }
+}
+
+#[test]
 fn no_more_packets_are_asked_for_than_rings_hold() {
     let error = json("sim --window 2049 --json", 1)["error"].to_string();
     assert!(error.contains("a whole number from 1 to 2048 is wanted"), "{error}");
