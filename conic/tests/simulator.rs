@@ -5,7 +5,7 @@ mod common;
 use conic_check::skipped;
 use serde_json::Value;
 
-use common::{is_positive, json};
+use common::{conic, is_positive, json};
 
 const SPEEDS: [&str; 4] =
     ["loopback_operations_per_second", "hit_operations_per_second", "miss_operations_per_second", "events_per_second"];
@@ -282,7 +282,8 @@ fn a_working_set_and_a_write_back_are_asked_of_pushes_under_pressure() {
     let study = |options: &str| {
         let output = folder.path().display();
         let asked = "study cxl-nic pressure --quick --working-set 0.5 --json";
-        let rows = json(&format!("{asked} {options} --output {output}"), 0);
+        let said = conic(&format!("{asked} {options} --output {output}"));
+        let rows: Value = serde_json::from_slice(&said.stdout).expect("nothing but JSON is on stdout");
         let is_it = |row: &&Value| row["id"] == "cxl.unpublished.pressure_median";
         let row = rows.as_array().and_then(|rows| rows.iter().find(is_it)).expect("it is among the results");
         row["predicted"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect::<Vec<f64>>()
