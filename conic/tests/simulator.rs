@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use conic_check::skipped;
 use serde_json::Value;
 
-use common::{is_positive, json};
+use common::{conic, is_positive, json};
 
 const SPEEDS: [&str; 4] =
     ["loopback_operations_per_second", "hit_operations_per_second", "miss_operations_per_second", "events_per_second"];
@@ -406,6 +406,36 @@ fn an_output_that_cannot_be_written_is_found_before_the_work() {
     ] {
         let error = json(&format!("{arguments} --json"), 1)["error"].to_string();
         assert!(error.contains("/proc/none") && error.contains(&format!("with {option}")), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn a_working_set_and_a_write_back_are_asked_of_pushes_under_pressure() {
+    for option in ["--working-set", "--write-back"] {
+        let error = json(&format!("study cxl-nic 4 {option} 1 --json"), 1)["error"].to_string();
+        assert!(error.contains(&format!("{option} goes with pressure")), "{error}");
+    }
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let study = |options: &str| {
+        let output = folder.path().display();
+        let asked = "study cxl-nic pressure --quick --working-set 0.5 --json";
+        let said = conic(&format!("{asked} {options} --output {output}"));
+        let rows: Value = serde_json::from_slice(&said.stdout).expect("nothing but JSON is on stdout");
+        let is_it = |row: &&Value| row["id"] == "cxl.unpublished.pressure_median";
+        let row = rows.as_array().and_then(|rows| rows.iter().find(is_it)).expect("it is among the results");
+        row["predicted"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect::<Vec<f64>>()
+    };
+    // By NC-write, NC-P, the same gated, and written back: somewhat after the host reads the packet, then before.
+    let [written, pushed, gated, late] = study("")[..] else { panic!("four ways") };
+    assert!(
+        pushed < 0.5 * written && gated == pushed && late < 1.1 * pushed,
+        "{written}, {pushed}, {gated}, {late} ns"
+    );
+    let early = study("--write-back 1000")[3];
+    assert!(early >= written, "{early} ns");
+    let plots = ["pressure", "pressure-p99", "pressure-evicted", "pressure-neighbours", "pressure-waiting"];
+    for name in plots.into_iter().chain(["pressure-write-back", "pressure-write-back-neighbours"]) {
+        assert!(folder.path().join(format!("{name}.svg")).exists(), "{name}");
     }
 }
 

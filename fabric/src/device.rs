@@ -74,6 +74,10 @@ pub trait Device {
     fn depends_on(&self, _at: Address) {}
     /// Says that the device worked for `cycles` of its own clock.
     fn work(&self, _cycles: u32) {}
+    /// The period of that clock, for what a host sets in cycles of it. A nanosecond where a core plays the device, which has none.
+    fn cycle(&self) -> Time {
+        Time::from_nanoseconds(1)
+    }
 }
 
 /// A device with memory that the host loads from and stores to: registers, a packet buffer.
@@ -197,6 +201,9 @@ impl<D: Device + ?Sized> Device for &D {
     }
     fn work(&self, cycles: u32) {
         (**self).work(cycles);
+    }
+    fn cycle(&self) -> Time {
+        (**self).cycle()
     }
 }
 

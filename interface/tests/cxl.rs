@@ -5,14 +5,14 @@ use std::thread;
 
 use crate::common::{Memory, bytes};
 use conic_check::{Does, ToldCore};
-use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint, Time};
+use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
     Host, MOST_IN_A_BATCH, Queues, Receiver, Requests, Shape, ShapeError, Signal, Store, Transmitter,
 };
 use conic_native::{Flag, NativeCore, Pages, yield_core};
 
-fn small() -> (Layout, Queues) {
+pub(crate) fn small() -> (Layout, Queues) {
     let mut layout = Layout::new();
     let queues = Shape { descriptors: 16, buffers: 24, ..Shape::for_packets(1500) }.place(&mut layout);
     (layout, queues.expect("a shape that can be"))
@@ -32,7 +32,7 @@ fn configurations() -> Vec<Requests> {
 }
 
 /// The host copies what it has received, and sends it; returns how many packets.
-fn turn_around<C: Core>(host: &mut Host<C>, store: Store) -> usize {
+pub(crate) fn turn_around<C: Core>(host: &mut Host<C>, store: Store) -> usize {
     let mut packets = [Packet::BLANK; 8];
     let count = host.rx_burst(&mut packets);
     for packet in &packets[..count] {
@@ -281,30 +281,6 @@ fn a_frame_whose_length_no_descriptor_can_say_is_dropped() {
     let mut packets = [Packet::BLANK; 2];
     assert_eq!((host.rx_burst(&mut packets), packets[0].length()), (1, 65_535));
     assert_eq!(host.statistics(), Default::default());
-}
-
-#[test]
-fn a_packet_that_was_not_pushed_is_not_overwritten_by_what_was_pushed_to_its_buffer_before() {
-    let (layout, queues) = small();
-    let memory = Memory::new(&layout);
-    let requests = Requests::PUSHED;
-    let mut host = Host::new(queues, memory.agent(0), requests.tx_signal);
-    let mut receiver = Receiver::new(queues, PlayedByCore(memory.agent(1)), requests, 4);
-    // Due at once, and written when descriptors are read ahead.
-    receiver.write_back_after(Time::ZERO);
-    for value in [1; 24].into_iter().chain([2; 24]) {
-        receiver.allow_pushes(value == 1);
-        assert_eq!(receiver.deliver(&[[value; 64]]), 1);
-        if value == 2 {
-            receiver.prefetch();
-        }
-        let mut packets = [Packet::BLANK];
-        assert_eq!(host.rx_burst(&mut packets), 1);
-        let mut read = [0; 64];
-        host.core().read_bytes(packets[0].address(), &mut read);
-        assert_eq!(read, [value; 64]);
-        host.buf_free(&[packets[0].address()]);
-    }
 }
 
 #[test]

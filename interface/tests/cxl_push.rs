@@ -1,19 +1,21 @@
 //! Pushes into the host's cache, on the modelled machine: what they save, the gate that turns them off, and lines that are taken out
 //! of the cache again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use conic_fabric::{Core, Home, Layout, Time};
+use conic_fabric::{Address, Core, Home, Layout, SynchronisingWords, Time};
 use conic_interface::burst::{HostQueue, Packet};
-use conic_interface::cxl::{Homes, Host, Receiver, Requests, Shape, Signal};
+use conic_interface::cxl::{
+    CachePressure, GatePolicy, Homes, Host, PushControl, PushGate, Queues, Receiver, Requests, Shape, Signal,
+};
 use conic_sim::Role;
-use conic_sim::cxl::{CxlParameters, CxlSimulation};
+use conic_sim::cxl::{CacheMonitoring, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::platform::Platform;
 
 /// How long the host's read of each of three packets' first words takes, in nanoseconds, 10 us after it came. Each packet is of one
-/// byte, which is checked.
-fn reads(pushes: bool, write_back: Option<Time>) -> Vec<f64> {
+/// byte, which is checked. Pushed packets are written back after so many cycles of the device's clock, of 2.5 ns.
+fn reads(pushes: bool, write_back: Option<u32>) -> Vec<f64> {
     let machine = Platform::<CxlParameters>::load_as("agilex7").expect("a platform that comes").parameters().clone();
     let mut layout = Layout::new();
     let homes = Homes { rx_buffers: Home::Nic, ..Homes::HOST };
@@ -23,6 +25,9 @@ fn reads(pushes: bool, write_back: Option<Time>) -> Vec<f64> {
     let into = Rc::clone(&taken);
     simulation.core("host", Role::Main, move |core| {
         let mut host = Host::new(queues, *core, Signal::Descriptor);
+        let mut control = PushControl::new(*core, vec![queues]);
+        control.allow(pushes);
+        control.write_back_after(write_back.unwrap_or(0));
         for number in 1..=3_u64 {
             core.wait_until(Time::from_nanoseconds(100_000 * number + 10_000));
             let mut packets = [Packet::BLANK];
@@ -36,15 +41,13 @@ fn reads(pushes: bool, write_back: Option<Time>) -> Vec<f64> {
     });
     simulation.device("NIC", Role::Service, move |device| {
         let mut receiver = Receiver::new(queues, *device, Requests::PUSHED, 4);
-        receiver.allow_pushes(pushes);
-        if let Some(time) = write_back {
-            receiver.write_back_after(time);
-        }
         for number in 1..=3_u64 {
             device.wait_until(Time::from_nanoseconds(100_000 * number));
             assert_eq!(receiver.deliver(&[[number as u8; 256]]), 1);
-            for _ in 0..20 {
-                device.wait_until(conic_fabric::Device::now(device) + Time::from_nanoseconds(1_000));
+            // Until the next packet comes.
+            let until = Time::from_nanoseconds(100_000 * (number + 1));
+            while let Some(due) = receiver.next_due().filter(|due| *due < until) {
+                device.wait_until(due);
                 receiver.prefetch();
             }
         }
@@ -63,17 +66,122 @@ fn a_pushed_packet_is_read_out_of_the_cache_and_another_over_the_link() {
 
 #[test]
 fn a_packet_that_was_taken_out_of_the_cache_is_read_over_the_link_and_right() {
-    let soon = reads(true, Some(Time::from_nanoseconds(3_000)));
+    let soon = reads(true, Some(1_200));
     assert!(soon.iter().all(|time| *time > 350.0), "{soon:?}");
     // Later than the host reads: the push still serves.
-    let late = reads(true, Some(Time::from_nanoseconds(15_000)));
+    let late = reads(true, Some(6_000));
     assert!(late.iter().all(|time| *time < 60.0), "{late:?}");
 }
 
 #[test]
 fn a_buffer_that_was_pushed_anew_is_not_overwritten_by_what_it_held() {
     // Due after the next packet into it has come.
-    for time in reads(true, Some(Time::from_nanoseconds(105_000))) {
+    for time in reads(true, Some(42_000)) {
         assert!(time < 60.0);
+    }
+}
+
+/// A phase of a neighbour, by its number from 0 on, and how long each is.
+const PHASE: Time = Time::from_nanoseconds(500_000);
+
+/// In which phases a neighbour walks through four times the last-level cache.
+fn walks(phase: u64) -> bool {
+    phase == 1 || phase == 3
+}
+
+fn phase(now: Time) -> u64 {
+    now.picoseconds() / PHASE.picoseconds()
+}
+
+/// A neighbour that walks through lines in its phases.
+fn neighbour(core: &CxlCore<'_>, memory: Address, lines: u64) {
+    for line in 0_u64.. {
+        while !walks(phase(core.now())) {
+            core.wait_until(core.now() + Time::from_nanoseconds(1_000));
+        }
+        core.read_line(memory.lines(line % lines));
+    }
+}
+
+/// The host's gate, over the second core's traffic.
+fn gate(core: &CxlCore<'_>, queues: Queues, closings: &Cell<u64>) {
+    let mut gate = PushGate::new(PushControl::new(*core, vec![queues]), GatePolicy::default());
+    loop {
+        let CacheMonitoring { occupied, capacity, brought_in } = core.monitor_cache(&[1]);
+        gate.look(core.now(), CachePressure { occupied, capacity, brought_in });
+        closings.set(gate.closings());
+        core.wait_until(gate.next_look());
+    }
+}
+
+/// When packet `number` is sent.
+fn sent(number: u64) -> Time {
+    Time::from_nanoseconds(10_000 * (number + 1))
+}
+
+const PACKETS: u64 = 250;
+
+/// Sends the packets, and notes of each whether it was pushed.
+fn send(device: &CxlDevice<'_>, queues: Queues, pushes: &RefCell<Vec<bool>>) {
+    let mut receiver = Receiver::new(queues, *device, Requests::PUSHED, 4);
+    for number in 0..PACKETS {
+        device.wait_until(sent(number));
+        let before = receiver.pushes().pushed;
+        assert_eq!(receiver.deliver(&[[(number % 251) as u8; 256]]), 1, "a descriptor is posted");
+        pushes.borrow_mut().push(receiver.pushes().pushed > before);
+        receiver.prefetch();
+    }
+    device.wait_until(Time::NEVER);
+}
+
+/// Takes the packets, and notes when each came and how long the read of its last line took.
+fn take(core: &CxlCore<'_>, queues: Queues, taken: &RefCell<Vec<(Time, Time)>>) {
+    let mut host = Host::new(queues, *core, Signal::Descriptor);
+    for number in 0..PACKETS {
+        let mut packets = [Packet::BLANK];
+        while host.rx_burst(&mut packets) == 0 {
+            core.spin();
+        }
+        let (came, last) = (core.now(), packets[0].address() + 192);
+        assert_eq!(core.load(last), 0x0101_0101_0101_0101 * (number % 251), "packet {number}");
+        taken.borrow_mut().push((came, core.now().since(came)));
+        host.buf_free(&[packets[0].address()]);
+    }
+}
+
+#[test]
+fn the_gate_closes_while_a_neighbour_fills_the_cache_and_opens_when_it_rests_and_packets_come_on() {
+    let mut machine =
+        Platform::<CxlParameters>::load_as("agilex7").expect("a platform that comes").parameters().clone();
+    machine.cache.llc_bytes = 1 << 20;
+    machine.cache.l2_bytes = 1 << 17;
+    let mut layout = Layout::new();
+    let homes = Homes { rx_buffers: Home::Nic, ..Homes::HOST };
+    let queues = Shape { homes, ..Shape::for_packets(256) }.place(&mut layout).expect("a shape that can be");
+    let lines = 4 * machine.cache.llc_bytes / 64;
+    let memory = layout.add("neighbour's", lines * 64, 64, Home::Host, SynchronisingWords::NONE);
+    let mut simulation = CxlSimulation::new(&machine, &layout);
+    let (taken, pushes, closings) = (Rc::new(RefCell::default()), Rc::new(RefCell::default()), Rc::new(Cell::new(0)));
+    let into = Rc::clone(&taken);
+    simulation.core("host", Role::Main, move |core| take(core, queues, &into));
+    simulation.core("neighbour", Role::Service, move |core| neighbour(core, memory, lines));
+    let into = Rc::clone(&closings);
+    simulation.core("monitor", Role::Service, move |core| gate(core, queues, &into));
+    let into = Rc::clone(&pushes);
+    simulation.device("NIC", Role::Service, move |device| send(device, queues, &into));
+    simulation.run().expect("it ends");
+    drop(simulation);
+    let (taken, pushes) = (taken.take(), pushes.take());
+    assert_eq!((taken.len(), closings.get()), (PACKETS as usize, 2));
+    for (number, ((came, read), was_pushed)) in (0_u64..).zip(taken.iter().zip(&pushes)) {
+        let (since, now) = (came.since(sent(number)).nanoseconds(), phase(sent(number)));
+        assert!(since < 3_000, "packet {number} came {since} ns after it was sent");
+        // The first look of a phase that sees it, and the register's write, take 200 us and somewhat.
+        let phase_began = Time::from_picoseconds(now * PHASE.picoseconds());
+        if sent(number).since(phase_began).nanoseconds() > 250_000 {
+            assert_eq!(*was_pushed, !walks(now), "packet {number} in phase {now}");
+            let read = read.nanoseconds();
+            assert!(if walks(now) { read > 350 } else { read < 100 }, "packet {number}, phase {now}: {read} ns");
+        }
     }
 }

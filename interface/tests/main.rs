@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `ring`, `ring_segments`, `ring_crash`, `ring_loom` | descriptor rings with registers |
 //! | `queues`, `queues_native`, `queues_crash`, `queues_loom` | the one-way queues: FastForward and cachable queues |
-//! | `cxl`, `cxl_push`, `cxl_serving`, `cxl_serving_values` | the CXL NIC's rings, what it pushes, and the store on it |
+//! | `cxl`, `cxl_gate`, `cxl_push`, `cxl_serving`, `cxl_serving_values` | the CXL NIC's rings, what it pushes and when not, and the store on it |
 //! | `pcie_pio`, `xdma` | programmed I/O over PCIe, and lists of descriptors |
 //! | `burst`, `bulk`, `mixed`, `overlay`, `ownership`, `serve` | what interfaces have in common, on memory of a thread or of the machine |
 //! | `common` | memory of one thread whose accesses are checked and counted |
@@ -14,6 +14,7 @@ mod bulk;
 mod burst;
 mod common;
 mod cxl;
+mod cxl_gate;
 mod cxl_push;
 mod cxl_serving;
 mod cxl_serving_values;

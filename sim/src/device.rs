@@ -87,6 +87,9 @@ impl Device for SimDevice<'_> {
         let span = machine.parameters.core.cycles(cycles.into());
         machine.agents[self.fiber.agent].time += span;
     }
+    fn cycle(&self) -> Time {
+        Time::from_picoseconds(self.fiber.machine.borrow().parameters.core.cycles(1))
+    }
 }
 
 /// Its memory takes no time of its own: what its logic takes is for the program to say.

@@ -15,7 +15,7 @@ use conic_study::cxl_nic::guesses::{ORDERINGS, headlines, orderings};
 use conic_study::cxl_nic::loopback::{Design, Loopback, loopback};
 use conic_study::cxl_nic::serving::{Server, Serving, serve};
 use conic_study::cxl_nic::throughput::{Flow, Throughput, receive, transmit};
-use conic_study::cxl_nic::{EXPERIMENTS, Machines, ccnic, findings, layout, optimal};
+use conic_study::cxl_nic::{Asked, EXPERIMENTS, Machines, ccnic, findings, layout, optimal};
 use conic_study::experiment::{Effort, Value};
 
 fn machine(name: &str) -> CxlParameters {
@@ -28,7 +28,7 @@ fn machines() -> Machines {
 
 #[test]
 fn every_published_result_is_predicted_or_said_not_to_be_and_calibrated_ones_are_met() {
-    let found = findings(EXPERIMENTS, &machines(), Effort::Quick);
+    let found = findings(EXPERIMENTS, &machines(), &Asked::with(Effort::Quick));
     assert!(found.iter().all(|found| found.failures.is_empty()));
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     let published = parse(include_str!("../../results/cxl-nic.toml")).expect("the file is right");
@@ -43,7 +43,7 @@ fn every_published_result_is_predicted_or_said_not_to_be_and_calibrated_ones_are
 
 #[test]
 fn the_same_study_comes_out_the_same() {
-    let once = || findings(&EXPERIMENTS[3..4], &machines(), Effort::Quick).remove(0).findings;
+    let once = || findings(&EXPERIMENTS[3..4], &machines(), &Asked::with(Effort::Quick)).remove(0).findings;
     assert_eq!(once(), once());
 }
 

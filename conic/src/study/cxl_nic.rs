@@ -8,7 +8,7 @@ use conic_chart::{Cell, Column, Table, TerminalStyle};
 use conic_sim::cxl::CxlParameters;
 use conic_sim::platform::Platform;
 use conic_study::comparison::{compare, parse, summary};
-use conic_study::cxl_nic::{EXPERIMENTS, Machines, findings, guesses as orderings};
+use conic_study::cxl_nic::{Asked, EXPERIMENTS, Experiment, Machines, PRESSURE, findings, guesses as orderings};
 use conic_study::experiment::{Effort, chosen};
 use conic_study::report::{CXL_NIC, Report, json, results};
 use conic_study::sensitivity::{self, Guess};
@@ -22,7 +22,7 @@ use crate::writable;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Figures of the paper: 3, 4, 7, 10 to 15 [default: all of these]
+    /// Figures of the paper: 3, 4, 7, 10 to 15; and pressure: pushes beside neighbours in the last-level cache [default: all of these]
     #[arg(value_name = "FIGURE")]
     figures: Vec<String>,
     /// Fewer packets a point
@@ -34,18 +34,25 @@ pub struct Options {
     /// The folder for results.json, the plots and report.html
     #[arg(long, value_name = "DIR", default_value = "out/study/cxl-nic")]
     output: PathBuf,
+    /// For pressure: what the neighbours walk through, over the last-level cache, from the least on [default: 0.25,0.5,0.75,1,1.5]
+    #[arg(long = "working-set", value_name = "PART,...", value_delimiter = ',', value_parser = part)]
+    working_sets: Vec<f64>,
+    /// For pressure: after how many of the device's cycles a pushed packet is written back [default: 1.25 times as long as it waits]
+    #[arg(long, value_name = "CYCLES", value_parser = clap::value_parser!(u32).range(1..))]
+    write_back: Option<u32>,
     /// Replace a value of both platforms, as in link.crossing=60ns; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// Instead: which of the paper's orderings a guess of the platforms turns over at an end of its range, and how far each moves the
     /// headline results (about six minutes)
-    #[arg(long, conflicts_with_all = ["figures", "quick"])]
+    #[arg(long, conflicts_with_all = ["figures", "quick", "working_sets", "write_back"])]
     guesses: bool,
 }
 
 const EXAMPLES: &str = "Examples:
   conic study cxl-nic                   every figure that is modelled
   conic study cxl-nic 4 7               single operations over PCIe and CXL
+  conic study cxl-nic pressure --working-set 0.5,1,2 --write-back 20000
   conic study cxl-nic --guesses         which orderings a guess decides
   conic study cxl-nic 10 --quick --set device.receive_stage=50ns";
 
@@ -123,13 +130,37 @@ fn guessed(options: &Options) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A part of the last-level cache.
+fn part(text: &str) -> Result<f64, String> {
+    let part: f64 = text.parse().map_err(|_| "give a part of the last-level cache, such as 0.5".to_owned())?;
+    if (0.01..=4.0).contains(&part) { Ok(part) } else { Err("give 0.01 to 4".to_owned()) }
+}
+
+/// What these experiments are asked for.
+fn asked(options: &Options, experiments: &[Experiment]) -> Result<Asked, String> {
+    let effort = if options.quick { Effort::Quick } else { Effort::Full };
+    let mut asked = Asked { write_back: options.write_back, ..Asked::with(effort) };
+    let given = [("--working-set", !options.working_sets.is_empty()), ("--write-back", options.write_back.is_some())];
+    if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given)
+        && experiments.iter().all(|experiment| experiment.name != PRESSURE)
+    {
+        return Err(format!("{option} goes with {PRESSURE}, which is not among what is asked for"));
+    }
+    if !options.working_sets.is_empty() {
+        asked.working_sets.clone_from(&options.working_sets);
+        asked.working_sets.sort_by(f64::total_cmp);
+        asked.working_sets.dedup();
+    }
+    Ok(asked)
+}
+
 fn run(options: &Options) -> Result<Shown, String> {
     let experiments = chosen(EXPERIMENTS, &options.figures)?;
     let [agilex, bluefield] = platforms(options)?;
     writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
-    let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let found = progress::one_by_one(&experiments, |one| findings(one, &machines, effort));
+    let asked = asked(options, &experiments)?;
+    let found = progress::one_by_one(&experiments, |one| findings(one, &machines, &asked));
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/cxl-nic.toml: {error}"))?;
@@ -137,7 +168,7 @@ fn run(options: &Options) -> Result<Shown, String> {
     let summary = summary(&rows);
     let report = Report {
         subject: CXL_NIC,
-        effort,
+        effort: asked.effort,
         platforms: vec![agilex.name().to_owned(), bluefield.name().to_owned()],
         found: &found,
         rows: &rows,

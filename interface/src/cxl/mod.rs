@@ -9,6 +9,7 @@
 //! | `host.rs` | the host's half: bursts without copies |
 //! | `receiver.rs`, `transmitter.rs` | the device's: packets to the host, packets from it |
 //! | [`serving`] | a key-value store on the device |
+//! | `pushes.rs` | what the host says of pushes, by registers of the device, and the policy by which it says it |
 //! | `write_back.rs` | when a pushed packet is taken out of the host's cache again |
 //!
 //! # The rings
@@ -30,6 +31,19 @@
 //! looks at each 32nd alone, or each second of a ring of four, and asks to be told of it: one that sends fewer and then stops has their
 //! buffers back when it goes on, as with DPDK's drivers.
 //!
+//! # Pushes
+//!
+//! Where received packets and their completions are pushed into the host's cache (NC-P), two registers of the device say how (section
+//! 5.3); the host writes them over CXL.io, at any time. The device looks at them with each batch.
+//!
+//! | register | holds | after a reset |
+//! |---|---|---|
+//! | push gate | 0: pushes; else they are written to memory instead | 0 |
+//! | write-back | cycles of the device's clock from a packet's push until it is written to memory, in 32 bits; 0: it is not | 0 |
+//!
+//! A completion is not written back: its line is the host's to post anew. While packets are written back, the host writes into no
+//! receive buffer.
+//!
 //! # What the state of a line does
 //!
 //! A prefetched receive descriptor stays in the device's cache until the host posts it anew. A polled transmit descriptor stays
@@ -39,6 +53,7 @@
 
 mod entry;
 mod host;
+mod pushes;
 mod receiver;
 mod requests;
 pub mod serving;
@@ -48,7 +63,8 @@ mod write_back;
 
 pub use entry::MOST_IN_A_BATCH;
 pub use host::{Host, HostStatistics, Store};
-pub use receiver::{NicStatistics, Receiver};
+pub use pushes::{CachePressure, GatePolicy, PushControl, PushGate};
+pub use receiver::{NicStatistics, PushStatistics, Receiver};
 pub use requests::{Report, Requests, Signal};
 pub use shape::{Homes, Queues, Shape, ShapeError};
 pub use transmitter::Transmitter;

@@ -17,6 +17,17 @@ pub struct NicStatistics {
     pub dropped_frames: u64,
 }
 
+/// What became of received packets that are to be pushed ([`Requests::rx_packet`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushStatistics {
+    /// Packets that were pushed.
+    pub pushed: u64,
+    /// Packets that were written to memory instead, because the gate was closed.
+    pub gated: u64,
+    /// Pushed packets that were written to memory after a while.
+    pub written_back: u64,
+}
+
 /// A descriptor that was read ahead, or is being read.
 #[derive(Debug)]
 enum Ahead {
@@ -35,10 +46,9 @@ pub struct Receiver<D> {
     /// Descriptors from `next` on that were read ahead; at most so many are.
     ahead: VecDeque<Ahead>,
     depth: usize,
-    /// The host's wish to have no pushes at present.
-    pushes: bool,
-    write_back: Option<WriteBack>,
+    write_back: WriteBack,
     statistics: NicStatistics,
+    pushes: PushStatistics,
 }
 
 impl<D: Device> Receiver<D> {
@@ -52,9 +62,9 @@ impl<D: Device> Receiver<D> {
             next: 0,
             ahead: VecDeque::new(),
             depth,
-            pushes: true,
-            write_back: None,
+            write_back: WriteBack::default(),
             statistics: NicStatistics::default(),
+            pushes: PushStatistics::default(),
         }
     }
 
@@ -68,19 +78,20 @@ impl<D: Device> Receiver<D> {
         self.statistics
     }
 
-    /// Whether pushes go to the host's cache, as the host may have it by a register; if not they are written to memory.
-    pub fn allow_pushes(&mut self, allow: bool) {
-        self.pushes = allow;
+    /// What became of packets that are to be pushed.
+    pub fn pushes(&self) -> PushStatistics {
+        self.pushes
     }
 
-    /// Has each pushed packet written to memory so long after it was pushed. The host may not write into receive buffers then: what
-    /// it wrote would be overwritten.
-    pub fn write_back_after(&mut self, time: Time) {
-        self.write_back = Some(WriteBack::new(time));
+    /// When [`Receiver::prefetch`] has to be called next, whatever comes: a pushed packet is to be written back then.
+    pub fn next_due(&self) -> Option<Time> {
+        self.write_back.next()
     }
 
+    /// A request type, as the host has it at present.
     fn hint(&self, hint: StateHint) -> StateHint {
-        if hint == StateHint::NonCacheablePush && !self.pushes { StateHint::NonCacheable } else { hint }
+        let is_push = hint == StateHint::NonCacheablePush;
+        if is_push && !self.queues.allows_pushes(&self.device) { StateHint::NonCacheable } else { hint }
     }
 
     fn at(&self, position: u64) -> Address {
@@ -111,9 +122,7 @@ impl<D: Device> Receiver<D> {
                 self.arrive(index);
             }
         }
-        if let Some(write_back) = &mut self.write_back {
-            write_back.perform(&self.device);
-        }
+        self.pushes.written_back += self.write_back.perform(&self.device);
     }
 
     fn arrive(&mut self, index: usize) -> Line {
@@ -198,18 +207,18 @@ impl<D: Device> Receiver<D> {
     }
 
     fn write_packet(&mut self, at: Address, frame: &[u8], hint: StateHint) {
+        self.write_back.forget(at);
         if hint != StateHint::NonCacheablePush {
-            if let Some(write_back) = &mut self.write_back {
-                write_back.forget(at);
-            }
+            self.pushes.gated += u64::from(self.requests.rx_packet == StateHint::NonCacheablePush);
             return self.device.write(at, frame, hint);
         }
         // Whole lines are pushed; what is behind the frame in its last line is the buffer's, and nobody's.
         let mut whole = frame.to_vec();
         whole.resize(frame.len().next_multiple_of(LINE_BYTES as usize), 0);
         self.device.write(at, &whole, hint);
-        if let Some(write_back) = &mut self.write_back {
-            write_back.pushed(at, whole, self.device.now());
+        self.pushes.pushed += 1;
+        if let Some(after) = self.queues.write_back_after(&self.device) {
+            self.write_back.pushed(at, whole, self.device.now() + after);
         }
     }
 }

@@ -94,6 +94,10 @@ pub struct Queues {
     pub doorbell: Address,
     /// The register that says up to where the host has posted receive descriptors.
     pub rx_doorbell: Address,
+    /// The register by which the host has received packets pushed into its cache or not ([`super::PushControl`]).
+    pub push_gate: Address,
+    /// The register that says after how many cycles a pushed packet is written to memory.
+    pub write_back: Address,
     /// Receive buffers.
     pub rx_buffers: Address,
     /// Transmit buffers.
@@ -133,8 +137,21 @@ impl Shape {
         let rx_buffers = add("receive buffers", buffers, homes.rx_buffers, SynchronisingWords::NONE);
         let tx_buffers = add("transmit buffers", buffers, homes.tx_buffers, SynchronisingWords::NONE);
         let doorbell = layout.add_registers("doorbell", 8, Home::Nic, MemoryType::Uncached);
-        let rx_doorbell = layout.add_registers("receive doorbell", 8, Home::Nic, MemoryType::Uncached);
-        Ok(Queues { shape, rx_ring, tx_ring, tx_tail, doorbell, rx_doorbell, rx_buffers, tx_buffers })
+        // Side by side: the receive half looks at all of them, and the host writes the last two seldom.
+        let rx_doorbell = layout.add_registers("receive registers", 24, Home::Nic, MemoryType::Uncached);
+        let (push_gate, write_back) = (rx_doorbell.word(1), rx_doorbell.word(2));
+        Ok(Queues {
+            shape,
+            rx_ring,
+            tx_ring,
+            tx_tail,
+            doorbell,
+            rx_doorbell,
+            push_gate,
+            write_back,
+            rx_buffers,
+            tx_buffers,
+        })
     }
 }
 

@@ -84,6 +84,9 @@ impl<H: HomeAgent> Device for Part<'_, H> {
     fn work(&self, cycles: u32) {
         self.whole.agent.work(cycles);
     }
+    fn cycle(&self) -> Time {
+        self.whole.agent.cycle()
+    }
 }
 
 impl<H: HomeAgent> HomeAgent for Part<'_, H> {

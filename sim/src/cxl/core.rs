@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use conic_fabric::{Address, Core, LINE_BYTES, Line, Time};
 
 use super::cores::Store;
+use super::last_level::CacheMonitoring;
 use super::machine::{Machine, Wait};
 use super::reorder::Reorder;
 use crate::bytes::{line_bytes, parts};
@@ -78,6 +79,17 @@ impl<'a> CxlCore<'a> {
     /// [`Machine::rang`] says when each of them leaves.
     pub fn register_writes(&self) -> usize {
         self.with(|machine| machine.cores[usize::from(self.core)].register_writes())
+    }
+
+    /// Reads what the host's monitoring tells of its last-level cache: its occupancy, and what some cores have brought in; two
+    /// counters, one after the other.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such core.
+    pub fn monitor_cache(&self, cores: &[u16]) -> CacheMonitoring {
+        self.pass(2 * self.with(|machine| machine.parameters.host.monitor_read));
+        self.with(|machine| machine.monitor_cache(cores))
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {

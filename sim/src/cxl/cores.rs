@@ -66,6 +66,8 @@ pub(super) struct CoreState {
     pub(super) rang: Vec<u64>,
     /// An interrupt came that its program has not taken.
     pub(super) interrupted: bool,
+    /// Lines that were brought from memory for it.
+    pub(super) brought_in: u64,
 }
 
 impl CoreState {
@@ -89,6 +91,7 @@ impl CoreState {
             lost: false,
             rang: Vec::new(),
             interrupted: false,
+            brought_in: 0,
         }
     }
 
@@ -166,7 +169,7 @@ impl Machine {
         let gone = &mut self.lines[victim as usize];
         gone.holders &= !Self::bit(core);
         if gone.holders == 0 && gone.host.copy != Copy::Invalid {
-            self.install_last_level(victim, None);
+            self.install_last_level(victim, false);
         }
     }
 
@@ -278,10 +281,8 @@ impl Machine {
                 self.cores[usize::from(core)].found = combined.apply(&mut data.0[word]);
             }
             host.write(&data, store.bytes);
-            if let Some(place) = self.last_level.find(store.line) {
-                // The core's copy is the only one that is current.
-                self.last_level.remove(place);
-            }
+            // The core's copy is the only one that is current.
+            self.leaves_last_level(store.line, true);
             self.cores[usize::from(core)].stores.pop_front();
         }
         let state = &self.cores[usize::from(core)];
@@ -401,6 +402,6 @@ impl Machine {
         }
         self.loses(core, line);
         self.lines[line as usize].holders = 0;
-        self.install_last_level(line, None);
+        self.install_last_level(line, false);
     }
 }

@@ -139,4 +139,7 @@ impl Device for CxlDevice<'_> {
     fn work(&self, cycles: u32) {
         self.fiber.pass(self.with(|machine| machine.parameters.device.cycle * u64::from(cycles)));
     }
+    fn cycle(&self) -> Time {
+        Time::from_picoseconds(self.with(|machine| machine.parameters.device.cycle))
+    }
 }

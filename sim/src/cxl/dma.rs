@@ -98,4 +98,7 @@ impl Device for DmaDevice<'_> {
     fn work(&self, cycles: u32) {
         self.device.work(cycles);
     }
+    fn cycle(&self) -> Time {
+        self.device.cycle()
+    }
 }

@@ -1,10 +1,9 @@
-//! The home agents: a line's transactions one after the other, the last-level cache, and the host's memory.
+//! The home agents: a line's transactions one after the other, and the host's memory.
 
 use conic_fabric::Line;
 
 use super::machine::{Event, Machine, Message};
-use crate::machine::tags::Gone;
-use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, ToHost};
+use crate::protocol::cxl::{Ask, Copy, Effect, Opcode, ToDevice, ToHost};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +114,11 @@ impl Machine {
         let asks_device = effects.iter().any(|effect| matches!(effect, Effect::Send(_)))
             && !effects.iter().any(|effect| matches!(effect, Effect::Done(_)));
         for effect in effects {
+            if let Some(core) = core_of(from)
+                && matches!(effect, Effect::ReadMemory | Effect::Send(ToDevice::MemoryRead(_)))
+            {
+                self.cores[usize::from(core)].brought_in += 1;
+            }
             match effect {
                 Effect::Send(message) => self.send_at(time, Message::ToDevice(line, message)),
                 Effect::ReadMemory => {
@@ -151,8 +155,7 @@ impl Machine {
                     }
                 }
                 Effect::InstallLastLevel => {
-                    let ways = self.parameters.cache.device_write_ways as usize;
-                    self.install_last_level(line, Some(ways));
+                    self.install_last_level(line, true);
                 }
                 Effect::Done(value) => {
                     self.running.get_mut(&line).expect("it is under way").value = value;
@@ -172,7 +175,7 @@ impl Machine {
             return 0;
         }
         let others = state.holders & !own;
-        let in_last_level = self.last_level.find(line).is_some();
+        let in_last_level = self.last_level.has(line);
         // A line that a core may have modified is asked for there; one that cores share is in the last level, or clean.
         if others != 0 && (!in_last_level || state.host.copy.is_alone()) {
             p.home_to_core + p.snoop_lookup + p.core_to_home
@@ -189,10 +192,12 @@ impl Machine {
         let before = state.holders;
         if let Some(core) = asker {
             state.holders |= 1 << core;
+            self.reads_last_level(line);
         }
+        let state = &self.lines[line as usize];
         let others = before & !asker.map_or(0, |core| 1 << core);
-        if state.host.copy != Copy::Invalid && others != 0 && self.last_level.find(line).is_none() {
-            self.install_last_level(line, None);
+        if state.host.copy != Copy::Invalid && others != 0 && !self.last_level.has(line) {
+            self.install_last_level(line, false);
         }
     }
 
@@ -204,30 +209,12 @@ impl Machine {
             self.loses(core, line);
         }
         self.lines[line as usize].holders = keep;
-        if let Some(place) = self.last_level.find(line) {
-            self.last_level.remove(place);
-        }
+        self.leaves_last_level(line, but.is_some());
     }
 
-    /// Puts a line into the last-level cache; the one that has to go is written back if no core has it.
-    pub(super) fn install_last_level(&mut self, line: u32, ways: Option<usize>) {
-        if let Some(place) = self.last_level.find(line) {
-            self.last_level.touch(place);
-            return;
-        }
-        let running = &self.running;
-        let may_go = |other: u32| !running.contains_key(&other);
-        let put = match ways {
-            Some(ways) => self.last_level.insert_within(ways, line, 0, may_go),
-            None => self.last_level.insert(line, 0, may_go),
-        };
-        if let Some((_, Some(Gone { line: victim, .. }))) = put
-            && self.lines[victim as usize].holders == 0
-            && self.lines[victim as usize].host.copy != Copy::Invalid
-        {
-            self.counters.evictions += 1;
-            self.begin_or_wait(Job { line: victim, ask: Ask::Evict, from: From::Eviction });
-        }
+    /// A line goes for want of room in the last-level cache.
+    pub(super) fn give_up(&mut self, line: u32) {
+        self.begin_or_wait(Job { line, ask: Ask::Evict, from: From::Eviction });
     }
 
     /// A transaction is over, and whoever asked has what it asked for; the next may begin.

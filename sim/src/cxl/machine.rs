@@ -8,6 +8,7 @@ use slab::Slab;
 use super::cores::{CoreState, Loaded};
 use super::dcoh::DeviceOperation;
 use super::home::{Job, Running};
+use super::last_level::{LastLevel, PushedLines};
 use super::link::{Channel, Class, LayerCounters};
 use super::parameters::CxlParameters;
 use super::pcie::{DmaPiece, DmaRead};
@@ -139,6 +140,8 @@ pub struct Counters {
     pub device_hits: u64,
     /// Lines that a cache gave up for want of room.
     pub evictions: u64,
+    /// Lines that the device has put into the host's last-level cache.
+    pub pushed_lines: PushedLines,
 }
 
 impl Counters {
@@ -149,6 +152,7 @@ impl Counters {
             misses: self.misses - earlier.misses,
             device_hits: self.device_hits - earlier.device_hits,
             evictions: self.evictions - earlier.evictions,
+            pushed_lines: self.pushed_lines.since(&earlier.pushed_lines),
         }
     }
 }
@@ -180,7 +184,7 @@ pub struct Machine {
     // The host.
     pub(super) cores: Vec<CoreState>,
     pub(super) loads: Slab<Loaded>,
-    pub(super) last_level: Tags,
+    pub(super) last_level: LastLevel,
     pub(super) memory: Memory,
     pub(super) jobs: Slab<Job>,
     pub(super) waiting: BTreeMap<u32, VecDeque<u32>>,
@@ -290,7 +294,7 @@ impl Machine {
             register_values: BTreeMap::new(),
             cores: Vec::new(),
             loads: Slab::new(),
-            last_level: Tags::new(p.cache.llc_bytes, p.cache.llc_ways),
+            last_level: LastLevel::new(p),
             memory: Memory::new(&p.memory).refreshed(p.refresh.clone()).forwarding(p.host.reads_pending_writes),
             jobs: Slab::new(),
             waiting: BTreeMap::new(),

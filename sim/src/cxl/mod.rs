@@ -8,7 +8,8 @@
 //! | [`machine`] | state and events |
 //! | `cores.rs` | the cores' private caches, loads and stores |
 //! | `reorder.rs` | loads that a core has issued and goes on behind |
-//! | `home.rs` | the home agents: a line's transactions in turn, last-level cache, memory |
+//! | `home.rs` | the home agents: a line's transactions in turn, memory |
+//! | `last_level.rs` | the last-level cache, and what the host's monitoring tells of it |
 //! | `link.rs` | the link's credits and retries |
 //! | `dcoh.rs` | the device's coherence engine: its caches, its memory, requests in flight |
 //! | `pcie.rs` | registers, interrupts, and DMA over PCIe |
@@ -29,6 +30,7 @@ mod dcoh;
 pub mod device;
 pub mod dma;
 mod home;
+mod last_level;
 mod link;
 pub mod machine;
 pub mod parameters;
@@ -39,6 +41,7 @@ pub mod simulation;
 pub use core::CxlCore;
 pub use device::CxlDevice;
 pub use dma::DmaDevice;
+pub use last_level::{CacheMonitoring, PushedLines};
 pub use link::LayerCounters;
 pub use machine::{Counters, Machine};
 pub use parameters::CxlParameters;

@@ -81,6 +81,8 @@ pub struct HostParameters {
     pub snoop_lookup: u64,
     /// From an interrupt's message at the home agents until the program that waited for it goes on.
     pub interrupt: u64,
+    /// Reading a counter of the last-level cache's monitoring: occupancy, or what a group of cores has brought in.
+    pub monitor_read: u64,
     /// The memory controllers take a read's data out of their queue of writes where its line still waits there.
     pub reads_pending_writes: bool,
 }

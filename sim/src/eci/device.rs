@@ -95,6 +95,9 @@ impl Device for EciDevice<'_> {
     fn work(&self, cycles: u32) {
         self.fiber.pass(self.with(|machine| machine.parameters.device.cycle * u64::from(cycles)));
     }
+    fn cycle(&self) -> Time {
+        Time::from_picoseconds(self.with(|machine| machine.parameters.device.cycle))
+    }
 }
 
 impl HomeAgent for EciDevice<'_> {

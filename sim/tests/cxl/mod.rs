@@ -5,6 +5,7 @@ mod interrupt;
 mod latency;
 mod link;
 mod order;
+mod pushed;
 mod random;
 mod stream;
 

@@ -304,3 +304,85 @@ fn without_a_flush_they_do_go_stale() {
     let seen = (1..10).filter(|seed| stale_by_bias(&machine("agilex7"), *seed, false) > 0).count();
     assert!(seen >= 8, "{seen} of 9 runs had stale words");
 }
+
+/// Lines that an engine alone writes, whole, each time with a higher number: by NC-P while a register says so, which a core changes again
+/// and again, and by NC-write else. What it pushed it writes to memory a while later, unless it has written the line anew.
+fn gated_engine(device: &CxlDevice<'_>, places: super::Places, seed: u64, counts: &Cell<[u64; 3]>) {
+    let (mut random, mut value, mut pushed) = (Draws::new(seed), 0, BTreeMap::new());
+    let count = |which: usize| {
+        let mut all = counts.get();
+        all[which] += 1;
+        counts.set(all);
+    };
+    for step in 0..400_u64 {
+        value += 1;
+        let at = whole_line(places, &mut random, 0);
+        let bytes = Line([value; 8]).to_bytes();
+        if device.own_register(places.register) == 0 {
+            device.write(at, &bytes, StateHint::NonCacheablePush);
+            pushed.insert(at.0, (step + random.below(4), bytes));
+            count(0);
+        } else {
+            device.write(at, &bytes, StateHint::NonCacheable);
+            pushed.remove(&at.0);
+            count(1);
+        }
+        pushed.retain(|at, (due, bytes)| {
+            if *due <= step {
+                device.write(Address(*at), bytes, StateHint::NonCacheable);
+                count(2);
+            }
+            *due > step
+        });
+        if random.below(3) == 0 {
+            device.work(random.below(300) as u32);
+        }
+    }
+}
+
+/// A core that reads those lines, takes them out of its caches, and moves the gate.
+fn gating_core(core: &impl Core, places: super::Places, seed: u64, gates: bool) {
+    let (mut random, mut seen) = (Draws::new(seed), Seen::default());
+    for step in 0..600 {
+        let at = whole_line(places, &mut random, 0);
+        match random.below(8) {
+            0 => core.flush(at),
+            1 => core.demote(at),
+            2 => core.prefetch_read(at),
+            3 if gates => core.register_write(places.register, u64::from(random.below(2) == 0)),
+            _ => {
+                let line = core.read_line(at);
+                (0..8).for_each(|word| seen.check(at.word(word), line.0[word]));
+                assert!(line.0.iter().all(|word| *word == line.0[0]), "step {step}: {at} is of two writes: {line:?}");
+            }
+        }
+        if random.below(3) == 0 {
+            core.work(random.below(300) as u32);
+        }
+    }
+}
+
+#[test]
+fn pushed_lines_never_go_back_while_the_gate_moves_and_what_was_pushed_is_written_back() {
+    let mut small = machine("agilex7");
+    (small.cache.l1_bytes, small.cache.l1_ways) = (128, 2);
+    (small.cache.l2_bytes, small.cache.l2_ways) = (128, 2);
+    (small.cache.llc_bytes, small.cache.llc_ways) = (256, 4);
+    for (parameters, seeds) in [(machine("agilex7"), 1..40), (small, 100..140)] {
+        let counts = Rc::new(Cell::new([0; 3]));
+        for seed in seeds {
+            let (layout, places) = places(LINES + WHOLE);
+            let mut simulation = CxlSimulation::new(&parameters, &layout);
+            simulation.machine().borrow_mut().disturb(seed, 100_000);
+            for number in 0..2 {
+                simulation.core("core", Role::Main, move |core| {
+                    gating_core(core, places, seed * 3 + number, number == 0);
+                });
+            }
+            let counts = Rc::clone(&counts);
+            simulation.device("engine", Role::Main, move |device| gated_engine(device, places, seed * 3 + 2, &counts));
+            simulation.run().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        }
+        assert!(counts.get().iter().all(|count| *count > 1_000), "pushed, written, written back: {:?}", counts.get());
+    }
+}

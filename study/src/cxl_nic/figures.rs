@@ -2,6 +2,7 @@
 
 mod datapath;
 mod memory;
+mod pressure;
 mod serving;
 mod single;
 
@@ -20,7 +21,10 @@ use crate::workload::Failure;
 /// One experiment of this paper.
 pub type Experiment = Named<fn(&mut Run<'_>) -> Result<Findings, SimFailure>>;
 
-/// Every experiment, in the order of the paper.
+/// The one of pushes in a last-level cache under pressure (section 5.3), which is no figure of the paper's.
+pub const PRESSURE: &str = "pressure";
+
+/// Every experiment, in the order of the paper's figures.
 pub const EXPERIMENTS: &[Experiment] = &[
     Named { name: "3", title: "What PCIe takes of a packet's latency", run: datapath::shares },
     Named { name: "4", title: "Single operations over PCIe and CXL", run: single::operations },
@@ -31,6 +35,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Named { name: "13", title: "Loopback latency by packet buffers' memory", run: memory::layouts },
     Named { name: "14", title: "CXL-NIC against CC-NIC's layout", run: memory::against_ccnic },
     Named { name: "15", title: "A key-value store on the NIC", run: serving::stores },
+    Named { name: PRESSURE, title: "Pushes beside neighbours in the last-level cache", run: pressure::under_pressure },
 ];
 
 /// The host with the one device and with the other.
@@ -42,10 +47,28 @@ pub struct Machines {
     pub bluefield: CxlParameters,
 }
 
+/// What the experiments are asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    /// How much is simulated.
+    pub effort: Effort,
+    /// Where pushes are beside neighbours: the bytes that those walk through, over those of the last-level cache, from the least on.
+    pub working_sets: Vec<f64>,
+    /// There: after how many of the device's cycles a pushed packet is written back; none: somewhat after the host reads it.
+    pub write_back: Option<u32>,
+}
+
+impl Asked {
+    /// What is usual.
+    pub fn with(effort: Effort) -> Asked {
+        Asked { effort, working_sets: vec![0.25, 0.5, 0.75, 1.0, 1.5], write_back: None }
+    }
+}
+
 /// What the experiments find on these machines.
-pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort) -> Vec<Found> {
+pub fn findings(experiments: &[Experiment], machines: &Machines, asked_for: &Asked) -> Vec<Found> {
     let found = |experiment: &Experiment| {
-        let mut run = Run { machines, effort, asked: 0 };
+        let mut run = Run { machines, asked_for, asked: 0 };
         let outcome = (experiment.run)(&mut run).map_err(|failure| Failure(failure.to_string()));
         experiment.found(outcome, run.asked)
     };
@@ -55,7 +78,7 @@ pub fn findings(experiments: &[Experiment], machines: &Machines, effort: Effort)
 /// What an experiment is run with.
 pub struct Run<'a> {
     machines: &'a Machines,
-    effort: Effort,
+    asked_for: &'a Asked,
     /// Runs so far.
     asked: usize,
 }
@@ -85,7 +108,7 @@ impl Run<'_> {
 
     /// The same at other moments.
     fn seeded(&mut self, design: Design, bytes: usize, seed: u64) -> Result<LoopbackOutcome, SimFailure> {
-        match self.effort {
+        match self.asked_for.effort {
             Effort::Quick => self.counting(design, bytes, seed, (8, 100)),
             Effort::Full => self.counting(design, bytes, seed, (AROUND, 1_000)),
         }
@@ -106,7 +129,7 @@ impl Run<'_> {
     /// Median and 99th percentile over packets at the moments of several seeds, in nanoseconds: of one, the 99th percentile is the
     /// tenth packet's, which is now among those that wait for the host's buffers to be taken back and now is not.
     fn tail(&mut self, design: Design, bytes: usize) -> Result<(f64, f64), SimFailure> {
-        let seeds = if self.effort == Effort::Quick { 1 } else { SEEDS };
+        let seeds = if self.asked_for.effort == Effort::Quick { 1 } else { SEEDS };
         let mut latencies = Vec::new();
         for seed in 0..seeds {
             latencies.extend(self.seeded(design, bytes, seed)?.latencies);
@@ -117,7 +140,7 @@ impl Run<'_> {
     /// Median and 99th percentile, in nanoseconds, of packets whose buffers have all been used before: where they are then is what tells
     /// the places of a device's memory apart, with little effort too.
     fn latency(&mut self, design: Design, bytes: usize) -> Result<(f64, f64), SimFailure> {
-        let packets = if self.effort == Effort::Quick { 100 } else { 1_000 };
+        let packets = if self.asked_for.effort == Effort::Quick { 100 } else { 1_000 };
         let outcome = self.counting(design, bytes, 0, (AROUND, packets))?;
         Ok((percentile(&outcome.latencies, 0.5), percentile(&outcome.latencies, 0.99)))
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use conic_fabric::{Address, Core, Device, LINE_BYTES, Layout, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
-    Homes, Host, MOST_IN_A_BATCH, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter,
+    Homes, Host, MOST_IN_A_BATCH, PushControl, Queues, Receiver, Requests, Shape, Signal, Store, Transmitter,
 };
 use conic_sim::cxl::{Counters, CxlCore, CxlDevice, CxlParameters, CxlSimulation};
 use conic_sim::protocol::cxl::Bias;
@@ -42,6 +42,8 @@ pub struct Design {
     pub rings: usize,
     /// The host sleeps until the device interrupts it, instead of polling.
     pub interrupts: bool,
+    /// After how many of its cycles the device writes a pushed packet to memory (section 5.3); 0: it does not.
+    pub write_back: u32,
 }
 
 impl Design {
@@ -57,6 +59,7 @@ impl Design {
             transmit_batch: 1,
             rings: 1,
             interrupts: false,
+            write_back: 0,
         }
     }
 
@@ -188,6 +191,7 @@ fn serve(
     rung: &RefCell<Vec<Rung>>,
 ) {
     let mut host = Host::new(queues, *core, question.design.requests.tx_signal);
+    set_write_back(core, queues, question.design.write_back);
     core.machine().borrow_mut().watch(queues.rx_ring, queues.shape.descriptors);
     let mut seen = 0;
     let mut packets = [Packet::BLANK; BURST];
@@ -247,6 +251,22 @@ fn serve(
     }
 }
 
+/// Tells the device after how many cycles it writes pushed packets back, where it does.
+pub(super) fn set_write_back(core: &CxlCore<'_>, queues: Queues, cycles: u32) {
+    if cycles > 0 {
+        PushControl::new(*core, vec![queues]).write_back_after(cycles);
+    }
+}
+
+/// Waits until a time, and writes back meanwhile what is due.
+pub(super) fn wait_until<D: Device>(engine: &CxlDevice<'_>, receiver: &mut Receiver<D>, until: Time) {
+    while let Some(due) = receiver.next_due().filter(|due| *due <= until) {
+        engine.wait_until(due);
+        receiver.prefetch();
+    }
+    engine.wait_until(until);
+}
+
 /// The generator and the device's receive side: packets at times without a period.
 fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Queues, question: &Loopback) {
     let stage = Time::from_picoseconds(engine.machine().borrow().parameters().device.receive_stage);
@@ -277,7 +297,7 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Que
     };
     let (mut next, all) = (0, question.packets.0 + question.packets.1);
     while next < all {
-        engine.wait_until(made(next) + stage);
+        wait_until(engine, &mut receiver, made(next) + stage);
         // Nothing waits for a batch to be full: what has come by now goes together.
         let behind = (next + 1..all).take(batch - 1).take_while(|number| made(*number) + stage <= engine.now());
         let count = 1 + behind.count();
@@ -296,7 +316,7 @@ fn generate<D: Device>(face: D, engine: &CxlDevice<'_>, ring: usize, queues: Que
         receiver.prefetch();
     }
     loop {
-        engine.spin_until(Time::NEVER);
+        engine.spin_until(receiver.next_due().unwrap_or(Time::NEVER));
         receiver.prefetch();
     }
 }

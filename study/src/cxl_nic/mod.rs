@@ -5,6 +5,7 @@
 //! | [`operations`] | single operations over CXL and over PCIe (Figures 4 and 7) |
 //! | [`loopback`] | packets from the device through a host core and back, by `interface::cxl`'s halves |
 //! | [`throughput`] | each direction alone, as fast as it goes |
+//! | [`pressure`] | packets that wait in the host, beside cores that walk through its last-level cache |
 //! | [`serving`] | a key-value store on the device |
 //! | [`advise`] | which request types, placements and batches are best |
 //! | [`guesses`] | which of the paper's orderings a guess decides |
@@ -17,9 +18,10 @@ mod figures;
 pub mod guesses;
 pub mod loopback;
 pub mod operations;
+pub mod pressure;
 pub mod serving;
 pub mod throughput;
 
-pub use figures::{EXPERIMENTS, Experiment, Machines, ccnic, findings, layout, optimal};
+pub use figures::{Asked, EXPERIMENTS, Experiment, Machines, PRESSURE, ccnic, findings, layout, optimal};
 
 use crate::coherent_pio::percentile;

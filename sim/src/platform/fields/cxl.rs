@@ -36,6 +36,7 @@ sections! {
         llc_read: Picoseconds, 0.0;
         snoop_lookup: Picoseconds, 0.0;
         interrupt: Picoseconds, 0.0;
+        monitor_read: Picoseconds, 0.0;
         reads_pending_writes: Flag, 0.0;
     }
     LINK link "link" CxlLinkParameters {

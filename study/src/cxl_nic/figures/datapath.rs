@@ -32,7 +32,7 @@ struct Offered {
 /// The part of a packet's time that it is not at the host.
 fn share_of(run: &mut Run<'_>, offered: &Offered) -> Result<f64, Failure> {
     let &Offered { bytes, rate, together, rings } = offered;
-    let packets = if run.effort == Effort::Quick { 1_600 } else { 8_000 };
+    let packets = if run.asked_for.effort == Effort::Quick { 1_600 } else { 8_000 };
     let gap = Time::from_picoseconds((8_000.0 * bytes as f64 / rate) as u64);
     let design = Design { rings, transmit_batch: FETCHED, ..Design::pcie() };
     run.asked += 1;
@@ -165,7 +165,7 @@ fn limit(run: &Run<'_>) -> f64 {
 
 fn throughput(run: &mut Run<'_>, design: Design, batch: usize) -> Throughput {
     run.asked += 1;
-    let packets = if run.effort == Effort::Quick { 300 } else { 1_500 };
+    let packets = if run.asked_for.effort == Effort::Quick { 300 } else { 1_500 };
     let design = Design { receive_batch: batch, transmit_batch: batch, ..design };
     Throughput { machine: run.machine(&design), design, bytes: LARGE, packets }
 }

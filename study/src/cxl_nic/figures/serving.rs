@@ -54,7 +54,7 @@ fn latency(
         Server::Logic => run.machines.agilex.clone(),
         Server::Software => run.machines.bluefield.clone(),
     };
-    let requests = if run.effort == Effort::Quick { (4_000, 1_000) } else { (20_000, 10_000) };
+    let requests = if run.asked_for.effort == Effort::Quick { (4_000, 1_000) } else { (20_000, 10_000) };
     let Size { keys, buckets, preloaded } = size;
     let served = serve(&Serving { machine, server, keys, buckets, value_bytes, zipf, writes, preloaded, requests })?;
     Ok(Store {

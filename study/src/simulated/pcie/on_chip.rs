@@ -323,4 +323,7 @@ impl Device for OnChip<'_, '_> {
     fn work(&self, cycles: u32) {
         self.device.work(cycles);
     }
+    fn cycle(&self) -> Time {
+        self.device.cycle()
+    }
 }
