@@ -99,7 +99,7 @@ fn run(options: &Options) -> Result<Shown, String> {
         Vec::new()
     };
     let experiments = if options.sensitivity { Vec::new() } else { experiments };
-    let found = progress::one_by_one(&experiments, |one| findings(one, &machines, effort));
+    let found = progress::figures(&experiments, |one| findings(one, &machines, effort));
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/coherent-pio.toml: {error}"))?;

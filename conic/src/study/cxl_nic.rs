@@ -160,7 +160,7 @@ fn run(options: &Options) -> Result<Shown, String> {
     writable::folder(&options.output, "--output").map_err(|failure| failure.message)?;
     let machines = Machines { agilex: agilex.parameters().clone(), bluefield: bluefield.parameters().clone() };
     let asked = asked(options, &experiments)?;
-    let found = progress::one_by_one(&experiments, |one| findings(one, &machines, &asked));
+    let found = progress::figures(&experiments, |one| findings(one, &machines, &asked));
     let predictions: Vec<_> = found.iter().flat_map(|found| found.findings.predictions.clone()).collect();
     // From here on, and not before, published values are known.
     let published = parse(PUBLISHED).map_err(|error| format!("results/cxl-nic.toml: {error}"))?;

@@ -52,14 +52,21 @@ pub fn line((done, all): (usize, usize), what: &str, remaining: Option<f64>, doi
     format!("{done} of {all} {what}{left}{doing}")
 }
 
-/// What experiments find, one after the other; shows which it is. How long the others take nobody knows: they differ too much.
-pub fn one_by_one<R>(experiments: &[Named<R>], find: impl Fn(&[Named<R>]) -> Vec<Found>) -> Vec<Found> {
-    let progress = Progress::new("figures");
-    let each = experiments.iter().enumerate().flat_map(|(done, one)| {
-        progress.show((done, experiments.len()), 0.0, &format!("; now {}: {}", one.name, one.title));
-        find(slice::from_ref(one))
+/// What experiments find, on all cores; shows which was begun last. How long the others take nobody knows: they differ too much.
+pub fn figures<R: Sync>(experiments: &[Named<R>], find: impl Fn(&[Named<R>]) -> Vec<Found> + Sync) -> Vec<Found> {
+    let shown = Mutex::new((0, Progress::new("figures")));
+    let found = spread::on_all_cores(experiments, |one| {
+        // A lock is poisoned only where another thread has panicked, which ends the caller.
+        if let Ok(shown) = shown.lock() {
+            shown.1.show((shown.0, experiments.len()), 0.0, &format!("; now {}: {}", one.name, one.title));
+        }
+        let found = find(slice::from_ref(one));
+        if let Ok(mut shown) = shown.lock() {
+            shown.0 += 1;
+        }
+        found
     });
-    each.collect()
+    found.into_iter().flatten().collect()
 }
 
 /// [`spread::on_all_cores`]; shows how many answers there are, of questions that take about as long as each other.
