@@ -49,6 +49,14 @@ fn a_port_waits_for_a_thread_that_is_late_and_loses_nothing() {
 
 #[test]
 fn who_floods_the_way_to_a_thread_leaves_room_to_a_port_that_waits() {
+    // What the other thread takes of the short ones at once is not room enough for the longest frame that a port may give.
+    for bytes in [60, 1400] {
+        flood(bytes);
+    }
+}
+
+/// A client sends frames of so many bytes, as fast as it can, the way that a port's frames go.
+fn flood(bytes: usize) {
     let (outside, mut threads, mut clients) = bridge();
     let sent: Vec<_> = (0..300).map(|number| frame(mac(200), mac(201), 1, number, BYTES)).collect();
     sent.iter().for_each(|frame| outside[0].give(frame.clone()));
@@ -56,7 +64,7 @@ fn who_floods_the_way_to_a_thread_leaves_room_to_a_port_that_waits() {
     while arrived.len() < sent.len() {
         // The client has more for the other thread than that ever takes.
         for _ in 0..4 {
-            while clients[0].send(0, &frame(mac(1), mac(2), 1, flooded, 1400), 1) {
+            while clients[0].send(0, &frame(mac(1), mac(2), 1, flooded, bytes), 1) {
                 flooded += 1;
             }
             threads.switches[0].step(Time::ZERO);
@@ -65,7 +73,7 @@ fn who_floods_the_way_to_a_thread_leaves_room_to_a_port_that_waits() {
         clients[1].receive();
         arrived.extend(outside[1].take());
         rounds += 1;
-        assert!(rounds < 1000, "the port starves: {} of {}", arrived.len(), sent.len());
+        assert!(rounds < 1000, "{bytes}: the port starves: {} of {}", arrived.len(), sent.len());
     }
     assert_eq!(numbers(&arrived), (0..300).collect::<Vec<_>>());
     let (way, client) = (threads.trunk(0, 1), threads.counters(1));
