@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::common::{Memory, bytes};
 use conic_check::{Does, ToldCore};
-use conic_fabric::{Address, Core, Layout, PlayedByCore, StateHint};
+use conic_fabric::{Address, Core, Device, Layout, PlayedByCore, StateHint};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
     Host, MOST_IN_A_BATCH, Queues, Receiver, Requests, Shape, ShapeError, Signal, Store, Transmitter,
@@ -293,9 +293,37 @@ fn shapes_that_cannot_be_are_refused() {
     assert_eq!(place(good), Ok(()));
 }
 
+/// Packets that go round between two threads.
+pub(crate) const PACKETS: u64 = 20_000;
+
+/// A device's halves give packets of many sizes to a host on another thread, which sends them back, and takes each as it was and in order.
+pub(crate) fn go_round<D: Device>(
+    receiver: &mut Receiver<D>,
+    transmitter: &mut Transmitter<D>,
+    host_has_ended: impl Fn() -> bool,
+) {
+    let frame = |number: u64| bytes(number, 60 + (number * 131 % 1440) as usize);
+    let (mut sent, mut back) = (0, 0);
+    while back < PACKETS {
+        assert!(!host_has_ended(), "the host has ended");
+        let many = (PACKETS - sent).min(1 + sent % 5).min(9 - (sent - back));
+        let frames: Vec<Vec<u8>> = (sent..sent + many).map(frame).collect();
+        if many > 0 {
+            sent += receiver.deliver(&frames) as u64;
+        }
+        receiver.prefetch();
+        let taken = transmitter.take(|got| {
+            assert_eq!(got, frame(back), "packet {back}");
+            back += 1;
+        });
+        if taken == 0 {
+            yield_core();
+        }
+    }
+}
+
 #[test]
 fn two_threads_of_which_one_plays_the_device_lose_nothing() {
-    const PACKETS: u64 = 20_000;
     for (requests, store) in [
         (Requests::NON_COHERENT, Store::Cached),
         (Requests::PUSHED, Store::Nontemporal),
@@ -318,24 +346,7 @@ fn two_threads_of_which_one_plays_the_device_lose_nothing() {
                     }
                 }
             });
-            let frame = |number: u64| bytes(number, 60 + (number * 131 % 1440) as usize);
-            let (mut sent, mut back) = (0, 0);
-            while back < PACKETS {
-                assert!(!other.is_finished(), "the host has ended");
-                let many = (PACKETS - sent).min(1 + sent % 5).min(9 - (sent - back));
-                let frames: Vec<Vec<u8>> = (sent..sent + many).map(frame).collect();
-                if many > 0 {
-                    sent += receiver.deliver(&frames) as u64;
-                    receiver.prefetch();
-                }
-                let taken = transmitter.take(|got| {
-                    assert_eq!(got, frame(back), "packet {back} of {requests:?}");
-                    back += 1;
-                });
-                if taken == 0 {
-                    yield_core();
-                }
-            }
+            go_round(&mut receiver, &mut transmitter, || other.is_finished());
             done.raise();
             other.join().expect("the other thread ends");
         });

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::thread;
 
 use crate::common::{Memory, bytes};
-use crate::cxl::{small, turn_around};
+use crate::cxl::{PACKETS, go_round, small, turn_around};
 use conic_fabric::{Address, Core, Device, LINE_BYTES, PlayedByCore, ReadTag, StateHint, Time};
 use conic_interface::burst::{HostQueue, Packet};
 use conic_interface::cxl::{
@@ -307,7 +307,6 @@ fn any_contents_of_the_registers_are_a_gate_and_a_number_of_cycles() {
 
 #[test]
 fn a_gate_that_another_thread_moves_loses_and_changes_nothing() {
-    const PACKETS: u64 = 20_000;
     let mut layout = conic_fabric::Layout::new();
     let shape = Shape { descriptors: 16, buffers: 24, ..Shape::for_packets(1500) };
     let queues = shape.place(&mut layout).expect("a shape that can be");
@@ -333,24 +332,7 @@ fn a_gate_that_another_thread_moves_loses_and_changes_nothing() {
                 control.write_back_after((turned % 3) as u32 * 500);
             }
         });
-        let frame = |number: u64| bytes(number, 60 + (number * 131 % 1440) as usize);
-        let (mut sent, mut back) = (0, 0);
-        while back < PACKETS {
-            assert!(!other.is_finished(), "the host has ended");
-            let many = (PACKETS - sent).min(1 + sent % 5).min(9 - (sent - back));
-            let frames: Vec<Vec<u8>> = (sent..sent + many).map(frame).collect();
-            if many > 0 {
-                sent += receiver.deliver(&frames) as u64;
-            }
-            receiver.prefetch();
-            let taken = transmitter.take(|got| {
-                assert_eq!(got, frame(back), "packet {back}");
-                back += 1;
-            });
-            if taken == 0 {
-                yield_core();
-            }
-        }
+        go_round(&mut receiver, &mut transmitter, || other.is_finished());
         done.raise();
         other.join().expect("the other thread ends");
     });

@@ -224,10 +224,9 @@ impl<C: Core> Trunk<C> {
     #[inline(always)]
     fn offer_but(&mut self, left: u64, record: &Record, length: usize, write: impl FnOnce(&C, Address)) -> bool {
         let frame = lines_of(length as u64);
-        let behind = self.out.count - (self.put & (self.out.count - 1));
-        let joins = frame <= behind && self.open.as_ref().is_some_and(|(group, _)| group.takes(record, length));
+        let joins = frame <= self.behind() && self.open.as_ref().is_some_and(|(group, _)| group.takes(record, length));
         let lines = frame + u64::from(!joins);
-        let filler = if behind < lines { behind } else { 0 };
+        let filler = self.filler_before(lines);
         let end = self.put + filler + lines;
         if !self.has_room(end + left) {
             self.counters.dropped_full += u64::from(length > 0);
@@ -261,12 +260,23 @@ impl<C: Core> Trunk<C> {
         end <= self.room_until
     }
 
+    /// Lines from where the next is put to the ring's end.
+    #[inline(always)]
+    fn behind(&self) -> u64 {
+        self.out.count - (self.put & (self.out.count - 1))
+    }
+
+    /// Lines of filler before so many that lie in one piece.
+    #[inline(always)]
+    fn filler_before(&self, lines: u64) -> u64 {
+        let behind = self.behind();
+        if behind < lines { behind } else { 0 }
+    }
+
     /// Whether a packet of so many bytes finds room whatever is said of it. It does where nothing is under way: a ring holds the longest.
     pub(super) fn has_room_for(&mut self, length: usize) -> bool {
         let lines = lines_of(length as u64) + 1;
-        let behind = self.out.count - (self.put & (self.out.count - 1));
-        let filler = if behind < lines { behind } else { 0 };
-        self.has_room(self.put + filler + lines) || self.room_until == self.put + self.out.count
+        self.has_room(self.put + self.filler_before(lines) + lines) || self.room_until == self.put + self.out.count
     }
 
     /// How long a turn is, in lines: the longest packet has room in it wherever the ring's end is.
