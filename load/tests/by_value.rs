@@ -174,8 +174,8 @@ fn packets_that_were_due_when_their_pace_ended_are_sent_and_no_others() {
     assert!(!application.is_behind(), "in a closed loop nothing is due");
     let receiver = FastForwardReceiver::new(there.receiver(core()), 64);
     let mut echo = Echo::new(FastForwardSender::new(back.sender(core())), receiver, 64);
-    // Some microseconds later many are due, of which the window lets four out.
-    application.pace(clock::now(), Time::from_picoseconds(100));
+    // A dozen are due, of which the window lets four out; so few that those which become due while this waits for a core do not take long.
+    application.pace(clock::now() - Time::from_nanoseconds(12_000), Time::from_nanoseconds(1000));
     application.step();
     assert!(application.is_behind());
     application.end_pace();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CaptureError, DpdkError, MemifError, PacketError, TapError, XdpError};
+use crate::{CaptureError, DpdkError, PacketError, SocketError, TapError, XdpError};
 
 /// A port cannot be opened, or can no longer be used. The text says what is wrong, where, and what to do.
 #[derive(Debug)]
@@ -15,8 +15,8 @@ pub enum PortError {
     Packet(Box<PacketError>),
     /// An AF_XDP socket.
     Xdp(Box<XdpError>),
-    /// A memif port.
-    Memif(Box<MemifError>),
+    /// A port at a Unix socket: memif, vhost-user.
+    Socket(Box<SocketError>),
     /// A DPDK device.
     Dpdk(Box<DpdkError>),
 }
@@ -28,7 +28,7 @@ impl fmt::Display for PortError {
             PortError::Tap(error) => error.fmt(f),
             PortError::Packet(error) => error.fmt(f),
             PortError::Xdp(error) => error.fmt(f),
-            PortError::Memif(error) => error.fmt(f),
+            PortError::Socket(error) => error.fmt(f),
             PortError::Dpdk(error) => error.fmt(f),
         }
     }
@@ -66,8 +66,8 @@ impl From<DpdkError> for PortError {
     }
 }
 
-impl From<MemifError> for PortError {
-    fn from(error: MemifError) -> PortError {
-        PortError::Memif(Box::new(error))
+impl From<SocketError> for PortError {
+    fn from(error: SocketError) -> PortError {
+        PortError::Socket(Box::new(error))
     }
 }

@@ -6,20 +6,15 @@ use conic_fabric::Time;
 use conic_native::{Closer, Held};
 use rustix::event::epoll;
 
-use super::channel::{Channel, Heard, Listener};
+use super::channel::{Channel, Heard};
 use super::message::{MESSAGE, Message};
 use super::session::{self, Acceptance, Offer, Reply, Session};
-use super::{Counts, MemifOptions, watch};
+use super::{Counts, MemifOptions};
+use crate::peer::socket::Listener;
+use crate::peer::{Door, RETRY, watch};
 
 /// How long a step of the handshake may take.
 const STEP: Time = Time::from_nanoseconds(2_000_000_000);
-/// How long a client waits before it tries to connect again, and a server before it looks whether it may let somebody in again.
-const RETRY: Time = Time::from_nanoseconds(100_000_000);
-/// Things that peers have left here and that are not yet closed, beyond which nobody new is let in: a peer that leaves what takes long to
-/// close could come again and again otherwise, until this process has no descriptor left. A session of two rings leaves five, one of all the
-/// regions and rings that there may be some fifty, and a message that ends a connection with what came with it 254 at most: more than the sum
-/// of these there never are.
-pub(super) const MOST_UNCLOSED: usize = 64;
 
 #[derive(Debug)]
 enum Handshake {
@@ -67,13 +62,10 @@ pub(super) enum Change {
 /// The control channel.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// A server's.
-    pub(super) listener: Option<Listener>,
+    pub(super) door: Door,
     /// How many parts the port has: each needs a ring to transmit with.
     parts: usize,
     closer: Closer,
-    /// Nobody is let in, nor waited for; until when this is not looked at again.
-    shut: Option<Time>,
     state: State,
     /// Why the last session or attempt ended.
     last_end: Option<String>,
@@ -81,7 +73,8 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn new(listener: Option<Listener>, parts: usize, closer: Closer) -> Control {
-        Control { listener, parts, closer, shut: None, state: State::Alone(Time::ZERO), last_end: None }
+        let door = Door::new(listener, closer.clone());
+        Control { door, parts, closer, state: State::Alone(Time::ZERO), last_end: None }
     }
 
     /// Goes on with a session of another process.
@@ -128,7 +121,9 @@ impl Control {
         waiter: &OwnedFd,
         counts: &mut Counts,
     ) -> Change {
-        if self.is_open(now, waiter, counts) {
+        let is_open = self.door.is_open(now, waiter);
+        counts.shut = self.door.times_shut;
+        if is_open {
             self.greet(now, options, waiter, counts);
         }
         for _ in 0..2 * MESSAGE {
@@ -158,38 +153,13 @@ impl Control {
         Change::None
     }
 
-    /// Whether somebody new may come. While nobody may, who waits wakes nobody either.
-    fn is_open(&mut self, now: Time, waiter: &OwnedFd, counts: &mut Counts) -> bool {
-        let is_open = self.closer.waiting() <= MOST_UNCLOSED;
-        counts.shut += u64::from(!is_open && self.shut.is_none());
-        if let Some(listener) = &self.listener {
-            if !is_open && self.shut.is_none() {
-                // One that stays wakes for nothing, and no more.
-                let _ = epoll::delete(waiter, listener);
-            } else if is_open && self.shut.is_some() && watch(waiter, listener.as_fd(), epoll::EventFlags::IN).is_err()
-            {
-                // No memory; tried again like the other.
-                self.shut = Some(now + RETRY);
-                return false;
-            }
-        }
-        self.shut = (!is_open).then_some(now + RETRY);
-        is_open
-    }
-
     /// Accepts who waits, or connects.
     fn greet(&mut self, now: Time, options: &MemifOptions, waiter: &OwnedFd, counts: &mut Counts) {
         let alone = matches!(self.state, State::Alone(_));
-        if let Some(listener) = &self.listener {
-            let Ok(Some((channel, user))) = listener.accept() else { return };
-            let own = rustix::process::geteuid().as_raw();
-            let refusal = if !alone {
-                Some("already connected")
-            } else if user != own && user != 0 && !options.any_user {
-                Some("this user may not connect")
-            } else {
-                None
-            };
+        if self.door.listener.is_some() {
+            let Some((socket, allowed)) = self.door.accept(options.any_user) else { return };
+            let channel = Channel::of(socket, &self.closer);
+            let refusal = if alone { allowed.err() } else { Some("already connected") };
             if let Some(why) = refusal {
                 counts.refused += 1;
                 // It may be gone; then it needs no reason.
@@ -264,8 +234,10 @@ impl Control {
     /// When something is to be done without anybody at the other end; none while a session stands.
     pub(super) fn next_due(&self) -> Option<Time> {
         match &self.state {
-            State::Alone(at) if self.listener.is_none() => Some(self.shut.map_or(*at, |shut| shut.max(*at))),
-            State::Alone(_) => self.shut,
+            State::Alone(at) if self.door.listener.is_none() => {
+                Some(self.door.shut().map_or(*at, |shut| shut.max(*at)))
+            }
+            State::Alone(_) => self.door.shut(),
             State::Meeting { deadline, .. } => Some(*deadline),
             State::Together { .. } => None,
         }
@@ -273,13 +245,13 @@ impl Control {
 
     /// Role, peer and state, for people.
     pub(super) fn description(&self, options: &MemifOptions) -> String {
-        let role = if self.listener.is_some() { "server" } else { "client" };
+        let role = if self.door.listener.is_some() { "server" } else { "client" };
         let state = match (&self.state, &self.last_end) {
             (State::Together { peer, .. }, _) => {
                 format!("connected to {}, {} rings in and {} out", peer.name, peer.rings.0, peer.rings.1)
             }
-            _ if self.shut.is_some() => {
-                format!("letting nobody in: {} things that others left are still being closed", self.closer.waiting())
+            _ if self.door.shut().is_some() => {
+                format!("letting nobody in: {} things that others left are still being closed", self.door.unclosed())
             }
             (_, Some(why)) => format!("waiting; last: {why}"),
             (_, None) => "waiting".to_owned(),

@@ -23,14 +23,16 @@ use conic_fabric::Time;
 use conic_native::{Closer, Held};
 use rustix::event::epoll;
 
-use super::channel::{Channel, Listener};
+use super::channel::Channel;
 use super::control::Peer;
 use super::message::Message;
 use super::parts::Rings;
 use super::ring::{Place as RingPlace, Regions, Ring, Side};
-use super::session::{Link, map_region};
-use super::{Memif, MemifError, MemifOptions, MemifProblem, MemifRole, Place, ring_peer, watch};
+use super::session::Link;
+use super::{Memif, MemifOptions, MemifRole, Place};
 use crate::legacy::{Heir, broken};
+use crate::peer::socket::Listener;
+use crate::peer::{SocketError, map_region, ring_peer, watch};
 use crate::{Legacy, PortError};
 
 impl Memif {
@@ -39,8 +41,8 @@ impl Memif {
         let mut legacy = Legacy::default();
         let several = match &mut self.place {
             Place::First { control, others } => {
-                legacy.words.push(u64::from(control.listener.is_some()));
-                legacy.descriptors.extend(control.listener.take().map(Listener::into_descriptor).transpose()?);
+                legacy.words.push(u64::from(control.door.listener.is_some()));
+                legacy.descriptors.extend(control.door.listener.take().map(Listener::into_descriptor).transpose()?);
                 let Some((channel, peer)) = control.stop(&self.waiter) else {
                     legacy.words.extend([0; 3]);
                     return Ok(legacy);
@@ -92,7 +94,7 @@ impl Memif {
     /// # Errors
     /// What was given is not of such a port.
     pub fn inherit(options: &MemifOptions, legacies: Vec<Legacy>) -> Result<Vec<Memif>, PortError> {
-        let failed = |error| MemifError { socket: options.socket.clone(), problem: MemifProblem::of(error) };
+        let failed = |error| SocketError::of("memif", &options.socket, error);
         Ok(Memif::of_heirs(options, legacies.into_iter().map(Heir::of).collect()).map_err(failed)?)
     }
 
@@ -152,7 +154,7 @@ fn session(
     for _ in 0..regions {
         let (bytes, memory) = (first.number()?, Held::passed(first.descriptor()?, closer));
         // What the other process had checked is checked again, and may have changed: the memory is the other side's.
-        match map_region(bytes, &memory, options) {
+        match map_region(bytes, &memory, options.unsealed) {
             Ok(region) => all.0.push(region),
             Err(why) => return Ok(Err(why)),
         }

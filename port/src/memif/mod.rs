@@ -21,7 +21,6 @@
 
 mod channel;
 mod control;
-mod error;
 mod legacy;
 mod message;
 mod parts;
@@ -33,14 +32,14 @@ use std::sync::Arc;
 
 use conic_fabric::Time;
 use conic_native::{Closer, Ringer};
-use rustix::event::{PollFd, PollFlags, Timespec, epoll};
-
-pub use error::{MemifError, MemifProblem};
+use rustix::event::epoll;
+use rustix::net::SocketType;
 
 use crate::lookout::Lookout;
 use crate::offload::rss::{Ports, Toeplitz};
+use crate::peer::socket::Listener;
+use crate::peer::{SocketError, forget, ring_peer, watch};
 use crate::{Counters, Legacy, MAX_FRAME, Port, PortError, Receive, Transmit};
-use channel::Listener;
 use control::{Change, Control};
 use parts::{Complaint, First, Others, Rings};
 use ring::{Fault, Taken};
@@ -190,10 +189,13 @@ impl Memif {
     }
 
     fn open_parts(options: &MemifOptions, parts: usize) -> Result<Vec<Memif>, PortError> {
-        let failed = |error| MemifError { socket: options.socket.clone(), problem: MemifProblem::of(error) };
+        let failed = |error| SocketError::of("memif", &options.socket, error);
         let closer = Closer::start().map_err(failed)?;
         let listener = match options.role {
-            MemifRole::Server => Some(Listener::open(&options.socket, options.any_user, &closer).map_err(failed)?),
+            MemifRole::Server => {
+                let opened = Listener::open(&options.socket, SocketType::SEQPACKET, options.any_user, &closer);
+                Some(opened.map_err(failed)?)
+            }
             MemifRole::Client => None,
         };
         Ok(Memif::with_listener(options, parts, listener, &closer).map_err(failed)?)
@@ -360,40 +362,6 @@ impl Memif {
             self.turn = (self.turn + 1) % rings;
         }
         Taken::None
-    }
-}
-
-/// Adds a descriptor to those that are waited for.
-fn watch(waiter: &OwnedFd, descriptor: BorrowedFd<'_>, flags: epoll::EventFlags) -> std::io::Result<()> {
-    Ok(epoll::add(waiter, descriptor, epoll::EventData::new_u64(0), flags)?)
-}
-
-/// Forgets interrupts that have come.
-fn forget(waiter: &OwnedFd) {
-    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 8];
-    // What is not forgotten wakes once more.
-    let _ = epoll::wait(waiter, &mut events[..], Some(&NOW));
-}
-
-/// Tells the other side that there is something.
-fn ring_peer(ringer: Option<&Ringer>, interrupt: &impl AsFd) {
-    match ringer {
-        // It is an eventfd: that was looked at when it came.
-        Some(ringer) => {
-            let _ = ringer.ring(interrupt.as_fd());
-        }
-        None => ring_bell(interrupt),
-    }
-}
-
-/// Rings a bell of this process's own; or, where nothing better is there, another's, which may fill it behind the look and make it wait.
-fn ring_bell(descriptor: &impl AsFd) {
-    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut poll = [PollFd::new(descriptor, PollFlags::OUT)];
-    if rustix::event::poll(&mut poll, Some(&NOW)).is_ok_and(|ready| ready > 0) {
-        // A bell that has rung too often to count is as good as one that rings.
-        let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::ring::Regions;
 use super::session::{Link, Session};
-use super::{ring_bell, watch};
+use crate::peer::{ring_bell, watch};
 
 /// The rings of a session that one part has, and the memory that all of its rings lie in.
 #[derive(Debug)]

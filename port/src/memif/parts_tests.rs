@@ -2,6 +2,8 @@
 
 use super::session_tests::is_awake;
 use super::*;
+use crate::peer::ring_bell;
+use rustix::event::Timespec;
 use rustix::event::{PollFd, PollFlags, poll};
 
 fn parts(options: &MemifOptions, count: usize) -> Vec<Memif> {

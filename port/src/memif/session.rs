@@ -4,23 +4,20 @@
 //! and ends the connection: every descriptor that it brought is closed, on another thread, every region unmapped.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use conic_native::{Held, Mapping};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{FileType, OFlags, SealFlags};
 
 use super::message::{AddRing, ETHERNET, Hello, Init, Message, SECRET, Text, VERSION};
 use super::ring::{LEAST_BUFFER, MOST_LOG2_SLOTS, Place, Regions, Ring, Side};
 use super::{MemifOptions, NAME};
+use crate::peer::{map_region, take_interrupt};
 
 /// Regions of a client at most.
 pub(super) const MOST_REGIONS: usize = 16;
 /// Rings in each direction at most.
 pub(super) const MOST_RINGS: usize = 16;
-
-/// The file system of files on reserved huge pages (statfs(2)).
-const HUGE_PAGES: rustix::fs::FsWord = 0x9584_58f6;
 
 /// A ring and the descriptor that says that there is something in it.
 #[derive(Debug)]
@@ -142,7 +139,7 @@ impl Acceptance {
         if bytes == 0 || self.bytes > options.most_bytes {
             return Err("the regions are empty or too large");
         }
-        self.regions.0.push(map_region(bytes, &memory, options)?);
+        self.regions.0.push(map_region(bytes, &memory, options.unsealed)?);
         self.memory.push(memory);
         Ok(())
     }
@@ -159,13 +156,7 @@ impl Acceptance {
         if !place.is_in(&self.regions) {
             return Err("the ring does not lie in its region");
         }
-        if !is_eventfd(&interrupt) {
-            return Err("the interrupt descriptor is no eventfd");
-        }
-        // A client that clears this again may make us wait for it when it asks for interrupts.
-        let flags = rustix::fs::fcntl_getfl(&interrupt).map_err(|_| "the interrupt descriptor cannot be used")?;
-        rustix::fs::fcntl_setfl(&interrupt, flags | OFlags::NONBLOCK)
-            .map_err(|_| "the interrupt descriptor cannot be used")?;
+        take_interrupt(&interrupt)?;
         rings.push((place, interrupt));
         Ok(())
     }
@@ -192,41 +183,12 @@ impl Acceptance {
     }
 }
 
-/// Maps a region of a client, if it is memory that the client cannot take away again.
-pub(super) fn map_region(bytes: u64, memory: &impl AsFd, options: &MemifOptions) -> Result<Mapping, &'static str> {
-    let no_memory = "the region is no memory of this size";
-    // Asked for before the size: with a seal that came in between, memory would stay small that was cut behind the look at its size. And
-    // before all else: the kernel answers by itself, and for files of tmpfs and of reserved huge pages alone. Another file's system (a FUSE)
-    // would be asked for its size, and for itself, and might never answer.
-    let seals = rustix::fs::fcntl_get_seals(memory).map_err(|_| no_memory)?;
-    // Without the seal the client could cut the memory under our feet, and the next access would end this process.
-    if !seals.contains(SealFlags::SHRINK) && !options.unsealed {
-        return Err("the region is not sealed against shrinking");
-    }
-    let status = rustix::fs::fstat(memory).map_err(|_| "the region cannot be looked at")?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile || (status.st_size as u64) < bytes {
-        return Err(no_memory);
-    }
-    // No seal keeps a client from giving reserved huge pages back, after which an access ends this process too.
-    let status = rustix::fs::fstatfs(memory).map_err(|_| "the region cannot be looked at")?;
-    if status.f_type == HUGE_PAGES && !options.unsealed {
-        return Err("the region lies on reserved huge pages, which its owner can take away");
-    }
-    Mapping::on_demand(memory.as_fd(), bytes as usize).map_err(|_| "the region cannot be mapped")
-}
-
 fn secret(options: &MemifOptions) -> [u8; SECRET] {
     let mut bytes = [0; SECRET];
     let text = options.secret.as_deref().unwrap_or_default().as_bytes();
     let end = text.len().min(SECRET);
     bytes[..end].copy_from_slice(&text[..end]);
     bytes
-}
-
-/// Whether it is an eventfd, by what the kernel says of it without asking anybody.
-fn is_eventfd(descriptor: &impl AsFd) -> bool {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd()));
-    link.is_ok_and(|target| target.as_os_str().as_encoded_bytes() == b"anon_inode:[eventfd]")
 }
 
 /// The client's half: what it will send, one message for each acknowledgement.

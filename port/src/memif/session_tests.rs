@@ -266,8 +266,8 @@ fn leave_too_much(server: &mut Memif) -> std::sync::mpsc::Sender<()> {
         look(server, Time::ZERO);
         Some(client)
     });
-    assert_eq!(peers.count(), control::MOST_UNCLOSED / 2);
-    assert_eq!(server.closer.waiting(), control::MOST_UNCLOSED + 1);
+    assert_eq!(peers.count(), crate::peer::MOST_UNCLOSED / 2);
+    assert_eq!(server.closer.waiting(), crate::peer::MOST_UNCLOSED + 1);
     go_on
 }
 
@@ -331,6 +331,6 @@ fn only_memory_is_looked_at_and_only_sealed_memory_unless_it_need_not_be() {
         (false, region().1, None),
     ] {
         let wanted = MemifOptions { unsealed, ..options(&folder) };
-        assert_eq!(session::map_region(4096, &memory, &wanted).err(), expected, "{unsealed}: {memory:?}");
+        assert_eq!(crate::peer::map_region(4096, &memory, wanted.unsealed).err(), expected, "{unsealed}: {memory:?}");
     }
 }

@@ -51,7 +51,7 @@ struct Raw {
 impl Raw {
     fn connect(server: &mut Memif) -> Raw {
         // What was before may be on its way out, and nobody is let in while it is too much.
-        while server.closer.waiting() > control::MOST_UNCLOSED / 2 {
+        while server.closer.waiting() > crate::peer::MOST_UNCLOSED / 2 {
             conic_native::yield_core();
         }
         let channel = dial(&server.options.socket).expect("a server");
