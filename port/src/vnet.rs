@@ -51,6 +51,16 @@ impl Cutter {
         Cutter { packet: vec![0; LONGEST].into_boxed_slice(), length: 0, cut: None }
     }
 
+    /// What stands for one that is used elsewhere.
+    pub(crate) fn nothing() -> Cutter {
+        Cutter { packet: Box::default(), length: 0, cut: None }
+    }
+
+    /// What was put.
+    pub(crate) fn taken(&self) -> &[u8] {
+        &self.packet
+    }
+
     /// Where the packet is to be put.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.cut = None;

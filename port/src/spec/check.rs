@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Kind, PortSpec, SpecError};
-use crate::netdevice;
+use crate::{MemifOptions, VhostOptions, netdevice};
 
 /// Bytes of an interface's name, at most, without the zero behind it.
 const LONGEST_NAME: usize = libc::IFNAMSIZ - 1;
@@ -26,8 +26,8 @@ impl PortSpec {
     pub fn relative_path(&self) -> Option<&Path> {
         let named: [Option<&Path>; 2] = match &self.kind {
             Kind::Impaired(_, below) => return below.relative_path(),
-            Kind::Memif(options) => {
-                [Some(options.socket.as_str()).filter(|name| !name.starts_with('@')).map(Path::new), None]
+            Kind::Memif(MemifOptions { socket, .. }) | Kind::Vhost(VhostOptions { socket, .. }) => {
+                [Some(socket.as_str()).filter(|name| !name.starts_with('@')).map(Path::new), None]
             }
             Kind::Replay { file, record, .. } => [Some(file), record.as_deref()],
             Kind::Record { file } => [Some(file), None],
@@ -49,7 +49,9 @@ impl PortSpec {
             Kind::Tap(options) => options.name.as_deref().map_or(Ok(()), length),
             Kind::Packet(options) => interface(&options.interface, made),
             Kind::Xdp(options) => interface(&options.interface, made),
-            Kind::Memif(options) => socket(&options.socket),
+            Kind::Memif(MemifOptions { socket: name, .. }) | Kind::Vhost(VhostOptions { socket: name, .. }) => {
+                socket(name)
+            }
             Kind::Dpdk(_) if cfg!(not(feature = "dpdk")) => {
                 Err("this program was built without DPDK; build it with --features dpdk".to_owned())
             }

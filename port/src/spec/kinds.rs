@@ -6,7 +6,7 @@ use super::Kind;
 use super::arguments::{Arguments, Grammar};
 use crate::{
     DpdkOptions, Impairment, Ipv4Address, Loops, MemifOptions, Pace, PacketOptions, Rate, Replay, Speed, TapOptions,
-    XdpOptions,
+    VhostOptions, XdpOptions,
 };
 
 pub(super) const SYNTAX: &str = "\
@@ -17,6 +17,8 @@ af-xdp:INTERFACE[,queue=0][,queues=1][,frames=1024][,mode=auto|zero-copy|copy][,
        [,complete-checksums]
 memif:SOCKET|@ABSTRACT[,role=server|client][,id=0][,secret=TEXT][,queues=1][,slots=1024]
        [,buffer=2048][,memory=MIB][,unsealed][,any-user]
+vhost-user:SOCKET|@ABSTRACT[,role=server|client][,queues=1][,offload][,memory=MIB][,unsealed]
+       [,any-user]
 dpdk:DEVICE[;KEY=VALUE...][,queues=1][,frames=1024][,memory=MB][,huge]
 capture:[replay=FILE][,record=FILE][,pace=SPEED][,forever]
 impair:[loss=1%][,duplicate=1%][,reorder=1%][,reorder-by=1ms][,corrupt=1%][,delay=1ms]
@@ -46,6 +48,12 @@ const MEMIF: Grammar = Grammar {
     optional: false,
     keys: &["role", "id", "secret", "queues", "slots", "buffer", "memory"],
     switches: &["unsealed", "any-user"],
+};
+const VHOST: Grammar = Grammar {
+    first: "the socket's path",
+    optional: false,
+    keys: &["role", "queues", "memory"],
+    switches: &["offload", "unsealed", "any-user"],
 };
 const DPDK: Grammar = Grammar {
     first: "the device, as DPDK names it, with ';' for ','",
@@ -85,6 +93,7 @@ pub(super) fn read(name: &str, rest: &str) -> Result<Kind, String> {
         "af-packet" => Ok(Kind::Packet(packet(&Arguments::read(rest, &PACKET)?)?)),
         "af-xdp" => Ok(Kind::Xdp(xdp(&Arguments::read(rest, &XDP)?)?)),
         "memif" => Ok(Kind::Memif(memif(&Arguments::read(rest, &MEMIF)?)?)),
+        "vhost-user" => Ok(Kind::Vhost(vhost(&Arguments::read(rest, &VHOST)?)?)),
         "dpdk" => Ok(Kind::Dpdk(dpdk(rest)?)),
         "capture" => capture(&Arguments::read(rest, &CAPTURE)?),
         _ => Err(format!("'{name}' is no kind of port; write one of:\n{SYNTAX}")),
@@ -148,6 +157,19 @@ fn memif(given: &Arguments<'_>) -> Result<MemifOptions, String> {
         log2_slots: slots.trailing_zeros() as u8,
         buffer_bytes: buffer_bytes / 64 * 64,
         most_bytes: given.number("memory", 1, 1 << 20)?.map_or(options.most_bytes, |mebibytes| mebibytes << 20),
+        unsealed: given.has("unsealed"),
+        any_user: given.has("any-user"),
+        ..options
+    })
+}
+
+fn vhost(given: &Arguments<'_>) -> Result<VhostOptions, String> {
+    let options = VhostOptions::new(given.first.unwrap_or_default());
+    Ok(VhostOptions {
+        role: given.value("role")?.unwrap_or_default(),
+        queues: given.number("queues", 1, 16)?.unwrap_or(1) as usize,
+        offload: given.has("offload"),
+        most_bytes: given.number("memory", 1, 1 << 24)?.map_or(options.most_bytes, |mebibytes| mebibytes << 20),
         unsealed: given.has("unsealed"),
         any_user: given.has("any-user"),
         ..options

@@ -15,7 +15,7 @@ pub use check::folder_of;
 
 use crate::{
     CapturePort, DpdkOptions, Impaired, Impairment, Legacy, Loopback, Memif, MemifOptions, PacketOptions, PacketSocket,
-    Port, PortError, Replay, Tap, TapOptions, Timestamp, XdpOptions, XdpSocket,
+    Port, PortError, Replay, Tap, TapOptions, Timestamp, VhostOptions, VhostUser, XdpOptions, XdpSocket,
 };
 
 /// What the syntax is, for `--help`.
@@ -45,6 +45,8 @@ pub enum Kind {
     Xdp(XdpOptions),
     /// [`Memif`].
     Memif(MemifOptions),
+    /// [`VhostUser`].
+    Vhost(VhostOptions),
     /// A DPDK device.
     Dpdk(DpdkOptions),
     /// [`crate::CapturePort`] that replays a file.
@@ -124,7 +126,8 @@ impl PortSpec {
             Kind::Xdp(options) => options.queues,
             Kind::Memif(options) => options.queues,
             Kind::Dpdk(options) => options.queues,
-            Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
+            // All pairs of rings of a frontend are one queue here.
+            Kind::Vhost(_) | Kind::Loopback { .. } | Kind::Replay { .. } | Kind::Record { .. } => 1,
         }
     }
 
@@ -142,6 +145,7 @@ impl PortSpec {
             Kind::Xdp(options) => Ok(boxed(XdpSocket::open_queues(options)?)),
             Kind::Dpdk(options) => options.open(),
             Kind::Memif(options) => Ok(boxed(Memif::open_queues(options)?)),
+            Kind::Vhost(options) => Ok(vec![Box::new(VhostUser::open(options)?)]),
             Kind::Replay { file, options, record } => {
                 let port = CapturePort::replay(file, *options)?;
                 Ok(vec![Box::new(match record {
@@ -176,6 +180,7 @@ impl PortSpec {
             Kind::Tap(options) => Ok(boxed(Tap::inherit(options, legacies)?)),
             Kind::Xdp(options) => Ok(boxed(XdpSocket::inherit(options, legacies)?)),
             Kind::Memif(options) => Ok(boxed(Memif::inherit(options, legacies)?)),
+            Kind::Vhost(options) => Ok(vec![Box::new(VhostUser::inherit(options, legacies)?)]),
             // These give nothing, or are closed by whoever had them.
             Kind::Loopback { .. } | Kind::Packet(_) | Kind::Dpdk(_) | Kind::Replay { .. } | Kind::Record { .. } => {
                 self.open()

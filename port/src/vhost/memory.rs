@@ -1,0 +1,115 @@
+//! The memory of a frontend: which of its addresses lie where.
+
+use conic_native::{Held, Mapping};
+
+use super::message::Place;
+use super::ring::Fault;
+use crate::peer::map_region;
+
+/// A region that is mapped here.
+#[derive(Debug)]
+pub(super) struct Region {
+    pub(super) place: Place,
+    memory: Mapping,
+    /// For a process that goes on with the session.
+    pub(super) descriptor: Held,
+}
+
+/// Bytes that lie together in one region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// Which region.
+    pub(super) region: usize,
+    /// Where in its mapping.
+    pub(super) at: usize,
+}
+
+/// All regions of a frontend. What is asked of them is what the frontend says, and is checked here.
+#[derive(Debug, Default)]
+pub(super) struct Regions(pub(super) Vec<Region>);
+
+impl Regions {
+    /// Maps a region, beside those that there are.
+    pub(super) fn add(
+        &mut self,
+        place: Place,
+        descriptor: Held,
+        unsealed: bool,
+        most_bytes: u64,
+    ) -> Result<(), &'static str> {
+        let overlaps = |own: u64, other: u64, bytes: u64| own < other + bytes && other < own + place.bytes;
+        let bytes: u64 = self.0.iter().map(|region| region.place.bytes).sum();
+        if bytes.checked_add(place.bytes).is_none_or(|bytes| bytes > most_bytes) {
+            return Err("the frontend brings more memory than this port takes");
+        }
+        for Region { place: other, .. } in &self.0 {
+            if overlaps(place.guest, other.guest, other.bytes) || overlaps(place.user, other.user, other.bytes) {
+                return Err("regions of memory lie over each other");
+            }
+        }
+        // From its descriptor's beginning on: what lies before it costs addresses and no memory.
+        let memory = map_region(place.offset + place.bytes, &descriptor, unsealed)?;
+        self.0.push(Region { place, memory, descriptor });
+        Ok(())
+    }
+
+    /// The mapping of a region.
+    #[inline(always)]
+    pub(super) fn memory(&self, region: usize) -> &Mapping {
+        &self.0[region].memory
+    }
+
+    /// Where so many bytes lie that the frontend has at an address of its own, if they lie together.
+    pub(super) fn of_user(&self, address: u64, bytes: usize) -> Option<Spot> {
+        self.0.iter().enumerate().find_map(|(region, Region { place, .. })| {
+            let inside = address.checked_sub(place.user)?;
+            let end = inside.checked_add(bytes as u64)?;
+            (end <= place.bytes).then_some(Spot { region, at: (place.offset + inside) as usize })
+        })
+    }
+
+    /// Where the byte lies that descriptors say is at this address, and how many of so many lie behind it in the same region.
+    #[inline(always)]
+    pub(super) fn of_guest(&self, address: u64, bytes: usize) -> Result<(Spot, usize), Fault> {
+        for (region, Region { place, .. }) in self.0.iter().enumerate() {
+            let inside = address.wrapping_sub(place.guest);
+            if inside < place.bytes {
+                let together = bytes.min((place.bytes - inside).try_into().unwrap_or(usize::MAX));
+                return Ok((Spot { region, at: (place.offset + inside) as usize }, together));
+            }
+        }
+        Err(Fault::Bounds)
+    }
+
+    /// Asks for the line at a guest's address: a hint, and nothing where there is no such address.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, address: u64) {
+        if let Ok((spot, _)) = self.of_guest(address, 1) {
+            self.memory(spot.region).prefetch(spot.at);
+        }
+    }
+
+    /// Copies bytes out of the guest's memory.
+    #[inline(always)]
+    pub(super) fn read(&self, mut address: u64, mut into: &mut [u8]) -> Result<(), Fault> {
+        while !into.is_empty() {
+            let (spot, together) = self.of_guest(address, into.len())?;
+            let (now, later) = into.split_at_mut(together);
+            self.memory(spot.region).read_bytes(spot.at, now);
+            (address, into) = (address.wrapping_add(together as u64), later);
+        }
+        Ok(())
+    }
+
+    /// Copies bytes into the guest's memory.
+    #[inline(always)]
+    pub(super) fn write(&self, mut address: u64, mut from: &[u8]) -> Result<(), Fault> {
+        while !from.is_empty() {
+            let (spot, together) = self.of_guest(address, from.len())?;
+            let (now, later) = from.split_at(together);
+            self.memory(spot.region).write_bytes(spot.at, now);
+            (address, from) = (address.wrapping_add(together as u64), later);
+        }
+        Ok(())
+    }
+}
